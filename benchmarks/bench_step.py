@@ -1,0 +1,67 @@
+"""A training step on simulated devices, against a plain NumPy loop doing the same arithmetic."""
+
+import numpy as np
+from gpipe_sim import OneFOneB, cross_entropy, mlp, split, train_step
+
+from benchmarks.timing import medians, report
+
+DEVICES, MICROBATCHES = 4, 8
+
+
+def plain_step(layers: list, x: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
+    """Forward, loss and backward written out for Linear and ReLU; gradients accumulated over microbatches."""
+    weights = [(p["W"], p["b"]) for p in (layer.parameters for layer in layers) if p]
+    gradients: dict = {}
+    for m in np.array_split(np.arange(len(x)), MICROBATCHES):
+        inputs, y = [], x[m[0] : m[-1] + 1]
+        for i, (w, b) in enumerate(weights):
+            inputs.append(y)
+            y = y @ w + b
+            if i < len(weights) - 1:
+                y = np.maximum(y, 0)
+        exp = np.exp(y - y.max(axis=1, keepdims=True))
+        dy = exp / exp.sum(axis=1, keepdims=True)
+        dy[np.arange(len(m)), targets[m]] -= 1
+        dy *= 1 / len(x)
+        for i in reversed(range(len(weights))):
+            dx = dy @ weights[i][0].T
+            fresh = {(i, "W"): inputs[i].T @ dy, (i, "b"): dy.sum(axis=0)}
+            for key, gradient in fresh.items():
+                if key in gradients:
+                    gradients[key] += gradient
+                else:
+                    gradients[key] = gradient
+            dy = dx * (inputs[i] > 0) if i else dx
+    return gradients
+
+
+def compare(width: int, batch: int, rounds: int, meter: bool) -> tuple[float, float, int]:
+    """Seconds of ours and of the plain loop, and how many actions ours runs."""
+    layers = mlp([width] * 12 + [10], seed=0)
+    rng = np.random.default_rng(0)
+    x, targets = rng.normal(size=(batch, width)), rng.integers(0, 10, batch)
+    schedule, partitions = OneFOneB(DEVICES, MICROBATCHES), split(layers, stages=DEVICES)
+    ours = train_step(partitions, schedule, (x, targets), cross_entropy).gradients
+    plain = plain_step(layers, x, targets)
+    for (i, name), gradient in plain.items():
+        np.testing.assert_allclose(ours[2 * i, name], gradient, rtol=1e-9, atol=1e-12)
+    times = medians(
+        lambda: train_step(partitions, schedule, (x, targets), cross_entropy, meter=meter),
+        lambda: plain_step(layers, x, targets),
+        rounds=rounds,
+    )
+    return *times, sum(map(len, schedule.actions))
+
+
+def run() -> bool:
+    ours, plain, _ = compare(width=256, batch=512, rounds=41, meter=False)
+    met = report("training step, 12 layers, width 256 / plain NumPy", ours / plain, "x", 1.05)
+    for meter, target in ((False, 10), (True, 30)):
+        ours, plain, actions = compare(width=16, batch=64, rounds=201, meter=meter)
+        name = f"overhead per action, width 16, {'with' if meter else 'without'} the meter"
+        met &= report(name, (ours - plain) / actions * 1e6, "µs", target)
+    return met
+
+
+if __name__ == "__main__":
+    run()

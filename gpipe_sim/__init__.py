@@ -1,0 +1,55 @@
+"""gpipe_sim: pipeline-parallel training, simulated and understood.
+
+A schedule is plain data. It can be timed, run on real arrays, checked, measured and drawn:
+
+    schedule = OneFOneB(devices=4, microbatches=8)
+    timeline = simulate(schedule)
+    step = train_step(split(mlp([64, 32, 32, 10]), stages=4), schedule, (x, y), loss=cross_entropy)
+
+Importing it needs NumPy alone.
+"""
+
+from importlib import import_module
+
+from gpipe_sim import formulas
+from gpipe_sim.actions import Action, B, F, I, Kind, OverlapFB, R, U, W
+from gpipe_sim.costs import Costs
+from gpipe_sim.datasets import digits
+from gpipe_sim.executor import StepResult, single_device_step, train_step
+from gpipe_sim.layers import GELU, Context, Layer, Linear, ReLU, Tanh
+from gpipe_sim.losses import Loss, cross_entropy, mse
+from gpipe_sim.metrics import (
+    bubble_fraction,
+    bubble_overhead,
+    busy_time,
+    critical_path,
+    idle_spans,
+    idle_time,
+    in_flight,
+    span_bubble,
+    speedup,
+    useful_time,
+    utilization,
+)
+from gpipe_sim.models import mlp
+from gpipe_sim.optim import SGD, Adam, AdamW, Optimizer
+from gpipe_sim.partition import Partition, split
+from gpipe_sim.remat import remat
+from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
+from gpipe_sim.schedules import SCHEDULES, GPipe, Interleaved1F1B, Naive, OneFOneB
+from gpipe_sim.share import share
+from gpipe_sim.simulate import Message, Span, Timeline, simulate
+from gpipe_sim.svg import to_svg
+from gpipe_sim.training import History, evaluate, outputs, train, train_single_device
+from gpipe_sim.validate import DeadlockError, Problem, ScheduleError, check, problems
+
+_LAZY = ("plots", "exercises")  # loaded when first used, so that importing needs NumPy alone
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        return import_module(f"gpipe_sim.{name}")
+    raise AttributeError(f"module 'gpipe_sim' has no attribute {name!r}")
+
+
+__all__ = [name for name in globals() if not name.startswith("_") and name != "import_module"]

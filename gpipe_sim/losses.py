@@ -1,0 +1,81 @@
+"""Losses, averaged over the samples they are given, each value beside its gradient.
+
+``loss(outputs, targets)`` is the mean over the batch. Inside a step a microbatch's loss is weighted by
+its share of the batch, so that the microbatches' gradients add up to the whole batch's, whatever their
+sizes.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+
+class Loss(ABC):
+    """A loss: called for its value; ``forward`` and ``backward`` for a step."""
+
+    def __call__(self, outputs: Array, targets: Array) -> float:
+        """The mean loss over the batch."""
+        return self.forward(outputs, targets)[0]
+
+    @abstractmethod
+    def forward(self, outputs: Array, targets: Array) -> tuple[float, Any]:
+        """The mean loss, and what ``backward`` reads."""
+
+    @abstractmethod
+    def backward(self, saved: Any, weight: float) -> Array:
+        """The gradient of weight x mean loss with respect to the outputs, in their shape."""
+
+
+class MSE(Loss):
+    """The mean squared error over all elements. ``targets`` has the shape of ``outputs``."""
+
+    def forward(self, outputs: Array, targets: Array) -> tuple[float, Array]:
+        if outputs.shape != targets.shape:
+            raise ValueError(f"mse needs targets of shape {outputs.shape}, got {targets.shape}")
+        error = outputs - targets.astype(outputs.dtype, copy=False)
+        return float(np.mean(error * error)), error
+
+    def backward(self, saved: Array, weight: float) -> Array:
+        return saved * (2 * weight / saved.size)
+
+
+class CrossEntropy(Loss):
+    """The mean of -log softmax(outputs)[target]. ``outputs`` (batch, classes), ``targets`` (batch,) ints."""
+
+    def forward(self, outputs: Array, targets: Array) -> tuple[float, tuple[Array, Array]]:
+        _require_classes(outputs, targets)
+        shifted = outputs - outputs.max(axis=1, keepdims=True)
+        exp = np.exp(shifted)
+        total = exp.sum(axis=1, keepdims=True)
+        samples = np.arange(len(targets))
+        log_likelihood = shifted[samples, targets] - np.log(total[:, 0])
+        return float(-log_likelihood.mean()), (exp / total, targets)
+
+    def backward(self, saved: tuple[Array, Array], weight: float) -> Array:
+        probabilities, targets = saved
+        gradient = probabilities.copy()
+        gradient[np.arange(len(targets)), targets] -= 1
+        gradient *= weight / len(targets)
+        return gradient
+
+
+def _require_classes(outputs: Array, targets: Array) -> None:
+    if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
+        raise ValueError(
+            "cross_entropy needs outputs (batch, classes) and targets (batch,), "
+            f"got {outputs.shape} and {targets.shape}"
+        )
+    if targets.dtype.kind not in "iu":
+        raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
+    if targets.min() < 0 or targets.max() >= outputs.shape[1]:
+        raise ValueError(
+            f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
+            f"got {targets.min()} to {targets.max()}"
+        )
+
+
+mse = MSE()
+cross_entropy = CrossEntropy()

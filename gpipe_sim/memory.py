@@ -1,0 +1,153 @@
+"""What a simulated device holds: a few drawers of arrays, and a meter that counts their bytes.
+
+The meter counts bytes that exist. Arrays that are views of one another are one root array, counted
+once, under the first category of ``CATEGORIES`` that holds it: a boundary input that the first layer
+also saves is a boundary input. A message in flight belongs to its receiver. Samples are taken where an
+action ends; what an action needs only while it runs is not counted.
+"""
+
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+PARAMETERS, GRADIENTS, BOUNDARY = "parameters", "gradients", "boundary inputs"
+SAVED, MESSAGES = "saved activations", "messages"
+#: In order of precedence.
+CATEGORIES = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
+
+
+class Memory:
+    """What one device holds, by category and key."""
+
+    def __init__(self):
+        self.held: dict[tuple[str, Hashable], Any] = {}
+
+    def keep(self, category: str, key: Hashable, value: Any) -> None:
+        self.held[category, key] = value
+
+    def keep_saved(self, key: Hashable, saved: Any, boundary: np.ndarray) -> None:
+        """Keep what a forward saved, of which ``boundary`` came in from outside."""
+        self.keep(SAVED, key, saved)
+
+    def take(self, category: str, key: Hashable) -> Any:
+        """Hand a value out and forget it."""
+        return self.held.pop((category, key))
+
+    def sample(self, time: Real) -> None:
+        """An action ended; a meter would note what is held."""
+
+
+class MeteredMemory(Memory):
+    """A memory that counts. ``samples`` are (time, bytes per category); one per time, the last."""
+
+    def __init__(self):
+        super().__init__()
+        self.samples: list[tuple[Real, tuple[int, ...]]] = []
+        self._bytes = [0] * len(CATEGORIES)
+        self._roots: dict[int, tuple[int, list[int]]] = {}  # id -> nbytes, holders per category
+        self._counted: dict[tuple[str, Hashable], list[tuple[int, int]]] = {}
+
+    def keep(self, category: str, key: Hashable, value: Any) -> None:
+        super().keep(category, key, value)
+        rank = CATEGORIES.index(category)
+        self._count(category, key, [(root, rank) for root in roots(value)])
+
+    def keep_saved(self, key: Hashable, saved: Any, boundary: np.ndarray) -> None:
+        Memory.keep(self, SAVED, key, saved)
+        boundary, ranks = root_of(boundary), (CATEGORIES.index(BOUNDARY), CATEGORIES.index(SAVED))
+        self._count(SAVED, key, [(root, ranks[root is not boundary]) for root in roots(saved)])
+
+    def take(self, category: str, key: Hashable) -> Any:
+        for root_id, rank in self._counted.pop((category, key)):
+            nbytes, holders = self._roots[root_id]
+            self._bytes[_first(holders)] -= nbytes
+            holders[rank] -= 1
+            if any(holders):
+                self._bytes[_first(holders)] += nbytes
+            else:
+                del self._roots[root_id]
+        return super().take(category, key)
+
+    def _count(self, category: str, key: Hashable, ranked: list[tuple[np.ndarray, int]]) -> None:
+        self._counted[category, key] = [(id(root), rank) for root, rank in ranked]
+        for root, rank in ranked:
+            nbytes, holders = self._roots.setdefault(id(root), (root.nbytes, [0] * len(CATEGORIES)))
+            if any(holders):
+                self._bytes[_first(holders)] -= nbytes
+            holders[rank] += 1
+            self._bytes[_first(holders)] += nbytes
+
+    def sample(self, time: Real) -> None:
+        if self.samples and self.samples[-1][0] == time:
+            self.samples.pop()
+        self.samples.append((time, tuple(self._bytes)))
+
+
+@dataclass(frozen=True)
+class MemoryTrace:
+    """What one device held over a step: at ``times[i]`` and until the next, ``bytes[category][i]``."""
+
+    times: tuple[Real, ...]
+    bytes: dict[str, tuple[int, ...]]
+
+    def over_time(self, *categories: str) -> tuple[int, ...]:
+        """Bytes at each of ``times``, of the named categories together; of all if none is named."""
+        unknown = set(categories) - set(CATEGORIES)
+        if unknown:
+            raise ValueError(f"no category {sorted(unknown)}; there are {', '.join(CATEGORIES)}")
+        chosen = categories or CATEGORIES
+        return tuple(map(sum, zip(*(self.bytes[category] for category in chosen), strict=True)))
+
+    def peak(self, *categories: str) -> int:
+        """The most bytes held at one time, of the named categories together; of all if none is named."""
+        return max(self.over_time(*categories))
+
+    @property
+    def activation_peak(self) -> int:
+        """The most bytes of boundary inputs and saved activations together."""
+        return self.peak(BOUNDARY, SAVED)
+
+    def at(self, time: Real) -> dict[str, int]:
+        """Bytes per category at a time."""
+        i = max(0, bisect_right(self.times, time) - 1)
+        return {category: held[i] for category, held in self.bytes.items()}
+
+
+def trace(memory: MeteredMemory) -> MemoryTrace:
+    """The samples of a meter as columns."""
+    times, rows = zip(*memory.samples, strict=True)
+    return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)))
+
+
+def roots(value: Any) -> Iterator[np.ndarray]:
+    """The distinct root arrays inside nested tuples, lists and dicts."""
+    found: dict[int, np.ndarray] = {}
+    _collect(value, found)
+    return iter(found.values())
+
+
+def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
+    if isinstance(value, np.ndarray):
+        root = root_of(value)
+        found[id(root)] = root
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _collect(item, found)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _collect(item, found)
+
+
+def root_of(array: np.ndarray) -> np.ndarray:
+    """The array that owns the bytes that this one shows."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _first(holders: list[int]) -> int:
+    return next(rank for rank, count in enumerate(holders) if count)

@@ -1,0 +1,109 @@
+"""Numbers measured from a timeline. None of them knows a formula.
+
+Three of them are called "bubble" in the literature. With K devices and M microbatches, GPipe gives
+(K-1)/(K-1+M) for the fraction and (K-1)/M for the overhead. Exact for whole numbers and Fractions:
+the quotient of two ints is a float, of two Fractions a Fraction.
+"""
+
+from numbers import Real
+
+from gpipe_sim.actions import Kind
+from gpipe_sim.schedule import needs
+from gpipe_sim.simulate import Span, Timeline
+
+
+def busy_time(timeline: Timeline) -> Real:
+    """The time that all devices together spend in actions."""
+    return sum(span.end - span.start for span in timeline.spans)
+
+
+def useful_time(timeline: Timeline) -> Real:
+    """Busy time without recomputation, which only does again what was done before."""
+    again = (s.end - s.start for s in timeline.spans if Kind.R in {p.kind for p in s.action.parts})
+    return busy_time(timeline) - sum(again)
+
+
+def idle_time(timeline: Timeline) -> Real:
+    """The time that all devices together wait, from 0 to the end of the last action anywhere."""
+    return timeline.schedule.devices * timeline.makespan - busy_time(timeline)
+
+
+def bubble_fraction(timeline: Timeline) -> Real:
+    """Idle over all device time: the part of the chart that is white."""
+    return _ratio(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
+
+
+def bubble_overhead(timeline: Timeline) -> Real:
+    """Idle over useful time: Megatron-LM's "bubble". It can exceed 1."""
+    return _ratio(idle_time(timeline), useful_time(timeline))
+
+
+def span_bubble(timeline: Timeline) -> Real:
+    """1 - useful / longest, where longest is the largest (last end - first start) of any device.
+
+    The zero-bubble papers' "bubble rate": waiting before a device's first action and after its last
+    does not count. Useful is the mean over devices.
+    """
+    longest = max((row[-1].end - row[0].start for row in timeline.rows if row), default=0)
+    return 1 - _ratio(useful_time(timeline), timeline.schedule.devices * longest)
+
+
+def utilization(timeline: Timeline) -> Real:
+    """Busy over all device time: 1 - bubble fraction."""
+    return 1 - bubble_fraction(timeline)
+
+
+def speedup(timeline: Timeline) -> Real:
+    """How many times faster than one device that does the same useful work without waiting."""
+    return _ratio(useful_time(timeline), timeline.makespan)
+
+
+def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
+    """(time, count) steps: microbatches forwarded and not yet freed by B or W.
+
+    A microbatch counts from the end of its forward to the end of its backward.
+    """
+    count, steps = 0, [(0, 0)]
+    for span in timeline.on(device):
+        for part in span.action.parts:
+            count += (part.kind is Kind.F) - (part.kind in (Kind.B, Kind.W))
+        steps.append((span.end, count))
+    return steps
+
+
+def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
+    """(start, end) of each gap on a device, from time 0 to the makespan."""
+    row = timeline.on(device)
+    ends = [0, *(span.end for span in row)]
+    starts = [*(span.start for span in row), timeline.makespan]
+    return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
+
+
+def critical_path(timeline: Timeline) -> tuple[Span, ...]:
+    """One chain of spans from time 0 to the makespan, each starting the moment the one before allows.
+
+    Making anything else faster does not end the step sooner. Between two spans of the chain stands
+    either nothing or a message. Where several chains exist, the device's own previous action is preferred.
+    """
+    by_part = {part: span for span in timeline.spans for part in span.action.parts}
+    before = {b: a for row in timeline.rows for a, b in zip(row, row[1:], strict=False)}
+    chain = [max(timeline.spans, key=lambda span: span.end)]
+    while chain[-1].start > 0:
+        span = chain[-1]
+        chain.append(_what_held_back(timeline, span, before.get(span), by_part))
+    return tuple(reversed(chain))
+
+
+def _what_held_back(timeline: Timeline, span: Span, previous: Span | None, by_part: dict) -> Span:
+    if previous is not None and previous.end == span.start:
+        return previous
+    sources = (by_part[need] for need in needs(span.action, timeline.schedule))
+    return next(
+        source
+        for source in sources
+        if source.end + timeline.costs.transfer(source.action, source.device, span.device) == span.start
+    )
+
+
+def _ratio(part: Real, whole: Real) -> Real:
+    return part / whole if whole else 0

@@ -1,0 +1,94 @@
+"""Optimizers: they turn gradients into new weights, and keep their own state between steps.
+
+``step(parameters, gradients)`` changes the parameter arrays in place. Both are
+``{(layer, name): array}``. Every gradient is checked before any parameter changes.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+Key = tuple[int, str]
+Arrays = dict[Key, np.ndarray]
+
+
+class Optimizer(ABC):
+    """Holds ``learning_rate`` and, per parameter, whatever state the rule keeps."""
+
+    def __init__(self, learning_rate: float):
+        require_in(type(self).__name__, "learning_rate", learning_rate, 0, float("inf"))
+        self.learning_rate = learning_rate
+        self.state: dict[Key, dict] = {}
+
+    def step(self, parameters: Arrays, gradients: Arrays) -> None:
+        """Update every parameter. ValueError, and nothing changed, if a gradient is missing or misshapen."""
+        for key, parameter in parameters.items():
+            if key not in gradients or gradients[key].shape != parameter.shape:
+                got = gradients[key].shape if key in gradients else "none"
+                raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {got}")
+        for key, parameter in parameters.items():
+            parameter -= self.change(parameter, gradients[key], self.state.setdefault(key, {}))
+
+    @abstractmethod
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        """What to subtract from a parameter; may keep things in ``state``."""
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if asked: v = momentum v + g, w = w - rate v."""
+
+    def __init__(self, learning_rate: float, momentum: float = 0.0):
+        super().__init__(learning_rate)
+        require_in("SGD", "momentum", momentum, 0, 1)
+        self.momentum = momentum
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        if self.momentum:
+            gradient = state["velocity"] = self.momentum * state.get("velocity", 0.0) + gradient
+        return self.learning_rate * gradient
+
+
+class Adam(Optimizer):
+    """Steps of about ``learning_rate``, whatever the gradient's scale. Kingma and Ba 2015, arXiv:1412.6980."""
+
+    def __init__(
+        self, learning_rate: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ):
+        super().__init__(learning_rate)
+        for beta in betas:
+            require_in(type(self).__name__, "betas", beta, 0, 1)
+        self.betas, self.eps = betas, eps
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        first, second = self.betas
+        state["t"] = t = state.get("t", 0) + 1
+        state["m"] = first * state.get("m", 0.0) + (1 - first) * gradient
+        state["v"] = second * state.get("v", 0.0) + (1 - second) * gradient * gradient
+        scale = np.sqrt(state["v"] / (1 - second**t)) + self.eps
+        return self.learning_rate * (state["m"] / (1 - first**t)) / scale
+
+
+class AdamW(Adam):
+    """Adam that also shrinks the weights by learning_rate x weight_decay. Loshchilov and Hutter 2019,
+    arXiv:1711.05101."""
+
+    def __init__(
+        self,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ):
+        super().__init__(learning_rate, betas, eps)
+        require_in("AdamW", "weight_decay", weight_decay, 0, float("inf"))
+        self.weight_decay = weight_decay
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        decay = self.learning_rate * self.weight_decay * parameter
+        return super().change(parameter, gradient, state) + decay
+
+
+def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number outside [low, high), and NaN."""
+    if not low <= value < high:
+        raise ValueError(f"{owner} needs {low} <= {name} < {high} (got {value})")

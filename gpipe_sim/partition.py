@@ -1,0 +1,117 @@
+"""One stage's layers, and how a model is cut into stages."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.layers import Context, Layer
+from gpipe_sim.schedule import require_count
+
+Array = np.ndarray
+Key = tuple[int, str]
+
+
+class Partition:
+    """A run of consecutive layers, numbered along the whole model from ``first_layer``.
+
+    It is called as a layer is, for all of its layers in turn; parameters and gradients go by
+    (layer, name). ``device`` is a label for where it belongs, if ``split`` was given devices.
+    """
+
+    def __init__(self, layers: Sequence[Layer], first_layer: int = 0, device: Hashable = None):
+        self.layers = list(layers)
+        self.first_layer = first_layer
+        self.device = device
+
+    @property
+    def parameters(self) -> dict[Key, Array]:
+        """{(layer, name): array}: the arrays themselves, not copies."""
+        return {(i, name): p for i, layer in self._numbered() for name, p in layer.parameters.items()}
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
+        """The output of the last layer, and what each layer saved."""
+        kept = []
+        for i, layer in self._numbered():
+            x, saved = layer.forward(
+                x, Context(ctx.training, ctx.seed, ctx.step, i, ctx.microbatch)
+            )
+            kept.append(saved)
+        return x, kept
+
+    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
+        """The gradient of the input, and what each layer's weight gradient still needs."""
+        kept = []
+        for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
+            dy, pending = layer.backward_input(layer_saved, dy)
+            kept.append(pending)
+        kept.reverse()
+        return dy, kept
+
+    def backward_weight(self, pending: list[Any]) -> dict[Key, Array]:
+        """The gradient of every parameter."""
+        gradients = {}
+        for (i, layer), layer_pending in zip(self._numbered(), pending, strict=True):
+            for name, gradient in layer.backward_weight(layer_pending).items():
+                gradients[i, name] = gradient
+        return gradients
+
+    def _numbered(self) -> Iterator[tuple[int, Layer]]:
+        return enumerate(self.layers, self.first_layer)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __repr__(self) -> str:
+        return f"Partition({self.layers}, first_layer={self.first_layer})"
+
+
+def split(
+    layers: Sequence[Layer],
+    *,
+    stages: int | None = None,
+    balance: Sequence[int] | None = None,
+    devices: Sequence[Hashable] | None = None,
+) -> list[Partition]:
+    """Cut a model into partitions: ``stages`` of nearly equal numbers of layers, or by ``balance``.
+
+    ``balance=[2, 2, 1]`` gives three partitions of 2, 2 and 1 layers; the partitions share the layers
+    with the list that they came from. ``devices`` labels partition i with devices[i]: a device may be
+    listed again, surplus ones are unused, and too few for the partitions are an IndexError, as in torchgpipe
+    (Kim et al. 2020, arXiv:2004.09910). To run partitions that share a device, see ``share``.
+    """
+    layers = list(layers)
+    if (stages is None) == (balance is None):
+        raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
+    balance = _even(len(layers), stages) if balance is None else list(balance)
+    _require_balance(balance, len(layers))
+    if devices is not None and len(balance) > len(devices):
+        raise IndexError(
+            "too few devices to hold given partitions "
+            f"(devices: {len(devices)}, partitions: {len(balance)}); a device may be listed again"
+        )
+    starts = [sum(balance[:i]) for i in range(len(balance))]
+    labels = [None] * len(balance) if devices is None else devices[: len(balance)]
+    return [
+        Partition(layers[start : start + size], start, label)
+        for start, size, label in zip(starts, balance, labels, strict=True)
+    ]
+
+
+def _even(layers: int, stages: int) -> list[int]:
+    """11 layers on 4 stages: 3, 3, 3, 2."""
+    require_count("split", "stages", stages)
+    if stages > layers:
+        raise ValueError(f"split cannot cut {layers} layers into {stages} stages; at most {layers}")
+    small, larger = divmod(layers, stages)
+    return [small + (stage < larger) for stage in range(stages)]
+
+
+def _require_balance(balance: list[int], layers: int) -> None:
+    for size in balance:
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+            raise ValueError(f"all balance numbers must be positive integers (balance: {balance})")
+    if sum(balance) != layers:
+        raise ValueError(
+            f"the model has {layers} layers but the balance adds up to {sum(balance)} (balance: {balance})"
+        )

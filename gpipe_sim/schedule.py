@@ -1,0 +1,224 @@
+"""A schedule is plain data: the order in which each device performs its actions.
+
+It knows nothing of time, arrays or colour. What must come before what is said once, in ``NEEDS``,
+and everything that times, runs or checks a schedule reads it from there.
+"""
+
+import operator
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from gpipe_sim.actions import Action, Kind, OverlapFB
+
+#: What an action waits for: (kind, how many stages further along the model), same microbatch.
+#: Of these, it waits for the ones that its schedule contains. A backward reads what its forward saved
+#: (or R restored) and the gradient from the stage after, which either B or I sends. R reads only a
+#: boundary input, which was there when F ran: it does not wait for the gradient.
+_BACKWARD = ((Kind.F, 0), (Kind.R, 0), (Kind.B, 1), (Kind.I, 1))
+NEEDS: dict[Kind, tuple[tuple[Kind, int], ...]] = {
+    Kind.F: ((Kind.F, -1),),
+    Kind.R: ((Kind.F, 0),),
+    Kind.B: _BACKWARD,
+    Kind.I: _BACKWARD,
+    Kind.W: ((Kind.I, 0),),
+    Kind.U: ((Kind.B, 0), (Kind.W, 0)),
+}
+
+
+def needs(action: Action | OverlapFB, schedule: "Schedule") -> tuple[Action, ...]:
+    """The actions that must have ended, and sent what they made, before this one can start."""
+    wanted = (
+        Action(part.stage + step, kind, part.microbatch)
+        for part in action.parts
+        for kind, step in NEEDS[part.kind]
+    )
+    return tuple(filter(schedule.contains, wanted))
+
+
+@dataclass(frozen=True)
+class Schedule(ABC):
+    """The order of actions per device. A family of schedules is one class with one method, ``order``.
+
+    ``devices`` and ``microbatches`` are whole numbers of at least 1; anything else is a ValueError
+    or TypeError that says so.
+    """
+
+    devices: int
+    microbatches: int
+    stages_per_device: ClassVar[int] = 1
+
+    def __new__(cls, *args, **kwargs):
+        if "chunks" in kwargs:
+            raise TypeError(
+                f"{cls.__name__} takes no chunks=: torchgpipe's chunks are microbatches=, "
+                "Megatron's model chunks are stages_per_device="
+            )
+        return super().__new__(cls)
+
+    def __post_init__(self):
+        for name in ("devices", "microbatches", "stages_per_device"):
+            require_count(type(self).__name__, name, getattr(self, name))
+
+    @abstractmethod
+    def order(self, device: int) -> Iterable[Action | OverlapFB]:
+        """What this device does, first to last."""
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        """The stages that each device holds. Unless a family says otherwise, stage s is on s mod K."""
+        return looped(self.devices, self.devices * self.stages_per_device)
+
+    @cached_property
+    def stages(self) -> int:
+        """How many stages the model is cut into."""
+        return 1 + max(stage for held in self.placement for stage in held)
+
+    @cached_property
+    def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
+        """One row of actions per device."""
+        return tuple(tuple(self.order(device)) for device in range(self.devices))
+
+    @cached_property
+    def located(self) -> dict[Kind, list[int | None]]:
+        """Where each action runs: ``located[kind][stage * microbatches + microbatch]`` is a device.
+
+        None where the schedule has no such action. Of an action that stands twice, the first counts.
+        Labels out of range are left out, so ``validate`` counts to see whether any were.
+        """
+        table = {kind: [None] * (self.stages * self.microbatches) for kind in Kind}
+        stages, microbatches = self.stages, self.microbatches
+        for device, row in enumerate(self.actions):
+            for action in row:
+                for stage, kind, microbatch in action.parts:
+                    if 0 <= stage < stages and 0 <= microbatch < microbatches:
+                        slots, slot = table[kind], stage * microbatches + microbatch
+                        if slots[slot] is None:
+                            slots[slot] = device
+        return table
+
+    def contains(self, action: Action) -> bool:
+        """Whether some device performs this action."""
+        stage, kind, microbatch = action
+        if not (0 <= stage < self.stages and 0 <= microbatch < self.microbatches):
+            return False
+        return self.located[kind][stage * self.microbatches + microbatch] is not None
+
+    def device_of(self, action: Action) -> int:
+        """The device that performs this action; ValueError if none does."""
+        if not self.contains(action):
+            raise ValueError(f"{action} is not in {self!r}")
+        return self.located[action.kind][action.stage * self.microbatches + action.microbatch]
+
+    def timeline(self, costs=None):
+        """Shorthand for ``simulate(schedule, costs)``."""
+        from gpipe_sim.simulate import simulate
+
+        return simulate(self, costs)
+
+    def _repr_svg_(self) -> str | None:
+        """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
+        from gpipe_sim.svg import to_svg
+        from gpipe_sim.validate import ScheduleError
+
+        try:
+            return to_svg(self.timeline())
+        except ScheduleError:
+            return None
+
+    def __str__(self) -> str:
+        rows = (" ".join(map(str, row)) for row in self.actions)
+        return "\n".join(f"device {device}: {row}".rstrip() for device, row in enumerate(rows))
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Explicit(Schedule):
+    """A schedule given row by row: a student's own, or one read from a file.
+
+    ``rows`` holds one row per device, of actions or of their spelling ("0F0 0B0" or ["0F0", "0B0"]).
+    ``placement`` is the stages that each device holds, stage s on device s mod K unless given;
+    ``microbatches`` is one more than the largest label unless given. ValueError if a label cannot be read.
+    """
+
+    rows: tuple[tuple[Action | OverlapFB, ...], ...]
+    held: tuple[tuple[int, ...], ...]
+
+    def __init__(
+        self,
+        rows: Sequence[str | Iterable[str | Action | OverlapFB]],
+        *,
+        placement: Sequence[Sequence[int]] | None = None,
+        microbatches: int | None = None,
+    ):
+        rows = tuple(tuple(_read_row(row)) for row in rows)
+        parts = [part for row in rows for action in row for part in action.parts]
+        if not parts:
+            raise ValueError("Explicit needs at least one action, such as 0F0")
+        if placement is None:
+            placement = looped(len(rows), 1 + max(part.stage for part in parts))
+        if microbatches is None:
+            microbatches = 1 + max(part.microbatch for part in parts)
+        held = tuple(tuple(map(operator.index, stages)) for stages in placement)
+        _require_placement(held, len(rows))
+        values = {"devices": len(rows), "microbatches": microbatches, "rows": rows, "held": held}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    @classmethod
+    def parse(cls, text: str, **options) -> "Explicit":
+        """Read one row per line, as ``str(schedule)`` writes it; "device 0:" in front is optional."""
+        lines = (line.strip() for line in text.splitlines())
+        return cls([re.sub(r"^device \d+:", "", line) for line in lines if line], **options)
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        return self.held
+
+    def order(self, device: int) -> Iterable[Action | OverlapFB]:
+        return self.rows[device]
+
+    def __repr__(self) -> str:
+        return f"Explicit(devices={self.devices}, microbatches={self.microbatches})"
+
+
+def looped(devices: int, stages: int) -> tuple[tuple[int, ...], ...]:
+    """Stage s on device s mod K: device 0 holds 0, K, 2K, and so on."""
+    return tuple(tuple(range(device, stages, devices)) for device in range(devices))
+
+
+def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
+    """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
+    return tuple(max(_in_flight(row), default=0) for row in schedule.actions)
+
+
+def _in_flight(row: Iterable[Action | OverlapFB]) -> Iterator[int]:
+    held = 0
+    for action in row:
+        for part in action.parts:
+            held += (part.kind is Kind.F) - (part.kind in (Kind.B, Kind.W))
+        yield held
+
+
+def require_count(owner: str, name: str, value) -> None:
+    """Refuse anything but a whole number of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{owner} needs {name} to be a whole number (got {value!r})")
+    if value < 1:
+        raise ValueError(f"{owner} needs {name} >= 1 (got {value})")
+
+
+def _read_row(row: str | Iterable) -> Iterator[Action | OverlapFB]:
+    for cell in row.split() if isinstance(row, str) else row:
+        yield Action.parse(cell) if isinstance(cell, str) else cell
+
+
+def _require_placement(held: tuple[tuple[int, ...], ...], devices: int) -> None:
+    if len(held) != devices:
+        raise ValueError(f"placement lists {len(held)} devices, but there are {devices} rows")
+    found = sorted({stage for stages in held for stage in stages})
+    if found != list(range(len(found))):
+        raise ValueError(f"placement must hold the stages 0, 1, 2, ... without a gap (got {found})")

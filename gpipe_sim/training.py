@@ -1,0 +1,123 @@
+"""The training loop: shuffle, step, update, and say how it goes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpipe_sim.datasets import Data
+from gpipe_sim.executor import Batch, StepResult, single_device_step, train_step
+from gpipe_sim.layers import Context, Layer
+from gpipe_sim.losses import Loss
+from gpipe_sim.optim import Optimizer
+from gpipe_sim.partition import Partition
+from gpipe_sim.schedule import Schedule, require_count
+
+Array = np.ndarray
+Report = Callable[[str], object] | None
+
+
+@dataclass(frozen=True)
+class History:
+    """``losses``: the mean loss of every step. ``accuracies``: on held-out samples, after each epoch."""
+
+    losses: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+
+
+def train(
+    partitions: Sequence[Partition],
+    schedule: Schedule,
+    data: Data | Batch,
+    *,
+    loss: Loss,
+    optimizer: Optimizer,
+    epochs: int,
+    batch_size: int,
+    seed: int = 0,
+    report: Report = print,
+) -> History:
+    """Train the partitions' weights in place, each step run by the schedule on simulated devices.
+
+    ``data`` is (x, y), or (x, y, x_held_out, y_held_out). Each epoch visits the samples in an order drawn
+    from ``seed``, in batches of ``batch_size``; a last batch smaller than that is left for the next
+    shuffle. ``report`` is called with a line after every epoch; None is silent.
+    """
+
+    def step(batch: Batch, number: int) -> StepResult:
+        return train_step(partitions, schedule, batch, loss, meter=False, seed=seed, step=number)
+
+    return _train(partitions, step, data, optimizer, epochs, batch_size, seed, report)
+
+
+def train_single_device(
+    layers: Sequence[Layer],
+    data: Data | Batch,
+    *,
+    loss: Loss,
+    optimizer: Optimizer,
+    epochs: int,
+    batch_size: int,
+    microbatches: int = 1,
+    seed: int = 0,
+    report: Report = print,
+) -> History:
+    """The same training without a pipeline: what every schedule's loss curve must equal."""
+
+    def step(batch: Batch, number: int) -> StepResult:
+        return single_device_step(
+            layers, batch, loss, microbatches=microbatches, seed=seed, step=number
+        )
+
+    return _train([Partition(layers)], step, data, optimizer, epochs, batch_size, seed, report)
+
+
+def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
+    """The share of samples whose largest output is their class; layers run in evaluation mode."""
+    return float(np.mean(outputs(partitions, x).argmax(axis=1) == y))
+
+
+def outputs(partitions: Sequence[Partition], x: Array) -> Array:
+    """What the model says about x, (samples, classes), in evaluation mode."""
+    for partition in partitions:
+        x, _ = partition.forward(x, Context(training=False))
+    return x
+
+
+def _train(
+    partitions: Sequence[Partition],
+    step: Callable[[Batch, int], StepResult],
+    data: Data | Batch,
+    optimizer: Optimizer,
+    epochs: int,
+    batch_size: int,
+    seed: int,
+    report: Report,
+) -> History:
+    x, y, *held_out = data
+    require_count("train", "epochs", epochs)
+    require_count("train", "batch_size", batch_size)
+    if batch_size > len(x):
+        raise ValueError(f"train needs batch_size <= {len(x)}, the number of samples (got {batch_size})")
+    parameters = {key: p for partition in partitions for key, p in partition.parameters.items()}
+    history, rng = History(), np.random.default_rng(seed)
+    for epoch in range(1, epochs + 1):
+        epoch_losses = []
+        for rows in _batches(len(x), batch_size, rng):
+            result = step((x[rows], y[rows]), len(history.losses))
+            optimizer.step(parameters, result.gradients)
+            history.losses.append(result.loss)
+            epoch_losses.append(result.loss)
+        line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  loss {np.mean(epoch_losses):.3f}"
+        if held_out:
+            history.accuracies.append(evaluate(partitions, *held_out))
+            line += f"  held-out accuracy {history.accuracies[-1]:.1%}"
+        if report:
+            report(line)
+    return history
+
+
+def _batches(samples: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    order = rng.permutation(samples)
+    for start in range(0, samples - size + 1, size):
+        yield order[start : start + size]
