@@ -1,0 +1,67 @@
+# Every target installs what it needs in .venv, once; a change of pyproject.toml or constraints.txt installs again.
+# Plain enough for the GNU make 3.81 of macOS. Serial, because two pips in one environment, or tests that read
+# figures while these are rebuilt, would break each other under `make -j`.
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help figures test lessons lab lint bench clean
+
+PYTHON ?= python3
+PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
+RUN := .venv/bin/python -m
+INSTALL = $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+LESSONS := $(wildcard notebooks/*.ipynb)
+
+help:  ## this list (also plain `make`)
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-8s %s\n", $$1, $$2 }'
+
+figures: .venv/figures  ## rebuild every figure and the numbers it draws
+	@$(RUN) figures
+
+test: .venv/test  ## run the tests, and every lesson against its stored output
+	@$(RUN) pytest -q --nbval --nbval-current-env --nbval-cell-timeout 120 tests $(LESSONS)
+
+lessons: .venv/test  ## run every lesson again and store its output
+	@$(RUN) nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False $(LESSONS)
+
+lab: .venv/test  ## read the lessons in JupyterLab
+	@$(RUN) jupyterlab notebooks
+
+lint: .venv/test  ## check style and format, notebooks too
+	@$(RUN) ruff check
+	@$(RUN) ruff format --check
+
+bench: .venv/figures  ## time the library against plain loops
+	@$(RUN) benchmarks
+
+clean:  ## remove .venv and every cache; figures and lessons stay
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find . -name .ipynb_checkpoints -prune -exec rm -rf {} +
+
+.venv/made:
+	@for python in $(PYTHONS); do \
+	    recent=$$("$$python" -c 'import sys; print(sys.version_info >= (3, 11))' 2>/dev/null); \
+	    [ "$$recent" = True ] || continue; \
+	    echo "Making .venv with $$python"; \
+	    "$$python" -m venv .venv && touch $@ && exit; \
+	    rm -rf .venv; \
+	    echo "$$python could not make a virtual environment. On Debian or Ubuntu: sudo apt install python3-venv" >&2; \
+	    exit 1; \
+	done; \
+	echo "gpipe_sim needs Python 3.11 or newer. Found:" >&2; \
+	for python in $(PYTHONS); do \
+	    version=$$("$$python" -c 'import sys; print(sys.version.split()[0])' 2>/dev/null); \
+	    echo "  $$python: $${version:-none}" >&2; \
+	done; \
+	echo "Install a newer Python, or name one: make PYTHON=/path/to/python3.12 ..." >&2; \
+	exit 1
+
+.venv/figures: pyproject.toml constraints.txt .venv/made
+	@echo "Installing NumPy and matplotlib in .venv (once, 200 MB)"
+	@$(INSTALL) ".[plot]"
+	@touch $@
+
+.venv/test: .venv/figures
+	@echo "Installing Jupyter, pytest and ruff in .venv (once, 250 MB more)"
+	@$(INSTALL) ".[test]"
+	@touch $@
