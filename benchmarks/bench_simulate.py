@@ -31,9 +31,7 @@ def run() -> bool:
         ("interleaved, 2 stages per device", lambda: Interleaved1F1B(DEVICES, MICROBATCHES, 2), 2),
     ):
         size = sum(map(len, schedule().actions))
-        ours, plain = medians(
-            lambda make=schedule: simulate(make()), lambda n=stages: baseline(n), rounds=7
-        )
+        ours, plain = medians(lambda make=schedule: simulate(make()), lambda n=stages: baseline(n), rounds=7)
         met &= report(f"{name}: generate + simulate {size:,} actions / baseline", ours / plain, "x", 3)
         met &= report(f"{name}: generate + simulate", ours, "s", 1)
     return met

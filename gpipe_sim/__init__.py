@@ -26,6 +26,7 @@ from gpipe_sim.metrics import (
     idle_spans,
     idle_time,
     in_flight,
+    phases,
     span_bubble,
     speedup,
     useful_time,
@@ -39,7 +40,7 @@ from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
 from gpipe_sim.schedules import SCHEDULES, GPipe, Interleaved1F1B, Naive, OneFOneB
 from gpipe_sim.share import share
 from gpipe_sim.simulate import Message, Span, Timeline, simulate
-from gpipe_sim.svg import to_svg
+from gpipe_sim.svg import draw, to_svg
 from gpipe_sim.training import History, evaluate, outputs, train, train_single_device
 from gpipe_sim.validate import DeadlockError, Problem, ScheduleError, check, problems
 

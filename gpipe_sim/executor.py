@@ -19,13 +19,12 @@ from gpipe_sim.losses import Loss
 from gpipe_sim.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, SAVED, Memory, MemoryTrace
 from gpipe_sim.memory import MeteredMemory, trace
 from gpipe_sim.optim import Optimizer
-from gpipe_sim.partition import Partition
+from gpipe_sim.partition import Gradients, Partition
 from gpipe_sim.schedule import Schedule
 from gpipe_sim.simulate import Timeline, simulate
 
 Array = np.ndarray
 Batch = tuple[Array, Array]
-Gradients = dict[tuple[int, str], Array]
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Job(NamedTuple):
     pieces: list[Piece]
     loss: Loss
     optimizer: Optimizer | None
-    context: Context
+    contexts: list[Context]
     recomputes: list[bool]  # by slot: stage * microbatches + microbatch
 
 
@@ -87,7 +86,8 @@ class Device:
         self.clock = 0
         self.losses: dict[int, float] = {}
         self.outputs: dict[int, Array] = {}
-        self.gradients: dict[int, Gradients] = {}
+        self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
+        self.counted: set[int] = set()
         self.do = {
             Kind.F: self.forward,
             Kind.R: self.recompute,
@@ -125,44 +125,49 @@ class Device:
         self.memory.keep_saved((stage, m), saved, x)
 
     def backward(self, stage: int, m: int) -> None:
-        self._accumulate(stage, self._backward_input(stage, m))
+        saved, dy = self._what_backward_reads(stage, m)
+        dx = self.partitions[stage].backward(saved, dy, into=self.gradients[stage])
+        self._gradients_kept(stage)
+        self._send_back(stage, m, dx)
 
     def input_gradient(self, stage: int, m: int) -> None:
-        self.memory.keep(SAVED, (Kind.W, stage, m), self._backward_input(stage, m))
+        saved, dy = self._what_backward_reads(stage, m)
+        dx, pending = self.partitions[stage].backward_input(saved, dy)
+        self._send_back(stage, m, dx)
+        self.memory.keep(SAVED, (Kind.W, stage, m), pending)
 
     def weight_gradient(self, stage: int, m: int) -> None:
-        self._accumulate(stage, self.memory.take(SAVED, (Kind.W, stage, m)))
+        pending = self.memory.take(SAVED, (Kind.W, stage, m))
+        self.partitions[stage].backward_weight(pending, into=self.gradients[stage])
+        self._gradients_kept(stage)
 
     def update(self, stage: int, m: int) -> None:
         self.job.optimizer.step(self.partitions[stage].parameters, self.gradients[stage])
 
     def _run(self, stage: int, m: int, x: Array) -> tuple[Array, Any]:
         """Forward through a stage; behind the last one comes the loss."""
-        y, saved = self.partitions[stage].forward(x, self.job.context._replace(microbatch=m))
+        y, saved = self.partitions[stage].forward(x, self.job.contexts[m])
         if stage + 1 == self.job.schedule.stages:
             self.losses[m], loss_saved = self.job.loss.forward(y, self._feed(1, m))
             saved.append(loss_saved)
         return y, saved
 
-    def _backward_input(self, stage: int, m: int) -> Any:
-        """Send the input's gradient on; return what the weight gradient still needs."""
+    def _what_backward_reads(self, stage: int, m: int) -> tuple[Any, Array]:
+        """What the forward saved, and the gradient from the loss or from the stage after."""
         saved = self.memory.take(SAVED, (stage, m))
         if stage + 1 == self.job.schedule.stages:
-            dy = self.job.loss.backward(saved.pop(), self.job.pieces[m].share)
-        else:
-            dy = self._receive(Kind.B, stage, m)
-        dx, pending = self.partitions[stage].backward_input(saved, dy)
+            return saved, self.job.loss.backward(saved.pop(), self.job.pieces[m].share)
+        return saved, self._receive(Kind.B, stage, m)
+
+    def _send_back(self, stage: int, m: int, dx: Array) -> None:
         if stage:
             self._send(Kind.B, stage - 1, m, dx)
-        return pending
 
-    def _accumulate(self, stage: int, pending: Any) -> None:
-        fresh = self.partitions[stage].backward_weight(pending)
-        if stage not in self.gradients:
-            self.gradients[stage] = fresh
-            self.memory.keep(GRADIENTS, stage, fresh)
-        else:
-            add_into(self.gradients[stage], fresh)
+    def _gradients_kept(self, stage: int) -> None:
+        """Count a stage's gradients, once: later microbatches are added in place."""
+        if stage not in self.counted:
+            self.counted.add(stage)
+            self.memory.keep(GRADIENTS, stage, self.gradients[stage])
 
     def _feed(self, which: int, m: int) -> Array:
         """This microbatch's inputs (0) or targets (1), copied from the host."""
@@ -211,7 +216,7 @@ def train_step(
         pieces(len(batch[0]), schedule.microbatches),
         loss,
         optimizer,
-        Context(training=True, seed=seed, step=step),
+        [Context(True, seed, step, m) for m in range(schedule.microbatches)],
         [device is not None for device in schedule.located[Kind.R]],
     )
     devices: list[Device] = []
@@ -240,22 +245,13 @@ def single_device_step(
     model, gradients, losses, outputs = Partition(layers), {}, [], []
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
         x, targets = batch[0][piece.rows], batch[1][piece.rows]
-        y, saved = model.forward(x, Context(True, seed, step, 0, m))
+        y, saved = model.forward(x, Context(True, seed, step, m))
         value, loss_saved = loss.forward(y, targets)
-        _, pending = model.backward_input(saved, loss.backward(loss_saved, piece.share))
-        add_into(gradients, model.backward_weight(pending))
+        model.backward(saved, loss.backward(loss_saved, piece.share), into=gradients)
+        del saved, loss_saved  # or they would live on through the next forward
         losses.append(piece.share * value)
         outputs.append(y)
     return StepResult(sum(losses), gradients, np.concatenate(outputs))
-
-
-def add_into(total: Gradients, fresh: Gradients) -> None:
-    """Add gradients into a running total; those that are new to it become its own."""
-    for key, gradient in fresh.items():
-        if key in total:
-            total[key] += gradient
-        else:
-            total[key] = gradient
 
 
 @lru_cache(maxsize=64)
@@ -271,12 +267,12 @@ def _turns(schedule: Schedule, costs: Costs) -> tuple[tuple[int, Action | Overla
 
 
 def _collect(devices: list[Device], job: Job, memory: tuple, timeline: Timeline) -> StepResult:
-    losses, outputs, gradients = {}, {}, {}
-    for device in devices:
-        losses |= device.losses
-        outputs |= device.outputs
-        for stage_gradients in device.gradients.values():
-            add_into(gradients, stage_gradients)
+    losses = {m: value for device in devices for m, value in device.losses.items()}
+    outputs = {m: y for device in devices for m, y in device.outputs.items()}
+    gradients: Gradients = {}
+    for stage in (stage for device in devices for stage in device.gradients.values()):
+        for key, gradient in stage.items():
+            gradients[key] = gradients[key] + gradient if key in gradients else gradient
     loss = sum(piece.share * losses[m] for m, piece in enumerate(job.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(job.pieces))])
     return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline)

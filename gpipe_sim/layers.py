@@ -29,20 +29,23 @@ class Context(NamedTuple):
     training: bool = True
     seed: int = 0
     step: int = 0
-    layer: int = 0
     microbatch: int = 0
 
-    def rng(self) -> np.random.Generator:
-        return np.random.default_rng((self.seed, self.step, self.layer, self.microbatch))
+    def rng(self, layer: int) -> np.random.Generator:
+        """A generator for one layer, by its number along the model."""
+        return np.random.default_rng((self.seed, self.step, layer, self.microbatch))
 
 
 class Layer(ABC):
-    """One layer; ``parameters`` maps names to arrays, and is empty for a layer without weights."""
+    """One layer; ``parameters`` maps names to arrays, and is empty for a layer without weights.
 
-    parameters: dict[str, Array]
+    ``number`` is its place along the whole model, from 0; a ``Partition`` sets it.
+    """
+
+    number: int = 0
 
     def __init__(self):
-        self.parameters = {}
+        self.parameters: dict[str, Array] = {}
 
     @abstractmethod
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Any]:
@@ -67,9 +70,7 @@ class Linear(Layer):
     arXiv:1502.01852. ValueError if an input has another number of features.
     """
 
-    def __init__(
-        self, inputs: int, outputs: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64
-    ):
+    def __init__(self, inputs: int, outputs: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
         weight = rng.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs))
         self.parameters = {"W": weight.astype(dtype), "b": np.zeros(outputs, dtype)}
 
@@ -77,10 +78,12 @@ class Linear(Layer):
         weight = self.parameters["W"]
         if x.ndim != 2 or x.shape[1] != weight.shape[0]:
             raise ValueError(
-                f"{self!r} (layer {ctx.layer}) takes an input of shape (batch, {weight.shape[0]}), "
+                f"layer {self.number}, {self!r}, takes an input of shape (batch, {weight.shape[0]}), "
                 f"got {x.shape}"
             )
-        return x @ weight + self.parameters["b"], x
+        y = x @ weight
+        y += self.parameters["b"]
+        return y, x
 
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, tuple[Array, Array]]:
         return dy @ self.parameters["W"].T, (saved, dy)

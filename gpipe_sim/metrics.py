@@ -79,6 +79,21 @@ def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
     return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
 
 
+def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
+    """When a device's warm-up ends and when its drain begins.
+
+    In between it does forwards and backwards in turn: from its first backward to its last forward. If every
+    forward comes first, as in GPipe, it has no such phase and waits there: from its last forward's end to
+    its first backward's start. ValueError for a device that does not do both.
+    """
+    row = [(part.kind, span) for span in timeline.on(device) for part in span.action.parts]
+    forwards = [span.end for kind, span in row if kind is Kind.F]
+    backwards = [span.start for kind, span in row if kind in (Kind.B, Kind.I)]
+    if not forwards or not backwards:
+        raise ValueError(f"device {device} has no phases: it runs no forward or no backward")
+    return min(backwards[0], forwards[-1]), max(backwards[0], forwards[-1])
+
+
 def critical_path(timeline: Timeline) -> tuple[Span, ...]:
     """One chain of spans from time 0 to the makespan, each starting the moment the one before allows.
 

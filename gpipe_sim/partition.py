@@ -1,6 +1,6 @@
 """One stage's layers, and how a model is cut into stages."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from gpipe_sim.schedule import require_count
 
 Array = np.ndarray
 Key = tuple[int, str]
+Gradients = dict[Key, Array]
 
 
 class Partition:
@@ -20,22 +21,24 @@ class Partition:
     """
 
     def __init__(self, layers: Sequence[Layer], first_layer: int = 0, device: Hashable = None):
-        self.layers = list(layers)
+        self.layers = tuple(layers)
         self.first_layer = first_layer
         self.device = device
+        for number, layer in enumerate(self.layers, first_layer):
+            layer.number = number
 
     @property
     def parameters(self) -> dict[Key, Array]:
         """{(layer, name): array}: the arrays themselves, not copies."""
-        return {(i, name): p for i, layer in self._numbered() for name, p in layer.parameters.items()}
+        return {
+            (layer.number, name): array for layer in self.layers for name, array in layer.parameters.items()
+        }
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
         """The output of the last layer, and what each layer saved."""
         kept = []
-        for i, layer in self._numbered():
-            x, saved = layer.forward(
-                x, Context(ctx.training, ctx.seed, ctx.step, i, ctx.microbatch)
-            )
+        for layer in self.layers:
+            x, saved = layer.forward(x, ctx)
             kept.append(saved)
         return x, kept
 
@@ -48,22 +51,32 @@ class Partition:
         kept.reverse()
         return dy, kept
 
-    def backward_weight(self, pending: list[Any]) -> dict[Key, Array]:
-        """The gradient of every parameter."""
-        gradients = {}
-        for (i, layer), layer_pending in zip(self._numbered(), pending, strict=True):
-            for name, gradient in layer.backward_weight(layer_pending).items():
-                gradients[i, name] = gradient
-        return gradients
+    def backward_weight(self, pending: list[Any], into: Gradients) -> None:
+        """Add the gradient of every parameter to a running total, {(layer, name): array}."""
+        for layer, layer_pending in zip(self.layers, pending, strict=True):
+            _add(layer, layer_pending, into)
 
-    def _numbered(self) -> Iterator[tuple[int, Layer]]:
-        return enumerate(self.layers, self.first_layer)
+    def backward(self, saved: list[Any], dy: Array, into: Gradients) -> Array:
+        """Both at once, layer by layer: the same sums, with fewer arrays alive at a time."""
+        for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
+            dy, pending = layer.backward_input(layer_saved, dy)
+            _add(layer, pending, into)
+        return dy
 
     def __len__(self) -> int:
         return len(self.layers)
 
     def __repr__(self) -> str:
-        return f"Partition({self.layers}, first_layer={self.first_layer})"
+        return f"Partition({list(self.layers)}, first_layer={self.first_layer})"
+
+
+def _add(layer: Layer, pending: Any, into: Gradients) -> None:
+    for name, gradient in layer.backward_weight(pending).items():
+        key = layer.number, name
+        if key in into:
+            into[key] += gradient
+        else:
+            into[key] = gradient
 
 
 def split(

@@ -83,7 +83,7 @@ class Timeline:
         return f"<Timeline of {self.schedule!r}: makespan {self.makespan}>"
 
     def __str__(self) -> str:
-        from gpipe_sim.chart import text_grid
+        from gpipe_sim.grid import text_grid
 
         return text_grid(self)
 

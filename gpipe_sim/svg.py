@@ -1,1 +1,202 @@
-def to_svg(t): return ""
+"""Charts as SVG text: what a notebook shows, the same bytes on every machine.
+
+Hovering over a box names its action and times. Labels are drawn where they fit, and nothing is drawn
+where a device waits.
+"""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from numbers import Real
+
+from gpipe_sim.chart import PALER, PALETTE, Box, boxes, ink, kinds_drawn, number, phase_lines, ticks, tint
+from gpipe_sim import metrics
+from gpipe_sim.actions import Kind
+from gpipe_sim.metrics import bubble_fraction
+from gpipe_sim.schedule import peak_in_flight
+from gpipe_sim.simulate import Timeline
+
+WIDTH = 920  #: the most pixels that a chart takes from left to right
+UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
+LEFT, RIGHT, TITLE, AXIS, LEGEND = 66, 30, 26, 22, 28
+DIGIT = 6.4  #: pixels per character at 11 px
+TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
+STRIP_COLOUR = "#999999"
+INK, FAINT = "#222222", "#888888"
+
+
+class Svg:
+    """A drawing: shown by a notebook, ``str`` gives the SVG text, ``save`` writes it."""
+
+    def __init__(self, text: str, says: str):
+        self.text, self.says = text, says
+
+    def _repr_svg_(self) -> str:
+        return self.text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Svg of {self.says}>"
+
+    def save(self, path: str) -> None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.text)
+
+
+def to_svg(timeline: Timeline) -> str:
+    """The SVG text of one timeline."""
+    return str(draw(timeline))
+
+
+def draw(
+    *timelines: Timeline,
+    in_flight: bool = False,
+    titles: Sequence[str] | None = None,
+) -> Svg:
+    """One or more timelines under each other, on one time axis.
+
+    ``in_flight=True`` adds, below each, how many microbatches every device holds over time, with its peak
+    on the right. ``titles`` replaces the line above each timeline.
+    """
+    if not timelines:
+        raise ValueError("draw needs at least one timeline")
+    titles = [caption(timeline) for timeline in timelines] if titles is None else list(titles)
+    if len(titles) != len(timelines):
+        raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")
+    until = max(timeline.makespan for timeline in timelines)
+    unit = min(UNIT, (WIDTH - LEFT - RIGHT) / float(until)) if until else UNIT
+    most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
+    parts, top = [], 0.0
+    for timeline, title in zip(timelines, titles, strict=True):
+        row = row_height(timeline.schedule.devices)
+        parts += [
+            _text(LEFT, top + 17, escape(title), "start", 13),
+            *_chart(timeline, top + TITLE, unit, row),
+        ]
+        top += TITLE + row * timeline.schedule.devices
+        if in_flight:
+            parts += _strips(timeline, top + 8, unit, row, most)
+            top += 8 + row * timeline.schedule.devices
+        parts += _axis(until, top, unit)
+        top += AXIS
+    kinds = [kind for kind in dict.fromkeys(k for t in timelines for k in kinds_drawn(t))]
+    paler = any(timeline.schedule.stages > timeline.schedule.devices for timeline in timelines)
+    parts += _legend(kinds, paler, in_flight, top + 6)
+    widest = LEFT + RIGHT + max(len(title) * TITLE_CHARACTER for title in titles)
+    width, height = max(LEFT + float(until) * unit + RIGHT, widest), top + LEGEND
+    body = "\n".join(parts)
+    text = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_px(width)}" height="{_px(height)}" '
+        f'viewBox="0 0 {_px(width)} {_px(height)}" font-family="Helvetica, Arial, sans-serif" '
+        f'font-size="11">\n<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>'
+    )
+    return Svg(text, "; ".join(titles))
+
+
+def caption(timeline: Timeline) -> str:
+    """What stands above a chart: the schedule, and two numbers measured from the timeline."""
+    bubble = float(bubble_fraction(timeline))
+    return f"{timeline.schedule!r}: makespan {number(timeline.makespan)}, bubble {bubble:.1%}"
+
+
+def row_height(devices: int) -> float:
+    return 24 if devices <= 8 else 18 if devices <= 16 else 12 if devices <= 32 else 8
+
+
+def _chart(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[str]:
+    every = sorted(boxes(timeline), key=lambda box: box.fill)
+    edge = ' stroke="#fff" stroke-width="0.7"' if unit >= 4 else ""
+    yield from _device_names(timeline.schedule.devices, top, row)
+    for fill, group in groupby(every, key=lambda box: box.fill):
+        yield f'<g fill="{fill}"{edge}>'
+        yield from (_rectangle(box, top, unit, row) for box in group)
+        yield "</g>"
+    labelled = [box for box in every if _fits(box, unit, row)]
+    for colour, group in groupby(sorted(labelled, key=_ink), key=_ink):
+        yield f'<g fill="{colour}" text-anchor="middle" pointer-events="none">'
+        yield from (_label(box, top, unit, row) for box in group)
+        yield "</g>"
+    if unit >= 4:
+        lines = "".join(
+            f"M{_px(LEFT + float(time) * unit)} {_px(top + device * row)}v{_px(row)}"
+            for time, device in phase_lines(timeline)
+        )
+        yield f'<path d="{lines}" stroke="{INK}" stroke-dasharray="3 2" fill="none"/>'
+
+
+def _rectangle(box: Box, top: float, unit: float, row: float) -> str:
+    width = _px(float(box.width) * unit)
+    return (
+        f'<path d="M{_px(LEFT + float(box.x) * unit)} {_px(top + box.y * row)}'
+        f'h{width}v{_px(box.height * row)}h-{width}z"><title>{box.title}</title></path>'
+    )
+
+
+def _fits(box: Box, unit: float, row: float) -> bool:
+    wide = len(box.label) * DIGIT + 3
+    return float(box.width) * unit >= wide and box.height * row >= 11
+
+
+def _ink(box: Box) -> str:
+    return ink(box.fill)
+
+
+def _label(box: Box, top: float, unit: float, row: float) -> str:
+    x = LEFT + float(box.x + box.width / 2) * unit
+    return f'<text x="{_px(x)}" y="{_px(top + (box.y + box.height / 2) * row + 4)}">{box.label}</text>'
+
+
+def _device_names(devices: int, top: float, row: float) -> Iterator[str]:
+    every = 1 if row >= 12 else 4
+    for device in range(0, devices, every):
+        yield _text(LEFT - 8, top + (device + 0.5) * row + 4, f"device {device}", "end")
+
+
+def _strips(timeline: Timeline, top: float, unit: float, row: float, most: int) -> Iterator[str]:
+    """In-flight counts as filled steps, one strip per device; ``most`` fills its row, the peak on the right."""
+    peaks = peak_in_flight(timeline.schedule)
+    scale = (row - 4) / max(most, 1)
+    right = LEFT + float(timeline.makespan) * unit
+    yield from _device_names(timeline.schedule.devices, top, row)
+    for device, peak in enumerate(peaks):
+        floor, outline = top + (device + 1) * row - 2, ""
+        for time, count in metrics.in_flight(timeline, device):
+            outline += f"H{_px(LEFT + float(time) * unit)}V{_px(floor - count * scale)}"
+        yield (
+            f'<path d="M{LEFT} {_px(floor)}{outline}H{_px(right)}V{_px(floor)}z" fill="{STRIP_COLOUR}">'
+            f"<title>device {device}: at most {peak} in flight</title></path>"
+        )
+        yield _text(right + 6, floor - 3, str(peak), "start")
+
+
+def _axis(until: Real, top: float, unit: float) -> Iterator[str]:
+    yield f'<path d="M{LEFT} {_px(top + 1)}h{_px(float(until) * unit)}" stroke="{FAINT}"/>'
+    for time in ticks(until, at_most=max(2, int(float(until) * unit / 60))):
+        x = LEFT + float(time) * unit
+        yield f'<path d="M{_px(x)} {_px(top + 1)}v4" stroke="{FAINT}"/>'
+        yield _text(x, top + 16, number(time), "middle", colour=FAINT)
+
+
+def _legend(kinds: Sequence[Kind], paler: bool, strips: bool, top: float) -> Iterator[str]:
+    entries = [(PALETTE[kind], f"{kind}  {kind.meaning}") for kind in kinds]
+    if paler:
+        entries.append((tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage of the device"))
+    if strips:
+        entries.append((STRIP_COLOUR, "microbatches in flight"))
+    x = LEFT
+    for colour, words in entries:
+        yield f'<rect x="{_px(x)}" y="{_px(top)}" width="11" height="11" fill="{colour}"/>'
+        yield _text(x + 16, top + 10, words, "start")
+        x += 16 + len(words) * 5.8 + 22
+
+
+def _text(x: float, y: float, words: str, anchor: str, size: int = 11, colour: str = INK) -> str:
+    sized = f' font-size="{size}"' if size != 11 else ""
+    return f'<text x="{_px(x)}" y="{_px(y)}" text-anchor="{anchor}" fill="{colour}"{sized}>{words}</text>'
+
+
+def _px(value: float) -> str:
+    """Pixels to a tenth, as short as can be."""
+    return f"{value:.1f}".removesuffix(".0")

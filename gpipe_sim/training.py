@@ -65,9 +65,7 @@ def train_single_device(
     """The same training without a pipeline: what every schedule's loss curve must equal."""
 
     def step(batch: Batch, number: int) -> StepResult:
-        return single_device_step(
-            layers, batch, loss, microbatches=microbatches, seed=seed, step=number
-        )
+        return single_device_step(layers, batch, loss, microbatches=microbatches, seed=seed, step=number)
 
     return _train([Partition(layers)], step, data, optimizer, epochs, batch_size, seed, report)
 

@@ -1,0 +1,134 @@
+"""The geometry of a chart, once: which box stands where, in what colour, with what written on it.
+
+Time runs to the right and device 0 is on top. Idle time is no box: the bubble is what stays white.
+``svg`` and ``plots`` draw the same boxes, so a number read back from either is a number of this file.
+"""
+
+from collections.abc import Iterator
+from numbers import Real
+from typing import NamedTuple
+
+from gpipe_sim.actions import Action, Kind, OverlapFB
+from gpipe_sim.metrics import phases
+from gpipe_sim.schedule import Schedule
+from gpipe_sim.simulate import Span, Timeline
+
+#: Okabe and Ito's colours, apart for colour-blind readers and in grey.
+PALETTE = {
+    Kind.F: "#0072B2",
+    Kind.B: "#E69F00",
+    Kind.I: "#E69F00",
+    Kind.W: "#009E73",
+    Kind.R: "#CC79A7",
+    Kind.U: "#999999",
+}
+#: What memory is full of, bottom to top.
+MEMORY_PALETTE = {
+    "parameters": "#BBBBBB",
+    "gradients": "#D55E00",
+    "boundary inputs": "#009E73",
+    "saved activations": "#F0E442",
+    "messages": "#0072B2",
+}
+ON_DARK, ON_LIGHT = "#ffffff", "#000000"
+PALER = 0.6  #: how far towards white a device's later stages go
+ROW_FILL = 0.86  #: how much of a row's height a box takes
+
+
+class Box(NamedTuple):
+    """A rectangle: x and width in time, y and height in rows, row 0 on top; one part of one span."""
+
+    x: Real
+    y: float
+    width: Real
+    height: float
+    kind: Kind
+    fill: str
+    label: str
+    span: Span
+
+    @property
+    def title(self) -> str:
+        """What hovering over the box says."""
+        return f"{self.span.action} {number(self.span.start)}\u2013{number(self.span.end)}"
+
+
+def boxes(timeline: Timeline) -> Iterator[Box]:
+    """A box for each span; two, one above the other, for an overlapped pair."""
+    shades = stage_shades(timeline.schedule)
+    inset = (1 - ROW_FILL) / 2
+    for span in timeline.spans:
+        parts = span.action.parts
+        height = ROW_FILL / len(parts)
+        for i, part in enumerate(parts):
+            yield Box(
+                span.start,
+                span.device + inset + i * height,
+                span.end - span.start,
+                height,
+                part.kind,
+                tint(PALETTE[part.kind], shades[part.stage]),
+                str(part.microbatch),
+                span,
+            )
+
+
+def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
+    """(time, device) of each boundary between warm-up, steady state and drain."""
+    for device, row in enumerate(timeline.rows):
+        kinds = {part.kind for span in row for part in span.action.parts}
+        if Kind.F in kinds and kinds & {Kind.B, Kind.I}:
+            yield from ((time, device) for time in sorted(set(phases(timeline, device))))
+
+
+def stage_shades(schedule: Schedule) -> list[float]:
+    """How much lighter each stage is drawn: a device's first stage full, its later ones paler."""
+    shades = [0.0] * schedule.stages
+    for held in schedule.placement:
+        for i, stage in enumerate(sorted(held)):
+            shades[stage] = PALER * i / len(held)
+    return shades
+
+
+def tint(colour: str, shade: float) -> str:
+    """A colour mixed with white; 0 leaves it, 1 is white."""
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(c + (255 - c) * shade):02x}" for c in channels)
+
+
+def ink(fill: str) -> str:
+    """Black or white, whichever is read better on a fill."""
+    red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
+    return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 125 else ON_LIGHT
+
+
+def kinds_drawn(timeline: Timeline) -> list[Kind]:
+    """The kinds that occur, in the order of the alphabet, for a legend."""
+    found = {part.kind for span in timeline.spans for part in span.action.parts}
+    return [kind for kind in Kind if kind in found]
+
+
+def ticks(until: Real, at_most: int = 12) -> list[Real]:
+    """Round times for an axis from 0: steps of 1, 2 or 5 times a power of ten."""
+    if until <= 0:
+        return [0]
+    step = 10.0**-12
+    while True:
+        for factor in (1, 2, 5):
+            if until / (factor * step) <= at_most:
+                size = factor * step
+                return [round(i * size, 12) for i in range(int(until / size + 1e-9) + 1)]
+        step *= 10
+
+
+def number(value: Real) -> str:
+    """A time as text: whole numbers without a point, others to four digits."""
+    return str(int(value)) if value == int(value) else f"{float(value):.4g}"
+
+
+def short(action: Action | OverlapFB, schedule: Schedule) -> str:
+    """The action's spelling, without the stage where its device has only one."""
+    if schedule.stages_per_device == 1 and isinstance(action, Action):
+        if all(len(held) <= 1 for held in schedule.placement):
+            return f"{action.kind}{action.microbatch}"
+    return "/".join(map(str, action.parts))
