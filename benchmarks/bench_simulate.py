@@ -1,10 +1,9 @@
 """Generate and simulate, against a loop that makes the same objects and checks nothing."""
 
+from benchmarks.timing import medians, report
 from gpipe_sim.actions import Action, B, F
 from gpipe_sim.schedules import Interleaved1F1B, OneFOneB
 from gpipe_sim.simulate import Span, simulate
-
-from benchmarks.timing import medians, report
 
 DEVICES, MICROBATCHES = 64, 1024
 

@@ -1,9 +1,9 @@
 """A training step on simulated devices, against a plain NumPy loop doing the same arithmetic."""
 
 import numpy as np
-from gpipe_sim import OneFOneB, cross_entropy, mlp, split, train_step
 
 from benchmarks.timing import medians, report
+from gpipe_sim import OneFOneB, cross_entropy, mlp, split, train_step
 
 DEVICES, MICROBATCHES = 4, 8
 

@@ -14,7 +14,7 @@ class Kind(StrEnum):
 
     F = "F"  #: forward
     B = "B"  #: full backward: I, then W
-    I = "I"  #: input gradient: what the stage before waits for  # noqa: E741
+    I = "I"  #: input gradient: what the stage before waits for
     W = "W"  #: weight gradient: nobody waits for it but the update
     R = "R"  #: recompute the forward from the saved boundary input
     U = "U"  #: update the stage's weights; ``2U7``: once microbatch 7's gradient is in
@@ -93,7 +93,7 @@ def B(stage: int, microbatch: int) -> Action:
     return Action(stage, Kind.B, microbatch)
 
 
-def I(stage: int, microbatch: int) -> Action:  # noqa: E743
+def I(stage: int, microbatch: int) -> Action:
     """The input gradient. The zero-bubble papers call this B; PyTorch calls it I."""
     return Action(stage, Kind.I, microbatch)
 

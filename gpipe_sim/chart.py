@@ -128,7 +128,6 @@ def number(value: Real) -> str:
 
 def short(action: Action | OverlapFB, schedule: Schedule) -> str:
     """The action's spelling, without the stage where its device has only one."""
-    if schedule.stages_per_device == 1 and isinstance(action, Action):
-        if all(len(held) <= 1 for held in schedule.placement):
-            return f"{action.kind}{action.microbatch}"
+    if isinstance(action, Action) and all(len(held) <= 1 for held in schedule.placement):
+        return f"{action.kind}{action.microbatch}"
     return "/".join(map(str, action.parts))

@@ -16,8 +16,17 @@ from gpipe_sim.actions import Action, Kind, OverlapFB
 from gpipe_sim.costs import Costs
 from gpipe_sim.layers import Context, Layer
 from gpipe_sim.losses import Loss
-from gpipe_sim.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, SAVED, Memory, MemoryTrace
-from gpipe_sim.memory import MeteredMemory, trace
+from gpipe_sim.memory import (
+    BOUNDARY,
+    GRADIENTS,
+    MESSAGES,
+    PARAMETERS,
+    SAVED,
+    Memory,
+    MemoryTrace,
+    MeteredMemory,
+    trace,
+)
 from gpipe_sim.optim import Optimizer
 from gpipe_sim.partition import Gradients, Partition
 from gpipe_sim.schedule import Schedule
@@ -289,9 +298,8 @@ def _require_fit(
     if len(batch) != 2 or len(batch[0]) != len(batch[1]):
         sizes = " and ".join(str(len(part)) for part in batch)
         raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {sizes})")
-    if updates := _updates(schedule):
-        if optimizer is None:
-            raise ValueError(f"{updates[0]} needs an optimizer: train_step(..., optimizer=...)")
+    if (updates := _updates(schedule)) and optimizer is None:
+        raise ValueError(f"{updates[0]} needs an optimizer: train_step(..., optimizer=...)")
     _require_shared_as_labelled(partitions, schedule)
 
 

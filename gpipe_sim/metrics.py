@@ -5,6 +5,7 @@ Three of them are called "bubble" in the literature. With K devices and M microb
 the quotient of two ints is a float, of two Fractions a Fraction.
 """
 
+from itertools import pairwise
 from numbers import Real
 
 from gpipe_sim.actions import Kind
@@ -101,7 +102,7 @@ def critical_path(timeline: Timeline) -> tuple[Span, ...]:
     either nothing or a message. Where several chains exist, the device's own previous action is preferred.
     """
     by_part = {part: span for span in timeline.spans for part in span.action.parts}
-    before = {b: a for row in timeline.rows for a, b in zip(row, row[1:], strict=False)}
+    before = {b: a for row in timeline.rows for a, b in pairwise(row)}
     chain = [max(timeline.spans, key=lambda span: span.end)]
     while chain[-1].start > 0:
         span = chain[-1]

@@ -1,6 +1,7 @@
 """Models: plain lists of layers."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,6 +30,6 @@ def mlp(
         raise ValueError(f"mlp needs a floating dtype (got {np.dtype(dtype)})")
     rng = np.random.default_rng(seed)
     layers: list[Layer] = []
-    for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+    for inputs, outputs in pairwise(sizes):
         layers += [Linear(inputs, outputs, rng=rng, dtype=dtype), ACTIVATIONS[activation]()]
     return layers[:-1]

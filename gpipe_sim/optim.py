@@ -49,7 +49,10 @@ class SGD(Optimizer):
 
 
 class Adam(Optimizer):
-    """Steps of about ``learning_rate``, whatever the gradient's scale. Kingma and Ba 2015, arXiv:1412.6980."""
+    """Steps of about ``learning_rate``, whatever the gradient's scale.
+
+    Kingma and Ba 2015, arXiv:1412.6980.
+    """
 
     def __init__(
         self, learning_rate: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8

@@ -9,9 +9,9 @@ from html import escape
 from itertools import groupby
 from numbers import Real
 
-from gpipe_sim.chart import PALER, PALETTE, Box, boxes, ink, kinds_drawn, number, phase_lines, ticks, tint
 from gpipe_sim import metrics
 from gpipe_sim.actions import Kind
+from gpipe_sim.chart import PALER, PALETTE, Box, boxes, ink, kinds_drawn, number, phase_lines, ticks, tint
 from gpipe_sim.metrics import bubble_fraction
 from gpipe_sim.schedule import peak_in_flight
 from gpipe_sim.simulate import Timeline
@@ -81,7 +81,7 @@ def draw(
             top += 8 + row * timeline.schedule.devices
         parts += _axis(until, top, unit)
         top += AXIS
-    kinds = [kind for kind in dict.fromkeys(k for t in timelines for k in kinds_drawn(t))]
+    kinds = list(dict.fromkeys(kind for timeline in timelines for kind in kinds_drawn(timeline)))
     paler = any(timeline.schedule.stages > timeline.schedule.devices for timeline in timelines)
     parts += _legend(kinds, paler, in_flight, top + 6)
     widest = LEFT + RIGHT + max(len(title) * TITLE_CHARACTER for title in titles)
@@ -155,7 +155,7 @@ def _device_names(devices: int, top: float, row: float) -> Iterator[str]:
 
 
 def _strips(timeline: Timeline, top: float, unit: float, row: float, most: int) -> Iterator[str]:
-    """In-flight counts as filled steps, one strip per device; ``most`` fills its row, the peak on the right."""
+    """In-flight counts as filled steps, one strip per device; ``most`` fills a row, the peak on the right."""
     peaks = peak_in_flight(timeline.schedule)
     scale = (row - 4) / max(most, 1)
     right = LEFT + float(timeline.makespan) * unit
