@@ -9,7 +9,7 @@ PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
 RUN := .venv/bin/python -m
 INSTALL = $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
-LESSONS := $(wildcard notebooks/*.ipynb)
+LESSONS := notebooks/*.ipynb
 
 help:  ## this list (also plain `make`)
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-8s %s\n", $$1, $$2 }'
@@ -18,10 +18,11 @@ figures: .venv/figures  ## rebuild every figure and the numbers it draws
 	@$(RUN) figures
 
 test: .venv/test  ## run the tests, and every lesson against its stored output
-	@$(RUN) pytest -q --nbval --nbval-current-env --nbval-cell-timeout 120 tests $(LESSONS)
+	@$(RUN) pytest -q --nbval --nbval-current-env --nbval-cell-timeout 120 tests $(wildcard $(LESSONS))
 
 lessons: .venv/test  ## run every lesson again and store its output
-	@$(RUN) nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False $(LESSONS)
+	@$(RUN) nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
+	    --ExecutePreprocessor.extra_arguments=--log-level=ERROR $(LESSONS)
 
 lab: .venv/test  ## read the lessons in JupyterLab
 	@$(RUN) jupyterlab notebooks

@@ -1,4 +1,4 @@
-"""What the set-up files promise each other: one list of packages, pinned, and a Makefile that old make can read."""
+"""What the set-up files promise each other: one list of packages, pinned; a Makefile that old make reads."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def pins() -> list[Requirement]:
 
 
 def environment() -> dict[str, list[str]]:
-    """environment.yml as {key: items}; enough YAML for one level of lists, whose last item is pip's own list."""
+    """environment.yml as {key: items}: enough YAML for flat lists, of which the last ends in pip's."""
     keys: dict[str, list[str]] = {}
     for line in (ROOT / "environment.yml").read_text().splitlines():
         if re.match(r"[a-z]+:", line):
