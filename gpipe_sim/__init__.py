@@ -44,7 +44,7 @@ from gpipe_sim.svg import draw, to_svg
 from gpipe_sim.training import History, evaluate, outputs, train, train_single_device
 from gpipe_sim.validate import DeadlockError, Problem, ScheduleError, check, problems
 
-_LAZY = ("plots", "exercises")  # loaded when first used, so that importing needs NumPy alone
+_LAZY = ("exercises", "plots")  # loaded when first used, so that importing needs NumPy alone
 
 
 def __getattr__(name: str):

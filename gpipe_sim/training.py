@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpipe_sim.datasets import Data
-from gpipe_sim.executor import Batch, StepResult, single_device_step, train_step
+from gpipe_sim.device import Batch
+from gpipe_sim.executor import StepResult, single_device_step, train_step
 from gpipe_sim.layers import Context, Layer
 from gpipe_sim.losses import Loss
 from gpipe_sim.optim import Optimizer

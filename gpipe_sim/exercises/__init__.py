@@ -1,0 +1,11 @@
+"""Predictions and exercises: what the lessons ask, and how they answer.
+
+Each lesson's checks stand in a module of their own, ``lesson_01`` and so on. A check takes the student's
+answer, tries it on sizes that the notebook does not show, and replies: "correct", "almost" (right idea,
+wrong result) or "keep working". A reply names what is wrong in the student's own numbers and asks the
+next question; it never gives the answer. Without an answer (None) it says what to do.
+"""
+
+from gpipe_sim.exercises.reply import Reply, almost, correct, keep_working, predict, your_turn
+
+__all__ = ["Reply", "almost", "correct", "keep_working", "predict", "your_turn"]

@@ -1,0 +1,42 @@
+"""What a check says."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+
+@dataclass(frozen=True, repr=False)
+class Reply:
+    """A verdict and a sentence; a notebook shows both."""
+
+    verdict: str
+    text: str
+
+    def __repr__(self) -> str:
+        return f"{self.verdict}: {self.text}"
+
+
+def correct(text: str) -> Reply:
+    return Reply("correct", text)
+
+
+def almost(text: str) -> Reply:
+    return Reply("almost", text)
+
+
+def keep_working(text: str) -> Reply:
+    return Reply("keep working", text)
+
+
+def your_turn(text: str) -> Reply:
+    return Reply("your turn", text)
+
+
+def predict(guess: Real | None, measured: Real, unit: str = "") -> Reply:
+    """Set a prediction beside what was measured. Before the reveal a guess may be wrong, not missing."""
+    unit = f" {unit}" if unit else ""
+    if guess is None:
+        return your_turn(f"measured {measured}{unit}; write a guess above first, then run this again")
+    if guess == measured:
+        return correct(f"you said {guess}{unit}, and that is what was measured")
+    where = "less" if measured < guess else "more"
+    return keep_working(f"you said {guess}{unit}, measured {measured}{unit}: {where} than you thought. Why?")
