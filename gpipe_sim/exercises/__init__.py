@@ -6,6 +6,15 @@ wrong result) or "keep working". A reply names what is wrong in the student's ow
 next question; it never gives the answer. Without an answer (None) it says what to do.
 """
 
-from gpipe_sim.exercises.reply import Reply, almost, correct, keep_working, predict, your_turn
+from importlib import import_module
 
-__all__ = ["Reply", "almost", "correct", "keep_working", "predict", "your_turn"]
+from gpipe_sim.exercises.reply import Reply, predict
+
+__all__ = ["Reply", "predict"]
+
+
+def __getattr__(name: str):
+    """``exercises.lesson_04`` without importing it first."""
+    if name.startswith("lesson_"):
+        return import_module(f"gpipe_sim.exercises.{name}")
+    raise AttributeError(f"module 'gpipe_sim.exercises' has no attribute {name!r}")

@@ -1,0 +1,53 @@
+"""Lesson 01: why split a model."""
+
+from collections.abc import Callable
+
+from gpipe_sim.exercises.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.models import mlp
+from gpipe_sim.partition import Partition, split
+
+HIDDEN = ([64, 300, 300, 10], [64, 40, 500, 40, 40, 10], [32, 200, 200, 200, 200, 200, 10])
+ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
+
+
+def devices_needed(answer: Callable | None) -> Reply:
+    """Check ``answer(layers, capacity)``: the fewest stages of which each fits a device of that many bytes."""
+    if answer is None:
+        return your_turn("write a function devices_needed(layers, capacity) and pass it in")
+    for sizes in HIDDEN:
+        layers = mlp(sizes)
+        for capacity in _capacities(layers):
+            got, wanted = answer(layers, capacity), _fewest(layers, capacity)
+            if got != wanted:
+                return _what_is_wrong(sizes, layers, capacity, got, wanted)
+    return correct("every stage fits on every model tried, and no fewer devices would do")
+
+
+def training_bytes(partition: Partition) -> int:
+    """Weights, gradients and Adam's state of one partition, in bytes."""
+    return ARRAYS_PER_WEIGHT * sum(array.nbytes for array in partition.parameters.values())
+
+
+def _fewest(layers: list, capacity: int) -> int:
+    return next(
+        stages
+        for stages in range(1, len(layers) + 1)
+        if max(map(training_bytes, split(layers, stages=stages))) <= capacity
+    )
+
+
+def _capacities(layers: list) -> list[int]:
+    """Capacities that the even cuts of this model just meet, and a little more."""
+    largest = [max(map(training_bytes, split(layers, stages=s))) for s in range(1, len(layers) + 1)]
+    return sorted({size for size in largest} | {size + 8 for size in largest})
+
+
+def _what_is_wrong(sizes: list[int], layers: list, capacity: int, got, wanted: int) -> Reply:
+    where = f"for mlp({sizes}) and {capacity:,} bytes per device you say {got!r}"
+    if not isinstance(got, int) or not 1 <= got <= len(layers):
+        return keep_working(f"{where}; it should be a whole number from 1 to {len(layers)}, the layers")
+    largest = max(map(training_bytes, split(layers, stages=got)))
+    if got < wanted:
+        hint = "do all stages have the same number of weights?"
+        return almost(f"{where}, but then the largest stage has {largest:,} bytes: {hint}")
+    return almost(f"{where}; each stage fits, at most {largest:,} bytes. Would one device fewer do too?")
