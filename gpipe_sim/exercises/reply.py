@@ -1,5 +1,6 @@
 """What a check says."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 
@@ -29,6 +30,17 @@ def keep_working(text: str) -> Reply:
 
 def your_turn(text: str) -> Reply:
     return Reply("your turn", text)
+
+
+def called(function: Callable, *arguments) -> object:
+    """What a student's function returns; a Reply if it is no function, or stops with an exception."""
+    if not callable(function):
+        return keep_working(f"pass in a function, not {function!r}")
+    try:
+        return function(*arguments)
+    except Exception as error:
+        shown = ", ".join(map(repr, arguments))
+        return keep_working(f"called with ({shown}) it stopped: {type(error).__name__}: {error}")
 
 
 def predict(guess: Real | None, measured: Real, unit: str = "") -> Reply:
