@@ -9,7 +9,7 @@ from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
-from gpipe_sim.metrics import phases
+from gpipe_sim.metrics import bubble_fraction, phases
 from gpipe_sim.schedule import Schedule
 from gpipe_sim.simulate import Span, Timeline
 
@@ -30,7 +30,9 @@ MEMORY_PALETTE = {
     "saved activations": "#F0E442",
     "messages": "#0072B2",
 }
+INK = "#222222"
 ON_DARK, ON_LIGHT = "#ffffff", "#000000"
+IN_FLIGHT_COLOUR = "#999999"
 PALER = 0.6  #: how far towards white a device's later stages go
 ROW_FILL = 0.86  #: how much of a row's height a box takes
 
@@ -102,10 +104,30 @@ def ink(fill: str) -> str:
     return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 125 else ON_LIGHT
 
 
-def kinds_drawn(timeline: Timeline) -> list[Kind]:
-    """The kinds that occur, in the order of the alphabet, for a legend."""
-    found = {part.kind for span in timeline.spans for part in span.action.parts}
+def kinds_drawn(*timelines: Timeline) -> list[Kind]:
+    """The kinds that occur, in the order of the alphabet."""
+    found = {part.kind for timeline in timelines for span in timeline.spans for part in span.action.parts}
     return [kind for kind in Kind if kind in found]
+
+
+def legend(*timelines: Timeline) -> list[tuple[Kind, str, str]]:
+    """(kind, colour, words) of each entry; the last one explains pale boxes, where there are any."""
+    kinds = kinds_drawn(*timelines)
+    entries = [(kind, PALETTE[kind], f"{kind}  {kind.meaning}") for kind in kinds]
+    if any(shade for timeline in timelines for shade in stage_shades(timeline.schedule)):
+        entries.append((kinds[0], tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage of the device"))
+    return entries
+
+
+def caption(timeline: Timeline) -> str:
+    """What stands above a chart: the schedule, and two numbers measured from the timeline."""
+    bubble = float(bubble_fraction(timeline))
+    return f"{timeline.schedule!r}: makespan {number(timeline.makespan)}, bubble {bubble:.1%}"
+
+
+def has_pairs(timeline: Timeline) -> bool:
+    """Whether any box is an overlapped pair: its halves want a higher row."""
+    return any(len(span.action.parts) > 1 for span in timeline.spans)
 
 
 def ticks(until: Real, at_most: int = 12) -> list[Real]:

@@ -20,6 +20,14 @@ Array = np.ndarray
 Batch = tuple[Array, Array]
 
 
+def as_batch(batch: Batch) -> Batch:
+    """(inputs, targets) as arrays; ValueError unless they are two and equally long."""
+    if len(batch) != 2 or len(batch[0]) != len(batch[1]):
+        lengths = " and ".join(str(len(part)) for part in batch)
+        raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {lengths})")
+    return np.asarray(batch[0]), np.asarray(batch[1])
+
+
 class Piece(NamedTuple):
     """One microbatch: its rows of the batch, and the share of the batch that they are."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
 from gpipe_sim.costs import Costs
-from gpipe_sim.device import Batch, Device, Job, pieces
+from gpipe_sim.device import Batch, Device, Job, as_batch, pieces
 from gpipe_sim.layers import Context, Layer
 from gpipe_sim.losses import Loss
 from gpipe_sim.memory import (
@@ -68,7 +68,8 @@ def train_step(
     """
     costs = costs or Costs()
     timeline = _timeline(schedule, costs)
-    _require_fit(partitions, schedule, batch, optimizer)
+    batch = as_batch(batch)
+    _require_fit(partitions, schedule, optimizer)
     job = Job(
         schedule,
         batch,
@@ -101,6 +102,7 @@ def single_device_step(
 
     Microbatches are accumulated in order; with the default of 1 it is plain full-batch backpropagation.
     """
+    batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
         x, targets = batch[0][piece.rows], batch[1][piece.rows]
@@ -137,17 +139,12 @@ def _collect(devices: list[Device], job: Job, memory: tuple, timeline: Timeline)
     return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline)
 
 
-def _require_fit(
-    partitions: Sequence[Partition], schedule: Schedule, batch: Batch, optimizer: Optimizer | None
-) -> None:
+def _require_fit(partitions: Sequence[Partition], schedule: Schedule, optimizer: Optimizer | None) -> None:
     if len(partitions) != schedule.stages:
         raise ValueError(
             f"{schedule!r} has {schedule.stages} stages, but there are {len(partitions)} partitions; "
             f"split(layers, stages={schedule.stages}) would fit"
         )
-    if len(batch) != 2 or len(batch[0]) != len(batch[1]):
-        sizes = " and ".join(str(len(part)) for part in batch)
-        raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {sizes})")
     if (updates := _updates(schedule)) and optimizer is None:
         raise ValueError(f"{updates[0]} needs an optimizer: train_step(..., optimizer=...)")
     _require_shared_as_labelled(partitions, schedule)

@@ -4,16 +4,31 @@ Without ``ax`` each makes a figure whose size follows from the data. Nothing is 
 changed; show or save the figure yourself (``ax.figure.savefig``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
 
 from gpipe_sim.actions import Kind
-from gpipe_sim.chart import MEMORY_PALETTE, Box, boxes, ink, kinds_drawn, phase_lines
+from gpipe_sim.chart import (
+    IN_FLIGHT_COLOUR,
+    INK,
+    MEMORY_PALETTE,
+    Box,
+    boxes,
+    caption,
+    has_pairs,
+    ink,
+    kinds_drawn,
+    legend,
+    number,
+    phase_lines,
+    ticks,
+)
 from gpipe_sim.memory import CATEGORIES, MemoryTrace
 from gpipe_sim.metrics import in_flight
 from gpipe_sim.schedule import peak_in_flight
@@ -21,39 +36,45 @@ from gpipe_sim.simulate import Timeline
 
 #: One colour per curve, in order: blue, orange, green, vermillion, purple, sky.
 CURVES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
-LABEL_SIZE = 8  #: points
-IN_FLIGHT_COLOUR = "#999999"
+#: One marker per curve, for readers who do not tell the colours apart.
+MARKERS = ("o", "s", "^", "D", "v", "P")
+REFERENCE_COLOUR, GRID_COLOUR = "#c4c4c4", "#e5e5e5"
+LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
+WIDTH = 9.0  #: inches: the widest chart, whose labels can still be read on a page
+HATCH = "////"  #: tells W from the other kinds without its colour
 
 Measured = Mapping[int, Mapping[int, Real]]
+Losses = Mapping[str, Sequence[float]]
 
 
-def plot_timeline(timeline: Timeline, ax: Axes | None = None) -> Axes:
+def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None = None) -> Axes:
     """The Gantt chart: one row per device, device 0 on top, idle left white.
 
     One ``PolyCollection`` per kind of action, labelled with its meaning, so that thousands of boxes stay
     quick and can be read back from the axes. Microbatch numbers stand where they fit; dashed lines part
-    warm-up, steady state and drain.
+    warm-up, steady state and drain. ``title`` replaces the line on top, which names the schedule, its
+    makespan and its bubble.
     """
-    devices = timeline.schedule.devices
-    ax = ax or _axes(_width(timeline), 0.9 + 0.32 * devices)
+    ax = ax or _axes(_width(timeline), 1.1 + _row(timeline) * timeline.schedule.devices)
     every = list(boxes(timeline))
     for kind in kinds_drawn(timeline):
         _add_boxes(ax, kind, [box for box in every if box.kind is kind])
-    ax.set(xlim=(0, float(timeline.makespan) or 1), ylim=(devices, 0), xlabel="time")
-    _name_devices(ax, devices)
-    _bare(ax)
+    _time_and_devices(ax, timeline)
     _label_boxes(ax, every, timeline)
-    for time, device in phase_lines(timeline):
-        ax.plot([time, time], [device, device + 1], color="#222222", lw=0.8, ls=(0, (3, 2)))
+    _add_phase_lines(ax, timeline)
+    ax.set_title(caption(timeline) if title is None else title, loc="left", fontsize=TITLE_SIZE, pad=20)
     ax.legend(
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
+        handles=[_patch(*entry) for entry in legend(timeline)],
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
         ncols=6,
         frameon=False,
         fontsize=LABEL_SIZE,
         handlelength=1,
         handleheight=1,
-        borderaxespad=0.2,
+        columnspacing=1.6,
+        borderpad=0,
+        borderaxespad=0.4,
     )
     return ax
 
@@ -65,7 +86,7 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
     stands on the right.
     """
     devices, peaks = timeline.schedule.devices, peak_in_flight(timeline.schedule)
-    ax = ax or _axes(_width(timeline), 0.9 + 0.32 * devices)
+    ax = ax or _axes(_width(timeline), 0.9 + _row(timeline) * devices)
     scale = scale or max(*peaks, 1)
     for device, peak in enumerate(peaks):
         steps = [*in_flight(timeline, device), (timeline.makespan, 0)]
@@ -82,82 +103,105 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
             str(peak),
             (1, floor - 0.5),
             xycoords=("axes fraction", "data"),
-            xytext=(4, 0),
+            xytext=(5, 0),
             textcoords="offset points",
             va="center",
             fontsize=LABEL_SIZE,
         )
-    ax.set(xlim=(0, float(timeline.makespan) or 1), ylim=(devices, 0), xlabel="time")
-    ax.set_ylabel("in flight", fontsize=LABEL_SIZE)
-    _name_devices(ax, devices)
-    _bare(ax)
+    _time_and_devices(ax, timeline)
+    ax.set_title("microbatches in flight, each device's peak on the right", loc="left", fontsize=LABEL_SIZE)
     return ax
 
 
 def plot_memory(memory: MemoryTrace, ax: Axes | None = None) -> Axes:
     """What one device holds over a step, in bytes, stacked by category. ``memory`` is ``step.memory[k]``."""
-    ax = ax or _axes(7, 2.6)
+    ax = ax or _axes(WIDTH, 2.6)
     times = [float(time) for time in memory.times]
     bottom = [0] * len(times)
     for category in CATEGORIES:
         top = [b + held for b, held in zip(bottom, memory.bytes[category], strict=True)]
         ax.fill_between(times, bottom, top, step="post", color=MEMORY_PALETTE[category], lw=0, label=category)
         bottom = top
-    ax.set(xlim=(0, times[-1] or 1), ylim=(0, 1.05 * max(bottom)), xlabel="time", ylabel="bytes held")
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:,.0f} kB")
+    ax.set(xlim=(0, times[-1] or 1), ylim=(0, 1.05 * max(*bottom, 1)))
+    ax.set_xlabel("time", fontsize=LABEL_SIZE)
+    byte_axis(ax, max(bottom), "bytes held")
     handles, labels = ax.get_legend_handles_labels()
-    ax.legend(
-        handles[::-1],
-        labels[::-1],
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1),
-        frameon=False,
-        fontsize=LABEL_SIZE,
-    )
-    ax.spines[["top", "right"]].set_visible(False)
+    _finish(ax)
+    _legend_outside(ax, handles=handles[::-1], labels=labels[::-1])
     return ax
 
 
 def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
-    """Bubble fraction against M: measured dots on the curves (K-1)/(K-1+M), one curve per K.
+    """Bubble fraction against M: measured marks on the curves (K-1)/(K-1+M), one curve per K.
 
-    ``measured[K][M]`` is a bubble fraction taken from a timeline. A ring marks M = 4K where it was measured.
+    ``measured[K][M]`` is a bubble fraction taken from a timeline. A ring and its value stand at M = 4K,
+    where that was measured.
     """
-    ax = ax or _axes(7, 4)
-    for colour, (devices, by_m) in zip(_colours(measured), measured.items(), strict=True):
-        grid = _between(min(by_m), max(by_m))
-        ax.plot(grid, [_bubble(devices, m) for m in grid], color=colour, lw=1.2, label=f"K = {devices}")
-        ax.plot(list(by_m), [float(b) for b in by_m.values()], "o", ms=4, color=colour)
+    ax = ax or _axes(WIDTH, 4.2)
+    for i, (devices, by_m) in enumerate(measured.items()):
+        _add_curve(ax, i, by_m, lambda m, k=devices: _bubble(k, m), f"K = {devices}")
         if 4 * devices in by_m:
-            at = 4 * devices, float(by_m[4 * devices])
-            ax.plot(*at, "o", ms=10, mfc="none", mec=colour)
-    ax.plot([], [], "o", ms=10, mfc="none", mec="#222222", label="M = 4K")
-    _log_axis(ax, sorted({m for by_m in measured.values() for m in by_m}))
-    ax.set(xlabel="microbatches M", ylabel="bubble fraction", ylim=(0, 1))
-    return _curves_done(ax)
+            _ring(ax, 4 * devices, float(by_m[4 * devices]))
+    ax.plot([], [], "o", ms=11, mfc="none", mec=INK, label="M = 4K")
+    _log_axis(ax, "microbatches M", measured)
+    _percent_axis(ax, "bubble fraction", 1)
+    _finish(ax)
+    _legend_outside(ax)
+    return ax
 
 
 def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
-    """Efficiency, 1 - bubble, against K: measured dots on M/(K-1+M), one curve per M.
+    """Efficiency, 1 - bubble, against K: measured marks on M/(K-1+M), one curve per M.
 
     ``measured[M][K]`` is a utilization taken from a timeline.
     """
-    ax = ax or _axes(7, 4)
-    for colour, (microbatches, by_k) in zip(_colours(measured), measured.items(), strict=True):
-        grid = _between(min(by_k), max(by_k))
-        ax.plot(grid, [1 - _bubble(k, microbatches) for k in grid], color=colour, lw=1.2)
-        ax.plot(
-            list(by_k),
-            [float(u) for u in by_k.values()],
-            "o-",
-            lw=0,
-            ms=4,
-            color=colour,
-            label=f"M = {microbatches}",
-        )
-    _log_axis(ax, sorted({k for by_k in measured.values() for k in by_k}))
-    ax.set(xlabel="devices K", ylabel="efficiency", ylim=(0, 1.02))
-    return _curves_done(ax)
+    ax = ax or _axes(WIDTH, 4.2)
+    for i, (microbatches, by_k) in enumerate(measured.items()):
+        _add_curve(ax, i, by_k, lambda k, m=microbatches: 1 - _bubble(k, m), f"M = {microbatches}")
+    _log_axis(ax, "devices K", measured)
+    _percent_axis(ax, "efficiency", 1.03)
+    _finish(ax)
+    _legend_outside(ax)
+    return ax
+
+
+def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
+    """Loss against step, one curve per name: the first a wide pale line, the others marks upon it.
+
+    The marks take turns along the steps, so that of curves that coincide each is seen to be there.
+    """
+    ax = ax or _axes(WIDTH, 4.2)
+    (name, reference), *others = losses.items()
+    ax.plot(range(1, len(reference) + 1), reference, color=REFERENCE_COLOUR, lw=2.5, label=name)
+    _take_turns(ax, dict(others), lw=0)
+    ax.set(xlim=(0, len(reference) + 1), ylim=(0, None))
+    ax.set_xlabel("step", fontsize=LABEL_SIZE)
+    ax.set_ylabel("loss", fontsize=LABEL_SIZE)
+    _finish(ax)
+    _legend_outside(ax)
+    return ax
+
+
+def plot_loss_differences(losses: Losses, ax: Axes | None = None) -> Axes:
+    """How far each curve is from the first, in units of 1e-15; colours and marks as in ``plot_losses``."""
+    ax = ax or _axes(WIDTH, 2.2)
+    (_, reference), *others = losses.items()
+    apart = {
+        name: [1e15 * abs(a - b) for a, b in zip(curve, reference, strict=True)] for name, curve in others
+    }
+    _take_turns(ax, apart, lw=0.8)
+    ax.set(xlim=(0, len(reference) + 1))
+    ax.set_xlabel("step", fontsize=LABEL_SIZE)
+    ax.set_ylabel("difference / 1e-15", fontsize=LABEL_SIZE)
+    _finish(ax)
+    return ax
+
+
+def byte_axis(ax: Axes, most: int, label: str) -> None:
+    """Name the y axis and write its bytes in kB (1,000 bytes), or in MB from 10 MB on."""
+    unit, name = (10**6, "MB") if most >= 10**7 else (1000, "kB")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value / unit:,.10g}")
+    ax.set_ylabel(f"{label} ({name})", fontsize=LABEL_SIZE)
 
 
 def _bubble(devices: float, microbatches: float) -> float:
@@ -177,10 +221,15 @@ def _add_boxes(ax: Axes, kind: Kind, drawn: Sequence[Box]) -> None:
             facecolors=[box.fill for box in drawn],
             edgecolors="white",
             linewidths=0.5 if len(drawn) < 2000 else 0,
-            hatch="///" if kind is Kind.W else None,
+            hatch=HATCH if kind is Kind.W else None,
             label=f"{kind}  {kind.meaning}",
         )
     )
+
+
+def _add_phase_lines(ax: Axes, timeline: Timeline) -> None:
+    lines = [[(float(time), device), (float(time), device + 1)] for time, device in phase_lines(timeline)]
+    ax.add_collection(LineCollection(lines, colors=INK, linewidths=0.8, linestyles=[(0, (3, 2))]))
 
 
 def _label_boxes(ax: Axes, drawn: Sequence[Box], timeline: Timeline) -> None:
@@ -196,39 +245,87 @@ def _label_boxes(ax: Axes, drawn: Sequence[Box], timeline: Timeline) -> None:
                 box.y + box.height / 2,
                 box.label,
                 ha="center",
-                va="center",
+                va="center_baseline",
                 fontsize=LABEL_SIZE,
                 color=ink(box.fill),
                 clip_on=True,
             )
 
 
-def _name_devices(ax: Axes, devices: int) -> None:
-    every = max(1, devices // 16)
-    shown = range(0, devices, every)
+def _patch(kind: Kind, colour: str, words: str) -> Patch:
+    hatch = HATCH if kind is Kind.W else None
+    return Patch(facecolor=colour, edgecolor="white", linewidth=0, hatch=hatch, label=words)
+
+
+def _time_and_devices(ax: Axes, timeline: Timeline) -> None:
+    """Time to the right from 0 to the makespan, device 0 on top, and no frame around them."""
+    devices, until = timeline.schedule.devices, float(timeline.makespan)
+    shown, times = range(0, devices, max(1, devices // 16)), ticks(until)
+    ax.set(xlim=(0, until or 1), ylim=(devices, 0))
+    ax.set_xlabel("time", fontsize=LABEL_SIZE)
+    ax.set_xticks(times, [number(time) for time in times])
     ax.set_yticks([device + 0.5 for device in shown], [f"device {device}" for device in shown])
-    ax.tick_params(axis="y", length=0, labelsize=LABEL_SIZE)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
-
-
-def _bare(ax: Axes) -> None:
+    ax.tick_params(labelsize=LABEL_SIZE)
+    ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _log_axis(ax: Axes, values: Sequence[int]) -> None:
-    ax.set_xscale("log", base=2)
+def _add_curve(ax: Axes, i: int, points: Mapping[int, Real], formula: Callable, label: str) -> None:
+    """The i-th formula as a line, and what was measured as marks on it."""
+    colour, grid = CURVES[i % len(CURVES)], _between(min(points), max(points))
+    ax.plot(grid, [formula(x) for x in grid], color=colour, lw=1.2)
+    measured = [float(value) for value in points.values()]
+    ax.plot(list(points), measured, MARKERS[i % len(MARKERS)], ms=4.5, color=colour, label=label)
+
+
+def _ring(ax: Axes, x: float, y: float) -> None:
+    """A ring around a measured mark, and its value above."""
+    ax.plot(x, y, "o", ms=11, mfc="none", mec=INK)
+    offset = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center"}
+    ax.annotate(f"{y:.1%}", (x, y), fontsize=LABEL_SIZE, color=INK, **offset)
+
+
+def _take_turns(ax: Axes, curves: Losses, lw: float) -> None:
+    """Curves with few marks each, none of them at the same step as another's."""
+    for i, (name, values) in enumerate(curves.items()):
+        every = max(len(curves), len(values) // 10)
+        ax.plot(
+            range(1, len(values) + 1),
+            values,
+            MARKERS[i % len(MARKERS)] + "-",
+            color=CURVES[i % len(CURVES)],
+            lw=lw,
+            ms=4.5,
+            markevery=(i * every // len(curves), every),
+            label=name,
+        )
+
+
+def _log_axis(ax: Axes, label: str, measured: Measured) -> None:
+    values = sorted({x for points in measured.values() for x in points})
     powers = [value for value in values if value & (value - 1) == 0]
+    ax.set_xscale("log", base=2)
     ax.set_xticks(powers, [str(value) for value in powers])
     ax.minorticks_off()
+    ax.set_xlabel(label, fontsize=LABEL_SIZE)
 
 
-def _curves_done(ax: Axes) -> Axes:
+def _percent_axis(ax: Axes, label: str, until: float) -> None:
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.grid(color="#e5e5e5", lw=0.6)
+    ax.set_ylabel(label, fontsize=LABEL_SIZE)
+    ax.set_ylim(0, until)
+
+
+def _finish(ax: Axes) -> None:
+    ax.grid(color=GRID_COLOUR, lw=0.6)
     ax.set_axisbelow(True)
+    ax.tick_params(labelsize=LABEL_SIZE)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=LABEL_SIZE, loc="upper left", bbox_to_anchor=(1.01, 1))
-    return ax
+
+
+def _legend_outside(ax: Axes, **entries) -> None:
+    place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+    ax.legend(frameon=False, fontsize=LABEL_SIZE, **place, **entries)
 
 
 def _between(low: int, high: int, steps: int = 120) -> list[float]:
@@ -236,13 +333,14 @@ def _between(low: int, high: int, steps: int = 120) -> list[float]:
     return [low * (high / low) ** (i / steps) for i in range(steps + 1)]
 
 
-def _colours(curves: Sequence | Mapping) -> list[str]:
-    return [CURVES[i % len(CURVES)] for i in range(len(curves))]
-
-
 def _width(timeline: Timeline) -> float:
     """Inches: enough for labels on a short timeline, never wider than a page."""
-    return min(12.0, max(5.0, 1.2 + 0.28 * float(timeline.makespan)))
+    return min(WIDTH, max(5.0, 1.2 + 0.28 * float(timeline.makespan)))
+
+
+def _row(timeline: Timeline) -> float:
+    """Inches of one device's row."""
+    return 0.42 if has_pairs(timeline) else 0.32
 
 
 def _axes(width: float, height: float) -> Axes:

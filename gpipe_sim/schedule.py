@@ -213,7 +213,10 @@ def require_count(owner: str, name: str, value) -> None:
 
 def _read_row(row: str | Iterable) -> Iterator[Action | OverlapFB]:
     for cell in row.split() if isinstance(row, str) else row:
-        yield Action.parse(cell) if isinstance(cell, str) else cell
+        action = Action.parse(cell) if isinstance(cell, str) else cell
+        if not isinstance(action, (Action, OverlapFB)):
+            raise TypeError(f"Explicit takes actions or their spelling, such as '0F0' (got {cell!r})")
+        yield action
 
 
 def _require_placement(held: tuple[tuple[int, ...], ...], devices: int) -> None:

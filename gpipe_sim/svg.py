@@ -11,8 +11,20 @@ from numbers import Real
 
 from gpipe_sim import metrics
 from gpipe_sim.actions import Kind
-from gpipe_sim.chart import PALER, PALETTE, Box, boxes, ink, kinds_drawn, number, phase_lines, ticks, tint
-from gpipe_sim.metrics import bubble_fraction
+from gpipe_sim.chart import (
+    IN_FLIGHT_COLOUR,
+    INK,
+    PALETTE,
+    Box,
+    boxes,
+    caption,
+    has_pairs,
+    ink,
+    legend,
+    number,
+    phase_lines,
+    ticks,
+)
 from gpipe_sim.schedule import peak_in_flight
 from gpipe_sim.simulate import Timeline
 
@@ -21,8 +33,9 @@ UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is 
 LEFT, RIGHT, TITLE, AXIS, LEGEND = 66, 30, 26, 22, 28
 DIGIT = 6.4  #: pixels per character at 11 px
 TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
-STRIP_COLOUR = "#999999"
-INK, FAINT = "#222222", "#888888"
+PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that half a box has room for its number
+FAINT = "#777777"
+HATCHED = "weight-gradient"  #: the id of the white lines that tell W from the other kinds without its colour
 
 
 class Svg:

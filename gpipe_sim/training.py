@@ -93,6 +93,8 @@ def _train(
     seed: int,
     report: Report,
 ) -> History:
+    if len(data) not in (2, 4):
+        raise ValueError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {len(data)} arrays)")
     x, y, *held_out = data
     require_count("train", "epochs", epochs)
     require_count("train", "batch_size", batch_size)

@@ -1,0 +1,104 @@
+"""What every lesson must be, beyond what nbval compares."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpipe_sim as gp
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+PARTS = ("**Goal.**", "Letters in this lesson:", "**Predict.**", "**Check.**")
+SECTIONS = ("Is it true?", "Exercise", "Takeaway")
+
+each_lesson = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def cells(path: Path, kind: str) -> list[dict]:
+    return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
+
+
+def prose(path: Path) -> str:
+    return "\n\n".join("".join(cell["source"]) for cell in cells(path, "markdown"))
+
+
+def test_the_course_has_its_first_nine_lessons():
+    assert [path.stem[:2] for path in NOTEBOOKS] == [f"{n:02d}" for n in range(1, 10)]
+
+
+@each_lesson
+def test_every_code_cell_was_run_in_order(path):
+    """nbval runs a cell without a number and compares nothing."""
+    counts = [cell["execution_count"] for cell in cells(path, "code")]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+@each_lesson
+def test_a_lesson_has_its_parts(path):
+    text = prose(path)
+    headings = re.findall(r"^## (.+)$", text, re.M)
+    assert re.match(rf"# {path.stem[:2]} · ", text)
+    assert [part for part in PARTS if part not in text] == []
+    assert [name for name in SECTIONS if not any(h.startswith(name) for h in headings)] == []
+    assert re.search(r"\d+ minutes", text)
+
+
+@each_lesson
+def test_answers_are_folded(path):
+    text = prose(path)
+    assert text.count("<details>") == text.count("</details>") >= 3
+    assert text.count("<summary>Answer</summary>") >= 2
+
+
+@each_lesson
+def test_a_lesson_is_small_and_quiet(path):
+    """Under 500 kB; nothing on stderr, nothing that differs from run to run."""
+    assert path.stat().st_size < 500_000
+    for cell in cells(path, "code"):
+        for output in cell["outputs"]:
+            assert output.get("name") != "stderr"
+            assert not re.search(r"0x[0-9a-f]{6,}|Traceback", json.dumps(output))
+
+
+@each_lesson
+def test_no_cell_is_excused_from_comparison(path):
+    for cell in cells(path, "code"):
+        assert not re.search(r"NBVAL_(IGNORE|SKIP)", "".join(cell["source"]))
+        assert not {"nbval-ignore-output", "nbval-skip"} & set(cell["metadata"].get("tags", ()))
+
+
+@each_lesson
+def test_links_between_lessons_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#:]+\.ipynb)", prose(path)):
+        assert (path.parent / target).exists(), target
+
+
+def exercises() -> list:
+    """(lesson, check, answer): each exercise cell, with the folded answer that comes after it."""
+    found = []
+    for path in NOTEBOOKS:
+        every = json.loads(path.read_text())["cells"]
+        for i, cell in enumerate(every):
+            source = "".join(cell["source"])
+            check = re.search(r"^gp\.exercises\.lesson_\d\d\.\w+\(.*\)$", source, re.M)
+            if cell["cell_type"] == "code" and check:
+                after = "".join("".join(c["source"]) for c in every[i + 1 : i + 3])
+                answer = re.search(r"<summary>One answer.*?```python\n(.*?)```", after, re.S)
+                found.append(pytest.param(check[0], answer and answer[1], id=f"{path.stem}: {check[0]}"))
+    return found
+
+
+def test_every_lesson_has_an_exercise_that_checks_itself():
+    asked = {re.search(r"lesson_\d\d", param.values[0])[0] for param in exercises()}
+    assert asked == {f"lesson_{path.stem[:2]}" for path in NOTEBOOKS}
+
+
+@pytest.mark.parametrize(("check", "answer"), exercises())
+def test_the_folded_answer_is_correct(check, answer):
+    assert answer, "no folded answer follows the exercise"
+    names = {"gp": gp, "np": np}
+    exec(answer, names)
+    reply = eval(check, names)
+    assert reply.verdict == "correct", reply

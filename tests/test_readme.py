@@ -1,0 +1,65 @@
+"""The README's promises: its example prints what it says, its maps match the tree, its schedule works."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.actions import B, F
+from gpipe_sim.schedule import Schedule
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def block(language: str, containing: str) -> str:
+    return next(b for b in re.findall(rf"```{language}\n(.*?)```", README, re.S) if containing in b)
+
+
+def test_the_ten_line_example_prints_what_it_says(capsys):
+    exec(block("python", "import gpipe_sim as gp"), {})
+    assert capsys.readouterr().out == block("text", "measured")
+
+
+def test_the_deadlock_reads_as_shown():
+    with pytest.raises(gp.DeadlockError) as error:
+        exec(block("python", "Explicit.parse"), {"gp": gp})
+    shown = block("text", "stuck").strip()
+    assert shown == f"gpipe_sim.validate.DeadlockError: {error.value}"
+
+
+def test_the_schedule_to_add_is_a_schedule():
+    from dataclasses import dataclass
+
+    names = {"dataclass": dataclass, "Schedule": Schedule, "F": F, "B": B}
+    exec(block("python", "class Eager1F1B"), names)
+    for devices, microbatches in ((1, 1), (4, 8), (4, 2), (3, 7)):
+        gp.check(names["Eager1F1B"](devices, microbatches))
+
+
+def test_every_link_and_image_is_there():
+    targets = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_map_of_lessons_is_complete():
+    linked = set(re.findall(r"notebooks/(\w+\.ipynb)", README))
+    assert linked == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
+
+
+def test_the_map_of_the_code_is_complete():
+    table = README[README.index("| file in `gpipe_sim/`") : README.index("`figures/` holds")]
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", table))
+    package = ROOT / "gpipe_sim"
+    rooms = {path.name for path in package.glob("*.py")} - {"__init__.py"}
+    folders = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    assert named - {"gpipe_sim/"} == rooms | folders
+
+
+def test_every_command_is_a_target():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"`make (\w+)`|^make (\w+)", README, re.M):
+        name = "".join(target)
+        assert re.search(rf"^{name}:", makefile, re.M), name
