@@ -11,7 +11,7 @@ ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
 
 
 def devices_needed(answer: Callable | None) -> Reply:
-    """Check ``answer(layers, capacity)``: the fewest stages of which each fits a device of that many bytes."""
+    """Check ``answer(layers, capacity)``: the fewest stages that each fit a device of that many bytes."""
     if answer is None:
         return your_turn("write a function devices_needed(layers, capacity) and pass it in")
     for sizes in HIDDEN:
@@ -39,7 +39,7 @@ def _fewest(layers: list, capacity: int) -> int:
 def _capacities(layers: list) -> list[int]:
     """Capacities that the even cuts of this model just meet, and a little more."""
     largest = [max(map(training_bytes, split(layers, stages=s))) for s in range(1, len(layers) + 1)]
-    return sorted({size for size in largest} | {size + 8 for size in largest})
+    return sorted({*largest, *(size + 8 for size in largest)})
 
 
 def _what_is_wrong(sizes: list[int], layers: list, capacity: int, got, wanted: int) -> Reply:
