@@ -69,7 +69,7 @@ def boxes(timeline: Timeline) -> Iterator[Box]:
                 span.end - span.start,
                 height,
                 part.kind,
-                tint(PALETTE[part.kind], shades[part.stage]),
+                tint(PALETTE[part.kind], shades[span.device][part.stage]),
                 str(part.microbatch),
                 span,
             )
@@ -83,13 +83,11 @@ def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
             yield from ((time, device) for time in sorted(set(phases(timeline, device))))
 
 
-def stage_shades(schedule: Schedule) -> list[float]:
-    """How much lighter each stage is drawn: a device's first stage full, its later ones paler."""
-    shades = [0.0] * schedule.stages
-    for held in schedule.placement:
-        for i, stage in enumerate(sorted(held)):
-            shades[stage] = PALER * i / len(held)
-    return shades
+def stage_shades(schedule: Schedule) -> list[dict[int, float]]:
+    """Per device, how much lighter each stage is drawn: its first one full, its later ones paler."""
+    return [
+        {stage: PALER * i / len(held) for i, stage in enumerate(sorted(held))} for held in schedule.placement
+    ]
 
 
 def tint(colour: str, shade: float) -> str:
@@ -99,9 +97,9 @@ def tint(colour: str, shade: float) -> str:
 
 
 def ink(fill: str) -> str:
-    """Black or white, whichever is read better on a fill."""
+    """White on blue, black on everything else: whichever is read better."""
     red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
-    return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 125 else ON_LIGHT
+    return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 100 else ON_LIGHT
 
 
 def kinds_drawn(*timelines: Timeline) -> list[Kind]:
@@ -114,7 +112,7 @@ def legend(*timelines: Timeline) -> list[tuple[Kind, str, str]]:
     """(kind, colour, words) of each entry; the last one explains pale boxes, where there are any."""
     kinds = kinds_drawn(*timelines)
     entries = [(kind, PALETTE[kind], f"{kind}  {kind.meaning}") for kind in kinds]
-    if any(shade for timeline in timelines for shade in stage_shades(timeline.schedule)):
+    if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
         entries.append((kinds[0], tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage of the device"))
     return entries
 

@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 from matplotlib.ticker import PercentFormatter
 
 from gpipe_sim.actions import Kind
@@ -41,7 +42,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 REFERENCE_COLOUR, GRID_COLOUR = "#c4c4c4", "#e5e5e5"
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
 WIDTH = 9.0  #: inches: the widest chart, whose labels can still be read on a page
-HATCH = "////"  #: tells W from the other kinds without its colour
+HATCH = "//"  #: tells W from the other kinds without its colour
 
 Measured = Mapping[int, Mapping[int, Real]]
 Losses = Mapping[str, Sequence[float]]
@@ -55,14 +56,15 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
     warm-up, steady state and drain. ``title`` replaces the line on top, which names the schedule, its
     makespan and its bubble.
     """
-    ax = ax or _axes(_width(timeline), 1.1 + _row(timeline) * timeline.schedule.devices)
+    title = caption(timeline) if title is None else title
+    ax = ax or _axes(_width(timeline, title), 1.1 + _row(timeline) * timeline.schedule.devices)
     every = list(boxes(timeline))
     for kind in kinds_drawn(timeline):
         _add_boxes(ax, kind, [box for box in every if box.kind is kind])
     _time_and_devices(ax, timeline)
     _label_boxes(ax, every, timeline)
     _add_phase_lines(ax, timeline)
-    ax.set_title(caption(timeline) if title is None else title, loc="left", fontsize=TITLE_SIZE, pad=20)
+    ax.set_title(title, loc="left", fontsize=TITLE_SIZE, pad=20)
     ax.legend(
         handles=[_patch(*entry) for entry in legend(timeline)],
         loc="lower left",
@@ -75,7 +77,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
         columnspacing=1.6,
         borderpad=0,
         borderaxespad=0.4,
-    )
+    ).set_in_layout(False)  # the title above it keeps its place free
     return ax
 
 
@@ -232,24 +234,36 @@ def _add_phase_lines(ax: Axes, timeline: Timeline) -> None:
     ax.add_collection(LineCollection(lines, colors=INK, linewidths=0.8, linestyles=[(0, (3, 2))]))
 
 
+class BoxLabel(Text):
+    """The number in a box: drawn only where it fits, at whatever size the chart has when it is drawn."""
+
+    def __init__(self, box: Box):
+        self.box = box
+        middle = float(box.x + box.width / 2), box.y + box.height / 2
+        style = {"ha": "center", "va": "center_baseline", "fontsize": LABEL_SIZE, "color": ink(box.fill)}
+        super().__init__(*middle, box.label, **style)
+
+    def fits(self) -> bool:
+        corners = self.axes.transData.transform([(0, 0), (float(self.box.width), self.box.height)])
+        width, height = abs(corners[1] - corners[0]) * 72 / self.figure.dpi
+        return width >= _label_width(self.box) and height >= LABEL_SIZE
+
+    def draw(self, renderer) -> None:
+        if self.fits():
+            super().draw(renderer)
+
+
 def _label_boxes(ax: Axes, drawn: Sequence[Box], timeline: Timeline) -> None:
-    """Microbatch numbers, in boxes that are wide and high enough to read them."""
-    size = ax.get_position().size * ax.figure.get_size_inches() * 72
-    points_per_unit = size[0] / (float(timeline.makespan) or 1)
-    points_per_row = size[1] / timeline.schedule.devices
+    """A label for each box that could have room for one if the axes filled the figure."""
+    widest = 72 * ax.figure.get_size_inches()[0] / (float(timeline.makespan) or 1)
     for box in drawn:
-        wide = len(box.label) * 0.65 * LABEL_SIZE + 2
-        if float(box.width) * points_per_unit >= wide and box.height * points_per_row >= LABEL_SIZE:
-            ax.text(
-                float(box.x + box.width / 2),
-                box.y + box.height / 2,
-                box.label,
-                ha="center",
-                va="center_baseline",
-                fontsize=LABEL_SIZE,
-                color=ink(box.fill),
-                clip_on=True,
-            )
+        if float(box.width) * widest >= _label_width(box):
+            ax.add_artist(BoxLabel(box))
+
+
+def _label_width(box: Box) -> float:
+    """Points that the number takes, with a little room on both sides."""
+    return len(box.label) * 0.65 * LABEL_SIZE + 2
 
 
 def _patch(kind: Kind, colour: str, words: str) -> Patch:
@@ -333,14 +347,17 @@ def _between(low: int, high: int, steps: int = 120) -> list[float]:
     return [low * (high / low) ** (i / steps) for i in range(steps + 1)]
 
 
-def _width(timeline: Timeline) -> float:
-    """Inches: enough for labels on a short timeline, never wider than a page."""
-    return min(WIDTH, max(5.0, 1.2 + 0.28 * float(timeline.makespan)))
+def _width(timeline: Timeline, title: str = "") -> float:
+    """Inches: enough for labels, title and legend of a short timeline, never wider than a page."""
+    words = max(len(title), sum(len(words) + 4 for _, _, words in legend(timeline)))
+    return min(WIDTH, max(5.0, 1.2 + 0.28 * float(timeline.makespan), 1.2 + 0.085 * words))
 
 
 def _row(timeline: Timeline) -> float:
-    """Inches of one device's row."""
-    return 0.42 if has_pairs(timeline) else 0.32
+    """Inches of one device's row: as many as its boxes need, fewer where devices are many."""
+    devices = timeline.schedule.devices
+    row = 0.32 if devices <= 8 else 0.24 if devices <= 16 else 0.16 if devices <= 32 else 0.1
+    return row * (1.4 if has_pairs(timeline) else 1)
 
 
 def _axes(width: float, height: float) -> Axes:

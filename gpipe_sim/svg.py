@@ -14,7 +14,6 @@ from gpipe_sim.actions import Kind
 from gpipe_sim.chart import (
     IN_FLIGHT_COLOUR,
     INK,
-    PALETTE,
     Box,
     boxes,
     caption,
@@ -32,10 +31,13 @@ WIDTH = 920  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
 LEFT, RIGHT, TITLE, AXIS, LEGEND = 66, 30, 26, 22, 28
 DIGIT = 6.4  #: pixels per character at 11 px
+CHARACTER = 5.5  #: pixels per character of words at 11 px
 TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
 PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that half a box has room for its number
 FAINT = "#777777"
 HATCHED = "weight-gradient"  #: the id of the white lines that tell W from the other kinds without its colour
+
+Entry = tuple[Kind | None, str, str]  #: of a legend: kind, colour, words
 
 
 class Svg:
@@ -81,9 +83,10 @@ def draw(
     until = max(timeline.makespan for timeline in timelines)
     unit = min(UNIT, (WIDTH - LEFT - RIGHT) / float(until)) if until else UNIT
     most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
-    parts, top = [], 0.0
+    entries = legend(*timelines) + [(None, IN_FLIGHT_COLOUR, "microbatches in flight")] * in_flight
+    parts, top = _defined(entries), 0.0
     for timeline, title in zip(timelines, titles, strict=True):
-        row = row_height(timeline.schedule.devices)
+        row = row_height(timeline.schedule.devices) * (PAIRED if has_pairs(timeline) else 1)
         parts += [
             _text(LEFT, top + 17, escape(title), "start", 13),
             *_chart(timeline, top + TITLE, unit, row),
@@ -94,24 +97,19 @@ def draw(
             top += 8 + row * timeline.schedule.devices
         parts += _axis(until, top, unit)
         top += AXIS
-    kinds = list(dict.fromkeys(kind for timeline in timelines for kind in kinds_drawn(timeline)))
-    paler = any(timeline.schedule.stages > timeline.schedule.devices for timeline in timelines)
-    parts += _legend(kinds, paler, in_flight, top + 6)
-    widest = LEFT + RIGHT + max(len(title) * TITLE_CHARACTER for title in titles)
-    width, height = max(LEFT + float(until) * unit + RIGHT, widest), top + LEGEND
-    body = "\n".join(parts)
-    text = (
+    parts += _legend(entries, top + 6)
+    width = LEFT + RIGHT + max(float(until) * unit, _legend_width(entries), *map(_title_width, titles))
+    return Svg(_document(parts, width, top + LEGEND, titles), "; ".join(titles))
+
+
+def _document(parts: Sequence[str], width: float, height: float, titles: Sequence[str]) -> str:
+    body, says = "\n".join(parts), escape("; ".join(titles))
+    return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_px(width)}" height="{_px(height)}" '
         f'viewBox="0 0 {_px(width)} {_px(height)}" font-family="Helvetica, Arial, sans-serif" '
-        f'font-size="11">\n<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>'
+        f'font-size="11" role="img" aria-label="{says}">\n'
+        f'<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>'
     )
-    return Svg(text, "; ".join(titles))
-
-
-def caption(timeline: Timeline) -> str:
-    """What stands above a chart: the schedule, and two numbers measured from the timeline."""
-    bubble = float(bubble_fraction(timeline))
-    return f"{timeline.schedule!r}: makespan {number(timeline.makespan)}, bubble {bubble:.1%}"
 
 
 def row_height(devices: int) -> float:
@@ -126,6 +124,8 @@ def _chart(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[
         yield f'<g fill="{fill}"{edge}>'
         yield from (_rectangle(box, top, unit, row) for box in group)
         yield "</g>"
+    if weights := [box for box in every if box.kind is Kind.W]:
+        yield _hatch("".join(_outline(box, top, unit, row) for box in weights))
     labelled = [box for box in every if _fits(box, unit, row)]
     for colour, group in groupby(sorted(labelled, key=_ink), key=_ink):
         yield f'<g fill="{colour}" text-anchor="middle" pointer-events="none">'
@@ -140,11 +140,26 @@ def _chart(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[
 
 
 def _rectangle(box: Box, top: float, unit: float, row: float) -> str:
+    return f'<path d="{_outline(box, top, unit, row)}"><title>{box.title}</title></path>'
+
+
+def _outline(box: Box, top: float, unit: float, row: float) -> str:
     width = _px(float(box.width) * unit)
-    return (
-        f'<path d="M{_px(LEFT + float(box.x) * unit)} {_px(top + box.y * row)}'
-        f'h{width}v{_px(box.height * row)}h-{width}z"><title>{box.title}</title></path>'
+    corner = f"M{_px(LEFT + float(box.x) * unit)} {_px(top + box.y * row)}"
+    return f"{corner}h{width}v{_px(box.height * row)}h-{width}z"
+
+
+def _hatch(outline: str) -> str:
+    return f'<path d="{outline}" fill="url(#{HATCHED})" pointer-events="none"/>'
+
+
+def _defined(entries: Sequence[Entry]) -> list[str]:
+    """The hatching of weight gradients, where there are any."""
+    hatching = (
+        f'<defs><pattern id="{HATCHED}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        'patternTransform="rotate(45)"><path d="M0 0v6" stroke="#fff" stroke-width="1.6"/></pattern></defs>'
     )
+    return [hatching] if any(kind is Kind.W for kind, _, _ in entries) else []
 
 
 def _fits(box: Box, unit: float, row: float) -> bool:
@@ -178,7 +193,7 @@ def _strips(timeline: Timeline, top: float, unit: float, row: float, most: int) 
         for time, count in metrics.in_flight(timeline, device):
             outline += f"H{_px(LEFT + float(time) * unit)}V{_px(floor - count * scale)}"
         yield (
-            f'<path d="M{LEFT} {_px(floor)}{outline}H{_px(right)}V{_px(floor)}z" fill="{STRIP_COLOUR}">'
+            f'<path d="M{LEFT} {_px(floor)}{outline}H{_px(right)}V{_px(floor)}z" fill="{IN_FLIGHT_COLOUR}">'
             f"<title>device {device}: at most {peak} in flight</title></path>"
         )
         yield _text(right + 6, floor - 3, str(peak), "start")
@@ -192,17 +207,26 @@ def _axis(until: Real, top: float, unit: float) -> Iterator[str]:
         yield _text(x, top + 16, number(time), "middle", colour=FAINT)
 
 
-def _legend(kinds: Sequence[Kind], paler: bool, strips: bool, top: float) -> Iterator[str]:
-    entries = [(PALETTE[kind], f"{kind}  {kind.meaning}") for kind in kinds]
-    if paler:
-        entries.append((tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage of the device"))
-    if strips:
-        entries.append((STRIP_COLOUR, "microbatches in flight"))
+def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
     x = LEFT
-    for colour, words in entries:
+    for kind, colour, words in entries:
         yield f'<rect x="{_px(x)}" y="{_px(top)}" width="11" height="11" fill="{colour}"/>'
+        if kind is Kind.W:
+            yield _hatch(f"M{_px(x)} {_px(top)}h11v11h-11z")
         yield _text(x + 16, top + 10, words, "start")
-        x += 16 + len(words) * 5.8 + 22
+        x += _entry_width(words)
+
+
+def _legend_width(entries: Sequence[Entry]) -> float:
+    return sum(_entry_width(words) for _, _, words in entries)
+
+
+def _entry_width(words: str) -> float:
+    return 16 + len(words) * CHARACTER + 18
+
+
+def _title_width(title: str) -> float:
+    return len(title) * TITLE_CHARACTER
 
 
 def _text(x: float, y: float, words: str, anchor: str, size: int = 11, colour: str = INK) -> str:
