@@ -1,0 +1,78 @@
+"""What the laws are tested over: every family of schedules, in ordinary and in odd sizes.
+
+Also two orders that no family makes yet: split backwards and overlapped pairs, written out as ``Explicit``.
+"""
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+
+import pytest
+
+from gpipe_sim import SCHEDULES, B, Explicit, F, GPipe, I, Interleaved1F1B, OverlapFB, Schedule, U, W
+
+#: (devices, microbatches): one device, one microbatch, M < K, M = K, K divides M, and not.
+SIZES = ((1, 1), (1, 3), (2, 1), (2, 3), (3, 2), (3, 8), (4, 1), (4, 3), (4, 4), (4, 8), (4, 10))
+
+#: F = B = 1: a backward as long as a forward, its two halves equally long.
+EQUAL = {"forward": 1, "input_grad": Fraction(1, 2), "weight_grad": Fraction(1, 2)}
+
+
+def every_schedule(sizes: Iterable[tuple[int, int]] = SIZES) -> Iterator[Schedule]:
+    """Every family in every size, and the variants that options give."""
+    for devices, microbatches in sizes:
+        yield from (family(devices, microbatches) for family in SCHEDULES)
+        yield GPipe(devices, microbatches, drain="in_order")
+        yield Interleaved1F1B(devices, microbatches, stages_per_device=3)
+
+
+def over_every_schedule(sizes: Iterable[tuple[int, int]] = SIZES):
+    """Run a test once per schedule."""
+    return pytest.mark.parametrize("schedule", every_schedule(sizes), ids=repr)
+
+
+def zero_bubble(devices: int, microbatches: int) -> Explicit:
+    """ZB-H1: 1F1B with split backwards; device k puts each W off by k microbatches. Qi et al. 2024."""
+    return Explicit([_zero_bubble_row(devices, microbatches, k) for k in range(devices)])
+
+
+def _zero_bubble_row(devices: int, microbatches: int, device: int) -> Iterator:
+    warmup = min(devices - device - 1, microbatches)
+    yield from (F(device, m) for m in range(warmup))
+    for m in range(microbatches):
+        if warmup + m < microbatches:
+            yield F(device, warmup + m)
+        yield I(device, m)
+        if m >= device:
+            yield W(device, m - device)
+    yield from (W(device, m) for m in range(max(0, microbatches - device), microbatches))
+
+
+def overlapped(devices: int, microbatches: int) -> Explicit:
+    """1F1B in which each backward and the forward after it run as one block."""
+    return Explicit([_overlapped_row(devices, microbatches, k) for k in range(devices)])
+
+
+def _overlapped_row(devices: int, microbatches: int, device: int) -> Iterator:
+    warmup = min(devices - device, microbatches)
+    yield from (F(device, m) for m in range(warmup))
+    for m in range(microbatches - warmup):
+        yield OverlapFB(F(device, warmup + m), B(device, m))
+    yield from (B(device, m) for m in range(microbatches - warmup, microbatches))
+
+
+def with_updates(schedule: Schedule) -> Explicit:
+    """The same order with every stage updated at the end of its device's row."""
+    last = schedule.microbatches - 1
+    rows = [
+        [*row, *(U(stage, last) for stage in held)]
+        for row, held in zip(schedule.actions, schedule.placement, strict=True)
+    ]
+    return Explicit(rows, placement=schedule.placement)
+
+
+#: Stage 0 and 3 on device 0, stages 1 and 2 on device 1: the model goes down and comes back.
+V_SHAPED = Explicit(
+    ["0F0 0F1 3F0 3B0 3F1 3B1 0B0 0B1", "1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1"], placement=[[0, 3], [1, 2]]
+)
+#: Two copies of the model, one in each direction: the microbatch fixes the copy.
+BOTH_WAYS = Explicit(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], placement=[[0, 1], [1, 0]])

@@ -1,0 +1,108 @@
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import EQUAL
+
+from gpipe_sim import B, Costs, F, GPipe, I, Interleaved1F1B, OverlapFB, R, U, W, simulate
+
+
+def test_a_full_backward_takes_2_and_everything_else_1_unless_given():
+    costs = Costs()
+    times = {
+        str(action): costs.duration(action, 0) for action in (F(0, 0), B(0, 0), I(0, 0), W(0, 0), R(0, 0))
+    }
+    assert times == {"0F0": 1, "0B0": 2, "0I0": 1, "0W0": 1, "0R0": 1}
+    assert costs.duration(U(0, 0), 0) == 0
+    assert costs.transfer(F(0, 0), 0, 1) == 0
+
+
+def test_a_recompute_takes_as_long_as_its_forward_unless_given():
+    assert Costs(forward=3).duration(R(0, 0), 0) == 3
+    assert Costs(forward=3, recompute=0).duration(R(0, 0), 0) == 0
+    assert Costs(forward=[3, 5]).duration(R(1, 0), 0) == 5
+
+
+def test_an_overlapped_pair_takes_as_long_as_its_two_halves():
+    assert Costs(2, 3, 4).duration(OverlapFB(F(0, 1), B(1, 0)), 0) == 2 + 3 + 4
+    assert Costs([2, 7], [3, 5], 4).duration(OverlapFB(F(0, 1), B(1, 0)), 0) == 2 + 5 + 4
+
+
+def test_a_cost_may_be_listed_per_stage():
+    costs = Costs(forward=[1, 2], input_grad=[10, 20], weight_grad=5, update=(0, 100))
+    assert [costs.duration(kind(stage, 0), 0) for kind in (F, B, I, W, U) for stage in (0, 1)] == [
+        *(1, 2),
+        *(15, 25),
+        *(10, 20),
+        *(5, 5),
+        *(0, 100),
+    ]
+    assert Costs(input_grad=1, weight_grad=[2, 3]).duration(B(1, 0), 0) == 4
+    assert Costs(input_grad=[1, 2], weight_grad=[2, 3]).duration(B(1, 0), 0) == 5
+
+
+def test_a_message_takes_comm_between_devices_and_nothing_within_one():
+    costs = Costs(comm=Fraction(1, 3))
+    assert costs.transfer(F(0, 0), 0, 1) == costs.transfer(B(1, 0), 1, 0) == Fraction(1, 3)
+    assert costs.transfer(F(0, 0), 1, 1) == 0
+
+
+def test_fractions_stay_fractions_and_numpy_numbers_are_numbers():
+    assert type(Costs(**EQUAL).duration(B(0, 0), 0)) is Fraction
+    assert Costs(forward=np.float64(1.5), comm=np.int64(2)).duration(F(0, 0), 0) == 1.5
+
+
+def test_costs_are_values():
+    assert Costs(forward=[1, 2]) == Costs(forward=(1, 2))
+    assert hash(Costs(forward=[1, 2])) == hash(Costs(forward=(1, 2)))
+    listed = [1, 2]
+    costs = Costs(forward=listed)
+    listed[0] = 99
+    assert costs.duration(F(0, 0), 0) == 1
+    with pytest.raises(AttributeError):
+        costs.forward = 3
+
+
+# Bad input
+
+
+FIELDS = ["forward", "input_grad", "weight_grad", "recompute", "update", "comm"]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), -1, Fraction(-1, 2)])
+def test_nan_infinite_and_negative_costs_are_refused_by_name(name, value):
+    with pytest.raises(ValueError, match=f"Costs needs {name} to be finite and >= 0") as error:
+        Costs(**{name: value})
+    assert f"(got {value!r})" in str(error.value)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("value", ["1", True, 1j, {}])
+def test_a_cost_that_is_no_number_is_refused_by_name(name, value):
+    with pytest.raises(TypeError, match=f"Costs needs {name} to be a number"):
+        Costs(**{name: value})
+
+
+@pytest.mark.parametrize("name", [name for name in FIELDS if name != "recompute"])
+def test_only_recompute_may_be_left_to_be_filled_in(name):
+    with pytest.raises(TypeError, match=rf"Costs needs {name} to be a number \(got None\)"):
+        Costs(**{name: None})
+
+
+def test_one_bad_number_in_a_list_is_refused():
+    with pytest.raises(ValueError, match=r"forward to be finite and >= 0 \(got nan\)"):
+        Costs(forward=[1, float("nan")])
+    with pytest.raises(TypeError, match=r"comm to be a number \(got \[1, 2\]\)"):
+        Costs(comm=[1, 2])
+
+
+@pytest.mark.parametrize("listed", [[1, 2, 3], [1], []])
+def test_a_list_must_have_one_cost_per_stage(listed):
+    with pytest.raises(
+        ValueError, match=rf"lists forward for {len(listed)} stages, but the schedule has 2"
+    ) as error:
+        simulate(GPipe(2, 2), Costs(forward=listed))
+    assert "give one number, or 2" in str(error.value)
+    with pytest.raises(ValueError, match="but the schedule has 4"):
+        simulate(Interleaved1F1B(2, 2), Costs(update=[1, 2]))

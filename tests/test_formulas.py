@@ -1,0 +1,186 @@
+"""The closed forms of the papers against simulated timelines, and their own numbers."""
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from gpipe_sim import (
+    Costs,
+    GPipe,
+    Interleaved1F1B,
+    Naive,
+    OneFOneB,
+    bubble_fraction,
+    bubble_overhead,
+    formulas,
+    peak_in_flight,
+    remat,
+    simulate,
+    speedup,
+)
+
+EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
+TO_TWELVE = range(1, 13)
+
+
+# All K and M up to 12: the timeline gives the formula
+
+
+@pytest.mark.parametrize("devices", TO_TWELVE)
+@pytest.mark.parametrize("family", [GPipe, OneFOneB])
+def test_gpipe_and_1f1b_idle_k_minus_1_of_k_minus_1_plus_m(family, devices):
+    for microbatches in TO_TWELVE:
+        timeline = simulate(family(devices, microbatches), EXACT)
+        assert bubble_fraction(timeline) == Fraction(devices - 1, devices - 1 + microbatches)
+        assert bubble_fraction(timeline) == formulas.gpipe_bubble(devices, microbatches)
+        assert bubble_overhead(timeline) == formulas.gpipe_overhead(devices, microbatches)
+        assert speedup(timeline) == formulas.gpipe_speedup(devices, microbatches)
+        assert timeline.makespan == formulas.gpipe_makespan(devices, microbatches)
+        assert len(timeline.messages) == formulas.gpipe_messages(devices, microbatches)
+
+
+@pytest.mark.parametrize("devices", TO_TWELVE)
+@pytest.mark.parametrize("stages_per_device", [2, 3])
+def test_interleaved_idles_k_minus_1_of_k_minus_1_plus_vm_when_k_divides_m(devices, stages_per_device):
+    for microbatches in range(devices, 13, devices):
+        schedule = Interleaved1F1B(devices, microbatches, stages_per_device)
+        timeline = simulate(schedule, EXACT)
+        bubble = bubble_fraction(timeline)
+        assert bubble == Fraction(devices - 1, devices - 1 + stages_per_device * microbatches)
+        assert bubble == formulas.interleaved_bubble(devices, microbatches, stages_per_device)
+        if devices > 1:
+            assert len(timeline.messages) == formulas.gpipe_messages(devices, microbatches, stages_per_device)
+        assert list(peak_in_flight(schedule)) == [
+            formulas.interleaved_in_flight(devices, microbatches, stages_per_device, k)
+            for k in range(devices)
+        ]
+
+
+@pytest.mark.parametrize("devices", TO_TWELVE)
+def test_naive_idles_k_minus_1_of_k(devices):
+    bubble = bubble_fraction(simulate(Naive(devices, 3), EXACT))
+    assert bubble == Fraction(devices - 1, devices) == formulas.naive_idle(devices)
+
+
+def test_1f1b_holds_at_most_k_minus_k_microbatches():
+    for devices, microbatches in product(TO_TWELVE, TO_TWELVE):
+        assert list(peak_in_flight(OneFOneB(devices, microbatches))) == [
+            formulas.one_f_one_b_in_flight(devices, microbatches, k) for k in range(devices)
+        ]
+
+
+@pytest.mark.parametrize("devices", TO_TWELVE)
+def test_recomputing_early_costs_m_forwards_and_no_more_bubble(devices):
+    for microbatches in TO_TWELVE:
+        recomputed = simulate(remat(GPipe(devices, microbatches), "always")).makespan
+        assert recomputed == formulas.gpipe_remat_makespan(devices, microbatches)
+
+
+def test_the_formulas_hold_for_other_times_than_1_and_2():
+    third = Fraction(1, 3)
+    for forward, backward in ((third, 2), (5, 1), (Fraction(2), Fraction(7, 2))):
+        costs = Costs(forward, backward, 0)
+        assert simulate(GPipe(3, 5), costs).makespan == formulas.gpipe_makespan(3, 5, forward, backward)
+    assert simulate(remat(GPipe(3, 5), "always"), Costs(1, 4, 0)).makespan == formulas.gpipe_remat_makespan(
+        3, 5, 1, 4
+    )
+
+
+# Numbers by name
+
+
+def test_how_many_microbatches_keep_the_bubble_at_10_percent():
+    assert [formulas.microbatches_for(k, "0.1") for k in (2, 4, 8, 16)] == [9, 27, 63, 135]
+
+
+def test_two_devices_at_15_percent_need_6_microbatches_for_5_miss_the_target():
+    assert formulas.microbatches_for(2, "0.15") == 6
+    assert formulas.gpipe_bubble(2, 5) == Fraction(1, 6) > Fraction(15, 100)
+
+
+@pytest.mark.parametrize(
+    "read", [str, Fraction, lambda target: float(Fraction(target))], ids=["text", "exact", "float"]
+)
+def test_microbatches_for_is_the_smallest_that_reaches_the_target_however_it_is_given(read):
+    for devices, percent in product((1, 2, 3, 4, 7, 8, 16, 64), range(1, 100)):
+        target = Fraction(percent, 100)
+        microbatches = formulas.microbatches_for(devices, read(f"0.{percent:02}"))
+        assert formulas.gpipe_bubble(devices, microbatches) <= target
+        assert microbatches == 1 or formulas.gpipe_bubble(devices, microbatches - 1) > target
+
+
+def test_below_5_percent_needs_19_microbatches_per_device_but_one():
+    for devices in (2, 4, 8, 16):
+        assert formulas.microbatches_for(devices, "0.05") == 19 * (devices - 1)
+
+
+def test_the_rule_m_equals_4k_leaves_up_to_a_fifth():
+    shares = [f"{float(formulas.gpipe_bubble(k, 4 * k)):.1%}" for k in (2, 4, 8, 16)]
+    assert shares == ["11.1%", "15.8%", "17.9%", "19.0%"]
+    assert formulas.gpipe_bubble(10**6, 4 * 10**6) < Fraction(1, 5)
+
+
+def test_a_pipeline_of_four_sends_48_messages_for_eight_microbatches():
+    """2(K-1)M: "pipelines have no communication" is not so."""
+    assert formulas.gpipe_messages(4, 8) == 48
+    assert formulas.gpipe_messages(4, 8, stages_per_device=2) == 112
+
+
+def test_s1s_speedup_is_the_same_formula():
+    """K / (1 + (K-1)/M)."""
+    assert formulas.gpipe_speedup(4, 8) == Fraction(4) / (1 + Fraction(3, 8)) == Fraction(32, 11)
+
+
+def test_keeping_8_inputs_of_10_mb_and_working_on_30_mb_holds_110_mb_not_80():
+    """S1 leaves out the working set: 240 -> 110 is 2.18 times less, not 3."""
+    held = formulas.remat_activation_units(8, boundary_input=10, working_set=30)
+    assert held == 110
+    assert round(8 * 30 / held, 2) == 2.18
+
+
+def test_formulas_are_exact():
+    for value in (formulas.naive_idle(3), formulas.gpipe_bubble(3, 5), formulas.gpipe_overhead(3, 5)):
+        assert type(value) is Fraction
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("value", [0, -3])
+def test_counts_below_one_are_refused_by_name(value):
+    with pytest.raises(ValueError, match=rf"needs devices >= 1 \(got {value}\)"):
+        formulas.gpipe_bubble(value, 8)
+    with pytest.raises(ValueError, match=rf"needs microbatches >= 1 \(got {value}\)"):
+        formulas.gpipe_makespan(4, value)
+    with pytest.raises(ValueError, match=rf"needs stages_per_device >= 1 \(got {value}\)"):
+        formulas.interleaved_bubble(4, 8, value)
+    with pytest.raises(ValueError, match=rf"needs devices >= 1 \(got {value}\)"):
+        formulas.microbatches_for(value, "0.1")
+
+
+def test_half_a_device_is_refused():
+    with pytest.raises(TypeError, match=r"needs devices to be a whole number \(got 2.5\)"):
+        formulas.naive_idle(2.5)
+
+
+@pytest.mark.parametrize("target", [0, 1, "1.5", -0.1, Fraction(1)])
+def test_a_target_that_no_or_every_pipeline_meets_is_refused(target):
+    with pytest.raises(ValueError, match=rf"needs a bubble between 0 and 1 \(got {target}\)"):
+        formulas.microbatches_for(4, target)
+
+
+@pytest.mark.parametrize("target", [float("nan"), float("inf"), "a tenth"])
+def test_a_target_that_is_no_number_is_refused_by_name(target):
+    with pytest.raises(
+        ValueError, match=rf"microbatches_for needs a bubble between 0 and 1 \(got {target}\)"
+    ):
+        formulas.microbatches_for(4, target)
+
+
+@pytest.mark.parametrize("device", [-1, 4, 9])
+def test_a_device_that_there_is_not_holds_nothing_to_ask_for(device):
+    with pytest.raises(ValueError, match=f"got {device}"):
+        formulas.one_f_one_b_in_flight(4, 8, device)
+    with pytest.raises(ValueError, match=f"got {device}"):
+        formulas.interleaved_in_flight(4, 8, 2, device)

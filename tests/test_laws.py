@@ -1,0 +1,120 @@
+"""What no choice of costs can break. Fixed orders on unshared links only: there, faster is never slower."""
+
+from fractions import Fraction
+
+import pytest
+from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped, zero_bubble
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpipe_sim import Costs, GPipe, Naive, OneFOneB, busy_time, needs, remat, simulate
+
+WHOLE = list(every_schedule([(1, 3), (2, 3), (3, 2), (4, 8)]))  # backwards that are not split
+SCHEDULES = [
+    *WHOLE,
+    remat(OneFOneB(3, 4), "except_last"),
+    zero_bubble(3, 4),
+    overlapped(3, 4),
+    V_SHAPED,
+    BOTH_WAYS,
+]
+
+seldom = settings(derandomize=True, max_examples=60, deadline=None, database=None)
+schedules = st.sampled_from(SCHEDULES)
+times = st.fractions(min_value=0, max_value=9, max_denominator=6)
+some_times = st.fractions(min_value=Fraction(1, 6), max_value=9, max_denominator=6)
+
+
+@st.composite
+def schedules_and_costs(draw):
+    """A schedule, and costs for each of its stages."""
+    schedule = draw(schedules)
+    per_stage = st.lists(times, min_size=schedule.stages, max_size=schedule.stages)
+    return schedule, draw(st.builds(Costs, per_stage, per_stage, per_stage, per_stage, comm=times))
+
+
+def longest_chain(schedule, costs) -> Fraction:
+    """The longest chain of needed actions and messages, were there a device for every action."""
+    ends = {}
+    for span in simulate(schedule).spans:
+        arrivals = [
+            ends[need] + costs.transfer(need, schedule.device_of(need), span.device)
+            for need in needs(span.action, schedule)
+        ]
+        end = max(arrivals, default=0) + costs.duration(span.action, span.device)
+        ends |= dict.fromkeys(span.action.parts, end)
+    return max(ends.values())
+
+
+@seldom
+@given(schedules_and_costs())
+def test_no_step_is_shorter_than_its_longest_chain_or_its_busiest_device(drawn):
+    schedule, costs = drawn
+    timeline = simulate(schedule, costs)
+    busiest = max(sum(span.end - span.start for span in row) for row in timeline.rows)
+    assert timeline.makespan >= longest_chain(schedule, costs)
+    assert timeline.makespan >= busiest
+    assert timeline.makespan <= busy_time(timeline) + sum(m.end - m.start for m in timeline.messages)
+
+
+@seldom
+@given(schedules_and_costs(), some_times)
+def test_measuring_in_another_unit_scales_every_time(drawn, unit):
+    schedule, costs = drawn
+    scaled = Costs(
+        *(
+            [unit * t for t in cost]
+            for cost in (costs.forward, costs.input_grad, costs.weight_grad, costs.recompute)
+        ),
+        comm=unit * costs.comm,
+    )
+    for span, larger in zip(simulate(schedule, costs).spans, simulate(schedule, scaled).spans, strict=True):
+        assert (larger.start, larger.end) == (unit * span.start, unit * span.end)
+
+
+@seldom
+@given(schedules_and_costs(), st.data(), some_times)
+def test_making_one_thing_slower_ends_nothing_sooner(drawn, data, more):
+    schedule, costs = drawn
+    name = data.draw(st.sampled_from(["forward", "input_grad", "weight_grad", "recompute", "comm"]))
+    changed = {f: getattr(costs, f) for f in ("forward", "input_grad", "weight_grad", "recompute", "comm")}
+    if name == "comm":
+        changed["comm"] += more
+    else:
+        at = data.draw(st.integers(0, schedule.stages - 1))
+        changed[name] = [t + more * (stage == at) for stage, t in enumerate(changed[name])]
+    before, after = simulate(schedule, costs).ends, simulate(schedule, Costs(**changed)).ends
+    assert all(after[action] >= end for action, end in before.items())
+
+
+@seldom
+@given(st.integers(1, 6), st.integers(1, 9), times, times, times)
+def test_gpipe_and_1f1b_take_equally_long_for_equal_stages_without_messages(devices, microbatches, f, i, w):
+    costs = Costs(f, i, w)
+    expected = (microbatches + devices - 1) * (f + i + w)
+    for schedule in (
+        OneFOneB(devices, microbatches),
+        *(GPipe(devices, microbatches, d) for d in ("reversed", "in_order")),
+    ):
+        assert simulate(schedule, costs).makespan == expected
+    assert simulate(Naive(devices, microbatches), costs).makespan == microbatches * devices * (f + i + w)
+
+
+def test_with_messages_1f1b_is_slower_than_gpipe():
+    """Its steady state waits for every message there and back; GPipe only at the turn."""
+    costs = Costs(comm=1)
+    assert simulate(GPipe(4, 8), costs).makespan == 33 + 2 * 3
+    assert simulate(OneFOneB(4, 8), costs).makespan > simulate(GPipe(4, 8), costs).makespan
+
+
+@seldom
+@given(st.sampled_from(WHOLE), st.fractions(min_value=0, max_value=9, max_denominator=6))
+def test_a_whole_backward_takes_as_long_however_its_halves_share_the_time(schedule, share):
+    assert simulate(schedule, Costs(1, share, 9 - share)).spans == simulate(schedule, Costs(1, 9, 0)).spans
+
+
+@pytest.mark.parametrize("schedule", WHOLE, ids=repr)
+def test_recomputing_never_ends_sooner_and_never_later_than_folded_into_the_backward(schedule):
+    plain, early = simulate(schedule).makespan, simulate(remat(schedule, "always")).makespan
+    folded = simulate(schedule, Costs(1, 1, 2)).makespan
+    assert plain < early <= folded

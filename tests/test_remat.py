@@ -1,0 +1,137 @@
+from fractions import Fraction
+from textwrap import dedent
+
+import pytest
+from cases import EQUAL, V_SHAPED, over_every_schedule, overlapped, zero_bubble
+
+from gpipe_sim import (
+    Costs,
+    Explicit,
+    GPipe,
+    Interleaved1F1B,
+    Kind,
+    OneFOneB,
+    R,
+    bubble_fraction,
+    peak_in_flight,
+    remat,
+    simulate,
+)
+
+
+def test_always_recomputes_right_before_each_backward():
+    assert str(remat(OneFOneB(2, 2), "always")) == dedent("""\
+        device 0: 0F0 0F1 0R0 0B0 0R1 0B1
+        device 1: 1F0 1R0 1B0 1F1 1R1 1B1""")
+
+
+def test_except_last_spares_the_last_microbatch_not_the_last_stage():
+    assert str(remat(GPipe(2, 3), "except_last")) == dedent("""\
+        device 0: 0F0 0F1 0F2 0B2 0R1 0B1 0R0 0B0
+        device 1: 1F0 1F1 1F2 1B2 1R1 1B1 1R0 1B0""")
+
+
+def test_never_is_the_same_schedule():
+    schedule = GPipe(2, 3)
+    assert remat(schedule, "never") is schedule
+
+
+def test_a_split_backward_is_recomputed_before_its_input_half():
+    assert str(remat(Explicit(["0F0 0I0 0W0"]), "always")) == "device 0: 0F0 0R0 0I0 0W0"
+
+
+def test_an_overlapped_pair_is_recomputed_for_its_backward():
+    row = str(remat(overlapped(2, 3), "always")).splitlines()[0]
+    assert row == "device 0: 0F0 0F1 0R0 (0F2;0B0)OVERLAP_F_B 0R1 0B1 0R2 0B2"
+
+
+@over_every_schedule()
+def test_each_mode_recomputes_all_all_but_one_or_no_microbatch(schedule):
+    expected = {"always": schedule.microbatches, "except_last": schedule.microbatches - 1, "never": 0}
+    for mode, microbatches in expected.items():
+        actions = [action for row in remat(schedule, mode).actions for action in row]
+        recomputed = [action for action in actions if action.kind is Kind.R]
+        assert recomputed == [R(a.stage, a.microbatch) for a in recomputed]
+        assert len(recomputed) == microbatches * schedule.stages
+        assert mode != "except_last" or schedule.microbatches - 1 not in {a.microbatch for a in recomputed}
+        assert [action for action in actions if action.kind is not Kind.R] == [
+            a for row in schedule.actions for a in row
+        ]
+
+
+@pytest.mark.parametrize(
+    "schedule", [V_SHAPED, zero_bubble(3, 4), Interleaved1F1B(2, 4, 3)], ids=["V", "split", "V=3"]
+)
+def test_recomputing_moves_nothing_and_holds_no_more_microbatches(schedule):
+    recomputing = remat(schedule, "always")
+    assert recomputing.placement == schedule.placement
+    assert recomputing.stages == schedule.stages
+    assert recomputing.stages_per_device == schedule.stages_per_device
+    assert peak_in_flight(recomputing) == peak_in_flight(schedule)
+
+
+def test_a_recomputing_schedule_introduces_itself():
+    assert repr(remat(OneFOneB(2, 2), "always")) == "remat(OneFOneB(devices=2, microbatches=2), 'always')"
+    assert remat(OneFOneB(2, 2), "always") == remat(OneFOneB(2, 2), "always")
+    assert remat(OneFOneB(2, 2), "always") != remat(OneFOneB(2, 2), "except_last")
+
+
+# What it costs in time
+
+
+def test_gpipe_at_4_x_8_takes_41_when_it_recomputes():
+    """33 and eight forwards; the bubble stays, because recomputing may start before the gradient arrives."""
+    timeline = simulate(remat(GPipe(4, 8), "always"))
+    assert timeline.makespan == 41
+    assert simulate(GPipe(4, 8)).makespan == 33
+
+
+def test_folded_into_a_backward_of_3_it_takes_44():
+    assert simulate(GPipe(4, 8), Costs(1, 1, 2)).makespan == 44
+    assert simulate(GPipe(4, 8), Costs(1, 2, 1)).makespan == 44
+
+
+def test_except_last_takes_40():
+    assert simulate(remat(GPipe(4, 8), "except_last")).makespan == 40
+
+
+@pytest.mark.parametrize(
+    ("devices", "microbatches", "waiting", "early"),
+    [(2, 4, 20, 19), (4, 4, 28, 25), (4, 8, 44, 41), (4, 16, 76, 73), (8, 32, 156, 149)],
+)
+def test_recomputing_early_saves_k_minus_1_forwards(devices, microbatches, waiting, early):
+    """GPipe, section 2.3: "can be scheduled earlier, without waiting for the gradients"."""
+    schedule = GPipe(devices, microbatches)
+    assert simulate(schedule, Costs(1, 1, 2)).makespan == waiting
+    assert simulate(remat(schedule, "always")).makespan == early
+    assert waiting - early == devices - 1
+
+
+def test_gpipe_at_4_x_16_idles_12_percent_of_the_time_when_recomputing_and_16_when_not():
+    idle = [bubble_fraction(simulate(s)) for s in (GPipe(4, 16), remat(GPipe(4, 16), "always"))]
+    assert [f"{share:.1%}" for share in idle] == ["15.8%", "12.3%"]
+
+
+@pytest.mark.parametrize(
+    ("costs", "more"), [(Costs(1, 1, 1), "33%"), (Costs(**EQUAL), "50%")], ids=["B=2F", "B=F"]
+)
+def test_recomputing_is_a_third_more_work_only_if_a_backward_is_two_forwards(costs, more):
+    """S1 says 33% and uses B = F, where it is half."""
+    plain, again = (simulate(s, costs).makespan for s in (GPipe(1, 8), remat(GPipe(1, 8), "always")))
+    assert f"{float(Fraction(again, plain) - 1):.0%}" == more
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("mode", ["sometimes", "Always", "", None, True])
+def test_an_unknown_mode_is_refused_with_the_three_there_are(mode):
+    with pytest.raises(ValueError, match=r"one of \('always', 'except_last', 'never'\)") as error:
+        remat(GPipe(2, 2), mode)
+    assert f"(got {mode!r})" in str(error.value)
+
+
+@pytest.mark.parametrize("mode", ["always", "never"])
+def test_recomputing_twice_is_refused(mode):
+    with pytest.raises(ValueError, match=r"remat\(GPipe\(.*\), 'always'\) recomputes already"):
+        remat(remat(GPipe(2, 2), "always"), mode)

@@ -1,0 +1,255 @@
+from textwrap import dedent
+
+import pytest
+from cases import V_SHAPED, every_schedule, over_every_schedule, overlapped, zero_bubble
+
+from gpipe_sim import (
+    SCHEDULES,
+    Action,
+    B,
+    Explicit,
+    F,
+    GPipe,
+    I,
+    Interleaved1F1B,
+    Kind,
+    OneFOneB,
+    OverlapFB,
+    R,
+    Schedule,
+    U,
+    W,
+    needs,
+    peak_in_flight,
+    remat,
+    simulate,
+)
+
+
+def test_a_schedule_is_one_class_with_one_method():
+    class DepthFirst(Schedule):
+        def order(self, device):
+            for m in range(self.microbatches):
+                yield F(device, m)
+                yield B(device, m)
+
+    schedule = DepthFirst(devices=2, microbatches=2)
+    assert repr(schedule).endswith("DepthFirst(devices=2, microbatches=2)")
+    assert schedule.placement == ((0,), (1,))
+    assert simulate(schedule).makespan == 2 * 2 * 3
+
+
+# What an action needs
+
+
+def test_a_forward_needs_the_stage_before_and_the_first_stage_needs_nothing():
+    schedule = GPipe(3, 2)
+    assert needs(F(0, 1), schedule) == ()
+    assert needs(F(2, 1), schedule) == (F(1, 1),)
+
+
+def test_a_backward_needs_its_own_forward_and_the_stage_after():
+    schedule = GPipe(3, 2)
+    assert needs(B(1, 0), schedule) == (F(1, 0), B(2, 0))
+    assert needs(B(2, 0), schedule) == (F(2, 0),)
+
+
+def test_a_split_backward_sends_its_gradient_with_the_input_half():
+    schedule = zero_bubble(3, 2)
+    assert needs(I(1, 0), schedule) == (F(1, 0), I(2, 0))
+    assert needs(W(1, 0), schedule) == (I(1, 0),)
+
+
+def test_a_full_backward_may_follow_a_split_one_and_the_other_way_round():
+    schedule = Explicit(["0F0 0B0", "1F0 1I0 1W0", "2F0 2B0"])
+    assert needs(B(0, 0), schedule) == (F(0, 0), I(1, 0))
+    assert needs(I(1, 0), schedule) == (F(1, 0), B(2, 0))
+
+
+def test_recompute_needs_its_forward_but_not_the_gradient():
+    schedule = remat(GPipe(3, 2), "always")
+    assert needs(R(1, 0), schedule) == (F(1, 0),)
+    assert needs(B(1, 0), schedule) == (F(1, 0), R(1, 0), B(2, 0))
+
+
+def test_an_update_needs_the_weight_gradient():
+    assert needs(U(0, 0), Explicit(["0F0 0B0 0U0"])) == (B(0, 0),)
+    assert needs(U(0, 0), Explicit(["0F0 0I0 0W0 0U0"])) == (W(0, 0),)
+
+
+def test_an_overlapped_pair_needs_what_both_halves_need():
+    schedule = overlapped(2, 4)
+    assert needs(OverlapFB(F(1, 2), B(1, 1)), schedule) == (F(0, 2), F(1, 1))
+    assert needs(OverlapFB(F(0, 2), B(0, 0)), schedule) == (F(0, 0), B(1, 0))
+
+
+# Where things are
+
+
+def test_stages_go_round_the_devices_unless_a_placement_says_otherwise():
+    schedule = Interleaved1F1B(4, 8)
+    assert schedule.stages == 8
+    assert schedule.placement == ((0, 4), (1, 5), (2, 6), (3, 7))
+    assert schedule.device_of(B(6, 3)) == 2
+    assert V_SHAPED.stages == 4
+    assert V_SHAPED.device_of(F(3, 1)) == 0
+
+
+def test_an_action_that_the_schedule_lacks_is_on_no_device():
+    schedule = GPipe(2, 2)
+    for absent in (I(0, 0), F(2, 0), F(0, 2), F(-1, 0), F(0, -1)):
+        assert not schedule.contains(absent)
+        with pytest.raises(ValueError, match=f"{absent} is not in GPipe"):
+            schedule.device_of(absent)
+
+
+@over_every_schedule()
+def test_every_action_is_where_the_placement_says(schedule):
+    for device, row in enumerate(schedule.actions):
+        assert {action.stage for action in row} == set(schedule.placement[device])
+        assert all(schedule.device_of(action) == device for action in row)
+
+
+# Equal schedules
+
+
+def test_equal_parameters_make_equal_schedules_of_the_same_family():
+    assert GPipe(4, 8) == GPipe(4, 8)
+    assert hash(GPipe(4, 8)) == hash(GPipe(4, 8))
+    assert GPipe(4, 8) != GPipe(4, 8, drain="in_order")
+    assert len(set(every_schedule())) == len(list(every_schedule()))
+    assert Explicit(["0F0 0B0"]) == Explicit.parse("device 0: 0F0 0B0")
+    assert Explicit(["0F0 0B0"]) != Explicit(["0F0 0B0"], placement=[[0, 1]])
+
+
+def test_a_schedule_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        GPipe(4, 8).devices = 2
+    with pytest.raises(AttributeError):
+        Explicit(["0F0 0B0"]).rows = ()
+
+
+# Text, there and back
+
+
+def test_a_student_writes_one_row_per_device():
+    schedule = Explicit.parse("""
+        0F0 0F1 0B0 0B1
+        1F0 1B0 1F1 1B1
+    """)
+    assert (schedule.devices, schedule.microbatches, schedule.stages) == (2, 2, 2)
+    assert str(schedule) == dedent("""\
+        device 0: 0F0 0F1 0B0 0B1
+        device 1: 1F0 1B0 1F1 1B1""")
+    assert simulate(schedule).makespan == 9
+
+
+def test_rows_may_be_text_lists_of_text_or_actions():
+    rows = (["0F0 0B0"], [["0F0", "0B0"]], [(F(0, 0), B(0, 0))], [iter(["0F0", B(0, 0)])])
+    assert len({Explicit(row) for row in rows}) == 1
+
+
+def test_a_device_may_have_nothing_to_do():
+    schedule = Explicit.parse("0F0 0B0\ndevice 1:")
+    assert schedule.devices == 2
+    assert schedule.placement == ((0,), ())
+    assert str(schedule) == "device 0: 0F0 0B0\ndevice 1:"
+    assert simulate(schedule).makespan == 3
+
+
+@over_every_schedule()
+def test_the_text_of_a_schedule_reads_back_as_the_same_actions(schedule):
+    again = Explicit.parse(str(schedule))
+    assert again.actions == schedule.actions
+    assert again.placement == schedule.placement
+    assert (again.devices, again.microbatches) == (schedule.devices, schedule.microbatches)
+
+
+@pytest.mark.parametrize("schedule", [zero_bubble(3, 4), overlapped(3, 4), remat(OneFOneB(2, 3), "always")])
+def test_split_backwards_pairs_and_recomputes_read_back_too(schedule):
+    assert Explicit.parse(str(schedule)).actions == schedule.actions
+
+
+# In flight
+
+
+def test_a_split_backward_frees_at_its_weight_half():
+    assert peak_in_flight(Explicit(["0F0 0I0 0F1 0I1 0W0 0W1"])) == (2,)
+    assert peak_in_flight(Explicit(["0F0 0I0 0W0 0F1 0I1 0W1"])) == (1,)
+
+
+def test_recompute_and_update_hold_nothing_more():
+    assert peak_in_flight(Explicit(["0F0 0R0 0B0 0F1 0R1 0B1 0U1"])) == (1,)
+
+
+def test_an_overlapped_pair_holds_both_of_its_microbatches():
+    """DualPipe holds PP+1 for this reason: DeepSeek-V3 report, arXiv:2412.19437, table 2."""
+    assert peak_in_flight(Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0B1"])) == (2,)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("family", SCHEDULES)
+@pytest.mark.parametrize("name", ["devices", "microbatches"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_counts_below_one_are_refused_by_name(family, name, value):
+    sizes = {"devices": 2, "microbatches": 2} | {name: value}
+    with pytest.raises(ValueError, match=rf"^{family.__name__} needs {name} >= 1 \(got {value}\)$"):
+        family(**sizes)
+
+
+@pytest.mark.parametrize("value", [2.0, "2", None, True, float("nan"), [2]])
+def test_counts_that_are_not_whole_numbers_are_refused(value):
+    with pytest.raises(TypeError, match=r"OneFOneB needs devices to be a whole number \(got "):
+        OneFOneB(devices=value, microbatches=2)
+
+
+@pytest.mark.parametrize("make", [*SCHEDULES, Explicit, Schedule])
+def test_chunks_are_explained(make):
+    with pytest.raises(TypeError, match=rf"{make.__name__} takes no chunks=") as error:
+        make(2, chunks=4)
+    assert "torchgpipe's chunks are microbatches=" in str(error.value)
+    assert "Megatron's model chunks are stages_per_device=" in str(error.value)
+
+
+def test_a_schedule_without_actions_is_refused():
+    for empty in ([], [""], "\n"):
+        with pytest.raises(ValueError, match="Explicit needs at least one action, such as 0F0"):
+            Explicit(empty)
+
+
+def test_a_placement_must_fit_the_rows():
+    with pytest.raises(ValueError, match="placement lists 1 devices, but there are 2 rows"):
+        Explicit(["0F0 0B0", "1F0 1B0"], placement=[[0, 1]])
+    with pytest.raises(ValueError, match=r"without a gap \(got \[0, 2\]\)"):
+        Explicit(["0F0 0B0", "2F0 2B0"], placement=[[0], [2]])
+    with pytest.raises(ValueError, match=r"without a gap \(got \[-1, 0\]\)"):
+        Explicit(["0F0 0B0"], placement=[[-1, 0]])
+    with pytest.raises(ValueError, match=r"placement must hold .* \(got \[\]\)"):
+        Explicit(["0F0 0B0"], placement=[[]])
+
+
+def test_more_microbatches_than_one_needs_are_counted_but_none_is_refused():
+    assert Explicit(["0F0 0B0"], microbatches=3).microbatches == 3
+    with pytest.raises(ValueError, match=r"Explicit needs microbatches >= 1 \(got 0\)"):
+        Explicit(["0F0 0B0"], microbatches=0)
+
+
+@pytest.mark.parametrize("cell", [3, None, ("0F0", "0B0"), 0.5])
+def test_a_cell_that_is_no_action_is_refused(cell):
+    with pytest.raises((ValueError, TypeError), match="is not an action") as error:
+        Explicit([["0F0", cell]])
+    assert repr(cell) in str(error.value)
+
+
+@pytest.mark.parametrize("action", [Action(0, "X", 0), Action(0.5, Kind.F, 0), Action(0, Kind.F, "0")])
+def test_a_label_that_cannot_be_written_is_refused_when_the_schedule_is_made(action):
+    with pytest.raises((ValueError, TypeError), match="is not an action"):
+        Explicit([["0F0", action]])
+
+
+def test_a_kind_may_be_given_as_its_letter():
+    spelled = Explicit([[Action(0, "F", 0), Action(0, "B", 0)]])
+    assert peak_in_flight(spelled) == (1,)
+    assert [type(action.kind) for action in spelled.actions[0]] == [Kind, Kind]

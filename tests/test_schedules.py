@@ -1,0 +1,281 @@
+"""Each family's order, as a picture, and the numbers that the issue and the papers give for it."""
+
+from fractions import Fraction
+from textwrap import dedent
+
+import pytest
+from cases import EQUAL, over_every_schedule, zero_bubble
+
+from gpipe_sim import (
+    SCHEDULES,
+    Costs,
+    GPipe,
+    Interleaved1F1B,
+    Naive,
+    OneFOneB,
+    bubble_fraction,
+    bubble_overhead,
+    idle_time,
+    peak_in_flight,
+    problems,
+    simulate,
+    utilization,
+)
+
+WHOLE = Costs()
+EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
+
+
+def test_the_families_are_naive_gpipe_1f1b_and_interleaved():
+    assert {Naive, GPipe, OneFOneB, Interleaved1F1B} <= set(SCHEDULES)
+
+
+# Pictures
+
+
+def test_naive_draws_its_own_picture():
+    assert str(Naive(2, 2)) == dedent("""\
+        device 0: 0F0 0B0 0F1 0B1
+        device 1: 1F0 1B0 1F1 1B1""")
+    assert Naive(devices=3) == Naive(devices=3, microbatches=1)
+
+
+def test_gpipe_drains_in_reverse_as_in_the_papers_figure():
+    assert str(GPipe(2, 3)) == dedent("""\
+        device 0: 0F0 0F1 0F2 0B2 0B1 0B0
+        device 1: 1F0 1F1 1F2 1B2 1B1 1B0""")
+
+
+def test_gpipe_can_drain_in_order_as_in_pytorch():
+    assert str(GPipe(2, 3, drain="in_order")) == dedent("""\
+        device 0: 0F0 0F1 0F2 0B0 0B1 0B2
+        device 1: 1F0 1F1 1F2 1B0 1B1 1B2""")
+
+
+def test_one_f_one_b_draws_its_own_picture():
+    assert str(OneFOneB(2, 3)) == dedent("""\
+        device 0: 0F0 0F1 0B0 0F2 0B1 0B2
+        device 1: 1F0 1B0 1F1 1B1 1F2 1B2""")
+
+
+def test_one_f_one_b_warms_up_steadies_and_cools_down_on_four_devices():
+    assert str(OneFOneB(4, 5)) == dedent("""\
+        device 0: 0F0 0F1 0F2 0F3 0B0 0F4 0B1 0B2 0B3 0B4
+        device 1: 1F0 1F1 1F2 1B0 1F3 1B1 1F4 1B2 1B3 1B4
+        device 2: 2F0 2F1 2B0 2F2 2B1 2F3 2B2 2F4 2B3 2B4
+        device 3: 3F0 3B0 3F1 3B1 3F2 3B2 3F3 3B3 3F4 3B4""")
+
+
+def test_one_f_one_b_with_fewer_microbatches_than_devices_only_warms_up():
+    assert str(OneFOneB(3, 1)) == dedent("""\
+        device 0: 0F0 0B0
+        device 1: 1F0 1B0
+        device 2: 2F0 2B0""")
+
+
+def test_interleaved_visits_its_stages_in_reverse_on_the_way_back():
+    assert str(Interleaved1F1B(2, 4)) == dedent("""\
+        device 0: 0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 2B2 2B3 0B2 0B3
+        device 1: 1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3""")
+
+
+def test_interleaved_takes_ten_microbatches_on_four_devices_in_two_groups_of_five():
+    schedule = Interleaved1F1B(4, 10)
+    assert schedule.group == 5
+    assert str(schedule).splitlines()[3].startswith("device 3: 3F0 3F1 3F2 3F3 3F4 7F0 7B0 7F1 7B1")
+
+
+# The numbers of the issue: F = 1, B = 2, K = 4, M = 8
+
+
+@pytest.mark.parametrize("costs", [WHOLE, EXACT], ids=["whole", "Fraction"])
+@pytest.mark.parametrize(
+    ("schedule", "makespan", "in_flight"),
+    [
+        (GPipe(4, 8), 33, (8, 8, 8, 8)),
+        (GPipe(4, 8, drain="in_order"), 33, (8, 8, 8, 8)),
+        (OneFOneB(4, 8), 33, (4, 3, 2, 1)),
+        (Interleaved1F1B(4, 8), 57, (11, 9, 7, 5)),
+        (Naive(4, 8), 96, (1, 1, 1, 1)),
+    ],
+    ids=repr,
+)
+def test_four_devices_and_eight_microbatches_take_this_long_and_hold_this_much(
+    schedule, costs, makespan, in_flight
+):
+    timeline = simulate(schedule, costs)
+    assert timeline.makespan == makespan
+    assert type(timeline.makespan) is (int if costs is WHOLE else Fraction)
+    assert peak_in_flight(schedule) == in_flight
+
+
+@pytest.mark.parametrize("schedule", [GPipe(4, 8), OneFOneB(4, 8)], ids=repr)
+def test_the_bubble_of_gpipe_and_1f1b_at_4_x_8_is_exactly_three_elevenths(schedule):
+    exact = bubble_fraction(simulate(schedule, EXACT))
+    assert (exact, type(exact)) == (Fraction(3, 11), Fraction)
+    assert bubble_fraction(simulate(schedule)) == 27 / 99
+
+
+def test_interleaved_at_4_x_8_takes_38_when_a_backward_is_as_long_as_a_forward():
+    assert simulate(Interleaved1F1B(4, 8), Costs(**EQUAL)).makespan == 38
+    assert simulate(Interleaved1F1B(4, 8), Costs(1, 0.5, 0.5)).makespan == 38.0
+
+
+def test_interleaved_at_4_x_8_idles_9_of_a_devices_57():
+    """Megatron's (p-1)(t_f+t_b)/v, in units of a stage: 3 x 6 / 2."""
+    timeline = simulate(Interleaved1F1B(4, 8), EXACT)
+    assert idle_time(timeline) == 4 * 9
+    assert bubble_overhead(timeline) == Fraction(9, 48) == Fraction(3, 8) / 2
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4, 7])
+@pytest.mark.parametrize("microbatches", [1, 3])
+def test_naive_idles_k_minus_1_of_k_however_many_microbatches(devices, microbatches):
+    timeline = simulate(Naive(devices, microbatches), EXACT)
+    assert bubble_fraction(timeline) == Fraction(devices - 1, devices)
+    assert timeline.makespan == 3 * devices * microbatches
+
+
+# Megatron-LM, SC'21, section 2.2.2: what interleaving holds
+
+
+@pytest.mark.parametrize(
+    ("devices", "microbatches", "stages_per_device", "held"),
+    [(4, 8, 2, (11, 9, 7, 5)), (4, 16, 4, (19, 17, 15, 13)), (8, 16, 3, (31, 29, 27, 25, 23, 21, 19, 17))],
+)
+def test_megatrons_interleaving_holds_two_stages_less_on_each_device(
+    devices, microbatches, stages_per_device, held
+):
+    assert peak_in_flight(Interleaved1F1B(devices, microbatches, stages_per_device)) == held
+
+
+def test_interleaving_eight_devices_three_deep_leaves_a_bubble_of_21():
+    timeline = simulate(Interleaved1F1B(8, 16, 3))
+    assert timeline.makespan - 16 * 3 * 3 == 21
+
+
+def test_one_stage_per_device_interleaved_warms_up_twice_as_far_and_is_not_1f1b():
+    assert peak_in_flight(Interleaved1F1B(4, 8, 1)) == (7, 5, 3, 1)
+    assert peak_in_flight(OneFOneB(4, 8)) == (4, 3, 2, 1)
+    assert simulate(Interleaved1F1B(4, 8, 1)).makespan == simulate(OneFOneB(4, 8)).makespan == 33
+
+
+def test_a_hand_written_zb_h1_idles_a_third_of_1f1b():
+    """(p-1)(T_F+T_B-T_W) against (p-1)(T_F+T_B+T_W): Qi et al. 2024, arXiv:2401.10241, table 2."""
+    for devices, microbatches, bubble in ((4, 8, 3), (8, 24, 7)):
+        split, plain = zero_bubble(devices, microbatches), OneFOneB(devices, microbatches)
+        assert simulate(split).makespan - 3 * microbatches == bubble
+        assert simulate(plain).makespan - 3 * microbatches == 3 * bubble
+
+
+# The clocks of the source documents, corrected
+
+
+def test_four_devices_and_four_microbatches_take_14_steps_not_32():
+    """S1's clock never overlaps and idles 75%; the truth is 3/7, 42.9%."""
+    timeline = simulate(GPipe(4, 4), Costs(**EQUAL))
+    assert timeline.makespan == 14
+    assert bubble_fraction(timeline) == Fraction(3, 7)
+    assert f"{float(bubble_fraction(timeline)):.1%}" == "42.9%"
+
+
+def test_three_devices_and_four_microbatches_take_12_columns_not_13():
+    assert simulate(GPipe(3, 4), Costs(**EQUAL)).makespan == 12
+
+
+def test_four_devices_and_eight_microbatches_take_22_columns_not_19():
+    for schedule in (GPipe(4, 8), OneFOneB(4, 8)):
+        assert simulate(schedule, Costs(**EQUAL)).makespan == 22
+
+
+def test_every_stage_of_1f1b_runs_all_eight_forwards():
+    """S2's steady state runs M-(K-1) rounds on every stage, so stages run 8, 7, 6, 5."""
+    rows = OneFOneB(4, 8).actions
+    assert [sum(action.kind == "F" for action in row) for row in rows] == [8, 8, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("devices", "microbatches", "percent"), [(4, 8, "27%"), (4, 16, "16%"), (8, 16, "30%")]
+)
+def test_s2s_bubble_examples_are_right(devices, microbatches, percent):
+    for family in (GPipe, OneFOneB):
+        assert f"{float(bubble_fraction(simulate(family(devices, microbatches)))):.0%}" == percent
+
+
+@pytest.mark.parametrize(("devices", "percent"), [(2, "11.1%"), (4, "15.8%"), (8, "17.9%"), (16, "19.0%")])
+def test_at_m_equal_4k_the_bubble_is_small_but_not_negligible(devices, percent):
+    """GPipe, section 2.3, calls it negligible."""
+    bubble = bubble_fraction(simulate(GPipe(devices, 4 * devices), EXACT))
+    assert bubble == Fraction(devices - 1, 5 * devices - 1)
+    assert f"{float(bubble):.1%}" == percent
+
+
+@pytest.mark.parametrize(
+    ("layers", "percent"), [((2, 2, 2, 5), "47.8%"), ((3, 3, 3, 2), "68.8%")], ids=["11 // 4", "split"]
+)
+def test_eleven_layers_cut_3_3_3_2_keep_four_devices_busier_than_2_2_2_5(layers, percent):
+    half = [Fraction(n, 2) for n in layers]
+    timeline = simulate(GPipe(4, 8), Costs(forward=layers, input_grad=half, weight_grad=half))
+    assert f"{float(utilization(timeline)):.1%}" == percent
+
+
+# torchgpipe's clock cycles
+
+
+@pytest.mark.parametrize(("devices", "microbatches"), [(3, 3), (4, 8), (3, 1), (1, 4), (5, 3)])
+def test_microbatch_i_enters_stage_k_on_clock_i_plus_k(devices, microbatches):
+    """The wavefront of Kim et al. 2020, arXiv:2004.09910, section 2.1."""
+    starts = {
+        (part.microbatch, part.stage): span.start
+        for span in simulate(GPipe(devices, microbatches)).spans
+        for part in span.action.parts
+        if part.kind == "F"
+    }
+    assert starts == {(i, k): i + k for i in range(microbatches) for k in range(devices)}
+
+
+# Sizes
+
+
+@over_every_schedule()
+def test_every_family_is_sound_in_every_size(schedule):
+    assert problems(schedule) == []
+
+
+@pytest.mark.parametrize("family", [Naive, GPipe, OneFOneB])
+def test_these_families_take_any_number_of_microbatches(family):
+    for devices in range(1, 6):
+        for microbatches in range(1, 12):
+            assert problems(family(devices, microbatches)) == []
+
+
+def test_interleaved_takes_every_size_that_its_rule_allows_and_three_deep():
+    made = 0
+    for devices in range(1, 6):
+        for microbatches in range(1, 13):
+            if microbatches % max(1, microbatches // devices) == 0:
+                made += 1
+                assert problems(Interleaved1F1B(devices, microbatches, 3)) == []
+    assert made == 50
+
+
+# Bad input
+
+
+def test_an_unknown_drain_is_refused_with_the_two_there_are():
+    with pytest.raises(ValueError, match=r"drain to be one of \('reversed', 'in_order'\) \(got 'sideways'\)"):
+        GPipe(2, 2, drain="sideways")
+
+
+def test_interleaved_names_the_microbatches_that_would_work():
+    with pytest.raises(ValueError, match=r"microbatches=4 or 6 would work") as error:
+        Interleaved1F1B(devices=2, microbatches=5)
+    assert "5 do not cut into 2 (devices=2)" in str(error.value)
+    for microbatches in (4, 6):
+        assert problems(Interleaved1F1B(2, microbatches)) == []
+
+
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (-2, ValueError), (1.5, TypeError)])
+def test_stages_per_device_is_a_count(value, error):
+    with pytest.raises(error, match=rf"Interleaved1F1B needs stages_per_device .*\(got {value}\)"):
+        Interleaved1F1B(4, 8, stages_per_device=value)
