@@ -115,13 +115,16 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
     return ax
 
 
-def plot_memory(memory: MemoryTrace, ax: Axes | None = None) -> Axes:
-    """What one device holds over a step, in bytes, stacked by category. ``memory`` is ``step.memory[k]``."""
+def plot_memory(memory: MemoryTrace, ax: Axes | None = None, categories: Sequence[str] = CATEGORIES) -> Axes:
+    """What one device holds over a step, in bytes, stacked by category. ``memory`` is ``step.memory[k]``.
+
+    Name the ``categories`` to see only those, first at the bottom.
+    """
     ax = ax or _axes(WIDTH, 2.6)
     times = [float(time) for time in memory.times]
     bottom = [0] * len(times)
-    for category in CATEGORIES:
-        top = [b + held for b, held in zip(bottom, memory.bytes[category], strict=True)]
+    for category in categories:
+        top = [b + held for b, held in zip(bottom, memory.over_time(category), strict=True)]
         ax.fill_between(times, bottom, top, step="post", color=MEMORY_PALETTE[category], lw=0, label=category)
         bottom = top
     ax.set(xlim=(0, times[-1] or 1), ylim=(0, 1.05 * max(*bottom, 1)))
