@@ -8,8 +8,9 @@ from gpipe_sim import OneFOneB, cross_entropy, mlp, split, train_step
 DEVICES, MICROBATCHES = 4, 8
 
 
-def plain_step(layers: list, x: np.ndarray, targets: np.ndarray) -> dict[str, np.ndarray]:
+def plain_step(layers: list, x: np.ndarray, targets: np.ndarray) -> tuple[float, dict]:
     """Forward, loss and backward written out for Linear and ReLU; gradients accumulated over microbatches."""
+    loss = 0.0
     weights = [(p["W"], p["b"]) for p in (layer.parameters for layer in layers) if p]
     gradients: dict = {}
     for m in np.array_split(np.arange(len(x)), MICROBATCHES):
@@ -19,8 +20,11 @@ def plain_step(layers: list, x: np.ndarray, targets: np.ndarray) -> dict[str, np
             y = y @ w + b
             if i < len(weights) - 1:
                 y = np.maximum(y, 0)
-        exp = np.exp(y - y.max(axis=1, keepdims=True))
-        dy = exp / exp.sum(axis=1, keepdims=True)
+        y = y - y.max(axis=1, keepdims=True)
+        exp = np.exp(y)
+        total = exp.sum(axis=1, keepdims=True)
+        loss -= (y[np.arange(len(m)), targets[m]] - np.log(total[:, 0])).sum() / len(x)
+        dy = exp / total
         dy[np.arange(len(m)), targets[m]] -= 1
         dy *= 1 / len(x)
         for i in reversed(range(len(weights))):
@@ -32,7 +36,7 @@ def plain_step(layers: list, x: np.ndarray, targets: np.ndarray) -> dict[str, np
                 else:
                     gradients[key] = gradient
             dy = dx * (inputs[i] > 0) if i else dx
-    return gradients
+    return loss, gradients
 
 
 def compare(width: int, batch: int, rounds: int, meter: bool) -> tuple[float, float, int]:
@@ -41,10 +45,11 @@ def compare(width: int, batch: int, rounds: int, meter: bool) -> tuple[float, fl
     rng = np.random.default_rng(0)
     x, targets = rng.normal(size=(batch, width)), rng.integers(0, 10, batch)
     schedule, partitions = OneFOneB(DEVICES, MICROBATCHES), split(layers, stages=DEVICES)
-    ours = train_step(partitions, schedule, (x, targets), cross_entropy).gradients
-    plain = plain_step(layers, x, targets)
+    ours = train_step(partitions, schedule, (x, targets), cross_entropy)
+    loss, plain = plain_step(layers, x, targets)
+    np.testing.assert_allclose(ours.loss, loss)
     for (i, name), gradient in plain.items():
-        np.testing.assert_allclose(ours[2 * i, name], gradient, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(ours.gradients[2 * i, name], gradient, rtol=1e-9, atol=1e-12)
     times = medians(
         lambda: train_step(partitions, schedule, (x, targets), cross_entropy, meter=meter),
         lambda: plain_step(layers, x, targets),

@@ -60,7 +60,11 @@ class Job(NamedTuple):
     loss: Loss
     optimizer: Optimizer | None
     contexts: list[Context]
-    recomputes: list[bool]  # by slot: stage * microbatches + microbatch
+    homes: list[int]  # which device, by slot: stage * microbatches + microbatch
+    recomputes: list[bool]  # by slot
+
+    def slot(self, stage: int, m: int) -> int:
+        return stage * len(self.pieces) + m
 
 
 class Device:
@@ -68,6 +72,7 @@ class Device:
 
     def __init__(self, job: Job, partitions: dict[int, Partition], memory: Memory, peers: list["Device"]):
         self.job, self.partitions, self.memory, self.peers = job, partitions, memory, peers
+        self.last_stage = job.schedule.stages - 1
         self.clock = 0
         self.losses: dict[int, float] = {}
         self.outputs: dict[int, Array] = {}
@@ -95,11 +100,11 @@ class Device:
     def forward(self, stage: int, m: int) -> None:
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)
         y, saved = self._run(stage, m, x)
-        if stage + 1 < self.job.schedule.stages:
-            self._send(Kind.F, stage + 1, m, y)
-        else:
+        if stage == self.last_stage:
             self.outputs[m] = y
-        if self.job.recomputes[stage * self.job.schedule.microbatches + m]:
+        else:
+            self._send(Kind.F, stage + 1, m, y)
+        if self.job.recomputes[self.job.slot(stage, m)]:
             self.memory.keep(BOUNDARY, (stage, m), x)
         else:
             self.memory.keep_saved((stage, m), saved, x)
@@ -132,7 +137,7 @@ class Device:
     def _run(self, stage: int, m: int, x: Array) -> tuple[Array, Any]:
         """Forward through a stage; behind the last one comes the loss."""
         y, saved = self.partitions[stage].forward(x, self.job.contexts[m])
-        if stage + 1 == self.job.schedule.stages:
+        if stage == self.last_stage:
             self.losses[m], loss_saved = self.job.loss.forward(y, self._feed(1, m))
             saved.append(loss_saved)
         return y, saved
@@ -140,7 +145,7 @@ class Device:
     def _what_backward_reads(self, stage: int, m: int) -> tuple[Any, Array]:
         """What the forward saved, and the gradient from the loss or from the stage after."""
         saved = self.memory.take(SAVED, (stage, m))
-        if stage + 1 == self.job.schedule.stages:
+        if stage == self.last_stage:
             return saved, self.job.loss.backward(saved.pop(), self.job.pieces[m].share)
         return saved, self._receive(Kind.B, stage, m)
 
@@ -160,8 +165,7 @@ class Device:
 
     def _send(self, kind: Kind, stage: int, m: int, array: Array) -> None:
         """Give an array to the device that runs the stage: a copy, unless that is this device."""
-        schedule = self.job.schedule
-        peer = self.peers[schedule.located[Kind.F][stage * schedule.microbatches + m]]
+        peer = self.peers[self.job.homes[self.job.slot(stage, m)]]
         peer.memory.keep(MESSAGES, (kind, stage, m), array if peer is self else array.copy())
         if peer is not self:
             peer.memory.sample(self.clock)

@@ -77,6 +77,7 @@ def train_step(
         loss,
         optimizer,
         [Context(True, seed, step, m) for m in range(schedule.microbatches)],
+        schedule.located[Kind.F],
         [device is not None for device in schedule.located[Kind.R]],
     )
     devices: list[Device] = []

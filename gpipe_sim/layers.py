@@ -56,7 +56,7 @@ class Layer(ABC):
         """The gradient of the input, and what ``backward_weight`` reads."""
 
     def backward_weight(self, pending: Any) -> dict[str, Array]:
-        """The gradient of each parameter, by name."""
+        """The gradient of each parameter, by name, in fresh arrays; asked only of a layer with parameters."""
         return {}
 
     def __repr__(self) -> str:

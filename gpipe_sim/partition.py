@@ -54,13 +54,15 @@ class Partition:
     def backward_weight(self, pending: list[Any], into: Gradients) -> None:
         """Add the gradient of every parameter to a running total, {(layer, name): array}."""
         for layer, layer_pending in zip(self.layers, pending, strict=True):
-            _add(layer, layer_pending, into)
+            if layer.parameters:
+                _add(layer.number, layer.backward_weight(layer_pending), into)
 
     def backward(self, saved: list[Any], dy: Array, into: Gradients) -> Array:
         """Both at once, layer by layer: the same sums, with fewer arrays alive at a time."""
         for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
             dy, pending = layer.backward_input(layer_saved, dy)
-            _add(layer, pending, into)
+            if layer.parameters:
+                _add(layer.number, layer.backward_weight(pending), into)
         return dy
 
     def __len__(self) -> int:
@@ -70,9 +72,9 @@ class Partition:
         return f"Partition({list(self.layers)}, first_layer={self.first_layer})"
 
 
-def _add(layer: Layer, pending: Any, into: Gradients) -> None:
-    for name, gradient in layer.backward_weight(pending).items():
-        key = layer.number, name
+def _add(layer: int, fresh: dict[str, Array], into: Gradients) -> None:
+    for name, gradient in fresh.items():
+        key = layer, name
         if key in into:
             into[key] += gradient
         else:
