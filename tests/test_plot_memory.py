@@ -1,11 +1,12 @@
 """The memory panel draws the categories it is asked for, and no other."""
 
-import gpipe_sim as gp
 import matplotlib.pyplot as plt
 import pytest
+
+import gpipe_sim as gp
 from gpipe_sim.memory import BOUNDARY, CATEGORIES, SAVED, MemoryTrace
 
-TRACE = MemoryTrace((0, 1, 2), {category: (0, 10, 20) for category in CATEGORIES})
+TRACE = MemoryTrace((0, 1, 2), dict.fromkeys(CATEGORIES, (0, 10, 20)))
 
 
 @pytest.mark.parametrize(("categories", "top"), [(CATEGORIES, 100), ((BOUNDARY, SAVED), 40)])
