@@ -15,6 +15,7 @@ from gpipe_sim import formulas
 from gpipe_sim.actions import Action, B, F, I, Kind, OverlapFB, R, U, W
 from gpipe_sim.costs import Costs
 from gpipe_sim.datasets import digits
+from gpipe_sim.deadlock import draw_deadlock
 from gpipe_sim.executor import StepResult, single_device_step, train_step
 from gpipe_sim.layers import GELU, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.losses import Loss, cross_entropy, mse

@@ -1,0 +1,48 @@
+"""The picture of a deadlock, read back from its SVG."""
+
+import re
+
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH
+
+KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
+
+
+def arrows(svg: str, colour: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """((device, place in its queue), the same where the arrow points), without the legend's."""
+    paths = re.findall(rf'<path d="M([^h"]+)" fill="none" stroke="{colour}"', svg)
+    points = [[tuple(map(int, point)) for point in re.findall(r"(\d+) (-?\d+)", path)] for path in paths]
+    return [(place(*path[0]), place(*path[-1])) for path in points]
+
+
+def place(x: int, y: int) -> tuple[int, int]:
+    return round((y - TOP - 14) / ROW), (x - LEFT - WIDTH // 2) // STEP
+
+
+def test_the_two_devices_wait_for_each_other():
+    """0B0 needs 1B0, which stands behind 1F1, which needs 0F1, which stands behind 0B0."""
+    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    assert arrows(svg, WAITS) == [((0, 1), (1, 3)), ((1, 0), (0, 2))]
+    assert arrows(svg, BEHIND) == [((1, 3), (1, 0)), ((0, 2), (0, 1))]
+
+
+def test_a_device_can_wait_for_itself():
+    svg = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
+    assert arrows(svg, WAITS) == [((0, 1), (1, 0)), ((1, 0), (1, 1))]
+    assert arrows(svg, BEHIND) == [((1, 1), (1, 0))]
+
+
+def test_every_action_is_drawn_and_the_stuck_ones_are_framed():
+    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    assert re.findall(r">(\d[FB]\d)<", svg) == (KNOT.replace("\n", " ")).split()
+    framed = re.findall(r'stroke-width="2.5"/>\n<text [^>]*>(\w+)<', svg)
+    assert framed == ["0B0", "1F1"]
+
+
+def test_an_order_that_can_finish_has_no_such_picture():
+    with pytest.raises(ValueError, match=r"GPipe\(.*\) can finish: nobody waits for ever"):
+        gp.draw_deadlock(gp.GPipe(2, 2))
+    with pytest.raises(gp.ScheduleError, match="1B0 is missing"):
+        gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1F0"))
