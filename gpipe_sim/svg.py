@@ -7,6 +7,7 @@ where a device waits.
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
+from math import hypot
 from numbers import Real
 
 from gpipe_sim import metrics
@@ -35,6 +36,8 @@ CHARACTER = 5.5  #: pixels per character of words at 11 px
 TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
 PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that half a box has room for its number
 FAINT = "#777777"
+HEAD = 7  #: pixels from the point of an arrow to its shaft
+MESSAGE = "message"
 HATCHED = "weight-gradient"  #: the id of the white lines that tell W from the other kinds without its colour
 
 Entry = tuple[Kind | None, str, str]  #: of a legend: kind, colour, words
@@ -68,12 +71,14 @@ def to_svg(timeline: Timeline) -> str:
 def draw(
     *timelines: Timeline,
     in_flight: bool = False,
+    messages: bool = False,
     titles: Sequence[str] | None = None,
 ) -> Svg:
     """One or more timelines under each other, on one time axis.
 
     ``in_flight=True`` adds, below each, how many microbatches every device holds over time, with its peak
-    on the right. ``titles`` replaces the line above each timeline.
+    on the right. ``messages=True`` adds an arrow for each message, from the end of the action that made it
+    to where and when it arrives. ``titles`` replaces the line above each timeline.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
@@ -84,12 +89,14 @@ def draw(
     unit = min(UNIT, (WIDTH - LEFT - RIGHT) / float(until)) if until else UNIT
     most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
     entries = legend(*timelines) + [(None, IN_FLIGHT_COLOUR, "microbatches in flight")] * in_flight
+    entries += [(None, INK, MESSAGE)] * messages
     parts, top = _defined(entries), 0.0
     for timeline, title in zip(timelines, titles, strict=True):
         row = row_height(timeline.schedule.devices) * (PAIRED if has_pairs(timeline) else 1)
         parts += [
             _text(LEFT, top + 17, escape(title), "start", 13),
             *_chart(timeline, top + TITLE, unit, row),
+            *(_arrows(timeline, top + TITLE, unit, row) if messages else ()),
         ]
         top += TITLE + row * timeline.schedule.devices
         if in_flight:
@@ -182,6 +189,28 @@ def _device_names(devices: int, top: float, row: float) -> Iterator[str]:
         yield _text(LEFT - 8, top + (device + 0.5) * row + 4, f"device {device}", "end")
 
 
+def _arrows(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[str]:
+    """One arrow per message, between the facing sides of two rows, so that it covers few numbers."""
+    for action, source, target, start, end in timeline.messages:
+        side = 0.25 if target > source else -0.25
+        x, y = LEFT + float(start) * unit, top + (source + 0.5 + side) * row
+        tip = LEFT + float(end) * unit, top + (target + 0.5 - side) * row
+        says = f"{action} from device {source} to {target}, {number(start)}\u2013{number(end)}"
+        yield f"<g><title>{says}</title>{_arrow(x, y, *tip)}</g>"
+
+
+def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
+    scale = HEAD / hypot(tip_x - x, tip_y - y)
+    along_x, along_y = scale * (tip_x - x), scale * (tip_y - y)
+    neck_x, neck_y = tip_x - along_x, tip_y - along_y
+    left = f"{_px(neck_x + along_y / 2)} {_px(neck_y - along_x / 2)}"
+    right = f"{_px(neck_x - along_y / 2)} {_px(neck_y + along_x / 2)}"
+    return (
+        f'<path d="M{_px(x)} {_px(y)}L{_px(neck_x)} {_px(neck_y)}" stroke="{INK}" fill="none"/>'
+        f'<path d="M{_px(tip_x)} {_px(tip_y)}L{left}L{right}z" fill="{INK}"/>'
+    )
+
+
 def _strips(timeline: Timeline, top: float, unit: float, row: float, most: int) -> Iterator[str]:
     """In-flight counts as filled steps, one strip per device; ``most`` fills a row, the peak on the right."""
     peaks = peak_in_flight(timeline.schedule)
@@ -210,7 +239,10 @@ def _axis(until: Real, top: float, unit: float) -> Iterator[str]:
 def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
     x = LEFT
     for kind, colour, words in entries:
-        yield f'<rect x="{_px(x)}" y="{_px(top)}" width="11" height="11" fill="{colour}"/>'
+        if words == MESSAGE:
+            yield _arrow(x - 3, top + 5.5, x + 12, top + 5.5)
+        else:
+            yield f'<rect x="{_px(x)}" y="{_px(top)}" width="11" height="11" fill="{colour}"/>'
         if kind is Kind.W:
             yield _hatch(f"M{_px(x)} {_px(top)}h11v11h-11z")
         yield _text(x + 16, top + 10, words, "start")
