@@ -4,7 +4,9 @@ There is no time in it, since time stopped: each device's row is drawn as a queu
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from gpipe_sim.actions import Action, OverlapFB
 from gpipe_sim.chart import INK, PALETTE, ink, tint
 from gpipe_sim.schedule import Schedule, needs
 from gpipe_sim.svg import Svg
@@ -16,19 +18,58 @@ WAITS, BEHIND = "#D55E00", "#888888"
 PALE = 0.72
 
 
+class Wait(NamedTuple):
+    """A device is stuck at the ``at``-th action of its row until ``need``, the ``place``-th
+    action of device ``other``, is done."""
+
+    action: Action | OverlapFB
+    at: int
+    need: Action
+    other: int
+    place: int
+
+
+def waiting(schedule: Schedule) -> dict[int, Wait]:
+    """What each device is stuck at, and what it waits for; nothing if the order can finish."""
+    stuck = blocked(schedule)
+    return {device: _wait(schedule, schedule.actions[device][at], stuck) for device, at in stuck.items()}
+
+
+def circle(waits: dict[int, Wait]) -> list[Wait]:
+    """The waits that go round in a circle, without those that only queue up behind it."""
+    device = min(waits)
+    for _ in waits:  # after so many steps we are on the circle
+        device = waits[device].other
+    devices = [device]
+    while (device := waits[device].other) != devices[0]:
+        devices.append(device)
+    first = devices.index(min(devices))
+    return [waits[device] for device in devices[first:] + devices[:first]]
+
+
+def _wait(schedule: Schedule, action: Action | OverlapFB, stuck: dict[int, int]) -> Wait:
+    for need in needs(action, schedule):
+        other = schedule.device_of(need)
+        row = schedule.actions[other]
+        place = next(i for i, queued in enumerate(row) if need in queued.parts)
+        if place >= stuck.get(other, len(row)):
+            return Wait(action, stuck[schedule.device_of(action.parts[0])], need, other, place)
+    raise ValueError(f"{action} waits for nothing")
+
+
 def draw_deadlock(schedule: Schedule) -> Svg:
     """Each device's queue: what is done, where it is stuck, what it waits for and what stands in between.
 
     ScheduleError if actions are missing, repeated or misplaced; ValueError if the order can finish.
     """
     check_actions(schedule)
-    stuck = blocked(schedule)
-    if not stuck:
+    waits = waiting(schedule)
+    if not waits:
         raise ValueError(f"{schedule!r} can finish: nobody waits for ever")
     longest = max(map(len, schedule.actions))
     width = max(LEFT + longest * STEP + 10, 470)
     height = TOP + (schedule.devices - 1) * ROW + HEIGHT + 66
-    body = "\n".join([*_queues(schedule, stuck), *_arrows(schedule, stuck), *_legend(height - 14)])
+    body = "\n".join([*_queues(schedule, waits), *_arrows(waits), *_legend(height - 14)])
     text = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" font-size="12">\n'
@@ -37,11 +78,11 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     return Svg(text, f"{schedule!r}, deadlocked")
 
 
-def _queues(schedule: Schedule, stuck: dict[int, int]) -> Iterator[str]:
+def _queues(schedule: Schedule, waits: dict[int, Wait]) -> Iterator[str]:
     for device, row in enumerate(schedule.actions):
         y = TOP + device * ROW
         yield _text(LEFT - 12, y + HEIGHT // 2 + 4, f"device {device}", INK, "end")
-        done = stuck.get(device, len(row))
+        done = waits[device].at if device in waits else len(row)
         for i, action in enumerate(row):
             fill = tint(PALETTE[action.parts[0].kind], 0 if i < done else PALE)
             edge = f' stroke="{INK}" stroke-width="2.5"' if i == done else ""
@@ -51,31 +92,23 @@ def _queues(schedule: Schedule, stuck: dict[int, int]) -> Iterator[str]:
             yield _text(x + WIDTH // 2, y + HEIGHT // 2 + 4, label, ink(fill), "middle")
 
 
-def _arrows(schedule: Schedule, stuck: dict[int, int]) -> Iterator[str]:
+def _arrows(waits: dict[int, Wait]) -> Iterator[str]:
     """From each stuck action to what it needs, and from that along its queue to what is in its way."""
-    places = {
-        part: (device, i)
-        for device, row in enumerate(schedule.actions)
-        for i, action in enumerate(row)
-        for part in action.parts
-    }
-    for device, at in stuck.items():
-        wanted = (places[need] for need in needs(schedule.actions[device][at], schedule))
-        there, i = next((d, i) for d, i in wanted if d in stuck and i >= stuck[d])
-        outside = -1 if there <= device else 1  # the side of the queue that the long arrows leave free
-        if there == device:
-            yield _arc(device, at, i, 1, WAITS)
+    for device, (_, at, _, other, place) in waits.items():
+        if other == device:
+            yield _arc(device, at, place, 1, WAITS)
         else:
-            yield _across(device, at, there, i)
-        if i > stuck[there]:
-            yield _arc(there, i, stuck[there], outside, BEHIND)
+            yield _across(device, at, other, place)
+        if place > waits[other].at:
+            outside = -1 if other <= device else 1  # the side of the queue that the long arrows leave free
+            yield _arc(other, place, waits[other].at, outside, BEHIND)
 
 
-def _across(device: int, at: int, there: int, i: int) -> str:
-    down = there > device
+def _across(device: int, at: int, other: int, place: int) -> str:
+    down = other > device
     y0 = TOP + device * ROW + (HEIGHT + 3 if down else -3)
-    y1 = TOP + there * ROW + (-3 if down else HEIGHT + 3)
-    return _arrow(f"M{_middle(at)} {y0}L{_middle(i)} {y1}", WAITS)
+    y1 = TOP + other * ROW + (-3 if down else HEIGHT + 3)
+    return _arrow(f"M{_middle(at)} {y0}L{_middle(place)} {y1}", WAITS)
 
 
 def _arc(device: int, a: int, b: int, side: int, colour: str) -> str:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH
+from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH, circle, waiting
 
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
 
@@ -46,3 +46,15 @@ def test_an_order_that_can_finish_has_no_such_picture():
         gp.draw_deadlock(gp.GPipe(2, 2))
     with pytest.raises(gp.ScheduleError, match="1B0 is missing"):
         gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1F0"))
+
+
+def test_the_circle_leaves_out_who_only_queues_up_behind_it():
+    """Device 2 waits for device 1, but nobody waits for device 2."""
+    schedule = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0\n2F0 2B0 2F1 2B1")
+    waits = waiting(schedule)
+    assert [str(wait.action) for wait in waits.values()] == ["0B0", "1F1", "2F0"]
+    assert [(str(wait.action), str(wait.need)) for wait in circle(waits)] == [("0B0", "1B0"), ("1F1", "0F1")]
+
+
+def test_nobody_waits_where_the_order_can_finish():
+    assert waiting(gp.OneFOneB(3, 4)) == {}
