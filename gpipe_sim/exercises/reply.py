@@ -32,15 +32,18 @@ def your_turn(text: str) -> Reply:
     return Reply("your turn", text)
 
 
-def called(function: Callable, *arguments) -> object:
-    """What a student's function returns; a Reply if it is no function, or stops with an exception."""
+def called(function: Callable, *arguments, where: str = "") -> object:
+    """What a student's function returns; a Reply if it is no function, or stops with an exception.
+
+    ``where`` says what it was called with, for arguments that are too long to print.
+    """
     if not callable(function):
         return keep_working(f"pass in a function, not {function!r}")
     try:
         return function(*arguments)
     except Exception as error:
-        shown = ", ".join(map(repr, arguments))
-        return keep_working(f"called with ({shown}) it stopped: {type(error).__name__}: {error}")
+        where = where or f"called with ({', '.join(map(repr, arguments))})"
+        return keep_working(f"{where} it stopped: {type(error).__name__}: {error}")
 
 
 def predict(guess: Real | None, measured: Real, unit: str = "") -> Reply:
