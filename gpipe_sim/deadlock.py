@@ -3,14 +3,12 @@
 There is no time in it, since time stopped: each device's row is drawn as a queue, first action on the left.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
-from gpipe_sim.actions import Action, OverlapFB
 from gpipe_sim.chart import INK, PALETTE, ink, tint
-from gpipe_sim.schedule import Schedule, needs
+from gpipe_sim.schedule import Schedule
 from gpipe_sim.svg import Svg
-from gpipe_sim.validate import blocked, check_actions
+from gpipe_sim.validate import Wait, blocked, check_actions, waiting
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
@@ -18,43 +16,17 @@ WAITS, BEHIND = "#D55E00", "#888888"
 PALE = 0.72
 
 
-class Wait(NamedTuple):
-    """A device is stuck at the ``at``-th action of its row until ``need``, the ``place``-th
-    action of device ``other``, is done."""
-
-    action: Action | OverlapFB
-    at: int
-    need: Action
-    other: int
-    place: int
-
-
-def waiting(schedule: Schedule) -> dict[int, Wait]:
-    """What each device is stuck at, and what it waits for; nothing if the order can finish."""
-    stuck = blocked(schedule)
-    return {device: _wait(schedule, schedule.actions[device][at], stuck) for device, at in stuck.items()}
-
-
-def circle(waits: dict[int, Wait]) -> list[Wait]:
-    """The waits that go round in a circle, without those that only queue up behind it."""
-    device = min(waits)
+def circle(waits: Sequence[Wait]) -> list[Wait]:
+    """Those that wait for each other in a circle, lowest device first; not those that queue up behind it."""
+    of = {wait.device: wait for wait in waits}
+    wait = waits[0]
     for _ in waits:  # after so many steps we are on the circle
-        device = waits[device].other
-    devices = [device]
-    while (device := waits[device].other) != devices[0]:
-        devices.append(device)
-    first = devices.index(min(devices))
-    return [waits[device] for device in devices[first:] + devices[:first]]
-
-
-def _wait(schedule: Schedule, action: Action | OverlapFB, stuck: dict[int, int]) -> Wait:
-    for need in needs(action, schedule):
-        other = schedule.device_of(need)
-        row = schedule.actions[other]
-        place = next(i for i, queued in enumerate(row) if need in queued.parts)
-        if place >= stuck.get(other, len(row)):
-            return Wait(action, stuck[schedule.device_of(action.parts[0])], need, other, place)
-    raise ValueError(f"{action} waits for nothing")
+        wait = of[wait.other]
+    found = [wait]
+    while (wait := of[wait.other]) is not found[0]:
+        found.append(wait)
+    first = found.index(min(found))
+    return found[first:] + found[:first]
 
 
 def draw_deadlock(schedule: Schedule) -> Svg:
@@ -63,13 +35,13 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     ScheduleError if actions are missing, repeated or misplaced; ValueError if the order can finish.
     """
     check_actions(schedule)
-    waits = waiting(schedule)
-    if not waits:
+    stuck = blocked(schedule)
+    if not stuck:
         raise ValueError(f"{schedule!r} can finish: nobody waits for ever")
     longest = max(map(len, schedule.actions))
     width = max(LEFT + longest * STEP + 10, 470)
     height = TOP + (schedule.devices - 1) * ROW + HEIGHT + 66
-    body = "\n".join([*_queues(schedule, waits), *_arrows(waits), *_legend(height - 14)])
+    body = "\n".join([*_queues(schedule, stuck), *_arrows(waiting(schedule), stuck), *_legend(height - 14)])
     text = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" font-size="12">\n'
@@ -78,11 +50,11 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     return Svg(text, f"{schedule!r}, deadlocked")
 
 
-def _queues(schedule: Schedule, waits: dict[int, Wait]) -> Iterator[str]:
+def _queues(schedule: Schedule, stuck: dict[int, int]) -> Iterator[str]:
     for device, row in enumerate(schedule.actions):
         y = TOP + device * ROW
         yield _text(LEFT - 12, y + HEIGHT // 2 + 4, f"device {device}", INK, "end")
-        done = waits[device].at if device in waits else len(row)
+        done = stuck.get(device, len(row))
         for i, action in enumerate(row):
             fill = tint(PALETTE[action.parts[0].kind], 0 if i < done else PALE)
             edge = f' stroke="{INK}" stroke-width="2.5"' if i == done else ""
@@ -92,16 +64,16 @@ def _queues(schedule: Schedule, waits: dict[int, Wait]) -> Iterator[str]:
             yield _text(x + WIDTH // 2, y + HEIGHT // 2 + 4, label, ink(fill), "middle")
 
 
-def _arrows(waits: dict[int, Wait]) -> Iterator[str]:
+def _arrows(waits: Sequence[Wait], stuck: dict[int, int]) -> Iterator[str]:
     """From each stuck action to what it needs, and from that along its queue to what is in its way."""
-    for device, (_, at, _, other, place) in waits.items():
+    for device, _, _, other, place in waits:
         if other == device:
-            yield _arc(device, at, place, 1, WAITS)
+            yield _arc(device, stuck[device], place, 1, WAITS)
         else:
-            yield _across(device, at, other, place)
-        if place > waits[other].at:
+            yield _across(device, stuck[device], other, place)
+        if place > stuck[other]:
             outside = -1 if other <= device else 1  # the side of the queue that the long arrows leave free
-            yield _arc(other, place, waits[other].at, outside, BEHIND)
+            yield _arc(other, place, stuck[other], outside, BEHIND)
 
 
 def _across(device: int, at: int, other: int, place: int) -> str:

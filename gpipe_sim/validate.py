@@ -28,11 +28,27 @@ class Problem(NamedTuple):
     sentence: str
 
 
+class Wait(NamedTuple):
+    """A device that cannot go on: its next action needs another, which stands at ``place`` in its queue."""
+
+    device: int
+    action: Action | OverlapFB
+    need: Action
+    other: int
+    place: int
+
+    @property
+    def sentence(self) -> str:
+        needed = f"{self.need} (queued on device {self.other})"
+        return f"device {self.device} is stuck at {self.action}: it needs {needed}"
+
+
 def check(schedule: Schedule) -> None:
     """Raise ScheduleError, or DeadlockError if the order is complete and cannot finish."""
     check_actions(schedule)
-    if stuck := blocked(schedule):
-        raise DeadlockError(explain_deadlock(schedule, stuck))
+    if waits := waiting(schedule):
+        lines = [f"{schedule!r} cannot finish:", *(f"  {wait.sentence}" for wait in waits)]
+        raise DeadlockError("\n".join(lines))
 
 
 def check_actions(schedule: Schedule, at_most: int = 8) -> None:
@@ -49,13 +65,7 @@ def check_actions(schedule: Schedule, at_most: int = 8) -> None:
 def problems(schedule: Schedule) -> list[Problem]:
     """Everything that is wrong with a schedule; an empty list if it is sound."""
     found = list(_action_problems(schedule))
-    if not found:
-        stuck = blocked(schedule)
-        found = [
-            Problem("deadlock", schedule.actions[device][at], _who_waits(schedule, device, at, stuck))
-            for device, at in stuck.items()
-        ]
-    return found
+    return found or [Problem("deadlock", wait.action, wait.sentence) for wait in waiting(schedule)]
 
 
 def _action_problems(schedule: Schedule) -> Iterator[Problem]:
@@ -160,23 +170,19 @@ def blocked(schedule: Schedule) -> dict[int, int]:
     return {d: i for d, i in enumerate(at) if i < len(schedule.actions[d])}
 
 
-def explain_deadlock(schedule: Schedule, stuck: dict[int, int]) -> str:
-    lines = [f"{schedule!r} cannot finish:"]
-    lines += [f"  {_who_waits(schedule, device, at, stuck)}" for device, at in stuck.items()]
-    return "\n".join(lines)
+def waiting(schedule: Schedule) -> list[Wait]:
+    """For each device that cannot finish, what it is stuck at and what it waits for; else nothing."""
+    stuck = blocked(schedule)
+    return [_wait(schedule, device, schedule.actions[device][at], stuck) for device, at in stuck.items()]
 
 
-def _who_waits(schedule: Schedule, device: int, at: int, stuck: dict[int, int]) -> str:
-    action = schedule.actions[device][at]
-    queued = {need: schedule.device_of(need) for need in needs(action, schedule)}
-    need, where = next(
-        (need, where)
-        for need, where in queued.items()
-        if where in stuck and _stands_at_or_after(schedule, where, stuck[where], need)
-    )
-    return f"device {device} is stuck at {action}: it needs {need} (queued on device {where})"
+def _wait(schedule: Schedule, device: int, action: Action | OverlapFB, stuck: dict[int, int]) -> Wait:
+    """The first of its needs that is not done."""
+    waits = (Wait(device, action, need, *_place(schedule, need)) for need in needs(action, schedule))
+    return next(wait for wait in waits if wait.other in stuck and wait.place >= stuck[wait.other])
 
 
-def _stands_at_or_after(schedule: Schedule, device: int, at: int, part: Action) -> bool:
-    rest: tuple[Action | OverlapFB, ...] = schedule.actions[device][at:]
-    return any(part in action.parts for action in rest)
+def _place(schedule: Schedule, part: Action) -> tuple[int, int]:
+    """The device on whose row an action stands, and where in it."""
+    device = schedule.device_of(part)
+    return device, next(i for i, action in enumerate(schedule.actions[device]) if part in action.parts)

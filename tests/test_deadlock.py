@@ -5,7 +5,8 @@ import re
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH, circle, waiting
+from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH, circle
+from gpipe_sim.validate import waiting
 
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
 
@@ -52,9 +53,9 @@ def test_the_circle_leaves_out_who_only_queues_up_behind_it():
     """Device 2 waits for device 1, but nobody waits for device 2."""
     schedule = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0\n2F0 2B0 2F1 2B1")
     waits = waiting(schedule)
-    assert [str(wait.action) for wait in waits.values()] == ["0B0", "1F1", "2F0"]
+    assert [str(wait.action) for wait in waits] == ["0B0", "1F1", "2F0"]
     assert [(str(wait.action), str(wait.need)) for wait in circle(waits)] == [("0B0", "1B0"), ("1F1", "0F1")]
 
 
 def test_nobody_waits_where_the_order_can_finish():
-    assert waiting(gp.OneFOneB(3, 4)) == {}
+    assert waiting(gp.OneFOneB(3, 4)) == []
