@@ -42,6 +42,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 REFERENCE_COLOUR, GRID_COLOUR = "#c4c4c4", "#e5e5e5"
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
 WIDTH = 9.0  #: inches: the widest chart, whose labels can still be read on a page
+STRIP_FILL = 0.9  #: how much of a strip's height ``scale`` takes
 HATCH = "//"  #: tells W from the other kinds without its colour
 
 Measured = Mapping[int, Mapping[int, Real]]
@@ -68,7 +69,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
     ax.legend(
         handles=[_patch(*entry) for entry in legend(timeline)],
         loc="lower left",
-        bbox_to_anchor=(0, 1),
+        bbox_to_anchor=(0, 1.02),
         ncols=6,
         frameon=False,
         fontsize=LABEL_SIZE,
@@ -76,7 +77,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
         handleheight=1,
         columnspacing=1.6,
         borderpad=0,
-        borderaxespad=0.4,
+        borderaxespad=0,
     ).set_in_layout(False)  # the title above it keeps its place free
     return ax
 
@@ -95,7 +96,7 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
         floor = device + 1
         ax.fill_between(
             [float(time) for time, _ in steps],
-            [floor - 0.9 * count / scale for _, count in steps],
+            [floor - STRIP_FILL * count / scale for _, count in steps],
             floor,
             step="post",
             color=IN_FLIGHT_COLOUR,
@@ -107,11 +108,13 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
             xycoords=("axes fraction", "data"),
             xytext=(5, 0),
             textcoords="offset points",
-            va="center",
+            va="center_baseline",
             fontsize=LABEL_SIZE,
         )
     _time_and_devices(ax, timeline)
-    ax.set_title("microbatches in flight, each device's peak on the right", loc="left", fontsize=LABEL_SIZE)
+    each = ", counted per stage" if any(len(held) > 1 for held in timeline.schedule.placement) else ""
+    words = f"microbatches in flight{each}: a full strip is {scale}, each device's peak on the right"
+    ax.set_title(words, loc="left", fontsize=LABEL_SIZE)
     return ax
 
 
@@ -143,15 +146,15 @@ def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
     where that was measured.
     """
     ax = ax or _axes(WIDTH, 4.2)
+    ax.plot([], [], "o", ms=11, mfc="none", mec=INK, label="M = 4K")
     for i, (devices, by_m) in enumerate(measured.items()):
         _add_curve(ax, i, by_m, lambda m, k=devices: _bubble(k, m), f"K = {devices}")
         if 4 * devices in by_m:
             _ring(ax, 4 * devices, float(by_m[4 * devices]))
-    ax.plot([], [], "o", ms=11, mfc="none", mec=INK, label="M = 4K")
     _log_axis(ax, "microbatches M", measured)
     _percent_axis(ax, "bubble fraction", 1)
     _finish(ax)
-    _legend_outside(ax)
+    _legend_outside(ax, reverse=True)
     return ax
 
 
@@ -166,7 +169,7 @@ def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
     _log_axis(ax, "devices K", measured)
     _percent_axis(ax, "efficiency", 1.03)
     _finish(ax)
-    _legend_outside(ax)
+    _legend_outside(ax, reverse=True)
     return ax
 
 
@@ -197,7 +200,7 @@ def plot_loss_differences(losses: Losses, ax: Axes | None = None) -> Axes:
     _take_turns(ax, apart, lw=0.8)
     ax.set(xlim=(0, len(reference) + 1))
     ax.set_xlabel("step", fontsize=LABEL_SIZE)
-    ax.set_ylabel("difference / 1e-15", fontsize=LABEL_SIZE)
+    ax.set_ylabel("difference (1e-15)", fontsize=LABEL_SIZE)
     _finish(ax)
     return ax
 
@@ -296,9 +299,9 @@ def _add_curve(ax: Axes, i: int, points: Mapping[int, Real], formula: Callable, 
 
 
 def _ring(ax: Axes, x: float, y: float) -> None:
-    """A ring around a measured mark, and its value above."""
+    """A ring around a measured mark, and its value beside it, above a curve that falls."""
     ax.plot(x, y, "o", ms=11, mfc="none", mec=INK)
-    offset = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center"}
+    offset = {"xytext": (5, 6), "textcoords": "offset points"}
     ax.annotate(f"{y:.1%}", (x, y), fontsize=LABEL_SIZE, color=INK, **offset)
 
 

@@ -1,0 +1,45 @@
+"""A schedule's Gantt chart over the microbatches that each device holds: numbers and picture."""
+
+from matplotlib.figure import Figure
+
+from figures._exact import bubble, pair
+from figures._page import page
+from gpipe_sim import Action, Costs, Explicit, Schedule, Span, Timeline, peak_in_flight, simulate
+from gpipe_sim.plots import plot_in_flight, plot_timeline
+
+
+def numbers(schedule: Schedule) -> dict:
+    """Every span as [device, start, end, action], and what the title and the margin say. F takes 1, B 2."""
+    timeline = simulate(schedule, Costs(forward=1, input_grad=1, weight_grad=1))
+    return {
+        "schedule": repr(schedule),
+        "placement": [list(held) for held in schedule.placement],
+        "microbatches": schedule.microbatches,
+        "makespan": timeline.makespan,
+        "bubble": pair(bubble(timeline)),
+        "peak_in_flight": list(peak_in_flight(schedule)),
+        "spans": [
+            [span.device, span.start, span.end, str(span.action)] for row in timeline.rows for span in row
+        ],
+    }
+
+
+def timeline_of(data: dict) -> Timeline:
+    """The timeline that the numbers describe, without simulating anything."""
+    spans = [Span(Action.parse(text), device, start, end) for device, start, end, text in data["spans"]]
+    rows = [[span.action for span in spans if span.device == k] for k in range(len(data["placement"]))]
+    order = Explicit(rows, placement=data["placement"], microbatches=data["microbatches"])
+    return Timeline(order, Costs(), tuple(spans))
+
+
+def picture(data: dict, name: str) -> Figure:
+    """The chart, and on the same time axis the memory strips; full is a device that holds the whole batch."""
+    timeline = timeline_of(data)
+    idle, whole = data["bubble"]
+    title = f"{name}: makespan {data['makespan']}, bubble {idle}/{whole} = {idle / whole:.1%}"
+    figure, (chart, strips) = page(4.1, 2, sharex=True)
+    plot_timeline(timeline, chart, title)
+    plot_in_flight(timeline, strips, scale=data["microbatches"] * max(map(len, data["placement"])))
+    chart.set_xlabel("")
+    chart.tick_params(labelbottom=False)
+    return figure

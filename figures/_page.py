@@ -1,0 +1,12 @@
+"""The sheet that every figure is drawn on."""
+
+from matplotlib.figure import Figure
+
+WIDTH = 9.0  #: inches; a README shows this as about 900 pixels, at which 9 points can be read
+
+
+def page(height: float, rows: int = 1, columns: int = 1, **options) -> tuple:
+    """(figure, axes): of one width and one margin, kept apart from pyplot's state."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1, hspace=0.04, wspace=0.04)
+    return figure, figure.subplots(rows, columns, **options)

@@ -1,0 +1,14 @@
+"""GPipe: every forward, then every backward; each device holds all eight microbatches at the turn."""
+
+from matplotlib.figure import Figure
+
+from figures._gantt import numbers, picture
+from gpipe_sim import GPipe
+
+
+def data() -> dict:
+    return numbers(GPipe(devices=4, microbatches=8))
+
+
+def draw(data: dict) -> Figure:
+    return picture(data, "GPipe, 4 devices, 8 microbatches")

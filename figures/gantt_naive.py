@@ -1,0 +1,14 @@
+"""Model parallelism without a pipeline: down the diagonal and back, three quarters of it white."""
+
+from matplotlib.figure import Figure
+
+from figures._gantt import numbers, picture
+from gpipe_sim import Naive
+
+
+def data() -> dict:
+    return numbers(Naive(devices=4, microbatches=1))
+
+
+def draw(data: dict) -> Figure:
+    return picture(data, "Naive, 4 devices")
