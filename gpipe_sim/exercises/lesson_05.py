@@ -1,0 +1,110 @@
+"""Lesson 05: what makes an order legal."""
+
+from gpipe_sim.actions import Action
+from gpipe_sim.deadlock import circle
+from gpipe_sim.exercises.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.metrics import idle_spans
+from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
+from gpipe_sim.simulate import Timeline, simulate
+from gpipe_sim.validate import problems, waiting
+
+LONG, ROOM = 18, (3, 2, 1)  #: what three devices and four microbatches can do with unit costs
+KNOT = Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
+
+
+def short_and_small(answer: str | Schedule | None) -> Reply:
+    """Check an order for 3 devices and 4 microbatches that takes 18 and holds at most 3, 2 and 1."""
+    if answer is None:
+        return your_turn("write three rows as text, one per device, with the twelve forwards and backwards")
+    schedule = _sound(answer, devices=3, microbatches=4)
+    if isinstance(schedule, Reply):
+        return schedule
+    timeline, peaks = simulate(schedule), peak_in_flight(schedule)
+    if timeline.makespan > LONG:
+        return almost(_too_long(timeline, peaks))
+    extra = [peak - room for peak, room in zip(peaks, ROOM, strict=True)]
+    if max(extra) > 0:
+        bought = "the extra forward" if max(extra) == 1 else "the extra forwards"
+        return almost(f"also {LONG}, but peaks {_listed(peaks)}. What did {bought} buy?")
+    return correct(f"{LONG} long, peaks {_listed(peaks)}. Could the same rule serve 4 devices?")
+
+
+def unlock(answer: str | Schedule | None) -> Reply:
+    """Check that one swap within a row has freed the deadlocked order of the lesson."""
+    if answer is None:
+        return your_turn("write the two rows again, with two actions of one row exchanged")
+    schedule = _sound(answer, KNOT.devices, KNOT.microbatches)
+    if isinstance(schedule, Reply):
+        return schedule
+    took, moved = simulate(schedule).makespan, _moved(schedule)
+    if len(moved) > 2:
+        names = ", ".join(map(str, moved))
+        return almost(f"it runs and takes {took}, but {names} stand elsewhere now. Is one swap enough?")
+    peaks = _listed(peak_in_flight(schedule))
+    return correct(f"it runs and takes {took}; the devices hold at most {peaks}. Which device holds two?")
+
+
+def _sound(answer: str | Schedule, devices: int, microbatches: int) -> Schedule | Reply:
+    """The answer as a schedule that can run, or what is wrong with it."""
+    if isinstance(answer, Schedule):
+        answer = str(answer)
+    if not isinstance(answer, str):
+        return keep_working(f"write the rows as one text, such as '0F0 0B0' (got {type(answer).__name__})")
+    rows = sum(bool(line.strip()) for line in answer.splitlines())
+    if rows != devices:
+        return keep_working(f"one row for each of the {devices} devices, please (got {rows})")
+    placement = [(device,) for device in range(devices)]
+    try:
+        schedule = Explicit.parse(answer, placement=placement, microbatches=microbatches)
+    except ValueError as error:
+        return keep_working(str(error))
+    found = problems(schedule)
+    if not found:
+        return schedule
+    if found[0].rule == "deadlock":
+        return keep_working(_round(schedule))
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return keep_working(f"{found[0].sentence}{more}")
+
+
+def _round(schedule: Schedule) -> str:
+    """The waiting circle as a sentence: 0B0 needs 1B0, queued behind 1F1, which needs ..."""
+    waits = circle(waiting(schedule))
+    sentence = str(waits[0].action)
+    for wait, after in zip(waits, waits[1:] + waits[:1], strict=True):
+        which = "which needs" if wait is not waits[0] else "needs"
+        behind = "" if wait.need in after.action.parts else f", queued behind {after.action}"
+        sentence += f"{',' if wait is not waits[0] else ''} {which} {wait.need}{behind}"
+    return f"{sentence}."
+
+
+def _moved(schedule: Schedule) -> list[Action]:
+    """The actions that stand elsewhere in their rows than in the deadlock."""
+    return [
+        action
+        for before, after in zip(KNOT.actions, schedule.actions, strict=True)
+        for was, action in zip(before, after, strict=True)
+        if was != action
+    ]
+
+
+def _too_long(timeline: Timeline, peaks: tuple[int, ...]) -> str:
+    """Where the last device, which could work without a break, waits; or who comes late after it."""
+    last = timeline.schedule.devices - 1
+    row = timeline.on(last)
+    says = f"it takes {timeline.makespan}, with peaks {_listed(peaks)}"
+    gaps = [(a, b) for a, b in idle_spans(timeline, last) if row[0].end <= a < row[-1].start]
+    if gaps:
+        start, end = gaps[0]
+        held_up = next(span.action for span in row if span.start == end)
+        late = needs(held_up, timeline.schedule)[0]
+        return f"{says}. Device {last} waits from {start} to {end} for {late}. What keeps {late} so long?"
+    if row[0].start > last:
+        late = f"starts at {row[0].start}, and could at {last}"
+        return f"{says}. Device {last} {late}. What do the others do first?"
+    left = f"is done at {row[-1].end}; the others go on until {timeline.makespan}"
+    return f"{says}. Device {last} {left}. What have they put off?"
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))
