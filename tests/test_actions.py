@@ -40,7 +40,7 @@ def test_an_overlapped_pair_is_spelled_as_pytorch_spells_it():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "F0", "0F", "0X0", "0f0", "-1F0", "0F-1", "0F0 0F1", "0 F 0", "1.5F0", "0FB0", 
+    ["", "F0", "0F", "0X0", "0f0", "-1F0", "0F-1", "0F0 0F1", "0 F 0", "1.5F0", "0FB0",
      "(7B1;0F3)OVERLAP_F_B", "(0F3;7I1)OVERLAP_F_B", "(0F3;7B1)", "0SEND_F0", "0F0x"],
 )  # fmt: skip
 def test_what_is_not_an_action_is_refused_with_an_example(text):

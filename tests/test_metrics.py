@@ -222,7 +222,7 @@ PROFILES = [
 
 @pytest.mark.parametrize(("model", "k", "v", "m", "tf", "tb", "tw", "comm", "plain", "interleaved"), PROFILES)
 def test_zero_bubbles_table_5_comes_out_of_its_table_9(model, k, v, m, tf, tb, tw, comm, plain, interleaved):
-    """Qi et al. 2024, arXiv:2401.10241. Its interleaved column drops a dependency, which is K x comm shorter."""
+    """Qi et al. 2024, arXiv:2401.10241. Their interleaved column drops a dependency: K x comm shorter."""
     timeline = simulate(OneFOneB(k, m), Costs(tf, tb, tw, comm=comm))
     assert round(span_bubble(timeline), 4) == plain
     waits = 2 * (k - 1) * (m / k + 1) - 2

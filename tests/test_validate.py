@@ -31,6 +31,7 @@ from gpipe_sim import (
     split,
     train_step,
 )
+from gpipe_sim.validate import waiting
 
 
 def sentences(schedule: Schedule) -> list[str]:
@@ -59,6 +60,12 @@ def test_the_problems_of_a_deadlock_are_one_sentence_per_stuck_device():
     stuck = Explicit(["0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1"])
     assert [(p.rule, p.action) for p in problems(stuck)] == [("deadlock", B(0, 0)), ("deadlock", F(1, 1))]
     assert sentences(stuck)[0] == "device 0 is stuck at 0B0: it needs 1B0 (queued on device 1)"
+
+
+def test_who_waits_for_whom_is_data_too():
+    stuck = Explicit(["0F0 0B0 0F1 0B1", "1F0 1F1 1B0 1B1"])
+    assert waiting(stuck) == [(0, B(0, 0), B(1, 0), 1, 2), (1, F(1, 1), F(0, 1), 0, 2)]
+    assert waiting(GPipe(2, 2)) == []
 
 
 def test_a_device_can_deadlock_with_itself():

@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+from numeric import apart, numeric_gradient
+
+from gpipe_sim import GELU, Context, Layer, Linear, ReLU, Tanh
+
+RNG = np.random.default_rng(7)
+LAYERS = [Linear(3, 4, rng=RNG), ReLU(), Tanh(), GELU()]
+every_layer = pytest.mark.parametrize("layer", LAYERS, ids=repr)
+
+
+def input_for(layer: Layer, dtype: type = np.float64) -> np.ndarray:
+    """Five samples of three features, none so near 0 that a ReLU's kink gets between the differences."""
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    return (x + 0.05 * np.sign(x)).astype(dtype)
+
+
+# Gradients
+
+
+@every_layer
+def test_the_input_gradient_is_what_central_differences_give(layer):
+    x = input_for(layer)
+    y, saved = layer.forward(x.copy(), Context())
+    dy = np.random.default_rng(1).normal(size=y.shape)
+    dx, _ = layer.backward_input(saved, dy)
+    assert apart(dx, numeric_gradient(lambda: (layer.forward(x, Context())[0] * dy).sum(), x)) < 1e-9
+
+
+@every_layer
+def test_every_weight_gradient_is_what_central_differences_give(layer):
+    x = input_for(layer)
+    y, saved = layer.forward(x, Context())
+    dy = np.random.default_rng(1).normal(size=y.shape)
+    found = layer.backward_weight(layer.backward_input(saved, dy)[1])
+    assert found.keys() == layer.parameters.keys()
+    for name, parameter in layer.parameters.items():
+        expected = numeric_gradient(lambda: (layer.forward(x, Context())[0] * dy).sum(), parameter)
+        assert apart(found[name], expected) < 1e-9
+
+
+def test_only_linear_has_weights():
+    assert [sorted(layer.parameters) for layer in LAYERS] == [["W", "b"], [], [], []]
+
+
+# Values
+
+
+def test_linear_by_hand():
+    layer = Linear(2, 3, rng=RNG)
+    layer.parameters["W"][:] = [[1, 2, 3], [4, 5, 6]]
+    layer.parameters["b"][:] = [10, 20, 30]
+    x, dy = np.array([[1.0, -1.0], [2.0, 0.0]]), np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
+    y, saved = layer.forward(x, Context())
+    dx, pending = layer.backward_input(saved, dy)
+    gradients = layer.backward_weight(pending)
+    assert y.tolist() == [[7, 17, 27], [12, 24, 36]]
+    assert dx.tolist() == [[1, 4], [6, 12]]
+    assert gradients["W"].tolist() == [[1, 0, 4], [-1, 0, 0]]
+    assert gradients["b"].tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("layer", "outputs"),
+    [
+        (ReLU(), [0, 0, 2]),
+        (Tanh(), [-0.7615941559557649, 0, 0.9640275800758169]),
+        (GELU(), [-0.15880801, 0, 1.95459769]),
+    ],
+    ids=repr,
+)
+def test_activations_at_minus_1_0_and_2(layer, outputs):
+    """GELU's tanh form; the exact one, x Phi(x), gives -0.15865525 and 1.95449974."""
+    y, _ = layer.forward(np.array([[-1.0, 0.0, 2.0]]), Context())
+    assert y[0] == pytest.approx(outputs, abs=1e-8)
+
+
+def test_a_relu_passes_no_gradient_at_zero_or_below():
+    _, saved = ReLU().forward(np.array([[-1.0, 0.0, 2.0]]), Context())
+    assert ReLU().backward_input(saved, np.array([[5.0, 5.0, 5.0]]))[0].tolist() == [[0, 0, 5]]
+
+
+def test_linear_is_he_initialised_from_its_generator():
+    """Variance 2 / inputs, mean 0, no bias: He et al. 2015, arXiv:1502.01852."""
+    layer = Linear(200, 300, rng=np.random.default_rng(3))
+    weight = layer.parameters["W"]
+    assert weight.std() == pytest.approx(np.sqrt(2 / 200), rel=0.01)
+    assert abs(weight.mean()) < 3 * np.sqrt(2 / 200 / weight.size)
+    assert not layer.parameters["b"].any()
+    assert (Linear(200, 300, rng=np.random.default_rng(3)).parameters["W"] == weight).all()
+
+
+# What every layer keeps to
+
+
+@every_layer
+def test_no_layer_changes_its_input_or_the_gradient_that_it_gets(layer):
+    x = input_for(layer)
+    y, saved = layer.forward(x, Context())
+    dy = np.ones_like(y)
+    kept = [array.copy() for array in (x, y, dy)]
+    layer.backward_weight(layer.backward_input(saved, dy)[1])
+    assert all((array == copy).all() for array, copy in zip((x, y, dy), kept, strict=True))
+
+
+@pytest.mark.parametrize("make", [lambda: Linear(3, 4, rng=RNG, dtype=np.float32), ReLU, Tanh, GELU])
+def test_float32_stays_float32(make):
+    layer = make()
+    x = input_for(layer, np.float32)
+    y, saved = layer.forward(x, Context())
+    dx, pending = layer.backward_input(saved, np.ones_like(y))
+    gradients = layer.backward_weight(pending).values()
+    assert {array.dtype for array in (y, dx, *gradients)} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("make", [ReLU, Tanh])
+def test_relu_and_tanh_save_the_output_that_the_next_layer_saves_anyway(make):
+    y, saved = make().forward(input_for(make()), Context())
+    assert saved is y
+
+
+def test_a_layer_introduces_itself():
+    assert [repr(layer) for layer in LAYERS] == ["Linear(3, 4)", "ReLU()", "Tanh()", "GELU()"]
+
+
+# Randomness
+
+
+def test_what_a_layer_draws_depends_on_seed_step_layer_and_microbatch_alone():
+    base = Context(seed=1, step=2, microbatch=3).rng(4).random(3).tolist()
+    assert Context(training=False, seed=1, step=2, microbatch=3).rng(4).random(3).tolist() == base
+    for changed in (
+        Context(seed=9, step=2, microbatch=3).rng(4),
+        Context(seed=1, step=9, microbatch=3).rng(4),
+        Context(seed=1, step=2, microbatch=9).rng(4),
+        Context(seed=1, step=2, microbatch=3).rng(9),
+        Context(seed=2, step=1, microbatch=3).rng(4),
+    ):
+        assert changed.random(3).tolist() != base
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("shape", [(5, 2), (3,), (5, 3, 1), (0,)])
+def test_an_input_of_the_wrong_shape_is_refused_with_the_layers_number(shape):
+    layer = Linear(3, 4, rng=RNG)
+    layer.number = 6
+    with pytest.raises(
+        ValueError, match=r"layer 6, Linear\(3, 4\), takes an input of shape \(batch, 3\)"
+    ) as error:
+        layer.forward(np.zeros(shape), Context())
+    assert f"got {shape}" in str(error.value)
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "value"), [(0, 3, 0), (3, 0, 0), (-1, 3, -1), (3, -2, -2)])
+def test_a_linear_without_features_is_refused(inputs, outputs, value):
+    with pytest.raises(ValueError, match=rf"Linear needs (in|out)puts >= 1 \(got {value}\)"):
+        Linear(inputs, outputs, rng=RNG)

@@ -1,0 +1,316 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+from cases import every_schedule
+
+from gpipe_sim import (
+    Costs,
+    Explicit,
+    GPipe,
+    Layer,
+    Linear,
+    Loss,
+    Naive,
+    OneFOneB,
+    Tanh,
+    cross_entropy,
+    mlp,
+    peak_in_flight,
+    remat,
+    split,
+    train_step,
+)
+from gpipe_sim.memory import (
+    BOUNDARY,
+    CATEGORIES,
+    GRADIENTS,
+    MESSAGES,
+    PARAMETERS,
+    SAVED,
+    MemoryTrace,
+    MeteredMemory,
+    roots,
+    trace,
+)
+
+BATCH = np.linspace(-1, 1, 12).reshape(4, 3), np.array([0, 3, 1, 2])
+
+
+def tiny(stages: int = 2):
+    """Linear(3, 2) and ReLU on the first device, Linear(2, 4) on the second: 64 and 96 bytes of weights."""
+    return split(mlp([3, 2, 4]), balance=[2, 1] if stages == 2 else [3])
+
+
+def table(memory: MemoryTrace) -> str:
+    """One line per time: parameters, gradients, boundary inputs, saved activations, messages."""
+    return "\n".join(
+        f"{time}: " + " ".join(str(memory.bytes[category][i]) for category in CATEGORIES)
+        for i, time in enumerate(memory.times)
+    )
+
+
+# A whole step, counted by hand. Of each microbatch of 2 samples: x is 2 x 3 x 8 = 48 bytes, ReLU's output and
+# everything that crosses 2 x 2 x 8 = 32, the loss saves 2 x 4 x 8 = 64 of probabilities and 2 x 8 of targets.
+
+
+def test_gpipe_holds_these_bytes_on_two_devices():
+    first, second = train_step(tiny(), GPipe(2, 2), BATCH, cross_entropy).memory
+    assert table(first) == "\n".join(
+        [
+            "0: 64 0 0 0 0",
+            "1: 64 0 48 32 0",  # 0F0
+            "2: 64 0 96 64 0",  # 0F1
+            "5: 64 0 96 64 32",  # 1B1's gradient has arrived
+            "7: 64 64 48 32 32",  # 0B1; 1B0's gradient has arrived
+            "9: 64 64 0 0 0",  # 0B0
+        ]
+    )
+    assert table(second) == "\n".join(
+        [
+            "0: 96 0 0 0 0",
+            "1: 96 0 0 0 32",  # 0F0's output has arrived
+            "2: 96 0 32 80 32",  # 1F0; 0F1's output has arrived
+            "3: 96 0 64 160 0",  # 1F1
+            "5: 96 96 32 80 0",  # 1B1
+            "7: 96 96 0 0 0",  # 1B0
+        ]
+    )
+
+
+def test_recomputing_keeps_boundary_inputs_and_one_working_set():
+    first, second = train_step(tiny(), remat(GPipe(2, 2), "always"), BATCH, cross_entropy).memory
+    assert table(first) == "\n".join(
+        [
+            "0: 64 0 0 0 0",
+            "1: 64 0 48 0 0",  # 0F0
+            "2: 64 0 96 0 0",  # 0F1
+            "3: 64 0 96 32 0",  # 0R1
+            "6: 64 0 96 32 32",  # 1B1's gradient has arrived
+            "8: 64 64 48 0 0",  # 0B1
+            "9: 64 64 48 32 32",  # 0R0; 1B0's gradient has arrived
+            "11: 64 64 0 0 0",  # 0B0
+        ]
+    )
+    assert table(second) == "\n".join(
+        [
+            "0: 96 0 0 0 0",
+            "1: 96 0 0 0 32",
+            "2: 96 0 32 0 32",  # 1F0; 0F1's output has arrived
+            "3: 96 0 64 0 0",  # 1F1
+            "4: 96 0 64 80 0",  # 1R1
+            "6: 96 96 32 0 0",  # 1B1
+            "7: 96 96 32 80 0",  # 1R0
+            "9: 96 96 0 0 0",  # 1B0
+        ]
+    )
+
+
+def test_a_message_in_flight_belongs_to_its_receiver():
+    _, second = train_step(tiny(), GPipe(2, 1), BATCH, cross_entropy, costs=Costs(comm=10)).memory
+    assert table(second) == "0: 96 0 0 0 0\n1: 96 0 0 0 64\n12: 96 0 64 160 0\n14: 96 96 0 0 0"
+
+
+def test_what_relu_saves_and_the_next_layer_saves_is_counted_once():
+    (memory,) = train_step(tiny(stages=1), GPipe(1, 1), BATCH, cross_entropy).memory
+    assert table(memory) == "0: 160 0 0 0 0\n1: 160 0 96 224 0\n3: 160 160 0 0 0"
+
+
+def test_a_boundary_within_one_device_is_no_copy_and_counted_once():
+    """ReLU's 64 bytes are saved by stage 0, wait for stage 1, and are then its boundary input."""
+    (memory,) = train_step(tiny(), Explicit(["0F0 1F0 1B0 0B0"]), BATCH, cross_entropy).memory
+    assert table(memory) == "\n".join(
+        [
+            "0: 160 0 0 0 0",
+            "1: 160 0 96 64 0",  # 0F0
+            "2: 160 0 160 160 0",  # 1F0
+            "4: 160 96 96 64 64",  # 1B0
+            "6: 160 160 0 0 0",  # 0B0
+        ]
+    )
+
+
+def test_a_split_backward_keeps_only_what_its_weight_half_needs():
+    """After I, Linear's W needs its input and its output's gradient; ReLU and the loss need nothing more."""
+    schedule = Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0"])
+    first, second = train_step(tiny(), schedule, BATCH, cross_entropy).memory
+    assert first.over_time(BOUNDARY, SAVED) == (0, 96 + 64, 96 + 64, 96 + 64, 0)
+    assert first.times == (0, 1, 3, 4, 5)
+    assert second.over_time(BOUNDARY, SAVED) == (0, 0, 64 + 160, 64 + 128, 0)
+    assert second.times == (0, 1, 2, 3, 4)
+    assert first.over_time(GRADIENTS) == (0, 0, 0, 0, 64)
+
+
+def test_float32_takes_half_the_bytes():
+    layers = split(mlp([3, 2, 4], dtype=np.float32), balance=[2, 1])
+    memory = train_step(layers, GPipe(2, 2), (BATCH[0].astype(np.float32), BATCH[1]), cross_entropy).memory
+    assert [m.peak(PARAMETERS) for m in memory] == [32, 48]
+    assert [m.activation_peak for m in memory] == [80, 32 + 2 * (32 + 16)]
+
+
+# Peaks in microbatches
+
+
+class Energy(Loss):
+    """The mean square of the outputs. It saves them, which a last Tanh has saved already: no extra bytes."""
+
+    def forward(self, outputs, targets):
+        return float(np.mean(outputs * outputs)), outputs
+
+    def backward(self, saved, weight):
+        return saved * (2 * weight / saved.size)
+
+
+def peaks(schedule, width: int = 4, rows: int = 2) -> list[float]:
+    """Each device's activation peak in units of what one stage saves of one microbatch: input and output."""
+    rng = np.random.default_rng(0)
+    layers = [layer for _ in range(schedule.stages) for layer in (Linear(width, width, rng=rng), Tanh())]
+    batch = np.ones((rows * schedule.microbatches, width))
+    step = train_step(split(layers, stages=schedule.stages), schedule, (batch, batch), Energy())
+    return [memory.activation_peak / (2 * rows * width * 8) for memory in step.memory]
+
+
+def test_gpipe_at_4_x_8_holds_eight_microbatches_and_1f1b_four_three_two_one():
+    assert peaks(GPipe(4, 8)) == [8, 8, 8, 8]
+    assert peaks(OneFOneB(4, 8)) == [4, 3, 2, 1]
+
+
+def apart(schedule) -> bool:
+    """No two neighbouring stages on one device, where they would share what crosses."""
+    return schedule.devices > 1 or schedule.stages == 1
+
+
+@pytest.mark.parametrize("schedule", filter(apart, every_schedule()), ids=repr)
+def test_the_bytes_measured_are_the_microbatches_in_flight(schedule):
+    assert peaks(schedule) == list(peak_in_flight(schedule))
+
+
+@pytest.mark.parametrize("family", [Naive, GPipe, OneFOneB])
+@pytest.mark.parametrize(("devices", "microbatches"), [(1, 3), (3, 2), (4, 8)])
+def test_recomputing_everything_peaks_at_its_boundary_inputs_and_one_working_set(
+    family, devices, microbatches
+):
+    """Half a unit is a boundary input, the other half the working set beside it."""
+    schedule = family(devices, microbatches)
+    held = peak_in_flight(schedule)
+    assert peaks(remat(schedule, "always")) == [n / 2 + 1 / 2 for n in held]
+
+
+def test_recomputing_saves_more_the_more_a_stage_saves_beside_its_input():
+    """S1's example, with three layers of equal bytes per device, M = 8: 8 x 4 of them become 8 + 3, not 8."""
+
+    def peak(schedule):
+        layers = [Tanh() for _ in range(6)]
+        batch = np.ones((8, 5))
+        step = train_step(split(layers, stages=2), schedule, (batch, batch), Energy())
+        return [memory.activation_peak / 40 for memory in step.memory]
+
+    assert peak(GPipe(2, 8)) == [8 * 3, 8 * 3]
+    assert peak(remat(GPipe(2, 8), "always")) == [7 + 3, 7 + 3]
+
+
+# What the meter counts
+
+
+def count(memory: MeteredMemory) -> dict[str, int]:
+    memory.sample(len(memory.samples))
+    return {category: n for category, n in zip(CATEGORIES, memory.samples[-1][1], strict=True) if n}
+
+
+def test_views_of_one_array_are_counted_once_and_whole():
+    memory, array = MeteredMemory(), np.zeros((4, 5))
+    memory.keep(SAVED, "views", [array[1:], array.T, (array.reshape(-1)[3:4], {"again": array})])
+    assert count(memory) == {SAVED: 160}
+    memory.keep(SAVED, "one more", array[:1])
+    assert count(memory) == {SAVED: 160}
+    memory.take(SAVED, "views")
+    assert count(memory) == {SAVED: 160}
+    memory.take(SAVED, "one more")
+    assert count(memory) == {}
+
+
+@pytest.mark.parametrize(("higher", "lower"), combinations(CATEGORIES, 2))
+def test_an_array_in_two_categories_counts_under_the_first(higher, lower):
+    for first, then in ((higher, lower), (lower, higher)):
+        memory, array = MeteredMemory(), np.zeros(3)
+        memory.keep(first, "a", array)
+        memory.keep(then, "b", array[:2])
+        assert count(memory) == {higher: 24}
+        memory.take(higher, "a" if first == higher else "b")
+        assert count(memory) == {lower: 24}
+
+
+def test_the_categories_stand_in_their_order_of_precedence():
+    assert CATEGORIES == (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
+
+
+def test_a_boundary_input_that_a_layer_also_saves_is_a_boundary_input():
+    memory, x, hidden = MeteredMemory(), np.zeros(2), np.zeros(5)
+    memory.keep_saved((0, 0), [x, hidden, None], x)
+    assert count(memory) == {BOUNDARY: 16, SAVED: 40}
+    assert memory.take(SAVED, (0, 0))[1] is hidden
+    assert count(memory) == {}
+
+
+def test_a_boundary_input_that_no_layer_saves_is_let_go():
+    memory, x, hidden = MeteredMemory(), np.zeros(2), np.zeros(5)
+    memory.keep_saved((0, 0), [hidden], x)
+    assert count(memory) == {SAVED: 40}
+
+
+def test_what_holds_no_array_takes_no_bytes():
+    memory = MeteredMemory()
+    memory.keep(SAVED, "nothing", [None, 3.5, (), {}, np.float64(2)])
+    assert count(memory) == {}
+    assert [root.nbytes for root in roots([np.zeros(0)])] == [0]
+
+
+def test_of_several_samples_at_one_time_the_last_counts():
+    memory = MeteredMemory()
+    memory.sample(0)
+    memory.keep(SAVED, "a", np.zeros(1))
+    memory.sample(0)
+    memory.keep(SAVED, "b", np.zeros(1))
+    memory.sample(2)
+    assert trace(memory).times == (0, 2)
+    assert trace(memory).over_time() == (8, 16)
+
+
+# Reading a trace
+
+
+TRACE = MemoryTrace((0, 2, 5), {category: (n, 10 * n, n) for n, category in enumerate(CATEGORIES, 1)})
+
+
+def test_a_trace_adds_up_the_categories_that_are_asked_for():
+    assert TRACE.over_time(GRADIENTS, MESSAGES) == (7, 70, 7)
+    assert TRACE.over_time() == (15, 150, 15)
+    assert TRACE.peak() == 150
+    assert TRACE.peak(PARAMETERS) == 10
+    assert TRACE.activation_peak == 30 + 40
+
+
+def test_a_trace_holds_its_bytes_until_the_next_time():
+    for time, n in ((0, 1), (1.9, 1), (2, 10), (4, 10), (5, 1), (99, 1)):
+        assert TRACE.at(time)[PARAMETERS] == n
+
+
+def test_an_unknown_category_is_refused_with_the_ones_there_are():
+    with pytest.raises(
+        ValueError, match=r"no category \['weights'\]; there are parameters, gradients, boundary"
+    ):
+        TRACE.peak("weights")
+
+
+def test_a_layer_without_weights_has_none_to_hold():
+    class Nothing(Layer):
+        def forward(self, x, ctx):
+            return x, None
+
+        def backward_input(self, saved, dy):
+            return dy, None
+
+    batch = np.ones((2, 3))
+    (memory,) = train_step(split([Nothing()], stages=1), GPipe(1, 1), (batch, batch), Energy()).memory
+    assert memory.peak(PARAMETERS, GRADIENTS) == 0
+    assert table(memory) == "0: 0 0 0 0 0\n1: 0 0 48 0 0\n3: 0 0 0 0 0"

@@ -1,0 +1,183 @@
+import numpy as np
+import pytest
+from numeric import furthest_apart
+
+from gpipe_sim import Context, Partition, ReLU, mlp, split
+
+LAYERS = [64] + [32] * 5 + [10]
+
+
+def sizes(partitions: list[Partition]) -> list[int]:
+    return [len(partition) for partition in partitions]
+
+
+# How a model is cut
+
+
+def test_eleven_layers_on_four_stages_are_3_3_3_2():
+    """S1's 11 // 4 leaves 2, 2, 2, 5; S2's greedy cut loses two layers."""
+    assert sizes(split(mlp(LAYERS), stages=4)) == [3, 3, 3, 2]
+
+
+@pytest.mark.parametrize("layers", range(1, 14))
+def test_stages_differ_by_at_most_one_layer_and_lose_none(layers):
+    for stages in range(1, layers + 1):
+        cut = split([ReLU() for _ in range(layers)], stages=stages)
+        assert sum(sizes(cut)) == layers
+        assert max(sizes(cut)) - min(sizes(cut)) <= 1
+        assert sizes(cut) == sorted(sizes(cut), reverse=True)
+
+
+def test_a_balance_says_how_many_layers_each_partition_gets():
+    partitions = split(mlp([64, 32, 32, 10]), balance=[2, 2, 1])
+    assert [str(list(partition.layers)) for partition in partitions] == [
+        "[Linear(64, 32), ReLU()]",
+        "[Linear(32, 32), ReLU()]",
+        "[Linear(32, 10)]",
+    ]
+    assert repr(partitions[2]) == "Partition([Linear(32, 10)], first_layer=4)"
+
+
+def test_torchgpipes_balance_of_resnet_101_on_eight_devices_adds_up_to_370_layers():
+    balance = [26, 22, 33, 44, 44, 66, 66, 69]
+    assert sizes(split([ReLU() for _ in range(370)], balance=balance)) == balance
+
+
+def test_layers_are_numbered_along_the_whole_model():
+    partitions = split(mlp([4, 4, 4, 4]), balance=[1, 3, 1])
+    assert [layer.number for partition in partitions for layer in partition.layers] == [0, 1, 2, 3, 4]
+    assert [list(partition.parameters) for partition in partitions] == [
+        [(0, "W"), (0, "b")],
+        [(2, "W"), (2, "b")],
+        [(4, "W"), (4, "b")],
+    ]
+
+
+def test_partitions_share_their_layers_with_the_model():
+    layers = mlp([4, 4, 4])
+    partitions = split(layers, stages=3)
+    partitions[2].parameters[2, "W"][:] = 7
+    assert (layers[2].parameters["W"] == 7).all()
+
+
+# torchgpipe's device rules
+
+
+def test_as_many_devices_as_partitions():
+    assert [p.device for p in split(mlp([4, 4, 4]), stages=3, devices=["a", "b", "c"])] == ["a", "b", "c"]
+    assert [p.device for p in split(mlp([4, 4, 4]), stages=3)] == [None, None, None]
+
+
+def test_surplus_devices_are_unused():
+    assert [p.device for p in split(mlp([4, 4, 4]), balance=[2, 1], devices=[0, 1, 2, 3])] == [0, 1]
+
+
+def test_a_device_may_be_listed_again():
+    partitions = split(
+        mlp([4, 4, 4, 4]), balance=[1, 1, 1, 2], devices=["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    )
+    assert [p.device for p in partitions] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert [p.device for p in split(mlp([4, 4, 4]), stages=3, devices=["cpu"] * 3)] == ["cpu"] * 3
+
+
+def test_too_few_devices_are_an_index_error_because_sharing_must_be_said():
+    with pytest.raises(
+        IndexError,
+        match=r"^too few devices to hold given partitions \(devices: 2, partitions: 4\); a device may be",
+    ):
+        split(mlp([4, 4, 4, 4]), stages=4, devices=["cuda:0", "cuda:1"])
+
+
+# A partition is its layers in turn
+
+
+def through(partition: Partition, x: np.ndarray, dy: np.ndarray):
+    y, saved = partition.forward(x, Context())
+    into: dict = {}
+    dx = partition.backward(saved, dy, into=into)
+    return y, dx, into
+
+
+def test_split_backward_gives_the_bits_of_a_whole_one():
+    partition = Partition(mlp([5, 6, 7, 4], activation="gelu"), first_layer=3)
+    rng = np.random.default_rng(0)
+    x, dy = rng.normal(size=(3, 5)), rng.normal(size=(3, 4))
+    _, whole_dx, whole = through(partition, x, dy)
+    _, saved = partition.forward(x, Context())
+    dx, pending = partition.backward_input(saved, dy)
+    halves: dict = {}
+    partition.backward_weight(pending, into=halves)
+    assert (dx == whole_dx).all()
+    assert halves.keys() == whole.keys() == partition.parameters.keys()
+    assert all((halves[key] == whole[key]).all() for key in whole)
+
+
+def test_gradients_are_added_to_what_is_there():
+    partition = Partition(mlp([5, 6, 4]))
+    rng = np.random.default_rng(0)
+    x, dy = rng.normal(size=(3, 5)), rng.normal(size=(3, 4))
+    _, _, once = through(partition, x, dy)
+    twice: dict = {}
+    for _ in range(2):
+        partition.backward(partition.forward(x, Context())[1], dy, into=twice)
+    assert furthest_apart(twice, {key: 2 * once[key] for key in twice}) < 1e-15
+
+
+def test_two_partitions_in_turn_are_the_whole_model():
+    layers = mlp([5, 6, 7, 4], activation="tanh")
+    rng = np.random.default_rng(0)
+    x, dy = rng.normal(size=(3, 5)), rng.normal(size=(3, 4))
+    y, dx, gradients = through(Partition(layers), x, dy)
+    first, second = split(layers, stages=2)
+    middle, first_saved = first.forward(x, Context())
+    end, second_saved = second.forward(middle, Context())
+    into: dict = {}
+    start = first.backward(first_saved, second.backward(second_saved, dy, into=into), into=into)
+    assert (end == y).all()
+    assert (start == dx).all()
+    assert all((into[key] == gradients[key]).all() for key in gradients)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("balance", [[3, 0, 2], [6, -1], [2.5, 2.5], ["5"], [True, 4]])
+def test_a_balance_number_that_cannot_be_is_refused_with_the_balance(balance):
+    with pytest.raises(ValueError, match="all balance numbers must be positive integers") as error:
+        split(mlp([4, 4, 4, 4]), balance=balance)
+    assert f"(balance: {balance})" in str(error.value)
+
+
+@pytest.mark.parametrize("balance", [[2, 2], [3, 3], [12] * 8, []])
+def test_a_balance_must_add_up_to_the_layers(balance):
+    with pytest.raises(ValueError, match=f"has 5 layers but the balance adds up to {sum(balance)}") as error:
+        split(mlp([4, 4, 4, 4]), balance=balance)
+    assert f"(balance: {balance})" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("stages", "error", "words"),
+    [
+        (6, ValueError, "split cannot cut 5 layers into 6 stages; at most 5"),
+        (0, ValueError, r"split needs stages >= 1 \(got 0\)"),
+        (-1, ValueError, r"split needs stages >= 1 \(got -1\)"),
+        (2.0, TypeError, r"split needs stages to be a whole number \(got 2.0\)"),
+    ],
+)
+def test_a_number_of_stages_that_cannot_be_is_refused(stages, error, words):
+    with pytest.raises(error, match=words):
+        split(mlp([4, 4, 4, 4]), stages=stages)
+
+
+def test_split_needs_either_stages_or_balance():
+    for options in ({}, {"stages": 2, "balance": [3, 2]}):
+        with pytest.raises(TypeError, match="split needs either stages=, how many, or balance="):
+            split(mlp([4, 4, 4, 4]), **options)
+
+
+def test_a_refused_split_renumbers_nothing():
+    layers = mlp([4, 4, 4])
+    later = Partition(layers, first_layer=7)
+    with pytest.raises(IndexError):
+        split(layers, stages=3, devices=["cuda:0"])
+    assert [layer.number for layer in later.layers] == [7, 8, 9]
