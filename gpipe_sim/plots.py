@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
@@ -45,6 +46,7 @@ WIDTH = 9.0  #: inches: the widest chart, whose labels can still be read on a pa
 STRIP_FILL = 0.9  #: how much of a strip's height ``scale`` takes
 HATCH = "//"  #: tells W from the other kinds without its colour
 
+Array = np.ndarray
 Measured = Mapping[int, Mapping[int, Real]]
 Losses = Mapping[str, Sequence[float]]
 
@@ -205,6 +207,27 @@ def plot_loss_differences(losses: Losses, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def plot_parts(parts: Sequence[Array], whole: Array, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
+    """Images that should add up: every part, their sum, the whole, and how far these two are apart.
+
+    Each is a 2-D array. Zero is white; parts, sum and whole share one scale of colour, the difference has
+    its own. Below each image stands its largest value. Takes ``len(parts) + 3`` axes.
+    """
+    panels = len(parts) + 3
+    if axes is None:
+        size = WIDTH, 0.7 + WIDTH / panels
+        axes = plt.subplots(1, panels, figsize=size, layout="constrained")[1]
+    total = sum(parts)
+    images = {f"part {i}": part for i, part in enumerate(parts)} | {"sum": total, "whole": whole}
+    signs = ["", *"+" * (len(parts) - 1), "=", ""]
+    most = max(abs(image).max() for image in images.values())
+    for ax, sign, (words, image) in zip(axes, signs, images.items(), strict=False):
+        _add_image(ax, words, image, most)
+        ax.text(-0.11, 0.5, sign, transform=ax.transAxes, ha="center", va="center")
+    _add_image(axes[-1], "sum \u2212 whole", total - whole, abs(total - whole).max() or 1)
+    return axes
+
+
 def byte_axis(ax: Axes, most: int, label: str) -> None:
     """Name the y axis and write its bytes in kB (1,000 bytes), or in MB from 10 MB on."""
     unit, name = (10**6, "MB") if most >= 10**7 else (1000, "kB")
@@ -296,6 +319,13 @@ def _add_curve(ax: Axes, i: int, points: Mapping[int, Real], formula: Callable, 
     ax.plot(grid, [formula(x) for x in grid], color=colour, lw=1.2)
     measured = [float(value) for value in points.values()]
     ax.plot(list(points), measured, MARKERS[i % len(MARKERS)], ms=4.5, color=colour, label=label)
+
+
+def _add_image(ax: Axes, words: str, image: Array, most: float) -> None:
+    ax.imshow(image, cmap="RdBu", vmin=-most, vmax=most)
+    ax.set_title(words, fontsize=LABEL_SIZE)
+    ax.set_xlabel(f"{abs(image).max():.1g}", fontsize=LABEL_SIZE)
+    ax.set(xticks=[], yticks=[])
 
 
 def _ring(ax: Axes, x: float, y: float) -> None:
