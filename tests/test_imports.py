@@ -14,8 +14,10 @@ PACKAGE = Path(gpipe_sim.__file__).parent
 
 #: Imports run from a room only to rooms above it in this list.
 ROOMS = [
-    "actions", "schedule", "schedules", "validate", "remat", "costs", "simulate", "share", "metrics", "formulas",
-    "layers", "losses", "optim", "models", "partition", "memory", "device", "executor", "datasets", "training",
+    "actions", "schedule", "schedules", "validate",
+    "remat", "costs", "simulate", "share", "metrics", "formulas",
+    "layers", "losses", "optim", "models", "partition",
+    "memory", "device", "executor", "datasets", "training",
     "chart", "grid", "svg", "deadlock", "plots", "exercises",
 ]  # fmt: skip
 
