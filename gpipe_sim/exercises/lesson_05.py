@@ -15,7 +15,9 @@ KNOT = Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
 def short_and_small(answer: str | Schedule | None) -> Reply:
     """Check an order for 3 devices and 4 microbatches that takes 18 and holds at most 3, 2 and 1."""
     if answer is None:
-        return your_turn("write three rows as text, one per device, with the twelve forwards and backwards")
+        return your_turn(
+            "write three rows as text, one per device: twelve forwards and twelve backwards in all"
+        )
     schedule = _sound(answer, devices=3, microbatches=4)
     if isinstance(schedule, Reply):
         return schedule
