@@ -29,6 +29,15 @@ def circle(waits: Sequence[Wait]) -> list[Wait]:
     return found[first:] + found[:first]
 
 
+def in_words(found: Sequence[Wait]) -> str:
+    """A circle as one sentence: 0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0."""
+    links = []
+    for wait, after in zip(found, [*found[1:], found[0]], strict=True):
+        in_its_way = "" if wait.need in after.action.parts else f", queued behind {after.action}"
+        links.append(f"needs {wait.need}{in_its_way}")
+    return f"{found[0].action} {', which '.join(links)}"
+
+
 def draw_deadlock(schedule: Schedule) -> Svg:
     """Each device's queue: what is done, where it is stuck, what it waits for and what stands in between.
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH, circle
+from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH, circle, in_words
 from gpipe_sim.validate import waiting
 
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
@@ -59,3 +59,18 @@ def test_the_circle_leaves_out_who_only_queues_up_behind_it():
 
 def test_nobody_waits_where_the_order_can_finish():
     assert waiting(gp.OneFOneB(3, 4)) == []
+
+
+def test_a_circle_reads_as_a_sentence():
+    said = in_words(circle(waiting(gp.Explicit.parse(KNOT))))
+    assert said == "0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0"
+    head_on = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B0 1F0 1B1\n2F1 2B1 2F0 2B0")
+    assert in_words(circle(waiting(head_on))) == (
+        "0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0"
+    )
+    itself = gp.Explicit.parse("0B0 0F0\n1F0 1B0")
+    assert in_words(circle(waiting(itself))) == "0B0 needs 0F0, queued behind 0B0"
+    heads = gp.Explicit.parse("0F0 0F1 0B1 0B0\n1F0 1B0 1F1 1B1\n2F1 2B1 2F0 2B0")
+    assert in_words(circle(waiting(heads))) == (
+        "1B0 needs 2B0, queued behind 2F1, which needs 1F1, queued behind 1B0"
+    )

@@ -1,7 +1,7 @@
 """Lesson 05: what makes an order legal."""
 
 from gpipe_sim.actions import Action
-from gpipe_sim.deadlock import circle
+from gpipe_sim.deadlock import circle, in_words
 from gpipe_sim.exercises.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.metrics import idle_spans
 from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
@@ -64,20 +64,9 @@ def _sound(answer: str | Schedule, devices: int, microbatches: int) -> Schedule 
     if not found:
         return schedule
     if found[0].rule == "deadlock":
-        return keep_working(_round(schedule))
+        return keep_working(f"{in_words(circle(waiting(schedule)))}.")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return keep_working(f"{found[0].sentence}{more}")
-
-
-def _round(schedule: Schedule) -> str:
-    """The waiting circle as a sentence: 0B0 needs 1B0, queued behind 1F1, which needs ..."""
-    waits = circle(waiting(schedule))
-    sentence = str(waits[0].action)
-    for wait, after in zip(waits, waits[1:] + waits[:1], strict=True):
-        which = "which needs" if wait is not waits[0] else "needs"
-        behind = "" if wait.need in after.action.parts else f", queued behind {after.action}"
-        sentence += f"{',' if wait is not waits[0] else ''} {which} {wait.need}{behind}"
-    return f"{sentence}."
 
 
 def _moved(schedule: Schedule) -> list[Action]:
