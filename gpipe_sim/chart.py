@@ -5,6 +5,8 @@ Time runs to the right and device 0 is on top. Idle time is no box: the bubble i
 """
 
 from collections.abc import Iterator
+from fractions import Fraction
+from itertools import count
 from numbers import Real
 from typing import NamedTuple
 
@@ -132,13 +134,9 @@ def ticks(until: Real, at_most: int = 12) -> list[Real]:
     """Round times for an axis from 0: steps of 1, 2 or 5 times a power of ten."""
     if until <= 0:
         return [0]
-    step = 10.0**-12
-    while True:
-        for factor in (1, 2, 5):
-            if until / (factor * step) <= at_most:
-                size = factor * step
-                return [round(i * size, 12) for i in range(int(until / size + 1e-9) + 1)]
-        step *= 10
+    steps = (factor * Fraction(10) ** power for power in count(-12) for factor in (1, 2, 5))
+    step = next(step for step in steps if until <= at_most * step)
+    return [float(i * step) for i in range(int(until / step + 1e-9) + 1)]
 
 
 def number(value: Real) -> str:

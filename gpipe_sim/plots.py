@@ -264,7 +264,7 @@ def _add_phase_lines(ax: Axes, timeline: Timeline) -> None:
 
 
 class BoxLabel(Text):
-    """The number in a box: drawn only where it fits, at whatever size the chart has when it is drawn."""
+    """The number in a box, left out where it does not fit at the size that the chart is drawn in."""
 
     def __init__(self, box: Box):
         self.box = box

@@ -1,0 +1,323 @@
+"""Charts with matplotlib: what they draw is read back from their axes."""
+
+from fractions import Fraction
+from itertools import combinations
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_hex
+
+from gpipe_sim import (
+    Costs,
+    Explicit,
+    GPipe,
+    Interleaved1F1B,
+    Naive,
+    OneFOneB,
+    bubble_fraction,
+    metrics,
+    remat,
+    simulate,
+    utilization,
+)
+from gpipe_sim.chart import ROW_FILL, phase_lines
+from gpipe_sim.memory import BOUNDARY, CATEGORIES, PARAMETERS, SAVED, MemoryTrace
+from gpipe_sim.plots import (
+    STRIP_FILL,
+    BoxLabel,
+    plot_bubble_curves,
+    plot_efficiency,
+    plot_in_flight,
+    plot_loss_differences,
+    plot_losses,
+    plot_memory,
+    plot_timeline,
+)
+from tests.cases import every_schedule, overlapped, zero_bubble
+from tests.drawn import bubble, in_axes
+
+UP_TO_12 = range(1, 13)
+EXACT = Costs(forward=Fraction(1), input_grad=Fraction(1), weight_grad=Fraction(1))
+
+
+@pytest.fixture(scope="module")
+def white_share():
+    """The bubble as drawn. All on one small axes without room for labels, because making them takes time."""
+    figure, ax = plt.subplots(figsize=(1, 1))
+
+    def measure(schedule):
+        for artist in [*ax.collections, *ax.texts]:
+            artist.remove()
+        return bubble(in_axes(plot_timeline(simulate(schedule), ax)))
+
+    yield measure
+    plt.close(figure)
+
+
+@pytest.mark.parametrize("family", [GPipe, OneFOneB])
+def test_the_white_part_of_the_drawing_is_the_bubble(family, white_share):
+    for k in UP_TO_12:
+        for m in UP_TO_12:
+            assert white_share(family(k, m)) == Fraction(k - 1, k - 1 + m)
+
+
+def test_the_white_part_of_an_interleaved_drawing_is_the_bubble(white_share):
+    sizes = [(k, m) for k in UP_TO_12 for m in range(k, 13, k)]
+    for k, m in sizes:
+        assert white_share(Interleaved1F1B(k, m)) == Fraction(k - 1, k - 1 + 2 * m)
+    assert len(sizes) == 35
+
+
+@pytest.mark.parametrize("schedule", every_schedule(((1, 1), (3, 2), (4, 8))), ids=repr)
+def test_every_span_is_drawn_once(schedule):
+    timeline = simulate(schedule, Costs(forward=1.5, comm=0.25))
+    found = sorted((box.device, box.start, box.end) for box in in_axes(plot_timeline(timeline)))
+    assert found == sorted((span.device, span.start, span.end) for span in timeline.spans)
+
+
+def test_device_0_is_on_top_and_time_runs_from_0_to_the_makespan():
+    ax = plot_timeline(simulate(OneFOneB(4, 8)))
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 33), (4, 0))
+    assert [t.get_text() for t in ax.get_yticklabels()] == [f"device {k}" for k in range(4)]
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "5", "10", "15", "20", "25", "30"]
+
+
+def test_an_overlapped_pair_is_drawn_as_two_halves_of_one_row():
+    drawn = in_axes(plot_timeline(simulate(Explicit.parse("0F0 (0F1;0B0)OVERLAP_F_B 0B1"))))
+    upper, lower = sorted((box for box in drawn if box.start == 1), key=lambda box: box.top)
+    assert (upper.end, lower.end) == (4, 4)
+    assert [box.bottom - box.top for box in (upper, lower)] == [pytest.approx(ROW_FILL / 2)] * 2
+    assert upper.bottom == pytest.approx(lower.top)
+    assert upper.colour != lower.colour
+
+
+def test_one_collection_per_kind_named_by_what_it_means():
+    ax = plot_timeline(simulate(zero_bubble(2, 3)))
+    drawn = {c.get_label(): c for c in ax.collections if isinstance(c, PolyCollection)}
+    assert list(drawn) == ["F  forward", "I  input gradient", "W  weight gradient"]
+    assert [len(c.get_paths()) for c in drawn.values()] == [6, 6, 6]
+    assert [bool(c.get_hatch()) for c in drawn.values()] == [False, False, True]
+
+
+def test_the_legend_shows_full_colours_and_stands_outside_the_axes():
+    ax = plot_timeline(simulate(remat(Interleaved1F1B(2, 2), "always")))
+    ax.figure.canvas.draw()
+    words = [text.get_text() for text in ax.get_legend().texts]
+    assert words == ["F  forward", "B  backward", "R  recompute", "paler: a later stage of the device"]
+    colours = [to_hex(patch.get_facecolor()) for patch in ax.get_legend().get_patches()]
+    assert colours[:3] == ["#0072b2", "#e69f00", "#cc79a7"]
+    assert colours[3] in {box.colour for box in in_axes(ax)}
+    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
+
+
+@pytest.mark.parametrize(
+    "schedule", [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)], ids=repr
+)
+@pytest.mark.parametrize("width", [7, 24])
+def test_labels_lie_inside_boxes_of_their_microbatch(schedule, width):
+    ax = plot_timeline(simulate(schedule), plt.figure(figsize=(width, 3)).add_subplot())
+    ax.figure.canvas.draw()
+    labels = [text for text in ax.texts if text.fits()]
+    assert len(labels) > len(in_axes(ax)) / 2 - 1
+    assert len(labels) == len(in_axes(ax)) or width < 24  # inches, room for every number
+    to_pixels = ax.transData.transform
+    for label in labels:
+        box, extent = label.box, label.get_window_extent()
+        (left, bottom), (right, top) = to_pixels([(box.x, box.y + box.height), (box.x + box.width, box.y)])
+        assert left <= extent.x0 and extent.x1 <= right
+        assert bottom <= extent.y0 and extent.y1 <= top
+        assert label.get_text() in {str(part.microbatch) for part in box.span.action.parts}
+    drawn = {(box.start, box.device) for box in in_axes(ax)}
+    assert {(label.box.x, label.box.span.device) for label in labels} <= drawn
+
+
+def test_labels_are_drawn_where_they_fit_when_the_chart_changes_size():
+    ax = plot_timeline(simulate(OneFOneB(2, 24)), plt.figure(figsize=(30, 2)).add_subplot())
+    shown = {}
+    for size in ((30, 2), (9, 2), (6, 2), (3, 2), (30, 0.3)):
+        ax.figure.set_size_inches(size)
+        ax.figure.canvas.draw()
+        shown[size] = sum(text.fits() for text in ax.texts)
+    assert 96 == shown[30, 2] > shown[9, 2] > shown[6, 2] > shown[3, 2] == 0
+    assert shown[30, 0.3] == 0  # wide, but too flat
+
+
+def test_a_label_that_does_not_fit_leaves_no_ink():
+    ax = plot_timeline(simulate(Naive(1)), plt.figure(figsize=(3, 2)).add_subplot())
+    with_labels = pixels(ax)
+    for text in list(ax.texts):
+        text.remove()
+    assert (with_labels != pixels(ax)).any()
+    narrow = plot_timeline(simulate(OneFOneB(2, 60)), plt.figure(figsize=(3, 2)).add_subplot())
+    with_labels = pixels(narrow)
+    for text in list(narrow.texts):
+        text.remove()
+    assert (with_labels == pixels(narrow)).all()
+
+
+def test_thousands_of_boxes_make_no_thousands_of_texts():
+    ax = plot_timeline(simulate(OneFOneB(16, 128)))
+    assert len(in_axes(ax)) == 2 * 16 * 128
+    assert not any(isinstance(text, BoxLabel) for text in ax.texts)
+
+
+def test_dashed_lines_part_the_phases_of_each_device():
+    timeline = simulate(OneFOneB(3, 5))
+    ax = plot_timeline(timeline)
+    [lines] = [c for c in ax.collections if isinstance(c, LineCollection)]
+    found = [(start[0], start[1], end[0], end[1]) for start, end in lines.get_segments()]
+    assert found == [(time, device, time, device + 1) for time, device in phase_lines(timeline)]
+
+
+def test_the_title_is_the_caption_unless_given():
+    timeline = simulate(Naive(2))
+    assert (
+        plot_timeline(timeline).get_title("left").startswith("Naive(devices=2, microbatches=1): makespan 6")
+    )
+    assert plot_timeline(timeline, title="down and back").get_title("left") == "down and back"
+
+
+@pytest.mark.parametrize("schedule", [GPipe(4, 8), OneFOneB(4, 8), Interleaved1F1B(4, 8)], ids=repr)
+def test_strips_are_as_high_as_what_is_in_flight(schedule):
+    timeline = simulate(schedule)
+    ax = plot_in_flight(timeline, scale=16)
+    for device, strip in enumerate(ax.collections):
+        corners = strip.get_paths()[0].vertices
+        for (start, count), (end, _) in zip(*steps(timeline, device), strict=True):
+            inside = corners[(corners[:, 0] > start - 1e-9) & (corners[:, 0] < end + 1e-9)]
+            heights = {round(float((device + 1 - y) / STRIP_FILL * 16), 9) for y in inside[:, 1]}
+            assert count in heights
+    assert len(ax.collections) == 4
+
+
+def test_each_strip_has_its_peak_on_the_right():
+    peaks = {GPipe(4, 8): "8888", OneFOneB(4, 8): "4321", Naive(3): "111"}
+    for schedule, expected in peaks.items():
+        ax = plot_in_flight(simulate(schedule))
+        assert "".join(text.get_text() for text in ax.texts) == expected
+    tops = [
+        strip.get_paths()[0].vertices[:, 1].min()
+        for strip in plot_in_flight(simulate(OneFOneB(4, 8))).collections
+    ]
+    assert tops == pytest.approx([k + 1 - STRIP_FILL * (4 - k) / 4 for k in range(4)])
+
+
+def test_memory_is_stacked_from_the_bottom_up():
+    held = {category: (0, rank + 1, 0) for rank, category in enumerate(CATEGORIES)}
+    ax = plot_memory(MemoryTrace((0, 2, 5), held))
+    tops = [float(area.get_paths()[0].vertices[:, 1].max()) for area in ax.collections]
+    assert tops == [1, 3, 6, 10, 15]
+    assert ax.get_xlim() == (0, 5)
+    assert [text.get_text() for text in ax.get_legend().texts] == list(reversed(CATEGORIES))
+
+
+def test_memory_holds_its_bytes_from_one_sample_to_the_next():
+    trace = MemoryTrace((0, 2, 5), dict.fromkeys(CATEGORIES, (0, 0, 0)) | {PARAMETERS: (1, 7, 0)})
+    corners = plot_memory(trace).collections[0].get_paths()[0].vertices.tolist()
+    assert [2, 1] in corners and [2, 7] in corners and [5, 7] in corners
+
+
+@pytest.mark.parametrize(("most", "label", "tick"), [(9_999_999, "kB", "5,000"), (12_000_000, "MB", "5")])
+def test_bytes_are_written_in_kilobytes_or_megabytes(most, label, tick):
+    held = dict.fromkeys(CATEGORIES, (0, 0)) | {SAVED: (most, 0)}
+    ax = plot_memory(MemoryTrace((0, 1), held), categories=[BOUNDARY, SAVED])
+    assert ax.get_ylabel() == f"bytes held ({label})"
+    assert ax.yaxis.get_major_formatter()(5_000_000, 0) == tick
+
+
+def test_measured_bubbles_lie_on_the_curves_of_the_formula():
+    measured = {k: {m: bubble_fraction(simulate(GPipe(k, m), EXACT)) for m in (1, 3, 8, 16)} for k in (2, 4)}
+    ax = plot_bubble_curves(measured)
+    curves, marks = lines_and_marks(ax)
+    assert [len(mark) for mark in marks] == [4, 4]
+    for (k, by_m), curve, mark in zip(measured.items(), curves, marks, strict=True):
+        assert mark == [(m, float(value)) for m, value in by_m.items()]
+        assert mark == [(m, pytest.approx((k - 1) / (k - 1 + m))) for m in by_m]
+        assert curve == [(m, pytest.approx((k - 1) / (k - 1 + m))) for m, _ in curve]
+        assert (curve[0][0], curve[-1][0]) == (1, pytest.approx(16))
+    assert ax.get_ylim() == (0, 1)
+    assert [text.get_text() for text in ax.get_legend().texts] == ["K = 4", "K = 2", "M = 4K"]
+
+
+def test_rings_mark_where_m_is_4k_and_say_the_bubble():
+    measured = {k: {m: bubble_fraction(simulate(GPipe(k, m))) for m in (1, 8, 16)} for k in (2, 4, 8)}
+    ax = plot_bubble_curves(measured)
+    rings = [line for line in ax.lines if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in rings] == [(8, 1 / 9), (16, 3 / 19)]
+    assert [text.get_text() for text in ax.texts] == ["11.1%", "15.8%"]
+
+
+def test_measured_efficiencies_lie_on_the_curves_of_the_formula():
+    measured = {m: {k: utilization(simulate(GPipe(k, m), EXACT)) for k in (1, 2, 6)} for m in (4, 32)}
+    curves, marks = lines_and_marks(plot_efficiency(measured))
+    for (m, by_k), curve, mark in zip(measured.items(), curves, marks, strict=True):
+        assert mark == [(k, pytest.approx(m / (k - 1 + m))) for k in by_k]
+        assert curve == [(k, pytest.approx(m / (k - 1 + m))) for k, _ in curve]
+
+
+def test_losses_that_coincide_are_all_seen():
+    curve = [1 / step for step in range(1, 101)]
+    ax = plot_losses({"alone": curve, "a": curve, "b": curve, "c": curve})
+    alone, *others = ax.lines
+    assert list(alone.get_ydata()) == curve and alone.get_linewidth() > 2
+    marked = [set(range(*line.get_markevery()[:1], 100, line.get_markevery()[1])) for line in others]
+    assert all(len(steps) >= 9 for steps in marked)
+    assert all(not a & b for a, b in combinations(marked, 2))
+    assert len({(line.get_color(), line.get_marker()) for line in others}) == 3
+    assert [text.get_text() for text in ax.get_legend().texts] == ["alone", "a", "b", "c"]
+
+
+def test_differences_of_losses_are_in_units_of_1e_15():
+    ax = plot_loss_differences({"alone": [0.5, 0.25], "same": [0.5, 0.25], "other": [0.5, 0.25 + 2**-50]})
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0, 0], [0, pytest.approx(2**-50 * 1e15)]]
+
+
+def test_axes_that_are_given_are_used_and_no_style_changes():
+    before = dict(mpl.rcParams)
+    timeline = simulate(GPipe(2, 2))
+    losses = {"a": [1.0, 0.5], "b": [1.0, 0.5]}
+    for plot, data in (
+        (plot_timeline, timeline),
+        (plot_in_flight, timeline),
+        (plot_bubble_curves, {2: {1: 0.5, 2: 0.3}}),
+        (plot_efficiency, {4: {1: 1, 2: 0.8}}),
+        (plot_losses, losses),
+        (plot_loss_differences, losses),
+        (plot_memory, MemoryTrace((0, 1), dict.fromkeys(CATEGORIES, (0, 1)))),
+    ):
+        figure, ax = plt.subplots()
+        assert plot(data, ax) is ax
+        assert figure.axes == [ax]
+        alone = plot(data)
+        assert alone is not ax and alone.figure is not figure
+    assert dict(mpl.rcParams) == before
+
+
+def test_rows_get_flatter_where_devices_are_many_but_never_leave_the_page():
+    sizes = [plot_timeline(simulate(OneFOneB(k, 4))).figure.get_size_inches() for k in (4, 16, 32, 64)]
+    assert all(5 <= width <= 9 and height <= 8 for width, height in sizes)
+    per_device = [height / k for (_, height), k in zip(sizes, (4, 16, 32, 64), strict=True)]
+    assert per_device == sorted(per_device, reverse=True)
+
+
+def pixels(ax):
+    ax.figure.canvas.draw()
+    return np.array(ax.figure.canvas.buffer_rgba())
+
+
+def steps(timeline, device):
+    """The steps of what is in flight, and each with the one after it."""
+    found = metrics.in_flight(timeline, device)
+    return found[:-1], found[1:]
+
+
+def lines_and_marks(ax):
+    """[(x, y), ...] of each curve, and of each row of marks; rings left out."""
+    drawn = [line for line in ax.lines if line.get_markerfacecolor() != "none"]
+    curves = [line for line in drawn if line.get_marker() == "None"]
+    marks = [line for line in drawn if line.get_linestyle() == "None"]
+    assert len(curves) + len(marks) == len(drawn)
+    return [[list(map(tuple, line.get_xydata().tolist())) for line in some] for some in (curves, marks)]
