@@ -137,11 +137,15 @@ def test_labels_lie_inside_boxes_of_their_microbatch(schedule, width):
 def test_labels_are_drawn_where_they_fit_when_the_chart_changes_size():
     ax = plot_timeline(simulate(OneFOneB(2, 24)), plt.figure(figsize=(30, 2)).add_subplot())
     shown = {}
-    for size in ((30, 2), (9, 2), (6, 2), (3, 2), (30, 0.3)):
+    for size in ((30, 2), (12, 2), (6, 2), (3, 2), (30, 0.3)):
         ax.figure.set_size_inches(size)
         ax.figure.canvas.draw()
         shown[size] = sum(text.fits() for text in ax.texts)
-    assert 96 == shown[30, 2] > shown[9, 2] > shown[6, 2] > shown[3, 2] == 0
+    forwards_and_backwards, one_digit_or_backward, one_digit_backward = 2 * 48, 2 * (10 + 24), 2 * 10
+    assert shown[30, 2] == forwards_and_backwards
+    assert shown[12, 2] == one_digit_or_backward
+    assert shown[6, 2] == one_digit_backward
+    assert shown[3, 2] == 0
     assert shown[30, 0.3] == 0  # wide, but too flat
 
 
