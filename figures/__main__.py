@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import matplotlib
 
-from figures._store import NAMES, differences, folder, module, read, write
+from figures._store import NAMES, differences, file, module, read, write
 
 DPI = 150
 AT_MOST = 10  #: differences shown per figure
@@ -44,7 +44,7 @@ def build(name: str) -> None:
     start = time.perf_counter()
     write(name, module(name).data())
     picture = module(name).draw(read(name))
-    picture.savefig(folder / f"{name}.png", dpi=DPI, metadata={"Software": None})
+    picture.savefig(file(name, "png"), dpi=DPI, metadata={"Software": None})
     print(f"  {time.perf_counter() - start:.1f} s, figures/{name}.png and .json", flush=True)
 
 

@@ -19,12 +19,16 @@ def module(name: str) -> ModuleType:
 
 def read(name: str) -> Any:
     """The committed numbers of a figure; None if there are none yet."""
-    path = folder / f"{name}.json"
+    path = file(name, "json")
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def write(name: str, numbers: Any) -> None:
-    (folder / f"{name}.json").write_text(to_text(numbers), encoding="utf-8", newline="\n")
+    file(name, "json").write_text(to_text(numbers), encoding="utf-8", newline="\n")
+
+
+def file(name: str, kind: str) -> Path:
+    return folder / f"{name}.{kind}"
 
 
 def to_text(numbers: Any) -> str:
