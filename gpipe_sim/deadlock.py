@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gpipe_sim.chart import INK, PALETTE, ink, tint
 from gpipe_sim.schedule import Schedule
-from gpipe_sim.svg import Svg
+from gpipe_sim.svg import Svg, document
 from gpipe_sim.validate import Wait, blocked, check_actions, waiting
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
@@ -50,13 +50,9 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     longest = max(map(len, schedule.actions))
     width = max(LEFT + longest * STEP + 10, 470)
     height = TOP + (schedule.devices - 1) * ROW + HEIGHT + 66
-    body = "\n".join([*_queues(schedule, stuck), *_arrows(waiting(schedule), stuck), *_legend(height - 14)])
-    text = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" font-size="12">\n'
-        f'<rect width="100%" height="100%" fill="#fff"/>\n{_heads()}\n{body}\n</svg>'
-    )
-    return Svg(text, f"{schedule!r}, deadlocked")
+    queues, arrows = _queues(schedule, stuck), _arrows(waiting(schedule), stuck)
+    parts = [_heads(), *queues, *arrows, *_legend(height - 14)]
+    return document(parts, width, height, f"{schedule!r}, deadlocked", size=12)
 
 
 def _queues(schedule: Schedule, stuck: dict[int, int]) -> Iterator[str]:

@@ -106,17 +106,19 @@ def draw(
         top += AXIS
     parts += _legend(entries, top + 6)
     width = LEFT + RIGHT + max(float(until) * unit, _legend_width(entries), *map(_title_width, titles))
-    return Svg(_document(parts, width, top + LEGEND, titles), "; ".join(titles))
+    return document(parts, width, top + LEGEND, "; ".join(titles))
 
 
-def _document(parts: Sequence[str], width: float, height: float, titles: Sequence[str]) -> str:
-    body, says = "\n".join(parts), escape("; ".join(titles))
-    return (
+def document(parts: Sequence[str], width: float, height: float, says: str, size: int = 11) -> Svg:
+    """The drawing made of these parts: on white, in a font of ``size`` px, narrower where a page is."""
+    body = "\n".join(parts)
+    text = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_px(width)}" height="{_px(height)}" '
-        f'viewBox="0 0 {_px(width)} {_px(height)}" font-family="Helvetica, Arial, sans-serif" '
-        f'font-size="11" role="img" aria-label="{says}">\n'
-        f'<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>'
+        f'viewBox="0 0 {_px(width)} {_px(height)}" style="max-width:100%;height:auto" '
+        f'font-family="Helvetica, Arial, sans-serif" font-size="{size}" role="img" '
+        f'aria-label="{escape(says)}">\n<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>'
     )
+    return Svg(text, says)
 
 
 def row_height(devices: int) -> float:
