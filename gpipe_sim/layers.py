@@ -12,37 +12,36 @@ A full backward is the second and then the third, so splitting it cannot change 
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 Array = np.ndarray
 
 
-class Context(NamedTuple):
+@dataclass(slots=True)
+class Context:
     """What a layer may depend on besides its input: the mode, and a source of randomness.
 
     The randomness is fixed by (seed, step, layer, microbatch), so a layer that draws from it gives the
-    same result under every schedule, and again when its forward is recomputed.
+    same result under every schedule, and again when its forward is recomputed. ``layer`` is the number
+    along the model of the layer that is being run; a ``Partition`` turns it on from layer to layer.
     """
 
     training: bool = True
     seed: int = 0
     step: int = 0
     microbatch: int = 0
+    layer: int = 0
 
-    def rng(self, layer: int) -> np.random.Generator:
-        """A generator for one layer, by its number along the model."""
-        return np.random.default_rng((self.seed, self.step, layer, self.microbatch))
+    def rng(self) -> np.random.Generator:
+        """A fresh generator for this layer and microbatch."""
+        return np.random.default_rng((self.seed, self.step, self.layer, self.microbatch))
 
 
 class Layer(ABC):
-    """One layer; ``parameters`` maps names to arrays, and is empty for a layer without weights.
-
-    ``number`` is its place along the whole model, from 0; a ``Partition`` sets it.
-    """
-
-    number: int = 0
+    """One layer; ``parameters`` maps names to arrays, and is empty for a layer without weights."""
 
     def __init__(self):
         self.parameters: dict[str, Array] = {}
@@ -78,7 +77,7 @@ class Linear(Layer):
         weight = self.parameters["W"]
         if x.ndim != 2 or x.shape[1] != weight.shape[0]:
             raise ValueError(
-                f"layer {self.number}, {self!r}, takes an input of shape (batch, {weight.shape[0]}), "
+                f"layer {ctx.layer}, {self!r}, takes an input of shape (batch, {weight.shape[0]}), "
                 f"got {x.shape}"
             )
         y = x @ weight

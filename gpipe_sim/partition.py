@@ -24,20 +24,22 @@ class Partition:
         self.layers = tuple(layers)
         self.first_layer = first_layer
         self.device = device
-        for number, layer in enumerate(self.layers, first_layer):
-            layer.number = number
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its layers along the whole model."""
+        return range(self.first_layer, self.first_layer + len(self.layers))
 
     @property
     def parameters(self) -> dict[Key, Array]:
         """{(layer, name): array}: the arrays themselves, not copies."""
-        return {
-            (layer.number, name): array for layer in self.layers for name, array in layer.parameters.items()
-        }
+        numbered = zip(self.numbers, self.layers, strict=True)
+        return {(i, name): array for i, layer in numbered for name, array in layer.parameters.items()}
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
         """The output of the last layer, and what each layer saved."""
         kept = []
-        for layer in self.layers:
+        for ctx.layer, layer in enumerate(self.layers, self.first_layer):
             x, saved = layer.forward(x, ctx)
             kept.append(saved)
         return x, kept
@@ -53,16 +55,17 @@ class Partition:
 
     def backward_weight(self, pending: list[Any], into: Gradients) -> None:
         """Add the gradient of every parameter to a running total, {(layer, name): array}."""
-        for layer, layer_pending in zip(self.layers, pending, strict=True):
+        for i, layer, layer_pending in zip(self.numbers, self.layers, pending, strict=True):
             if layer.parameters:
-                _add(layer.number, layer.backward_weight(layer_pending), into)
+                _add(i, layer.backward_weight(layer_pending), into)
 
     def backward(self, saved: list[Any], dy: Array, into: Gradients) -> Array:
         """Both at once, layer by layer: the same sums, with fewer arrays alive at a time."""
-        for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
+        backwards = zip(reversed(self.numbers), reversed(self.layers), reversed(saved), strict=True)
+        for i, layer, layer_saved in backwards:
             dy, pending = layer.backward_input(layer_saved, dy)
             if layer.parameters:
-                _add(layer.number, layer.backward_weight(pending), into)
+                _add(i, layer.backward_weight(pending), into)
         return dy
 
     def __len__(self) -> int:

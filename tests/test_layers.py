@@ -127,16 +127,16 @@ def test_a_layer_introduces_itself():
 
 
 def test_what_a_layer_draws_depends_on_seed_step_layer_and_microbatch_alone():
-    base = Context(seed=1, step=2, microbatch=3).rng(4).random(3).tolist()
-    assert Context(training=False, seed=1, step=2, microbatch=3).rng(4).random(3).tolist() == base
+    base = Context(seed=1, step=2, microbatch=3, layer=4).rng().random(3).tolist()
+    assert Context(False, seed=1, step=2, microbatch=3, layer=4).rng().random(3).tolist() == base
     for changed in (
-        Context(seed=9, step=2, microbatch=3).rng(4),
-        Context(seed=1, step=9, microbatch=3).rng(4),
-        Context(seed=1, step=2, microbatch=9).rng(4),
-        Context(seed=1, step=2, microbatch=3).rng(9),
-        Context(seed=2, step=1, microbatch=3).rng(4),
+        Context(seed=9, step=2, microbatch=3, layer=4),
+        Context(seed=1, step=9, microbatch=3, layer=4),
+        Context(seed=1, step=2, microbatch=9, layer=4),
+        Context(seed=1, step=2, microbatch=3, layer=9),
+        Context(seed=2, step=1, microbatch=3, layer=4),
     ):
-        assert changed.random(3).tolist() != base
+        assert changed.rng().random(3).tolist() != base
 
 
 # Bad input
@@ -145,11 +145,10 @@ def test_what_a_layer_draws_depends_on_seed_step_layer_and_microbatch_alone():
 @pytest.mark.parametrize("shape", [(5, 2), (3,), (5, 3, 1), (0,)])
 def test_an_input_of_the_wrong_shape_is_refused_with_the_layers_number(shape):
     layer = Linear(3, 4, rng=RNG)
-    layer.number = 6
     with pytest.raises(
         ValueError, match=r"layer 6, Linear\(3, 4\), takes an input of shape \(batch, 3\)"
     ) as error:
-        layer.forward(np.zeros(shape), Context())
+        layer.forward(np.zeros(shape), Context(layer=6))
     assert f"got {shape}" in str(error.value)
 
 

@@ -45,7 +45,7 @@ def test_torchgpipes_balance_of_resnet_101_on_eight_devices_adds_up_to_370_layer
 
 def test_layers_are_numbered_along_the_whole_model():
     partitions = split(mlp([4, 4, 4, 4]), balance=[1, 3, 1])
-    assert [layer.number for partition in partitions for layer in partition.layers] == [0, 1, 2, 3, 4]
+    assert [list(partition.numbers) for partition in partitions] == [[0], [1, 2, 3], [4]]
     assert [list(partition.parameters) for partition in partitions] == [
         [(0, "W"), (0, "b")],
         [(2, "W"), (2, "b")],
@@ -175,9 +175,13 @@ def test_split_needs_either_stages_or_balance():
             split(mlp([4, 4, 4, 4]), **options)
 
 
-def test_a_refused_split_renumbers_nothing():
+def test_another_split_of_the_same_layers_renumbers_nothing():
+    """Numbers belong to the partition: once they stood on the layers, and the last split won."""
     layers = mlp([4, 4, 4])
     later = Partition(layers, first_layer=7)
-    with pytest.raises(IndexError):
-        split(layers, stages=3, devices=["cuda:0"])
-    assert [layer.number for layer in later.layers] == [7, 8, 9]
+    split(layers, stages=3)
+    assert list(later.numbers) == [7, 8, 9]
+    assert list(later.parameters) == [(7, "W"), (7, "b"), (9, "W"), (9, "b")]
+    gradients = {}
+    later.backward(later.forward(np.ones((2, 4)), Context())[1], np.ones((2, 4)), into=gradients)
+    assert sorted(gradients) == sorted(later.parameters)

@@ -60,7 +60,7 @@ def best_stages_per_device(answer: Callable | None) -> Reply:
 def _held(layers: int, devices: int, stages_per_device: int, device: int) -> list[int]:
     schedule = Interleaved1F1B(devices, devices, stages_per_device=stages_per_device)
     partitions = split([ReLU() for _ in range(layers)], stages=schedule.stages)
-    return [layer.number for stage in schedule.placement[device] for layer in partitions[stage].layers]
+    return [number for stage in schedule.placement[device] for number in partitions[stage].numbers]
 
 
 def _numbers(got: object) -> list | None:
