@@ -36,6 +36,7 @@ INK = "#222222"
 ON_DARK, ON_LIGHT = "#ffffff", "#000000"
 IN_FLIGHT_COLOUR = "#999999"
 PALER = 0.6  #: how far towards white a device's later stages go
+PHASES = "first backward, last forward"  #: what the dashed lines of the phases mark
 ROW_FILL = 0.86  #: how much of a row's height a box takes
 
 
@@ -78,7 +79,9 @@ def boxes(timeline: Timeline) -> Iterator[Box]:
 
 
 def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
-    """(time, device) of each boundary between warm-up, steady state and drain."""
+    """(time, device) of each boundary between warm-up, steady state and drain; none for one microbatch."""
+    if timeline.schedule.microbatches == 1:
+        return
     for device, row in enumerate(timeline.rows):
         kinds = {part.kind for span in row for part in span.action.parts}
         if Kind.F in kinds and kinds & {Kind.B, Kind.I}:
@@ -110,12 +113,14 @@ def kinds_drawn(*timelines: Timeline) -> list[Kind]:
     return [kind for kind in Kind if kind in found]
 
 
-def legend(*timelines: Timeline) -> list[tuple[Kind, str, str]]:
-    """(kind, colour, words) of each entry; the last one explains pale boxes, where there are any."""
+def legend(*timelines: Timeline) -> list[tuple[Kind | None, str, str]]:
+    """(kind, colour, words) of each entry: the kinds, then what pale boxes and dashed lines say, if drawn."""
     kinds = kinds_drawn(*timelines)
     entries = [(kind, PALETTE[kind], f"{kind}  {kind.meaning}") for kind in kinds]
     if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
         entries.append((kinds[0], tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage of the device"))
+    if any(next(phase_lines(timeline), None) for timeline in timelines):
+        entries.append((None, INK, PHASES))
     return entries
 
 

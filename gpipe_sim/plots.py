@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.ticker import PercentFormatter
@@ -20,6 +21,7 @@ from gpipe_sim.chart import (
     IN_FLIGHT_COLOUR,
     INK,
     MEMORY_PALETTE,
+    PHASES,
     Box,
     boxes,
     caption,
@@ -45,6 +47,7 @@ LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
 WIDTH = 9.0  #: inches: the widest chart, whose labels can still be read on a page
 STRIP_FILL = 0.9  #: how much of a strip's height ``scale`` takes
 HATCH = "//"  #: tells W from the other kinds without its colour
+DASHES = (0, (3, 2))  #: of the lines between phases, in points
 
 Array = np.ndarray
 Measured = Mapping[int, Mapping[int, Real]]
@@ -69,7 +72,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
     _add_phase_lines(ax, timeline)
     ax.set_title(title, loc="left", fontsize=TITLE_SIZE, pad=20)
     ax.legend(
-        handles=[_patch(*entry) for entry in legend(timeline)],
+        handles=[_handle(*entry) for entry in legend(timeline)],
         loc="lower left",
         bbox_to_anchor=(0, 1.02),
         ncols=6,
@@ -260,7 +263,7 @@ def _add_boxes(ax: Axes, kind: Kind, drawn: Sequence[Box]) -> None:
 
 def _add_phase_lines(ax: Axes, timeline: Timeline) -> None:
     lines = [[(float(time), device), (float(time), device + 1)] for time, device in phase_lines(timeline)]
-    ax.add_collection(LineCollection(lines, colors=INK, linewidths=0.8, linestyles=[(0, (3, 2))]))
+    ax.add_collection(LineCollection(lines, colors=INK, linewidths=0.8, linestyles=[DASHES]))
 
 
 class BoxLabel(Text):
@@ -295,7 +298,9 @@ def _label_width(box: Box) -> float:
     return len(box.label) * 0.65 * LABEL_SIZE + 2
 
 
-def _patch(kind: Kind, colour: str, words: str) -> Patch:
+def _handle(kind: Kind | None, colour: str, words: str) -> Patch | Line2D:
+    if words == PHASES:
+        return Line2D([0.5, 0.5], [0, 1], color=colour, lw=0.8, ls=DASHES, label=words)
     hatch = HATCH if kind is Kind.W else None
     return Patch(facecolor=colour, edgecolor="white", linewidth=0, hatch=hatch, label=words)
 

@@ -15,6 +15,7 @@ from gpipe_sim.actions import Kind
 from gpipe_sim.chart import (
     IN_FLIGHT_COLOUR,
     INK,
+    PHASES,
     Box,
     boxes,
     caption,
@@ -28,8 +29,9 @@ from gpipe_sim.chart import (
 from gpipe_sim.schedule import peak_in_flight
 from gpipe_sim.simulate import Timeline
 
-WIDTH = 920  #: the most pixels that a chart takes from left to right
+WIDTH = 870  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
+FINE = 4  #: pixels per unit of time from which boxes get edges and phases their lines
 LEFT, RIGHT, TITLE, AXIS, LEGEND = 66, 30, 26, 22, 28
 DIGIT = 6.4  #: pixels per character at 11 px
 CHARACTER = 5.5  #: pixels per character of words at 11 px
@@ -88,7 +90,8 @@ def draw(
     until = max(timeline.makespan for timeline in timelines)
     unit = min(UNIT, (WIDTH - LEFT - RIGHT) / float(until)) if until else UNIT
     most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
-    entries = legend(*timelines) + [(None, IN_FLIGHT_COLOUR, "microbatches in flight")] * in_flight
+    entries = [entry for entry in legend(*timelines) if unit >= FINE or entry[2] != PHASES]
+    entries += [(None, IN_FLIGHT_COLOUR, "microbatches in flight")] * in_flight
     entries += [(None, INK, MESSAGE)] * messages
     parts, top = _defined(entries), 0.0
     for timeline, title in zip(timelines, titles, strict=True):
@@ -127,7 +130,7 @@ def row_height(devices: int) -> float:
 
 def _chart(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[str]:
     every = sorted(boxes(timeline), key=lambda box: box.fill)
-    edge = ' stroke="#fff" stroke-width="0.7"' if unit >= 4 else ""
+    edge = ' stroke="#fff" stroke-width="0.7"' if unit >= FINE else ""
     yield from _device_names(timeline.schedule.devices, top, row)
     for fill, group in groupby(every, key=lambda box: box.fill):
         yield f'<g fill="{fill}"{edge}>'
@@ -140,12 +143,12 @@ def _chart(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[
         yield f'<g fill="{colour}" text-anchor="middle" pointer-events="none">'
         yield from (_label(box, top, unit, row) for box in group)
         yield "</g>"
-    if unit >= 4:
+    if unit >= FINE:
         lines = "".join(
             f"M{_px(LEFT + float(time) * unit)} {_px(top + device * row)}v{_px(row)}"
             for time, device in phase_lines(timeline)
         )
-        yield f'<path d="{lines}" stroke="{INK}" stroke-dasharray="3 2" fill="none"/>'
+        yield _dashes(lines)
 
 
 def _rectangle(box: Box, top: float, unit: float, row: float) -> str:
@@ -169,6 +172,10 @@ def _defined(entries: Sequence[Entry]) -> list[str]:
         'patternTransform="rotate(45)"><path d="M0 0v6" stroke="#fff" stroke-width="1.6"/></pattern></defs>'
     )
     return [hatching] if any(kind is Kind.W for kind, _, _ in entries) else []
+
+
+def _dashes(lines: str) -> str:
+    return f'<path d="{lines}" stroke="{INK}" stroke-dasharray="3 2" fill="none"/>'
 
 
 def _fits(box: Box, unit: float, row: float) -> bool:
@@ -243,6 +250,8 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
     for kind, colour, words in entries:
         if words == MESSAGE:
             yield _arrow(x - 3, top + 5.5, x + 12, top + 5.5)
+        elif words == PHASES:
+            yield _dashes(f"M{_px(x + 5.5)} {_px(top - 2)}v15")
         else:
             yield f'<rect x="{_px(x)}" y="{_px(top)}" width="11" height="11" fill="{colour}"/>'
         if kind is Kind.W:
