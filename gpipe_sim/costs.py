@@ -31,7 +31,7 @@ class Costs:
     def __post_init__(self):
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None:
+            if value is None and field.name == "recompute":
                 continue
             if isinstance(value, Sequence) and not isinstance(value, str) and field.name != "comm":
                 object.__setattr__(self, field.name, value := tuple(value))

@@ -27,11 +27,15 @@ def digits(*, held_out: float = 0.2, seed: int = 0, dtype: np.dtype = np.float64
     """
     if not 0 < held_out < 1:
         raise ValueError(f"digits needs 0 < held_out < 1 (got {held_out})")
+    if np.dtype(dtype).kind != "f":
+        raise ValueError(f"digits needs a floating dtype (got {np.dtype(dtype)})")
     images, labels = digit_images()
     order = np.random.default_rng(seed).permutation(len(labels))
     x = (images.reshape(len(images), -1)[order] / 16).astype(dtype)
     y = labels[order].astype(np.int64)
     kept = len(y) - round(held_out * len(y))
+    if kept in (0, len(y)):
+        raise ValueError(f"digits needs a held_out that leaves some on both sides (got {held_out})")
     return Data(x[:kept], y[:kept], x[kept:], y[kept:])
 
 

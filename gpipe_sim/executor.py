@@ -22,7 +22,7 @@ from gpipe_sim.memory import (
 )
 from gpipe_sim.optim import Optimizer
 from gpipe_sim.partition import Gradients, Partition
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.schedule import Schedule, require_count
 from gpipe_sim.simulate import Timeline, simulate
 
 Array = np.ndarray
@@ -67,8 +67,9 @@ def train_step(
     schedule do not fit each other. Nothing has changed then.
     """
     costs = costs or Costs()
-    timeline = _timeline(schedule, costs)
+    timeline = _timeline(schedule, costs, repr(costs))
     batch = as_batch(batch)
+    _require_loss(loss)
     _require_fit(partitions, schedule, optimizer)
     job = Job(
         schedule,
@@ -84,7 +85,7 @@ def train_step(
     for held in schedule.placement:
         memory = MeteredMemory() if meter else Memory()
         devices.append(Device(job, {stage: partitions[stage] for stage in held}, memory, devices))
-    for device, action, end in _turns(schedule, costs):
+    for device, action, end in _turns(schedule, costs, repr(costs)):
         devices[device].perform(action, end)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
     return _collect(devices, job, memory, timeline)
@@ -103,6 +104,8 @@ def single_device_step(
 
     Microbatches are accumulated in order; with the default of 1 it is plain full-batch backpropagation.
     """
+    require_count("single_device_step", "microbatches", microbatches)
+    _require_loss(loss)
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
@@ -117,14 +120,17 @@ def single_device_step(
 
 
 @lru_cache(maxsize=64)
-def _timeline(schedule: Schedule, costs: Costs) -> Timeline:
+def _timeline(schedule: Schedule, costs: Costs, exactly: str) -> Timeline:
+    """Kept between steps. ``exactly`` tells costs apart that are equal but not alike, as 1/2 and 0.5."""
     return simulate(schedule, costs)
 
 
 @lru_cache(maxsize=64)
-def _turns(schedule: Schedule, costs: Costs) -> tuple[tuple[int, Action | OverlapFB, float], ...]:
+def _turns(
+    schedule: Schedule, costs: Costs, exactly: str
+) -> tuple[tuple[int, Action | OverlapFB, float], ...]:
     """(device, action, end) in the order of their ends; of equal ends, in an order that can be run."""
-    spans = sorted(_timeline(schedule, costs).spans, key=lambda span: span.end)
+    spans = sorted(_timeline(schedule, costs, exactly).spans, key=lambda span: span.end)
     return tuple((span.device, span.action, span.end) for span in spans)
 
 
@@ -140,7 +146,17 @@ def _collect(devices: list[Device], job: Job, memory: tuple, timeline: Timeline)
     return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline)
 
 
+def _require_loss(loss: Loss) -> None:
+    if not isinstance(loss, Loss):
+        raise TypeError(f"a step needs a loss, such as cross_entropy or mse (got {loss!r})")
+
+
 def _require_fit(partitions: Sequence[Partition], schedule: Schedule, optimizer: Optimizer | None) -> None:
+    if strangers := [each for each in partitions if not isinstance(each, Partition)]:
+        raise TypeError(
+            f"train_step takes partitions (got {strangers[0]!r}); "
+            f"split(layers, stages={schedule.stages}) makes them"
+        )
     if len(partitions) != schedule.stages:
         raise ValueError(
             f"{schedule!r} has {schedule.stages} stages, but there are {len(partitions)} partitions; "

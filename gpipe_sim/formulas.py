@@ -70,6 +70,7 @@ def one_f_one_b_in_flight(devices: int, microbatches: int, device: int) -> int:
     Narayanan et al. 2021, arXiv:2006.09503, section 3.2.
     """
     _require(devices=devices, microbatches=microbatches)
+    _require_device(device, devices)
     return min(devices - device, microbatches)
 
 
@@ -79,6 +80,7 @@ def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: in
     For K dividing M; follows from the warm-up in Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.
     """
     _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
+    _require_device(device, devices)
     warmup = 2 * (devices - device - 1) + (stages_per_device - 1) * devices
     return min(warmup + 1, stages_per_device * microbatches)
 
@@ -99,8 +101,11 @@ def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
     unless 0 < target < 1.
     """
     _require(devices=devices)
-    target = Fraction(str(bubble))
-    if not 0 < target < 1:
+    try:
+        target = Fraction(str(bubble))
+    except ValueError:
+        target = None
+    if target is None or not 0 < target < 1:
         raise ValueError(f"microbatches_for needs a bubble between 0 and 1 (got {bubble})")
     return max(1, ceil((devices - 1) * (1 - target) / target))
 
@@ -111,6 +116,11 @@ def remat_activation_units(microbatches_held: int, boundary_input: Real, working
     In the unit of its arguments. Huang et al. 2019, arXiv:1811.06965, section 2.3: N + (L/K)(N/M).
     """
     return microbatches_held * boundary_input + working_set
+
+
+def _require_device(device: int, devices: int) -> None:
+    if not 0 <= device < devices:
+        raise ValueError(f"the formula needs a device from 0 to {devices - 1} (got {device})")
 
 
 def _require(**counts: int) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from gpipe_sim.schedule import require_count
+
 Array = np.ndarray
 
 
@@ -70,6 +72,8 @@ class Linear(Layer):
     """
 
     def __init__(self, inputs: int, outputs: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
+        require_count("Linear", "inputs", inputs)
+        require_count("Linear", "outputs", outputs)
         weight = rng.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs))
         self.parameters = {"W": weight.astype(dtype), "b": np.zeros(outputs, dtype)}
 

@@ -58,8 +58,12 @@ class Adam(Optimizer):
         self, learning_rate: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
     ):
         super().__init__(learning_rate)
+        name = type(self).__name__
+        if len(betas) != 2:
+            raise ValueError(f"{name} needs two betas (got {betas})")
         for beta in betas:
-            require_in(type(self).__name__, "betas", beta, 0, 1)
+            require_in(name, "betas", beta, 0, 1)
+        require_in(name, "eps", eps, 0, float("inf"))
         self.betas, self.eps = betas, eps
 
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:

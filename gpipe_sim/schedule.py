@@ -200,7 +200,7 @@ def _in_flight(row: Iterable[Action | OverlapFB]) -> Iterator[int]:
     for action in row:
         for part in action.parts:
             held += (part.kind is Kind.F) - (part.kind in (Kind.B, Kind.W))
-        yield held
+            yield held
 
 
 def require_count(owner: str, name: str, value) -> None:
@@ -213,15 +213,27 @@ def require_count(owner: str, name: str, value) -> None:
 
 def _read_row(row: str | Iterable) -> Iterator[Action | OverlapFB]:
     for cell in row.split() if isinstance(row, str) else row:
-        action = Action.parse(cell) if isinstance(cell, str) else cell
-        if not isinstance(action, (Action, OverlapFB)):
+        if isinstance(cell, str):
+            yield Action.parse(cell)
+        elif isinstance(cell, OverlapFB):
+            yield OverlapFB(*map(_plain, cell))
+        elif isinstance(cell, Action):
+            yield _plain(cell)
+        else:
             raise TypeError(f"Explicit takes actions or their spelling, such as '0F0' (got {cell!r})")
-        yield action
+
+
+def _plain(action: Action) -> Action:
+    """The action with whole numbers and a ``Kind``, whatever it was made of."""
+    try:
+        return Action(operator.index(action.stage), Kind(action.kind), operator.index(action.microbatch))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{action} is not an action: {error}") from None
 
 
 def _require_placement(held: tuple[tuple[int, ...], ...], devices: int) -> None:
     if len(held) != devices:
         raise ValueError(f"placement lists {len(held)} devices, but there are {devices} rows")
     found = sorted({stage for stages in held for stage in stages})
-    if found != list(range(len(found))):
+    if not found or found != list(range(len(found))):
         raise ValueError(f"placement must hold the stages 0, 1, 2, ... without a gap (got {found})")

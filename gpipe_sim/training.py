@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpipe_sim.datasets import Data
-from gpipe_sim.device import Batch
+from gpipe_sim.device import Batch, as_batch
 from gpipe_sim.executor import StepResult, single_device_step, train_step
 from gpipe_sim.layers import Context, Layer
 from gpipe_sim.losses import Loss
@@ -73,6 +73,10 @@ def train_single_device(
 
 def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
     """The share of samples whose largest output is their class; layers run in evaluation mode."""
+    if np.shape(y) != (len(x),):
+        raise ValueError(f"evaluate needs a class for each of {len(x)} samples, got {np.shape(y)}")
+    if len(x) == 0:
+        raise ValueError("evaluate needs at least one sample")
     return float(np.mean(outputs(partitions, x).argmax(axis=1) == y))
 
 
@@ -95,7 +99,8 @@ def _train(
 ) -> History:
     if len(data) not in (2, 4):
         raise ValueError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {len(data)} arrays)")
-    x, y, *held_out = data
+    x, y = as_batch(data[:2])
+    held_out = as_batch(data[2:]) if data[2:] else ()
     require_count("train", "epochs", epochs)
     require_count("train", "batch_size", batch_size)
     if batch_size > len(x):

@@ -80,12 +80,13 @@ def test_hovering_names_the_action_and_its_times():
 @pytest.mark.parametrize(
     ("schedule", "lines"),
     [
-        (Naive(2), [(1, 0), (4, 0), (2, 1)]),  # device 1 goes back at once: one line, not two
+        (Naive(2), []),  # with one microbatch there is nothing to part
+        (Naive(2, 2), [(4, 0), (7, 0), (2, 1), (8, 1)]),
         (GPipe(2, 2), [(2, 0), (5, 0), (3, 1)]),
         (OneFOneB(2, 3), [(4, 0), (7, 0), (2, 1), (8, 1)]),
         (
-            Explicit(["0F0 0B0", ""], placement=[[0], []]),
-            [(1, 0)],
+            Explicit(["0F0 0B0 0F1 0B1", ""], placement=[[0], []]),
+            [(1, 0), (4, 0)],
         ),  # a device with nothing to do has no phases
     ],
     ids=repr,
@@ -127,9 +128,9 @@ def test_every_category_of_memory_has_a_colour_of_its_own():
 
 
 def test_the_legend_names_what_is_drawn_and_explains_pale_boxes():
-    assert [words for _, _, words in legend(simulate(GPipe(2, 2)))] == ["F  forward", "B  backward"]
+    assert [words for _, _, words in legend(simulate(GPipe(2, 1)))] == ["F  forward", "B  backward"]
     words = [words for _, _, words in legend(simulate(remat(Interleaved1F1B(2, 2), "always")))]
-    assert words == ["F  forward", "B  backward", "R  recompute", "paler: a later stage of the device"]
+    assert words == ["F  forward", "B  backward", "R  recompute", "paler: a later stage", "first B, last F"]
     both = kinds_drawn(simulate(Naive(2)), simulate(zero_bubble(2, 2)))
     assert both == [Kind.F, Kind.B, Kind.I, Kind.W]
 

@@ -106,7 +106,7 @@ def test_the_legend_shows_full_colours_and_stands_outside_the_axes():
     ax = plot_timeline(simulate(remat(Interleaved1F1B(2, 2), "always")))
     ax.figure.canvas.draw()
     words = [text.get_text() for text in ax.get_legend().texts]
-    assert words == ["F  forward", "B  backward", "R  recompute", "paler: a later stage of the device"]
+    assert words == ["F  forward", "B  backward", "R  recompute", "paler: a later stage", "first B, last F"]
     colours = [to_hex(patch.get_facecolor()) for patch in ax.get_legend().get_patches()]
     assert colours[:3] == ["#0072b2", "#e69f00", "#cc79a7"]
     assert colours[3] in {box.colour for box in in_axes(ax)}
