@@ -79,20 +79,18 @@ def test_a_recomputing_schedule_introduces_itself():
 # What it costs in time
 
 
-def test_gpipe_at_4_x_8_takes_41_when_it_recomputes():
-    """33 and eight forwards; the bubble stays, because recomputing may start before the gradient arrives."""
-    timeline = simulate(remat(GPipe(4, 8), "always"))
-    assert timeline.makespan == 41
-    assert simulate(GPipe(4, 8)).makespan == 33
+@pytest.mark.parametrize("one", [1, Fraction(1)], ids=["whole", "Fraction"])
+@pytest.mark.parametrize(("mode", "makespan"), [("always", 41), ("except_last", 40), ("never", 33)])
+def test_gpipe_at_4_x_8_takes_33_and_a_forward_for_each_microbatch_that_it_recomputes(mode, makespan, one):
+    """The bubble does not grow, because recomputing may start before the gradient arrives."""
+    timeline = simulate(remat(GPipe(4, 8), mode), Costs(one, one, one))
+    assert timeline.makespan == makespan
+    assert type(timeline.makespan) is type(one)
 
 
 def test_folded_into_a_backward_of_3_it_takes_44():
-    assert simulate(GPipe(4, 8), Costs(1, 1, 2)).makespan == 44
-    assert simulate(GPipe(4, 8), Costs(1, 2, 1)).makespan == 44
-
-
-def test_except_last_takes_40():
-    assert simulate(remat(GPipe(4, 8), "except_last")).makespan == 40
+    for costs in (Costs(1, 1, 2), Costs(1, 2, 1), Costs(Fraction(1), Fraction(3, 2), Fraction(3, 2))):
+        assert simulate(GPipe(4, 8), costs).makespan == 44
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from textwrap import dedent
 
+import numpy as np
 import pytest
 from cases import V_SHAPED, every_schedule, over_every_schedule, overlapped, zero_bubble
 
@@ -101,6 +102,16 @@ def test_an_action_that_the_schedule_lacks_is_on_no_device():
         assert not schedule.contains(absent)
         with pytest.raises(ValueError, match=f"{absent} is not in GPipe"):
             schedule.device_of(absent)
+
+
+def test_of_an_action_that_stands_twice_the_first_counts():
+    twice = Explicit(["0B0", "0F0 0F0 0B0"], placement=[[0], [0]])
+    assert (twice.device_of(F(0, 0)), twice.device_of(B(0, 0))) == (1, 0)
+
+
+def test_numbers_from_numpy_are_numbers():
+    assert str(GPipe(np.int64(2), np.int64(3))) == str(GPipe(2, 3))
+    assert Interleaved1F1B(np.int32(2), 4, np.int8(2)).stages == 4
 
 
 @over_every_schedule()
