@@ -23,6 +23,7 @@ test: .venv/test  ## run the tests, and every lesson against its stored output
 lessons: .venv/test  ## run every lesson again and store its output
 	@$(RUN) nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
 	    --ExecutePreprocessor.extra_arguments=--log-level=ERROR $(LESSONS)
+	@$(RUN) nbconvert --to notebook --inplace --coalesce-streams $(LESSONS)  # a slow cell prints in several pieces
 
 lab: .venv/test  ## read the lessons in JupyterLab
 	@$(RUN) jupyterlab notebooks
