@@ -252,6 +252,29 @@ def test_dropout_draws_the_same_under_every_schedule_and_when_recomputed(schedul
         assert step.loss == expected.loss
 
 
+class Redrawn(Dropout):
+    """The same, but its backward draws the mask again from the context instead of keeping it."""
+
+    def forward(self, x, ctx):
+        return super().forward(x, ctx)[0], ctx
+
+    def backward_input(self, saved, dy):
+        return super().forward(dy, saved)
+
+
+@pytest.mark.parametrize(
+    "schedule", [GPipe(3, 4), OneFOneB(3, 4), zero_bubble(3, 4)], ids=["GPipe", "1F1B", "split"]
+)
+def test_a_layer_may_keep_its_context_and_draw_the_same_in_its_backward(schedule):
+    layers = with_dropout()
+    redrawn = [Redrawn() if isinstance(layer, Dropout) else layer for layer in layers]
+    kept, again = (
+        train_step(split(model, stages=3), schedule, ten_digits(), cross_entropy, seed=3).gradients
+        for model in (layers, redrawn)
+    )
+    assert furthest_apart(again, kept) < 1e-15
+
+
 def test_dropout_draws_anew_for_every_step_seed_microbatch_and_layer():
     def loss(**options):
         partitions = split(with_dropout(), stages=2)
