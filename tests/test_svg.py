@@ -90,7 +90,8 @@ def test_a_box_without_room_has_no_label():
     root = ElementTree.fromstring(to_svg(simulate(OneFOneB(8, 32))))
     numbers = [int(t.text) for group in labelled(root) for t in group]
     assert sorted(numbers) == sorted(list(range(10)) * 8)  # the backwards 0 to 9, of eight devices
-    assert not list(labelled(ElementTree.fromstring(to_svg(simulate(OneFOneB(16, 64))))))
+    assert not list(labelled(ElementTree.fromstring(to_svg(simulate(OneFOneB(16, 64))))))  # too narrow
+    assert not list(labelled(ElementTree.fromstring(to_svg(simulate(OneFOneB(40, 1))))))  # too flat
 
 
 @pytest.mark.parametrize("schedule", [*SEVERAL, remat(GPipe(1, 1), "always"), OneFOneB(40, 3)], ids=repr)
