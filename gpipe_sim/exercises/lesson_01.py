@@ -1,8 +1,10 @@
 """Lesson 01: why split a model."""
 
 from collections.abc import Callable
+from numbers import Real
+from typing import Any
 
-from gpipe_sim.exercises.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
 from gpipe_sim.models import mlp
 from gpipe_sim.partition import Partition, split
 
@@ -17,9 +19,12 @@ def devices_needed(answer: Callable | None) -> Reply:
     for sizes in HIDDEN:
         layers = mlp(sizes)
         for capacity in _capacities(layers):
-            got, wanted = answer(layers, capacity), _fewest(layers, capacity)
-            if got != wanted:
-                return _what_is_wrong(sizes, layers, capacity, got, wanted)
+            where = f"for mlp({sizes}) and {capacity:,} bytes per device"
+            got = called(answer, layers, capacity, where=where)
+            if isinstance(got, Reply):
+                return got
+            if wrong := _what_is_wrong(f"{where} you say {got!r}", layers, capacity, got):
+                return wrong
     return correct("every stage fits on every model tried, and no fewer devices would do")
 
 
@@ -42,12 +47,18 @@ def _capacities(layers: list) -> list[int]:
     return sorted({*largest, *(size + 8 for size in largest)})
 
 
-def _what_is_wrong(sizes: list[int], layers: list, capacity: int, got, wanted: int) -> Reply:
-    where = f"for mlp({sizes}) and {capacity:,} bytes per device you say {got!r}"
-    if not isinstance(got, int) or not 1 <= got <= len(layers):
-        return keep_working(f"{where}; it should be a whole number from 1 to {len(layers)}, the layers")
-    largest = max(map(training_bytes, split(layers, stages=got)))
+def _what_is_wrong(said: str, layers: list, capacity: int, got: Any) -> Reply | None:
+    number = isinstance(got, Real) and not isinstance(got, bool)
+    if not number or not 1 <= got <= len(layers) or got % 1 != 0:
+        return keep_working(f"{said}; it should be a whole number from 1 to {len(layers)}, the layers")
+    got, wanted = int(got), _fewest(layers, capacity)
+    largest, together = max(map(training_bytes, split(layers, stages=got))), training_bytes(Partition(layers))
+    if got * capacity < together:
+        room = f"devices that hold {got * capacity:,} bytes together, for {together:,}"
+        return almost(f"{said}: {room}. Which arrays does each weight bring along?")
     if got < wanted:
         hint = "do all stages have the same number of weights?"
-        return almost(f"{where}, but then the largest stage has {largest:,} bytes: {hint}")
-    return almost(f"{where}; each stage fits, at most {largest:,} bytes. Would one device fewer do too?")
+        return almost(f"{said}, but then the largest stage has {largest:,} bytes: {hint}")
+    if got > wanted:
+        return almost(f"{said}; each stage fits, at most {largest:,} bytes. Would one device fewer do too?")
+    return None

@@ -52,11 +52,14 @@ def _what_is_wrong(
     where: str, got: Any, asked: list[tuple[int, Array]], whole: Array, microbatches: int, samples: int
 ) -> Reply | None:
     sizes = [size for size, _ in asked]
-    if not isinstance(got, Array) or got.shape != whole.shape:
-        shown = f"an array of shape {got.shape}" if isinstance(got, Array) else repr(got)
+    if not isinstance(got, Array) or got.shape != whole.shape or got.dtype.kind not in "fiuc":
+        shown = f"an array of shape {got.shape} and type {got.dtype}" if isinstance(got, Array) else repr(got)
         return keep_working(f"{where} you return {shown}; one gradient has the shape {whole.shape}")
     if sum(sizes) != samples:
-        return keep_working(f"{where} your microbatches have {_listed(sizes)} digits, {sum(sizes)} together")
+        question = "Where are the others?" if sum(sizes) < samples else "Which come more than once?"
+        return keep_working(
+            f"{where} your microbatches have {_listed(sizes)} digits, {sum(sizes)} together. {question}"
+        )
     if len(sizes) != microbatches:
         return almost(f"{where} you cut it into {_listed(sizes)}. How many digits may a device hold at once?")
     if _equal(got, whole):

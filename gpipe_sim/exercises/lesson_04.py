@@ -100,7 +100,10 @@ def _what_is_wrong(devices: int, percent: int, got: int) -> Reply:
         return almost(f"{where}. What would the device work on?")
     if got < fewest(devices, percent):
         share = _percent(bubble_fraction(_gpipe(devices, got)))
-        return almost(f"{where}; measured, that bubble is {share}. Which way must the quotient be rounded?")
+        where += f"; measured, that bubble is {share}"
+        if got == fewest(devices, percent) - 1:
+            return almost(f"{where}. Which way must the quotient be rounded?")
+        return keep_working(f"{where}. What did you solve for M?")
     fewer = min(got - 1, 2 * fewest(devices, percent))
     share = _percent(bubble_fraction(_gpipe(devices, fewer)))
     where += f"; but {fewer} measure {share}, not above {percent}%"

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isclose
 from numbers import Real
+
+NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +54,11 @@ def predict(guess: Real | None, measured: Real, unit: str = "") -> Reply:
     unit = f" {unit}" if unit else ""
     if guess is None:
         return your_turn(f"measured {measured}{unit}; write a guess above first, then run this again")
+    if isinstance(guess, bool) or not isinstance(guess, Real):
+        return keep_working(f"{guess!r} is not a number; write your guess as one{unit and f' ({unit[1:]})'}")
     if guess == measured:
         return correct(f"you said {guess}{unit}, and that is what was measured")
+    if measured % 1 and isclose(guess, measured, rel_tol=NEAR):
+        return almost(f"you said {guess}{unit}, measured {measured}{unit}: a guess need not be nearer")
     where = "less" if measured < guess else "more"
     return keep_working(f"you said {guess}{unit}, measured {measured}{unit}: {where} than you thought. Why?")

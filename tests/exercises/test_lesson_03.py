@@ -76,7 +76,7 @@ def last_one_only(mean_gradient, x, y, microbatches):
             "and so are the weights: the gradient comes out 10.0 times too large",
         ),
         (sum_of_means, "keep working", "times too large. What is the batch's loss a mean of?"),
-        (drops_the_rest, "keep working", "have 2, 2, 2, 2 digits, 8 together"),
+        (drops_the_rest, "keep working", "have 2, 2, 2, 2 digits, 8 together. Where are the others?"),
         (last_one_only, "keep working", "With which weight does each microbatch come in?"),
         (
             lambda g, x, y, m: g(x, y),

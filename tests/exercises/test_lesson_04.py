@@ -53,6 +53,11 @@ def quotient(devices: int, percent: int) -> float:
         ),
         (lambda k, p: max(1, round(quotient(k, p))), "almost", "Which way must the quotient be rounded?"),
         (
+            lambda k, p: 4 * k,
+            "keep working",
+            "4 devices and 12% you say 16; measured, that bubble is 15.8%. What did",
+        ),
+        (
             lambda k, p: max(1, ceil(quotient(k, p))),
             "almost",
             "4 devices and 12% you say 23; but 22 measure 12.0%",
