@@ -91,7 +91,7 @@ def _what_is_wrong(given: list[Real]) -> Reply:
             f"{where}. Which layer saves what, and how many microbatches are held at the turn?"
         )
     off = f"{int(abs(per_sample))} numbers for each sample too {'many' if per_sample > 0 else 'few'}"
-    return keep_working(f"{where}: {off}. Which array is that wide?")
+    return keep_working(f"{where}: {off}. Which arrays make that up?")
 
 
 def _shown(got: Real) -> str:

@@ -1,6 +1,7 @@
 """Lesson 07: 1F1B."""
 
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def warm_up(answer: Callable | None) -> Reply:
                 return depth
             if not _is_count(depth):
                 where = f"for k = {device}, K = {devices}, M = {microbatches}"
-                return keep_working(f"{where} you say {depth!r}; it should be a number of forwards")
+                return keep_working(f"{where} you say {depth!r}; it should be a whole number of forwards")
             depths.append(int(depth))
         if wrong := _what_is_wrong(depths, devices, microbatches):
             return wrong
@@ -185,7 +186,7 @@ def run(row: tuple[Action, ...], chosen: Sequence[int]) -> tuple[float, np.ndarr
 
 
 def _is_count(value: object) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool) and value >= 0
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -83,7 +83,9 @@ def _what_is_wrong_with_most(limit: int, boundary: int, saved: int, got: object)
         return almost(f"{where}. If not even one microbatch fits, how many can be held?")
     peak = remat_activation_units(int(got), boundary, saved - boundary)
     if got == limit // saved:
-        return almost(f"{where}, right if nothing is recomputed. With R the peak would be {peak:,}")
+        return almost(
+            f"{where}, right if nothing is recomputed. With R the peak would be {peak:,}. What more would fit?"
+        )
     if peak > limit:
         return almost(f"{where}, but then the peak is {peak:,}. What is held besides the boundary inputs?")
     return almost(f"{where}, and the peak is {peak:,}: one more fits. Did you count an array twice?")

@@ -1,14 +1,14 @@
 """Lesson 09: interleaving."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from numbers import Rational, Real
+from numbers import Integral, Rational, Real
 
 from gpipe_sim.costs import Costs
 from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
 from gpipe_sim.layers import ReLU
 from gpipe_sim.partition import split
-from gpipe_sim.schedules import Interleaved1F1B
+from gpipe_sim.schedules import Interleaved1F1B, OneFOneB
 from gpipe_sim.simulate import simulate
 
 #: layers, devices, stages per device, and the device that is asked about
@@ -32,6 +32,8 @@ def held_layers(answer: Callable | None) -> Reply:
         return your_turn("write a function of (layers, devices, stages_per_device, device) and pass it in")
     for case in HIDDEN_CUTS:
         got = called(answer, *case)
+        if isinstance(got, Iterator):  # a generator can be read only once, and may stop while it is read
+            got = called(list, got)
         if isinstance(got, Reply):
             return got
         if _numbers(got) != _held(*case):
@@ -48,7 +50,7 @@ def best_stages_per_device(answer: Callable | None) -> Reply:
         got = called(answer, *case)
         if isinstance(got, Reply):
             return got
-        if not isinstance(got, int) or got not in CHOICES:
+        if not isinstance(got, Integral) or got not in CHOICES:
             return keep_working(f"for {_link(*case)} you say {got!r}; it should be 1, 2 or 4")
         given.append(int(got))
     for case, V in zip(HIDDEN_LINKS, given, strict=True):
@@ -88,7 +90,7 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
     if numbers == list(range(device, layers, devices)):
         return almost(f"{where}: you deal out single layers. How many layers has one stage?")
     if len(numbers) != each:
-        return keep_working(f"{where}, {len(numbers)} layers. How many are there for each device?")
+        return keep_working(f"{where}: {len(numbers)} in all. How many layers are there for each device?")
     return keep_working(f"{where}. Into how many stages is the model cut, and which of them are here?")
 
 
@@ -112,6 +114,8 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
         return almost(f"{where}. How long is one of V stages that share a device?")
     if given == _with_smaller_messages():
         return almost(f"{where}. Does a message carry less if the stage that sends it is thinner?")
+    if given == _with_one_f_one_b():
+        return almost(f"{where}. Is 1F1B what `Interleaved1F1B` does with V = 1?")
     if set(given) == {max(CHOICES)}:
         return almost(
             f"{where}. You always take the thinnest stages. How many boundaries must a microbatch cross?"
@@ -130,6 +134,15 @@ def _with_smaller_messages() -> list[int]:
         min(CHOICES, key=lambda V: _simulated(K, M, V, Fraction(1, V), comm / V))
         for K, M, comm in HIDDEN_LINKS
     ]
+
+
+def _with_one_f_one_b() -> list[int]:
+    """What someone answers who takes 1F1B for the interleaved order with one stage per device."""
+
+    def length(K: int, M: int, comm: Rational, V: int) -> Real:
+        return simulate(OneFOneB(K, M), Costs(comm=comm)).makespan if V == 1 else _length(K, M, comm, V)
+
+    return [min(CHOICES, key=lambda V: length(*case, V)) for case in HIDDEN_LINKS]
 
 
 def _link(devices: int, microbatches: int, comm: Rational) -> str:

@@ -60,7 +60,7 @@ def every_array(layers, features, samples, microbatches):
         (
             answering(shared=False, sent=True),
             "keep working",
-            "numbers for each sample too many. Which array is that wide?",
+            "numbers for each sample too many. Which arrays make that up?",
         ),
         (lambda layers, features, samples, m: 1, "keep working", "Which layer saves what"),
         (

@@ -71,7 +71,12 @@ def test_one_dial_from_naive_to_gpipe():
         ),
         (
             lambda k, K, M: K - k - 1.5,
-            "keep working: for k = 0, K = 3, M = 7 you say 1.5; it should be a number of forwards",
+            "keep working: for k = 0, K = 3, M = 7 you say 1.5; it should be a whole number of forwards",
+        ),
+        (
+            lambda k, K, M: np.arange(K),
+            "keep working: for k = 0, K = 3, M = 7 you say array([0, 1, 2]); it should be a whole number of "
+            "forwards",
         ),
     ],
 )
