@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from numbers import Real
+from numbers import Rational, Real
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
 
@@ -92,5 +92,5 @@ def _require_times(name: str, value: Cost) -> None:
     for time in value if isinstance(value, tuple) else (value,):
         if isinstance(time, bool) or not isinstance(time, Real):
             raise TypeError(f"Costs needs {name} to be a number (got {time!r})")
-        if not math.isfinite(time) or time < 0:
+        if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
             raise ValueError(f"Costs needs {name} to be finite and >= 0 (got {time!r})")

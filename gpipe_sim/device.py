@@ -124,10 +124,10 @@ class Device:
         saved, dy = self._what_backward_reads(stage, m)
         dx, pending = self.partitions[stage].backward_input(saved, dy)
         self._send_back(stage, m, dx)
-        self.memory.keep(SAVED, (Kind.W, stage, m), pending)
+        self.memory.keep_pending((stage, m), pending)
 
     def weight_gradient(self, stage: int, m: int) -> None:
-        pending = self.memory.take(SAVED, (Kind.W, stage, m))
+        pending = self.memory.take(SAVED, (stage, m))
         self.partitions[stage].backward_weight(pending, into=self.gradients[stage])
         self._gradients_kept(stage)
 

@@ -5,7 +5,8 @@ The devices take turns in this process, in the order in which their actions end 
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,11 +67,12 @@ def train_step(
     ScheduleError or DeadlockError for a schedule that cannot run; ValueError if partitions, batch and
     schedule do not fit each other. Nothing has changed then.
     """
-    costs = costs or Costs()
-    timeline = _timeline(schedule, costs, repr(costs))
+    timeline, turns, updates = plan(schedule, costs)
     batch = as_batch(batch)
     _require_loss(loss)
-    _require_fit(partitions, schedule, optimizer)
+    _require_fit(partitions, schedule)
+    if updates and optimizer is None:
+        raise ValueError(f"{updates[0]} needs an optimizer: train_step(..., optimizer=...)")
     job = Job(
         schedule,
         batch,
@@ -85,7 +87,7 @@ def train_step(
     for held in schedule.placement:
         memory = MeteredMemory() if meter else Memory()
         devices.append(Device(job, {stage: partitions[stage] for stage in held}, memory, devices))
-    for device, action, end in _turns(schedule, costs, repr(costs)):
+    for device, action, end in turns:
         devices[device].perform(action, end)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
     return _collect(devices, job, memory, timeline)
@@ -116,22 +118,27 @@ def single_device_step(
         del saved, loss_saved  # or they would live on through the next forward
         losses.append(piece.share * value)
         outputs.append(y)
-    return StepResult(sum(losses), gradients, np.concatenate(outputs))
+    return StepResult(sum(losses), dict(sorted(gradients.items())), np.concatenate(outputs))
 
 
-@lru_cache(maxsize=64)
-def _timeline(schedule: Schedule, costs: Costs, exactly: str) -> Timeline:
-    """Kept between steps. ``exactly`` tells costs apart that are equal but not alike, as 1/2 and 0.5."""
-    return simulate(schedule, costs)
+class Plan(NamedTuple):
+    """What depends on schedule and costs alone, and is the same for every step."""
+
+    timeline: Timeline
+    turns: tuple[tuple[int, Action | OverlapFB, Real], ...]  # (device, action, end), in order of their ends
+    updates: tuple[Action, ...]
 
 
-@lru_cache(maxsize=64)
-def _turns(
-    schedule: Schedule, costs: Costs, exactly: str
-) -> tuple[tuple[int, Action | OverlapFB, float], ...]:
-    """(device, action, end) in the order of their ends; of equal ends, in an order that can be run."""
-    spans = sorted(_timeline(schedule, costs, exactly).spans, key=lambda span: span.end)
-    return tuple((span.device, span.action, span.end) for span in spans)
+def plan(schedule: Schedule, costs: Costs | None) -> Plan:
+    """Made once and kept on the schedule itself, so that no other schedule's, however alike, is ever run."""
+    kept_for, kept = vars(schedule).get("_plan", (None, None))
+    if kept is None or kept_for is not costs:
+        timeline = simulate(schedule, costs)
+        spans = sorted(timeline.spans, key=lambda span: span.end)
+        turns = tuple((span.device, span.action, span.end) for span in spans)
+        kept = Plan(timeline, turns, _updates(schedule))
+        vars(schedule)["_plan"] = costs, kept
+    return kept
 
 
 def _collect(devices: list[Device], job: Job, memory: tuple, timeline: Timeline) -> StepResult:
@@ -151,7 +158,7 @@ def _require_loss(loss: Loss) -> None:
         raise TypeError(f"a step needs a loss, such as cross_entropy or mse (got {loss!r})")
 
 
-def _require_fit(partitions: Sequence[Partition], schedule: Schedule, optimizer: Optimizer | None) -> None:
+def _require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
     if strangers := [each for each in partitions if not isinstance(each, Partition)]:
         raise TypeError(
             f"train_step takes partitions (got {strangers[0]!r}); "
@@ -162,8 +169,6 @@ def _require_fit(partitions: Sequence[Partition], schedule: Schedule, optimizer:
             f"{schedule!r} has {schedule.stages} stages, but there are {len(partitions)} partitions; "
             f"split(layers, stages={schedule.stages}) would fit"
         )
-    if (updates := _updates(schedule)) and optimizer is None:
-        raise ValueError(f"{updates[0]} needs an optimizer: train_step(..., optimizer=...)")
     _require_shared_as_labelled(partitions, schedule)
 
 
@@ -179,7 +184,6 @@ def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Sched
                 )
 
 
-@lru_cache(maxsize=64)
 def _updates(schedule: Schedule) -> tuple[Action, ...]:
     """The schedule's U actions; ValueError if anything reads a stage's weights after they changed."""
     updated: dict[int, Action] = {}

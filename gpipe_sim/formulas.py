@@ -88,9 +88,11 @@ def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: in
 def gpipe_messages(devices: int, microbatches: int, stages_per_device: int = 1) -> int:
     """2(KV-1)M: every boundary between stages carries each microbatch's activation and its gradient.
 
-    For K > 1, so that neighbouring stages are on different devices.
+    One device sends none; on more, neighbouring stages are on different devices.
     """
     _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
+    if devices == 1:
+        return 0
     return 2 * (devices * stages_per_device - 1) * microbatches
 
 

@@ -12,8 +12,7 @@ A full backward is the second and then the third, so splitting it cannot change 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,13 +21,12 @@ from gpipe_sim.schedule import require_count
 Array = np.ndarray
 
 
-@dataclass(slots=True)
-class Context:
+class Context(NamedTuple):
     """What a layer may depend on besides its input: the mode, and a source of randomness.
 
     The randomness is fixed by (seed, step, layer, microbatch), so a layer that draws from it gives the
     same result under every schedule, and again when its forward is recomputed. ``layer`` is the number
-    along the model of the layer that is being run; a ``Partition`` turns it on from layer to layer.
+    along the model of the layer that is being run.
     """
 
     training: bool = True

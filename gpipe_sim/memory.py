@@ -3,9 +3,11 @@
 The meter counts bytes that exist. Arrays that are views of one another are one root array, counted
 once, under the first category of ``CATEGORIES`` that holds it: a boundary input that the first layer
 also saves is a boundary input. A message in flight belongs to its receiver. Samples are taken where an
-action ends; what an action needs only while it runs is not counted.
+action ends; what an action needs only while it runs is not counted. The outputs of the last stage go to the
+host, and are not counted either.
 """
 
+import weakref
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -33,6 +35,10 @@ class Memory:
         """Keep what a forward saved, of which ``boundary`` came in from outside."""
         self.keep(SAVED, key, saved)
 
+    def keep_pending(self, key: Hashable, pending: Any) -> None:
+        """Keep what of a forward's ``saved``, under the same key, the weight gradient still needs."""
+        self.keep(SAVED, key, pending)
+
     def take(self, category: str, key: Hashable) -> Any:
         """Hand a value out and forget it."""
         return self.held.pop((category, key))
@@ -49,6 +55,7 @@ class MeteredMemory(Memory):
         self.samples: list[tuple[Real, tuple[int, ...]]] = []
         self._bytes = [0] * len(CATEGORIES)
         self._roots: dict[int, tuple[int, list[int]]] = {}  # id -> nbytes, holders per category
+        self._boundaries: dict[Hashable, weakref.ref] = {}  # what came in from outside, by key
         self._counted: dict[tuple[str, Hashable], list[tuple[int, int]]] = {}
 
     def keep(self, category: str, key: Hashable, value: Any) -> None:
@@ -57,9 +64,13 @@ class MeteredMemory(Memory):
         self._count(category, key, [(root, rank) for root in roots(value)])
 
     def keep_saved(self, key: Hashable, saved: Any, boundary: np.ndarray) -> None:
-        Memory.keep(self, SAVED, key, saved)
-        boundary, ranks = root_of(boundary), (CATEGORIES.index(BOUNDARY), CATEGORIES.index(SAVED))
-        self._count(SAVED, key, [(root, ranks[root is not boundary]) for root in roots(saved)])
+        self._boundaries[key] = weakref.ref(root_of(boundary))
+        self.keep_pending(key, saved)
+
+    def keep_pending(self, key: Hashable, pending: Any) -> None:
+        Memory.keep(self, SAVED, key, pending)
+        boundary, ranks = self._boundaries[key](), (CATEGORIES.index(BOUNDARY), CATEGORIES.index(SAVED))
+        self._count(SAVED, key, [(root, ranks[root is not boundary]) for root in roots(pending)])
 
     def take(self, category: str, key: Hashable) -> Any:
         for root_id, rank in self._counted.pop((category, key)):

@@ -62,12 +62,18 @@ def speedup(timeline: Timeline) -> Real:
 def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
     """(time, count) steps: microbatches forwarded and not yet freed by B or W.
 
-    A microbatch counts from the end of its forward to the end of its backward.
+    A microbatch counts from the end of its forward to the end of its backward; in an overlapped pair,
+    whose halves run at the same time, from the start of the pair.
     """
     count, steps = 0, [(0, 0)]
     for span in timeline.on(device):
-        for part in span.action.parts:
-            count += (part.kind is Kind.F) - (part.kind in (Kind.B, Kind.W))
+        kinds = [part.kind for part in span.action.parts]
+        if len(kinds) > 1:
+            count += kinds.count(Kind.F)
+            steps.append((span.start, count))
+        elif kinds == [Kind.F]:
+            count += 1
+        count -= kinds.count(Kind.B) + kinds.count(Kind.W)
         steps.append((span.end, count))
     return steps
 

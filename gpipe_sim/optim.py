@@ -5,6 +5,7 @@
 """
 
 from abc import ABC, abstractmethod
+from numbers import Real
 
 import numpy as np
 
@@ -96,6 +97,8 @@ class AdamW(Adam):
 
 
 def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number outside [low, high), and NaN."""
+    """Refuse a number outside [low, high), NaN, and what is no number."""
+    if not isinstance(value, Real):
+        raise TypeError(f"{owner} needs {name} to be a number (got {value!r})")
     if not low <= value < high:
         raise ValueError(f"{owner} needs {low} <= {name} < {high} (got {value})")

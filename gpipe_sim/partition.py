@@ -39,8 +39,9 @@ class Partition:
     def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
         """The output of the last layer, and what each layer saved."""
         kept = []
-        for ctx.layer, layer in enumerate(self.layers, self.first_layer):
-            x, saved = layer.forward(x, ctx)
+        training, seed, step, microbatch, _ = ctx
+        for i, layer in enumerate(self.layers, self.first_layer):
+            x, saved = layer.forward(x, Context(training, seed, step, microbatch, i))
             kept.append(saved)
         return x, kept
 

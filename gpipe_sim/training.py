@@ -7,7 +7,7 @@ import numpy as np
 
 from gpipe_sim.datasets import Data
 from gpipe_sim.device import Batch, as_batch
-from gpipe_sim.executor import StepResult, single_device_step, train_step
+from gpipe_sim.executor import StepResult, plan, single_device_step, train_step
 from gpipe_sim.layers import Context, Layer
 from gpipe_sim.losses import Loss
 from gpipe_sim.optim import Optimizer
@@ -45,10 +45,15 @@ def train(
     shuffle. ``report`` is called with a line after every epoch; None is silent.
     """
 
-    def step(batch: Batch, number: int) -> StepResult:
-        return train_step(partitions, schedule, batch, loss, meter=False, seed=seed, step=number)
+    updates_itself = bool(plan(schedule, None).updates)
 
-    return _train(partitions, step, data, optimizer, epochs, batch_size, seed, report)
+    def step(batch: Batch, number: int) -> StepResult:
+        return train_step(
+            partitions, schedule, batch, loss, optimizer=optimizer, meter=False, seed=seed, step=number
+        )
+
+    update = None if updates_itself else optimizer
+    return _train(partitions, step, data, update, epochs, batch_size, seed, report)
 
 
 def train_single_device(
@@ -91,7 +96,7 @@ def _train(
     partitions: Sequence[Partition],
     step: Callable[[Batch, int], StepResult],
     data: Data | Batch,
-    optimizer: Optimizer,
+    optimizer: Optimizer | None,  # None where the steps update the weights themselves
     epochs: int,
     batch_size: int,
     seed: int,
@@ -111,7 +116,8 @@ def _train(
         epoch_losses = []
         for rows in _batches(len(x), batch_size, rng):
             result = step((x[rows], y[rows]), len(history.losses))
-            optimizer.step(parameters, result.gradients)
+            if optimizer:
+                optimizer.step(parameters, result.gradients)
             history.losses.append(result.loss)
             epoch_losses.append(result.loss)
         line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  loss {np.mean(epoch_losses):.3f}"

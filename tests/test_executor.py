@@ -11,10 +11,12 @@ from numeric import apart, furthest_apart
 from gpipe_sim import (
     SGD,
     Adam,
+    B,
     Context,
     Costs,
     DeadlockError,
     Explicit,
+    F,
     GPipe,
     Interleaved1F1B,
     Kind,
@@ -602,3 +604,27 @@ def test_a_schedule_that_cannot_run_is_refused_before_it_starts(schedule, error,
     with pytest.raises(error, match=words):
         train_step(partitions, schedule, ten_digits(), cross_entropy, optimizer=SGD(0.1))
     assert unchanged(partitions, before)
+
+
+def test_two_schedules_that_compare_equal_run_each_its_own_order():
+    """Plans were once kept by equality, and the second of these ran the first one's order."""
+
+    class Twin(OneFOneB):
+        rows = None
+
+        def order(self, device):
+            return self.rows[device]
+
+    one, other = Twin(1, 2), Twin(1, 2)
+    vars(one)["rows"] = [[F(0, 0), B(0, 0), F(0, 1), B(0, 1)]]
+    vars(other)["rows"] = [[F(0, 0), F(0, 1), B(0, 0), B(0, 1)]]
+    assert one == other
+    partitions = split(mlp([64, 10]), stages=1)
+    orders = [
+        [
+            str(span.action)
+            for span in train_step(partitions, each, ten_digits(), cross_entropy).timeline.spans
+        ]
+        for each in (one, other)
+    ]
+    assert orders == [["0F0", "0B0", "0F1", "0B1"], ["0F0", "0F1", "0B0", "0B1"]]

@@ -124,6 +124,11 @@ def test_the_rule_m_equals_4k_leaves_up_to_a_fifth():
 def test_a_pipeline_of_four_sends_48_messages_for_eight_microbatches():
     """2(K-1)M: "pipelines have no communication" is not so."""
     assert formulas.gpipe_messages(4, 8) == 48
+    assert (
+        formulas.gpipe_messages(1, 8, stages_per_device=2)
+        == 0
+        == len(simulate(Interleaved1F1B(1, 8)).messages)
+    )
     assert formulas.gpipe_messages(4, 8, stages_per_device=2) == 112
 
 

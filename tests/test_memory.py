@@ -135,6 +135,7 @@ def test_a_split_backward_keeps_only_what_its_weight_half_needs():
     schedule = Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0"])
     first, second = train_step(tiny(), schedule, BATCH, cross_entropy).memory
     assert first.over_time(BOUNDARY, SAVED) == (0, 96 + 64, 96 + 64, 96 + 64, 0)
+    assert first.over_time(BOUNDARY) == (0, 96, 96, 96, 0)  # W still needs it, and it is what it was
     assert first.times == (0, 1, 3, 4, 5)
     assert second.over_time(BOUNDARY, SAVED) == (0, 0, 64 + 160, 64 + 128, 0)
     assert second.times == (0, 1, 2, 3, 4)

@@ -195,6 +195,8 @@ def test_a_device_without_work_has_no_phases():
 def test_in_flight_steps_up_with_forwards_and_down_with_backwards():
     assert in_flight(simulate(OneFOneB(2, 3)), 0) == [(0, 0), (1, 1), (2, 2), (6, 1), (7, 2), (9, 1), (12, 0)]
     assert in_flight(simulate(Explicit(["0F0 0I0 0W0"])), 0) == [(0, 0), (1, 1), (2, 1), (3, 0)]
+    paired = simulate(Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0B1"]))
+    assert in_flight(paired, 0) == [(0, 0), (1, 1), (1, 2), (4, 1), (6, 0)]
 
 
 @over_every_schedule()

@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from cases import with_updates
 
 from gpipe_sim import (
     SCHEDULES,
@@ -258,3 +259,15 @@ def test_evaluate_needs_one_label_per_sample(labels):
 def test_evaluate_needs_a_sample():
     with pytest.raises(ValueError, match="evaluate needs at least one sample"):
         evaluate(small(), some()[0][:0], some()[1][:0])
+
+
+def test_a_schedule_that_updates_its_weights_itself_trains_as_one_that_does_not():
+    losses = []
+    for schedule in (OneFOneB(2, 4), with_updates(OneFOneB(2, 4))):
+        partitions = small()
+        history = train(
+            partitions, schedule, some(), loss=cross_entropy, optimizer=SGD(0.1), epochs=2, batch_size=25,
+            report=None,
+        )  # fmt: skip
+        losses.append((history.losses, weights(partitions).tolist()))
+    assert losses[0] == losses[1]
