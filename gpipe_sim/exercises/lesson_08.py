@@ -84,7 +84,7 @@ def _what_is_wrong_with_most(limit: int, boundary: int, saved: int, got: object)
     peak = remat_activation_units(int(got), boundary, saved - boundary)
     if got == limit // saved:
         return almost(
-            f"{where}, right if nothing is recomputed. With R the peak would be {peak:,}. What more would fit?"
+            f"{where}, right if nothing is recomputed. With R the peak would be {peak:,}. What more fits?"
         )
     if peak > limit:
         return almost(f"{where}, but then the peak is {peak:,}. What is held besides the boundary inputs?")

@@ -69,7 +69,7 @@ def test_the_most_microbatches():
         (
             lambda limit, boundary, saved: limit // saved,
             "almost",
-            "nothing is recomputed. With R the peak would be 190. What more would fit?",
+            "nothing is recomputed. With R the peak would be 190. What more fits?",
         ),
         (lambda limit, boundary, saved: limit // boundary, "almost", "besides the boundary inputs"),
         (lambda limit, boundary, saved: (limit - saved) // boundary, "almost", "an array twice"),
