@@ -4,7 +4,8 @@ from matplotlib.figure import Figure
 
 from figures import bubble_curves, efficiency, remat_memory, training_loss
 from figures._page import page
-from gpipe_sim.plots import TITLE_SIZE, plot_losses
+from gpipe_sim.plots import plot_losses
+from gpipe_sim.plots.style import TITLE_SIZE
 
 
 def data() -> dict:

@@ -4,9 +4,9 @@ Time runs to the right and device 0 is on top. Idle time is no box: the bubble i
 ``svg`` and ``plots`` draw the same boxes, so a number read back from either is a number of this file.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import count
+from itertools import count, takewhile
 from numbers import Real
 from typing import NamedTuple
 
@@ -79,13 +79,23 @@ def boxes(timeline: Timeline) -> Iterator[Box]:
 
 
 def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
-    """(time, device) of each boundary between warm-up, steady state and drain; none for one microbatch."""
-    if timeline.schedule.microbatches == 1:
+    """(time, device) of each boundary between warm-up, steady state and drain.
+
+    None where no device warms up, as in a naive order: it goes back with each microbatch at once.
+    """
+    if not any(_warms_up(row) for row in timeline.rows):
         return
     for device, row in enumerate(timeline.rows):
         kinds = {part.kind for span in row for part in span.action.parts}
         if Kind.F in kinds and kinds & {Kind.B, Kind.I}:
             yield from ((time, device) for time in sorted(set(phases(timeline, device))))
+
+
+def _warms_up(row: Sequence[Span]) -> bool:
+    """Whether the device runs at least two forwards before its first backward."""
+    kinds = [part.kind for span in row for part in span.action.parts]
+    before = list(takewhile(lambda kind: kind not in (Kind.B, Kind.I), kinds))
+    return before.count(Kind.F) >= 2
 
 
 def stage_shades(schedule: Schedule) -> list[dict[int, float]]:
@@ -116,7 +126,11 @@ def kinds_drawn(*timelines: Timeline) -> list[Kind]:
 def legend(*timelines: Timeline) -> list[tuple[Kind | None, str, str]]:
     """(kind, colour, words) of each entry: the kinds, then what pale boxes and dashed lines say, if drawn."""
     kinds = kinds_drawn(*timelines)
-    entries = [(kind, PALETTE[kind], f"{kind}  {kind.meaning}") for kind in kinds]
+    words: dict[str, str] = {}
+    for kind in kinds:  # B and I share a colour, and so an entry
+        words[PALETTE[kind]] = ", ".join(filter(None, [words.get(PALETTE[kind]), f"{kind}  {kind.meaning}"]))
+    first = {PALETTE[kind]: kind for kind in reversed(kinds)}
+    entries = [(first[colour], colour, says) for colour, says in words.items()]
     if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
         entries.append((kinds[0], tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage"))
     if any(next(phase_lines(timeline), None) for timeline in timelines):

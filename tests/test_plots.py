@@ -26,8 +26,6 @@ from gpipe_sim import (
 from gpipe_sim.chart import ROW_FILL, phase_lines
 from gpipe_sim.memory import BOUNDARY, CATEGORIES, PARAMETERS, SAVED, MemoryTrace
 from gpipe_sim.plots import (
-    STRIP_FILL,
-    BoxLabel,
     plot_bubble_curves,
     plot_efficiency,
     plot_in_flight,
@@ -36,6 +34,7 @@ from gpipe_sim.plots import (
     plot_memory,
     plot_timeline,
 )
+from gpipe_sim.plots.gantt import STRIP_FILL, BoxLabel
 from tests.cases import every_schedule, overlapped, zero_bubble
 from tests.drawn import bubble, in_axes
 

@@ -207,9 +207,7 @@ def test_everything_free_takes_no_time():
 
 
 def test_a_timeline_introduces_itself():
-    assert repr(simulate(GPipe(4, 8))) == (
-        "<Timeline of GPipe(devices=4, microbatches=8, drain='reversed'): makespan 33>"
-    )
+    assert repr(simulate(GPipe(4, 8))) == ("<Timeline of GPipe(devices=4, microbatches=8): makespan 33>")
 
 
 def test_an_overlapped_pair_is_one_span():

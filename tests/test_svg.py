@@ -173,7 +173,7 @@ def test_titles_are_escaped():
 
 
 def test_the_title_names_schedule_makespan_and_bubble():
-    assert "GPipe(devices=2, microbatches=2, drain='reversed'): makespan 9, bubble 33.3%" in {
+    assert "GPipe(devices=2, microbatches=2): makespan 9, bubble 33.3%" in {
         t.text for t in texts(ElementTree.fromstring(to_svg(simulate(GPipe(2, 2)))))
     }
 

@@ -9,7 +9,7 @@ from gpipe_sim.schedule import Schedule
 DRAINS = ("reversed", "in_order")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GPipe(Schedule):
     """Every forward, then every backward; a device holds all M microbatches at the turn.
 
@@ -24,6 +24,10 @@ class GPipe(Schedule):
         super().__post_init__()
         if self.drain not in DRAINS:
             raise ValueError(f"GPipe needs drain to be one of {DRAINS} (got {self.drain!r})")
+
+    def __repr__(self) -> str:
+        drain = "" if self.drain == "reversed" else f", drain={self.drain!r}"
+        return f"GPipe(devices={self.devices}, microbatches={self.microbatches}{drain})"
 
     def order(self, device: int) -> Iterator[Action]:
         microbatches = range(self.microbatches)

@@ -1,0 +1,43 @@
+"""What the charts share: colours, sizes, axes."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+#: One colour per curve, in order: blue, orange, green, vermillion, purple, sky.
+CURVES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+#: One marker per curve, for readers who do not tell the colours apart.
+MARKERS = ("o", "s", "^", "D", "v", "P")
+REFERENCE_COLOUR, GRID_COLOUR = "#c4c4c4", "#e5e5e5"
+LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
+WIDTH = 9.0  #: inches: the widest chart, whose labels can still be read on a page
+
+Array = np.ndarray
+Measured = Mapping[int, Mapping[int, Real]]
+Losses = Mapping[str, Sequence[float]]
+
+
+def new_axes(width: float, height: float) -> Axes:
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def finish(ax: Axes) -> None:
+    ax.grid(color=GRID_COLOUR, lw=0.6)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=LABEL_SIZE)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def legend_outside(ax: Axes, **entries) -> None:
+    place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
+    ax.legend(frameon=False, fontsize=LABEL_SIZE, **place, **entries)
+
+
+def byte_axis(ax: Axes, most: int, label: str) -> None:
+    """Name the y axis and write its bytes in kB (1,000 bytes), or in MB from 10 MB on."""
+    unit, name = (10**6, "MB") if most >= 10**7 else (1000, "kB")
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value / unit:,.10g}")
+    ax.set_ylabel(f"{label} ({name})", fontsize=LABEL_SIZE)
