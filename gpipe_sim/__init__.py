@@ -38,7 +38,23 @@ from gpipe_sim.optim import SGD, Adam, AdamW, Optimizer
 from gpipe_sim.partition import Partition, split
 from gpipe_sim.remat import remat
 from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
-from gpipe_sim.schedules import SCHEDULES, GPipe, Interleaved1F1B, Naive, OneFOneB
+from gpipe_sim.schedules import (
+    SCHEDULES,
+    ZBH1,
+    ZBH2,
+    ZBV,
+    Chimera,
+    DualPipe,
+    DualPipeV,
+    Eager1F1B,
+    GPipe,
+    Interleaved1F1B,
+    LoopedBFS,
+    Naive,
+    OneFOneB,
+    VHalf,
+    VMin,
+)
 from gpipe_sim.share import share
 from gpipe_sim.simulate import Message, Span, Timeline, simulate
 from gpipe_sim.svg import draw, to_svg

@@ -3,7 +3,8 @@
 The devices take turns in this process, in the order in which their actions end on the timeline.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Real
 from typing import NamedTuple
@@ -84,9 +85,8 @@ def train_step(
         [device is not None for device in schedule.located[Kind.R]],
     )
     devices: list[Device] = []
-    for held in schedule.placement:
-        memory = MeteredMemory() if meter else Memory()
-        devices.append(Device(job, {stage: partitions[stage] for stage in held}, memory, devices))
+    for held in _own_copies(partitions, schedule):
+        devices.append(Device(job, held, MeteredMemory() if meter else Memory(), devices))
     for device, action, end in turns:
         devices[device].perform(action, end)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
@@ -139,6 +139,14 @@ def plan(schedule: Schedule, costs: Costs | None) -> Plan:
         kept = Plan(timeline, turns, _updates(schedule))
         vars(schedule)["_plan"] = costs, kept
     return kept
+
+
+def _own_copies(partitions: Sequence[Partition], schedule: Schedule) -> Iterator[dict[int, Partition]]:
+    """Per device, the partitions of its stages. Of a stage that two devices hold, the second has a copy."""
+    given = set()
+    for held in schedule.placement:
+        yield {stage: deepcopy(partitions[stage]) if stage in given else partitions[stage] for stage in held}
+        given |= set(held)
 
 
 def _collect(devices: list[Device], job: Job, memory: tuple, timeline: Timeline) -> StepResult:
@@ -194,5 +202,9 @@ def _updates(schedule: Schedule) -> tuple[Action, ...]:
                 "a step updates each stage once, last"
             )
         if part.kind is Kind.U:
+            if sum(part.stage in held for held in schedule.placement) > 1:
+                raise ValueError(
+                    f"{part}: stage {part.stage} has two copies; their gradients are summed after the step"
+                )
             updated[part.stage] = part
     return tuple(updated.values())

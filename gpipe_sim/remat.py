@@ -7,6 +7,7 @@ the gradient, which is how it can start early (GPipe, section 2.3).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from gpipe_sim.actions import Action, Kind, OverlapFB, R
 from gpipe_sim.schedule import Schedule
@@ -37,7 +38,13 @@ class Remat(Schedule):
             yield action
 
     def _recomputes(self, microbatch: int) -> bool:
-        return self.mode == "always" or microbatch < self.microbatches - 1
+        return self.mode == "always" or microbatch not in self._last
+
+    @cached_property
+    def _last(self) -> set[int]:
+        """The last microbatch; of a schedule with two directions, the last of each."""
+        enters_at = self.inner.located[Kind.F][: self.microbatches]  # the device of stage 0, per microbatch
+        return set({device: m for m, device in enumerate(enters_at)}.values())
 
     def __repr__(self) -> str:
         return f"remat({self.inner!r}, {self.mode!r})"
@@ -46,8 +53,8 @@ class Remat(Schedule):
 def remat(schedule: Schedule, mode: str) -> Schedule:
     """The same order, recomputing activations from boundary inputs.
 
-    ``"always"`` recomputes every microbatch, ``"except_last"`` all but the last microbatch (whose
-    backward comes first in GPipe's reversed drain), ``"never"`` none. The modes are torchgpipe's,
+    ``"always"`` recomputes every microbatch, ``"except_last"`` all but the last microbatch of
+    each direction (whose backward comes first in GPipe's reversed drain), ``"never"`` none. The modes are torchgpipe's,
     Kim et al. 2020, arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
     """
     if mode not in MODES:

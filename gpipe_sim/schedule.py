@@ -190,6 +190,16 @@ def looped(devices: int, stages: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(range(device, stages, devices)) for device in range(devices))
 
 
+def v_shaped(devices: int) -> tuple[tuple[int, ...], ...]:
+    """Two stages per device, down and back: device k holds k and 2K-1-k."""
+    return tuple((device, 2 * devices - 1 - device) for device in range(devices))
+
+
+def both_ways(devices: int) -> tuple[tuple[int, ...], ...]:
+    """Two copies of the model in opposite directions: device k holds k and K-1-k."""
+    return tuple((device, devices - 1 - device) for device in range(devices))
+
+
 def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
     """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
     return tuple(max(_in_flight(row), default=0) for row in schedule.actions)

@@ -20,9 +20,18 @@ EQUAL = {"forward": 1, "input_grad": Fraction(1, 2), "weight_grad": Fraction(1, 
 def every_schedule(sizes: Iterable[tuple[int, int]] = SIZES) -> Iterator[Schedule]:
     """Every family in every size, and the variants that options give."""
     for devices, microbatches in sizes:
-        yield from (family(devices, microbatches) for family in SCHEDULES)
+        for family in SCHEDULES:
+            yield from of_size(family, devices, microbatches)
         yield GPipe(devices, microbatches, drain="in_order")
-        yield Interleaved1F1B(devices, microbatches, stages_per_device=3)
+        yield from of_size(Interleaved1F1B, devices, microbatches, stages_per_device=3)
+
+
+def of_size(family: type[Schedule], *sizes: int, **options: int) -> Iterator[Schedule]:
+    """The schedule, or nothing for a size that the family refuses (test_schedules.py says which)."""
+    try:
+        yield family(*sizes, **options)
+    except ValueError as error:
+        assert family.__name__ in str(error)
 
 
 def over_every_schedule(sizes: Iterable[tuple[int, int]] = SIZES):

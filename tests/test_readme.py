@@ -33,9 +33,9 @@ def test_the_schedule_to_add_is_a_schedule():
     from dataclasses import dataclass
 
     names = {"dataclass": dataclass, "Schedule": Schedule, "F": F, "B": B}
-    exec(block("python", "class Eager1F1B"), names)
+    exec(block("python", "class Patient1F1B"), names)
     for devices, microbatches in ((1, 1), (4, 8), (4, 2), (3, 7)):
-        gp.check(names["Eager1F1B"](devices, microbatches))
+        gp.check(names["Patient1F1B"](devices, microbatches))
 
 
 def test_every_link_and_image_is_there():
