@@ -41,7 +41,7 @@ class _Feed:
 
 
 def _eight_steps(depth: int, place: int, microbatches: int, feed: _Feed) -> Iterator[Action | OverlapFB]:
-    """One device's order: ``depth`` devices lie between the near end and the turn, this is number ``place``."""
+    """One device's order; of ``depth`` devices from the near end to the turn it is number ``place``."""
     below = depth - place - 1
     yield from (feed.forward(NEAR) for _ in range(2 * below))
     for _ in range(place + 1):
