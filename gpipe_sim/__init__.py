@@ -11,7 +11,7 @@ Importing it needs NumPy alone.
 
 from importlib import import_module
 
-from gpipe_sim import formulas
+from gpipe_sim import formulas, published
 from gpipe_sim.actions import Action, B, F, I, Kind, OverlapFB, R, U, W
 from gpipe_sim.costs import Costs
 from gpipe_sim.datasets import digits

@@ -31,7 +31,15 @@ GANTT = {
 def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over():
     for kind in ("png", "json"):
         assert sorted(path.stem for path in folder.glob(f"*.{kind}")) == sorted(NAMES)
-    assert {*GANTT, "bubble_curves", "efficiency", "remat_memory", "summary", "training_loss"} == set(NAMES)
+    assert {
+        *GANTT,
+        "bubble_curves",
+        "efficiency",
+        "remat_memory",
+        "summary",
+        "training_loss",
+        "zero_bubble_table",
+    } == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -187,6 +195,26 @@ def test_losses_are_drawn_as_they_are():
     worst = max(training_loss.apart(training_loss.losses(data)).values())
     assert max(max(line.get_ydata()) for line in below.lines) == pytest.approx(worst * 1e15)
     assert f"{worst:.1e}" in below.get_title("left")
+
+
+def test_the_zero_bubble_table_comes_out_to_every_printed_digit():
+    data = read("zero_bubble_table")
+    assert data["settings"][0] == ["1.5B", 8, 24] and len(data["settings"]) == 6
+    for name in ("1F1B", "ZB-H1", "ZB-H2"):
+        assert data["simulated"][name] == data["published"][name]
+    assert data["simulated"]["interleaved"] == [0.1090, 0.0847, 0.0461, 0.1136, 0.0878, 0.0459]
+    assert data["k_messages_fewer"] == data["published"]["interleaved"]
+
+
+def test_the_zero_bubble_table_draws_rings_and_marks_and_what_lies_between():
+    data = read("zero_bubble_table")
+    rates, apart = module("zero_bubble_table").draw(data).axes
+    for name, simulated in data["simulated"].items():
+        assert [y for _, y in marks(rates, name)] == simulated
+    rings = [line.get_ydata().tolist() for line in rates.lines if line.get_markerfacecolor() == "none"]
+    assert sorted(rings) == sorted([[], *data["published"].values()])
+    assert [bar.get_height() for bar in apart.patches] == [35, 29, 18, 32, 26, 14]
+    assert sorted(max(line.get_ydata()) for line in apart.lines) == [0, 0, 0, 35]
 
 
 def test_differences_are_summed_up_in_words():
