@@ -53,9 +53,9 @@ class Remat(Schedule):
 def remat(schedule: Schedule, mode: str) -> Schedule:
     """The same order, recomputing activations from boundary inputs.
 
-    ``"always"`` recomputes every microbatch, ``"except_last"`` all but the last microbatch of
-    each direction (whose backward comes first in GPipe's reversed drain), ``"never"`` none. The modes are
-    torchgpipe's, Kim et al. 2020, arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
+    ``"always"`` recomputes every microbatch, ``"except_last"`` all but the last microbatch of each direction
+    (whose backward comes first in GPipe's reversed drain), ``"never"`` none. The modes are torchgpipe's,
+    Kim et al. 2020, arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
     """
     if mode not in MODES:
         raise ValueError(f"remat needs mode to be one of {MODES} (got {mode!r})")
