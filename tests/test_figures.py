@@ -39,6 +39,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "summary",
         "training_loss",
         "zero_bubble_table",
+        "zoo",
     } == set(NAMES)
 
 
