@@ -36,6 +36,7 @@ from gpipe_sim.metrics import (
 from gpipe_sim.models import mlp
 from gpipe_sim.optim import SGD, Adam, AdamW, Optimizer
 from gpipe_sim.partition import Partition, split
+from gpipe_sim.planner import greedy
 from gpipe_sim.remat import remat
 from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
 from gpipe_sim.schedules import (
