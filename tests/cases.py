@@ -1,6 +1,6 @@
 """What the laws are tested over: every family of schedules, in ordinary and in odd sizes.
 
-Also two orders that no family makes yet: split backwards and overlapped pairs, written out as ``Explicit``.
+Also two orders written out as ``Explicit``: one with split backwards, one with overlapped pairs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,21 @@ from fractions import Fraction
 
 import pytest
 
-from gpipe_sim import SCHEDULES, B, Explicit, F, GPipe, I, Interleaved1F1B, OverlapFB, Schedule, U, W
+from gpipe_sim import (
+    SCHEDULES,
+    Action,
+    B,
+    Explicit,
+    F,
+    GPipe,
+    I,
+    Interleaved1F1B,
+    Kind,
+    OverlapFB,
+    Schedule,
+    U,
+    W,
+)
 
 #: (devices, microbatches): one device, one microbatch, M < K, M = K, K divides M, and not.
 SIZES = ((1, 1), (1, 3), (2, 1), (2, 3), (3, 2), (3, 8), (4, 1), (4, 3), (4, 4), (4, 8), (4, 10))
@@ -37,6 +51,33 @@ def of_size(family: type[Schedule], *sizes: int, **options: int) -> Iterator[Sch
 def over_every_schedule(sizes: Iterable[tuple[int, int]] = SIZES):
     """Run a test once per schedule."""
     return pytest.mark.parametrize("schedule", every_schedule(sizes), ids=repr)
+
+
+def parts(schedule: Schedule) -> Iterator[Action]:
+    """Every plain action, device by device; a pair is two."""
+    return (part for row in schedule.actions for action in row for part in action.parts)
+
+
+def splits(schedule: Schedule) -> bool:
+    """Whether any backward is split into I and W."""
+    return any(part.kind is Kind.I for part in parts(schedule))
+
+
+def entrances(schedule: Schedule) -> dict[int, list[int]]:
+    """The microbatches that enter the model at each device that runs stage 0: one device per direction."""
+    entered: dict[int, list[int]] = {}
+    for m in range(schedule.microbatches):
+        entered.setdefault(schedule.device_of(F(0, m)), []).append(m)
+    return entered
+
+
+def in_order(schedule: Schedule) -> bool:
+    """Whether every stage adds its microbatches' gradients up in order, on one device."""
+    added: dict[int, list[int]] = {}
+    for part in parts(schedule):
+        if part.kind in (Kind.B, Kind.W):
+            added.setdefault(part.stage, []).append(part.microbatch)
+    return len(entrances(schedule)) == 1 and all(ms == sorted(ms) for ms in added.values())
 
 
 def zero_bubble(devices: int, microbatches: int) -> Explicit:

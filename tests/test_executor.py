@@ -5,23 +5,34 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, over_every_schedule, overlapped, with_updates, zero_bubble
+from cases import (
+    BOTH_WAYS,
+    V_SHAPED,
+    entrances,
+    in_order,
+    over_every_schedule,
+    overlapped,
+    with_updates,
+    zero_bubble,
+)
 from numeric import apart, furthest_apart
 
 from gpipe_sim import (
     SGD,
     Adam,
     B,
+    Chimera,
     Context,
     Costs,
     DeadlockError,
+    DualPipe,
     Explicit,
     F,
     GPipe,
     Interleaved1F1B,
-    Kind,
     Layer,
     Linear,
+    LoopedBFS,
     OneFOneB,
     Partition,
     Schedule,
@@ -71,19 +82,6 @@ def run(schedule: Schedule, activation: str = "relu", **options) -> StepResult:
     return train_step(partitions, schedule, ten_digits(), cross_entropy, **options)
 
 
-def in_order(schedule: Schedule) -> bool:
-    """Whether every stage adds its microbatches' gradients up in order, on one device."""
-    added: dict[int, list[int]] = {}
-    for part in (part for row in schedule.actions for action in row for part in action.parts):
-        if part.kind in (Kind.B, Kind.W):
-            added.setdefault(part.stage, []).append(part.microbatch)
-    together = all(
-        len({schedule.located[Kind.F][s * schedule.microbatches + m] for m in ms}) == 1
-        for s, ms in added.items()
-    )
-    return together and all(ms == sorted(ms) for ms in added.values())
-
-
 # Gradients equal a single device's
 
 
@@ -108,10 +106,12 @@ def test_split_overlapped_and_doubled_stages_give_the_same_gradients(schedule):
 
 @over_every_schedule()
 def test_gradients_are_the_same_bits_where_microbatches_add_up_in_order(schedule):
-    """All but GPipe's reversed drain."""
-    assert in_order(schedule) == (
-        not isinstance(schedule, GPipe) or schedule.drain == "in_order" or schedule.microbatches == 1
+    """All but the reversed drains (GPipe, looped BFS) and the families with two copies of a stage."""
+    reversed_drain = isinstance(schedule, LoopedBFS) or schedule == GPipe(
+        schedule.devices, schedule.microbatches
     )
+    another_order = reversed_drain or isinstance(schedule, (DualPipe, Chimera))
+    assert in_order(schedule) == (not another_order or schedule.microbatches == 1)
     if not in_order(schedule):
         return
     expected = alone("relu", schedule.microbatches)
@@ -131,6 +131,21 @@ def test_splitting_or_overlapping_changes_no_bit(schedule):
     for mode in MODES:
         found = run(remat(schedule, mode)).gradients
         assert all((found[key] == expected.gradients[key]).all() for key in expected.gradients)
+
+
+@pytest.mark.parametrize("schedule", [Chimera(4, 8), DualPipe(4, 8)], ids=repr)
+def test_two_copies_add_up_in_order_each_and_are_summed_once(schedule):
+    """Bit for bit: halves of 8 samples weigh twice what they do among 16, and twice is exact."""
+    data = digits()
+    x, y = data.x[:16], data.y[:16]
+    layers = mlp(SIZES)
+    found = train_step(split(layers, stages=4), schedule, (x, y), cross_entropy).gradients
+    halves = []
+    for entered in entrances(schedule).values():
+        rows = [row for m in entered for row in (2 * m, 2 * m + 1)]
+        halves.append(single_device_step(layers, (x[rows], y[rows]), cross_entropy, microbatches=4).gradients)
+    one, other = halves
+    assert all((found[key] == (one[key] + other[key]) / 2).all() for key in found)
 
 
 def test_a_reversed_drain_adds_up_in_another_order_and_differs_only_in_rounding():

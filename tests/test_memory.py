@@ -2,21 +2,15 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from cases import every_schedule
+from numeric import Energy
 
 from gpipe_sim import (
     Costs,
     Explicit,
     GPipe,
     Layer,
-    Linear,
-    Loss,
-    Naive,
-    OneFOneB,
-    Tanh,
     cross_entropy,
     mlp,
-    peak_in_flight,
     remat,
     split,
     train_step,
@@ -147,67 +141,6 @@ def test_float32_takes_half_the_bytes():
     memory = train_step(layers, GPipe(2, 2), (BATCH[0].astype(np.float32), BATCH[1]), cross_entropy).memory
     assert [m.peak(PARAMETERS) for m in memory] == [32, 48]
     assert [m.activation_peak for m in memory] == [80, 32 + 2 * (32 + 16)]
-
-
-# Peaks in microbatches
-
-
-class Energy(Loss):
-    """The mean square of the outputs. It saves them, which a last Tanh has saved already: no extra bytes."""
-
-    def forward(self, outputs, targets):
-        return float(np.mean(outputs * outputs)), outputs
-
-    def backward(self, saved, weight):
-        return saved * (2 * weight / saved.size)
-
-
-def peaks(schedule, width: int = 4, rows: int = 2) -> list[float]:
-    """Each device's activation peak in units of what one stage saves of one microbatch: input and output."""
-    rng = np.random.default_rng(0)
-    layers = [layer for _ in range(schedule.stages) for layer in (Linear(width, width, rng=rng), Tanh())]
-    batch = np.ones((rows * schedule.microbatches, width))
-    step = train_step(split(layers, stages=schedule.stages), schedule, (batch, batch), Energy())
-    return [memory.activation_peak / (2 * rows * width * 8) for memory in step.memory]
-
-
-def test_gpipe_at_4_x_8_holds_eight_microbatches_and_1f1b_four_three_two_one():
-    assert peaks(GPipe(4, 8)) == [8, 8, 8, 8]
-    assert peaks(OneFOneB(4, 8)) == [4, 3, 2, 1]
-
-
-def apart(schedule) -> bool:
-    """No two neighbouring stages on one device, where they would share what crosses."""
-    return schedule.devices > 1 or schedule.stages == 1
-
-
-@pytest.mark.parametrize("schedule", filter(apart, every_schedule()), ids=repr)
-def test_the_bytes_measured_are_the_microbatches_in_flight(schedule):
-    assert peaks(schedule) == list(peak_in_flight(schedule))
-
-
-@pytest.mark.parametrize("family", [Naive, GPipe, OneFOneB])
-@pytest.mark.parametrize(("devices", "microbatches"), [(1, 3), (3, 2), (4, 8)])
-def test_recomputing_everything_peaks_at_its_boundary_inputs_and_one_working_set(
-    family, devices, microbatches
-):
-    """Half a unit is a boundary input, the other half the working set beside it."""
-    schedule = family(devices, microbatches)
-    held = peak_in_flight(schedule)
-    assert peaks(remat(schedule, "always")) == [n / 2 + 1 / 2 for n in held]
-
-
-def test_recomputing_saves_more_the_more_a_stage_saves_beside_its_input():
-    """S1's example, with three layers of equal bytes per device, M = 8: 8 x 4 of them become 8 + 3, not 8."""
-
-    def peak(schedule):
-        layers = [Tanh() for _ in range(6)]
-        batch = np.ones((8, 5))
-        step = train_step(split(layers, stages=2), schedule, (batch, batch), Energy())
-        return [memory.activation_peak / 40 for memory in step.memory]
-
-    assert peak(GPipe(2, 8)) == [8 * 3, 8 * 3]
-    assert peak(remat(GPipe(2, 8), "always")) == [7 + 3, 7 + 3]
 
 
 # What the meter counts

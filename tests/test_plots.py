@@ -35,7 +35,7 @@ from gpipe_sim.plots import (
     plot_timeline,
 )
 from gpipe_sim.plots.gantt import STRIP_FILL, BoxLabel
-from tests.cases import every_schedule, overlapped, zero_bubble
+from tests.cases import every_schedule, overlapped, splits, zero_bubble
 from tests.drawn import bubble, in_axes
 
 UP_TO_12 = range(1, 13)
@@ -74,7 +74,9 @@ def test_the_white_part_of_an_interleaved_drawing_is_the_bubble(white_share):
 def test_every_span_is_drawn_once(schedule):
     timeline = simulate(schedule, Costs(forward=1.5, comm=0.25))
     found = sorted((box.device, box.start, box.end) for box in in_axes(plot_timeline(timeline)))
-    assert found == sorted((span.device, span.start, span.end) for span in timeline.spans)
+    assert found == sorted(
+        (span.device, span.start, span.end) for span in timeline.spans for _ in span.action.parts
+    )
 
 
 def test_device_0_is_on_top_and_time_runs_from_0_to_the_makespan():
@@ -115,12 +117,13 @@ def test_the_legend_shows_full_colours_and_stands_outside_the_axes():
 @pytest.mark.parametrize(
     "schedule", [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)], ids=repr
 )
-@pytest.mark.parametrize("width", [7, 24])
+@pytest.mark.parametrize("width", [7, 9, 24])
 def test_labels_lie_inside_boxes_of_their_microbatch(schedule, width):
     ax = plot_timeline(simulate(schedule), plt.figure(figsize=(width, 3)).add_subplot())
     ax.figure.canvas.draw()
     labels = [text for text in ax.texts if text.fits()]
-    assert len(labels) > len(in_axes(ax)) / 2 - 1
+    too_narrow = width == 7 and splits(schedule)  # 51 boxes in a row of 7 inches: none as wide as a digit
+    assert too_narrow or len(labels) > len(in_axes(ax)) / 2 - 1
     assert len(labels) == len(in_axes(ax)) or width < 24  # inches, room for every number
     to_pixels = ax.transData.transform
     for label in labels:

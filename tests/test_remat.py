@@ -2,10 +2,12 @@ from fractions import Fraction
 from textwrap import dedent
 
 import pytest
-from cases import EQUAL, V_SHAPED, over_every_schedule, overlapped, zero_bubble
+from cases import EQUAL, V_SHAPED, entrances, over_every_schedule, overlapped, parts, zero_bubble
 
 from gpipe_sim import (
+    Chimera,
     Costs,
+    DualPipe,
     Explicit,
     GPipe,
     Interleaved1F1B,
@@ -46,17 +48,29 @@ def test_an_overlapped_pair_is_recomputed_for_its_backward():
 
 
 @over_every_schedule()
-def test_each_mode_recomputes_all_all_but_one_or_no_microbatch(schedule):
-    expected = {"always": schedule.microbatches, "except_last": schedule.microbatches - 1, "never": 0}
-    for mode, microbatches in expected.items():
-        actions = [action for row in remat(schedule, mode).actions for action in row]
-        recomputed = [action for action in actions if action.kind is Kind.R]
-        assert recomputed == [R(a.stage, a.microbatch) for a in recomputed]
-        assert len(recomputed) == microbatches * schedule.stages
-        assert mode != "except_last" or schedule.microbatches - 1 not in {a.microbatch for a in recomputed}
-        assert [action for action in actions if action.kind is not Kind.R] == [
-            a for row in schedule.actions for a in row
-        ]
+def test_each_mode_recomputes_all_all_but_the_last_of_each_direction_or_no_microbatch(schedule):
+    every = set(range(schedule.microbatches))
+    spared = {max(entered) for entered in entrances(schedule).values()}
+    assert len(spared) == len(entrances(schedule)) and schedule.microbatches - 1 in spared
+    for mode, microbatches in {"always": every, "except_last": every - spared, "never": set()}.items():
+        found = remat(schedule, mode)
+        recomputed = [part for part in parts(found) if part.kind is Kind.R]
+        assert len(recomputed) == len(microbatches) * schedule.stages
+        assert set(recomputed) == {R(s, m) for s in range(schedule.stages) for m in microbatches}
+        plain = [[a for a in row if a.parts[0].kind is not Kind.R] for row in found.actions]
+        assert plain == [list(row) for row in schedule.actions]
+
+
+def test_except_last_spares_the_last_microbatch_of_each_direction():
+    """Microbatches 0 and 1 enter at device 0, 2 and 3 at device 3: 1 and 3 are spared."""
+    recomputed = {
+        part.microbatch for part in parts(remat(Chimera(4, 4), "except_last")) if part.kind is Kind.R
+    }
+    assert recomputed == {0, 2}
+    recomputed = {
+        part.microbatch for part in parts(remat(DualPipe(4, 8), "except_last")) if part.kind is Kind.R
+    }
+    assert recomputed == {0, 1, 2, 4, 5, 6}
 
 
 @pytest.mark.parametrize(

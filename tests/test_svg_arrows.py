@@ -4,6 +4,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from cases import over_every_schedule
 
 import gpipe_sim as gp
 
@@ -18,9 +19,9 @@ def arrows(timeline):
 
 
 @pytest.mark.parametrize("comm", [0, 1])
-@pytest.mark.parametrize("family", gp.SCHEDULES, ids=lambda family: family.__name__)
-def test_every_message_has_its_arrow(family, comm):
-    timeline = gp.simulate(family(devices=3, microbatches=3), gp.Costs(comm=comm))
+@over_every_schedule([(3, 3), (4, 8)])
+def test_every_message_has_its_arrow(schedule, comm):
+    timeline = gp.simulate(schedule, gp.Costs(comm=comm))
     said = [f"{m.action} from device {m.source} to {m.target}, {m.start}–{m.end}" for m in timeline.messages]
     assert [text for text, _, _ in arrows(timeline)] == said
 

@@ -1,0 +1,106 @@
+"""What is held at most, in bytes, is what the order says is in flight."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from cases import every_schedule, over_every_schedule
+from numeric import Energy
+
+from gpipe_sim import (
+    ZBV,
+    GPipe,
+    Kind,
+    Linear,
+    Naive,
+    OneFOneB,
+    Tanh,
+    VHalf,
+    VMin,
+    peak_in_flight,
+    remat,
+    split,
+    train_step,
+)
+
+
+def peaks(schedule, width: int = 4, rows: int = 2) -> list[float]:
+    """Each device's activation peak in units of what one stage saves of one microbatch: input and output."""
+    rng = np.random.default_rng(0)
+    layers = [layer for _ in range(schedule.stages) for layer in (Linear(width, width, rng=rng), Tanh())]
+    batch = np.ones((rows * schedule.microbatches, width))
+    step = train_step(split(layers, stages=schedule.stages), schedule, (batch, batch), Energy())
+    return [memory.activation_peak / (2 * rows * width * 8) for memory in step.memory]
+
+
+def test_gpipe_at_4_x_8_holds_eight_microbatches_and_1f1b_four_three_two_one():
+    assert peaks(GPipe(4, 8)) == [8, 8, 8, 8]
+    assert peaks(OneFOneB(4, 8)) == [4, 3, 2, 1]
+
+
+def halves_held(row) -> int:
+    """The most arrays that a device keeps at the end of an action, each half of what a stage saves.
+
+    F keeps the stage's input and output; I lets the output go and keeps the gradient that meets the input
+    in W; B and W let everything go. What one stage hands the next on the same device is one array.
+    """
+    held, most = {}, 0
+    for action in row:
+        for stage, kind, m in action.parts:
+            held[stage, m] = {
+                Kind.F: {("crosses", stage - 1, m), ("crosses", stage, m)},
+                Kind.I: {("crosses", stage - 1, m), ("gradient", stage, m)},
+            }.get(kind, set())
+        most = max(most, len(set().union(*held.values())))
+    return most
+
+
+@over_every_schedule()
+def test_the_bytes_measured_are_one_input_and_one_more_array_for_each_stage_and_microbatch(schedule):
+    assert peaks(schedule) == [halves_held(row) / 2 for row in schedule.actions]
+
+
+def plain(schedule) -> bool:
+    """No pairs, and no two neighbouring stages on one device, where they would share what crosses."""
+    neighbours = any(b - a == 1 for held in schedule.placement for a, b in pairwise(sorted(held)))
+    pairs = any(len(action.parts) > 1 for row in schedule.actions for action in row)
+    return not neighbours and not pairs
+
+
+@pytest.mark.parametrize("schedule", filter(plain, every_schedule()), ids=repr)
+def test_the_bytes_measured_are_the_microbatches_in_flight(schedule):
+    assert peaks(schedule) == list(peak_in_flight(schedule))
+
+
+@pytest.mark.parametrize("family", [ZBV, VHalf, VMin])
+def test_only_where_the_v_turns_is_less_held_than_is_in_flight(family):
+    """The last device holds both stages next to the turn, and one array for what crosses it."""
+    schedule = family(4, 8)
+    *measured, at_the_turn = peaks(schedule)
+    *in_flight, counted = peak_in_flight(schedule)
+    assert measured == in_flight
+    assert at_the_turn < counted
+
+
+@pytest.mark.parametrize("family", [Naive, GPipe, OneFOneB])
+@pytest.mark.parametrize(("devices", "microbatches"), [(1, 3), (3, 2), (4, 8)])
+def test_recomputing_everything_peaks_at_its_boundary_inputs_and_one_working_set(
+    family, devices, microbatches
+):
+    """Half a unit is a boundary input, the other half the working set beside it."""
+    schedule = family(devices, microbatches)
+    held = peak_in_flight(schedule)
+    assert peaks(remat(schedule, "always")) == [n / 2 + 1 / 2 for n in held]
+
+
+def test_recomputing_saves_more_the_more_a_stage_saves_beside_its_input():
+    """S1's example, with three layers of equal bytes per device, M = 8: 8 x 4 of them become 8 + 3, not 8."""
+
+    def peak(schedule):
+        layers = [Tanh() for _ in range(6)]
+        batch = np.ones((8, 5))
+        step = train_step(split(layers, stages=2), schedule, (batch, batch), Energy())
+        return [memory.activation_peak / 40 for memory in step.memory]
+
+    assert peak(GPipe(2, 8)) == [8 * 3, 8 * 3]
+    assert peak(remat(GPipe(2, 8), "always")) == [7 + 3, 7 + 3]
