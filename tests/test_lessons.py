@@ -16,6 +16,10 @@ SECTIONS = ("Is it true?", "Exercise", "Takeaway")
 each_lesson = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
+def number(path: Path) -> str:
+    return path.stem.split("_")[0]
+
+
 def cells(path: Path, kind: str) -> list[dict]:
     return [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == kind]
 
@@ -25,7 +29,7 @@ def prose(path: Path) -> str:
 
 
 def test_the_course_has_lessons_01_to_09_13_and_A():
-    assert [path.stem[:2] for path in NOTEBOOKS] == [*(f"{n:02d}" for n in range(1, 10)), "13", "A_"]
+    assert [number(path) for path in NOTEBOOKS] == [*(f"{n:02d}" for n in range(1, 10)), "13", "A"]
 
 
 @each_lesson
@@ -39,7 +43,7 @@ def test_every_code_cell_was_run_in_order(path):
 def test_a_lesson_has_its_parts(path):
     text = prose(path)
     headings = re.findall(r"^## (.+)$", text, re.M)
-    assert re.match(rf"# {path.stem[:2]} · ", text)
+    assert re.match(rf"# {number(path)} · ", text)
     assert [part for part in PARTS if part not in text] == []
     assert [name for name in SECTIONS if not any(h.startswith(name) for h in headings)] == []
     assert re.search(r"\d+ minutes", text)
@@ -83,7 +87,7 @@ def exercises() -> list:
         every = json.loads(path.read_text())["cells"]
         for i, cell in enumerate(every):
             source = "".join(cell["source"])
-            check = re.search(r"^gp\.exercises\.lesson_\d\d\.\w+\(.*\)$", source, re.M)
+            check = re.search(r"^gp\.exercises\.lesson_(?:\d\d|A)\.\w+\(.*\)$", source, re.M)
             if cell["cell_type"] == "code" and check:
                 after = "".join("".join(c["source"]) for c in every[i + 1 : i + 3])
                 answer = re.search(r"<summary>One answer.*?```python\n(.*?)```", after, re.S)
@@ -92,8 +96,8 @@ def exercises() -> list:
 
 
 def test_every_lesson_has_an_exercise_that_checks_itself():
-    asked = {re.search(r"lesson_\d\d", param.values[0])[0] for param in exercises()}
-    assert asked == {f"lesson_{path.stem[:2]}" for path in NOTEBOOKS}
+    asked = {re.search(r"lesson_(\d\d|A)", param.values[0])[0] for param in exercises()}
+    assert asked == {f"lesson_{number(path)}" for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize(("check", "answer"), exercises())
