@@ -1,7 +1,12 @@
 """Closed forms from papers, exact as ``Fraction``. A measurement never calls one.
 
 K devices, M microbatches, V stages per device; t_f and t_b are the times of one microbatch's forward
-and full backward at one stage. All of them assume equal stages and no communication time.
+and full backward at one stage. All of them assume equal stages, and no communication time unless they take
+``comm``, the time that a message is on its way.
+
+The zero-bubble papers write T_F, T_B and T_W for the times of F, I and W of one microbatch on one device, and
+M_B and M_W for what it holds from F until I and from I until W. Their bubble is a time: by how much the
+longest span (last end - first start) of any device exceeds its work, M (T_F + T_B + T_W).
 """
 
 from fractions import Fraction
@@ -85,6 +90,155 @@ def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: in
     return min(warmup + 1, stages_per_device * microbatches)
 
 
+def one_f_one_b_bubble_time(
+    devices: int,
+    microbatches: int,
+    forward: Real = 1,
+    input_grad: Real = 1,
+    weight_grad: Real = 1,
+    comm: Real = 0,
+) -> Real:
+    """(K-1)(T_F+T_B+T_W), and for K dividing M (2(K-1)(M/K+1) - 2)c more: it waits in its steady state.
+
+    Qi et al. 2024, arXiv:2401.10241, table 2. The share of c, exact while c is small, follows from the order.
+    """
+    _require(devices=devices, microbatches=microbatches)
+    steady = 2 * (devices - 1) * (Fraction(microbatches, devices) + 1) - 2 if devices > 1 else 0
+    return (devices - 1) * (forward + input_grad + weight_grad) + (steady * comm if comm else 0)
+
+
+def interleaved_bubble_time(
+    devices: int,
+    stages_per_device: int,
+    forward: Real = 1,
+    input_grad: Real = 1,
+    weight_grad: Real = 1,
+    comm: Real = 0,
+) -> Real:
+    """(K-1)(T_F+T_B+T_W)/V + (2VK-2)c, for K > 1 dividing M; the times are those of all V stages together.
+
+    Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2. The interleaved column of Qi et al. 2024,
+    arXiv:2401.10241, table 5, has Kc less: between two stages of a device only the first of each group of
+    K microbatches waits there for the stage before.
+    """
+    _require(devices=devices, stages_per_device=stages_per_device)
+    work = Fraction(devices - 1, stages_per_device) * (forward + input_grad + weight_grad)
+    return work + (2 * stages_per_device * devices - 2) * comm
+
+
+def zbh1_bubble_time(
+    devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
+) -> Real:
+    """(K-1)(T_F + T_B - T_W) + 4(K-1)c, for T_W at most T_F and T_B; with c for M >= 2K-1.
+
+    Qi et al. 2024, arXiv:2401.10241, table 2; the share of c, exact while c is small, follows from the order.
+    """
+    _require(devices=devices)
+    return (devices - 1) * (forward + input_grad - weight_grad + 4 * comm)
+
+
+def zbh2_bubble_time(
+    devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
+) -> Real:
+    """(K-1)(T_F + T_B - 2 T_W) + 2(K-1)c, for T_W at most T_F and T_B, and M >= 2K-1.
+
+    Qi et al. 2024, arXiv:2401.10241, table 2; the share of c, exact while c is small, follows from the order.
+    """
+    _require(devices=devices)
+    return (devices - 1) * (forward + input_grad - 2 * weight_grad + 2 * comm)
+
+
+def zbh1_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
+    """(K-k) M_B + k M_W: the most that ZB-H1 holds on device k, counted from 0, for M >= K.
+
+    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1.
+    """
+    _require(devices=devices)
+    _require_device(device, devices)
+    return (devices - device) * before_input_grad + device * before_weight_grad
+
+
+def zbh2_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
+    """(2(K-k)-1) M_B + 2k M_W: the most that ZB-H2 holds on device k, counted from 0, for M >= 2K-1.
+
+    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1.
+    """
+    _require(devices=devices)
+    _require_device(device, devices)
+    return (2 * (devices - device) - 1) * before_input_grad + 2 * device * before_weight_grad
+
+
+def v_half_in_flight(devices: int) -> int:
+    """2((K+2)//2): the most stage-activations of V-Half, two of them being one microbatch's on one device.
+
+    Qi et al. 2024, arXiv:2405.15362.
+    """
+    _require(devices=devices)
+    return 2 * ((devices + 2) // 2)
+
+
+def v_min_in_flight(devices: int) -> int:
+    """2((K+4)//3): the most stage-activations of V-Min. Qi et al. 2024, arXiv:2405.15362."""
+    _require(devices=devices)
+    return 2 * ((devices + 4) // 3)
+
+
+def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
+    """(K/2-1)(F&B + B - 3W): an overlapped pair, a full backward and a weight gradient, for T_F = T_B >= T_W.
+
+    DeepSeek-AI 2024, arXiv:2412.19437, table 2, in times of one stage. ValueError for an odd K.
+    """
+    _require_even("dualpipe_bubble_time", devices)
+    return (devices // 2 - 1) * (pair + backward - 3 * weight_grad)
+
+
+def dualpipev_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
+    """(K-1)(F&B + B - 3W): DualPipe's for twice as many devices, which is how many stages there are.
+
+    github.com/deepseek-ai/DualPipe, in times of one stage.
+    """
+    _require(devices=devices)
+    return dualpipe_bubble_time(2 * devices, pair, backward, weight_grad)
+
+
+def dualpipe_in_flight(devices: int) -> int:
+    """K+1, on every device; DualPipeV on half as many devices holds as many stage-activations.
+
+    DeepSeek-AI 2024, arXiv:2412.19437, table 2. ValueError for an odd K.
+    """
+    _require_even("dualpipe_in_flight", devices)
+    return devices + 1
+
+
+def chimera_bubble(devices: int, microbatches: int) -> Fraction:
+    """(K-2)/(2M+K-2), for a backward as long as a forward and K dividing M.
+
+    Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
+    """
+    _require_even("chimera_bubble", devices)
+    _require(microbatches=microbatches)
+    return Fraction(devices - 2, 2 * microbatches + devices - 2)
+
+
+def chimera_bubble_of_one_unit(devices: int) -> Fraction:
+    """(K-2)/(3K/2+K-2): for M = K microbatches and a backward of two forwards.
+
+    Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
+    """
+    _require_even("chimera_bubble_of_one_unit", devices)
+    return Fraction(2 * (devices - 2), 3 * devices + 2 * (devices - 2))
+
+
+def chimera_in_flight(devices: int, device: int) -> int:
+    """From K/2+1 on the two outer devices to K on the two inner ones, for K dividing M.
+
+    Li and Hoefler 2021, arXiv:2107.06925, table 2. ValueError for an odd K.
+    """
+    _require_even("chimera_in_flight", devices)
+    _require_device(device, devices)
+    return devices // 2 + 1 + min(device, devices - 1 - device)
+
+
 def gpipe_messages(devices: int, microbatches: int, stages_per_device: int = 1) -> int:
     """2(KV-1)M: every boundary between stages carries each microbatch's activation and its gradient.
 
@@ -123,6 +277,12 @@ def remat_activation_units(microbatches_held: int, boundary_input: Real, working
 def _require_device(device: int, devices: int) -> None:
     if not 0 <= device < devices:
         raise ValueError(f"the formula needs a device from 0 to {devices - 1} (got {device})")
+
+
+def _require_even(formula: str, devices: int) -> None:
+    _require(devices=devices)
+    if devices % 2:
+        raise ValueError(f"{formula} needs an even number of devices (got {devices})")
 
 
 def _require(**counts: int) -> None:
