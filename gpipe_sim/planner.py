@@ -261,7 +261,7 @@ def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int) -> tu
     """One limit per device, infinite where there is none."""
     if memory_limit is None:
         return (math.inf,) * devices
-    alone = isinstance(memory_limit, Real) or not isinstance(memory_limit, Iterable)
+    alone = isinstance(memory_limit, (Real, str)) or not isinstance(memory_limit, Iterable)
     limits = (memory_limit,) * devices if alone else tuple(memory_limit)
     if len(limits) != devices:
         raise ValueError(f"greedy needs one memory_limit, or {devices}, one per device (got {len(limits)})")
