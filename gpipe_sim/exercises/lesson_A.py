@@ -107,7 +107,7 @@ def _the_mistake(given: list[str], case: tuple, name: str) -> Reply | None:
         ({"time": _whole, "memory": _whole}, "Is a stage the same share of the model in every schedule?"),
         (
             {"time": _each_of_those_held, "memory": _each_of_those_held},
-            "Are the two stages on a device of Chimera halves of its share, or copies of two devices' shares?",
+            "Are Chimera's two stages on a device halves of its share, or copies of two devices' shares?",
         ),
         ({"held": lambda peaks: peaks[0]}, "Is device 0 always the fullest?"),
         ({"held": min}, "Must every device stay within the limit, or only one?"),
