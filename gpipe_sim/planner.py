@@ -45,7 +45,10 @@ def greedy(
     needed has ended and arrived; the plan is an order, and stays legal whatever the times turn out to be.
 
     Takes n log n time for n actions. It looks no further than the next action, so nothing promises the
-    shortest order: a fixed pattern can be shorter. ScheduleError where no order keeps within the limit.
+    shortest order, and a pattern that waits on purpose can be shorter: on unequal stages, B first under K-k
+    is often longer than 1F1B. I, F, W without a limit hardly ever is (1 of 6000 random cases).
+
+    ScheduleError where no order keeps within the limit; ValueError for a placement that holds a stage twice.
     """
     require_count("greedy", "devices", devices)
     require_count("greedy", "microbatches", microbatches)
@@ -79,7 +82,7 @@ class Banker:
         """Whether it fits, and leaves a way to finish every microbatch that has begun."""
         if action.kind is not Kind.F:
             return True
-        return self.held < self.limit and self._is_safe(self._after(action.stage))
+        return self.held + 1 <= self.limit and self._is_safe(self._after(action.stage))
 
     def record(self, action: Action) -> None:
         """Take note that the action has been started."""
@@ -99,7 +102,7 @@ class Banker:
         total, kept = len(self.place), 0
         for j, count in enumerate(through[:total]):
             kept += j * count
-            if count and kept + total - j > self.limit:
+            if kept + total - j > self.limit:
                 return False
         return True
 
@@ -234,7 +237,13 @@ def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> 
     """The stages that each device holds, every stage once."""
     if placement is None:
         return looped(devices, devices)
-    held = tuple(tuple(map(operator.index, stages)) for stages in placement)
+    try:
+        held = tuple(tuple(map(operator.index, stages)) for stages in placement)
+    except TypeError:
+        raise TypeError(
+            "greedy needs placement to list the stages of each device, such as [[0, 3], [1, 2]] "
+            f"(got {placement!r})"
+        ) from None
     if len(held) != devices:
         raise ValueError(f"greedy needs placement to list {devices} devices (got {len(held)})")
     stages = sorted(stage for stages in held for stage in stages)

@@ -263,6 +263,16 @@ def test_only_the_devices_that_are_stuck_are_named_and_only_their_limits_raised(
     assert peak_in_flight(greedy(3, 4, v_shaped(3), memory_limit=[5, 2, 2]))[1] == 2
 
 
+def test_a_limit_between_two_numbers_of_activations_is_the_lower_one():
+    assert greedy(2, 3, memory_limit=[2.5, 1]) == greedy(2, 3, memory_limit=[2, 1])
+    with pytest.raises(ScheduleError) as refused:
+        greedy(3, 1, [[5, 0], [4, 1], [3, 2]], memory_limit=1.5)
+    assert "device 0 cannot proceed to 5F0: it holds 1 of at most 1 stage-activations (0F0)" in str(
+        refused.value
+    )
+    assert str(refused.value).endswith("memory_limit=2 would do")
+
+
 def test_two_copies_of_a_stage_are_refused_with_the_reason():
     reason = "which microbatch takes which copy is a pattern of its own, as in Chimera and DualPipe"
     with pytest.raises(ValueError, match=f"stage 0 is on devices 0 and 1: {reason}"):
@@ -278,6 +288,8 @@ def test_two_copies_of_a_stage_are_refused_with_the_reason():
         ({"microbatches": 2.0}, TypeError, r"greedy needs microbatches to be a whole number \(got 2.0\)"),
         ({"placement": [[0, 1]]}, ValueError, r"placement to list 2 devices \(got 1\)"),
         ({"placement": [[0], [2]]}, ValueError, r"stages 0, 1, 2, ... without a gap \(got \[0, 2\]\)"),
+        ({"placement": [[0.0], [1.0]]}, TypeError, r"such as \[\[0, 3\], \[1, 2\]\]"),
+        ({"placement": 2}, TypeError, r"list the stages of each device, .* \(got 2\)"),
         ({"placement": [[], []]}, ValueError, r"without a gap \(got \[\]\)"),
         ({"priority": ("F",)}, ValueError, r"list F and B, or F, I and W, .* \(got \('F',\)\)"),
         ({"priority": "FIB"}, ValueError, "list F and B, or F, I and W"),

@@ -1,0 +1,26 @@
+"""Plan from rules: 16 devices, 256 microbatches, backwards split, without a limit and over a V within one."""
+
+from benchmarks.timing import medians, report
+from gpipe_sim.planner import greedy
+from gpipe_sim.schedule import v_shaped
+
+DEVICES, MICROBATCHES = 16, 256
+
+
+def run() -> bool:
+    met = True
+    for name, options in (
+        ("one stage per device", {}),
+        ("over a V within 2K", {"placement": v_shaped(DEVICES), "memory_limit": 2 * DEVICES}),
+    ):
+
+        def plan(options=options):
+            return greedy(DEVICES, MICROBATCHES, priority=("I", "F", "W"), **options)
+
+        size = sum(map(len, plan().actions))
+        met &= report(f"greedy, {name}: plan {size:,} actions", *medians(plan, rounds=5), "s", 1)
+    return met
+
+
+if __name__ == "__main__":
+    run()
