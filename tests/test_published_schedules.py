@@ -1,0 +1,293 @@
+"""The later families: their pictures, how long they take, what they hold, and what they refuse."""
+
+from fractions import Fraction
+from itertools import product
+from textwrap import dedent
+
+import pytest
+from cases import EQUAL
+
+from gpipe_sim import (
+    ZBH1,
+    ZBH2,
+    ZBV,
+    Chimera,
+    Costs,
+    DualPipe,
+    DualPipeV,
+    Eager1F1B,
+    Interleaved1F1B,
+    LoopedBFS,
+    OneFOneB,
+    VHalf,
+    VMin,
+    bubble_fraction,
+    formulas,
+    peak_in_flight,
+    problems,
+    simulate,
+)
+
+EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
+
+
+# Pictures
+
+
+def test_eager_1f1b_warms_up_twice_as_far():
+    assert str(Eager1F1B(3, 5)) == dedent("""\
+        device 0: 0F0 0F1 0F2 0F3 0F4 0B0 0B1 0B2 0B3 0B4
+        device 1: 1F0 1F1 1F2 1B0 1F3 1B1 1F4 1B2 1B3 1B4
+        device 2: 2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3 2F4 2B4""")
+
+
+def test_looped_bfs_is_gpipe_stage_by_stage():
+    assert str(LoopedBFS(2, 2)) == dedent("""\
+        device 0: 0F0 0F1 2F0 2F1 2B1 2B0 0B1 0B0
+        device 1: 1F0 1F1 3F0 3F1 3B1 3B0 1B1 1B0""")
+
+
+def test_zb_h1_puts_weight_gradients_off_by_as_many_microbatches_as_a_device_is_far_down():
+    assert str(ZBH1(3, 3)) == dedent("""\
+        device 0: 0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2
+        device 1: 1F0 1F1 1I0 1F2 1I1 1W0 1I2 1W1 1W2
+        device 2: 2F0 2I0 2F1 2I1 2F2 2I2 2W0 2W1 2W2""")
+
+
+def test_zb_v_comes_back_to_the_device_where_it_began():
+    assert ZBV(2, 3).placement == ((0, 3), (1, 2))
+    assert str(ZBV(2, 3)) == dedent("""\
+        device 0: 0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2
+        device 1: 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2""")
+
+
+def test_v_min_runs_a_microbatch_through_its_v_as_fast_as_it_can():
+    assert str(VMin(2, 3)) == dedent("""\
+        device 0: 0F0 3F0 3I0 0F1 3W0 0I0 0W0 3F1 3I1 0F2 3W1 0I1 0W1 3F2 3I2 3W2 0I2 0W2
+        device 1: 1F0 2F0 2I0 1I0 1F1 2F1 2W0 1W0 2I1 1I1 1F2 2F2 2W1 1W1 2I2 1I2 2W2 1W2""")
+
+
+def test_chimera_sends_half_of_each_unit_the_other_way():
+    assert Chimera(4, 4).placement == ((0, 3), (1, 2), (2, 1), (3, 0))
+    assert str(Chimera(4, 4)) == dedent("""\
+        device 0: 0F0 0F1 3F2 3B2 3F3 3B3 0B0 0B1
+        device 1: 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1
+        device 2: 1F2 2F0 1F3 2F1 2B0 1B2 2B1 1B3
+        device 3: 0F2 0F3 3F0 3B0 3F1 3B1 0B2 0B3""")
+
+
+def test_dualpipe_pairs_a_forward_of_one_direction_with_a_backward_of_the_other():
+    assert str(DualPipe(2, 4)) == dedent("""\
+        device 0: 0F0 1F2 0F1 1B2 (1F3;0B0)OVERLAP_F_B 1B3 0I1 0W1
+        device 1: 0F2 1F0 0F3 1B0 (1F1;0B2)OVERLAP_F_B 1B1 0I3 0W3""")
+
+
+def test_dualpipev_is_dualpipe_folded_in_the_middle():
+    assert str(DualPipeV(1, 2)) == "device 0: 0F0 1F0 0F1 1B0 (1F1;0B0)OVERLAP_F_B 1B1 0I1 0W1"
+    rename = {"1F2": "1F0", "1B2": "1B0", "(1F3;0B0)OVERLAP_F_B": "(1F1;0B0)OVERLAP_F_B", "1B3": "1B1"}
+    top = str(DualPipe(2, 4)).splitlines()[0].split()
+    assert [rename.get(word, word) for word in top] == str(DualPipeV(1, 2)).split()
+
+
+# F = I = W = 1: how long it takes, and the most stage-activations that a device holds
+
+
+@pytest.mark.parametrize("costs", [Costs(), EXACT], ids=["whole", "Fraction"])
+@pytest.mark.parametrize(
+    ("schedule", "makespan", "peak"),
+    [
+        (OneFOneB(4, 8), 33, 4),
+        (Eager1F1B(4, 8), 33, 7),
+        (Interleaved1F1B(4, 8), 57, 11),
+        (LoopedBFS(4, 8), 57, 16),
+        (ZBH1(4, 8), 27, 4),
+        (ZBH2(4, 8), 27, 7),
+        (ZBV(4, 8), 51, 8),
+        (VHalf(4, 8), 53, 6),
+        (VMin(4, 8), 59, 4),
+        (DualPipe(4, 8), 26, 5),
+        (DualPipeV(4, 8), 54, 9),
+        (Chimera(4, 8), 30, 4),
+        (ZBH1(8, 64), 199, 8),
+        (ZBH2(8, 64), 199, 15),
+        (ZBV(8, 64), 391, 16),
+        (VMin(8, 64), 411, 8),
+    ],
+    ids=repr,
+)
+def test_with_equal_times_it_takes_this_long_and_holds_this_much(schedule, makespan, peak, costs):
+    assert simulate(schedule, costs).makespan == makespan
+    assert max(peak_in_flight(schedule)) == peak
+
+
+def test_v_half_at_8_x_64_is_within_two_units_of_the_401_that_is_known():
+    assert 401 <= simulate(VHalf(8, 64)).makespan <= 403
+    assert max(peak_in_flight(VHalf(8, 64))) <= 10
+
+
+@pytest.mark.parametrize("schedule", [ZBH2(4, 8), ZBV(4, 8), ZBH2(8, 64), ZBV(8, 64)], ids=repr)
+def test_zb_h2_and_zb_v_have_no_idle_time_inside_any_devices_span(schedule):
+    for row in simulate(schedule).rows:
+        assert row[-1].end - row[0].start == sum(span.end - span.start for span in row)
+
+
+def test_eager_1f1b_hides_messages_that_1f1b_waits_for():
+    for devices, microbatches in ((2, 4), (4, 8), (8, 64)):
+        plain, eager = OneFOneB(devices, microbatches), Eager1F1B(devices, microbatches)
+        assert simulate(plain).makespan == simulate(eager).makespan
+        assert simulate(plain, Costs(comm=1)).makespan > simulate(eager, Costs(comm=1)).makespan
+        held = [min(2 * (devices - k) - 1, microbatches) for k in range(devices)]
+        assert list(peak_in_flight(eager)) == held
+
+
+def test_looped_bfs_idles_as_little_as_interleaved_1f1b_and_holds_everything():
+    for devices, stages, more in product(range(1, 7), (1, 2, 3), range(4)):
+        schedule = LoopedBFS(devices, devices + more, stages)
+        bubble = bubble_fraction(simulate(schedule, EXACT))
+        assert bubble == formulas.interleaved_bubble(devices, devices + more, stages)
+        assert set(peak_in_flight(schedule)) == {stages * (devices + more)}
+
+
+# Controllable memory, arXiv:2405.15362
+
+
+@pytest.mark.parametrize(
+    ("family", "limit"),
+    [(VHalf, formulas.v_half_in_flight), (VMin, formulas.v_min_in_flight)],
+    ids=["V-Half", "V-Min"],
+)
+def test_v_half_and_v_min_stay_within_half_and_a_third_of_1f1bs_memory(family, limit):
+    for devices in range(1, 13):
+        for microbatches in (1, devices, 2 * devices, 3 * devices + 1):
+            assert max(peak_in_flight(family(devices, microbatches))) <= limit(devices)
+        assert max(peak_in_flight(family(devices, 4 * devices))) == limit(devices)
+
+
+def test_the_limits_are_p_plus_2_over_2_and_p_plus_4_over_3_microbatches():
+    assert [formulas.v_half_in_flight(p) / 2 for p in (4, 8, 16, 32)] == [3, 5, 9, 17]
+    assert [formulas.v_min_in_flight(p) / 2 for p in (4, 8, 16, 32)] == [2, 4, 6, 12]
+
+
+def test_less_memory_costs_a_larger_bubble_up_to_two_thirds_of_1f1bs():
+    """ZB-V, V-Half, V-Min, 1F1B: 0, 1/2, 2/3 and 1, and a little more; a device's time in stages of two."""
+    for devices in (4, 6, 8, 10):
+        microbatches = 6 * devices
+        work, whole = 6 * microbatches, 6 * (devices - 1)
+        bubbles = [simulate(family(devices, microbatches)).makespan - work for family in (ZBV, VHalf, VMin)]
+        assert bubbles[0] == devices - 1
+        assert bubbles == sorted(bubbles)
+        assert bubbles[1] <= whole / 2
+        assert bubbles[2] <= whole * 2 / 3 + 3
+
+
+# DualPipe, DeepSeek-V3 report, arXiv:2412.19437, table 2
+
+
+@pytest.mark.parametrize(
+    ("forward", "weight_grad"), [(1, 1), (3, 2), (2, 1), (2, 0), (Fraction(5, 2), Fraction(1, 3))]
+)
+def test_dualpipe_waits_as_long_as_its_table_says_for_an_input_gradient_as_long_as_a_forward(
+    forward, weight_grad
+):
+    costs = Costs(Fraction(forward), Fraction(forward), Fraction(weight_grad))
+    backward = forward + weight_grad
+    times = {"pair": forward + backward, "backward": backward, "weight_grad": weight_grad}
+    for half, more in product(range(1, 5), (0, 1, 3)):
+        work = 2 * (2 * half + more) * (forward + backward)
+        both = simulate(DualPipe(2 * half, 2 * (2 * half + more)), costs).makespan - work
+        folded = simulate(DualPipeV(half, 2 * half + more), costs).makespan - work
+        assert both == formulas.dualpipe_bubble_time(2 * half, **times)
+        assert folded == formulas.dualpipev_bubble_time(half, **times) == both
+
+
+def test_dualpipe_holds_one_activation_more_than_there_are_stages():
+    for half, more in product(range(1, 5), (0, 1, 3)):
+        both, folded = DualPipe(2 * half, 2 * (2 * half + more)), DualPipeV(half, 2 * half + more)
+        assert set(peak_in_flight(both)) == {formulas.dualpipe_in_flight(2 * half)} == {2 * half + 1}
+        assert set(peak_in_flight(folded)) == {2 * half + 1}
+
+
+def test_eight_stages_wait_21_7_and_6_with_1f1b_zb1p_and_dualpipe():
+    """F = 1, B = 2, W = 1, F&B = 3."""
+    waits = [simulate(family(8, 24)).makespan - 3 * 24 for family in (OneFOneB, ZBH1, DualPipe)]
+    assert waits == [21, 7, 6]
+    assert formulas.dualpipe_bubble_time(8, pair=3, backward=2, weight_grad=1) == 6
+
+
+# Chimera, arXiv:2107.06925
+
+
+def test_chimera_idles_d_minus_2_of_2n_plus_d_minus_2_for_equal_forward_and_backward():
+    for devices, units in product((2, 4, 6, 8), (1, 2, 3)):
+        bubble = bubble_fraction(simulate(Chimera(devices, units * devices), Costs(**EQUAL)))
+        assert bubble == formulas.chimera_bubble(devices, units * devices)
+
+
+def test_chimera_idles_a_quarter_to_a_third_if_a_backward_takes_two_forwards_and_n_is_d():
+    for devices in (2, 4, 6, 8, 10):
+        found = bubble_fraction(simulate(Chimera(devices, devices), EXACT))
+        assert found == formulas.chimera_bubble_of_one_unit(devices)
+    bubbles = [bubble_fraction(simulate(Chimera(devices, devices))) for devices in (4, 6, 8)]
+    assert [f"{bubble:.3f}" for bubble in bubbles] == ["0.250", "0.308", "0.333"]
+
+
+def test_chimera_holds_half_of_what_there_is_to_hold_outside_and_all_of_it_inside():
+    for devices, units in product((2, 4, 6, 8), (1, 2, 3)):
+        held = peak_in_flight(Chimera(devices, units * devices))
+        assert list(held) == [formulas.chimera_in_flight(devices, k) for k in range(devices)]
+        assert (min(held), max(held)) == (devices // 2 + 1, devices)
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("family", [Eager1F1B, LoopedBFS, ZBH1, ZBH2, ZBV, VHalf, VMin])
+def test_these_families_take_any_number_of_devices_and_microbatches(family):
+    for devices, microbatches in product(range(1, 6), range(1, 12)):
+        assert problems(family(devices, microbatches)) == []
+
+
+def test_chimera_takes_any_number_of_microbatches_on_evenly_many_devices():
+    for devices, microbatches in product((2, 4, 6), range(1, 14)):
+        assert problems(Chimera(devices, microbatches)) == []
+
+
+def test_dualpipe_takes_every_size_that_fills_it():
+    for devices, more in product((2, 4, 6), range(0, 6, 2)):
+        assert problems(DualPipe(devices, 2 * devices + more)) == []
+    for devices, more in product(range(1, 5), range(4)):
+        assert problems(DualPipeV(devices, 2 * devices + more)) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "sizes", "reason"),
+    [
+        (Chimera, (3, 4), "Chimera needs an even number of devices (got 3); 4 would work"),
+        (Chimera, (1, 1), "Chimera needs an even number of devices (got 1); 2 would work"),
+        (DualPipe, (3, 8), "DualPipe needs an even number of devices (got 3); 4 would work"),
+        (DualPipe, (4, 9), "DualPipe needs an even number of microbatches (got 9); 10 would work"),
+        (DualPipe, (4, 6), "DualPipe needs microbatches >= 8, twice its devices (got 6)"),
+        (DualPipeV, (4, 7), "DualPipeV needs microbatches >= 8, twice its devices (got 7)"),
+        (LoopedBFS, (4, 8, 0), "LoopedBFS needs stages_per_device >= 1 (got 0)"),
+    ],
+    ids=str,
+)
+def test_a_size_for_which_it_is_not_defined_is_refused_with_what_would_work(family, sizes, reason):
+    with pytest.raises(ValueError) as error:
+        family(*sizes)
+    assert str(error.value) == reason
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda: formulas.dualpipe_bubble_time(5, 3, 2, 1),
+        lambda: formulas.dualpipe_in_flight(5),
+        lambda: formulas.chimera_bubble(5, 10),
+        lambda: formulas.chimera_bubble_of_one_unit(5),
+        lambda: formulas.chimera_in_flight(5, 0),
+    ],
+)
+def test_the_formulas_of_two_directions_refuse_an_odd_number_of_devices(formula):
+    with pytest.raises(ValueError, match=r"needs an even number of devices \(got 5\)"):
+        formula()
