@@ -8,34 +8,13 @@ from collections.abc import Iterator, Sequence
 from gpipe_sim.chart import INK, PALETTE, ink, tint
 from gpipe_sim.schedule import Schedule
 from gpipe_sim.svg import Svg, document
-from gpipe_sim.validate import Wait, blocked, check_actions, waiting
+from gpipe_sim.validate import check_actions
+from gpipe_sim.waits import Wait, blocked, waiting
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
 WAITS, BEHIND = "#D55E00", "#888888"
 PALE = 0.72
-
-
-def circle(waits: Sequence[Wait]) -> list[Wait]:
-    """Those that wait for each other in a circle, lowest device first; not those that queue up behind it."""
-    of = {wait.device: wait for wait in waits}
-    wait = waits[0]
-    for _ in waits:  # after so many steps we are on the circle
-        wait = of[wait.other]
-    found = [wait]
-    while (wait := of[wait.other]) is not found[0]:
-        found.append(wait)
-    first = found.index(min(found))
-    return found[first:] + found[:first]
-
-
-def in_words(found: Sequence[Wait]) -> str:
-    """A circle as one sentence: 0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0."""
-    links = []
-    for wait, after in zip(found, [*found[1:], found[0]], strict=True):
-        in_its_way = "" if wait.need in after.action.parts else f", queued behind {after.action}"
-        links.append(f"needs {wait.need}{in_its_way}")
-    return f"{found[0].action} {', which '.join(links)}"
 
 
 def draw_deadlock(schedule: Schedule) -> Svg:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
 from gpipe_sim.costs import Costs
-from gpipe_sim.schedule import NEEDS, Schedule, needs
+from gpipe_sim.schedule import Schedule, needs
 from gpipe_sim.validate import check, check_actions
+from gpipe_sim.waits import wanted_slots
 
 
 class Span(NamedTuple):
@@ -118,7 +119,7 @@ def _run(schedule: Schedule, costs: Costs) -> list[Span]:
     rows, size = schedule.actions, schedule.microbatches
     made = {kind: [None] * len(slots) for kind, slots in schedule.located.items()}
     waiting = {kind: {} for kind in Kind}
-    wanted = _wanted(schedule, made, waiting)
+    wanted = wanted_slots(schedule, made, waiting)
     duration, transfer = costs.duration, costs.transfer
     free, at = [0] * schedule.devices, [0] * schedule.devices
     runnable = list(reversed(range(schedule.devices)))
@@ -158,20 +159,3 @@ def _run(schedule: Schedule, costs: Costs) -> list[Span]:
     while runnable:
         advance(runnable.pop())
     return spans
-
-
-def _wanted(schedule: Schedule, made: dict, waiting: dict) -> dict[Kind, list[list[tuple]]]:
-    """``NEEDS`` spelled out for every kind and stage: where to look for what it needs."""
-    located, stages, size = schedule.located, schedule.stages, schedule.microbatches
-    present = {kind for kind in Kind if any(device is not None for device in located[kind])}
-    return {
-        kind: [
-            [
-                (made[source], located[source], (stage + step) * size, waiting[source])
-                for source, step in NEEDS[kind]
-                if source in present and 0 <= stage + step < stages
-            ]
-            for stage in range(stages)
-        ]
-        for kind in Kind
-    }

@@ -5,11 +5,25 @@ checks it first, so a wrong one is refused with a reason and never half done.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpipe_sim.actions import Action, Kind, OverlapFB
+from gpipe_sim.actions import Action, Kind
+from gpipe_sim.rendezvous import hangs
 from gpipe_sim.schedule import Schedule, needs
+from gpipe_sim.waits import Wait, all_waits, circle, in_words, waiting
+
+SENDS = ("buffered", "blocking")  #: a send ends at once, or when the other device receives
+#: Why an action of the first kind cannot run before one of the second.
+REASONS = {
+    (Kind.F, Kind.F): "reads its output",
+    (Kind.R, Kind.F): "does it again",
+    (Kind.W, Kind.I): "finishes what it starts",
+    **{(kind, Kind.F): "reads what it saves" for kind in (Kind.B, Kind.I)},
+    **{(kind, Kind.R): "reads what it restores" for kind in (Kind.B, Kind.I)},
+    **{(kind, other): "reads its gradient" for kind in (Kind.B, Kind.I) for other in (Kind.B, Kind.I)},
+    **{(Kind.U, kind): "applies its gradient" for kind in (Kind.B, Kind.W)},
+}
 
 
 class ScheduleError(ValueError):
@@ -28,44 +42,77 @@ class Problem(NamedTuple):
     sentence: str
 
 
-class Wait(NamedTuple):
-    """A device that cannot go on: its next action needs another, which stands at ``place`` in its queue."""
+def check(schedule: Schedule, sends: str = "buffered") -> None:
+    """Raise ScheduleError, or DeadlockError if the order is complete and cannot finish.
 
-    device: int
-    action: Action | OverlapFB
-    need: Action
-    other: int
-    place: int
-
-    @property
-    def sentence(self) -> str:
-        needed = f"{self.need} (queued on device {self.other})"
-        return f"device {self.device} is stuck at {self.action}: it needs {needed}"
-
-
-def check(schedule: Schedule) -> None:
-    """Raise ScheduleError, or DeadlockError if the order is complete and cannot finish."""
+    With ``sends="blocking"`` also where it hangs if a send ends only when the other device receives.
+    """
+    _require_sends(sends)
     check_actions(schedule)
     if waits := waiting(schedule):
-        lines = [f"{schedule!r} cannot finish:", *(f"  {wait.sentence}" for wait in waits)]
-        raise DeadlockError("\n".join(lines))
+        raise DeadlockError(_listed(f"{schedule!r} cannot finish:", waits))
+    if sends == "blocking" and (found := hangs(schedule)):
+        raise DeadlockError(_listed(f"{schedule!r} cannot finish with blocking sends:", found, at_most=8))
 
 
-def check_actions(schedule: Schedule, at_most: int = 8) -> None:
+def check_actions(schedule: Schedule) -> None:
     """Raise ScheduleError if actions are missing, repeated or misplaced; say the first few."""
-    found = list(_action_problems(schedule))
-    if found:
-        lines = [f"{schedule!r} is not a training step:"]
-        lines += [f"  {problem.sentence}" for problem in found[:at_most]]
-        if len(found) > at_most:
-            lines.append(f"  ... and {len(found) - at_most} more")
-        raise ScheduleError("\n".join(lines))
+    if found := list(_action_problems(schedule)):
+        raise ScheduleError(_listed(f"{schedule!r} is not a training step:", found, at_most=8))
 
 
-def problems(schedule: Schedule) -> list[Problem]:
-    """Everything that is wrong with a schedule; an empty list if it is sound."""
-    found = list(_action_problems(schedule))
-    return found or [Problem("deadlock", wait.action, wait.sentence) for wait in waiting(schedule)]
+def _listed(head: str, found: Sequence, at_most: int | None = None) -> str:
+    """A line for each of the first few, and how many more there are."""
+    lines = [head, *(f"  {one.sentence}" for one in found[:at_most])]
+    if len(lines) <= len(found):
+        lines.append(f"  ... and {len(found) + 1 - len(lines)} more")
+    return "\n".join(lines)
+
+
+def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
+    """Everything that is wrong with a schedule; an empty list if it is sound.
+
+    First what is wrong with the actions, then actions that stand before what they need on their own device.
+    If all actions are right, a deadlock: the shortest circle, then who is stuck where. ``sends="blocking"``
+    adds where devices hang if a send ends only when the other device receives, and what to swap.
+    ValueError for another ``sends``.
+    """
+    _require_sends(sends)
+    if found := list(_action_problems(schedule)):
+        return [*found, *_too_early(schedule)]
+    if waits := all_waits(schedule):
+        return [*_too_early(schedule), *_deadlock(waits, waiting(schedule))]
+    if sends == "buffered":
+        return []
+    return [Problem("blocking", hang.early.what, hang.sentence) for hang in hangs(schedule)]
+
+
+def _require_sends(sends: str) -> None:
+    if sends not in SENDS:
+        raise ValueError(f"sends needs to be one of {SENDS} (got {sends!r})")
+
+
+def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]:
+    """The shortest circle, unless a device waits for itself, which is told already; then who is stuck."""
+    found = circle(waits)
+    if len(found) > 1:
+        yield Problem("deadlock", found[0].action, in_words(found))
+    yield from (Problem("stuck", wait.action, wait.sentence) for wait in first)
+
+
+def _too_early(schedule: Schedule) -> Iterator[Problem]:
+    """Actions that stand before one that they need, in the row of one device."""
+    for device, row in enumerate(schedule.actions):
+        before: set[Action] = set()
+        for action in row:
+            for part in action.parts:
+                for need in needs(part, schedule):
+                    if schedule.device_of(need) == device and need not in before:
+                        place = "in one block with" if need in action.parts else "before"
+                        reason = REASONS[part.kind, need.kind]
+                        text = f"{part} stands {place} {need} on device {device}, but {reason}"
+                        yield Problem("order", part, text)
+            before.update(action.parts)
 
 
 def _action_problems(schedule: Schedule) -> Iterator[Problem]:
@@ -145,44 +192,3 @@ def _places(schedule: Schedule) -> Iterator[Problem]:
                 names = " and ".join(map(str, sorted(allowed)))
                 text = f"{action} is on device {device}, but stage {stage} is on device {names}"
                 yield Problem("misplaced", action, text)
-
-
-def blocked(schedule: Schedule) -> dict[int, int]:
-    """Which devices cannot finish: device -> index in its row of the action it is stuck at.
-
-    Empty if the order can finish. Each device runs its row as far as it can; whoever waits is woken
-    by the action that it waits for.
-    """
-    done: set[Action] = set()
-    at = [0] * schedule.devices
-    waiting: dict[Action, list[int]] = {}
-    runnable = list(range(schedule.devices))
-    while runnable:
-        device = runnable.pop()
-        for action in schedule.actions[device][at[device] :]:
-            if missing := next((n for n in needs(action, schedule) if n not in done), None):
-                waiting.setdefault(missing, []).append(device)
-                break
-            at[device] += 1
-            for part in action.parts:
-                done.add(part)
-                runnable += waiting.pop(part, ())
-    return {d: i for d, i in enumerate(at) if i < len(schedule.actions[d])}
-
-
-def waiting(schedule: Schedule) -> list[Wait]:
-    """For each device that cannot finish, what it is stuck at and what it waits for; else nothing."""
-    stuck = blocked(schedule)
-    return [_wait(schedule, device, schedule.actions[device][at], stuck) for device, at in stuck.items()]
-
-
-def _wait(schedule: Schedule, device: int, action: Action | OverlapFB, stuck: dict[int, int]) -> Wait:
-    """The first of its needs that is not done."""
-    waits = (Wait(device, action, need, *_place(schedule, need)) for need in needs(action, schedule))
-    return next(wait for wait in waits if wait.other in stuck and wait.place >= stuck[wait.other])
-
-
-def _place(schedule: Schedule, part: Action) -> tuple[int, int]:
-    """The device on whose row an action stands, and where in it."""
-    device = schedule.device_of(part)
-    return device, next(i for i, action in enumerate(schedule.actions[device]) if part in action.parts)

@@ -5,8 +5,8 @@ import re
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH, circle, in_words
-from gpipe_sim.validate import waiting
+from gpipe_sim.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH
+from gpipe_sim.waits import circle, in_words, waiting
 
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
 

@@ -1,12 +1,12 @@
 """Lesson 05: what makes an order legal."""
 
 from gpipe_sim.actions import Action
-from gpipe_sim.deadlock import circle, in_words
 from gpipe_sim.exercises.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.metrics import idle_spans
 from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
 from gpipe_sim.simulate import Timeline, simulate
-from gpipe_sim.validate import problems, waiting
+from gpipe_sim.validate import problems
+from gpipe_sim.waits import all_waits, circle, in_words
 
 LONG, ROOM = 18, (3, 2, 1)  #: what three devices and four microbatches can do with unit costs
 KNOT = Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
@@ -63,8 +63,8 @@ def _sound(answer: str | Schedule, devices: int, microbatches: int) -> Schedule 
     found = problems(schedule)
     if not found:
         return schedule
-    if found[0].rule == "deadlock":
-        return keep_working(f"{in_words(circle(waiting(schedule)))}.")
+    if found[-1].rule == "stuck":
+        return keep_working(f"{in_words(circle(all_waits(schedule)))}.")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return keep_working(f"{found[0].sentence}{more}")
 

@@ -6,13 +6,13 @@ from numbers import Integral
 import numpy as np
 
 from gpipe_sim.actions import Action, B, F, Kind
-from gpipe_sim.deadlock import circle, in_words
 from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
 from gpipe_sim.metrics import idle_spans
 from gpipe_sim.schedule import Explicit, needs, peak_in_flight
 from gpipe_sim.schedules import GPipe, OneFOneB
 from gpipe_sim.simulate import Timeline, simulate
-from gpipe_sim.validate import problems, waiting
+from gpipe_sim.validate import problems
+from gpipe_sim.waits import all_waits, circle, in_words
 
 SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2))  #: (devices, microbatches), where a warm-up is tried
 PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for receive buffers
@@ -48,7 +48,7 @@ def _what_is_wrong(depths: list[int], devices: int, microbatches: int) -> Reply 
             return almost(f"{where}. Which {depth} forwards does device {device} do?")
     schedule, gpipe = warming_up(depths, microbatches), GPipe(devices, microbatches)
     if problems(schedule):
-        return keep_working(f"{where}. {in_words(circle(waiting(schedule)))}. Who should have sent more?")
+        return keep_working(f"{where}. {in_words(circle(all_waits(schedule)))}. Who should have sent more?")
     timeline, best = simulate(schedule), simulate(gpipe).makespan
     if timeline.makespan > best:
         return almost(f"{where} take {timeline.makespan}, GPipe {best}. {_who_waits(timeline)}")

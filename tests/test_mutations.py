@@ -1,0 +1,107 @@
+"""Ten thousand wrong schedules: each is refused with a reason, or is none."""
+
+import random
+from collections import Counter
+from itertools import cycle, islice
+
+from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped, with_updates
+
+from gpipe_sim import (
+    DeadlockError,
+    Explicit,
+    GPipe,
+    Kind,
+    OneFOneB,
+    OverlapFB,
+    Schedule,
+    ScheduleError,
+    check,
+    problems,
+    remat,
+    simulate,
+)
+
+SOUND = [
+    *every_schedule([(1, 2), (2, 2), (2, 3), (2, 4), (3, 2), (4, 2)]),
+    V_SHAPED,
+    BOTH_WAYS,
+    overlapped(2, 4),
+    remat(OneFOneB(2, 3), "except_last"),
+    with_updates(GPipe(2, 2)),
+]
+TRIALS = 10_000
+STUCK = {
+    "order",
+    "deadlock",
+    "stuck",
+}  #: what can be wrong although every action is there, once, in its place
+
+
+def mutated(schedule: Schedule, rng: random.Random) -> Explicit:
+    """A schedule with one to three random changes to its rows; its placement stays."""
+    rows = [list(row) for row in schedule.actions]
+    for _ in range(rng.randint(1, 3)):
+        if any(rows):
+            change(rng.choice([row for row in rows if row]), rows, rng)
+    if not any(rows):
+        rows = schedule.actions
+    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
+
+
+def change(row: list, rows: list[list], rng: random.Random) -> None:
+    at, to = rng.randrange(len(row)), rng.randrange(len(row))
+    match rng.choice(["swap", "swap", "move", "move", "drop", "duplicate", "relabel", "send"]):
+        case "swap":
+            row[at], row[to] = row[to], row[at]
+        case "move":
+            row.insert(to, row.pop(at))
+        case "drop":
+            del row[at]
+        case "duplicate":
+            row.insert(to, row[at])
+        case "relabel":
+            row[at] = relabelled(row[at], rng)
+        case "send":
+            rng.choice(rows).append(row.pop(at))
+
+
+def relabelled(action, rng: random.Random):
+    if isinstance(action, OverlapFB):
+        return OverlapFB(relabelled(action.forward, rng)._replace(kind=Kind.F), action.backward)
+    changes = {
+        "stage": action.stage + rng.choice([-1, 1, 9]),
+        "microbatch": rng.randint(-1, 4),
+        "kind": rng.choice(list(Kind)),
+    }
+    name = rng.choice(list(changes))
+    return action._replace(**{name: changes[name]})
+
+
+def refusal(function, schedule: Schedule) -> ScheduleError | None:
+    try:
+        function(schedule)
+    except ScheduleError as error:
+        return error
+
+
+def test_ten_thousand_mutated_schedules_are_sound_or_reported_and_simulate_agrees():
+    rng, seen = random.Random(20240229), Counter()
+    for schedule in islice(cycle(SOUND), TRIALS):
+        schedule = mutated(schedule, rng)
+        found, error = problems(schedule), refusal(simulate, schedule)
+        rules = {problem.rule for problem in found}
+        assert all(problem.sentence for problem in found)
+        assert bool(found) == bool(error), str(schedule)
+        if error:
+            assert isinstance(error, DeadlockError) == (rules <= STUCK), str(schedule)
+            assert str(refusal(check, schedule)) == str(error)
+        else:
+            hung = {problem.rule for problem in problems(schedule, sends="blocking")}
+            assert hung <= {"blocking"}
+            rules = hung or {"sound"}
+        seen.update(rules)
+    assert set(seen) == {
+        "sound", "blocking", "deadlock", "stuck", "order",
+        "missing", "duplicate", "out of range", "both", "elsewhere", "misplaced",
+    }  # fmt: skip
+    assert min(seen.values()) >= TRIALS / 200, seen
