@@ -8,7 +8,6 @@ import pytest
 from cases import (
     BOTH_WAYS,
     V_SHAPED,
-    entrances,
     in_order,
     over_every_schedule,
     overlapped,
@@ -131,21 +130,6 @@ def test_splitting_or_overlapping_changes_no_bit(schedule):
     for mode in MODES:
         found = run(remat(schedule, mode)).gradients
         assert all((found[key] == expected.gradients[key]).all() for key in expected.gradients)
-
-
-@pytest.mark.parametrize("schedule", [Chimera(4, 8), DualPipe(4, 8)], ids=repr)
-def test_two_copies_add_up_in_order_each_and_are_summed_once(schedule):
-    """Bit for bit: halves of 8 samples weigh twice what they do among 16, and twice is exact."""
-    data = digits()
-    x, y = data.x[:16], data.y[:16]
-    layers = mlp(SIZES)
-    found = train_step(split(layers, stages=4), schedule, (x, y), cross_entropy).gradients
-    halves = []
-    for entered in entrances(schedule).values():
-        rows = [row for m in entered for row in (2 * m, 2 * m + 1)]
-        halves.append(single_device_step(layers, (x[rows], y[rows]), cross_entropy, microbatches=4).gradients)
-    one, other = halves
-    assert all((found[key] == (one[key] + other[key]) / 2).all() for key in found)
 
 
 def test_a_reversed_drain_adds_up_in_another_order_and_differs_only_in_rounding():

@@ -1,0 +1,146 @@
+"""Chimera and DualPipe: two devices hold a copy each of every stage, and share none of it."""
+
+import numpy as np
+import pytest
+from cases import entrances
+from numeric import apart, furthest_apart
+
+from gpipe_sim import (
+    SGD,
+    Adam,
+    Chimera,
+    DualPipe,
+    DualPipeV,
+    Explicit,
+    OneFOneB,
+    Partition,
+    U,
+    cross_entropy,
+    digits,
+    executor,
+    mlp,
+    remat,
+    single_device_step,
+    split,
+    train_step,
+)
+from gpipe_sim.memory import GRADIENTS, PARAMETERS, roots
+
+BOTH_WAYS = pytest.mark.parametrize("schedule", [Chimera(4, 8), Chimera(4, 5), DualPipe(4, 8)], ids=repr)
+
+
+def model():
+    return mlp([64] + [12] * 6 + [10])
+
+
+def sixteen_digits():
+    """Two in each of eight microbatches."""
+    data = digits()
+    return data.x[:16], data.y[:16]
+
+
+def run(schedule, **options):
+    return train_step(
+        split(model(), stages=schedule.stages), schedule, sixteen_digits(), cross_entropy, **options
+    )
+
+
+@pytest.fixture
+def devices(monkeypatch):
+    """The simulated devices of the steps that follow."""
+    made = []
+
+    class Noted(executor.Device):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr(executor, "Device", Noted)
+    return made
+
+
+@BOTH_WAYS
+def test_the_second_holder_of_a_stage_has_a_partition_of_its_own(schedule, devices):
+    partitions = split(model(), stages=4)
+    train_step(partitions, schedule, sixteen_digits(), cross_entropy)
+    for stage, given in enumerate(partitions):
+        one, other = [device.partitions[stage] for device in devices if stage in device.partitions]
+        assert one is given and other is not given
+        assert list(other.parameters) == list(given.parameters)
+        for key, weights in given.parameters.items():
+            assert (other.parameters[key] == weights).all()
+            assert not np.shares_memory(other.parameters[key], weights)
+        assert not {*map(id, one.layers)} & {*map(id, other.layers)}
+
+
+@BOTH_WAYS
+def test_no_two_devices_hold_the_same_bytes_and_nothing_is_left_in_flight(schedule, devices):
+    run(schedule)
+    held = [{id(root) for root in roots(list(device.memory.held.values()))} for device in devices]
+    assert sum(map(len, held)) == len(set().union(*held))
+    kinds = {category for device in devices for category, _ in device.memory.held}
+    assert kinds == {PARAMETERS, GRADIENTS}
+
+
+def test_two_copies_of_the_model_take_twice_the_parameters():
+    """DeepSeek-V3 report, table 2, and Chimera's 2M; DualPipeV has one copy, on half as many devices."""
+
+    def parameters(schedule):
+        return sum(memory.peak(PARAMETERS) for memory in run(schedule).memory)
+
+    alone = parameters(OneFOneB(4, 8))
+    assert alone == sum(array.nbytes for array in Partition(model()).parameters.values())
+    assert parameters(Chimera(4, 8)) == parameters(DualPipe(4, 8)) == 2 * alone
+    assert parameters(DualPipeV(2, 8)) == alone
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("mode", ["always", "except_last", "never"])
+def test_the_sum_over_both_copies_is_the_gradient_of_the_whole_batch(schedule, mode):
+    expected = single_device_step(model(), sixteen_digits(), cross_entropy)
+    found = run(remat(schedule, mode))
+    assert furthest_apart(found.gradients, expected.gradients) < 1e-12
+    assert apart(found.outputs, expected.outputs) < 1e-13
+
+
+@pytest.mark.parametrize("schedule", [Chimera(4, 8), DualPipe(4, 8)], ids=repr)
+def test_each_copy_adds_up_in_order_and_the_two_are_summed_once(schedule):
+    """Bit for bit: half of the samples weigh twice what they do among all, and twice is exact."""
+    x, y = sixteen_digits()
+    halves = []
+    for entered in entrances(schedule).values():
+        rows = [row for m in entered for row in (2 * m, 2 * m + 1)]
+        half = single_device_step(model(), (x[rows], y[rows]), cross_entropy, microbatches=4)
+        halves.append(half.gradients)
+    one, other = halves
+    found = run(schedule).gradients
+    assert all((found[key] == (one[key] + other[key]) / 2).all() for key in found)
+
+
+def test_a_copy_that_has_no_microbatch_adds_nothing():
+    lone = Chimera(4, 2)
+    assert len(entrances(lone)) == 1
+    found, expected = run(lone), single_device_step(model(), sixteen_digits(), cross_entropy, microbatches=2)
+    assert all((found.gradients[key] == expected.gradients[key]).all() for key in expected.gradients)
+
+
+def test_after_a_plain_step_of_the_optimizer_both_copies_start_the_next_from_the_new_weights():
+    partitions, alone = split(model(), stages=4), model()
+    inside, outside = Adam(0.01), Adam(0.01)
+    for step in range(3):
+        found = train_step(partitions, DualPipe(4, 8), sixteen_digits(), cross_entropy, step=step)
+        expected = single_device_step(alone, sixteen_digits(), cross_entropy, step=step)
+        assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+        weights = {key: array for each in partitions for key, array in each.parameters.items()}
+        inside.step(weights, found.gradients)
+        outside.step(Partition(alone).parameters, expected.gradients)
+
+
+@BOTH_WAYS
+def test_updates_within_the_schedule_would_part_the_copies_and_are_refused(schedule):
+    rows, last = list(map(list, schedule.actions)), schedule.microbatches - 1
+    rows[2] += [U(2, last), U(1, last)]
+    rows[3] += [U(3, last), U(0, last)]
+    once = Explicit(rows, placement=schedule.placement)
+    with pytest.raises(ValueError, match="stage 2 has two copies; their gradients are summed after the step"):
+        run(once, optimizer=SGD(0.1))
