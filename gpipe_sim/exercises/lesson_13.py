@@ -6,13 +6,13 @@ from numbers import Real
 
 from gpipe_sim.actions import Action, Kind
 from gpipe_sim.costs import Costs
-from gpipe_sim.deadlock import circle, in_words
 from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
 from gpipe_sim.metrics import bubble_fraction, bubble_overhead, idle_spans, span_bubble
 from gpipe_sim.schedule import Explicit, needs, peak_in_flight
 from gpipe_sim.schedules import ZBH1, ZBH2, OneFOneB
 from gpipe_sim.simulate import Timeline, simulate
-from gpipe_sim.validate import problems, waiting
+from gpipe_sim.validate import problems
+from gpipe_sim.waits import circle, in_words, waiting
 
 GIVEN = ZBH1(devices=3, microbatches=4)  #: all rows but the last are given; its length is the goal
 LAST = GIVEN.devices - 1
