@@ -33,6 +33,7 @@ WIDTH = 870  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
 FINE = 4  #: pixels per unit of time from which boxes get edges and phases their lines
 LEFT, RIGHT, TITLE, AXIS, LEGEND = 66, 30, 26, 22, 28
+LEGEND_LINE = 18  #: from one line of a legend to the next
 DIGIT = 6.4  #: pixels per character at 11 px
 CHARACTER = 5.5  #: pixels per character of words at 11 px
 TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
@@ -107,9 +108,13 @@ def draw(
             top += 8 + row * timeline.schedule.devices
         parts += _axis(until, top, unit)
         top += AXIS
-    parts += _legend(entries, top + 6)
-    width = LEFT + RIGHT + max(float(until) * unit, _legend_width(entries), *map(_title_width, titles))
-    return document(parts, width, top + LEGEND, "; ".join(titles))
+    lines = list(_legend_lines(entries))
+    for line in lines:
+        parts += _legend(line, top + 6)
+        top += LEGEND_LINE
+    words = *map(_legend_width, lines), *map(_title_width, titles)
+    width = LEFT + RIGHT + max(float(until) * unit, *words)
+    return document(parts, width, top - LEGEND_LINE + LEGEND, "; ".join(titles))
 
 
 def document(parts: Sequence[str], width: float, height: float, says: str, size: int = 11) -> Svg:
@@ -258,6 +263,17 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
             yield _hatch(f"M{_px(x)} {_px(top)}h11v11h-11z")
         yield _text(x + 16, top + 10, words, "start")
         x += _entry_width(words)
+
+
+def _legend_lines(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """The entries on one line; where that is wider than a chart, each line as full as it can be."""
+    line: list[Entry] = []
+    for entry in entries:
+        if line and _legend_width([*line, entry]) > WIDTH - LEFT:
+            yield line
+            line = []
+        line.append(entry)
+    yield line
 
 
 def _legend_width(entries: Sequence[Entry]) -> float:

@@ -31,12 +31,13 @@ SMALL = ((1, 1), (2, 3), (3, 2), (4, 8))
 
 
 @pytest.mark.parametrize("schedule", every_schedule(SMALL), ids=repr)
-def test_a_box_for_every_span_as_wide_as_it_lasts(schedule):
+def test_a_box_for_every_part_of_every_span_as_wide_as_it_lasts(schedule):
     timeline = simulate(schedule)
     drawn = [(box.x, box.width, int(box.y), box.kind, box.label) for box in boxes(timeline)]
     assert drawn == [
-        (span.start, span.end - span.start, span.device, span.action.kind, str(span.action.microbatch))
+        (span.start, span.end - span.start, span.device, part.kind, str(part.microbatch))
         for span in timeline.spans
+        for part in span.action.parts
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from gpipe_sim import (
     Costs,
+    DualPipe,
     Explicit,
     GPipe,
     Interleaved1F1B,
@@ -146,6 +147,16 @@ def test_timelines_under_each_other_share_one_time_axis():
     assert max(right for _, _, right, _, _ in pixels(root)) - 66 == pytest.approx(
         57 * width["0F0 0\N{EN DASH}1"], abs=4
     )
+
+
+@pytest.mark.parametrize(("family", "lines"), [(GPipe, 1), (DualPipe, 2)])
+def test_a_legend_that_is_wider_than_a_chart_goes_on_below(family, lines):
+    """With everything drawn, DualPipe's took 1005 pixels on one line."""
+    root = ElementTree.fromstring(str(draw(simulate(family(4, 8)), in_flight=True, messages=True)))
+    words = ["F  forward", "microbatches in flight", "message"]
+    heights = [float(t.get("y")) for word in words for t in texts(root) if t.text == word]
+    assert len(heights) == 3
+    assert heights[0] + 18 * (lines - 1) == heights[1] == heights[2] < float(root.get("height"))
 
 
 def test_only_weight_gradients_are_hatched():
