@@ -1,13 +1,35 @@
 """What no choice of costs can break. Fixed orders on unshared links only: there, faster is never slower."""
 
+from collections import Counter
 from fractions import Fraction
+from itertools import product
 
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped, splits, zero_bubble
+from cases import (
+    BOTH_WAYS,
+    V_SHAPED,
+    every_schedule,
+    over_every_schedule,
+    overlapped,
+    parts,
+    splits,
+    zero_bubble,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpipe_sim import Costs, GPipe, Naive, OneFOneB, busy_time, needs, remat, simulate
+from gpipe_sim import (
+    Costs,
+    GPipe,
+    Kind,
+    Naive,
+    OneFOneB,
+    busy_time,
+    needs,
+    remat,
+    simulate,
+    useful_time,
+)
 
 FAMILIES = list(every_schedule([(1, 3), (2, 3), (3, 2), (4, 8)]))
 WHOLE = [schedule for schedule in FAMILIES if not splits(schedule)]  # backwards that are not split
@@ -45,6 +67,27 @@ def longest_chain(schedule, costs) -> Fraction:
         end = max(arrivals, default=0) + costs.duration(span.action, span.device)
         ends |= dict.fromkeys(span.action.parts, end)
     return max(ends.values())
+
+
+@over_every_schedule()
+def test_every_stage_and_microbatch_runs_f_once_and_b_once_or_its_two_halves(schedule):
+    runs = Counter((part.stage, part.microbatch, part.kind) for part in parts(schedule))
+    assert set(runs.values()) == {1}
+    for stage, m in product(range(schedule.stages), range(schedule.microbatches)):
+        kinds = {kind for kind in Kind if (stage, m, kind) in runs}
+        assert kinds in ({Kind.F, Kind.B}, {Kind.F, Kind.I, Kind.W})
+
+
+@seldom
+@given(schedules_and_costs())
+def test_every_order_keeps_its_devices_busy_for_as_long_as_the_work_takes(drawn):
+    """Each stage's F, I and W for every microbatch, however they are ordered, split or paired."""
+    schedule, costs = drawn
+    once = sum(map(sum, (costs.forward, costs.input_grad, costs.weight_grad)))
+    again = sum(costs.recompute[part.stage] for part in parts(schedule) if part.kind is Kind.R)
+    timeline = simulate(schedule, costs)
+    assert busy_time(timeline) == schedule.microbatches * once + again
+    assert useful_time(timeline) == schedule.microbatches * once
 
 
 @seldom
