@@ -16,7 +16,8 @@ class Costs:
     """The time that each kind of action takes, for one microbatch at one stage.
 
     A cost is one number, or one number per stage. A full backward takes ``input_grad + weight_grad``,
-    a recompute as long as the forward unless given, an overlapped pair as long as its two halves.
+    a recompute as long as the forward unless given. ``overlap`` is an overlapped pair's time, at the stage of
+    its forward; unless given, a pair takes as long as its two halves.
     ``comm`` is how long a message is on its way; sending does not keep a device busy. With whole
     numbers or ``Fraction`` every time stays exact. NaN, infinite or negative costs are a ValueError.
     """
@@ -26,12 +27,13 @@ class Costs:
     weight_grad: Cost = 1
     recompute: Cost | None = None
     update: Cost = 0
+    overlap: Cost | None = None
     comm: Real = 0
 
     def __post_init__(self):
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None and field.name == "recompute":
+            if value is None and field.name in ("recompute", "overlap"):
                 continue
             if isinstance(value, Sequence) and not isinstance(value, str) and field.name != "comm":
                 object.__setattr__(self, field.name, value := tuple(value))
@@ -40,9 +42,14 @@ class Costs:
     def duration(self, action: Action | OverlapFB, device: int) -> Real:
         """How long this device is busy with the action."""
         if action.__class__ is OverlapFB:
-            return self.duration(action.forward, device) + self.duration(action.backward, device)
+            return self._of_pair(action, device)
         cost = self._of_kind[action.kind]
         return cost[action.stage] if cost.__class__ is tuple else cost
+
+    def _of_pair(self, pair: OverlapFB, device: int) -> Real:
+        if self.overlap is None:
+            return self.duration(pair.forward, device) + self.duration(pair.backward, device)
+        return self.overlap[pair.forward.stage] if isinstance(self.overlap, tuple) else self.overlap
 
     def transfer(self, action: Action, from_device: int, to_device: int) -> Real:
         """How long what the action made takes from one device to another; 0 within a device."""

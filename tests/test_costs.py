@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cases import EQUAL
 
-from gpipe_sim import B, Costs, F, GPipe, I, Interleaved1F1B, OverlapFB, R, U, W, simulate
+from gpipe_sim import B, Costs, DualPipeV, F, GPipe, I, Interleaved1F1B, OverlapFB, R, U, W, simulate
 
 
 def test_a_full_backward_takes_2_and_everything_else_1_unless_given():
@@ -106,3 +106,12 @@ def test_a_list_must_have_one_cost_per_stage(listed):
     assert "give one number, or 2" in str(error.value)
     with pytest.raises(ValueError, match="but the schedule has 4"):
         simulate(Interleaved1F1B(2, 2), Costs(update=[1, 2]))
+
+
+def test_an_overlapped_pair_takes_as_long_as_its_halves_unless_it_has_a_cost_of_its_own():
+    pair = OverlapFB(F(1, 3), B(0, 2))
+    assert Costs().duration(pair, 0) == 3
+    assert Costs(overlap=2).duration(pair, 0) == 2
+    assert Costs(overlap=(2, Fraction(5, 2))).duration(pair, 0) == Fraction(5, 2)
+    schedule = DualPipeV(4, 8)
+    assert [simulate(schedule, Costs(overlap=cost)).makespan for cost in (None, 3, 2)] == [54, 54, 44]
