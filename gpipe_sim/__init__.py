@@ -17,13 +17,14 @@ from gpipe_sim.costs import Costs
 from gpipe_sim.datasets import digits
 from gpipe_sim.deadlock import draw_deadlock
 from gpipe_sim.executor import StepResult, single_device_step, train_step
+from gpipe_sim.explain import Explanation, critical_path, why_idle
 from gpipe_sim.layers import GELU, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.losses import Loss, cross_entropy, mse
 from gpipe_sim.metrics import (
+    activation_memory,
     bubble_fraction,
     bubble_overhead,
     busy_time,
-    critical_path,
     idle_spans,
     idle_time,
     in_flight,
@@ -37,6 +38,7 @@ from gpipe_sim.models import mlp
 from gpipe_sim.optim import SGD, Adam, AdamW, Optimizer
 from gpipe_sim.partition import Partition, split
 from gpipe_sim.planner import greedy
+from gpipe_sim.recognize import recognize
 from gpipe_sim.remat import remat
 from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
 from gpipe_sim.schedules import (

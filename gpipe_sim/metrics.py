@@ -5,12 +5,10 @@ Three of them are called "bubble" in the literature. With K devices and M microb
 the quotient of two ints is a float, of two Fractions a Fraction.
 """
 
-from itertools import pairwise
 from numbers import Real
 
 from gpipe_sim.actions import Kind
-from gpipe_sim.schedule import needs
-from gpipe_sim.simulate import Span, Timeline
+from gpipe_sim.simulate import Timeline
 
 
 def busy_time(timeline: Timeline) -> Real:
@@ -78,6 +76,27 @@ def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
     return steps
 
 
+def activation_memory(
+    timeline: Timeline, device: int, saved: Real = 1, pending: Real = 1
+) -> list[tuple[Real, Real]]:
+    """(time, held) steps, as the zero-bubble papers count memory, in units of your choice.
+
+    Each microbatch of each stage holds ``saved`` from the end of F until the end of I or B, and ``pending``
+    from I until W: the papers' M_B and M_W. With both 1 it is what ``in_flight`` counts. Qi, Wan, Huang and
+    Lin 2024, arXiv:2401.10241, table 2.
+    """
+    change = {Kind.F: (1, 0), Kind.B: (-1, 0), Kind.I: (-1, 1), Kind.W: (0, -1)}
+    forwards, halves, steps = 0, 0, [(0, 0 * saved)]
+    for span in timeline.on(device):
+        for part in span.action.parts:
+            more, later = change.get(part.kind, (0, 0))
+            forwards, halves = forwards + more, halves + later
+            if part.kind is Kind.F and len(span.action.parts) > 1:
+                steps.append((span.start, forwards * saved + halves * pending))
+        steps.append((span.end, forwards * saved + halves * pending))
+    return steps
+
+
 def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
     """(start, end) of each gap on a device, from time 0 to the makespan."""
     row = timeline.on(device)
@@ -99,32 +118,6 @@ def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
     if not forwards or not backwards:
         raise ValueError(f"device {device} has no phases: it runs no forward or no backward")
     return min(backwards[0], forwards[-1]), max(backwards[0], forwards[-1])
-
-
-def critical_path(timeline: Timeline) -> tuple[Span, ...]:
-    """One chain of spans from time 0 to the makespan, each starting the moment the one before allows.
-
-    Making anything else faster does not end the step sooner. Between two spans of the chain stands
-    either nothing or a message. Where several chains exist, the device's own previous action is preferred.
-    """
-    by_part = {part: span for span in timeline.spans for part in span.action.parts}
-    before = {b: a for row in timeline.rows for a, b in pairwise(row)}
-    chain = [max(timeline.spans, key=lambda span: span.end)]
-    while chain[-1].start > 0:
-        span = chain[-1]
-        chain.append(_what_held_back(timeline, span, before.get(span), by_part))
-    return tuple(reversed(chain))
-
-
-def _what_held_back(timeline: Timeline, span: Span, previous: Span | None, by_part: dict) -> Span:
-    if previous is not None and previous.end == span.start:
-        return previous
-    sources = (by_part[need] for need in needs(span.action, timeline.schedule))
-    return next(
-        source
-        for source in sources
-        if source.end + timeline.costs.transfer(source.action, source.device, span.device) == span.start
-    )
 
 
 def _ratio(part: Real, whole: Real) -> Real:

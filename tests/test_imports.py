@@ -18,7 +18,7 @@ ROOMS = [
     "remat", "costs", "planner", "simulate", "share", "metrics", "formulas", "published",
     "layers", "losses", "optim", "models", "partition",
     "memory", "device", "executor", "datasets", "training",
-    "chart", "grid", "svg", "deadlock", "plots", "exercises",
+    "chart", "explain", "recognize", "grid", "svg", "deadlock", "plots", "exercises",
 ]  # fmt: skip
 
 #: What a method imports when it is called, so that a schedule and a timeline can time and draw themselves.

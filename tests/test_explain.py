@@ -1,0 +1,123 @@
+"""Why a device waits, in sentences that are true of the timeline."""
+
+import re
+from fractions import Fraction
+
+import pytest
+from cases import over_every_schedule
+
+from gpipe_sim import Costs, DualPipeV, Explicit, GPipe, OneFOneB, idle_spans, needs, simulate, why_idle
+
+HALF = Fraction(1, 2)
+
+
+def test_at_the_turn_of_1f1b_a_device_waits_for_the_last_one():
+    timeline = simulate(OneFOneB(4, 8))
+    assert str(why_idle(timeline, 2, 5)) == (
+        "device 2 waits from 4 to 6 for 3B0, which device 3 runs from 4 to 6"
+    )
+    assert str(why_idle(timeline, 1, 5)) == (
+        "device 1 waits from 4 to 8 for 2B0, which device 2 runs from 6 to 8; "
+        "2B0 itself waits for 3B0, which device 3 runs from 4 to 6"
+    )
+
+
+def test_the_chain_ends_after_two_links():
+    said = str(why_idle(simulate(OneFOneB(4, 8)), 0, 4))
+    assert said == (
+        "device 0 waits from 4 to 10 for 1B0, which device 1 runs from 8 to 10; "
+        "1B0 itself waits for 2B0, which device 2 runs from 6 to 8"
+    )
+
+
+def test_what_it_waits_for_came_late_because_its_device_was_busy():
+    """Device 1 is slow, and in GPipe its four forwards come first."""
+    explanation = why_idle(simulate(GPipe(2, 4), Costs(forward=[1, 3])), 0, 4)
+    assert str(explanation) == (
+        "device 0 waits from 4 to 15 for 1B3, which device 1 runs from 13 to 15; "
+        "device 1 is busy with 1F3 until 13"
+    )
+    assert [str(span.action) for span in explanation.links] == ["1B3", "1F3"]
+    assert (explanation.device, explanation.start, explanation.end) == (0, 4, 15)
+
+
+def test_a_message_says_when_it_arrives():
+    timeline = simulate(OneFOneB(2, 2), Costs(comm=Fraction(3, 2)))
+    assert str(why_idle(timeline, 1, 1)) == (
+        "device 1 waits from 0 to 2.5, before its first action, for 0F0, "
+        "which device 0 runs from 0 to 1 and which arrives at 2.5"
+    )
+
+
+def test_waiting_before_the_first_action_runs_down_the_devices():
+    assert str(why_idle(simulate(GPipe(4, 2)), 3, HALF)) == (
+        "device 3 waits from 0 to 3, before its first action, for 2F0, which device 2 runs from 2 to 3; "
+        "2F0 itself waits for 1F0, which device 1 runs from 1 to 2"
+    )
+
+
+def test_an_overlapped_pair_is_waited_for_by_the_half_that_is_needed():
+    assert str(why_idle(simulate(DualPipeV(2, 4)), 0, 10)) == (
+        "device 0 waits from 10 to 11 for 2F2, which device 1 runs from 8 to 11"
+    )
+
+
+def test_a_busy_device_is_said_to_be_busy():
+    explanation = why_idle(simulate(GPipe(2, 2)), 0, 1)
+    assert str(explanation) == "device 0 is busy with 0F1 from 1 to 2"
+    assert [span.start for span in explanation.links] == [1]
+
+
+def test_a_device_that_is_done_waits_for_nothing():
+    timeline = simulate(GPipe(2, 2))
+    assert str(why_idle(timeline, 1, 7)) == "device 1 is done at 7; the step ends at 9"
+    assert str(why_idle(timeline, 0, 9)) == "device 0 is done at 9; with it the step ends"
+    assert why_idle(timeline, 1, 8).links == ()
+    spare = Explicit(["0F0 0B0", ""], placement=[[0], [0]])
+    assert str(why_idle(simulate(spare), 1, 0)) == "device 1 has no actions"
+
+
+@pytest.mark.parametrize(
+    ("device", "time", "said"),
+    [
+        (2, 0, "why_idle needs a device from 0 to 1 (got 2)"),
+        (-1, 0, "why_idle needs a device from 0 to 1 (got -1)"),
+        ("0", 0, "why_idle needs a device from 0 to 1 (got '0')"),
+        (0, -1, "why_idle needs a time from 0 to 9 (got -1)"),
+        (0, 9.5, "why_idle needs a time from 0 to 9 (got 9.5)"),
+        (0, float("nan"), "why_idle needs a time from 0 to 9 (got nan)"),
+    ],
+)
+def test_a_device_or_time_that_there_is_not_is_refused(device, time, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        why_idle(simulate(GPipe(2, 2)), device, time)
+
+
+@over_every_schedule([(2, 1), (3, 4), (4, 8)])
+@pytest.mark.parametrize(
+    "costs", [Costs(), Costs(Fraction(3, 2), 2, 1, comm=HALF), Costs(0.1, 0.3, 0.2, comm=0.7)]
+)
+def test_every_gap_ends_with_what_it_is_said_to_wait_for(schedule, costs):
+    """And each further link lets the one before it start, or keeps its device busy until then."""
+    timeline = simulate(schedule, costs)
+    for device in range(schedule.devices):
+        for start, end in idle_spans(timeline, device):
+            explanation = why_idle(timeline, device, start)
+            assert (explanation.start, explanation.end) == (start, end)
+            held = next((span for span in timeline.on(device) if span.start == end), None)
+            assert (held is None) == (explanation.links == ()) == (" is done at " in str(explanation))
+            for span in explanation.links:
+                sent = costs.comm if span.device != held.device else 0
+                assert span.end + sent == held.start
+                assert span.device == held.device or set(span.action.parts) & set(
+                    needs(held.action, schedule)
+                )
+                held = span
+
+
+@over_every_schedule([(3, 4)])
+def test_every_span_is_busy_from_its_start_until_before_its_end(schedule):
+    timeline = simulate(schedule)
+    for span in timeline.spans:
+        for time in (span.start, span.start + HALF):
+            assert why_idle(timeline, span.device, time).links == (span,)

@@ -1,0 +1,104 @@
+"""Which schedule is this?"""
+
+import pytest
+from cases import every_schedule, of_size, with_updates
+
+from gpipe_sim import (
+    SCHEDULES,
+    Chimera,
+    Eager1F1B,
+    Explicit,
+    GPipe,
+    Interleaved1F1B,
+    LoopedBFS,
+    Naive,
+    OneFOneB,
+    recognize,
+    remat,
+)
+
+NAMED = {
+    "Naive": "the naive order",
+    "OneFOneB": "1F1B",
+    "Eager1F1B": "eager 1F1B",
+    "Interleaved1F1B": "interleaved 1F1B with 2 stages per device",
+    "LoopedBFS": "looped BFS with 2 stages per device",
+    "ZBH1": "ZB-H1",
+    "ZBH2": "ZB-H2",
+    "ZBV": "ZB-V",
+    "VHalf": "V-Half",
+    "VMin": "V-Min",
+}
+
+
+def rows_of(schedule) -> Explicit:
+    """The same rows, nameless."""
+    return Explicit(schedule.actions, placement=schedule.placement)
+
+
+@pytest.mark.parametrize("family", SCHEDULES)
+def test_every_family_is_recognized_by_its_rows_at_4_x_8(family):
+    name = NAMED.get(family.__name__, family.__name__)
+    assert recognize(rows_of(family(4, 8))) == f"this is {name}"
+
+
+@pytest.mark.parametrize("family", SCHEDULES)
+def test_recomputation_is_recognized_too(family):
+    name = NAMED.get(family.__name__, family.__name__)
+    said = [recognize(rows_of(remat(family(4, 8), mode))) for mode in ("always", "except_last")]
+    assert said == [
+        f"this is {name} with recomputation of every microbatch",
+        f"this is {name} with recomputation of all but the last microbatch",
+    ]
+
+
+def test_options_are_part_of_the_name():
+    assert recognize(GPipe(4, 8, drain="in_order")) == "this is GPipe with in-order drain"
+    assert recognize(Interleaved1F1B(4, 8, 3)) == "this is interleaved 1F1B with 3 stages per device"
+    assert recognize(LoopedBFS(2, 5, 4)) == "this is looped BFS with 4 stages per device"
+
+
+@pytest.mark.parametrize("schedule", every_schedule(), ids=repr)
+def test_every_schedule_of_every_size_is_one_of_ours(schedule):
+    assert recognize(schedule).startswith("this is ")
+    assert "yours" not in recognize(schedule)
+
+
+def test_where_several_families_agree_all_are_named():
+    assert recognize(OneFOneB(2, 2)) == "this is 1F1B; at this size so is eager 1F1B"
+    assert recognize(OneFOneB(2, 1)) == (
+        "this is the naive order; at this size so are "
+        "GPipe, GPipe with in-order drain, 1F1B, eager 1F1B and Chimera"
+    )
+
+
+def test_several_stages_per_device_with_one_are_other_families():
+    """Why ``recognize`` does not try them."""
+    for k in range(1, 6):
+        for m in range(1, 12):
+            assert LoopedBFS(k, m, 1).actions == GPipe(k, m).actions
+            for interleaved in of_size(Interleaved1F1B, k, m, 1):
+                assert interleaved.actions == Eager1F1B(k, m).actions
+
+
+def test_an_order_of_nobody_is_yours_and_the_nearest_family_is_named():
+    rows = [list(row) for row in OneFOneB(4, 8).actions]
+    rows[3][0], rows[3][2] = rows[3][2], rows[3][0]
+    assert recognize(Explicit(rows)) == (
+        "this is yours: no family here has this order; nearest is 1F1B, with 2 places different"
+    )
+    rows = [row[:-1] if device == 2 else row for device, row in enumerate(Chimera(4, 8).actions)]
+    shorter = Explicit(rows, placement=Chimera(4, 8).placement)
+    assert recognize(shorter).endswith("; nearest is Chimera, with 1 place different")
+
+
+def test_of_a_large_order_of_nobody_no_nearest_is_looked_for():
+    large = with_updates(Naive(4, 700))
+    assert recognize(large) == "this is yours: no family here has this order"
+    assert "nearest is the naive order, with 4 places different" in recognize(with_updates(Naive(4, 500)))
+
+
+def test_a_number_of_stages_that_no_family_has_is_yours():
+    """Three stages on two devices."""
+    schedule = Explicit(["0F0 2F0 2B0 0B0", "1F0 1B0"])
+    assert recognize(schedule) == "this is yours: no family here has this order"
