@@ -2,11 +2,11 @@
 
 import sys
 
-from benchmarks import bench_plan, bench_simulate, bench_step, bench_svg
+from benchmarks import bench_growth, bench_plan, bench_simulate, bench_step, bench_svg
 
 
 def main() -> int:
-    met = [benchmark.run() for benchmark in (bench_simulate, bench_plan, bench_step, bench_svg)]
+    met = [benchmark.run() for benchmark in (bench_simulate, bench_growth, bench_plan, bench_step, bench_svg)]
     return 0 if all(met) else 1
 
 
