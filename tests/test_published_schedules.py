@@ -23,6 +23,7 @@ from gpipe_sim import (
     VMin,
     bubble_fraction,
     formulas,
+    idle_spans,
     peak_in_flight,
     problems,
     simulate,
@@ -198,6 +199,18 @@ def test_dualpipe_waits_as_long_as_its_table_says_for_an_input_gradient_as_long_
         folded = simulate(DualPipeV(half, 2 * half + more), costs).makespan - work
         assert both == formulas.dualpipe_bubble_time(2 * half, **times)
         assert folded == formulas.dualpipev_bubble_time(half, **times) == both
+
+
+@pytest.mark.parametrize("pair", [Fraction(2), Fraction(5, 2), Fraction(7, 2)], ids=["2/3", "5/6", "7/6"])
+def test_a_pair_with_a_time_of_its_own_changes_the_wait_at_the_turn_as_the_table_says(pair):
+    """What F&B is for; the pair's two halves take 3 one after the other."""
+    costs = Costs(Fraction(1), Fraction(1), Fraction(1), overlap=pair)
+    for half, more in product(range(1, 5), (0, 1, 3)):
+        both = simulate(DualPipe(2 * half, 2 * (2 * half + more)), costs)
+        folded = simulate(DualPipeV(half, 2 * half + more), costs)
+        for timeline, device in ((both, half - 1), (both, half), (folded, half - 1)):
+            waits = sum(end - start for start, end in idle_spans(timeline, device))
+            assert waits == formulas.dualpipe_bubble_time(2 * half, pair, backward=2, weight_grad=1)
 
 
 def test_dualpipe_holds_one_activation_more_than_there_are_stages():

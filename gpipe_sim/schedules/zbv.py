@@ -12,8 +12,8 @@ from gpipe_sim.schedule import Schedule, v_shaped
 class ZBV(Schedule):
     """Device k holds stage k on the way down and 2K-1-k on the way back: the loss is where the data enters.
 
-    For T_F = T_B = T_W no device pauses, with at most 2K stage-activations, what 1F1B holds for the same
-    model. The order is PyTorch's ScheduleZBVZeroBubble, action for action.
+    For T_F = T_B = T_W and M >= 2K-1 no device pauses, with at most 2K stage-activations, what 1F1B holds for
+    the same model. The order is PyTorch's ScheduleZBVZeroBubble, action for action.
     Qi, Wan, Huang and Lin 2024, arXiv:2401.10241, section 5.
     """
 

@@ -15,7 +15,7 @@ from gpipe_sim.schedule import Schedule
 class ZBH1(Schedule):
     """1F1B's warm-up; each device puts its weight gradients off by as many microbatches as it is far down.
 
-    Bubble time (K-1)(T_F + T_B - T_W), a third of 1F1B's when all three are equal. Device k, from 0, holds
+    Bubble time (K-1)(T_F + T_B - T_W) while T_W is the shortest, a third of 1F1B's when all are equal. Device k, from 0, holds
     at most K-k microbatches from F until I and another k from I until W, so no more than 1F1B's first device.
     Also known as ZB1P's hand-made form. PyTorch's ScheduleInterleavedZeroBubble with one stage per
     device is the same order.
@@ -46,7 +46,8 @@ class ZBH1(Schedule):
 class ZBH2(ZBH1):
     """Twice the warm-up and twice the delay of ZB-H1: no device pauses between its first and last action.
 
-    Bubble time (K-1)(T_F + T_B - 2 T_W): for equal times only the two corners of the chart stay white.
+    Bubble time (K-1)(T_F + T_B - 2 T_W) while T_W is the shortest and M >= 2K-1: for equal times only the
+    two corners of the chart stay white.
     Device k, from 0, holds at most 2(K-k)-1 microbatches until I and another 2k until W.
     """
 
