@@ -186,7 +186,8 @@ def v_min_in_flight(devices: int) -> int:
 def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
     """(K/2-1)(F&B + B - 3W): an overlapped pair, a full backward and a weight gradient, for T_F = T_B >= T_W.
 
-    Where a pair does not take as long as its halves, it is the wait of the two devices in the middle. DeepSeek-AI 2024, arXiv:2412.19437, table 2, in times of one stage. ValueError for an odd K.
+    Where a pair does not take as long as its halves, it is the wait of the two devices in the middle.
+    DeepSeek-AI 2024, arXiv:2412.19437, table 2, in times of one stage. ValueError for an odd K.
     """
     _require_even("dualpipe_bubble_time", devices)
     return (devices // 2 - 1) * (pair + backward - 3 * weight_grad)

@@ -69,8 +69,9 @@ class DualPipeV(Schedule):
     """DualPipe folded in the middle: one copy of the model, going down the devices and back.
 
     Bubble (K-1)(F&B + B - 3W) for I as long as F, on K devices of two stages each; at most 2K+1
-    stage-activations; needs at least 2K microbatches. The order is PyTorch's ScheduleDualPipeV, action for action; it runs the halves of
-    a pair one after the other, which takes 51 at 4 x 8 with unit costs where the atomic pair takes 54.
+    stage-activations; needs at least 2K microbatches. The order is PyTorch's ScheduleDualPipeV, action for
+    action; that runs the halves of a pair one after the other, which takes 51 at 4 x 8 with unit costs where
+    the atomic pair takes 54.
     """
 
     def __post_init__(self):
@@ -90,8 +91,8 @@ class DualPipeV(Schedule):
 class DualPipe(Schedule):
     """Two copies of the model in opposite directions, half of the microbatches each.
 
-    Bubble (K/2-1)(F&B + B - 3W) for I as long as F, at most K+1 activations, twice the parameters. Devices and microbatches
-    are even, with at least as many microbatches as devices in each direction.
+    Bubble (K/2-1)(F&B + B - 3W) for I as long as F, at most K+1 activations, twice the parameters. Devices
+    and microbatches are even, with at least as many microbatches as devices in each direction.
     """
 
     def __post_init__(self):

@@ -15,8 +15,9 @@ from gpipe_sim.schedule import Schedule
 class ZBH1(Schedule):
     """1F1B's warm-up; each device puts its weight gradients off by as many microbatches as it is far down.
 
-    Bubble time (K-1)(T_F + T_B - T_W) while T_W is the shortest, a third of 1F1B's when all are equal. Device k, from 0, holds
-    at most K-k microbatches from F until I and another k from I until W, so no more than 1F1B's first device.
+    Bubble time (K-1)(T_F + T_B - T_W) while T_W is the shortest, a third of 1F1B's when all are equal.
+    Device k, from 0, holds at most K-k microbatches from F until I and another k from I until W, so no more
+    than 1F1B's first device.
     Also known as ZB1P's hand-made form. PyTorch's ScheduleInterleavedZeroBubble with one stage per
     device is the same order.
     """
