@@ -10,7 +10,7 @@ from itertools import groupby
 from math import hypot
 from numbers import Real
 
-from gpipe_sim import metrics
+from gpipe_sim import explain, metrics
 from gpipe_sim.actions import Kind
 from gpipe_sim.chart import (
     IN_FLIGHT_COLOUR,
@@ -41,6 +41,7 @@ PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that half a 
 FAINT = "#777777"
 HEAD = 7  #: pixels from the point of an arrow to its shaft
 MESSAGE = "message"
+CRITICAL = "critical path"
 HATCHED = "weight-gradient"  #: the id of the white lines that tell W from the other kinds without its colour
 
 Entry = tuple[Kind | None, str, str]  #: of a legend: kind, colour, words
@@ -75,13 +76,15 @@ def draw(
     *timelines: Timeline,
     in_flight: bool = False,
     messages: bool = False,
+    critical_path: bool = False,
     titles: Sequence[str] | None = None,
 ) -> Svg:
     """One or more timelines under each other, on one time axis.
 
     ``in_flight=True`` adds, below each, how many microbatches every device holds over time, with its peak
     on the right. ``messages=True`` adds an arrow for each message, from the end of the action that made it
-    to where and when it arrives. ``titles`` replaces the line above each timeline.
+    to where and when it arrives. ``critical_path=True`` outlines the chain of actions that sets the makespan.
+    ``titles`` replaces the line above each timeline.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
@@ -94,12 +97,14 @@ def draw(
     entries = [entry for entry in legend(*timelines) if unit >= FINE or entry[2] != PHASES]
     entries += [(None, IN_FLIGHT_COLOUR, "microbatches in flight")] * in_flight
     entries += [(None, INK, MESSAGE)] * messages
+    entries += [(None, INK, CRITICAL)] * critical_path
     parts, top = _defined(entries), 0.0
     for timeline, title in zip(timelines, titles, strict=True):
         row = row_height(timeline.schedule.devices) * (PAIRED if has_pairs(timeline) else 1)
         parts += [
             _text(LEFT, top + 17, escape(title), "start", 13),
             *_chart(timeline, top + TITLE, unit, row),
+            *(_critical(timeline, top + TITLE, unit, row) if critical_path else ()),
             *(_arrows(timeline, top + TITLE, unit, row) if messages else ()),
         ]
         top += TITLE + row * timeline.schedule.devices
@@ -203,6 +208,16 @@ def _device_names(devices: int, top: float, row: float) -> Iterator[str]:
         yield _text(LEFT - 8, top + (device + 0.5) * row + 4, f"device {device}", "end")
 
 
+def _critical(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[str]:
+    """The boxes of the critical path, framed; of an overlapped pair both halves."""
+    chain = set(explain.critical_path(timeline))
+    yield _frame("".join(_outline(box, top, unit, row) for box in boxes(timeline) if box.span in chain))
+
+
+def _frame(outline: str) -> str:
+    return f'<path d="{outline}" fill="none" stroke="{INK}" stroke-width="2" pointer-events="none"/>'
+
+
 def _arrows(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[str]:
     """One arrow per message, between the facing sides of two rows, so that it covers few numbers."""
     for action, source, target, start, end in timeline.messages:
@@ -255,6 +270,8 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
     for kind, colour, words in entries:
         if words == MESSAGE:
             yield _arrow(x - 3, top + 5.5, x + 12, top + 5.5)
+        elif words == CRITICAL:
+            yield _frame(f"M{_px(x)} {_px(top)}h11v11h-11z")
         elif words == PHASES:
             yield _dashes(f"M{_px(x + 5.5)} {_px(top - 2)}v15")
         else:

@@ -97,7 +97,9 @@ def test_a_box_without_room_has_no_label():
 
 
 @pytest.mark.parametrize("schedule", [*SEVERAL, remat(GPipe(1, 1), "always"), OneFOneB(40, 3)], ids=repr)
-@pytest.mark.parametrize("options", [{}, {"in_flight": True, "messages": True}], ids=["plain", "all"])
+@pytest.mark.parametrize(
+    "options", [{}, {"in_flight": True, "messages": True, "critical_path": True}], ids=["plain", "all"]
+)
 def test_nothing_is_drawn_outside_the_sheet(schedule, options):
     root = ElementTree.fromstring(str(draw(simulate(schedule), **options)))
     width, height = float(root.get("width")), float(root.get("height"))
