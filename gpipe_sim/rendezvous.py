@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpipe_sim.actions import Action
+from gpipe_sim.actions import Action, OverlapFB
 from gpipe_sim.schedule import Schedule, needs
 
 
@@ -50,32 +50,37 @@ class Hang(NamedTuple):
         return f"{who}. On device {self.receiver}, put {swap}"
 
 
+Needed = list[tuple[Action, int]]  #: what an action needs from other devices, and from which
+
+
 def program(schedule: Schedule) -> list[list[Transfer]]:
     """Per device, its sends and receives in order; what it does in between makes nobody wait.
 
     A device receives a thing once, and sends it once to each device that needs it.
     """
-    targets = _targets(schedule)
-    return [list(_transfers(schedule, device, targets)) for device in range(schedule.devices)]
+    needed = [
+        [_from_others(schedule, device, action) for action in row]
+        for device, row in enumerate(schedule.actions)
+    ]
+    targets = defaultdict(list)
+    for device, row in enumerate(needed):
+        for what in dict.fromkeys(what for crossing in row for what, _ in crossing):
+            targets[what].append(device)
+    return [list(_transfers(row, needed[device], targets)) for device, row in enumerate(schedule.actions)]
 
 
-def _targets(schedule: Schedule) -> dict[Action, list[int]]:
-    """To which devices each action's result goes, in the order of their numbers."""
-    found = defaultdict(set)
-    for device, row in enumerate(schedule.actions):
-        for action in row:
-            for need in needs(action, schedule):
-                if schedule.device_of(need) != device:
-                    found[need].add(device)
-    return {action: sorted(devices) for action, devices in found.items()}
+def _from_others(schedule: Schedule, device: int, action: Action | OverlapFB) -> Needed:
+    sources = ((need, schedule.device_of(need)) for need in needs(action, schedule))
+    return [(need, source) for need, source in sources if source != device]
 
 
-def _transfers(schedule: Schedule, device: int, targets: dict[Action, list[int]]) -> Iterator[Transfer]:
+def _transfers(
+    row: tuple[Action | OverlapFB, ...], needed: list[Needed], targets: dict[Action, list[int]]
+) -> Iterator[Transfer]:
     received = set()
-    for action in schedule.actions[device]:
-        for need in needs(action, schedule):
-            source = schedule.device_of(need)
-            if source != device and need not in received:
+    for action, crossing in zip(row, needed, strict=True):
+        for need, source in crossing:
+            if need not in received:
                 received.add(need)
                 yield Transfer(Way.RECV, need, source)
         for part in action.parts:
