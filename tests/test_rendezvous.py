@@ -101,6 +101,16 @@ def test_a_program_receives_before_and_sends_after_each_action():
     assert program(Naive(1, 2)) == [[]]
 
 
+def test_what_two_actions_of_a_device_need_is_received_once():
+    """1B0 goes to device 0, where 0B0 reads its gradient and 1U0 applies it to a second copy of stage 1."""
+    schedule = Explicit(["0F0 0B0 1U0", "1F0 1B0"], placement=[[0, 1], [1]])
+    assert [list(map(str, row)) for row in program(schedule)] == [
+        ["Send 0F0 to device 1", "Recv 1B0 from device 1"],
+        ["Recv 0F0 from device 0", "Send 1B0 to device 0"],
+    ]
+    assert problems(schedule, sends="blocking") == []
+
+
 def test_an_overlapped_pair_receives_for_both_halves_and_then_sends_both():
     schedule = Explicit.parse("0F0 0F1 0B0 0B1\n1F0 (1F1;1B0)OVERLAP_F_B 1B1\n2F0 2B0 2F1 2B1")
     said = list(map(str, program(schedule)[1]))
