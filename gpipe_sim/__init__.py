@@ -10,6 +10,7 @@ Importing it needs NumPy alone.
 """
 
 from importlib import import_module
+from types import ModuleType
 
 from gpipe_sim import formulas, published
 from gpipe_sim.actions import Action, B, F, I, Kind, OverlapFB, R, U, W
@@ -20,6 +21,7 @@ from gpipe_sim.executor import StepResult, single_device_step, train_step
 from gpipe_sim.explain import Explanation, critical_path, why_idle
 from gpipe_sim.layers import GELU, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.losses import Loss, cross_entropy, mse
+from gpipe_sim.memory import MemoryTrace
 from gpipe_sim.metrics import (
     activation_memory,
     bubble_fraction,
@@ -41,26 +43,10 @@ from gpipe_sim.planner import greedy
 from gpipe_sim.recognize import recognize
 from gpipe_sim.remat import remat
 from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
-from gpipe_sim.schedules import (
-    SCHEDULES,
-    ZBH1,
-    ZBH2,
-    ZBV,
-    Chimera,
-    DualPipe,
-    DualPipeV,
-    Eager1F1B,
-    GPipe,
-    Interleaved1F1B,
-    LoopedBFS,
-    Naive,
-    OneFOneB,
-    VHalf,
-    VMin,
-)
+from gpipe_sim.schedules import *
 from gpipe_sim.share import share
 from gpipe_sim.simulate import Message, Span, Timeline, simulate
-from gpipe_sim.svg import draw, to_svg
+from gpipe_sim.svg import Svg, draw, to_svg
 from gpipe_sim.training import History, evaluate, outputs, train, train_single_device
 from gpipe_sim.validate import DeadlockError, Problem, ScheduleError, check, problems
 
@@ -73,4 +59,9 @@ def __getattr__(name: str):
     raise AttributeError(f"module 'gpipe_sim' has no attribute {name!r}")
 
 
-__all__ = [name for name in globals() if not name.startswith("_") and name != "import_module"]
+_MODULES = ("exercises", "formulas", "plots", "published")
+__all__ = sorted(
+    {*_MODULES, *(name for name, value in globals().items() if not isinstance(value, ModuleType))}
+    - {name for name in globals() if name.startswith("_")}
+    - {"ModuleType", "import_module"}
+)

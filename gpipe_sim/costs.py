@@ -38,6 +38,8 @@ class Costs:
             if isinstance(value, Sequence) and not isinstance(value, str) and field.name != "comm":
                 object.__setattr__(self, field.name, value := tuple(value))
             _require_times(field.name, value)
+            plain = tuple(map(_plain, value)) if isinstance(value, tuple) else _plain(value)
+            object.__setattr__(self, field.name, plain)
 
     def duration(self, action: Action | OverlapFB, device: int) -> Real:
         """How long this device is busy with the action."""
@@ -93,6 +95,11 @@ class _Endless:
     def __iter__(self):
         while True:
             yield self.cost
+
+
+def _plain(time: Real) -> Real:
+    """A NumPy number as Python's, which neither overflows nor rounds to its width."""
+    return time.item() if hasattr(time, "item") else time
 
 
 def _require_times(name: str, value: Cost) -> None:

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.actions import Action, Kind, OverlapFB
+from gpipe_sim.actions import Kind
 from gpipe_sim.layers import Context
 from gpipe_sim.losses import Loss
 from gpipe_sim.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, SAVED, Memory
 from gpipe_sim.optim import Optimizer
 from gpipe_sim.partition import Gradients, Partition
 from gpipe_sim.schedule import Schedule
+from gpipe_sim.simulate import Span
 
 Array = np.ndarray
 Batch = tuple[Array, Array]
@@ -90,12 +91,12 @@ class Device:
             memory.keep(PARAMETERS, stage, partition.parameters)
         memory.sample(0)
 
-    def perform(self, action: Action | OverlapFB, end: float) -> None:
-        """Do what the action says; it ends at ``end`` on the timeline."""
-        self.clock = end
-        for part in action.parts:
+    def perform(self, span: Span) -> None:
+        """Do what the span's action says; it ends when the span does."""
+        self.clock = span.end
+        for part in span.action.parts:
             self.do[part.kind](part.stage, part.microbatch)
-        self.memory.sample(end)
+        self.memory.sample(span.end, instant=span.start == span.end)
 
     def forward(self, stage: int, m: int) -> None:
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)

@@ -6,7 +6,6 @@ The devices take turns in this process, in the order in which their actions end 
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +23,9 @@ from gpipe_sim.memory import (
 )
 from gpipe_sim.optim import Optimizer
 from gpipe_sim.partition import Gradients, Partition
-from gpipe_sim.schedule import Schedule, require_count
-from gpipe_sim.simulate import Timeline, simulate
+from gpipe_sim.schedule import Schedule, require_count, require_schedule
+from gpipe_sim.simulate import Span, Timeline, simulate
+from gpipe_sim.validate import ScheduleError
 
 Array = np.ndarray
 
@@ -87,8 +87,8 @@ def train_step(
     devices: list[Device] = []
     for held in _own_copies(partitions, schedule):
         devices.append(Device(job, held, MeteredMemory() if meter else Memory(), devices))
-    for device, action, end in turns:
-        devices[device].perform(action, end)
+    for span in turns:
+        devices[span.device].perform(span)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
     return _collect(devices, job, memory, timeline)
 
@@ -125,17 +125,17 @@ class Plan(NamedTuple):
     """What depends on schedule and costs alone, and is the same for every step."""
 
     timeline: Timeline
-    turns: tuple[tuple[int, Action | OverlapFB, Real], ...]  # (device, action, end), in order of their ends
+    turns: tuple[Span, ...]  # in order of their ends
     updates: tuple[Action, ...]
 
 
 def plan(schedule: Schedule, costs: Costs | None) -> Plan:
     """Made once and kept on the schedule itself, so that no other schedule's, however alike, is ever run."""
+    require_schedule("a step", schedule)
     kept_for, kept = vars(schedule).get("_plan", (None, None))
     if kept is None or kept_for is not costs:
         timeline = simulate(schedule, costs)
-        spans = sorted(timeline.spans, key=lambda span: span.end)
-        turns = tuple((span.device, span.action, span.end) for span in spans)
+        turns = tuple(sorted(timeline.spans, key=lambda span: span.end))
         kept = Plan(timeline, turns, _updates(schedule))
         vars(schedule)["_plan"] = costs, kept
     return kept
@@ -177,6 +177,15 @@ def _require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
             f"{schedule!r} has {schedule.stages} stages, but there are {len(partitions)} partitions; "
             f"split(layers, stages={schedule.stages}) would fit"
         )
+    end = 0
+    for stage, partition in enumerate(partitions):
+        if partition.first_layer != end:
+            raise ValueError(
+                f"partition {stage} starts at layer {partition.first_layer}, "
+                f"but those before it end at {end}; "
+                f"split(layers, stages={schedule.stages}) numbers them along the model"
+            )
+        end += len(partition)
     _require_shared_as_labelled(partitions, schedule)
 
 
@@ -192,19 +201,31 @@ def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Sched
                 )
 
 
+def _parts_of(stage: int, row: Sequence[Action | OverlapFB]) -> list[Action]:
+    return [part for action in row for part in action.parts if part.stage == stage]
+
+
 def _updates(schedule: Schedule) -> tuple[Action, ...]:
-    """The schedule's U actions; ValueError if anything reads a stage's weights after they changed."""
-    updated: dict[int, Action] = {}
-    for part in (part for row in schedule.actions for action in row for part in action.parts):
-        if part.stage in updated:
-            raise ValueError(
-                f"{part} comes after {updated[part.stage]}, which changes the weights that it reads; "
-                "a step updates each stage once, last"
+    """The schedule's U actions; ScheduleError unless each is the last work on its stage."""
+    size, updates = schedule.microbatches, []
+    for stage in range(schedule.stages):
+        rows = [
+            [part for action in row for part in action.parts if part.stage == stage]
+            for row in schedule.actions
+        ]
+        found = [part for row in rows for part in row if part.kind is Kind.U]
+        if not found:
+            continue
+        homes = set(schedule.located[Kind.F][stage * size : (stage + 1) * size])
+        if len(homes) > 1:
+            raise ScheduleError(
+                f"{found[0]}: stage {stage} has two copies, whose gradients are summed after the step"
             )
-        if part.kind is Kind.U:
-            if sum(part.stage in held for held in schedule.placement) > 1:
-                raise ValueError(
-                    f"{part}: stage {part.stage} has two copies; their gradients are summed after the step"
-                )
-            updated[part.stage] = part
-    return tuple(updated.values())
+        home = rows[homes.pop()]
+        if len(found) > 1 or home[-1] is not found[0]:
+            raise ScheduleError(
+                f"{found[0]} is not the last action of stage {stage} on its device; "
+                "a step updates each stage once, last, when its whole gradient is there"
+            )
+        updates += found
+    return tuple(updates)

@@ -260,7 +260,7 @@ def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
     _require(devices=devices)
     try:
         target = Fraction(str(bubble))
-    except ValueError:
+    except (ValueError, ZeroDivisionError):
         target = None
     if target is None or not 0 < target < 1:
         raise ValueError(f"microbatches_for needs a bubble between 0 and 1 (got {bubble})")

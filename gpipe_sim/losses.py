@@ -20,6 +20,11 @@ class Loss(ABC):
         """The mean loss over the batch."""
         return self.forward(outputs, targets)[0]
 
+    def require(self, outputs: Array, targets: Array) -> None:
+        """Raise ValueError or TypeError if targets do not fit outputs; ``forward`` asks this first."""
+        if len(outputs) != len(targets):
+            raise ValueError(f"a loss needs a target for each of {len(outputs)} outputs, got {len(targets)}")
+
     @abstractmethod
     def forward(self, outputs: Array, targets: Array) -> tuple[float, Any]:
         """The mean loss, and what ``backward`` reads."""
@@ -32,9 +37,12 @@ class Loss(ABC):
 class MSE(Loss):
     """The mean squared error over all elements. ``targets`` has the shape of ``outputs``."""
 
-    def forward(self, outputs: Array, targets: Array) -> tuple[float, Array]:
+    def require(self, outputs: Array, targets: Array) -> None:
         if outputs.shape != targets.shape:
             raise ValueError(f"mse needs targets of shape {outputs.shape}, got {targets.shape}")
+
+    def forward(self, outputs: Array, targets: Array) -> tuple[float, Array]:
+        self.require(outputs, targets)
         error = outputs - targets.astype(outputs.dtype, copy=False)
         return float(np.mean(error * error)), error
 
@@ -45,8 +53,22 @@ class MSE(Loss):
 class CrossEntropy(Loss):
     """The mean of -log softmax(outputs)[target]. ``outputs`` (batch, classes), ``targets`` (batch,) ints."""
 
+    def require(self, outputs: Array, targets: Array) -> None:
+        if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
+            raise ValueError(
+                "cross_entropy needs outputs (batch, classes) and targets (batch,), "
+                f"got {outputs.shape} and {targets.shape}"
+            )
+        if targets.dtype.kind not in "iu":
+            raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
+        if targets.min() < 0 or targets.max() >= outputs.shape[1]:
+            raise ValueError(
+                f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
+                f"got {targets.min()} to {targets.max()}"
+            )
+
     def forward(self, outputs: Array, targets: Array) -> tuple[float, tuple[Array, Array]]:
-        _require_classes(outputs, targets)
+        self.require(outputs, targets)
         shifted = outputs - outputs.max(axis=1, keepdims=True)
         exp = np.exp(shifted)
         total = exp.sum(axis=1, keepdims=True)
@@ -60,21 +82,6 @@ class CrossEntropy(Loss):
         gradient[np.arange(len(targets)), targets] -= 1
         gradient *= weight / len(targets)
         return gradient
-
-
-def _require_classes(outputs: Array, targets: Array) -> None:
-    if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
-        raise ValueError(
-            "cross_entropy needs outputs (batch, classes) and targets (batch,), "
-            f"got {outputs.shape} and {targets.shape}"
-        )
-    if targets.dtype.kind not in "iu":
-        raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
-    if targets.min() < 0 or targets.max() >= outputs.shape[1]:
-        raise ValueError(
-            f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
-            f"got {targets.min()} to {targets.max()}"
-        )
 
 
 mse = MSE()

@@ -43,8 +43,8 @@ class Memory:
         """Hand a value out and forget it."""
         return self.held.pop((category, key))
 
-    def sample(self, time: Real) -> None:
-        """An action ended; a meter would note what is held."""
+    def sample(self, time: Real, instant: bool = False) -> None:
+        """An action ended, or a message came; a meter would note what is held."""
 
 
 class MeteredMemory(Memory):
@@ -92,8 +92,9 @@ class MeteredMemory(Memory):
             holders[rank] += 1
             self._bytes[_first(holders)] += nbytes
 
-    def sample(self, time: Real) -> None:
-        if self.samples and self.samples[-1][0] == time:
+    def sample(self, time: Real, instant: bool = False) -> None:
+        """Of several at one time the last counts, except that an action which took no time hides nothing."""
+        if self.samples and self.samples[-1][0] == time and not instant:
             self.samples.pop()
         self.samples.append((time, tuple(self._bytes)))
 

@@ -14,7 +14,7 @@ Arrays = dict[Key, np.ndarray]
 
 
 class Optimizer(ABC):
-    """Holds ``learning_rate`` and, per parameter, whatever state the rule keeps."""
+    """Holds ``learning_rate`` and, per parameter, the state that its rule keeps: one optimizer per model."""
 
     def __init__(self, learning_rate: float):
         require_in(type(self).__name__, "learning_rate", learning_rate, 0, float("inf"))
@@ -27,6 +27,9 @@ class Optimizer(ABC):
             if key not in gradients or gradients[key].shape != parameter.shape:
                 got = gradients[key].shape if key in gradients else "none"
                 raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {got}")
+            kept = {np.shape(value) for value in self.state.get(key, {}).values()}
+            if kept - {(), parameter.shape}:
+                raise ValueError(f"the state of parameter {key} is another model's; make a new optimizer")
         for key, parameter in parameters.items():
             parameter -= self.change(parameter, gradients[key], self.state.setdefault(key, {}))
 

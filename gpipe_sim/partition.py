@@ -22,6 +22,7 @@ class Partition:
 
     def __init__(self, layers: Sequence[Layer], first_layer: int = 0, device: Hashable = None):
         self.layers = tuple(layers)
+        _require_distinct(self.layers)
         self.first_layer = first_layer
         self.device = device
 
@@ -100,6 +101,7 @@ def split(
     (Kim et al. 2020, arXiv:2004.09910). To run partitions that share a device, see ``share``.
     """
     layers = list(layers)
+    _require_distinct(layers)
     if (stages is None) == (balance is None):
         raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
     balance = _even(len(layers), stages) if balance is None else list(balance)
@@ -115,6 +117,18 @@ def split(
         Partition(layers[start : start + size], start, label)
         for start, size, label in zip(starts, balance, labels, strict=True)
     ]
+
+
+def _require_distinct(layers: Sequence[Layer]) -> None:
+    first: dict[int, int] = {}
+    for number, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise TypeError(f"a model is a list of layers (got {layer!r})")
+        if first.setdefault(id(layer), number) != number and layer.parameters:
+            raise ValueError(
+                f"layers {first[id(layer)]} and {number} are the same {layer!r}; "
+                "devices share nothing, so every layer with weights must be one of its own"
+            )
 
 
 def _even(layers: int, stages: int) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gpipe_sim.actions import Action, Kind, OverlapFB, R
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.schedule import Schedule, require_schedule
 
 MODES = ("always", "except_last", "never")
 
@@ -57,6 +57,7 @@ def remat(schedule: Schedule, mode: str) -> Schedule:
     (whose backward comes first in GPipe's reversed drain), ``"never"`` none. The modes are torchgpipe's,
     Kim et al. 2020, arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
     """
+    require_schedule("remat", schedule)
     if mode not in MODES:
         raise ValueError(f"remat needs mode to be one of {MODES} (got {mode!r})")
     if any(device is not None for device in schedule.located[Kind.R]):

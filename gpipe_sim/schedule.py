@@ -213,6 +213,12 @@ def _in_flight(row: Iterable[Action | OverlapFB]) -> Iterator[int]:
             yield held
 
 
+def require_schedule(owner: str, value) -> None:
+    """Refuse anything but a schedule, such as its name or its class."""
+    if not isinstance(value, Schedule):
+        raise TypeError(f"{owner} needs a schedule, such as GPipe(4, 8) (got {value!r})")
+
+
 def require_count(owner: str, name: str, value) -> None:
     """Refuse anything but a whole number of at least 1."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
 from gpipe_sim.costs import Costs
-from gpipe_sim.schedule import Schedule, needs
+from gpipe_sim.schedule import Schedule, needs, require_schedule
 from gpipe_sim.validate import check, check_actions
 from gpipe_sim.waits import wanted_slots
 
@@ -58,7 +58,9 @@ class Timeline:
         return tuple(map(tuple, rows))
 
     def on(self, device: int) -> tuple[Span, ...]:
-        """The spans of one device, in time order."""
+        """The spans of one device, in time order; ValueError for a device that there is not."""
+        if device not in range(self.schedule.devices):
+            raise ValueError(f"there are devices 0 to {self.schedule.devices - 1} (got {device!r})")
         return self.rows[device]
 
     @cached_property
@@ -100,7 +102,10 @@ def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     Costs default to 1 for F, I and W each, so that a full backward takes 2. Linear in the number of
     actions.
     """
-    costs = costs or Costs()
+    require_schedule("simulate", schedule)
+    costs = Costs() if costs is None else costs
+    if not isinstance(costs, Costs):
+        raise TypeError(f"simulate needs costs, such as Costs(comm=1) (got {costs!r})")
     costs.require_stages(schedule.stages)
     check_actions(schedule)
     spans = _run(schedule, costs)

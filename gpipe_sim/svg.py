@@ -1,6 +1,7 @@
 """Charts as SVG text: what a notebook shows, the same bytes on every machine.
 
-Hovering over a box names its action and times. Labels are drawn where they fit, and nothing is drawn
+Hovering over a box names its action and times, where a page shows the SVG itself (a saved file in a
+browser; JupyterLab shows it as an image). Labels are drawn where they fit, and nothing is drawn
 where a device waits.
 """
 
@@ -29,7 +30,7 @@ from gpipe_sim.chart import (
 from gpipe_sim.schedule import peak_in_flight
 from gpipe_sim.simulate import Timeline
 
-WIDTH = 870  #: the most pixels that a chart takes from left to right
+WIDTH = 840  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
 FINE = 4  #: pixels per unit of time from which boxes get edges and phases their lines
 LEFT, RIGHT, TITLE, AXIS, LEGEND = 66, 30, 26, 22, 28

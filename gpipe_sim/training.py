@@ -45,7 +45,8 @@ def train(
     shuffle. ``report`` is called with a line after every epoch; None is silent.
     """
 
-    updates_itself = bool(plan(schedule, None).updates)
+    _require_optimizer(optimizer)
+    updates_itself = _updates_itself(schedule)
 
     def step(batch: Batch, number: int) -> StepResult:
         return train_step(
@@ -53,7 +54,7 @@ def train(
         )
 
     update = None if updates_itself else optimizer
-    return _train(partitions, step, data, update, epochs, batch_size, seed, report)
+    return _train(partitions, step, data, loss, update, epochs, batch_size, seed, report)
 
 
 def train_single_device(
@@ -73,7 +74,8 @@ def train_single_device(
     def step(batch: Batch, number: int) -> StepResult:
         return single_device_step(layers, batch, loss, microbatches=microbatches, seed=seed, step=number)
 
-    return _train([Partition(layers)], step, data, optimizer, epochs, batch_size, seed, report)
+    _require_optimizer(optimizer)
+    return _train([Partition(layers)], step, data, loss, optimizer, epochs, batch_size, seed, report)
 
 
 def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
@@ -96,6 +98,7 @@ def _train(
     partitions: Sequence[Partition],
     step: Callable[[Batch, int], StepResult],
     data: Data | Batch,
+    loss: Loss,
     optimizer: Optimizer | None,  # None where the steps update the weights themselves
     epochs: int,
     batch_size: int,
@@ -110,6 +113,10 @@ def _train(
     require_count("train", "batch_size", batch_size)
     if batch_size > len(x):
         raise ValueError(f"train needs batch_size <= {len(x)}, the number of samples (got {batch_size})")
+    _require_targets(partitions, loss, x, y)
+    if held_out:
+        evaluate(partitions, *held_out)
+        _require_targets(partitions, loss, *held_out)
     parameters = {key: p for partition in partitions for key, p in partition.parameters.items()}
     history, rng = History(), np.random.default_rng(seed)
     for epoch in range(1, epochs + 1):
@@ -127,6 +134,28 @@ def _train(
         if report:
             report(line)
     return history
+
+
+def _require_optimizer(optimizer: Optimizer) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"train needs an optimizer, such as Adam(1e-3) (got {optimizer!r})")
+
+
+def _require_targets(partitions: Sequence[Partition], loss: Loss, x: Array, y: Array) -> None:
+    """All targets at once, before any weight changes; one sample shows what the outputs look like."""
+    one = outputs(partitions, x[:1])
+    loss.require(np.broadcast_to(one, (len(x), *one.shape[1:])), y)
+
+
+def _updates_itself(schedule: Schedule) -> bool:
+    """Whether the schedule has U actions; ValueError if only some of its stages have."""
+    updated = {action.stage for action in plan(schedule, None).updates}
+    if updated and len(updated) < schedule.stages:
+        missing = min(set(range(schedule.stages)) - updated)
+        raise ValueError(
+            f"{schedule!r} updates stage {min(updated)} but not stage {missing}; train needs all or none"
+        )
+    return bool(updated)
 
 
 def _batches(samples: int, size: int, rng: np.random.Generator) -> Iterator[Array]:

@@ -349,10 +349,10 @@ def devices(monkeypatch):
             super().__init__(*args)
             made.append(self)
 
-        def perform(self, action, end):
-            super().perform(action, end)
+        def perform(self, span):
+            super().perform(span)
             held = [{id(root) for root in roots(list(device.memory.held.values()))} for device in made]
-            assert sum(map(len, held)) == len(set().union(*held)), f"shared after {action}"
+            assert sum(map(len, held)) == len(set().union(*held)), f"shared after {span.action}"
 
     monkeypatch.setattr(executor, "Device", Watched)
     return made
@@ -585,7 +585,7 @@ def test_weights_may_not_change_while_a_microbatch_still_reads_them():
     early = Explicit(["0F0 0B0 0U0 0F1 0B1"])
     partitions = split(mlp(SIZES), stages=1)
     before = copies_of(partitions)
-    with pytest.raises(ValueError, match="0F1 comes after 0U0, which changes the weights that it reads"):
+    with pytest.raises(ValueError, match="0U0 is not the last action of stage 0 on its device"):
         train_step(partitions, early, ten_digits(), cross_entropy, optimizer=SGD(0.1))
     assert unchanged(partitions, before)
 

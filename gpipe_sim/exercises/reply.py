@@ -53,7 +53,7 @@ def predict(guess: Real | None, measured: Real, unit: str = "") -> Reply:
     """Set a prediction beside what was measured. Before the reveal a guess may be wrong, not missing."""
     unit = f" {unit}" if unit else ""
     if guess is None:
-        return your_turn(f"measured {measured}{unit}; write a guess above first, then run this again")
+        return your_turn("write your guess in the cell above, run that, and then this again")
     if isinstance(guess, bool) or not isinstance(guess, Real):
         return keep_working(f"{guess!r} is not a number; write your guess as one{unit and f' ({unit[1:]})'}")
     if guess == measured:

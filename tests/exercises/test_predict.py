@@ -22,7 +22,7 @@ from gpipe_sim.exercises import predict
         ([33], 33, "keep working", "is not a number"),
         (np.arange(3), 33, "keep working", "is not a number"),
         (True, 1, "keep working", "is not a number"),
-        (None, 33, "your turn", "measured 33 units; write a guess above first"),
+        (None, 33, "your turn", "write your guess in the cell above"),
     ],
 )
 def test_a_guess_is_answered(guess, measured, verdict, says):

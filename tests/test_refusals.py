@@ -1,0 +1,210 @@
+"""Inputs that once went through, or went wrong only after something had changed."""
+
+import numpy as np
+import pytest
+from cases import overlapped
+
+import gpipe_sim as gp
+
+SIZES = [8, 8, 8, 8]
+
+
+def batch(samples: int = 16):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(samples, 8)), rng.integers(0, 8, samples)
+
+
+def weights(partitions) -> np.ndarray:
+    return np.concatenate([a.ravel() for p in partitions for a in p.parameters.values()])
+
+
+def train(partitions, data, **changes):
+    options = {
+        "loss": gp.cross_entropy,
+        "optimizer": gp.SGD(0.1),
+        "epochs": 1,
+        "batch_size": 4,
+        "report": None,
+    }
+    return gp.train(partitions, gp.OneFOneB(2, 2), data, **(options | changes))
+
+
+@pytest.mark.parametrize("position", range(16))
+def test_one_bad_label_is_refused_before_any_weight_has_changed(position):
+    partitions, (x, y) = gp.split(gp.mlp(SIZES), stages=2), batch()
+    before, y[position] = weights(partitions), 8
+    with pytest.raises(ValueError, match=r"targets from 0 to 7, got \d to 8"):
+        train(partitions, (x, y))
+    assert (weights(partitions) == before).all()
+
+
+@pytest.mark.parametrize(
+    ("held_out", "words"),
+    [
+        (lambda x, y: (x[:, :5], y), "takes an input of shape"),
+        (lambda x, y: (x, y[:, None]), "a class for each of 16 samples"),
+        (lambda x, y: (x[:0], y[:0]), "at least one sample"),
+        (lambda x, y: (x, y + 100), "targets from 0 to 7"),
+    ],
+)
+def test_held_out_samples_that_do_not_fit_are_refused_before_training(held_out, words):
+    partitions, (x, y) = gp.split(gp.mlp(SIZES), stages=2), batch()
+    before = weights(partitions)
+    with pytest.raises(ValueError, match=words):
+        train(partitions, (x, y, *held_out(x, y)))
+    assert (weights(partitions) == before).all()
+
+
+@pytest.mark.parametrize("optimizer", [None, "adam", gp.Adam])
+def test_training_needs_an_optimizer(optimizer):
+    with pytest.raises(TypeError, match="train needs an optimizer, such as Adam"):
+        train(gp.split(gp.mlp(SIZES), stages=2), batch(), optimizer=optimizer)
+
+
+def test_partitions_must_form_one_model_in_order():
+    layers = gp.mlp(SIZES)
+    halves = gp.split(layers, stages=2)
+    for wrong in (halves[::-1], [halves[0]] * 2, [gp.Partition(layers[:2]), gp.Partition(layers[2:])]):
+        with pytest.raises(ValueError, match=r"starts at layer \d, but those before it end at \d"):
+            gp.train_step(wrong, gp.OneFOneB(2, 4), batch(), gp.cross_entropy)
+
+
+def test_a_layer_with_weights_stands_once():
+    shared = gp.mlp([8, 8])[0]
+    with pytest.raises(ValueError, match=r"layers 0 and 2 are the same Linear\(8, 8\)"):
+        gp.split([shared, gp.Tanh(), shared], stages=3)
+
+
+@pytest.mark.parametrize(
+    ("rows", "placement", "words"),
+    [
+        (["0F0 0B0 0U0 0F1 0B1"], None, "0U0 is not the last action of stage 0"),
+        (
+            ["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1 1U1 0U1"],
+            [[0], [0, 1]],
+            "0U1 is not the last action of stage 0",
+        ),
+        (
+            [
+                "0F0 0F1 1F2 1B2 1F3 1B3 0B0 0B1",
+                "0F2 0F3 1F0 1B0 1F1 1B1 0B2 0B3 0U3 1U1",
+            ],
+            [[0, 1], [0, 1]],
+            "two copies",
+        ),
+    ],
+)
+def test_an_update_needs_the_whole_gradient_of_its_stage(rows, placement, words):
+    schedule = gp.Explicit(rows, placement=placement)
+    partitions = gp.split(gp.mlp(SIZES), stages=schedule.stages)
+    before = weights(partitions)
+    with pytest.raises(gp.ScheduleError, match=words):
+        gp.train_step(partitions, schedule, batch(), gp.cross_entropy, optimizer=gp.SGD(1.0))
+    assert (weights(partitions) == before).all()
+
+
+def test_training_updates_every_stage_or_none():
+    some = gp.Explicit(["0F0 0F1 0B0 0B1 0U1", "1F0 1B0 1F1 1B1"])
+    with pytest.raises(ValueError, match="updates stage 0 but not stage 1"):
+        gp.train(
+            gp.split(gp.mlp(SIZES), stages=2), some, batch(), loss=gp.cross_entropy, optimizer=gp.SGD(0.1),
+            epochs=1, batch_size=4, report=None,
+        )  # fmt: skip
+
+
+def test_an_action_that_takes_no_time_hides_no_bytes():
+    """The meter once kept only the last sample of a moment."""
+    partitions = gp.split(gp.mlp(SIZES), stages=2)
+
+    def peaks(costs):
+        step = gp.train_step(partitions, gp.OneFOneB(2, 4), batch(), gp.cross_entropy, costs=costs)
+        return [memory.activation_peak for memory in step.memory]
+
+    assert peaks(gp.Costs()) == peaks(gp.Costs(input_grad=0, weight_grad=0)) == peaks(gp.Costs(0, 0, 0))
+
+
+def test_an_optimizer_belongs_to_one_model():
+    optimizer, small, large = gp.Adam(), gp.Partition(gp.mlp([4, 4])), gp.Partition(gp.mlp([8, 8]))
+    for model, refused in ((small, False), (large, True)):
+        gradients = {key: np.ones_like(array) for key, array in model.parameters.items()}
+        before = weights([model])
+        if refused:
+            with pytest.raises(ValueError, match="another model's; make a new optimizer"):
+                optimizer.step(model.parameters, gradients)
+        else:
+            optimizer.step(model.parameters, gradients)
+        assert (weights([model]) == before).all() == refused
+
+
+@pytest.mark.parametrize("costs", [0, {}, 2, "fast"])
+def test_costs_are_costs(costs):
+    with pytest.raises(TypeError, match=r"simulate needs costs, such as Costs\(comm=1\)"):
+        gp.simulate(gp.GPipe(2, 2), costs)
+
+
+@pytest.mark.parametrize("schedule", ["1F1B", gp.GPipe, None])
+def test_a_schedule_is_a_schedule(schedule):
+    with pytest.raises(TypeError, match="needs a schedule, such as GPipe"):
+        gp.simulate(schedule)
+    with pytest.raises(TypeError, match="needs a schedule, such as GPipe"):
+        gp.remat(schedule, "always")
+    with pytest.raises(TypeError, match="needs a schedule, such as GPipe"):
+        gp.train_step(gp.split(gp.mlp(SIZES), stages=2), schedule, batch(), gp.cross_entropy)
+
+
+def test_numpy_costs_are_plain_numbers():
+    timeline = gp.simulate(gp.GPipe(2, 2), gp.Costs(forward=np.int8(100), input_grad=np.float32(1)))
+    assert timeline.makespan == 3 * (100 + 1 + 1)
+    assert "F0" in str(timeline)
+
+
+@pytest.mark.parametrize("device", [-1, 2, "0"])
+def test_a_timeline_has_the_devices_of_its_schedule(device):
+    with pytest.raises(ValueError, match="there are devices 0 to 1"):
+        gp.simulate(gp.GPipe(2, 2)).on(device)
+
+
+def test_new_costs_give_a_new_timeline_for_the_same_schedule():
+    partitions, schedule = gp.split(gp.mlp(SIZES), stages=2), gp.OneFOneB(2, 4)
+    spans = [
+        gp.train_step(partitions, schedule, batch(), gp.cross_entropy, costs=costs).timeline.makespan
+        for costs in (None, gp.Costs(forward=2), gp.Costs(comm=1), None)
+    ]
+    assert spans == [
+        gp.simulate(schedule, c).makespan for c in (None, gp.Costs(forward=2), gp.Costs(comm=1), None)
+    ]
+
+
+def test_shared_devices_take_turns_in_the_order_of_the_starts():
+    shared = gp.share(gp.OneFOneB(2, 2), ["a", "a"])
+    assert str(shared) == "device 0: 0F0 0F1 1F0 1B0 1F1 0B0 1B1 0B1"
+
+
+def test_each_step_of_a_training_draws_its_own_randomness():
+    steps = []
+
+    class Witness(gp.Layer):
+        def forward(self, x, ctx):
+            if ctx.training:
+                steps.append(ctx.step)
+            return x, None
+
+        def backward_input(self, saved, dy):
+            return dy, None
+
+    train(gp.split([Witness(), *gp.mlp(SIZES)], stages=2), batch(), epochs=2)
+    assert sorted(set(steps)) == list(range(8))
+
+
+def test_a_star_import_brings_names_and_hides_no_modules():
+    names = {}
+    exec("from gpipe_sim import *", names)
+    assert {"GPipe", "simulate", "plots", "exercises", "formulas", "MemoryTrace", "Svg"} <= set(names)
+    assert not {"layers", "schedule", "costs", "partition", "memory", "training"} & set(names)
+
+
+def test_an_overlapped_pair_still_runs():
+    partitions = gp.split(gp.mlp(SIZES), stages=2)
+    step = gp.train_step(partitions, overlapped(2, 4), batch(), gp.cross_entropy)
+    alone = gp.single_device_step(gp.mlp(SIZES), batch(), gp.cross_entropy)
+    assert all(abs(step.gradients[key] - alone.gradients[key]).max() < 1e-12 for key in alone.gradients)
