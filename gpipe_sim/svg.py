@@ -95,10 +95,7 @@ def draw(
     until = max(timeline.makespan for timeline in timelines)
     unit = min(UNIT, (WIDTH - LEFT - RIGHT) / float(until)) if until else UNIT
     most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
-    entries = [entry for entry in legend(*timelines) if unit >= FINE or entry[2] != PHASES]
-    entries += [(None, IN_FLIGHT_COLOUR, "microbatches in flight")] * in_flight
-    entries += [(None, INK, MESSAGE)] * messages
-    entries += [(None, INK, CRITICAL)] * critical_path
+    entries = _entries(timelines, unit, in_flight, messages, critical_path)
     parts, top = _defined(entries), 0.0
     for timeline, title in zip(timelines, titles, strict=True):
         row = row_height(timeline.schedule.devices) * (PAIRED if has_pairs(timeline) else 1)
@@ -121,6 +118,19 @@ def draw(
     words = *map(_legend_width, lines), *map(_title_width, titles)
     width = LEFT + RIGHT + max(float(until) * unit, *words)
     return document(parts, width, top - LEGEND_LINE + LEGEND, "; ".join(titles))
+
+
+def _entries(
+    timelines: Sequence[Timeline], unit: float, strips: bool, arrows: bool, path: bool
+) -> list[Entry]:
+    """What the legend explains: the boxes, and whatever was asked for besides."""
+    boxes_and_lines = [entry for entry in legend(*timelines) if unit >= FINE or entry[2] != PHASES]
+    asked = (
+        (strips, (None, IN_FLIGHT_COLOUR, "microbatches in flight")),
+        (arrows, (None, INK, MESSAGE)),
+        (path, (None, INK, CRITICAL)),
+    )
+    return boxes_and_lines + [entry for wanted, entry in asked if wanted]
 
 
 def document(parts: Sequence[str], width: float, height: float, says: str, size: int = 11) -> Svg:
