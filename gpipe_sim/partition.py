@@ -1,12 +1,13 @@
 """One stage's layers, and how a model is cut into stages."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpipe_sim.layers import Context, Layer
 from gpipe_sim.schedule import require_count
+from gpipe_sim.share import require_room
 
 Array = np.ndarray
 Key = tuple[int, str]
@@ -102,21 +103,27 @@ def split(
     """
     layers = list(layers)
     _require_distinct(layers)
-    if (stages is None) == (balance is None):
-        raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
-    balance = _even(len(layers), stages) if balance is None else list(balance)
-    _require_balance(balance, len(layers))
-    if devices is not None and len(balance) > len(devices):
-        raise IndexError(
-            "too few devices to hold given partitions "
-            f"(devices: {len(devices)}, partitions: {len(balance)}); a device may be listed again"
-        )
+    balance = balanced(len(layers), stages, balance)
+    if devices is not None:
+        require_room(len(balance), devices)
     starts = [sum(balance[:i]) for i in range(len(balance))]
     labels = [None] * len(balance) if devices is None else devices[: len(balance)]
     return [
         Partition(layers[start : start + size], start, label)
         for start, size, label in zip(starts, balance, labels, strict=True)
     ]
+
+
+def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> list[int]:
+    """How many layers each stage gets: ``balance`` if it fits, or ``stages`` of nearly equal numbers."""
+    if (stages is None) == (balance is None):
+        raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
+    if balance is None:
+        return _even(layers, stages)
+    if not isinstance(balance, Iterable):
+        raise TypeError(f"split needs balance to list how many layers each stage gets (got {balance!r})")
+    _require_balance(balance := list(balance), layers)
+    return balance
 
 
 def _require_distinct(layers: Sequence[Layer]) -> None:

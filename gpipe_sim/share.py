@@ -13,11 +13,7 @@ def share(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
     which their actions start when each has a device of its own (unit costs), so nothing deadlocks and
     nothing is gained in time. Surplus devices are unused; IndexError for too few.
     """
-    if schedule.devices > len(devices):
-        raise IndexError(
-            "too few devices to hold given partitions "
-            f"(devices: {len(devices)}, partitions: {schedule.devices}); a device may be listed again"
-        )
+    require_room(schedule.devices, devices)
     used = list(devices[: schedule.devices])
     names = list(dict.fromkeys(used))
     rows = [[] for _ in names]
@@ -28,3 +24,12 @@ def share(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
         for name in names
     ]
     return Explicit(rows, placement=placement, microbatches=schedule.microbatches)
+
+
+def require_room(partitions: int, devices: Sequence[Hashable]) -> None:
+    """Raise IndexError, in torchgpipe's words, if the list of devices is shorter than what it is to hold."""
+    if partitions > len(devices):
+        raise IndexError(
+            "too few devices to hold given partitions "
+            f"(devices: {len(devices)}, partitions: {partitions}); a device may be listed again"
+        )
