@@ -1,0 +1,38 @@
+"""The same schedules on PyTorch's own pipeline engine: on CPU processes, on one GPU, or on one GPU each.
+
+    modules = to_torch(split(mlp([64, 32, 32, 10]), stages=4))     # or any torch modules, one per stage
+    step = train_step(modules, OneFOneB(4, 8), (x, y), cross_entropy, devices=["cpu"] * 4)
+    step.loss, step.gradients, step.timeline                       # the timeline is measured, in milliseconds
+
+``devices`` says where: names of torch devices, all in this process; ``LocalProcesses(4)``, a process for
+each; or nothing under ``torchrun --nproc-per-node 4``, where every process is one device.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError(
+        "gpipe_sim.torch_backend needs torch, which is not installed: pip install 'gpipe_sim[torch]' "
+        "(in a clone: pip install -e '.[torch]'); everything else works without it"
+    ) from None
+
+from gpipe_sim.torch_backend.data_parallel import data_parallel_step
+from gpipe_sim.torch_backend.devices import devices, place
+from gpipe_sim.torch_backend.modules import split, to_torch
+from gpipe_sim.torch_backend.pipeline import Pipeline, train_step
+from gpipe_sim.torch_backend.processes import LocalProcesses
+from gpipe_sim.torch_backend.sleep import Sleep
+
+__all__ = [
+    "LocalProcesses",
+    "Pipeline",
+    "Sleep",
+    "data_parallel_step",
+    "devices",
+    "place",
+    "split",
+    "to_torch",
+    "train_step",
+]

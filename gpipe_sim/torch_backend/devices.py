@@ -1,0 +1,78 @@
+"""Which torch devices there are, and what is on which of them."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import nn
+
+from gpipe_sim.schedule import Schedule
+from gpipe_sim.share import require_room
+
+Names = Sequence[str | torch.device]
+
+
+def devices() -> list[str]:
+    """The devices that torch finds: every CUDA device if there is one, else the CPU."""
+    return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
+
+
+def chosen(schedule: Schedule, names: Names | None) -> list[torch.device]:
+    """The torch device of each of the schedule's devices. Unless given, CUDA if there, else the CPU for all.
+
+    A device may be listed again, surplus ones are unused. IndexError for too few, ValueError for one that this
+    machine does not have.
+    """
+    if isinstance(names, str | torch.device):
+        raise TypeError(f"devices lists one for each of {schedule!r}'s devices: [{str(names)!r}] * {schedule.devices}")
+    if names is None:
+        names = devices() if torch.cuda.is_available() else ["cpu"] * schedule.devices
+    require_room(schedule.devices, names)
+    return [_device(name) for name in names[: schedule.devices]]
+
+
+def _device(name: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"{name!r} is not a torch device; this machine has {devices()}") from error
+    if device.type == "cuda":
+        device = torch.device("cuda", device.index or 0)
+        if str(device) not in devices():
+            raise ValueError(f"there is no {device} here; this machine has {devices()}")
+    elif device.type != "cpu":
+        raise ValueError(f"a pipeline runs on cpu or cuda devices (got {str(device)!r})")
+    return device
+
+
+def by_stage(schedule: Schedule, of_device: Sequence[torch.device]) -> dict[int, torch.device]:
+    """The torch device of each stage."""
+    return {stage: of_device[k] for k, held in enumerate(schedule.placement) for stage in held}
+
+
+def place(modules: Sequence[nn.Module], schedule: Schedule, names: Names | None = None) -> list[nn.Module]:
+    """Move each stage's module to its device, as ``train_step`` with these ``devices`` wants them."""
+    homes = by_stage(schedule, chosen(schedule, names))
+    return [module.to(homes[stage]) for stage, module in enumerate(modules)]
+
+
+def require_on(modules: dict[int, nn.Module], homes: dict[int, torch.device]) -> None:
+    """ValueError unless every parameter and buffer is on its stage's device; it says which is where."""
+    for stage, module in modules.items():
+        elsewhere = [(name, found) for name, found in _where(module) if found != homes[stage]]
+        if not elsewhere:
+            continue
+        name, found = elsewhere[0]
+        if len({found for _, found in _where(module)}) > 1:
+            raise ValueError(
+                f"stage {stage} is on several devices: {name} is on {found}, the stage belongs on {homes[stage]}; "
+                f"move it whole: modules[{stage}].to({str(homes[stage])!r})"
+            )
+        raise ValueError(
+            f"stage {stage} is on {found} ({name}), but it belongs on {homes[stage]}: "
+            f"modules[{stage}].to({str(homes[stage])!r}), or place(modules, schedule, devices) for all stages"
+        )
+
+
+def _where(module: nn.Module) -> Iterator[tuple[str, torch.device]]:
+    for named in (module.named_parameters(), module.named_buffers()):
+        yield from ((name, tensor.device) for name, tensor in named)

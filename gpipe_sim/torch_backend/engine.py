@@ -1,0 +1,179 @@
+"""One process's part of a pipeline on PyTorch's engine. No other file touches a private name of torch.
+
+The engine is ``_PipelineScheduleRuntime``: it reads an order as text, adds the messages, and runs the row of
+its rank. Its own classes for 1F1B and others do no more than fill it.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gpipe_sim.actions import Kind, OverlapFB
+from gpipe_sim.export import to_torch_csv
+from gpipe_sim.schedule import Explicit, Schedule
+from gpipe_sim.torch_backend.modules import MeanLoss
+from gpipe_sim.torch_backend.stage import Recorder, Stage, Timed
+
+TESTED = "2.11 to 2.13"
+
+
+class Part(NamedTuple):
+    """What one process got out of a step: loss and outputs if it holds the last stage, and its own spans."""
+
+    loss: float | None
+    outputs: np.ndarray | None
+    gradients: dict[tuple[int, str], np.ndarray]  # by (stage, parameter name)
+    spans: list[Timed]
+
+
+class Engine:
+    """The stages of one process. ``order`` has a row per process and no R; ``recomputed`` says what has one."""
+
+    def __init__(
+        self,
+        modules: dict[int, nn.Module],
+        order: Schedule,
+        recomputed: dict[int, set[int]],
+        loss: MeanLoss,
+        homes: dict[int, torch.device],
+        group: Any = None,
+    ):
+        self.modules, self.group, self.loss = modules, group, loss
+        self.recorders = {device: Recorder(device) for device in homes.values()}
+        self.homes, self.size, self.last = homes, order.microbatches, order.stages - 1
+        self.turns = _turns(order)
+        names = {m: i for i, m in enumerate(self.turns)}
+        self.order = _renamed(order, names)
+        self.recomputed = {stage: {names[m] for m in found} for stage, found in recomputed.items()}
+        self.runtime = None
+
+    def step(self, x: Tensor, targets: Tensor) -> Part:
+        """Run one step. ``.grad`` grows by its gradients, as after any backward; if it fails, ``.grad`` is as before."""
+        kept = [(p, p.grad) for module in self.modules.values() for p in module.parameters()]
+        for parameter, _ in kept:
+            parameter.grad = None
+        try:
+            with _some_group():
+                part = self._run(x, targets)
+        except BaseException:
+            for parameter, gradient in kept:
+                parameter.grad = gradient
+            self.runtime = None  # it may hold half a step
+            raise
+        for parameter, gradient in kept:
+            if gradient is not None:
+                parameter.grad = gradient if parameter.grad is None else gradient + parameter.grad
+        return part
+
+    def _run(self, x: Tensor, targets: Tensor) -> Part:
+        self.runtime = self.runtime or self._made()
+        for recorder in self.recorders.values():
+            recorder.begin()
+        losses: list[Tensor] = []
+        inputs = [self._taken(x)] if 0 in self.modules else []
+        last = self.last in self.modules
+        outputs = self.runtime.step(*inputs, target=self._taken(targets) if last else None, losses=losses)
+        return Part(
+            sum(loss.item() for loss in losses) if last else None,
+            self._given(outputs.detach()).cpu().numpy() if last else None,
+            dict(self._gradients()),
+            [self._as_named(timed) for recorder in self.recorders.values() for timed in recorder.spans()],
+        )
+
+    def _made(self) -> Any:
+        stages = [
+            Stage(module, stage, self.last + 1, self.group, self.recorders[self.homes[stage]], self.recomputed.get(stage, set()))
+            for stage, module in self.modules.items()
+        ]
+        runtime = _runtime_class()(stages, self.size, loss_fn=self._weighted, scale_grads=False)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "order.csv"
+            path.write_text(to_torch_csv(self.order))
+            runtime._load_csv(str(path))
+        return runtime
+
+    def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
+        """A microbatch's share of the loss. The weight is here, so that the engine need not divide gradients."""
+        value = self.loss(output, target)
+        if value.ndim:
+            raise ValueError(
+                f"a loss gives one number, the mean over the microbatch (got a tensor of shape {tuple(value.shape)})"
+            )
+        value = value / self.size
+        self.recorders[self.homes[self.last]].extend()
+        return value
+
+    def _gradients(self) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
+        for stage, module in self.modules.items():
+            for name, parameter in module.named_parameters():
+                if parameter.grad is not None:
+                    yield (stage, name), parameter.grad.detach().cpu().numpy().copy()
+
+    def _taken(self, whole: Tensor) -> Tensor:
+        """The batch with its microbatches in the order in which the last stage meets them."""
+        return self._in_order(whole, self.turns)
+
+    def _given(self, whole: Tensor) -> Tensor:
+        return self._in_order(whole, sorted(range(self.size), key=self.turns.__getitem__))
+
+    def _in_order(self, whole: Tensor, turns: list[int]) -> Tensor:
+        if turns == list(range(self.size)):
+            return whole
+        pieces = whole.tensor_split(self.size)
+        return torch.cat([pieces[m] for m in turns])
+
+    def _as_named(self, timed: Timed) -> Timed:
+        action, start, end = timed
+        return action._replace(microbatch=self.turns[action.microbatch]), start, end
+
+
+def _turns(order: Schedule) -> list[int]:
+    """The microbatches in the order of the last stage's forwards.
+
+    The engine finds a microbatch's loss and output by counting, so it is told of them under these names.
+    """
+    last = order.stages - 1
+    parts = (part for row in order.actions for action in row for part in action.parts)
+    return [part.microbatch for part in parts if part.kind is Kind.F and part.stage == last]
+
+
+def _renamed(order: Schedule, names: dict[int, int]) -> Explicit:
+    def rename(action):
+        if isinstance(action, OverlapFB):
+            return OverlapFB(*map(rename, action))
+        return action._replace(microbatch=names[action.microbatch])
+
+    return Explicit([[rename(a) for a in row] for row in order.actions], placement=order.placement)
+
+
+def _runtime_class() -> type:
+    try:
+        from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime as runtime
+    except ImportError:
+        runtime = None
+    if not hasattr(runtime, "_load_csv"):
+        raise ImportError(
+            f"torch {torch.__version__} has no pipeline engine that reads an order "
+            f"(_PipelineScheduleRuntime._load_csv); gpipe_sim was tested with torch {TESTED}"
+        )
+    return runtime
+
+
+@contextmanager
+def _some_group() -> Iterator[None]:
+    """The engine wants a process group, even for one process that sends nothing."""
+    if dist.is_initialized():
+        yield
+        return
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

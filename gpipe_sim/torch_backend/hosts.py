@@ -1,0 +1,184 @@
+"""Where the processes of a pipeline are: here, on this machine, or wherever torchrun started them."""
+
+import atexit
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import count
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gpipe_sim.actions import Kind
+from gpipe_sim.schedule import Explicit, Schedule
+from gpipe_sim.share import require_room, share
+from gpipe_sim.torch_backend import remote
+from gpipe_sim.torch_backend.devices import Names, by_stage, chosen, devices, require_on
+from gpipe_sim.torch_backend.engine import Engine, Part
+from gpipe_sim.torch_backend.modules import MeanLoss
+from gpipe_sim.torch_backend.processes import LocalProcesses
+
+
+def host(
+    modules: Sequence[nn.Module], schedule: Schedule, loss: MeanLoss, names: Names | LocalProcesses | None
+) -> "Host":
+    """The host that ``devices=`` asks for."""
+    if isinstance(names, LocalProcesses):
+        return _Local(modules, schedule, loss, names)
+    if _world() > 1:
+        return _Launched(modules, schedule, loss, names)
+    return _Here(modules, schedule, loss, names)
+
+
+class Host(ABC):
+    """Runs a step wherever its processes are. ``first`` and ``last``: where inputs and targets are needed."""
+
+    first: torch.device
+    last: torch.device
+
+    @abstractmethod
+    def step(self, x: Tensor, targets: Tensor) -> list[Part]:
+        """What each process that reports here got out of a step."""
+
+
+class _Here(Host):
+    """All in this process, in the order of a dependency-respecting merge of the rows."""
+
+    def __init__(self, modules: Sequence[nn.Module], schedule: Schedule, loss: MeanLoss, names: Names | None):
+        of_device = chosen(schedule, names)
+        homes = by_stage(schedule, of_device)
+        held = dict(enumerate(modules))
+        require_on(held, homes)
+        merged = share(_plain(schedule), [0] * schedule.devices)
+        self.engine = Engine(held, merged, _recomputed(schedule), loss, homes)
+        self.first, self.last = homes[0], homes[schedule.stages - 1]
+        self.names = ", ".join(map(str, of_device))
+
+    def step(self, x: Tensor, targets: Tensor) -> list[Part]:
+        return [self.engine.step(x, targets)]
+
+    def __repr__(self) -> str:
+        return self.names
+
+
+class _Launched(Host):
+    """This process is one device, started by torchrun or like it; the results of all are gathered on each."""
+
+    def __init__(self, modules: Sequence[nn.Module], schedule: Schedule, loss: MeanLoss, names: Names | None):
+        rank, world = dist.get_rank(), dist.get_world_size()
+        if world != schedule.devices:
+            raise ValueError(
+                f"{schedule!r} runs on {schedule.devices} processes, one per device, but there are {world}: "
+                f"torchrun --nproc-per-node {schedule.devices} ..."
+            )
+        device = chosen(schedule, names)[rank] if names is not None else _own_device()
+        held = {stage: modules[stage] for stage in schedule.placement[rank]}
+        require_on(held, {stage: device for stage in held})
+        self.engine = Engine(held, _plain(schedule), _recomputed(schedule), loss, {stage: device for stage in held})
+        self.first = self.last = device
+
+    def step(self, x: Tensor, targets: Tensor) -> list[Part]:
+        own = self.engine.step(x, targets)
+        told: list = [None] * dist.get_world_size()
+        dist.all_gather_object(told, (own.loss, own.spans))
+        others = [Part(loss, None, {}, spans) for rank, (loss, spans) in enumerate(told) if rank != dist.get_rank()]
+        return [own, *others]
+
+    def __repr__(self) -> str:
+        return f"{self.first}, process {dist.get_rank()} of {dist.get_world_size()}"
+
+
+class _Local(Host):
+    """Local processes, told what to do from here. Weights go there before a step, gradients come back after it."""
+
+    _numbers = count()
+
+    def __init__(
+        self, modules: Sequence[nn.Module], schedule: Schedule, loss: MeanLoss, processes: LocalProcesses
+    ):
+        require_room(schedule.devices, processes.devices)
+        held = [{stage: modules[stage] for stage in held} for held in schedule.placement]
+        here = torch.device("cpu")
+        require_on(dict(enumerate(modules)), {stage: here for stage in range(schedule.stages)})
+        self.held = held + [{}] * (len(processes) - len(held))
+        self.processes, self.number = processes, next(self._numbers)
+        self.first = self.last = here
+        plain, recomputed = _plain(schedule), _recomputed(schedule)
+        processes.run_each(
+            remote.build,
+            [
+                (self.number, modules, plain, recomputed, loss, device)
+                for modules, device in zip(self.held, processes.devices, strict=True)
+            ],
+        )
+
+    def step(self, x: Tensor, targets: Tensor) -> list[Part]:
+        replies = self.processes.run_each(
+            remote.step,
+            [
+                (self.number, {s: (m.training, m.state_dict()) for s, m in modules.items()}, x, targets)
+                for modules in self.held
+            ],
+        )
+        for modules, reply in zip(self.held, replies, strict=True):
+            if modules:
+                self._take(modules, *reply)
+        return [part for part, _ in filter(None, replies)]
+
+    def _take(self, modules: dict[int, nn.Module], part: Part, buffers: dict[int, dict[str, Tensor]]) -> None:
+        for stage, module in modules.items():
+            for name, parameter in module.named_parameters():
+                if (stage, name) in part.gradients:
+                    fresh = torch.tensor(part.gradients[stage, name])
+                    parameter.grad = fresh if parameter.grad is None else parameter.grad + fresh
+            for name, buffer in module.named_buffers():
+                buffer.copy_(buffers[stage][name])
+
+    def __repr__(self) -> str:
+        return repr(self.processes)
+
+
+def _plain(schedule: Schedule) -> Schedule:
+    """The order without R, which is no action of the engine's."""
+    if not _recomputed(schedule):
+        return schedule
+    rows = [[action for action in row if action.parts[0].kind is not Kind.R] for row in schedule.actions]
+    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
+
+
+def _recomputed(schedule: Schedule) -> dict[int, set[int]]:
+    """{stage: microbatches} of what is recomputed."""
+    found: dict[int, set[int]] = {}
+    for row in schedule.actions:
+        for action in row:
+            for part in action.parts:
+                if part.kind is Kind.R:
+                    found.setdefault(part.stage, set()).add(part.microbatch)
+    return found
+
+
+def _world() -> int:
+    """How many processes this one belongs to; under torchrun it joins them first."""
+    if not dist.is_initialized() and {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys():
+        if int(os.environ["WORLD_SIZE"]) > 1:
+            device = _own_device()
+            if device.type == "cuda":
+                torch.cuda.set_device(device)
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            atexit.register(dist.destroy_process_group)
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def _own_device() -> torch.device:
+    """Under torchrun: a GPU for each process of this machine, or the CPU where there is no GPU at all."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    rank, here = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if here > torch.cuda.device_count():
+        raise ValueError(
+            f"torchrun started {here} processes here, but there are {len(devices())} GPUs, and NCCL wants one for each "
+            "process. In one process stages can share a GPU: devices=['cuda:0', 'cuda:0', ...]"
+        )
+    return torch.device("cuda", rank)

@@ -1,0 +1,51 @@
+"""A measured timeline: the same ``Timeline`` as a simulated one, with the times of a clock."""
+
+from collections.abc import Iterator, Sequence
+
+from gpipe_sim.actions import Action, Kind
+from gpipe_sim.costs import Costs
+from gpipe_sim.schedule import Explicit, Schedule
+from gpipe_sim.simulate import Span, Timeline
+from gpipe_sim.torch_backend.stage import Timed
+
+MILLISECONDS = 1000
+
+
+def measured(schedule: Schedule, noted: Sequence[Timed]) -> Timeline:
+    """The timeline of what was noted in seconds, in milliseconds from the first start.
+
+    Waiting is not part of an action. The engine runs the halves of an overlapped pair one after the other, so they
+    are two actions here. A recompute runs within a backward: it lasts from that one's start until all is
+    restored, and the backward goes on from there.
+    """
+    times = dict(_unfolded(noted))
+    zero = min(start for start, _ in times.values())
+    spans = [
+        Span(action, schedule.device_of(action), (start - zero) * MILLISECONDS, (end - zero) * MILLISECONDS)
+        for action, (start, end) in times.items()
+    ]
+    spans.sort(key=lambda span: (span.end, span.start))
+    return Timeline(_unpaired(schedule), Costs(), tuple(spans))
+
+
+def _unfolded(noted: Sequence[Timed]) -> Iterator[tuple[Action, tuple[float, float]]]:
+    """Each action with its times, a recompute taken out of the backward that it ran in.
+
+    Stage 0 leaves its whole backward to W, and its recompute with it: R is then an instant before I.
+    """
+    restored = {(a.stage, a.microbatch): end for a, _, end in noted if a.kind is Kind.R}
+    for action, start, end in noted:
+        until = restored.get((action.stage, action.microbatch))
+        if action.kind in (Kind.B, Kind.I) and until is not None:
+            middle = until if until <= end else start
+            yield action._replace(kind=Kind.R), (start, middle)
+            yield action, (middle, end)
+        elif action.kind is not Kind.R:
+            yield action, (start, end)
+
+
+def _unpaired(schedule: Schedule) -> Schedule:
+    if all(len(action.parts) == 1 for row in schedule.actions for action in row):
+        return schedule
+    rows = [[part for action in row for part in action.parts] for row in schedule.actions]
+    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)

@@ -1,0 +1,96 @@
+"""A pipeline of torch modules that runs a schedule: in this process, on local processes, or under torchrun."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gpipe_sim.executor import StepResult
+from gpipe_sim.export import require_torch
+from gpipe_sim.losses import Loss
+from gpipe_sim.schedule import Schedule
+from gpipe_sim.torch_backend.batch import as_tensor, dtype_of, require_batch
+from gpipe_sim.torch_backend.devices import Names
+from gpipe_sim.torch_backend.engine import Part
+from gpipe_sim.torch_backend.hosts import Host, host
+from gpipe_sim.torch_backend.measured import measured
+from gpipe_sim.torch_backend.modules import MeanLoss, labels, mean_loss, require_modules
+from gpipe_sim.torch_backend.processes import LocalProcesses
+
+Batch = tuple[np.ndarray | Tensor, np.ndarray | Tensor]
+
+
+def train_step(
+    modules: Sequence[nn.Module],
+    schedule: Schedule,
+    batch: Batch,
+    loss: Loss | MeanLoss,
+    *,
+    devices: Names | LocalProcesses | None = None,
+) -> StepResult:
+    """Run one step of a schedule on PyTorch's engine; it means what ``gpipe_sim.train_step`` means.
+
+    A first step also sets up its connections and warms up: for times, make a ``Pipeline`` and take a later step.
+    For arguments, result and errors see there.
+    """
+    return Pipeline(modules, schedule, loss, devices=devices).step(batch)
+
+
+class Pipeline:
+    """Torch modules, one per stage, that run a schedule step by step on PyTorch's engine.
+
+    ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch. ``devices``:
+    the torch device of each device of the schedule, all in this process; ``LocalProcesses``; or None: under
+    torchrun this process is one of them, otherwise all CUDA devices, or the CPU for all. In one process
+    devices take turns, so gradients and memory are real, concurrency is not.
+
+    ScheduleError for a schedule that the engine cannot run; ValueError, TypeError or IndexError if modules, devices
+    and schedule do not fit.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        schedule: Schedule,
+        loss: Loss | MeanLoss,
+        *,
+        devices: Names | LocalProcesses | None = None,
+    ):
+        self.modules, self.schedule = list(modules), schedule
+        require_torch(schedule)
+        require_modules(self.modules, schedule)
+        self._labels = labels(self.modules)
+        self._host: Host = host(self.modules, schedule, mean_loss(loss), devices)
+
+    def step(self, batch: Batch) -> StepResult:
+        """Run one step: loss, gradients by (layer, name), outputs, and the measured timeline, in milliseconds.
+
+        Every parameter's ``.grad`` grows by its gradient, as after any backward; weights do not change. Under
+        torchrun a process has the gradients of its own stages, and outputs if it holds the last one. ValueError for a
+        batch that does not cut into equal microbatches, or that is on another device than where it is needed.
+        """
+        require_batch(batch, self.schedule.microbatches)
+        dtype = dtype_of(self.modules)
+        x = as_tensor("inputs", batch[0], self._host.first, dtype)
+        targets = as_tensor("targets", batch[1], self._host.last, dtype)
+        return self._result(self._host.step(x, targets))
+
+    def _result(self, parts: Sequence[Part]) -> StepResult:
+        gradients = {self._labels[key]: g for part in parts for key, g in part.gradients.items()}
+        loss = next(part.loss for part in parts if part.loss is not None)
+        outputs = next((part.outputs for part in parts if part.outputs is not None), None)
+        timeline = measured(self.schedule, [timed for part in parts for timed in part.spans])
+        return StepResult(loss, dict(sorted(gradients.items())), outputs, timeline=timeline)
+
+    def __getattr__(self, name: str):
+        for stage, module in enumerate(vars(self).get("modules", ())):
+            if hasattr(module, name):
+                raise AttributeError(
+                    f"a Pipeline has no attribute {name!r}, but the module of stage {stage} has: "
+                    f"pipeline.modules[{stage}].{name}"
+                )
+        raise AttributeError(f"a Pipeline has no attribute {name!r}, and none of its modules has")
+
+    def __repr__(self) -> str:
+        return f"Pipeline of {self.schedule!r} on {self._host}"

@@ -1,0 +1,48 @@
+"""A stage that takes time without a core: real messages, real gradients, and a clock known beforehand."""
+
+import time
+
+import torch
+from torch import Tensor, nn
+
+
+class Sleep(nn.Module):
+    """y = x + weight + shift, asleep for ``forward``, ``input_grad`` and ``weight_grad`` milliseconds meanwhile.
+
+    Several of them overlap on one core, so any laptop can be four devices. Both parameters are single zeros;
+    ``shift`` makes the input gradient be computed on the first stage too, as within a deep stage.
+    """
+
+    def __init__(self, forward: float = 20, input_grad: float = 20, weight_grad: float = 20):
+        super().__init__()
+        self.times = forward, input_grad, weight_grad
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.shift = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        forward, input_grad, weight_grad = self.times
+        passed = _Through.apply(x + self.shift, forward, input_grad)
+        return passed + _Through.apply(self.weight, 0, weight_grad)
+
+    def extra_repr(self) -> str:
+        return "forward={}, input_grad={}, weight_grad={}".format(*self.times)
+
+
+class _Through(torch.autograd.Function):
+    """The identity, which sleeps on its way there and on its way back."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, there: float, back: float) -> Tensor:
+        ctx.back = back
+        _sleep(there)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
+        _sleep(ctx.back)
+        return gradient.clone(), None, None
+
+
+def _sleep(milliseconds: float) -> None:
+    if milliseconds:
+        time.sleep(milliseconds / 1000)

@@ -1,0 +1,119 @@
+"""One stage on PyTorch's engine, and the clock that notes when its actions start and end."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.pipelining import PipelineStage
+from torch.utils.checkpoint import checkpoint
+
+from gpipe_sim.actions import Action, Kind
+
+Timed = tuple[Action, float, float]  #: an action's start and end, in seconds of this machine's monotonic clock
+
+
+class Recorder:
+    """Notes when actions start and end on one torch device: by the clock, on a GPU by CUDA events.
+
+    An action on a GPU starts when the GPU gets to it, not when Python asks for it.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.marks: list[list] = []
+
+    def begin(self) -> None:
+        """Forget what was noted. On a GPU, also tie its clock to the machine's."""
+        self.marks = []
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            self.origin, self.began = self.mark(), time.perf_counter()
+
+    @contextmanager
+    def action(self, kind: Kind, stage: int, microbatch: int) -> Iterator[None]:
+        noted = [Action(stage, kind, microbatch), self.mark(), None]
+        try:
+            yield
+        finally:
+            noted[2] = self.mark()
+            self.marks.append(noted)
+
+    def extend(self) -> None:
+        """The last action goes on until now: the loss belongs to the forward before it."""
+        if self.marks:
+            self.marks[-1][2] = self.mark()
+
+    def mark(self) -> Any:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def spans(self) -> list[Timed]:
+        """What was noted, in the order of the ends; on a GPU this waits until it is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return [(action, self._seconds(start), self._seconds(end)) for action, start, end in self.marks]
+
+    def _seconds(self, mark: Any) -> float:
+        if self.device.type != "cuda":
+            return mark
+        return self.began + self.origin.elapsed_time(mark) / 1000
+
+
+class Stage(PipelineStage):
+    """PyTorch's stage, which also notes its actions, recomputes where told, and may have neighbours elsewhere.
+
+    The microbatches in ``recomputed`` go through ``torch.utils.checkpoint``. It runs the forward again within
+    the backward, so a recompute is noted there: it waits for the gradient, as R in a schedule does not.
+    """
+
+    def __init__(self, module: nn.Module, index: int, stages: int, group: Any, recorder: Recorder, recomputed: set):
+        super().__init__(module, index, stages, recorder.device, group=group)
+        self.recorder, self.recomputed = recorder, recomputed
+        self.microbatch = 0
+
+    def forward_one_chunk(self, fwd_chunk_id: int, *args, **kwargs) -> Any:
+        self.microbatch = fwd_chunk_id
+        with self.recorder.action(Kind.F, self.stage_index, fwd_chunk_id):
+            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+
+    def backward_one_chunk(self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, **kwargs) -> Any:
+        kind = Kind.B if full_backward else Kind.I
+        with self.recorder.action(kind, self.stage_index, bwd_chunk_id):
+            return super().backward_one_chunk(bwd_chunk_id, loss=loss, full_backward=full_backward, **kwargs)
+
+    def backward_weight_one_chunk(self, bwd_chunk_id: int, *args, **kwargs) -> Any:
+        with self.recorder.action(Kind.W, self.stage_index, bwd_chunk_id):
+            return super().backward_weight_one_chunk(bwd_chunk_id, *args, **kwargs)
+
+    def forward_maybe_with_nosync(self, *args, **kwargs) -> Any:
+        """The module's forward, through a checkpoint if this microbatch is to be recomputed."""
+        forward, microbatch, runs = super().forward_maybe_with_nosync, self.microbatch, count()
+        if microbatch not in self.recomputed:
+            return forward(*args, **kwargs)
+
+        def run(*args, **kwargs):
+            if next(runs) != 1:  # of several backwards, I and W, the first one's recompute is noted
+                return forward(*args, **kwargs)
+            with self.recorder.action(Kind.R, self.stage_index, microbatch):
+                return forward(*args, **kwargs)
+
+        return checkpoint(run, *args, use_reentrant=False, **kwargs)
+
+    def set_local_fwd_input(self, prev_stage_outputs: Any, mb_index: int) -> None:
+        super().set_local_fwd_input(self._here(prev_stage_outputs), mb_index)
+
+    def set_local_bwd_input(self, next_stage_bwd_outputs: tuple, mb_index: int) -> None:
+        super().set_local_bwd_input(self._here(next_stage_bwd_outputs), mb_index)
+
+    def _here(self, given: Any) -> Any:
+        """What a neighbour in this process hands over, on this stage's device."""
+        if isinstance(given, torch.Tensor):
+            return given.to(self.device, non_blocking=True)
+        return tuple(None if one is None else one.to(self.device, non_blocking=True) for one in given)

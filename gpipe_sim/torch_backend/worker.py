@@ -1,0 +1,66 @@
+"""What a local process does: meet the others, then call what it is told to call, until its input ends."""
+
+import os
+import pickle
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from gpipe_sim.torch_backend.processes import now
+
+
+def main() -> None:
+    rank, count, device, folder = int(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), sys.argv[4]
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what user code prints goes to the log, not between the replies
+    orders = os.fdopen(os.dup(0), "rb")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    _answer(replies, _meet, (rank, count, device, folder))
+    while True:
+        try:
+            function, args = pickle.load(orders)
+        except EOFError:
+            return
+        except Exception as error:
+            error.add_note(
+                "processes cannot see what a notebook or script defines: put classes and functions in a .py file"
+            )
+            _answer(replies, _fail, (error,))
+            continue
+        _answer(replies, function, args)
+
+
+def _meet(rank: int, count: int, device: torch.device, folder: str) -> None:
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(
+        backend, init_method=(Path(folder) / "meet").as_uri(), rank=rank, world_size=count
+    )
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def _answer(replies, function, args: tuple) -> None:
+    """Call, and reply with the result or with the error; an error that cannot travel goes as text."""
+    try:
+        reply = pickle.dumps((True, function(*args)))
+    except Exception as error:
+        trace = traceback.format_exc()
+        reply = _pickled_failure(error, trace)
+    replies.write(reply)
+    replies.flush()
+
+
+def _pickled_failure(error: Exception, trace: str) -> bytes:
+    try:
+        reply = pickle.dumps((False, (error, trace), now()))
+        pickle.loads(reply)
+    except Exception:
+        plain = RuntimeError(f"{type(error).__name__}: {error}")
+        return pickle.dumps((False, (plain, trace), now()))
+    return reply
