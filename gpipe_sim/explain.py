@@ -1,8 +1,9 @@
 """Why a timeline looks as it does: what held each action back, and so why a device waits.
 
-An action starts when its device is free and everything that it needs has arrived; one of the two came
+An action can start when its device is free and everything that it needs has arrived; one of the two came
 last. Following that from the end of a step back to its start gives the critical path, and from the end
-of a gap one or two links back the reason for the gap.
+of a gap one or two links back the reason for the gap. A simulated action starts that very moment; in a
+measured timeline a little later, which changes neither what came last nor what is followed.
 """
 
 from collections.abc import Iterator
@@ -20,33 +21,39 @@ def critical_path(timeline: Timeline) -> tuple[Span, ...]:
     """One chain of spans from time 0 to the makespan, each starting the moment the one before allows.
 
     Making anything else faster does not end the step sooner. Between two spans of the chain stands
-    either nothing or a message. Where several chains exist, the device's own previous action is preferred.
+    either nothing or a message; in a measured timeline also what passes before a device starts what it could.
+    Where several chains exist, the device's own previous action is preferred.
     """
     held_back = _HeldBack(timeline)
     chain = [max(timeline.spans, key=lambda span: span.end)]
-    while chain[-1].start > 0:
-        chain.append(held_back.by(chain[-1]))
+    while chain[-1].start > 0 and (cause := held_back.by(chain[-1])):
+        chain.append(cause)
     return tuple(reversed(chain))
 
 
 class _HeldBack:
-    """For each span of a timeline, the span whose end, or whose message, let it start."""
+    """For each span of a timeline, the span whose end, or whose message, it got last."""
 
     def __init__(self, timeline: Timeline):
         self.schedule, self.costs = timeline.schedule, timeline.costs
         self.of = {part: span for span in timeline.spans for part in span.action.parts}
         self.before = {after: span for row in timeline.rows for span, after in pairwise(row)}
 
-    def by(self, span: Span) -> Span:
-        """Of several, the device's own previous action."""
-        previous = self.before.get(span)
-        return previous if previous and previous.end == span.start else self.of[self.need(span)]
+    def by(self, span: Span) -> Span | None:
+        """Of several, the device's own previous action; None if there was nothing to wait for."""
+        previous, need = self.before.get(span), self.need(span)
+        if need is None or (previous and previous.end >= self.arrival(need, span)):
+            return previous
+        return self.of[need]
 
-    def need(self, span: Span) -> Action:
-        """What it got last, at the moment it started."""
-        return next(
-            need for need in needs(span.action, self.schedule) if self.arrival(need, span) == span.start
-        )
+    def need(self, span: Span) -> Action | None:
+        """What arrived last of everything that it needs; None if it needs nothing."""
+        return max(needs(span.action, self.schedule), key=lambda need: self.arrival(need, span), default=None)
+
+    def could_start(self, span: Span) -> Real:
+        """When its device was free and all that it needs had arrived."""
+        previous, need = self.before.get(span), self.need(span)
+        return max(previous.end if previous else 0, self.arrival(need, span) if need else 0)
 
     def arrival(self, need: Action, span: Span) -> Real:
         """When what a span needs reaches its device."""
@@ -59,7 +66,7 @@ class Explanation:
     """What a device does from ``start`` to ``end``, as a sentence (``str``) and as spans.
 
     ``links`` holds the action that it is busy with; or, while it waits, the one that it waits for and what
-    held that back in turn. It is empty when the device is done.
+    held that back in turn. It is empty when the device is done, or could have gone on.
     """
 
     device: int
@@ -75,8 +82,9 @@ class Explanation:
 def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     """What a device waits for at a time, and why that comes so late; or that it does not wait.
 
-    A time at which an action ends and the next does not start yet belongs to the gap. ValueError for a device
-    that the schedule does not have, or a time before 0 or after the makespan.
+    A time at which an action ends and the next does not start yet belongs to the gap. In a measured timeline
+    some gaps have no reason in the schedule, and the sentence says so. ValueError for a device that the
+    schedule does not have, or a time before 0 or after the makespan.
     """
     devices, until = timeline.schedule.devices, timeline.makespan
     if device not in range(devices):
@@ -91,11 +99,14 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     after = next((span for span in row if span.start > time), None)
     if after is None:
         return Explanation(device, start, until, (), _done(device, start, until, bool(row)))
-    links, reasons = zip(*_chain(_HeldBack(timeline), after, start), strict=True)
+    held_back = _HeldBack(timeline)
     first = ", before its first action," if after is row[0] else ""
-    gap = f"from {number(start)} to {number(after.start)}{first}"
-    says = f"device {device} waits {gap} for {'; '.join(reasons)}"
-    return Explanation(device, start, after.start, links, says)
+    waits = f"device {device} waits from {number(start)} to {number(after.start)}{first} for"
+    if held_back.could_start(after) <= start:
+        says = f"{waits} nothing that the schedule knows of: {after.action} could start at {number(start)}"
+        return Explanation(device, start, after.start, (), says)
+    links, reasons = zip(*_chain(held_back, after, start), strict=True)
+    return Explanation(device, start, after.start, links, f"{waits} {'; '.join(reasons)}")
 
 
 def _done(device: int, start: Real, until: Real, worked: bool) -> str:
@@ -108,23 +119,23 @@ def _done(device: int, start: Real, until: Real, worked: bool) -> str:
 def _chain(held_back: _HeldBack, span: Span, since: Real) -> Iterator[tuple[Span, str]]:
     """What a span waited for, and what that waited for in turn if it, too, started late; each with its words.
 
-    It ends at whatever a device was busy with instead, or was at already when the gap began.
+    It ends at whatever a device was busy with instead, or could start before the gap began.
     """
-    for head in ("", f"{held_back.need(span)} itself waits for "):
+    head = ""
+    for _ in range(2):
         need = held_back.need(span)
-        source = held_back.of[need]
-        yield source, head + _runs(need, source, span)
-        if source.start <= since:
+        source, arrival = held_back.of[need], held_back.arrival(need, span)
+        yield source, head + _runs(need, source, arrival)
+        if held_back.could_start(source) <= since:
             return
         if (cause := held_back.by(source)).device == source.device:
-            busy = f"device {cause.device} is busy with {cause.action} until {number(cause.end)}"
-            yield cause, busy
+            yield cause, f"device {cause.device} is busy with {cause.action} until {number(cause.end)}"
             return
-        span = source
+        span, head = source, f"{need} itself waits for "
 
 
-def _runs(need: Action, source: Span, span: Span) -> str:
-    late = f" and which arrives at {number(span.start)}" if source.end < span.start else ""
+def _runs(need: Action, source: Span, arrival: Real) -> str:
+    late = f" and which arrives at {number(arrival)}" if source.end < arrival else ""
     return (
         f"{need}, which device {source.device} runs from {number(source.start)} to {number(source.end)}{late}"
     )

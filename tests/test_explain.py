@@ -2,11 +2,29 @@
 
 import re
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 from cases import over_every_schedule
+from measured import measured
 
-from gpipe_sim import Costs, DualPipeV, Explicit, GPipe, OneFOneB, idle_spans, needs, simulate, why_idle
+from gpipe_sim import (
+    B,
+    Costs,
+    DualPipeV,
+    Explicit,
+    F,
+    GPipe,
+    OneFOneB,
+    Span,
+    Timeline,
+    critical_path,
+    draw,
+    idle_spans,
+    needs,
+    simulate,
+    why_idle,
+)
 
 HALF = Fraction(1, 2)
 
@@ -121,3 +139,98 @@ def test_every_span_is_busy_from_its_start_until_before_its_end(schedule):
     for span in timeline.spans:
         for time in (span.start, span.start + HALF):
             assert why_idle(timeline, span.device, time).links == (span,)
+
+
+@over_every_schedule([(1, 3), (2, 1), (3, 4), (4, 8)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_critical_path_of_a_measured_step_follows_what_ended_last(schedule, seed):
+    """From an action that waits for nothing to the last end of all; nothing that a link needs ends later."""
+    timeline = measured(schedule, seed=seed)
+    path = critical_path(timeline)
+    assert path[-1].end == timeline.makespan
+    assert path[0] == timeline.on(path[0].device)[0] and needs(path[0].action, schedule) == ()
+    for cause, span in pairwise(path):
+        waited_for = [timeline.ends[need] for need in needs(span.action, schedule)]
+        before = [other.end for other in timeline.on(span.device) if other.end <= span.start]
+        assert cause.end == max(waited_for + before) < span.start
+
+
+def test_without_noise_or_lateness_the_measured_path_is_the_simulated_one():
+    """In floats, and with nearly nothing between actions: one stage is slow, so there is only one path."""
+    costs = Costs([20, 23, 21, 22], [20, 20.5, 29, 19], 21)
+    for schedule in (GPipe(4, 8), OneFOneB(4, 8)):
+        step = measured(schedule, costs, noise=0, late=(1e-7, 2e-7))
+        simulated = critical_path(simulate(schedule, costs))
+        assert [span.action for span in critical_path(step)] == [span.action for span in simulated]
+
+
+def test_a_measured_path_is_framed():
+    timeline = measured(OneFOneB(2, 2))
+    assert str(draw(timeline, critical_path=True)).count("critical path") == 1
+
+
+LATE = Timeline(
+    OneFOneB(2, 2),
+    Costs(comm=0),
+    (
+        Span(F(0, 0), 0, 0.0, 20.25),
+        Span(F(1, 0), 1, 20.5, 41.0),
+        Span(F(0, 1), 0, 20.5, 40.0),
+        Span(B(1, 0), 1, 41.25, 81.0),
+        Span(F(1, 1), 1, 81.5, 101.0),
+        Span(B(0, 0), 0, 81.75, 121.0),
+        Span(B(1, 1), 1, 101.5, 141.0),
+        Span(B(0, 1), 0, 141.5, 181.0),
+    ),
+)  #: 1F1B in milliseconds, each action a quarter or half of one late
+
+
+@pytest.mark.parametrize(
+    ("device", "time", "said"),
+    [
+        (0, 20.25, "device 0 waits from 20.25 to 20.5 for nothing that the schedule knows of: "
+                   "0F1 could start at 20.25"),
+        (1, 41, "device 1 waits from 41 to 41.25 for nothing that the schedule knows of: "
+                "1B0 could start at 41"),
+        (1, 10, "device 1 waits from 0 to 20.5, before its first action, for 0F0, "
+                "which device 0 runs from 0 to 20.25"),
+        (0, 81.5, "device 0 waits from 40 to 81.75 for 1B0, which device 1 runs from 41.25 to 81; "
+                  "device 1 is busy with 1F0 until 41"),
+        (0, 130, "device 0 waits from 121 to 141.5 for 1B1, which device 1 runs from 101.5 to 141"),
+        (0, 100, "device 0 is busy with 0B0 from 81.75 to 121"),
+        (1, 150, "device 1 is done at 141; the step ends at 181"),
+    ],
+)  # fmt: skip
+def test_a_measured_gap_is_explained_by_what_ended_last(device, time, said):
+    assert str(why_idle(LATE, device, time)) == said
+
+
+def test_a_gap_that_the_schedule_does_not_explain_has_no_links():
+    explanation = why_idle(LATE, 1, 101.25)
+    assert (explanation.start, explanation.end, explanation.links) == (101, 101.5, ())
+    late = LATE.spans[0]._replace(start=0.5)
+    moved = Timeline(LATE.schedule, LATE.costs, (late, *LATE.spans[1:]))
+    assert str(why_idle(moved, 0, 0)) == (
+        "device 0 waits from 0 to 0.5, before its first action, for nothing that the schedule knows of: "
+        "0F0 could start at 0"
+    )
+
+
+def test_the_path_of_a_measured_step():
+    assert [str(span.action) for span in critical_path(LATE)] == ["0F0", "1F0", "1B0", "1F1", "1B1", "0B1"]
+
+
+@over_every_schedule([(2, 1), (3, 4), (4, 8)])
+def test_every_measured_gap_has_a_reason_or_is_said_to_have_none(schedule):
+    timeline = measured(schedule)
+    for device in range(schedule.devices):
+        for start, end in idle_spans(timeline, device):
+            explanation = why_idle(timeline, device, (start + end) / 2)
+            assert (explanation.start, explanation.end) == (start, end)
+            after = next((span for span in timeline.on(device) if span.start == end), None)
+            wanted = needs(after.action, schedule) if after else ()
+            arrived = max((timeline.ends[need] for need in wanted), default=0)
+            assert ("nothing that the schedule knows of" in str(explanation)) == (
+                after is not None and arrived <= start
+            )
+            assert [span.end for span in explanation.links][:1] == ([arrived] if arrived > start else [])
