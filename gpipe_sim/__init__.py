@@ -19,6 +19,7 @@ from gpipe_sim.datasets import digits
 from gpipe_sim.deadlock import draw_deadlock
 from gpipe_sim.executor import StepResult, single_device_step, train_step
 from gpipe_sim.explain import Explanation, critical_path, why_idle
+from gpipe_sim.fit import fit_costs
 from gpipe_sim.layers import GELU, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.losses import Loss, cross_entropy, mse
 from gpipe_sim.memory import MemoryTrace

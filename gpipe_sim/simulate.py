@@ -96,6 +96,12 @@ class Timeline:
         return to_svg(self)
 
 
+def require_timeline(owner: str, value) -> None:
+    """Refuse anything but a timeline, such as the schedule that it is of."""
+    if not isinstance(value, Timeline):
+        raise TypeError(f"{owner} needs a timeline, such as simulate(GPipe(4, 8)) (got {value!r})")
+
+
 def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:
     """Time a schedule. Raises ScheduleError or DeadlockError if it cannot be run.
 

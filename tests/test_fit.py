@@ -1,0 +1,166 @@
+"""Costs read off a timeline: exactly the ones it was simulated with, as far as they can be seen in it."""
+
+import random
+from fractions import Fraction
+
+import pytest
+from cases import SIZES, every_schedule, over_every_schedule, overlapped, with_updates, zero_bubble
+from measured import measured
+
+from gpipe_sim import (
+    Costs,
+    DualPipe,
+    Explicit,
+    GPipe,
+    OneFOneB,
+    Span,
+    Timeline,
+    fit_costs,
+    remat,
+    simulate,
+)
+
+HALF = Fraction(1, 2)
+MORE = [
+    *(remat(schedule, "always") for schedule in every_schedule([(3, 4), (2, 1)])),
+    *(with_updates(schedule) for schedule in every_schedule([(3, 4)])),
+    *(overlapped(k, m) for k, m in SIZES),
+    *(zero_bubble(k, m) for k, m in SIZES),
+]
+
+
+def shown_again(schedule, costs: Costs) -> bool:
+    """Whether the costs fitted to a simulation give the same one."""
+    timeline = simulate(schedule, costs)
+    return simulate(schedule, fit_costs(timeline)).spans == timeline.spans
+
+
+def random_costs(schedule, seed: int, comm=None) -> Costs:
+    """Whole numbers or Fractions, each cost one for all stages or one per stage."""
+    chance = random.Random(seed)
+    unit = chance.choice([1, Fraction(1, 7)])
+
+    def cost(smallest: int):
+        many = [chance.randint(smallest, 9) * unit for _ in range(schedule.stages)]
+        return many if chance.random() < 0.7 else many[0]
+
+    recompute, overlap = (cost(1) if chance.random() < 0.5 else None for _ in range(2))
+    comm = chance.choice([0, 1, 5]) * unit if comm is None else comm
+    return Costs(cost(1), cost(0), cost(0), recompute, cost(0), overlap, comm)
+
+
+@pytest.mark.parametrize("schedule", [*every_schedule(), *MORE], ids=repr)
+def test_a_simulation_with_the_fitted_costs_is_the_same(schedule):
+    for seed in range(8):
+        costs = random_costs(schedule, seed)
+        timeline = simulate(schedule, costs)
+        fitted = fit_costs(timeline)
+        assert simulate(schedule, fitted).spans == timeline.spans, (costs, fitted)
+        assert fitted.comm == (costs.comm if schedule.devices > 1 else 0)
+
+
+@over_every_schedule()
+def test_unit_costs_come_back_as_they_were_given(schedule):
+    assert fit_costs(simulate(schedule)) == Costs()
+
+
+def test_costs_per_stage_and_exact_ones_stay_so():
+    costs = Costs([3, 1, 2, 2], Fraction(1, 3), [0, 1, 2, 3], update=4, comm=Fraction(1, 2))
+    fitted = fit_costs(simulate(with_updates(zero_bubble(4, 8)), costs))
+    assert fitted == costs
+    assert [type(cost) for cost in (*fitted.forward, *fitted.weight_grad, fitted.update)] == [int] * 9
+    assert type(fitted.input_grad) is type(fitted.comm) is Fraction
+
+
+def test_a_full_backward_is_halved_and_stays_exact():
+    fitted = fit_costs(simulate(GPipe(2, 3), Costs(2, [1, 3], [5, 2])))
+    assert fitted == Costs(2, [3, Fraction(5, 2)], [3, Fraction(5, 2)])
+    assert type(fitted.input_grad[0]) is int
+    assert fit_costs(simulate(GPipe(2, 3), Costs(2.5, 0.25, 1.25))) == Costs(2.5, 0.75, 0.75)
+
+
+def test_where_a_stage_has_both_its_halves_win():
+    times = [("0F0", 0, 2), ("0F1", 2, 4), ("0B0", 4, 14), ("0I1", 14, 17), ("0W1", 17, 18)]
+    assert fit_costs(spelled(times)) == Costs(2, 3, 1)
+
+
+def test_a_recompute_is_read_off_where_there_is_one():
+    schedule = remat(OneFOneB(3, 4), "always")
+    assert fit_costs(simulate(schedule, Costs(2, recompute=[3, 1, 1]))).recompute == (3, 1, 1)
+    assert fit_costs(simulate(schedule, Costs([4, 5, 6]))).recompute == (4, 5, 6)
+    assert fit_costs(simulate(OneFOneB(3, 4), Costs(recompute=3))).recompute is None
+    assert fit_costs(
+        simulate(Explicit(["0F0 0R0 0B0", "1F0 1B0"]), Costs([4, 5], recompute=3))
+    ).recompute == (
+        3,
+        5,
+    )
+
+
+def test_a_pair_that_is_quicker_than_its_halves_is_a_cost_of_its_own():
+    assert fit_costs(simulate(DualPipe(4, 8), Costs(2, 2, 3, overlap=6))).overlap == 6
+    assert fit_costs(simulate(overlapped(3, 6), Costs(2, 1, 3, overlap=[4, 5, 1]))).overlap == (4, 5, 1)
+    assert fit_costs(simulate(overlapped(3, 2), Costs(2, 1, [3, 3, 2], overlap=4))).overlap == (6, 6, 4)
+    assert fit_costs(simulate(overlapped(3, 6), Costs(2, 1, 3, overlap=6))).overlap is None
+
+
+def test_a_forward_and_a_backward_that_run_in_pairs_only_share_its_time_one_to_two():
+    pair = "(0F1;1B0)OVERLAP_F_B"
+    times = [("1F0", 0, 2), (pair, 2, 9), ("0F0", 9, 12), ("0B0", 12, 14), ("0B1", 14, 16)]
+    assert fit_costs(spelled(times)) == Costs(
+        (3, 2), (1, Fraction(7, 3)), (1, Fraction(7, 3)), overlap=(7, Fraction(20, 3))
+    )
+
+
+def test_a_message_is_timed_only_where_a_device_waited_for_it():
+    """1F1's had arrived long before; 1F0 and 0B0 waited 3 and 5, 0B1 8."""
+    rows = [("0F0", 0, 1), ("0F1", 1, 2), ("0B0", 23, 24), ("0B1", 40, 41)]
+    last = [("1F0", 4, 14), ("1B0", 14, 18), ("1F1", 30, 31), ("1B1", 31, 32)]
+    assert fit_costs(spelled(rows, last)).comm == 5
+    assert fit_costs(simulate(GPipe(1, 4), Costs(comm=3))).comm == 0
+
+
+def test_an_outlier_moves_nothing():
+    timeline = simulate(OneFOneB(4, 8), Costs(20, 20, 20, comm=2))
+    for slow in (3, 20, 40):
+        spans = list(timeline.spans)
+        spans[slow] = spans[slow]._replace(end=spans[slow].end + 1000)
+        assert fit_costs(Timeline(timeline.schedule, Costs(), tuple(spans))) == Costs(20, 20, 20, comm=2)
+
+
+@over_every_schedule([(4, 8)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_measured_step_is_predicted_but_for_what_passes_between_actions(schedule, seed):
+    """Actions take 0 to 10% more than 20 ms or 40 ms, and start 0.05 to 1 ms late."""
+    step = measured(schedule, seed=seed)
+    fitted = fit_costs(step)
+    costs = [fitted.forward, fitted.input_grad, fitted.weight_grad]
+    assert all(20 <= cost <= 22 for costs_of_kind in costs for cost in costs_of_kind)
+    assert 0.05 <= fitted.comm <= 1
+    assert simulate(schedule, fitted).makespan == pytest.approx(step.makespan, rel=0.05)
+
+
+def test_noise_that_is_symmetric_leaves_the_costs():
+    step = measured(OneFOneB(2, 400), Costs([20, 30], [10, 5], [10, 15]), noise=0.1)
+    fitted = fit_costs(step)
+    assert fitted.forward == pytest.approx((21, 31.5), rel=0.01)
+    assert fitted.input_grad == fitted.weight_grad == pytest.approx((10.5, 10.5), rel=0.01)
+
+
+@pytest.mark.parametrize("value", [GPipe(4, 8), "GPipe", None, Costs()], ids=repr)
+def test_anything_but_a_timeline_is_refused(value):
+    with pytest.raises(TypeError, match="fit_costs needs a timeline, such as simulate") as error:
+        fit_costs(value)
+    assert repr(value) in str(error.value)
+
+
+def spelled(*rows) -> Timeline:
+    """A timeline of (action, start, end), one list per device."""
+    labels = [[action for action, _, _ in row] for row in rows]
+    schedule = Explicit(labels, placement=[[0, 1]] if len(rows) == 1 and "1F0" in labels[0] else None)
+    spans = [
+        Span(action, device, start, end)
+        for device, row in enumerate(rows)
+        for action, (_, start, end) in zip(schedule.actions[device], row, strict=True)
+    ]
+    return Timeline(schedule, Costs(), tuple(sorted(spans, key=lambda span: span.end)))
