@@ -19,6 +19,7 @@ from gpipe_sim.datasets import digits
 from gpipe_sim.deadlock import draw_deadlock
 from gpipe_sim.executor import StepResult, single_device_step, train_step
 from gpipe_sim.explain import Explanation, critical_path, why_idle
+from gpipe_sim.export import from_torch_csv, to_torch_csv
 from gpipe_sim.fit import fit_costs
 from gpipe_sim.layers import GELU, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.losses import Loss, cross_entropy, mse
@@ -51,7 +52,7 @@ from gpipe_sim.svg import Svg, draw, to_svg
 from gpipe_sim.training import History, evaluate, outputs, train, train_single_device
 from gpipe_sim.validate import DeadlockError, Problem, ScheduleError, check, problems
 
-_LAZY = ("exercises", "plots")  # loaded when first used, so that importing needs NumPy alone
+_LAZY = ("exercises", "plots", "torch_backend")  # loaded when used, so that importing needs NumPy alone
 
 
 def __getattr__(name: str):

@@ -62,7 +62,9 @@ def require_torch(schedule: Schedule) -> None:
                 )
     for device, row in enumerate(schedule.actions):
         if not row:
-            raise ScheduleError(f"device {device} of {schedule!r} has no work; PyTorch wants some on each rank")
+            raise ScheduleError(
+                f"device {device} of {schedule!r} has no work; PyTorch wants some on each rank"
+            )
 
 
 def _first(schedule: Schedule, kind: Kind) -> Action | None:

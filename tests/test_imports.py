@@ -16,9 +16,9 @@ PACKAGE = Path(gpipe_sim.__file__).parent
 ROOMS = [
     "actions", "schedule", "schedules", "waits", "rendezvous", "validate",
     "remat", "costs", "planner", "simulate", "share", "metrics", "fit", "formulas", "published",
-    "layers", "losses", "optim", "models", "partition",
+    "export", "layers", "losses", "optim", "models", "partition",
     "memory", "device", "executor", "datasets", "training",
-    "chart", "explain", "recognize", "grid", "svg", "deadlock", "plots", "exercises",
+    "chart", "explain", "recognize", "grid", "svg", "deadlock", "plots", "torch_backend", "exercises",
 ]  # fmt: skip
 
 #: What a method imports when it is called, so that a schedule and a timeline can time and draw themselves.

@@ -9,7 +9,7 @@ each; or nothing under ``torchrun --nproc-per-node 4``, where every process is o
 """
 
 try:
-    import torch as _torch  # noqa: F401
+    import torch as _torch
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise

@@ -6,22 +6,24 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+Batch = tuple[np.ndarray | Tensor, np.ndarray | Tensor]
 
-def require_batch(batch: Sequence, microbatches: int) -> None:
-    """ValueError unless it is (inputs, targets), equally long, and cuts into equal microbatches."""
+
+def require_batch(batch: Batch, pieces: int, called: str = "microbatches") -> None:
+    """ValueError, with sizes that would work, unless it is (inputs, targets) and cuts into equal pieces."""
     if len(batch) != 2 or len(batch[0]) != len(batch[1]):
         lengths = " and ".join(str(len(part)) for part in batch)
         raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {lengths})")
     samples = len(batch[0])
-    if samples and samples % microbatches == 0:
+    if samples and samples % pieces == 0:
         return
-    fits = [size for size in (samples - samples % microbatches, samples + microbatches - samples % microbatches) if size]
-    cuts = [m for m in range(1, samples + 1) if samples % m == 0]
-    near = sorted(sorted(cuts, key=lambda m: abs(m - microbatches))[:2])
-    other = f", or {' or '.join(map(str, near))} microbatches" if near else ""
+    below = samples - samples % pieces
+    sizes = " or ".join(str(size) for size in (below, below + pieces) if size)
+    cuts = sorted((m for m in range(1, samples + 1) if samples % m == 0), key=lambda m: abs(m - pieces))[:2]
+    other = f", or {' or '.join(map(str, sorted(cuts)))} {called}" if cuts else ""
     raise ValueError(
-        f"a batch of {samples} does not cut into {microbatches} equal microbatches, and PyTorch's engine receives "
-        f"them all into buffers of one size: use a batch of {' or '.join(map(str, fits))}{other}"
+        f"a batch of {samples} does not cut into {pieces} equal {called}, which PyTorch's engine needs: it "
+        f"receives into buffers of one size, and averages evenly; use a batch of {sizes}{other}"
     )
 
 
@@ -32,10 +34,12 @@ def dtype_of(modules: Sequence[nn.Module]) -> torch.dtype:
 
 
 def as_tensor(name: str, array: np.ndarray | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A NumPy array on the device, as the model's type if it has fractions; a tensor as it is, if it is there."""
+    """A NumPy array on the device, its fractions of the model's type; a tensor as it is, if it is there."""
     if not isinstance(array, Tensor):
         array = np.asarray(array)
         return torch.as_tensor(array, dtype=dtype if array.dtype.kind == "f" else None).to(device)
     if array.device != device:
-        raise ValueError(f"the {name} are on {array.device}, but are needed on {device}: .to({str(device)!r})")
+        raise ValueError(
+            f"the {name} are on {array.device}, but are needed on {device}: .to({str(device)!r})"
+        )
     return array

@@ -1,1 +1,47 @@
-def data_parallel_step(*a, **k): ...
+"""For contrast, the other way to use several devices: a copy of the model on each, gradients averaged."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from gpipe_sim.actions import B, F
+from gpipe_sim.executor import StepResult
+from gpipe_sim.losses import Loss
+from gpipe_sim.schedule import Explicit
+from gpipe_sim.torch_backend import remote
+from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_batch
+from gpipe_sim.torch_backend.devices import HOST, require_on
+from gpipe_sim.torch_backend.measured import measured
+from gpipe_sim.torch_backend.modules import MeanLoss, add_gradients, labels, mean_loss
+from gpipe_sim.torch_backend.processes import LocalProcesses
+
+
+def data_parallel_step(
+    modules: Sequence[nn.Module], batch: Batch, loss: Loss | MeanLoss, *, devices: LocalProcesses
+) -> StepResult:
+    """The same step under ``DistributedDataParallel``: each process runs all modules on its share of a batch.
+
+    The result reads as a pipeline's does, and ``.grad`` grows as there. In the timeline a process is a device
+    that holds the whole model as one stage, and its share is a microbatch; averaging gradients is part of B.
+    It is the second of two steps, as the first sets up. ValueError for a batch that has no equal shares.
+    """
+    modules, count = list(modules), len(devices)
+    require_batch(batch, count, "shares")
+    require_on(dict(enumerate(modules)), dict.fromkeys(range(len(modules)), HOST))
+    dtype = dtype_of(modules)
+    x, targets = (
+        as_tensor(name, part, HOST, dtype) for name, part in zip(("inputs", "targets"), batch, strict=True)
+    )
+    parts = devices.run_each(
+        remote.replica, [(modules, mean_loss(loss), x, targets, device) for device in devices.devices]
+    )
+    gradients = parts[0].gradients
+    add_gradients(dict(enumerate(modules)), gradients)
+    copies = Explicit([[F(0, k), B(0, k)] for k in range(count)], placement=[[0]] * count)
+    return StepResult(
+        sum(part.loss for part in parts) / count,
+        {label: gradients[key] for key, label in labels(modules).items() if key in gradients},
+        np.concatenate([part.outputs for part in parts]),
+        timeline=measured(copies, [timed for part in parts for timed in part.spans]),
+    )

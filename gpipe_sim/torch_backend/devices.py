@@ -9,6 +9,7 @@ from gpipe_sim.schedule import Schedule
 from gpipe_sim.share import require_room
 
 Names = Sequence[str | torch.device]
+HOST = torch.device("cpu")  #: where batches and weights are before they go to local processes
 
 
 def devices() -> list[str]:
@@ -19,11 +20,13 @@ def devices() -> list[str]:
 def chosen(schedule: Schedule, names: Names | None) -> list[torch.device]:
     """The torch device of each of the schedule's devices. Unless given, CUDA if there, else the CPU for all.
 
-    A device may be listed again, surplus ones are unused. IndexError for too few, ValueError for one that this
-    machine does not have.
+    A device may be listed again, surplus ones are unused. IndexError for too few, ValueError for one that
+    this machine does not have.
     """
     if isinstance(names, str | torch.device):
-        raise TypeError(f"devices lists one for each of {schedule!r}'s devices: [{str(names)!r}] * {schedule.devices}")
+        raise TypeError(
+            f"devices lists one for each of {schedule!r}'s devices: [{str(names)!r}] * {schedule.devices}"
+        )
     if names is None:
         names = devices() if torch.cuda.is_available() else ["cpu"] * schedule.devices
     require_room(schedule.devices, names)
@@ -64,8 +67,8 @@ def require_on(modules: dict[int, nn.Module], homes: dict[int, torch.device]) ->
         name, found = elsewhere[0]
         if len({found for _, found in _where(module)}) > 1:
             raise ValueError(
-                f"stage {stage} is on several devices: {name} is on {found}, the stage belongs on {homes[stage]}; "
-                f"move it whole: modules[{stage}].to({str(homes[stage])!r})"
+                f"stage {stage} is on several devices: {name} is on {found}, but it belongs on "
+                f"{homes[stage]}; move it whole: modules[{stage}].to({str(homes[stage])!r})"
             )
         raise ValueError(
             f"stage {stage} is on {found} ({name}), but it belongs on {homes[stage]}: "

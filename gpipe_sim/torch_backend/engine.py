@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from gpipe_sim.actions import Kind, OverlapFB
 from gpipe_sim.export import to_torch_csv
 from gpipe_sim.schedule import Explicit, Schedule
-from gpipe_sim.torch_backend.modules import MeanLoss
-from gpipe_sim.torch_backend.stage import Recorder, Stage, Timed
+from gpipe_sim.torch_backend.modules import MeanLoss, gradients_of
+from gpipe_sim.torch_backend.stage import NotedStage, Recorder, Timed
 
 TESTED = "2.11 to 2.13"
 
@@ -33,8 +33,15 @@ class Part(NamedTuple):
     spans: list[Timed]
 
 
+class Stage(NotedStage):
+    """For torch 2.11, which greets a stage's neighbours even in the same process, where gloo cannot."""
+
+    def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
+        return [op for op in super()._get_init_p2p_neighbors_ops() if op.peer != dist.get_rank()]
+
+
 class Engine:
-    """The stages of one process. ``order`` has a row per process and no R; ``recomputed`` says what has one."""
+    """The stages of one process. ``order`` has a row per process and no R: ``recomputed`` says what has."""
 
     def __init__(
         self,
@@ -55,7 +62,7 @@ class Engine:
         self.runtime = None
 
     def step(self, x: Tensor, targets: Tensor) -> Part:
-        """Run one step. ``.grad`` grows by its gradients, as after any backward; if it fails, ``.grad`` is as before."""
+        """Run one step. ``.grad`` grows by its gradients; if the step fails, it is as before."""
         kept = [(p, p.grad) for module in self.modules.values() for p in module.parameters()]
         for parameter, _ in kept:
             parameter.grad = None
@@ -77,19 +84,27 @@ class Engine:
         for recorder in self.recorders.values():
             recorder.begin()
         losses: list[Tensor] = []
-        inputs = [self._taken(x)] if 0 in self.modules else []
         last = self.last in self.modules
-        outputs = self.runtime.step(*inputs, target=self._taken(targets) if last else None, losses=losses)
+        inputs = [self._taken(x, 0)] if 0 in self.modules else []
+        target = self._taken(targets, self.last) if last else None
+        outputs = self.runtime.step(*inputs, target=target, losses=losses)
         return Part(
             sum(loss.item() for loss in losses) if last else None,
             self._given(outputs.detach()).cpu().numpy() if last else None,
-            dict(self._gradients()),
+            gradients_of(self.modules),
             [self._as_named(timed) for recorder in self.recorders.values() for timed in recorder.spans()],
         )
 
     def _made(self) -> Any:
         stages = [
-            Stage(module, stage, self.last + 1, self.group, self.recorders[self.homes[stage]], self.recomputed.get(stage, set()))
+            Stage(
+                module,
+                stage,
+                self.last + 1,
+                self.group,
+                self.recorders[self.homes[stage]],
+                self.recomputed.get(stage, set()),
+            )
             for stage, module in self.modules.items()
         ]
         runtime = _runtime_class()(stages, self.size, loss_fn=self._weighted, scale_grads=False)
@@ -100,25 +115,20 @@ class Engine:
         return runtime
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
-        """A microbatch's share of the loss. The weight is here, so that the engine need not divide gradients."""
+        """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
         value = self.loss(output, target)
         if value.ndim:
             raise ValueError(
-                f"a loss gives one number, the mean over the microbatch (got a tensor of shape {tuple(value.shape)})"
+                "a loss gives one number, the mean over the microbatch "
+                f"(got a tensor of shape {tuple(value.shape)})"
             )
         value = value / self.size
         self.recorders[self.homes[self.last]].extend()
         return value
 
-    def _gradients(self) -> Iterator[tuple[tuple[int, str], np.ndarray]]:
-        for stage, module in self.modules.items():
-            for name, parameter in module.named_parameters():
-                if parameter.grad is not None:
-                    yield (stage, name), parameter.grad.detach().cpu().numpy().copy()
-
-    def _taken(self, whole: Tensor) -> Tensor:
-        """The batch with its microbatches in the order in which the last stage meets them."""
-        return self._in_order(whole, self.turns)
+    def _taken(self, whole: Tensor, stage: int) -> Tensor:
+        """The batch where a stage needs it, its microbatches in the order of the last stage's forwards."""
+        return self._in_order(whole.to(self.homes[stage]), self.turns)
 
     def _given(self, whole: Tensor) -> Tensor:
         return self._in_order(whole, sorted(range(self.size), key=self.turns.__getitem__))

@@ -15,9 +15,9 @@ from gpipe_sim.actions import Kind
 from gpipe_sim.schedule import Explicit, Schedule
 from gpipe_sim.share import require_room, share
 from gpipe_sim.torch_backend import remote
-from gpipe_sim.torch_backend.devices import Names, by_stage, chosen, devices, require_on
+from gpipe_sim.torch_backend.devices import HOST, Names, by_stage, chosen, devices, require_on
 from gpipe_sim.torch_backend.engine import Engine, Part
-from gpipe_sim.torch_backend.modules import MeanLoss
+from gpipe_sim.torch_backend.modules import MeanLoss, add_gradients
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
 
@@ -75,15 +75,17 @@ class _Launched(Host):
             )
         device = chosen(schedule, names)[rank] if names is not None else _own_device()
         held = {stage: modules[stage] for stage in schedule.placement[rank]}
-        require_on(held, {stage: device for stage in held})
-        self.engine = Engine(held, _plain(schedule), _recomputed(schedule), loss, {stage: device for stage in held})
+        require_on(held, dict.fromkeys(held, device))
+        self.engine = Engine(held, _plain(schedule), _recomputed(schedule), loss, dict.fromkeys(held, device))
         self.first = self.last = device
 
     def step(self, x: Tensor, targets: Tensor) -> list[Part]:
         own = self.engine.step(x, targets)
         told: list = [None] * dist.get_world_size()
         dist.all_gather_object(told, (own.loss, own.spans))
-        others = [Part(loss, None, {}, spans) for rank, (loss, spans) in enumerate(told) if rank != dist.get_rank()]
+        others = [
+            Part(loss, None, {}, spans) for rank, (loss, spans) in enumerate(told) if rank != dist.get_rank()
+        ]
         return [own, *others]
 
     def __repr__(self) -> str:
@@ -91,7 +93,7 @@ class _Launched(Host):
 
 
 class _Local(Host):
-    """Local processes, told what to do from here. Weights go there before a step, gradients come back after it."""
+    """Local processes, told what to do from here: weights go there, gradients come back."""
 
     _numbers = count()
 
@@ -100,16 +102,16 @@ class _Local(Host):
     ):
         require_room(schedule.devices, processes.devices)
         held = [{stage: modules[stage] for stage in held} for held in schedule.placement]
-        here = torch.device("cpu")
-        require_on(dict(enumerate(modules)), {stage: here for stage in range(schedule.stages)})
+        require_on(dict(enumerate(modules)), dict.fromkeys(range(schedule.stages), HOST))
         self.held = held + [{}] * (len(processes) - len(held))
         self.processes, self.number = processes, next(self._numbers)
-        self.first = self.last = here
+        self.first = self.last = HOST
+        weakref.finalize(self, processes.dropped.append, self.number)
         plain, recomputed = _plain(schedule), _recomputed(schedule)
         processes.run_each(
             remote.build,
             [
-                (self.number, modules, plain, recomputed, loss, device)
+                (self.number, modules, plain, recomputed, loss, device, tuple(processes.dropped))
                 for modules, device in zip(self.held, processes.devices, strict=True)
             ],
         )
@@ -122,19 +124,13 @@ class _Local(Host):
                 for modules in self.held
             ],
         )
-        for modules, reply in zip(self.held, replies, strict=True):
-            if modules:
-                self._take(modules, *reply)
-        return [part for part, _ in filter(None, replies)]
-
-    def _take(self, modules: dict[int, nn.Module], part: Part, buffers: dict[int, dict[str, Tensor]]) -> None:
-        for stage, module in modules.items():
-            for name, parameter in module.named_parameters():
-                if (stage, name) in part.gradients:
-                    fresh = torch.tensor(part.gradients[stage, name])
-                    parameter.grad = fresh if parameter.grad is None else parameter.grad + fresh
-            for name, buffer in module.named_buffers():
-                buffer.copy_(buffers[stage][name])
+        parts = []
+        for modules, (part, buffers) in zip(self.held, filter(None, replies), strict=False):
+            add_gradients(modules, part.gradients)
+            for (stage, name), buffer in buffers.items():
+                modules[stage].get_buffer(name).copy_(buffer)
+            parts.append(part)
+        return parts
 
     def __repr__(self) -> str:
         return repr(self.processes)
@@ -161,13 +157,13 @@ def _recomputed(schedule: Schedule) -> dict[int, set[int]]:
 
 def _world() -> int:
     """How many processes this one belongs to; under torchrun it joins them first."""
-    if not dist.is_initialized() and {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys():
-        if int(os.environ["WORLD_SIZE"]) > 1:
-            device = _own_device()
-            if device.type == "cuda":
-                torch.cuda.set_device(device)
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-            atexit.register(dist.destroy_process_group)
+    launched = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
+    if launched and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
+        device = _own_device()
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -178,7 +174,7 @@ def _own_device() -> torch.device:
     rank, here = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if here > torch.cuda.device_count():
         raise ValueError(
-            f"torchrun started {here} processes here, but there are {len(devices())} GPUs, and NCCL wants one for each "
-            "process. In one process stages can share a GPU: devices=['cuda:0', 'cuda:0', ...]"
+            f"torchrun started {here} processes here, but there are {len(devices())} GPUs, and NCCL wants "
+            "one for each. In one process stages can share a GPU: devices=['cuda:0', 'cuda:0', ...]"
         )
     return torch.device("cuda", rank)

@@ -14,9 +14,9 @@ MILLISECONDS = 1000
 def measured(schedule: Schedule, noted: Sequence[Timed]) -> Timeline:
     """The timeline of what was noted in seconds, in milliseconds from the first start.
 
-    Waiting is not part of an action. The engine runs the halves of an overlapped pair one after the other, so they
-    are two actions here. A recompute runs within a backward: it lasts from that one's start until all is
-    restored, and the backward goes on from there.
+    Waiting is not part of an action. The engine runs the halves of an overlapped pair one after the other, so
+    they are two actions here. A recompute runs within a backward: it lasts from that one's start until all
+    is restored, and the backward goes on from there.
     """
     times = dict(_unfolded(noted))
     zero = min(start for start, _ in times.values())

@@ -1,7 +1,9 @@
 """Torch modules: made from NumPy layers, cut into stages, and what a pipeline asks of them."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -16,7 +18,7 @@ MeanLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Linear(nn.Module):
-    """y = x W + b with W (inputs, outputs), as the NumPy layer has it, so that gradients compare as they are."""
+    """y = x W + b with W (inputs, outputs), as the NumPy layer has it, so that gradients compare as is."""
 
     def __init__(self, layer: numpy_layers.Linear):
         super().__init__()
@@ -44,20 +46,27 @@ def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module
 
     TypeError for a layer that has no counterpart here.
     """
-    return [nn.Sequential(*to_torch(one.layers)) if isinstance(one, Partition) else _module(one) for one in layers]
+    return [
+        nn.Sequential(*to_torch(one.layers)) if isinstance(one, Partition) else _module(one) for one in layers
+    ]
 
 
 def _module(layer: numpy_layers.Layer) -> nn.Module:
     if type(layer) not in _MAKE:
         known = ", ".join(kind.__name__ for kind in _MAKE)
-        raise TypeError(f"to_torch knows {known} and partitions of them (got {layer!r}); write its torch module")
+        raise TypeError(
+            f"to_torch knows {known} and partitions of them (got {layer!r}); write its torch module"
+        )
     return _MAKE[type(layer)](layer)
 
 
 def split(
-    model: nn.Sequential | Sequence[nn.Module], stages: int | None = None, *, balance: Sequence[int] | None = None
+    model: nn.Sequential | Sequence[nn.Module],
+    stages: int | None = None,
+    *,
+    balance: Sequence[int] | None = None,
 ) -> list[nn.Sequential]:
-    """Cut torch layers into stages as ``gpipe_sim.split`` cuts NumPy's: ``stages=4``, or ``balance=[2, 2, 3]``.
+    """Cut torch layers into stages, as ``gpipe_sim.split`` cuts NumPy's: ``stages=4`` or ``balance=[2, 3]``.
 
     TypeError unless it is an ``nn.Sequential`` or a list of modules; ValueError for a cut that does not fit.
     """
@@ -67,7 +76,7 @@ def split(
     ends = [0]
     for size in balanced(len(layers), stages, balance):
         ends.append(ends[-1] + size)
-    return [nn.Sequential(*layers[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
+    return [nn.Sequential(*layers[a:b]) for a, b in pairwise(ends)]
 
 
 def mean_loss(loss: Loss | MeanLoss) -> MeanLoss:
@@ -99,6 +108,25 @@ def labels(modules: Sequence[nn.Module]) -> dict[tuple[int, str], Key]:
     return named
 
 
+def gradients_of(modules: dict[int, nn.Module]) -> dict[tuple[int, str], np.ndarray]:
+    """Copies of what is in ``.grad``, as {(stage, parameter name): array}."""
+    return {
+        (stage, name): parameter.grad.detach().cpu().numpy().copy()
+        for stage, module in modules.items()
+        for name, parameter in module.named_parameters()
+        if parameter.grad is not None
+    }
+
+
+def add_gradients(modules: dict[int, nn.Module], gradients: dict[tuple[int, str], np.ndarray]) -> None:
+    """Let ``.grad`` grow by gradients that were computed elsewhere, {(stage, parameter name): array}."""
+    for stage, module in modules.items():
+        for name, parameter in module.named_parameters():
+            if (stage, name) in gradients:
+                fresh = torch.tensor(gradients[stage, name], device=parameter.device)
+                parameter.grad = fresh if parameter.grad is None else parameter.grad + fresh
+
+
 def require_modules(modules: Sequence[nn.Module], schedule: Schedule) -> None:
     """TypeError or ValueError unless there is one module per stage and none shares weights with another."""
     for stage, module in enumerate(modules):
@@ -122,8 +150,8 @@ def require_modules(modules: Sequence[nn.Module], schedule: Schedule) -> None:
         other, its_name = home.setdefault(id(parameter), (stage, name))
         if other != stage:
             raise ValueError(
-                f"stages {other} and {stage} share a parameter ({its_name} and {name}); devices share nothing, "
-                "so every stage needs parameters of its own"
+                f"stages {other} and {stage} share a parameter ({its_name} and {name}); "
+                "devices share nothing, so every stage needs parameters of its own"
             )
 
 

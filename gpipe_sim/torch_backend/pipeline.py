@@ -1,24 +1,20 @@
-"""A pipeline of torch modules that runs a schedule: in this process, on local processes, or under torchrun."""
+"""Torch modules that run a schedule: in this process, on local processes, or under torchrun."""
 
 from collections.abc import Sequence
 
-import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gpipe_sim.executor import StepResult
 from gpipe_sim.export import require_torch
 from gpipe_sim.losses import Loss
 from gpipe_sim.schedule import Schedule
-from gpipe_sim.torch_backend.batch import as_tensor, dtype_of, require_batch
+from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_batch
 from gpipe_sim.torch_backend.devices import Names
 from gpipe_sim.torch_backend.engine import Part
 from gpipe_sim.torch_backend.hosts import Host, host
 from gpipe_sim.torch_backend.measured import measured
 from gpipe_sim.torch_backend.modules import MeanLoss, labels, mean_loss, require_modules
 from gpipe_sim.torch_backend.processes import LocalProcesses
-
-Batch = tuple[np.ndarray | Tensor, np.ndarray | Tensor]
 
 
 def train_step(
@@ -31,8 +27,8 @@ def train_step(
 ) -> StepResult:
     """Run one step of a schedule on PyTorch's engine; it means what ``gpipe_sim.train_step`` means.
 
-    A first step also sets up its connections and warms up: for times, make a ``Pipeline`` and take a later step.
-    For arguments, result and errors see there.
+    A first step also sets up connections and warms up: for times, make a ``Pipeline`` and take a later step.
+    Arguments, result and errors are those of ``Pipeline``.
     """
     return Pipeline(modules, schedule, loss, devices=devices).step(batch)
 
@@ -40,13 +36,13 @@ def train_step(
 class Pipeline:
     """Torch modules, one per stage, that run a schedule step by step on PyTorch's engine.
 
-    ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch. ``devices``:
-    the torch device of each device of the schedule, all in this process; ``LocalProcesses``; or None: under
-    torchrun this process is one of them, otherwise all CUDA devices, or the CPU for all. In one process
-    devices take turns, so gradients and memory are real, concurrency is not.
+    ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch.
+    ``devices`` is the torch device of each device of the schedule, all in this one; or ``LocalProcesses``;
+    or None: then a process under torchrun is one device, and any other takes the CUDA devices, or the CPU
+    for all. In one process CPU devices take turns: gradients and memory are real, concurrency is not.
 
-    ScheduleError for a schedule that the engine cannot run; ValueError, TypeError or IndexError if modules, devices
-    and schedule do not fit.
+    ScheduleError for a schedule that the engine cannot run; ValueError, TypeError or IndexError if modules,
+    devices and schedule do not fit.
     """
 
     def __init__(
@@ -64,11 +60,11 @@ class Pipeline:
         self._host: Host = host(self.modules, schedule, mean_loss(loss), devices)
 
     def step(self, batch: Batch) -> StepResult:
-        """Run one step: loss, gradients by (layer, name), outputs, and the measured timeline, in milliseconds.
+        """Run one step: loss, gradients by (layer, name), outputs, and a timeline, measured in milliseconds.
 
         Every parameter's ``.grad`` grows by its gradient, as after any backward; weights do not change. Under
-        torchrun a process has the gradients of its own stages, and outputs if it holds the last one. ValueError for a
-        batch that does not cut into equal microbatches, or that is on another device than where it is needed.
+        torchrun a process has the gradients of its own stages, and outputs if it holds the last one.
+        ValueError for a batch that does not cut into equal microbatches, or tensors that are elsewhere.
         """
         require_batch(batch, self.schedule.microbatches)
         dtype = dtype_of(self.modules)

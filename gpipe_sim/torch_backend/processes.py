@@ -1,7 +1,7 @@
 """Processes on this machine, one per device, that a notebook or a script can call.
 
-A process is this Python with this path, so it can import whatever the caller can; what is defined in a notebook
-or in the script itself it cannot. Nothing listens on a fixed port: they meet through a file.
+A process is this Python with this path, so it can import whatever the caller can, but not what a notebook or
+the script itself defines. Nothing listens on a fixed port: they meet through a file.
 """
 
 import os
@@ -29,9 +29,9 @@ _START = "from gpipe_sim.torch_backend.worker import main; main()"
 class LocalProcesses:
     """``LocalProcesses(4)``: four CPU processes; ``LocalProcesses(["cuda:0", "cuda:1"])``: one for each GPU.
 
-    Give it as ``devices=`` to ``train_step``, ``Pipeline`` or ``data_parallel_step``, as often as you like. They
-    end with the ``with`` block, with ``close()``, with this object, or with this Python, whichever comes first.
-    An error in one ends them all, and is raised here.
+    Give it as ``devices=`` to ``train_step``, ``Pipeline`` or ``data_parallel_step``, as often as you like.
+    They end with the ``with`` block, with ``close()``, with this object, or with this Python, whichever comes
+    first. An error in one ends them all, and is raised here.
     """
 
     def __init__(self, devices: int | Sequence[str]):
@@ -46,6 +46,9 @@ class LocalProcesses:
                 "NCCL wants a GPU for each process; to put several stages on one, stay in this process: "
                 f"devices={[str(device) for device in self.devices]}"
             )
+        self.dropped: list[
+            int
+        ] = []  # pipelines that are gone here, so that the next one made has them dropped there
         self._folder = tempfile.TemporaryDirectory(prefix="gpipe_sim_")
         self._processes: list[subprocess.Popen] = []
         self._end = weakref.finalize(self, _end, self._processes, self._folder)
@@ -68,9 +71,9 @@ class LocalProcesses:
         self._end()
 
     def run(self, function: Callable, *args: Any) -> list:
-        """``function(*args)`` on each process, which has a process group with the others: one result per rank.
+        """``function(*args)`` on each process, within a process group of all: one result per rank.
 
-        The function must be importable: one of a ``.py`` file, not of a notebook. What it raises is raised here.
+        The function must be importable: of a ``.py`` file, not of a notebook. What it raises is raised here.
         """
         return self.run_each(function, [args] * len(self))
 
@@ -97,7 +100,15 @@ class LocalProcesses:
         }
         for rank, device in enumerate(self.devices):
             with open(self._log(rank), "wb") as log:
-                command = [sys.executable, "-c", _START, str(rank), str(len(self)), str(device), self._folder.name]
+                command = [
+                    sys.executable,
+                    "-c",
+                    _START,
+                    str(rank),
+                    str(len(self)),
+                    str(device),
+                    self._folder.name,
+                ]
                 self._processes.append(
                     subprocess.Popen(
                         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
@@ -128,7 +139,11 @@ class LocalProcesses:
 
     def _failure(self, replies: list[Future]) -> BaseException:
         """What ended the run: a process that died, or else the error that came first."""
-        failed = {rank: reply.result() for rank, reply in enumerate(replies) if reply.done() and not reply.result().ok}
+        failed = {
+            rank: reply.result()
+            for rank, reply in enumerate(replies)
+            if reply.done() and not reply.result().ok
+        }
         for rank, failure in failed.items():
             if failure.value is None:
                 return RuntimeError(f"process {rank} of {len(self)} {self._death(rank)}")
@@ -143,7 +158,11 @@ class LocalProcesses:
             code = process.wait(GRACE)
         except subprocess.TimeoutExpired:
             return "closed its connection"
-        how = f"was ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        how = (
+            f"was ended by signal {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended with exit code {code}"
+        )
         last = self._log(rank).read_text(errors="replace").strip().splitlines()[-20:]
         return "\n".join([how + ("; it last wrote:" if last else ""), *last])
 
@@ -177,7 +196,9 @@ def _pickled(order: tuple) -> bytes:
     try:
         return pickle.dumps(order)
     except Exception as error:  # pickle raises what it likes: PicklingError, AttributeError, TypeError
-        error.add_note("this has to be sent to another process: use modules and functions of a .py file, no lambda")
+        error.add_note(
+            "this has to be sent to another process: use modules and functions of a .py file, no lambda"
+        )
         raise
 
 

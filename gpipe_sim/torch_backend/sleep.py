@@ -5,9 +5,11 @@ import time
 import torch
 from torch import Tensor, nn
 
+AWAKE = 0.0005  #: seconds
+
 
 class Sleep(nn.Module):
-    """y = x + weight + shift, asleep for ``forward``, ``input_grad`` and ``weight_grad`` milliseconds meanwhile.
+    """y = x + weight + shift; ``forward``, ``input_grad`` and ``weight_grad`` are how many ms it sleeps.
 
     Several of them overlap on one core, so any laptop can be four devices. Both parameters are single zeros;
     ``shift`` makes the input gradient be computed on the first stage too, as within a deep stage.
@@ -44,5 +46,8 @@ class _Through(torch.autograd.Function):
 
 
 def _sleep(milliseconds: float) -> None:
-    if milliseconds:
-        time.sleep(milliseconds / 1000)
+    """A sleep wakes up late, by a fraction of a millisecond: the end of it is spent looking at the clock."""
+    end = time.perf_counter() + milliseconds / 1000
+    time.sleep(max(0, milliseconds / 1000 - AWAKE))
+    while time.perf_counter() < end:
+        pass

@@ -13,7 +13,9 @@ from torch.utils.checkpoint import checkpoint
 
 from gpipe_sim.actions import Action, Kind
 
-Timed = tuple[Action, float, float]  #: an action's start and end, in seconds of this machine's monotonic clock
+Timed = tuple[
+    Action, float, float
+]  #: an action's start and end, in seconds of this machine's monotonic clock
 
 
 class Recorder:
@@ -66,14 +68,16 @@ class Recorder:
         return self.began + self.origin.elapsed_time(mark) / 1000
 
 
-class Stage(PipelineStage):
-    """PyTorch's stage, which also notes its actions, recomputes where told, and may have neighbours elsewhere.
+class NotedStage(PipelineStage):
+    """PyTorch's stage, which also notes its actions, recomputes where told, and moves what it is handed.
 
     The microbatches in ``recomputed`` go through ``torch.utils.checkpoint``. It runs the forward again within
     the backward, so a recompute is noted there: it waits for the gradient, as R in a schedule does not.
     """
 
-    def __init__(self, module: nn.Module, index: int, stages: int, group: Any, recorder: Recorder, recomputed: set):
+    def __init__(
+        self, module: nn.Module, index: int, stages: int, group: Any, recorder: Recorder, recomputed: set
+    ):
         super().__init__(module, index, stages, recorder.device, group=group)
         self.recorder, self.recomputed = recorder, recomputed
         self.microbatch = 0
@@ -83,7 +87,9 @@ class Stage(PipelineStage):
         with self.recorder.action(Kind.F, self.stage_index, fwd_chunk_id):
             return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
 
-    def backward_one_chunk(self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, **kwargs) -> Any:
+    def backward_one_chunk(
+        self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, **kwargs
+    ) -> Any:
         kind = Kind.B if full_backward else Kind.I
         with self.recorder.action(kind, self.stage_index, bwd_chunk_id):
             return super().backward_one_chunk(bwd_chunk_id, loss=loss, full_backward=full_backward, **kwargs)

@@ -26,9 +26,7 @@ def main() -> None:
         except EOFError:
             return
         except Exception as error:
-            error.add_note(
-                "processes cannot see what a notebook or script defines: put classes and functions in a .py file"
-            )
+            error.add_note("processes cannot see what a notebook or script defines: put it in a .py file")
             _answer(replies, _fail, (error,))
             continue
         _answer(replies, function, args)
