@@ -159,8 +159,10 @@ def ticks(until: Real, at_most: int = 12) -> list[Real]:
 
 
 def number(value: Real) -> str:
-    """A time as text: whole numbers without a point, others to four digits."""
-    return str(int(value)) if value == int(value) else f"{float(value):.4g}"
+    """A time as text: whole numbers without a point, others to four digits, or all before the point."""
+    if value == int(value):
+        return str(int(value))
+    return f"{float(value):.4g}" if abs(value) < 1000 else f"{float(value):.0f}"
 
 
 def short(action: Action | OverlapFB, schedule: Schedule) -> str:

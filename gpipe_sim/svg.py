@@ -10,6 +10,7 @@ from html import escape
 from itertools import groupby
 from math import hypot
 from numbers import Real
+from typing import NamedTuple
 
 from gpipe_sim import explain, metrics
 from gpipe_sim.actions import Kind
@@ -32,7 +33,7 @@ from gpipe_sim.simulate import Timeline
 
 WIDTH = 840  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
-FINE = 4  #: pixels per unit of time from which boxes get edges and phases their lines
+FINE = 4  #: pixels from which boxes, but for the narrowest quarter, get edges and phases their lines
 LEFT, RIGHT, TITLE, AXIS, LEGEND = 66, 30, 26, 22, 28
 LEGEND_LINE = 18  #: from one line of a legend to the next
 DIGIT = 6.4  #: pixels per character at 11 px
@@ -46,6 +47,22 @@ CRITICAL = "critical path"
 HATCHED = "weight-gradient"  #: the id of the white lines that tell W from the other kinds without its colour
 
 Entry = tuple[Kind | None, str, str]  #: of a legend: kind, colour, words
+
+
+class Place(NamedTuple):
+    """Where a chart stands on its sheet, and how large it is; all in pixels."""
+
+    top: float
+    unit: float  #: of time
+    row: float
+    left: float = LEFT
+    gap: float = 0  #: between two rows
+
+    def x(self, time: Real) -> float:
+        return self.left + float(time) * self.unit
+
+    def y(self, rows: float) -> float:
+        return self.top + rows * self.row + int(rows) * self.gap
 
 
 class Svg:
@@ -93,44 +110,60 @@ def draw(
     if len(titles) != len(timelines):
         raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")
     until = max(timeline.makespan for timeline in timelines)
-    unit = min(UNIT, (WIDTH - LEFT - RIGHT) / float(until)) if until else UNIT
+    unit = unit_for(until)
     most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
-    entries = _entries(timelines, unit, in_flight, messages, critical_path)
-    parts, top = _defined(entries), 0.0
+    parts, top = [], 0.0
     for timeline, title in zip(timelines, titles, strict=True):
-        row = row_height(timeline.schedule.devices) * (PAIRED if has_pairs(timeline) else 1)
+        devices = timeline.schedule.devices
+        at = Place(top + TITLE, unit, row_height(devices) * (PAIRED if has_pairs(timeline) else 1))
         parts += [
-            _text(LEFT, top + 17, escape(title), "start", 13),
-            *_chart(timeline, top + TITLE, unit, row),
-            *(_critical(timeline, top + TITLE, unit, row) if critical_path else ()),
-            *(_arrows(timeline, top + TITLE, unit, row) if messages else ()),
+            text(LEFT, top + 17, escape(title), "start", 13),
+            *device_names(devices, at),
+            *chart(timeline, at),
+            *(_critical(timeline, at) if critical_path else ()),
+            *(_arrows(timeline, at) if messages else ()),
         ]
-        top += TITLE + row * timeline.schedule.devices
+        top += TITLE + at.row * devices
         if in_flight:
-            parts += _strips(timeline, top + 8, unit, row, most)
-            top += 8 + row * timeline.schedule.devices
-        parts += _axis(until, top, unit)
+            parts += _strips(timeline, at._replace(top=top + 8), most)
+            top += 8 + at.row * devices
+        parts += axis(until, at._replace(top=top))
         top += AXIS
-    lines = list(_legend_lines(entries))
-    for line in lines:
-        parts += _legend(line, top + 6)
-        top += LEGEND_LINE
-    words = *map(_legend_width, lines), *map(_title_width, titles)
-    width = LEFT + RIGHT + max(float(until) * unit, *words)
-    return document(parts, width, top - LEGEND_LINE + LEGEND, "; ".join(titles))
+    entries = explained(timelines, unit) + _asked(in_flight, messages, critical_path)
+    return sheet(parts, entries, titles, LEFT + float(until) * unit, top)
 
 
-def _entries(
-    timelines: Sequence[Timeline], unit: float, strips: bool, arrows: bool, path: bool
-) -> list[Entry]:
-    """What the legend explains: the boxes, and whatever was asked for besides."""
-    boxes_and_lines = [entry for entry in legend(*timelines) if unit >= FINE or entry[2] != PHASES]
-    asked = (
+def unit_for(until: Real, left: float = LEFT) -> float:
+    """Pixels for one unit of time, so that a chart up to this time is not too wide."""
+    return min(UNIT, (WIDTH - left - RIGHT) / float(until)) if until else UNIT
+
+
+def explained(timelines: Sequence[Timeline], unit: float) -> list[Entry]:
+    """What the legend says of the boxes, and of the lines that part the phases where they are drawn."""
+    lines = any(_fine(timeline, unit) and any(phase_lines(timeline)) for timeline in timelines)
+    return [entry for entry in legend(*timelines) if lines or entry[2] != PHASES]
+
+
+def _asked(strips: bool, arrows: bool, path: bool) -> list[Entry]:
+    """What the legend says of whatever was asked for besides."""
+    entries = (
         (strips, (None, IN_FLIGHT_COLOUR, "microbatches in flight")),
         (arrows, (None, INK, MESSAGE)),
         (path, (None, INK, CRITICAL)),
     )
-    return boxes_and_lines + [entry for wanted, entry in asked if wanted]
+    return [entry for wanted, entry in entries if wanted]
+
+
+def sheet(
+    parts: Sequence[str], entries: Sequence[Entry], titles: Sequence[str], right: float, bottom: float
+) -> Svg:
+    """The drawing made of these parts, which end at ``right`` and ``bottom``, and a legend below them."""
+    lines = list(_legend_lines(entries))
+    below = [part for i, line in enumerate(lines) for part in _legend(line, bottom + 6 + i * LEGEND_LINE)]
+    words = *map(_legend_width, lines), *map(_title_width, titles)
+    width = max(right, LEFT + max(words)) + RIGHT
+    height = bottom + (len(lines) - 1) * LEGEND_LINE + LEGEND
+    return document([*_defined(entries), *parts, *below], width, height, "; ".join(titles))
 
 
 def document(parts: Sequence[str], width: float, height: float, says: str, size: int = 11) -> Svg:
@@ -149,37 +182,41 @@ def row_height(devices: int) -> float:
     return 24 if devices <= 8 else 18 if devices <= 16 else 12 if devices <= 32 else 8
 
 
-def _chart(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[str]:
+def chart(timeline: Timeline, at: Place) -> Iterator[str]:
+    """The boxes with their numbers, and the lines that part the phases."""
     every = sorted(boxes(timeline), key=lambda box: box.fill)
-    edge = ' stroke="#fff" stroke-width="0.7"' if unit >= FINE else ""
-    yield from _device_names(timeline.schedule.devices, top, row)
+    edge = ' stroke="#fff" stroke-width="0.7"' if _fine(timeline, at.unit) else ""
     for fill, group in groupby(every, key=lambda box: box.fill):
         yield f'<g fill="{fill}"{edge}>'
-        yield from (_rectangle(box, top, unit, row) for box in group)
+        yield from (_rectangle(box, at) for box in group)
         yield "</g>"
     if weights := [box for box in every if box.kind is Kind.W]:
-        yield _hatch("".join(_outline(box, top, unit, row) for box in weights))
-    labelled = [box for box in every if _fits(box, unit, row)]
+        yield _hatch("".join(_outline(box, at) for box in weights))
+    labelled = [box for box in every if _fits(box, at)]
     for colour, group in groupby(sorted(labelled, key=_ink), key=_ink):
         yield f'<g fill="{colour}" text-anchor="middle" pointer-events="none">'
-        yield from (_label(box, top, unit, row) for box in group)
+        yield from (_label(box, at) for box in group)
         yield "</g>"
-    if unit >= FINE:
-        lines = "".join(
-            f"M{_px(LEFT + float(time) * unit)} {_px(top + device * row)}v{_px(row)}"
-            for time, device in phase_lines(timeline)
+    if _fine(timeline, at.unit):
+        lines = (
+            f"M{_px(at.x(time))} {_px(at.y(device))}v{_px(at.row)}" for time, device in phase_lines(timeline)
         )
-        yield _dashes(lines)
+        yield _dashes("".join(lines))
 
 
-def _rectangle(box: Box, top: float, unit: float, row: float) -> str:
-    return f'<path d="{_outline(box, top, unit, row)}"><title>{box.title}</title></path>'
+def _fine(timeline: Timeline, unit: float) -> bool:
+    """Whether boxes are wide enough for edges: all but the narrowest quarter, of those that take any time."""
+    widths = sorted(span.end - span.start for span in timeline.spans if span.end > span.start)
+    return bool(widths) and float(widths[len(widths) // 4]) * unit >= FINE
 
 
-def _outline(box: Box, top: float, unit: float, row: float) -> str:
-    width = _px(float(box.width) * unit)
-    corner = f"M{_px(LEFT + float(box.x) * unit)} {_px(top + box.y * row)}"
-    return f"{corner}h{width}v{_px(box.height * row)}h-{width}z"
+def _rectangle(box: Box, at: Place) -> str:
+    return f'<path d="{_outline(box, at)}"><title>{box.title}</title></path>'
+
+
+def _outline(box: Box, at: Place) -> str:
+    width = _px(float(box.width) * at.unit)
+    return f"M{_px(at.x(box.x))} {_px(at.y(box.y))}h{width}v{_px(box.height * at.row)}h-{width}z"
 
 
 def _hatch(outline: str) -> str:
@@ -199,42 +236,43 @@ def _dashes(lines: str) -> str:
     return f'<path d="{lines}" stroke="{INK}" stroke-dasharray="3 2" fill="none"/>'
 
 
-def _fits(box: Box, unit: float, row: float) -> bool:
+def _fits(box: Box, at: Place) -> bool:
     wide = len(box.label) * DIGIT + 3
-    return float(box.width) * unit >= wide and box.height * row >= 11
+    return float(box.width) * at.unit >= wide and box.height * at.row >= 11
 
 
 def _ink(box: Box) -> str:
     return ink(box.fill)
 
 
-def _label(box: Box, top: float, unit: float, row: float) -> str:
-    x = LEFT + float(box.x + box.width / 2) * unit
-    return f'<text x="{_px(x)}" y="{_px(top + (box.y + box.height / 2) * row + 4)}">{box.label}</text>'
+def _label(box: Box, at: Place) -> str:
+    x, y = at.x(box.x + box.width / 2), at.y(box.y + box.height / 2) + 4
+    return f'<text x="{_px(x)}" y="{_px(y)}">{box.label}</text>'
 
 
-def _device_names(devices: int, top: float, row: float) -> Iterator[str]:
-    every = 1 if row >= 12 else 4
+def device_names(devices: int, at: Place) -> Iterator[str]:
+    """On the left of each row, or of every fourth where rows are low."""
+    every = 1 if at.row >= 12 else 4
     for device in range(0, devices, every):
-        yield _text(LEFT - 8, top + (device + 0.5) * row + 4, f"device {device}", "end")
+        yield text(at.left - 8, at.y(device + 0.5) + 4, f"device {device}", "end")
 
 
-def _critical(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[str]:
+def _critical(timeline: Timeline, at: Place) -> Iterator[str]:
     """The boxes of the critical path, framed; of an overlapped pair both halves."""
     chain = set(explain.critical_path(timeline))
-    yield _frame("".join(_outline(box, top, unit, row) for box in boxes(timeline) if box.span in chain))
+    yield _frame("".join(_outline(box, at) for box in boxes(timeline) if box.span in chain))
 
 
 def _frame(outline: str) -> str:
     return f'<path d="{outline}" fill="none" stroke="{INK}" stroke-width="2" pointer-events="none"/>'
 
 
-def _arrows(timeline: Timeline, top: float, unit: float, row: float) -> Iterator[str]:
+def _arrows(timeline: Timeline, at: Place) -> Iterator[str]:
     """One arrow per message, between the facing sides of two rows, so that it covers few numbers."""
     for action, source, target, start, end in timeline.messages:
         side = 0.25 if target > source else -0.25
-        x, y = LEFT + float(start) * unit, top + (source + 0.5 + side) * row
-        tip = LEFT + float(end) * unit, top + (target + 0.5 - side) * row
+        x, y = at.x(start), at.y(source + 0.5 + side)
+        tip = at.x(end), at.y(target + 0.5 - side)
         says = f"{action} from device {source} to {target}, {number(start)}\u2013{number(end)}"
         yield f"<g><title>{says}</title>{_arrow(x, y, *tip)}</g>"
 
@@ -251,29 +289,31 @@ def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
     )
 
 
-def _strips(timeline: Timeline, top: float, unit: float, row: float, most: int) -> Iterator[str]:
+def _strips(timeline: Timeline, at: Place, most: int) -> Iterator[str]:
     """In-flight counts as filled steps, one strip per device; ``most`` fills a row, the peak on the right."""
     peaks = peak_in_flight(timeline.schedule)
-    scale = (row - 4) / max(most, 1)
-    right = LEFT + float(timeline.makespan) * unit
-    yield from _device_names(timeline.schedule.devices, top, row)
+    scale = (at.row - 4) / max(most, 1)
+    right = at.x(timeline.makespan)
+    yield from device_names(timeline.schedule.devices, at)
     for device, peak in enumerate(peaks):
-        floor, outline = top + (device + 1) * row - 2, ""
+        floor, outline = at.y(device + 1) - 2, ""
         for time, count in metrics.in_flight(timeline, device):
-            outline += f"H{_px(LEFT + float(time) * unit)}V{_px(floor - count * scale)}"
+            outline += f"H{_px(at.x(time))}V{_px(floor - count * scale)}"
         yield (
-            f'<path d="M{LEFT} {_px(floor)}{outline}H{_px(right)}V{_px(floor)}z" fill="{IN_FLIGHT_COLOUR}">'
-            f"<title>device {device}: at most {peak} in flight</title></path>"
+            f'<path d="M{_px(at.left)} {_px(floor)}{outline}H{_px(right)}V{_px(floor)}z" '
+            f'fill="{IN_FLIGHT_COLOUR}"><title>device {device}: at most {peak} in flight</title></path>'
         )
-        yield _text(right + 6, floor - 3, str(peak), "start")
+        yield text(right + 6, floor - 3, str(peak), "start")
 
 
-def _axis(until: Real, top: float, unit: float) -> Iterator[str]:
-    yield f'<path d="M{LEFT} {_px(top + 1)}h{_px(float(until) * unit)}" stroke="{FAINT}"/>'
-    for time in ticks(until, at_most=max(2, int(float(until) * unit / 60))):
-        x = LEFT + float(time) * unit
-        yield f'<path d="M{_px(x)} {_px(top + 1)}v4" stroke="{FAINT}"/>'
-        yield _text(x, top + 16, number(time), "middle", colour=FAINT)
+def axis(until: Real, at: Place) -> Iterator[str]:
+    """The time axis, with ticks where there is room for their numbers."""
+    wide = float(until) * at.unit
+    yield f'<path d="M{_px(at.left)} {_px(at.top + 1)}h{_px(wide)}" stroke="{FAINT}"/>'
+    for time in ticks(until, at_most=max(2, int(wide / 60))):
+        x = at.x(time)
+        yield f'<path d="M{_px(x)} {_px(at.top + 1)}v4" stroke="{FAINT}"/>'
+        yield text(x, at.top + 16, number(time), "middle", colour=FAINT)
 
 
 def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
@@ -289,7 +329,7 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
             yield f'<rect x="{_px(x)}" y="{_px(top)}" width="11" height="11" fill="{colour}"/>'
         if kind is Kind.W:
             yield _hatch(f"M{_px(x)} {_px(top)}h11v11h-11z")
-        yield _text(x + 16, top + 10, words, "start")
+        yield text(x + 16, top + 10, words, "start")
         x += _entry_width(words)
 
 
@@ -316,7 +356,7 @@ def _title_width(title: str) -> float:
     return len(title) * TITLE_CHARACTER
 
 
-def _text(x: float, y: float, words: str, anchor: str, size: int = 11, colour: str = INK) -> str:
+def text(x: float, y: float, words: str, anchor: str, size: int = 11, colour: str = INK) -> str:
     sized = f' font-size="{size}"' if size != 11 else ""
     return f'<text x="{_px(x)}" y="{_px(y)}" text-anchor="{anchor}" fill="{colour}"{sized}>{words}</text>'
 

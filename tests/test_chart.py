@@ -164,7 +164,15 @@ def test_fewer_ticks_can_be_asked_for():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(3, "3"), (3.0, "3"), (Fraction(1, 3), "0.3333"), (1234567, "1234567"), (0.5, "0.5")],
+    [
+        (3, "3"),
+        (3.0, "3"),
+        (Fraction(1, 3), "0.3333"),
+        (1234567, "1234567"),
+        (0.5, "0.5"),
+        (674.3124, "674.3"),
+        (12345.6, "12346"),
+    ],
 )
 def test_numbers_are_written_short(value, text):
     assert number(value) == text

@@ -28,6 +28,7 @@ from gpipe_sim.chart import ROW_FILL
 from gpipe_sim.svg import WIDTH
 from tests.cases import every_schedule, overlapped, zero_bubble
 from tests.drawn import SVG, bubble, in_svg, texts
+from tests.measured import measured
 
 DIGIT_WIDE, DIGIT_HIGH = 6.2, 8  #: pixels of a digit of Helvetica or Arial at 11 px
 SEVERAL = [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
@@ -177,6 +178,26 @@ def test_dashed_lines_part_the_phases():
     lines, in_the_legend = (path.get("d") for path in dashed)
     assert in_the_legend.count("M") == 1
     assert lines == "M122 26v24M206 26v24M150 50v24"  # 28 pixels per unit of time, from 66 on
+
+
+@pytest.mark.parametrize("unit", [1, 20, Fraction(1, 2)], ids=str)
+def test_boxes_have_edges_by_their_width_not_by_the_unit_of_time(unit):
+    """In milliseconds there were none: the unit of time is a pixel then, and the boxes are twenty."""
+    costs = Costs(unit, unit, unit)
+    assert 'stroke="#fff"' in str(draw(simulate(OneFOneB(4, 8), costs)))
+    assert 'stroke="#fff"' not in str(draw(simulate(OneFOneB(16, 128), costs)))
+
+
+def test_actions_that_take_no_time_do_not_cost_the_others_their_edges():
+    assert 'stroke="#fff"' in str(draw(simulate(zero_bubble(2, 3), Costs(20, 0, 0))))
+    nearly = measured(zero_bubble(2, 3), Costs(20, [0.001, 20], 20))
+    assert 'stroke="#fff"' in str(draw(nearly))
+
+
+@pytest.mark.parametrize("costs", [Costs(), Costs(20, 20, 20)], ids=["units", "milliseconds"])
+def test_the_legend_explains_the_lines_of_phases_where_they_are_drawn(costs):
+    assert "first B, last F" in str(draw(simulate(OneFOneB(4, 8), costs)))
+    assert "first B, last F" not in str(draw(simulate(OneFOneB(16, 128), costs)))
 
 
 def test_titles_are_escaped():
