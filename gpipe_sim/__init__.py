@@ -40,6 +40,7 @@ from gpipe_sim.metrics import (
 )
 from gpipe_sim.models import mlp
 from gpipe_sim.optim import SGD, Adam, AdamW, Optimizer
+from gpipe_sim.overlay import Overlay, overlay
 from gpipe_sim.partition import Partition, split
 from gpipe_sim.planner import greedy
 from gpipe_sim.recognize import recognize

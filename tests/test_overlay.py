@@ -1,0 +1,257 @@
+"""A simulated and a measured step on one time axis: the numbers, and what is drawn where."""
+
+import math
+import re
+from fractions import Fraction
+from itertools import pairwise
+from textwrap import dedent
+from xml.etree import ElementTree
+
+import pytest
+from cases import over_every_schedule, overlapped, zero_bubble
+from drawn import OUTLINE, SVG, texts
+from measured import PLANNED, measured
+
+from gpipe_sim import (
+    ZBV,
+    Costs,
+    DualPipeV,
+    Explicit,
+    GPipe,
+    Kind,
+    Naive,
+    OneFOneB,
+    Overlay,
+    Timeline,
+    bubble_fraction,
+    fit_costs,
+    overlay,
+    simulate,
+)
+from gpipe_sim.chart import boxes
+from gpipe_sim.overlay import Compared
+
+SLOWER = Costs(22, 20, 24)
+SEVERAL = [OneFOneB(4, 8), ZBV(4, 8), GPipe(2, 4), DualPipeV(3, 6), OneFOneB(20, 3), Naive(1)]
+
+
+def compared(schedule=None) -> Overlay:
+    """1F1B simulated with 20 for each, against forwards of 22 and backwards of 44."""
+    schedule = schedule or OneFOneB(4, 8)
+    return overlay(simulate(schedule, PLANNED), simulate(schedule, SLOWER))
+
+
+def jittered(schedule) -> Overlay:
+    return overlay(simulate(schedule, PLANNED), measured(schedule))
+
+
+def test_makespan_and_bubble_are_pairs_with_their_error():
+    both = jittered(OneFOneB(4, 8))
+    assert both.makespan == (660, both.measured.makespan)
+    assert both.makespan.error == both.measured.makespan / 660 - 1
+    assert both.bubble == (bubble_fraction(both.simulated), bubble_fraction(both.measured))
+    assert both.bubble.simulated == 3 / 11
+
+
+def test_errors_are_of_the_mean_of_each_kind():
+    assert compared().errors == {Kind.F: pytest.approx(0.1), Kind.B: pytest.approx(0.1)}
+    assert compared(zero_bubble(3, 4)).errors == pytest.approx({Kind.F: 0.1, Kind.I: 0, Kind.W: 0.2})
+    schedule = OneFOneB(2, 2)
+    mixed = overlay(simulate(schedule, Costs([1, 3])), simulate(schedule, Costs([3, 3])))
+    assert mixed.durations[Kind.F] == (2, 3)
+    assert mixed.errors[Kind.F] == 0.5
+
+
+@over_every_schedule([(2, 3), (4, 8)])
+def test_a_timeline_overlaid_with_itself_has_no_error(schedule):
+    both = overlay(simulate(schedule, PLANNED), simulate(schedule, PLANNED))
+    assert both.makespan.error == both.bubble.error == 0
+    assert set(both.errors.values()) == {0}
+
+
+@over_every_schedule([(2, 3), (4, 8)])
+def test_noise_of_0_to_10_percent_is_found_as_such(schedule):
+    assert all(0 < error < 0.1 for error in jittered(schedule).errors.values())
+
+
+def test_actions_in_a_pair_are_left_out_of_the_errors():
+    """One pair takes 6 where its halves take 3 + 3: only what stands alone in both is compared."""
+    schedule = Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0B1"])
+    step = measured(schedule, Costs(3, 1, 2), noise=0)
+    both = overlay(simulate(schedule, Costs(2, 1, 2, overlap=6)), step)
+    assert len(both.simulated.spans) == 3 and len(step.spans) == 4
+    assert both.durations == {Kind.F: (2, pytest.approx(3)), Kind.B: (3, pytest.approx(3))}
+    only = Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0I1 0W1"])
+    assert Kind.B not in overlay(simulate(only), measured(only)).errors
+
+
+def test_nothing_simulated_and_something_measured_is_an_infinite_error():
+    assert Compared(0, 3).error == math.inf
+    assert Compared(0, 0).error == 0
+    assert Compared(Fraction(1, 2), Fraction(3, 4)).error == Fraction(1, 2)
+
+
+def test_its_text_is_a_table():
+    assert str(compared()) == dedent("""\
+        OneFOneB(devices=4, microbatches=8)
+                         simulated  measured   error
+        makespan               660       726  +10.0%
+        bubble fraction      27.3%     27.3%   +0.0%
+        mean forward            20        22  +10.0%
+        mean backward           40        44  +10.0%""")
+
+
+def test_numbers_are_rounded_and_an_infinite_error_is_a_dash():
+    schedule = Naive(1)
+    both = overlay(simulate(schedule, Costs(20, 20, 0)), simulate(schedule, Costs(634.3124, 20, 20)))
+    assert str(both) == dedent("""\
+        Naive(devices=1, microbatches=1)
+                         simulated  measured     error
+        makespan                40     674.3  +1585.8%
+        bubble fraction       0.0%      0.0%     +0.0%
+        mean forward            20     634.3  +3071.6%
+        mean backward           20        40   +100.0%""")
+    idle = overlay(simulate(GPipe(1, 1)), moved(simulate(GPipe(1, 1)), 1))
+    assert str(idle).splitlines()[3] == "bubble fraction       0.0%     25.0%       -"
+
+
+def moved(timeline, by) -> Timeline:
+    spans = (span._replace(start=span.start + by, end=span.end + by) for span in timeline.spans)
+    return Timeline(timeline.schedule, timeline.costs, tuple(spans))
+
+
+def test_its_repr_is_short():
+    assert repr(compared()) == (
+        "<Overlay of OneFOneB(devices=4, microbatches=8): makespan 660 simulated, 726 measured>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (GPipe(2, 3), "0B2 is missing in the simulated one, but on device 0 in the measured one; "
+                      "and 3 more such"),
+        (zero_bubble(2, 2), "0B0 is on device 0 in the simulated one, but missing in the measured one; "
+                            "and 11 more such"),
+        (Explicit(["0F0 0F1 1F1 0B0 1B1 0B1", "1F0 1B0"], placement=[[0, 1], [1]]),
+         "1B1 is on device 1 in the simulated one, but on device 0 in the measured one; and 1 more such"),
+    ],
+)  # fmt: skip
+def test_other_actions_are_refused_by_name(other, said):
+    with pytest.raises(ValueError, match="overlay needs two timelines of the same actions: ") as error:
+        overlay(simulate(GPipe(2, 2)), simulate(other))
+    assert str(error.value).endswith(said)
+
+
+def test_one_action_more_is_named_alone():
+    with pytest.raises(
+        ValueError, match=re.escape("0W0 is on device 0 in the simulated one, but missing")
+    ) as e:
+        whole = simulate(zero_bubble(1, 1))
+        overlay(whole, Timeline(whole.schedule, whole.costs, whole.spans[:-1]))
+    assert "more such" not in str(e.value)
+
+
+@pytest.mark.parametrize("value", [GPipe(2, 2), None, "timeline"], ids=repr)
+def test_anything_but_two_timelines_is_refused(value):
+    for pair in ((value, simulate(GPipe(2, 2))), (simulate(GPipe(2, 2)), value)):
+        with pytest.raises(TypeError, match="overlay needs a timeline, such as simulate"):
+            overlay(*pair)
+
+
+def test_another_order_of_the_same_actions_can_be_compared():
+    both = overlay(simulate(GPipe(2, 3)), simulate(GPipe(2, 3, drain="in_order")))
+    assert both.makespan == (12, 12)
+
+
+@pytest.mark.parametrize("schedule", SEVERAL, ids=repr)
+def test_every_box_of_both_is_drawn_the_measured_one_a_row_below(schedule):
+    both = jittered(schedule)
+    tops: dict[str, list[float]] = {}
+    for _, top, _, _, title in pixels(both):
+        tops.setdefault(title.split()[0], []).append(top)
+    in_both = {str(span.action) for span in both.simulated.spans} & {
+        str(span.action) for span in both.measured.spans
+    }
+    [row] = {round(measured - simulated, 1) for simulated, measured in map(tops.get, in_both)}
+    assert row >= 8
+    halves = sum(len(span.action.parts) for span in both.simulated.spans)
+    assert sum(map(len, tops.values())) == halves + len(both.measured.spans)
+
+
+@pytest.mark.parametrize("schedule", SEVERAL, ids=repr)
+def test_both_stand_on_one_time_axis(schedule):
+    """A box of either starts where the axis says that its time is, to a tenth of a pixel."""
+    both = jittered(schedule)
+    root = ElementTree.fromstring(both._repr_svg_())
+    ticks = [(float(t.text), float(t.get("x"))) for t in texts(root) if t.get("text-anchor") == "middle"]
+    (_, zero), (last, x) = ticks[0], ticks[-1]
+    unit = (x - zero) / last
+    starts = {
+        title: start
+        for timeline in (both.simulated, both.measured)
+        for title, start in titles(timeline).items()
+    }
+    for left, *_, title in pixels(both):
+        assert (left - zero) / unit == pytest.approx(starts[title], abs=0.3 / unit)
+
+
+def test_rows_and_devices_are_named():
+    root = ElementTree.fromstring(str(jittered(OneFOneB(4, 8)).drawing))
+    said = [t.text for t in texts(root)]
+    assert [said.count(name) for name in ("simulated", "measured")] == [4, 4]
+    assert [word for word in said if word.startswith("device")] == [f"device {k}" for k in range(4)]
+    assert "OneFOneB(devices=4, microbatches=8): simulated above, measured below" in said
+    assert "makespan 660 and 714 (+8.2%), bubble 27.3% and 29.2%" in said
+
+
+def test_flat_rows_have_no_names():
+    said = [t.text for t in texts(ElementTree.fromstring(str(jittered(OneFOneB(40, 1)).drawing)))]
+    assert "simulated" not in said and "device 0" in said
+
+
+@pytest.mark.parametrize("schedule", [*SEVERAL, overlapped(3, 6)], ids=repr)
+def test_nothing_is_drawn_outside_the_sheet_or_on_top_of_another_box(schedule):
+    both = jittered(schedule)
+    root = ElementTree.fromstring(both._repr_svg_())
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert width <= 880
+    for text in texts(root):
+        size = float(text.get("font-size", 11))
+        x, wide = float(text.get("x")), 0.5 * size * len(text.text)
+        left = x - {"start": 0, "middle": wide / 2, "end": wide, None: wide / 2}[text.get("text-anchor")]
+        assert left >= 0 and left + wide <= width
+        assert size <= float(text.get("y")) <= height
+    by_row: dict[float, list] = {}
+    for left, top, right, bottom, _ in pixels(both):
+        assert 0 <= left <= right <= width and 0 <= top < bottom <= height
+        by_row.setdefault(top, []).append((left, right))
+    for row in by_row.values():
+        assert all(right <= left + 0.11 for (_, right), (left, _) in pairwise(sorted(row)))
+
+
+def test_a_drawing_can_be_shown_and_saved(tmp_path):
+    both = jittered(GPipe(2, 3))
+    both.save(tmp_path / "both.svg")
+    assert (tmp_path / "both.svg").read_text(encoding="utf-8") == both._repr_svg_() == str(both.drawing)
+
+
+def test_a_fitted_simulation_lies_closer_than_the_plan():
+    step = measured(OneFOneB(4, 8), seed=1)
+    planned = overlay(simulate(step.schedule, PLANNED), step)
+    fitted = overlay(simulate(step.schedule, fit_costs(step)), step)
+    assert 0 < fitted.makespan.error < planned.makespan.error / 2
+
+
+def titles(timeline) -> dict[str, float]:
+    """What hovering says of each box, and when it starts."""
+    return {box.title: box.x for box in boxes(timeline)}
+
+
+def pixels(both: Overlay):
+    """(left, top, right, bottom, title) of each box."""
+    for path in ElementTree.fromstring(both._repr_svg_()).iter(f"{SVG}path"):
+        found, title = OUTLINE.fullmatch(path.get("d")), path.findtext(f"{SVG}title")
+        if found and title:
+            x, y, wide, high, _ = map(float, found.groups())
+            yield x, y, x + wide, y + high, title
