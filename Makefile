@@ -3,27 +3,41 @@
 # figures while these are rebuilt, would break each other under `make -j`.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help figures test lessons lab lint bench clean
+.PHONY: help figures test test-torch lessons lessons-torch lab lint bench bench-torch clean
 
 PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
 RUN := .venv/bin/python -m
 INSTALL = $(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
-LESSONS := notebooks/*.ipynb
+NBVAL := pytest -q --nbval --nbval-current-env --nbval-cell-timeout 120
+# What torch's own tests and lessons are; every other one does without it. TORCH is the release they install.
+TORCH ?= 2.13.0
+TORCH_TESTS := $(wildcard tests/test_torch_*.py)
+TORCH_LESSONS := $(wildcard notebooks/18_*.ipynb)
+LESSONS := $(filter-out $(TORCH_LESSONS),$(wildcard notebooks/*.ipynb))
+
+# A slow cell prints in several pieces, which the second command joins.
+again = $(RUN) nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
+	    --ExecutePreprocessor.extra_arguments=--log-level=ERROR $(1) && \
+	$(RUN) nbconvert --to notebook --inplace --coalesce-streams $(1)
 
 help:  ## this list (also plain `make`)
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 figures: .venv/figures  ## rebuild every figure and the numbers it draws
 	@$(RUN) figures
 
 test: .venv/test  ## run the tests, and every lesson against its stored output
-	@$(RUN) pytest -q --nbval --nbval-current-env --nbval-cell-timeout 120 tests $(wildcard $(LESSONS))
+	@$(RUN) $(NBVAL) tests $(LESSONS)
+
+test-torch: .venv/torch-$(TORCH)  ## install torch, and run its tests and its lesson
+	@$(RUN) $(NBVAL) $(TORCH_TESTS) $(TORCH_LESSONS)
 
 lessons: .venv/test  ## run every lesson again and store its output
-	@$(RUN) nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
-	    --ExecutePreprocessor.extra_arguments=--log-level=ERROR $(LESSONS)
-	@$(RUN) nbconvert --to notebook --inplace --coalesce-streams $(LESSONS)  # a slow cell prints in several pieces
+	@$(call again,$(LESSONS))
+
+lessons-torch: .venv/torch-$(TORCH)  ## run the lesson on real devices again and store its output
+	@$(call again,$(TORCH_LESSONS))
 
 lab: .venv/test  ## read the lessons in JupyterLab
 	@$(RUN) jupyterlab notebooks
@@ -34,6 +48,9 @@ lint: .venv/test  ## check style and format, notebooks too
 
 bench: .venv/figures  ## time the library against plain loops
 	@$(RUN) benchmarks
+
+bench-torch: .venv/torch-$(TORCH)  ## time PyTorch's engine against the simulator and against its own 1F1B
+	@$(RUN) benchmarks.bench_torch
 
 clean:  ## remove .venv and every cache; figures and lessons stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
@@ -66,4 +83,12 @@ clean:  ## remove .venv and every cache; figures and lessons stay
 .venv/test: .venv/figures
 	@echo "Installing Jupyter, pytest and ruff in .venv (once, 250 MB more)"
 	@$(INSTALL) ".[test]"
+	@touch $@
+
+# pip takes the build that its index has: on Linux that is usually one with CUDA libraries, several GB. The README
+# says how to get the small one for CPUs.
+.venv/torch-$(TORCH): .venv/test
+	@echo "Installing torch $(TORCH) in .venv (once)"
+	@$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch==$(TORCH)"
+	@rm -f .venv/torch-*
 	@touch $@
