@@ -18,7 +18,8 @@ ROOMS = [
     "remat", "costs", "planner", "simulate", "share", "metrics", "fit", "formulas", "published",
     "export", "layers", "losses", "optim", "models", "partition",
     "memory", "device", "executor", "datasets", "training",
-    "chart", "explain", "recognize", "grid", "svg", "overlay", "deadlock", "plots", "torch_backend", "exercises",
+    "chart", "explain", "recognize", "grid", "svg", "overlay", "deadlock", "plots",
+    "torch_backend", "exercises",
 ]  # fmt: skip
 
 #: What a method imports when it is called, so that a schedule and a timeline can time and draw themselves.
