@@ -50,7 +50,7 @@ bench: .venv/figures  ## time the library against plain loops
 	@$(RUN) benchmarks
 
 bench-torch: .venv/torch-$(TORCH)  ## time PyTorch's engine against the simulator and against its own 1F1B
-	@$(RUN) benchmarks.bench_torch
+	@$(RUN) benchmarks torch
 
 clean:  ## remove .venv and every cache; figures and lessons stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist *.egg-info

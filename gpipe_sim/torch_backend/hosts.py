@@ -17,6 +17,7 @@ from gpipe_sim.share import require_room, share
 from gpipe_sim.torch_backend import remote
 from gpipe_sim.torch_backend.devices import HOST, Names, by_stage, chosen, devices, require_on
 from gpipe_sim.torch_backend.engine import Engine, Part
+from gpipe_sim.torch_backend.gather import gathered
 from gpipe_sim.torch_backend.modules import MeanLoss, add_gradients
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
@@ -78,15 +79,10 @@ class _Launched(Host):
         require_on(held, dict.fromkeys(held, device))
         self.engine = Engine(held, _plain(schedule), _recomputed(schedule), loss, dict.fromkeys(held, device))
         self.first = self.last = device
+        self.most = max(sum(len(action.parts) for action in row) for row in schedule.actions)
 
     def step(self, x: Tensor, targets: Tensor) -> list[Part]:
-        own = self.engine.step(x, targets)
-        told: list = [None] * dist.get_world_size()
-        dist.all_gather_object(told, (own.loss, own.spans))
-        others = [
-            Part(loss, None, {}, spans) for rank, (loss, spans) in enumerate(told) if rank != dist.get_rank()
-        ]
-        return [own, *others]
+        return gathered(self.engine.step(x, targets), self.most, self.first)
 
     def __repr__(self) -> str:
         return f"{self.first}, process {dist.get_rank()} of {dist.get_world_size()}"

@@ -1,0 +1,123 @@
+"""PyTorch's engine against the simulator, and this backend against PyTorch's own 1F1B.
+
+Needs torch (`make bench-torch` installs it). Stages that sleep stand in for four devices on any machine; each
+target is a ratio within one run. On a machine with a GPU the last part runs on it.
+"""
+
+import statistics
+import time
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.nn import functional
+
+import gpipe_sim as gp
+from benchmarks.timing import report
+from gpipe_sim import torch_backend as tb
+
+DEVICES, MICROBATCHES = 4, 8
+SLEEP = {"forward": 20, "input_grad": 20, "weight_grad": 20}  #: milliseconds
+ROUNDS = 7
+
+
+def schedules() -> list[gp.Schedule]:
+    return [
+        gp.GPipe(DEVICES, MICROBATCHES),
+        gp.OneFOneB(DEVICES, MICROBATCHES),
+        gp.Interleaved1F1B(DEVICES, MICROBATCHES, stages_per_device=2),
+        gp.ZBH1(DEVICES, MICROBATCHES),
+        gp.ZBV(DEVICES, MICROBATCHES),
+    ]
+
+
+def sleeping(processes: tb.LocalProcesses) -> bool:
+    """Measured over simulated makespan, as medians of steps after the first."""
+    met, batch = True, [np.zeros((MICROBATCHES, 4), np.float32)] * 2
+    for schedule in schedules():
+        pipeline = tb.Pipeline(sleeping_stages(schedule.stages), schedule, gp.mse, devices=processes)
+        pipeline.step(batch)
+        measured = statistics.median(pipeline.step(batch).timeline.makespan for _ in range(ROUNDS))
+        simulated = gp.simulate(schedule, gp.Costs(**SLEEP)).makespan
+        name = f"{type(schedule).__name__}, sleeping stages: measured / simulated"
+        met &= report(name, measured / simulated, "x", 1.05)
+    return met
+
+
+def sleeping_stages(count: int) -> list[nn.Module]:
+    return [tb.Sleep(**SLEEP) for _ in range(count)]
+
+
+def linear_stages(count: int, width: int) -> list[nn.Module]:
+    """12 layers of Linear and ReLU, cut into ``count`` stages."""
+    torch.manual_seed(0)
+    layers = [layer for _ in range(12) for layer in (nn.Linear(width, width), nn.ReLU())]
+    return tb.split(layers, stages=count)
+
+
+def in_turn(modules: list[nn.Module], shape: tuple[int, int], rounds: int) -> tuple[float, float]:
+    """On each process: seconds per step of this backend's 1F1B and of PyTorch's, medians of alternating steps."""
+    rank, count = dist.get_rank(), dist.get_world_size()
+    batch = torch.randn(*shape), torch.randn(*shape)
+    ours = tb.Pipeline(modules, gp.OneFOneB(count, MICROBATCHES), functional.mse_loss)
+    stage = PipelineStage(modules[rank], rank, count, torch.device("cpu"))
+    stock = Schedule1F1B(stage, MICROBATCHES, loss_fn=functional.mse_loss)
+
+    def step_of_torch() -> None:
+        modules[rank].zero_grad()
+        inputs = batch[:1] if rank == 0 else ()
+        stock.step(*inputs, **({"target": batch[1], "losses": []} if rank == count - 1 else {}))
+
+    def step_of_ours() -> None:
+        modules[rank].zero_grad()
+        ours.step(batch)
+
+    taken: list[list[float]] = [[], []]
+    for _ in range(rounds + 1):
+        for step, times in zip((step_of_ours, step_of_torch), taken, strict=True):
+            dist.barrier()
+            start = time.perf_counter()
+            step()
+            dist.barrier()
+            times.append(time.perf_counter() - start)
+    return tuple(statistics.median(times[1:]) for times in taken)
+
+
+def on_gpu() -> None:
+    """All stages on one GPU in one process: equal gradients, and the costs of its actions."""
+    schedule, layers = gp.OneFOneB(DEVICES, MICROBATCHES), gp.mlp([1024] * 12 + [10], seed=0)
+    rng = np.random.default_rng(0)
+    batch = rng.normal(size=(512, 1024)), rng.integers(0, 10, 512)
+    names = ["cuda:0"] * DEVICES
+    modules = tb.place(tb.to_torch(gp.split(layers, stages=DEVICES)), schedule, names)
+    pipeline = tb.Pipeline(modules, schedule, gp.cross_entropy, devices=names)
+    steps = [pipeline.step(batch) for _ in range(ROUNDS)]
+    alone = gp.single_device_step(layers, batch, gp.cross_entropy)
+    apart = max(
+        np.abs(steps[-1].gradients[key] - gradient).max() / np.abs(gradient).max()
+        for key, gradient in alone.gradients.items()
+    )
+    print(
+        f"{torch.cuda.get_device_name(0)}: gradients apart by {apart:.1e}, {gp.fit_costs(steps[-1].timeline)}"
+    )
+
+
+def run() -> bool:
+    print(f"torch {torch.__version__}")
+    with tb.LocalProcesses(DEVICES) as processes:
+        met = sleeping(processes)
+        ours, stock = map(
+            max, zip(*processes.run(in_turn, sleeping_stages(DEVICES), (8, 4), ROUNDS), strict=True)
+        )
+        met &= report("1F1B, sleeping stages: this backend / Schedule1F1B", ours / stock, "x", 1.05)
+    with tb.LocalProcesses(2) as processes:
+        for width in (256, 1024):
+            results = processes.run(in_turn, linear_stages(2, width), (512, width), 31 if width < 512 else 9)
+            ours, stock = map(max, zip(*results, strict=True))
+            name = f"1F1B, width {width}, 2 processes: this backend / Schedule1F1B"
+            met &= report(name, ours / stock, "x", 1.15)
+    if torch.cuda.is_available():
+        on_gpu()
+    return met
