@@ -4,8 +4,11 @@ Needs torch (`make bench-torch` installs it). Stages that sleep stand in for fou
 target is a ratio within one run. On a machine with a GPU the last part runs on it.
 """
 
+import json
 import statistics
 import time
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,6 +24,7 @@ from gpipe_sim import torch_backend as tb
 DEVICES, MICROBATCHES = 4, 8
 SLEEP = {"forward": 20, "input_grad": 20, "weight_grad": 20}  #: milliseconds
 ROUNDS = 7
+RESULTS = Path(__file__).parent / "results"  #: what a GPU gave, by its name
 
 
 def schedules() -> list[gp.Schedule]:
@@ -58,7 +62,7 @@ def linear_stages(count: int, width: int) -> list[nn.Module]:
 
 
 def in_turn(modules: list[nn.Module], shape: tuple[int, int], rounds: int) -> tuple[float, float]:
-    """On each process: seconds per step of this backend's 1F1B and of PyTorch's, medians of alternating steps."""
+    """On each process: seconds per step of this backend's 1F1B and of PyTorch's, medians of steps in turn."""
     rank, count = dist.get_rank(), dist.get_world_size()
     batch = torch.randn(*shape), torch.randn(*shape)
     ours = tb.Pipeline(modules, gp.OneFOneB(count, MICROBATCHES), functional.mse_loss)
@@ -99,25 +103,38 @@ def on_gpu() -> None:
         np.abs(steps[-1].gradients[key] - gradient).max() / np.abs(gradient).max()
         for key, gradient in alone.gradients.items()
     )
-    print(
-        f"{torch.cuda.get_device_name(0)}: gradients apart by {apart:.1e}, {gp.fit_costs(steps[-1].timeline)}"
-    )
+    costs = gp.fit_costs(steps[-1].timeline)
+    device = torch.cuda.get_device_name(0)
+    print(f"{device}: gradients apart by {apart:.1e}, {costs}")
+    found = {
+        "device": device,
+        "torch": torch.__version__,
+        "gradients_apart": apart,
+        "costs_ms": asdict(costs),
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{device.replace(' ', '_')}.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def slower(
+    processes: tb.LocalProcesses, modules: list[nn.Module], shape: tuple[int, int], rounds: int
+) -> float:
+    """How many times as long a step of this backend takes as one of PyTorch's class, on the slowest process."""
+    ours, stock = zip(*processes.run(in_turn, modules, shape, rounds), strict=True)
+    return max(ours) / max(stock)
 
 
 def run() -> bool:
     print(f"torch {torch.__version__}")
     with tb.LocalProcesses(DEVICES) as processes:
         met = sleeping(processes)
-        ours, stock = map(
-            max, zip(*processes.run(in_turn, sleeping_stages(DEVICES), (8, 4), ROUNDS), strict=True)
-        )
-        met &= report("1F1B, sleeping stages: this backend / Schedule1F1B", ours / stock, "x", 1.05)
+        ratio = slower(processes, sleeping_stages(DEVICES), (8, 4), ROUNDS)
+        met &= report("1F1B, sleeping stages: this backend / Schedule1F1B", ratio, "x", 1.05)
     with tb.LocalProcesses(2) as processes:
-        for width in (256, 1024):
-            results = processes.run(in_turn, linear_stages(2, width), (512, width), 31 if width < 512 else 9)
-            ours, stock = map(max, zip(*results, strict=True))
+        for width, rounds in ((256, 31), (1024, 9)):
+            ratio = slower(processes, linear_stages(2, width), (512, width), rounds)
             name = f"1F1B, width {width}, 2 processes: this backend / Schedule1F1B"
-            met &= report(name, ours / stock, "x", 1.15)
+            met &= report(name, ratio, "x", 1.15)
     if torch.cuda.is_available():
         on_gpu()
     return met
