@@ -84,8 +84,12 @@ class NotedStage(PipelineStage):
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args, **kwargs) -> Any:
         self.microbatch = fwd_chunk_id
-        with self.recorder.action(Kind.F, self.stage_index, fwd_chunk_id):
-            return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+        try:
+            with self.recorder.action(Kind.F, self.stage_index, fwd_chunk_id):
+                return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
+        except RuntimeError as error:  # torch wraps what the module raises, without its words
+            failure = error.__cause__ or error
+        raise failure
 
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, **kwargs
@@ -121,5 +125,5 @@ class NotedStage(PipelineStage):
     def _here(self, given: Any) -> Any:
         """What a neighbour in this process hands over, on this stage's device."""
         if isinstance(given, torch.Tensor):
-            return given.to(self.device, non_blocking=True)
-        return tuple(None if one is None else one.to(self.device, non_blocking=True) for one in given)
+            return given.to(self.device)
+        return tuple(None if one is None else one.to(self.device) for one in given)
