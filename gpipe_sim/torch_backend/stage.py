@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.utils.checkpoint import checkpoint
 
@@ -68,16 +68,40 @@ class Recorder:
         return self.began + self.origin.elapsed_time(mark) / 1000
 
 
+class Entrance(nn.Module):
+    """Stage 0, with an output that asks for a gradient even where nothing in the stage learns.
+
+    Torch sends no gradient where none is asked for, and then its split backward leaves out the weights of the
+    stage that would have sent it. A schedule has these messages whoever learns.
+    """
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args, **kwargs) -> Any:
+        output = self.module(*args, **kwargs)
+        return _asking(output) if isinstance(output, Tensor) else tuple(map(_asking, output))
+
+
+def _asking(output: Tensor) -> Tensor:
+    if output.requires_grad or not output.is_floating_point():
+        return output
+    return output.detach().requires_grad_()
+
+
 class NotedStage(PipelineStage):
     """PyTorch's stage, which also notes its actions, recomputes where told, and moves what it is handed.
 
     The microbatches in ``recomputed`` go through ``torch.utils.checkpoint``. It runs the forward again within
-    the backward, so a recompute is noted there: it waits for the gradient, as R in a schedule does not.
+    the backward, so a recompute is noted there: it waits for the gradient, as R in a schedule does not. It does
+    so in every call of autograd: a split backward recomputes in I, and in W again for each layer with weights.
     """
 
     def __init__(
         self, module: nn.Module, index: int, stages: int, group: Any, recorder: Recorder, recomputed: set
     ):
+        module = module if index else Entrance(module)
         super().__init__(module, index, stages, recorder.device, group=group)
         self.recorder, self.recomputed = recorder, recomputed
         self.microbatch = 0
@@ -124,6 +148,6 @@ class NotedStage(PipelineStage):
 
     def _here(self, given: Any) -> Any:
         """What a neighbour in this process hands over, on this stage's device."""
-        if isinstance(given, torch.Tensor):
+        if isinstance(given, Tensor):
             return given.to(self.device)
         return tuple(None if one is None else one.to(self.device) for one in given)
