@@ -34,10 +34,11 @@ def dtype_of(modules: Sequence[nn.Module]) -> torch.dtype:
 
 
 def as_tensor(name: str, array: np.ndarray | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A NumPy array on the device, its fractions of the model's type; a tensor as it is, if it is there."""
+    """A copy of a NumPy array on the device, fractions in the model's type; a tensor as it is, if there."""
     if not isinstance(array, Tensor):
         array = np.asarray(array)
-        return torch.as_tensor(array, dtype=dtype if array.dtype.kind == "f" else None).to(device)
+        plain = np.array(array, array.dtype.newbyteorder("="), order="C")  # torch reads no other bytes
+        return torch.from_numpy(plain).to(device, dtype if plain.dtype.kind == "f" else None)
     if array.device != device:
         raise ValueError(
             f"the {name} are on {array.device}, but are needed on {device}: .to({str(device)!r})"

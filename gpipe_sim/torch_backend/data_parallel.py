@@ -13,7 +13,7 @@ from gpipe_sim.torch_backend import remote
 from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_batch
 from gpipe_sim.torch_backend.devices import HOST, require_on
 from gpipe_sim.torch_backend.measured import measured
-from gpipe_sim.torch_backend.modules import MeanLoss, add_gradients, labels, mean_loss
+from gpipe_sim.torch_backend.modules import MeanLoss, add_gradients, labels, listed, mean_loss
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
 
@@ -26,7 +26,7 @@ def data_parallel_step(
     that holds the whole model as one stage, and its share is a microbatch; averaging gradients is part of B.
     It is the second of two steps, as the first sets up. ValueError for a batch that has no equal shares.
     """
-    modules, count = list(modules), len(devices)
+    modules, count = listed(modules), len(devices)
     require_batch(batch, count, "shares")
     require_on(dict(enumerate(modules)), dict.fromkeys(range(len(modules)), HOST))
     dtype = dtype_of(modules)

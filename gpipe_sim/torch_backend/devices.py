@@ -23,17 +23,20 @@ def chosen(schedule: Schedule, names: Names | None) -> list[torch.device]:
     A device may be listed again, surplus ones are unused. IndexError for too few, ValueError for one that
     this machine does not have.
     """
-    if isinstance(names, str | torch.device):
+    if isinstance(names, str | torch.device | int):
+        name = devices()[0] if isinstance(names, int) else str(names)
         raise TypeError(
-            f"devices lists one for each of {schedule!r}'s devices: [{str(names)!r}] * {schedule.devices}"
+            f"devices lists one for each of {schedule!r}'s devices: [{name!r}] * {schedule.devices} "
+            f"(got {names!r})"
         )
     if names is None:
         names = devices() if torch.cuda.is_available() else ["cpu"] * schedule.devices
     require_room(schedule.devices, names)
-    return [_device(name) for name in names[: schedule.devices]]
+    return [device_named(name) for name in names[: schedule.devices]]
 
 
-def _device(name: str | torch.device) -> torch.device:
+def device_named(name: str | torch.device) -> torch.device:
+    """The torch device, a GPU with its number; ValueError for one that this machine does not have."""
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
@@ -42,9 +45,10 @@ def _device(name: str | torch.device) -> torch.device:
         device = torch.device("cuda", device.index or 0)
         if str(device) not in devices():
             raise ValueError(f"there is no {device} here; this machine has {devices()}")
-    elif device.type != "cpu":
+        return device
+    if device.type != "cpu":
         raise ValueError(f"a pipeline runs on cpu or cuda devices (got {str(device)!r})")
-    return device
+    return HOST  # torch has one CPU, whatever its number
 
 
 def by_stage(schedule: Schedule, of_device: Sequence[torch.device]) -> dict[int, torch.device]:

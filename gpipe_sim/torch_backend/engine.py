@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from gpipe_sim.actions import Kind, OverlapFB
 from gpipe_sim.export import to_torch_csv
 from gpipe_sim.schedule import Explicit, Schedule
-from gpipe_sim.torch_backend.modules import MeanLoss, gradients_of
+from gpipe_sim.torch_backend.modules import MeanLoss, as_array, gradients_of
 from gpipe_sim.torch_backend.stage import NotedStage, Recorder, Timed
 
 TESTED = "2.11 to 2.13"
@@ -90,7 +90,7 @@ class Engine:
         outputs = self.runtime.step(*inputs, target=target, losses=losses)
         return Part(
             sum(loss.item() for loss in losses) if last else None,
-            self._given(outputs.detach()).cpu().numpy() if last else None,
+            as_array(self._given(outputs)) if last else None,
             gradients_of(self.modules),
             [self._as_named(timed) for recorder in self.recorders.values() for timed in recorder.spans()],
         )
@@ -117,10 +117,10 @@ class Engine:
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
         value = self.loss(output, target)
-        if value.ndim:
+        if not isinstance(value, Tensor) or value.ndim:
+            found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
             raise ValueError(
-                "a loss gives one number, the mean over the microbatch "
-                f"(got a tensor of shape {tuple(value.shape)})"
+                f"a loss gives a tensor with one number, the mean over the microbatch (got {found})"
             )
         value = value / self.size
         self.recorders[self.homes[self.last]].extend()

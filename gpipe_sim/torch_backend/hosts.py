@@ -101,7 +101,7 @@ class _Local(Host):
         require_on(dict(enumerate(modules)), dict.fromkeys(range(schedule.stages), HOST))
         self.held = held + [{}] * (len(processes) - len(held))
         self.processes, self.number = processes, next(self._numbers)
-        self.first = self.last = HOST
+        self.first, self.last, self.end = HOST, HOST, schedule.stages - 1
         weakref.finalize(self, processes.dropped.append, self.number)
         plain, recomputed = _plain(schedule), _recomputed(schedule)
         processes.run_each(
@@ -113,12 +113,9 @@ class _Local(Host):
         )
 
     def step(self, x: Tensor, targets: Tensor) -> list[Part]:
+        x, targets = (whole.detach().clone() for whole in (x, targets))  # or all that it is cut from would go
         replies = self.processes.run_each(
-            remote.step,
-            [
-                (self.number, {s: (m.training, m.state_dict()) for s, m in modules.items()}, x, targets)
-                for modules in self.held
-            ],
+            remote.step, [self._order(modules, x, targets) for modules in self.held]
         )
         parts = []
         for modules, (part, buffers) in zip(self.held, filter(None, replies), strict=False):
@@ -127,6 +124,11 @@ class _Local(Host):
                 modules[stage].get_buffer(name).copy_(buffer)
             parts.append(part)
         return parts
+
+    def _order(self, modules: dict[int, nn.Module], x: Tensor, targets: Tensor) -> tuple:
+        """What one process is sent: the batch only where it is needed."""
+        states = {stage: remote.State.of(module) for stage, module in modules.items()}
+        return self.number, states, x if 0 in modules else None, targets if self.end in modules else None
 
     def __repr__(self) -> str:
         return repr(self.processes)

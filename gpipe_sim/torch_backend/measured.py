@@ -18,7 +18,7 @@ def measured(schedule: Schedule, noted: Sequence[Timed]) -> Timeline:
     they are two actions here. A recompute runs within a backward: it lasts from that one's start until all
     is restored, and the backward goes on from there.
     """
-    times = dict(_unfolded(noted))
+    times = dict(_unfolded(noted, schedule))
     zero = min(start for start, _ in times.values())
     spans = [
         Span(action, schedule.device_of(action), (start - zero) * MILLISECONDS, (end - zero) * MILLISECONDS)
@@ -28,17 +28,19 @@ def measured(schedule: Schedule, noted: Sequence[Timed]) -> Timeline:
     return Timeline(_unpaired(schedule), Costs(), tuple(spans))
 
 
-def _unfolded(noted: Sequence[Timed]) -> Iterator[tuple[Action, tuple[float, float]]]:
+def _unfolded(noted: Sequence[Timed], schedule: Schedule) -> Iterator[tuple[Action, tuple[float, float]]]:
     """Each action with its times, a recompute taken out of the backward that it ran in.
 
-    Stage 0 leaves its whole backward to W, and its recompute with it: R is then an instant before I.
+    Stage 0 leaves its whole backward to W, and its recompute with it: R is then an instant before I. So it is
+    where nothing was recomputed, because the stage saves nothing.
     """
     restored = {(a.stage, a.microbatch): end for a, _, end in noted if a.kind is Kind.R}
     for action, start, end in noted:
-        until = restored.get((action.stage, action.microbatch))
-        if action.kind in (Kind.B, Kind.I) and until is not None:
+        again = action._replace(kind=Kind.R)
+        if action.kind in (Kind.B, Kind.I) and schedule.contains(again):
+            until = restored.get((action.stage, action.microbatch), start)
             middle = until if until <= end else start
-            yield action._replace(kind=Kind.R), (start, middle)
+            yield again, (start, middle)
             yield action, (middle, end)
         elif action.kind is not Kind.R:
             yield action, (start, end)

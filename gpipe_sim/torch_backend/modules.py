@@ -1,6 +1,6 @@
 """Torch modules: made from NumPy layers, cut into stages, and what a pipeline asks of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -100,7 +100,7 @@ def labels(modules: Sequence[nn.Module]) -> dict[tuple[int, str], Key]:
     """
     named, first = {}, 0
     for stage, module in enumerate(modules):
-        layers = list(module.named_children()) if isinstance(module, nn.Sequential) else [("", module)]
+        layers = list(_children(module)) if isinstance(module, nn.Sequential) else [("", module)]
         for layer, (child, inside) in enumerate(layers, first):
             for name, _ in inside.named_parameters():
                 named[stage, f"{child}.{name}".lstrip(".")] = layer, name
@@ -108,10 +108,23 @@ def labels(modules: Sequence[nn.Module]) -> dict[tuple[int, str], Key]:
     return named
 
 
+def _children(module: nn.Sequential) -> Iterator[tuple[str, nn.Module]]:
+    """Its layers by name; one that stands in it twice, as a ReLU may, counts twice."""
+    for name, inside in module.named_modules(remove_duplicate=False):
+        if name and "." not in name:
+            yield name, inside
+
+
+def as_array(tensor: Tensor) -> np.ndarray:
+    """A copy of a tensor; bfloat16, which NumPy does not have, as float32."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
+
+
 def gradients_of(modules: dict[int, nn.Module]) -> dict[tuple[int, str], np.ndarray]:
     """Copies of what is in ``.grad``, as {(stage, parameter name): array}."""
     return {
-        (stage, name): parameter.grad.detach().cpu().numpy().copy()
+        (stage, name): as_array(parameter.grad)
         for stage, module in modules.items()
         for name, parameter in module.named_parameters()
         if parameter.grad is not None
@@ -123,12 +136,18 @@ def add_gradients(modules: dict[int, nn.Module], gradients: dict[tuple[int, str]
     for stage, module in modules.items():
         for name, parameter in module.named_parameters():
             if (stage, name) in gradients:
-                fresh = torch.tensor(gradients[stage, name], device=parameter.device)
+                fresh = torch.tensor(gradients[stage, name], device=parameter.device, dtype=parameter.dtype)
                 parameter.grad = fresh if parameter.grad is None else parameter.grad + fresh
 
 
-def require_modules(modules: Sequence[nn.Module], schedule: Schedule) -> None:
-    """TypeError or ValueError unless there is one module per stage and none shares weights with another."""
+def listed(modules: Iterable[nn.Module]) -> list[nn.Module]:
+    """The modules, as a list; TypeError unless they are torch modules, each on one device."""
+    if not isinstance(modules, Iterable):
+        raise TypeError(
+            f"a pipeline takes a list of torch modules, one per stage (got {type(modules).__name__}); "
+            "split(nn.Sequential(...), stages=...) makes one"
+        )
+    modules = list(modules)
     for stage, module in enumerate(modules):
         if not isinstance(module, nn.Module):
             raise TypeError(
@@ -140,6 +159,11 @@ def require_modules(modules: Sequence[nn.Module], schedule: Schedule) -> None:
                 f"stage {stage} is wrapped in {type(module).__name__}, which runs it on several devices; "
                 "a stage is on one: pass the module inside, .module"
             )
+    return modules
+
+
+def require_fit(modules: Sequence[nn.Module], schedule: Schedule) -> None:
+    """ValueError unless there is one module per stage and none shares weights with another."""
     if len(modules) != schedule.stages:
         raise ValueError(
             f"{schedule!r} has {schedule.stages} stages, but there are {len(modules)} modules; "

@@ -13,7 +13,7 @@ from gpipe_sim.torch_backend.devices import Names
 from gpipe_sim.torch_backend.engine import Part
 from gpipe_sim.torch_backend.hosts import Host, host
 from gpipe_sim.torch_backend.measured import measured
-from gpipe_sim.torch_backend.modules import MeanLoss, labels, mean_loss, require_modules
+from gpipe_sim.torch_backend.modules import MeanLoss, labels, listed, mean_loss, require_fit
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
 
@@ -53,9 +53,9 @@ class Pipeline:
         *,
         devices: Names | LocalProcesses | None = None,
     ):
-        self.modules, self.schedule = list(modules), schedule
+        self.modules, self.schedule = listed(modules), schedule
         require_torch(schedule)
-        require_modules(self.modules, schedule)
+        require_fit(self.modules, schedule)
         self._labels = labels(self.modules)
         self._host: Host = host(self.modules, schedule, mean_loss(loss), devices)
 

@@ -18,9 +18,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gpipe_sim.schedule import require_count
+from gpipe_sim.torch_backend.devices import HOST, device_named
 
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them
 _START = "from gpipe_sim.torch_backend.worker import main; main()"
@@ -36,10 +35,11 @@ class LocalProcesses:
 
     def __init__(self, devices: int | Sequence[str]):
         if isinstance(devices, Sequence) and not isinstance(devices, str):
-            self.devices = [torch.device(name) for name in devices]
+            require_count("LocalProcesses", "devices", len(devices))
+            self.devices = [device_named(name) for name in devices]
         else:
             require_count("LocalProcesses", "devices", devices)
-            self.devices = [torch.device("cpu")] * devices
+            self.devices = [HOST] * devices
         gpus = [device for device in self.devices if device.type == "cuda"]
         if len(set(gpus)) < len(gpus):
             raise ValueError(

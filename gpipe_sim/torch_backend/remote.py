@@ -1,6 +1,7 @@
 """What a local process is told to do. It keeps the engines of pipelines between their steps."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -10,15 +11,33 @@ from torch.nn.parallel import DistributedDataParallel
 from gpipe_sim.actions import Kind
 from gpipe_sim.schedule import Schedule
 from gpipe_sim.torch_backend.engine import Engine, Part
-from gpipe_sim.torch_backend.modules import MeanLoss, gradients_of
+from gpipe_sim.torch_backend.modules import MeanLoss, as_array, gradients_of
 from gpipe_sim.torch_backend.stage import Recorder
 
 _ENGINES: dict[int, Engine] = {}
+_GROUPS: dict[int, dist.ProcessGroup] = {}  # by size: of the first so many processes
 
-States = dict[
-    int, tuple[bool, dict[str, Tensor]]
-]  #: per stage: whether it is in training mode, and its state
 Buffers = dict[tuple[int, str], Tensor]
+
+
+class State(NamedTuple):
+    """What may have changed in a module between two steps."""
+
+    training: list[bool]  # of each module inside
+    learning: list[bool]  # of each parameter: whether it asks for a gradient
+    tensors: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> "State":
+        training = [inside.training for inside in module.modules()]
+        return cls(training, [p.requires_grad for p in module.parameters()], module.state_dict())
+
+    def load(self, module: nn.Module) -> None:
+        for inside, training in zip(module.modules(), self.training, strict=True):
+            inside.training = training
+        for parameter, learning in zip(module.parameters(), self.learning, strict=True):
+            parameter.requires_grad_(learning)
+        module.load_state_dict(self.tensors)
 
 
 def build(
@@ -33,20 +52,24 @@ def build(
     """Make the engine of this process, or none if the schedule leaves it over; drop those of ``forget``."""
     for gone in forget:
         _ENGINES.pop(gone, None)
-    group = dist.new_group(list(range(order.devices)))
+    if order.devices not in _GROUPS:
+        _GROUPS[order.devices] = dist.new_group(list(range(order.devices)))
     if modules:
         for module in modules.values():
             module.to(device)
-        _ENGINES[number] = Engine(modules, order, recomputed, loss, dict.fromkeys(modules, device), group)
+        homes = dict.fromkeys(modules, device)
+        _ENGINES[number] = Engine(modules, order, recomputed, loss, homes, _GROUPS[order.devices])
 
 
-def step(number: int, states: States, x: Tensor, targets: Tensor) -> tuple[Part, Buffers] | None:
+def step(
+    number: int, states: dict[int, State], x: Tensor | None, targets: Tensor | None
+) -> tuple[Part, Buffers] | None:
     """A step with the caller's weights: its part, and the buffers as the step left them."""
     if number not in _ENGINES:
         return None
     modules = _ENGINES[number].modules
-    for stage, (training, state) in states.items():
-        modules[stage].train(training).load_state_dict(state)
+    for stage, state in states.items():
+        state.load(modules[stage])
     part = _ENGINES[number].step(x, targets)
     for module in modules.values():
         module.zero_grad()
@@ -71,4 +94,4 @@ def replica(
         with recorder.action(Kind.B, 0, rank):
             value.backward()
     gradients = gradients_of(dict(enumerate(modules)))
-    return Part(value.item(), outputs.detach().cpu().numpy(), gradients, recorder.spans())
+    return Part(value.item(), as_array(outputs), gradients, recorder.spans())

@@ -31,16 +31,21 @@ class Sleep(nn.Module):
 
 
 class _Through(torch.autograd.Function):
-    """The identity, which sleeps on its way there and on its way back."""
+    """The identity, which sleeps on its way there and on its way back.
+
+    It saves its input, as real work would, so that a checkpoint has something to recompute.
+    """
 
     @staticmethod
     def forward(ctx, x: Tensor, there: float, back: float) -> Tensor:
         ctx.back = back
+        ctx.save_for_backward(x)
         _sleep(there)
         return x.clone()
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
+        _ = ctx.saved_tensors
         _sleep(ctx.back)
         return gradient.clone(), None, None
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from gpipe_sim.actions import Action, Kind
@@ -68,19 +69,29 @@ class Recorder:
         return self.began + self.origin.elapsed_time(mark) / 1000
 
 
-class Entrance(nn.Module):
-    """Stage 0, with an output that asks for a gradient even where nothing in the stage learns.
+class Inside(nn.Module):
+    """A stage's module as torch's engine sees it.
 
-    Torch sends no gradient where none is asked for, and then its split backward leaves out the weights of the
-    stage that would have sent it. A schedule has these messages whoever learns.
+    The engine also runs it to see what comes out, and a checkpoint runs it again. Only an action's own
+    forward changes buffers, such as the running statistics of a BatchNorm; any other has copies of them.
+
+    The output of stage 0 asks for a gradient even where nothing in the stage learns. Torch sends no gradient
+    where none is asked for, and then its split backward leaves out the weights of the stage that would have
+    sent it. A schedule has these messages whoever learns.
     """
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: nn.Module, first: bool):
         super().__init__()
-        self.module = module
+        self.module, self.first, self.acting = module, first, False
 
     def forward(self, *args, **kwargs) -> Any:
-        output = self.module(*args, **kwargs)
+        if self.acting:
+            output = self.module(*args, **kwargs)
+        else:
+            buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+            output = functional_call(self.module, buffers, args, kwargs)
+        if not self.first:
+            return output
         return _asking(output) if isinstance(output, Tensor) else tuple(map(_asking, output))
 
 
@@ -94,15 +105,15 @@ class NotedStage(PipelineStage):
     """PyTorch's stage, which also notes its actions, recomputes where told, and moves what it is handed.
 
     The microbatches in ``recomputed`` go through ``torch.utils.checkpoint``. It runs the forward again within
-    the backward, so a recompute is noted there: it waits for the gradient, as R in a schedule does not. It does
-    so in every call of autograd: a split backward recomputes in I, and in W again for each layer with weights.
+    the backward, so a recompute is noted there: it waits for the gradient, as R in a schedule does not. It
+    does so in every call of autograd: a split backward recomputes in I, and in W again for each layer with
+    weights.
     """
 
     def __init__(
         self, module: nn.Module, index: int, stages: int, group: Any, recorder: Recorder, recomputed: set
     ):
-        module = module if index else Entrance(module)
-        super().__init__(module, index, stages, recorder.device, group=group)
+        super().__init__(Inside(module, index == 0), index, stages, recorder.device, group=group)
         self.recorder, self.recomputed = recorder, recomputed
         self.microbatch = 0
 
@@ -129,15 +140,20 @@ class NotedStage(PipelineStage):
     def forward_maybe_with_nosync(self, *args, **kwargs) -> Any:
         """The module's forward, through a checkpoint if this microbatch is to be recomputed."""
         forward, microbatch, runs = super().forward_maybe_with_nosync, self.microbatch, count()
-        if microbatch not in self.recomputed:
-            return forward(*args, **kwargs)
 
         def run(*args, **kwargs):
-            if next(runs) != 1:  # of several backwards, I and W, the first one's recompute is noted
-                return forward(*args, **kwargs)
-            with self.recorder.action(Kind.R, self.stage_index, microbatch):
-                return forward(*args, **kwargs)
+            turn = next(runs)
+            self.submod.acting = turn == 0
+            try:
+                if turn != 1:  # of several backwards, I and W, the first one's recompute is noted
+                    return forward(*args, **kwargs)
+                with self.recorder.action(Kind.R, self.stage_index, microbatch):
+                    return forward(*args, **kwargs)
+            finally:
+                self.submod.acting = False
 
+        if microbatch not in self.recomputed:
+            return run(*args, **kwargs)
         return checkpoint(run, *args, use_reentrant=False, **kwargs)
 
     def set_local_fwd_input(self, prev_stage_outputs: Any, mb_index: int) -> None:
