@@ -59,7 +59,7 @@ class Engine:
         names = {m: i for i, m in enumerate(self.turns)}
         self.order = _renamed(order, names)
         self.recomputed = {stage: {names[m] for m in found} for stage, found in recomputed.items()}
-        self.runtime = None
+        self.runtime, self.fits = None, None
 
     def step(self, x: Tensor, targets: Tensor) -> Part:
         """Run one step. ``.grad`` grows by its gradients; if the step fails, it is as before."""
@@ -80,6 +80,8 @@ class Engine:
         return part
 
     def _run(self, x: Tensor, targets: Tensor) -> Part:
+        if self.fits != (x.shape, x.dtype):  # what it receives into has one size
+            self.runtime, self.fits = None, (x.shape, x.dtype)
         self.runtime = self.runtime or self._made()
         for recorder in self.recorders.values():
             recorder.begin()

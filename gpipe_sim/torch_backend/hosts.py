@@ -126,9 +126,12 @@ class _Local(Host):
         return parts
 
     def _order(self, modules: dict[int, nn.Module], x: Tensor, targets: Tensor) -> tuple:
-        """What one process is sent: the batch only where it is needed."""
+        """What one process is sent: the batch where it is needed, and its shape elsewhere."""
         states = {stage: remote.State.of(module) for stage, module in modules.items()}
-        return self.number, states, x if 0 in modules else None, targets if self.end in modules else None
+        x, targets = (
+            whole if end in modules else whole.to("meta") for whole, end in ((x, 0), (targets, self.end))
+        )
+        return self.number, states, x, targets
 
     def __repr__(self) -> str:
         return repr(self.processes)

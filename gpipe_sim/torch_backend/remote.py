@@ -61,9 +61,7 @@ def build(
         _ENGINES[number] = Engine(modules, order, recomputed, loss, homes, _GROUPS[order.devices])
 
 
-def step(
-    number: int, states: dict[int, State], x: Tensor | None, targets: Tensor | None
-) -> tuple[Part, Buffers] | None:
+def step(number: int, states: dict[int, State], x: Tensor, targets: Tensor) -> tuple[Part, Buffers] | None:
     """A step with the caller's weights: its part, and the buffers as the step left them."""
     if number not in _ENGINES:
         return None

@@ -23,36 +23,45 @@ class Sleep(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         forward, input_grad, weight_grad = self.times
-        passed = _Through.apply(x + self.shift, forward, input_grad)
-        return passed + _Through.apply(self.weight, 0, weight_grad)
+        until = _after(forward)
+        weight = _Through.apply(self.weight, until, weight_grad, False)
+        return weight + _Through.apply(x + self.shift, until, input_grad, True)
 
     def extra_repr(self) -> str:
         return "forward={}, input_grad={}, weight_grad={}".format(*self.times)
 
 
 class _Through(torch.autograd.Function):
-    """The identity, which sleeps on its way there and on its way back.
+    """The identity, which sleeps on its way back, and where told on its way there.
 
-    It saves its input, as real work would, so that a checkpoint has something to recompute.
+    What it computes comes before its sleep, and so is part of it: a process that has just slept is slow. It
+    saves its input, as real work would, so that a checkpoint has something to recompute.
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, there: float, back: float) -> Tensor:
+    def forward(ctx, x: Tensor, until: float, back: float, sleeps: bool) -> Tensor:
         ctx.back = back
         ctx.save_for_backward(x)
-        _sleep(there)
-        return x.clone()
+        y = x.clone()
+        if sleeps:
+            _sleep(until)
+        return y
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
-        _ = ctx.saved_tensors
-        _sleep(ctx.back)
-        return gradient.clone(), None, None
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        _ = ctx.saved_tensors  # a checkpoint recomputes here, which takes its own time
+        until = _after(ctx.back)
+        passed = gradient.clone()
+        _sleep(until)
+        return passed, None, None, None
 
 
-def _sleep(milliseconds: float) -> None:
+def _after(milliseconds: float) -> float:
+    return time.perf_counter() + milliseconds / 1000
+
+
+def _sleep(until: float) -> None:
     """Sleep, and look at the clock for the last moment of it, giving way to others meanwhile."""
-    end = time.perf_counter() + milliseconds / 1000
-    time.sleep(max(0, milliseconds / 1000 - AWAKE))
-    while time.perf_counter() < end:
+    time.sleep(max(0, until - time.perf_counter() - AWAKE))
+    while time.perf_counter() < until:
         time.sleep(0)
