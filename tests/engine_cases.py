@@ -1,0 +1,126 @@
+"""What PyTorch's engine is tested over, told without torch: orders that it can run, and what they give."""
+
+from collections.abc import Iterable, Iterator
+from random import Random
+
+import numpy as np
+import pytest
+from cases import SIZES, V_SHAPED, every_schedule, overlapped, zero_bubble
+from hypothesis import strategies as st
+from numeric import apart, furthest_apart
+
+from gpipe_sim import (
+    Action,
+    Explicit,
+    GPipe,
+    Kind,
+    Layer,
+    Loss,
+    Schedule,
+    StepResult,
+    cross_entropy,
+    mlp,
+    mse,
+    needs,
+    split,
+    train_step,
+)
+
+#: 13 layers: room for four devices of three stages.
+WIDTHS = [6, 5, 5, 5, 5, 5, 5, 4]
+SAMPLES = 2  #: in each microbatch
+
+
+def one_copy(schedule: Schedule) -> bool:
+    """Whether every stage is on one device: all but Chimera and DualPipe."""
+    stages = [stage for held in schedule.placement for stage in held]
+    return len(stages) == len(set(stages))
+
+
+def runnable(sizes: Iterable[tuple[int, int]] = SIZES) -> Iterator[Schedule]:
+    return filter(one_copy, every_schedule(sizes))
+
+
+def over_every_runnable(sizes: Iterable[tuple[int, int]] = SIZES):
+    """Run a test once per schedule that the engine can run."""
+    return pytest.mark.parametrize("schedule", runnable(sizes), ids=repr)
+
+
+def shuffled(schedule: Schedule, labels: list[int]) -> Explicit:
+    """The same order, its microbatches under other numbers."""
+    rows = [
+        [action._replace(microbatch=labels[action.microbatch]) for action in row] for row in schedule.actions
+    ]
+    return Explicit(rows, placement=schedule.placement)
+
+
+#: Every stage, the last one too, meets its microbatches in another order than the batch has them.
+OUT_OF_ORDER = shuffled(GPipe(3, 4, drain="in_order"), [2, 0, 3, 1])
+#: Every stage meets them in an order of its own.
+CROSSED = Explicit(["0F0 0F1 0F2 0B1 0B0 0B2", "1F1 1F0 1F2 1B2 1B1 1B0", "2F0 2B0 2F2 2B2 2F1 2B1"])
+EXPLICIT = {
+    "out of order": OUT_OF_ORDER,
+    "crossed": CROSSED,
+    "V": V_SHAPED,
+    "split": zero_bubble(4, 8),
+    "split, M < K": zero_bubble(4, 2),
+    "pairs": overlapped(4, 8),
+    "some split": Explicit(["0F0 0F1 0I0 0B1 0W0", "1F0 1F1 1B1 1I0 1W0"]),
+    "neighbours": Explicit(["0F0 1F0 0F1 1F1 1B0 0B0 1B1 0B1", "2F0 2B0 2F1 2B1"], placement=[[0, 1], [2]]),
+}
+over_explicit = pytest.mark.parametrize("schedule", EXPLICIT.values(), ids=EXPLICIT)
+
+
+@st.composite
+def legal_orders(draw, recompute: bool = True) -> Explicit:
+    """Any placement, any order that does not deadlock, any backward in one or in two, recomputed or not."""
+    devices, microbatches = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    stages = draw(st.integers(devices, 6))
+    random = draw(st.randoms(use_true_random=False))
+    home = [*range(devices), *(random.randrange(devices) for _ in range(stages - devices))]
+    random.shuffle(home)
+    actions = [
+        Action(stage, kind, m)
+        for stage in range(stages)
+        for m in range(microbatches)
+        for kind in random.choice(("FB", "FIW", "FRB", "FRIW") if recompute else ("FB", "FIW"))
+    ]
+    actions = [action._replace(kind=Kind(action.kind)) for action in actions]
+    placement = [[stage for stage in range(stages) if home[stage] == k] for k in range(devices)]
+    rows = [[action for action in actions if home[action.stage] == k] for k in range(devices)]
+    return _ordered(Explicit(rows, placement=placement), random)
+
+
+def _ordered(whole: Explicit, random: Random) -> Explicit:
+    """Its actions, each picked at random among those whose needs are met."""
+    rows = [[] for _ in whole.actions]
+    left, done = {action: needs(action, whole) for row in whole.actions for action in row}, set()
+    while left:
+        picked = random.choice([action for action, wanted in left.items() if done.issuperset(wanted)])
+        rows[whole.device_of(picked)].append(picked)
+        done.add(picked)
+        del left[picked]
+    return Explicit(rows, placement=whole.placement)
+
+
+def batch_for(microbatches: int, loss: Loss = cross_entropy, dtype: type = np.float64) -> tuple:
+    rng = np.random.default_rng(microbatches)
+    x = rng.normal(size=(SAMPLES * microbatches, WIDTHS[0])).astype(dtype)
+    if loss is mse:
+        return x, rng.normal(size=(len(x), WIDTHS[-1])).astype(dtype)
+    return x, rng.integers(0, WIDTHS[-1], len(x))
+
+
+def model(activation: str = "tanh", dtype: type = np.float64) -> list[Layer]:
+    return mlp(WIDTHS, activation=activation, dtype=dtype)
+
+
+def in_numpy(layers: list[Layer], schedule: Schedule, batch: tuple, loss: Loss) -> StepResult:
+    return train_step(split(layers, stages=schedule.stages), schedule, batch, loss, meter=False)
+
+
+def assert_equal(found: StepResult, expected: StepResult, within: float = 1e-10) -> None:
+    """Loss, outputs and every gradient, relative to the largest entry of each."""
+    assert found.loss == pytest.approx(expected.loss, rel=within)
+    assert apart(found.outputs, expected.outputs) < within
+    assert furthest_apart(found.gradients, expected.gradients) < within
