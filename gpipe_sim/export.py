@@ -13,7 +13,7 @@ from gpipe_sim.schedule import Explicit, Schedule, require_schedule
 from gpipe_sim.validate import ScheduleError, check
 
 #: What PyTorch adds to an order before it runs it: messages, and the book-keeping of sharded weights.
-_ADDED = re.compile(r"\d+((SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRAD)")
+_ADDED = re.compile(r"\d+(WAIT_)?((SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRAD)")
 
 
 def to_torch_csv(schedule: Schedule) -> str:

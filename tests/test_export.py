@@ -144,7 +144,7 @@ def test_what_pytorch_adds_by_itself_is_left_out():
     """Row 1 of a ``_dump_csv`` with messages, of a V whose stages 0 and 3 are here."""
     text = (
         "0UNSHARD,3UNSHARD,0F0,0SEND_F0,3RECV_F0,3F0,3B0,3SEND_B0,0RECV_B0,0B0,0REDUCE_GRAD,3REDUCE_GRAD,0RESHARD\n"
-        "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2B0,1B0,1SEND_B0\n"
+        "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2WAIT_SEND_F0,2B0,1B0,1SEND_B0,1WAIT_REDUCE_GRAD\n"
     )
     found = from_torch_csv(text)
     assert str(found) == "device 0: 0F0 3F0 3B0 0B0\ndevice 1: 1F0 2F0 2B0 1B0"
