@@ -75,6 +75,8 @@ class _Launched(Host):
                 f"torchrun --nproc-per-node {schedule.devices} ..."
             )
         device = chosen(schedule, names)[rank] if names is not None else _own_device()
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
         held = {stage: modules[stage] for stage in schedule.placement[rank]}
         require_on(held, dict.fromkeys(held, device))
         self.engine = Engine(held, _plain(schedule), _recomputed(schedule), loss, dict.fromkeys(held, device))
@@ -160,10 +162,7 @@ def _world() -> int:
     """How many processes this one belongs to; under torchrun it joins them first."""
     launched = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     if launched and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
-        device = _own_device()
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(dist.destroy_process_group)
     return dist.get_world_size() if dist.is_initialized() else 1
 
@@ -171,7 +170,7 @@ def _world() -> int:
 def _own_device() -> torch.device:
     """Under torchrun: a GPU for each process of this machine, or the CPU where there is no GPU at all."""
     if not torch.cuda.is_available():
-        return torch.device("cpu")
+        return HOST
     rank, here = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if here > torch.cuda.device_count():
         raise ValueError(

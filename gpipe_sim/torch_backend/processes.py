@@ -94,26 +94,23 @@ class LocalProcesses:
         threads = max(1, (os.cpu_count() or 1) // len(self))
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "PYTHONUNBUFFERED": "1",  # a process that dies has written what it printed
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
             "GLOO_SOCKET_IFNAME": _loopback(),
         }
         for rank, device in enumerate(self.devices):
+            told = [str(rank), str(len(self)), str(device), self._folder.name]
             with open(self._log(rank), "wb") as log:
-                command = [
-                    sys.executable,
-                    "-c",
-                    _START,
-                    str(rank),
-                    str(len(self)),
-                    str(device),
-                    self._folder.name,
-                ]
-                self._processes.append(
-                    subprocess.Popen(
-                        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-                    )
+                process = subprocess.Popen(
+                    [sys.executable, "-c", _START, *told],
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,  # an interrupt is for the caller, who then ends them
                 )
+            self._processes.append(process)
         try:
             self._replies()
         except BaseException:
