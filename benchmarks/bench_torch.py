@@ -38,12 +38,12 @@ def schedules() -> list[gp.Schedule]:
 
 
 def sleeping(processes: tb.LocalProcesses) -> bool:
-    """Measured over simulated makespan, as medians of steps after the first."""
+    """Measured over simulated makespan: of the fastest step, as whatever else a machine does only adds time."""
     met, batch = True, [np.zeros((MICROBATCHES, 4), np.float32)] * 2
     for schedule in schedules():
         pipeline = tb.Pipeline(sleeping_stages(schedule.stages), schedule, gp.mse, devices=processes)
         pipeline.step(batch)
-        measured = statistics.median(pipeline.step(batch).timeline.makespan for _ in range(ROUNDS))
+        measured = min(pipeline.step(batch).timeline.makespan for _ in range(ROUNDS))
         simulated = gp.simulate(schedule, gp.Costs(**SLEEP)).makespan
         name = f"{type(schedule).__name__}, sleeping stages: measured / simulated"
         met &= report(name, measured / simulated, "x", 1.05)
