@@ -17,6 +17,7 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what user code prints goes to the log, not between the replies
     orders = os.fdopen(os.dup(0), "rb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what user code reads is not what it is ordered
     if device.type == "cuda":
         torch.cuda.set_device(device)
     _answer(replies, _meet, (rank, count, device, folder))

@@ -1,0 +1,407 @@
+"""Local processes: the same numbers as in NumPy, and no process, folder or silence after a failure."""
+
+import contextlib
+import gc
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch_modules  # noqa: E402
+from engine_cases import (  # noqa: E402
+    assert_equal,
+    batch_for,
+    in_numpy,
+    model,
+    over_every_runnable,
+    over_explicit,
+)
+from numeric import furthest_apart  # noqa: E402
+from torch import nn  # noqa: E402
+
+import gpipe_sim as gp  # noqa: E402
+from gpipe_sim import cross_entropy, mse, remat, single_device_step  # noqa: E402
+from gpipe_sim.torch_backend import (  # noqa: E402
+    LocalProcesses,
+    Pipeline,
+    data_parallel_step,
+    to_torch,
+    train_step,
+)
+
+LIVE = 20  #: seconds in which a failure must have come back, on however busy a machine
+
+
+@pytest.fixture(scope="module")
+def four():
+    with LocalProcesses(4) as processes:
+        started = Started(processes)
+        yield processes
+    started.assert_gone()
+
+
+def linears(count: int, width: int = 3) -> list[nn.Module]:
+    torch.manual_seed(count)
+    return [nn.Linear(width, width, dtype=torch.float64) for _ in range(count)]
+
+
+def some_batch(samples: int = 8, width: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(samples)
+    return rng.normal(size=(samples, width)), rng.normal(size=(samples, width))
+
+
+def check(schedule, processes, dtype=np.float64, within=1e-10) -> gp.StepResult:
+    layers, batch = model(dtype=dtype), batch_for(schedule.microbatches, dtype=dtype)
+    modules = to_torch(gp.split(layers, stages=schedule.stages))
+    step = train_step(modules, schedule, batch, cross_entropy, devices=processes)
+    assert_equal(step, in_numpy(layers, schedule, batch, cross_entropy), within)
+    for key, gradient in step.gradients.items():
+        assert (grads(modules)[key] == gradient).all(), "in the caller's modules, too"
+    return step
+
+
+def grads(modules: list[nn.Module]) -> dict:
+    layers = [layer for module in modules for layer in module]
+    return {(i, n): p.grad.numpy() for i, layer in enumerate(layers) for n, p in layer.named_parameters()}
+
+
+# The same numbers
+
+
+@over_every_runnable([(4, 8), (3, 2), (2, 3), (1, 3)])
+def test_every_family_gives_what_numpy_gives(four, schedule):
+    """On as many of the four processes as it has devices."""
+    step = check(schedule, four)
+    assert {span.device for span in step.timeline.spans} == set(range(schedule.devices))
+
+
+@pytest.mark.parametrize("family", [gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBH1, gp.ZBV, gp.DualPipeV])
+def test_recomputing_gives_the_same(four, family):
+    check(remat(family(4, 8), "always"), four)
+
+
+@over_explicit
+def test_orders_written_out_give_the_same(four, schedule):
+    check(schedule, four)
+
+
+def test_float32_gives_the_same_within_float32(four):
+    check(gp.OneFOneB(4, 8), four, np.float32, 1e-5)
+
+
+def test_the_timeline_has_one_clock(four):
+    """In a second step, when all are warm: nothing starts before what it needs has ended elsewhere."""
+    pipeline = Pipeline(linears(4), gp.OneFOneB(4, 8), mse, devices=four)
+    for _ in range(3):
+        timeline = pipeline.step(some_batch(16)).timeline
+        assert min(span.start for span in timeline.spans) == 0
+        assert len(timeline.messages) == 2 * 3 * 8
+        for span in timeline.spans:
+            assert all(timeline.ends[need] <= span.start for need in gp.needs(span.action, timeline.schedule))
+
+
+def test_what_the_caller_changed_between_steps_counts(four):
+    """Weights, what learns, and which part of a module is in training."""
+    modules = [nn.Sequential(nn.BatchNorm1d(3).double(), linear, nn.Tanh()) for linear in linears(2)]
+    here = pickle.loads(pickle.dumps(modules))
+    pipeline, schedule = Pipeline(modules, gp.OneFOneB(2, 4), mse, devices=four), gp.OneFOneB(2, 4)
+    for change in (
+        lambda stages: None,
+        lambda stages: stages[0][1].weight.data.mul_(2),
+        lambda stages: stages[0][0].eval(),
+        lambda stages: stages[1].eval(),
+        lambda stages: stages[0].requires_grad_(False),
+        lambda stages: stages[1][0].running_mean.add_(1),
+        lambda stages: (stages[0].requires_grad_(True), stages[1].train()),
+    ):
+        change(modules), change(here)
+        found, expected = pipeline.step(some_batch(32)), train_step(here, schedule, some_batch(32), mse)
+        assert_equal(found, expected)
+        for module, other in zip(modules, here, strict=True):
+            for name, buffer in other.named_buffers():
+                assert torch.allclose(module.get_buffer(name).double(), buffer.double(), rtol=1e-12), name
+
+
+def test_grad_grows_by_the_gradient(four):
+    modules = linears(3)
+    pipeline = Pipeline(modules, gp.GPipe(3, 4), mse, devices=four)
+    first, second = pipeline.step(some_batch()), pipeline.step(some_batch())
+    assert furthest_apart(second.gradients, first.gradients) < 1e-14
+    grown = modules[1].weight.grad.numpy()
+    assert np.allclose(grown, 2 * first.gradients[1, "weight"], rtol=1e-12)
+
+
+def test_a_first_stage_that_learns_nothing_costs_the_second_no_gradient(four):
+    modules = [nn.Identity(), *linears(3)]
+    found = train_step(modules, gp.ZBH1(4, 4), some_batch(), mse, devices=four)
+    assert_equal(found, train_step(modules, gp.ZBH1(4, 4), some_batch(), mse))
+
+
+def test_batches_may_change_in_size_and_be_part_of_something_large(four):
+    modules, data = linears(3), torch.randn(100_000, 3, dtype=torch.float64)
+    pipeline = Pipeline(modules, gp.OneFOneB(3, 4), mse, devices=four)
+    for part in (data[:8], data[8:24], data[100:104]):
+        found = pipeline.step((part, part))
+        assert_equal(found, train_step(modules, gp.OneFOneB(3, 4), (part, part), mse), 1e-12)
+
+
+def test_what_is_sent_is_the_batch_and_not_what_it_was_cut_from(four, monkeypatch):
+    sent, pickled = [], pickle.dumps
+    monkeypatch.setattr(pickle, "dumps", lambda order: sent.append(pickled(order)) or sent[-1])
+    data = torch.zeros(100_000, 3, dtype=torch.float64)
+    train_step(linears(2), gp.OneFOneB(2, 4), (data[:8], data[:8]), mse, devices=four)
+    assert max(map(len, sent)) < 20_000
+
+
+def test_a_loss_of_ones_own_goes_along_if_it_can_be_imported(four):
+    ours = train_step(
+        linears(2), gp.OneFOneB(2, 4), some_batch(), torch_modules.half_of_squares, devices=four
+    )
+    theirs = train_step(linears(2), gp.OneFOneB(2, 4), some_batch(), mse)
+    assert ours.loss == pytest.approx(theirs.loss / 2)
+
+
+def test_data_parallel_gives_what_one_device_gives(four):
+    layers, batch = model(), batch_for(8)
+    modules = to_torch(layers)
+    step = data_parallel_step(modules, batch, cross_entropy, devices=four)
+    assert_equal(step, single_device_step(layers, batch, cross_entropy))
+    assert furthest_apart(grads([modules]), step.gradients) == 0
+    assert str(step.timeline.schedule).splitlines()[3] == "device 3: 0F3 0B3"
+    assert [len(step.timeline.on(k)) for k in range(4)] == [2] * 4
+    data_parallel_step(modules, batch, cross_entropy, devices=four)
+    assert furthest_apart(grads([modules]), {key: 2 * g for key, g in step.gradients.items()}) < 1e-12
+
+
+def test_a_batch_without_equal_shares_is_refused(four):
+    with pytest.raises(
+        ValueError, match=r"batch of 10 does not cut into 4 equal shares.*use a batch of 8 or 12"
+    ):
+        data_parallel_step(to_torch(model()), batch_for(5), cross_entropy, devices=four)
+
+
+# What is run elsewhere
+
+
+def test_a_function_runs_on_each_process(four):
+    assert four.run(torch_modules.rank) == [0, 1, 2, 3]
+    assert four.run_each(max, [(k, 2) for k in range(4)]) == [2, 2, 2, 3]
+    assert len(four) == 4 and repr(four) == "LocalProcesses(4)"
+
+
+def test_what_a_module_prints_and_reads_is_not_between_the_replies(four, capfd):
+    modules = [torch_modules.Prints(), torch_modules.Prints()]
+    for _ in range(2):
+        found = train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse, devices=four)
+    assert found.loss == pytest.approx(np.mean((some_batch()[0] - some_batch()[1]) ** 2))
+    assert "may print" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
+def test_pipelines_that_are_gone_leave_nothing_open(four):
+    def some_steps() -> tuple[int, int]:
+        for devices in (2, 3, 4) * 3:
+            train_step(linears(devices), gp.OneFOneB(devices, 4), some_batch(), mse, devices=four)
+        gc.collect()
+        train_step(linears(2), gp.OneFOneB(2, 4), some_batch(), mse, devices=four)
+        return max(four.run(torch_modules.files_and_engines))
+
+    before = some_steps()
+    assert some_steps() == before
+    assert before[1] <= 2
+
+
+def test_what_cannot_be_sent_is_refused_and_nothing_has_happened(four):
+    step = {"schedule": gp.OneFOneB(2, 4), "batch": some_batch(), "devices": four}
+    with pytest.raises((pickle.PicklingError, AttributeError)) as error:
+        train_step(linears(2), loss=lambda outputs, targets: outputs.mean(), **step)
+    assert "use modules and functions of a .py file, no lambda" in error.value.__notes__[0]
+
+    class Local(nn.Linear):
+        pass
+
+    with pytest.raises((pickle.PicklingError, AttributeError)) as error:
+        train_step([Local(3, 3), *linears(1)], loss=mse, **step)
+    assert "has to be sent to another process" in error.value.__notes__[0]
+    assert train_step(linears(2), loss=mse, **step).loss > 0
+
+
+def test_too_few_processes_are_an_index_error_and_the_others_live_on(four):
+    with pytest.raises(
+        IndexError, match=r"^too few devices to hold given partitions \(devices: 4, partitions: 5\)"
+    ):
+        train_step(linears(5), gp.OneFOneB(5, 4), some_batch(), mse, devices=four)
+    assert four.run(torch_modules.rank) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("devices", "error", "says"),
+    [
+        (0, ValueError, "LocalProcesses needs devices >= 1 (got 0)"),
+        ([], ValueError, "LocalProcesses needs devices >= 1 (got 0)"),
+        (2.0, TypeError, "LocalProcesses needs devices to be a whole number (got 2.0)"),
+        ("cpu", TypeError, "LocalProcesses needs devices to be a whole number (got 'cpu')"),
+        (["cpu", "gpu"], ValueError, "'gpu' is not a torch device; this machine has ["),
+        (["meta"], ValueError, "a pipeline runs on cpu or cuda devices (got 'meta')"),
+        (["cuda:99"], ValueError, "there is no cuda:99 here; this machine has ["),
+    ],
+    ids=repr,
+)
+def test_processes_that_cannot_be_are_refused_before_any_is_started(devices, error, says):
+    with pytest.raises(error) as refused:
+        LocalProcesses(devices)
+    assert says in str(refused.value)
+
+
+# When something goes wrong
+
+
+class Started:
+    """Processes that a test may end, and what must be gone after that."""
+
+    def __init__(self, processes: LocalProcesses):
+        self.pids = [process.pid for process in processes._processes]
+        self.folder = Path(processes._folder.name)
+        assert all(map(alive, self.pids)) and self.folder.is_dir()
+
+    def assert_gone(self) -> None:
+        assert not any(map(alive, self.pids))
+        assert not self.folder.exists()
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs: not gone, and not merely waiting to be noticed by its parent."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    if sys.platform == "linux":
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def failing(stage: nn.Module, at: int = 1, count: int = 2) -> tuple[BaseException, LocalProcesses]:
+    """What a step raises with that stage among ``count``, which must leave nothing behind."""
+    processes = LocalProcesses(count)
+    started = Started(processes)
+    modules = [nn.Linear(3, 3).double() for _ in range(count)]
+    modules[at] = stage
+    began = time.monotonic()
+    with pytest.raises(BaseException) as failure:
+        train_step(modules, gp.OneFOneB(count, 4), some_batch(), mse, devices=processes)
+    assert time.monotonic() - began < LIVE
+    started.assert_gone()
+    assert all(p.grad is None for module in modules for p in module.parameters())
+    return failure.value, processes
+
+
+def test_an_error_in_a_stage_is_raised_here_with_its_words_and_its_place():
+    """After two forwards, in the middle of a step; and then the processes are gone, and say so."""
+    error, processes = failing(torch_modules.Raises(KeyError("no such token"), at=2))
+    assert type(error) is KeyError and error.args == ("no such token",)
+    assert error.__notes__[0].startswith("on process 1 of 2:\nTraceback")
+    assert "in act" in error.__notes__[0], "where in the module"
+    assert repr(processes) == "LocalProcesses(closed)"
+    for _ in range(2):
+        with pytest.raises(
+            RuntimeError, match=r"these processes have ended; LocalProcesses\(\.\.\.\) starts new ones"
+        ):
+            processes.run(torch_modules.rank)
+    processes.close()
+
+
+def test_an_error_that_cannot_travel_comes_as_text():
+    error, _ = failing(torch_modules.RaisesOwnError(), at=0, count=1)
+    assert type(error) is RuntimeError
+    assert str(error) == "OwnError: the disk is full, as it was yesterday"
+    assert error.__notes__[0].startswith("on process 0 of 1:")
+
+
+def test_a_killed_process_is_named_with_its_signal():
+    """In the middle of three: both of its neighbours lose their connection, and are not to blame."""
+    error, _ = failing(torch_modules.Killed(), at=1, count=3)
+    assert type(error) is RuntimeError
+    assert str(error).startswith("process 1 of 3 was ended by signal SIGKILL")
+
+
+def test_a_process_that_exits_is_named_with_its_code_and_last_words():
+    error, _ = failing(torch_modules.Exits(), at=0, count=1)
+    assert type(error) is RuntimeError
+    assert str(error).startswith("process 0 of 1 ended with exit code 3; it last wrote:\n")
+    assert str(error).endswith("the last words")
+
+
+def test_a_module_that_asks_at_the_keyboard_gets_no_answer_and_no_order():
+    error, _ = failing(torch_modules.Asks(), at=0, count=1)
+    assert type(error) is EOFError
+
+
+def test_a_process_that_died_between_two_steps_is_named():
+    with LocalProcesses(2) as processes:
+        started = Started(processes)
+        large = [nn.Linear(300, 300).double() for _ in range(2)]  # more than a pipe holds
+        os.kill(started.pids[1], signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="process 1 of 2 was ended by signal SIGKILL"):
+            train_step(large, gp.OneFOneB(2, 4), some_batch(8, 300), mse, devices=processes)
+        started.assert_gone()
+
+
+def test_what_a_notebook_defines_is_not_seen_by_processes_and_that_is_said(monkeypatch):
+    stage = type("OfTheNotebook", (nn.Linear,), {"__module__": "__main__"})
+    monkeypatch.setattr(sys.modules["__main__"], "OfTheNotebook", stage, raising=False)
+    error, _ = failing(stage(3, 3).double(), at=0, count=1)
+    assert isinstance(error, AttributeError) and "OfTheNotebook" in str(error)
+    assert "processes cannot see what a notebook or script defines: put it in a .py file" in error.__notes__
+
+
+def test_an_interrupt_ends_them():
+    processes = LocalProcesses(1)
+    started = Started(processes)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        train_step([torch_modules.Waits()], gp.OneFOneB(1, 4), some_batch(), mse, devices=processes)
+    timer.join()
+    started.assert_gone()
+
+
+def test_they_end_with_the_object_and_with_this_python(tmp_path):
+    """In a script of its own, which is killed at last: there, nobody is left to end them but themselves."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""\
+            import gc, os, signal
+            from gpipe_sim.torch_backend import LocalProcesses
+
+            if __name__ == "__main__":
+                for goes in (True, False):
+                    processes = LocalProcesses(1)
+                    print(processes._processes[0].pid, processes._folder.name, sep="|", flush=True)
+                    if goes:
+                        del processes
+                        gc.collect()
+                os.kill(os.getpid(), signal.SIGKILL)
+            """)
+    )
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sys.path))}
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, env=paths, timeout=120)
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    (collected, its_folder), (orphan, folder) = (line.split("|") for line in ran.stdout.splitlines())
+    assert not alive(int(collected)) and not Path(its_folder).exists()
+    until = time.monotonic() + LIVE
+    while alive(int(orphan)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not alive(int(orphan))
+    shutil.rmtree(folder)
