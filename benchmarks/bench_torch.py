@@ -38,7 +38,7 @@ def schedules() -> list[gp.Schedule]:
 
 
 def sleeping(processes: tb.LocalProcesses) -> bool:
-    """Measured over simulated makespan: of the fastest step, as whatever else a machine does only adds time."""
+    """Measured over simulated makespan, of the fastest step: what else a machine does only adds time."""
     met, batch = True, [np.zeros((MICROBATCHES, 4), np.float32)] * 2
     for schedule in schedules():
         pipeline = tb.Pipeline(sleeping_stages(schedule.stages), schedule, gp.mse, devices=processes)
@@ -119,7 +119,7 @@ def on_gpu() -> None:
 def slower(
     processes: tb.LocalProcesses, modules: list[nn.Module], shape: tuple[int, int], rounds: int
 ) -> float:
-    """How many times as long a step of this backend takes as one of PyTorch's class, on the slowest process."""
+    """How many times as long a step takes as one of PyTorch's own class, on the slowest process."""
     ours, stock = zip(*processes.run(in_turn, modules, shape, rounds), strict=True)
     return max(ours) / max(stock)
 
