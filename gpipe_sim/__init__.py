@@ -44,6 +44,7 @@ from gpipe_sim.overlay import Overlay, overlay
 from gpipe_sim.partition import Partition, split
 from gpipe_sim.planner import greedy
 from gpipe_sim.recognize import recognize
+from gpipe_sim.recorded import recorded_run, recorded_where
 from gpipe_sim.remat import remat
 from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
 from gpipe_sim.schedules import *

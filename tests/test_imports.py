@@ -15,7 +15,7 @@ PACKAGE = Path(gpipe_sim.__file__).parent
 #: Imports run from a room only to rooms above it in this list.
 ROOMS = [
     "actions", "schedule", "schedules", "waits", "rendezvous", "validate",
-    "remat", "costs", "planner", "simulate", "share", "metrics", "fit", "formulas", "published",
+    "remat", "costs", "planner", "simulate", "recorded", "share", "metrics", "fit", "formulas", "published",
     "export", "layers", "losses", "optim", "models", "partition",
     "memory", "device", "executor", "datasets", "training",
     "chart", "explain", "recognize", "grid", "svg", "overlay", "deadlock", "plots",

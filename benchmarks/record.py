@@ -1,0 +1,78 @@
+"""Measure the steps that ``gpipe_sim.recorded_run`` shows, and keep them. Needs torch and a quiet machine.
+
+Run as ``python -m benchmarks.record``. Lesson 18 prints numbers of these steps: `make lessons-torch` follows.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+import gpipe_sim as gp
+from gpipe_sim import torch_backend as tb
+from gpipe_sim.recorded import FILE
+
+STEPS = 45  #: after the first, of which the fastest is kept
+WIDTHS = {"narrow": (16, 64), "wide": (1024, 512)}  #: (features, samples)
+
+Batch = tuple[np.ndarray, np.ndarray]
+
+
+def sleeping(stages: int) -> list[nn.Module]:
+    return [tb.Sleep(20, 20, 20) for _ in range(stages)]
+
+
+def linear(width: int, stages: int) -> list[nn.Module]:
+    """12 layers of Linear and ReLU, cut into stages."""
+    torch.manual_seed(0)
+    return tb.split([nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(12)], stages=stages)
+
+
+def runs() -> Iterator[tuple[str, gp.Schedule, list[nn.Module], Batch]]:
+    """(name, schedule, modules, batch)"""
+    zeros = np.zeros((16, 1), np.float32), np.zeros((16, 1), np.float32)
+    yield "1f1b", gp.OneFOneB(4, 8), sleeping(4), zeros
+    yield "zbh1", gp.ZBH1(4, 8), sleeping(4), zeros
+    yield "gpipe16", gp.GPipe(4, 16), sleeping(4), zeros
+    for name, (width, samples) in WIDTHS.items():
+        rng = np.random.default_rng(0)
+        batch = rng.normal(size=(samples, width)), rng.normal(size=(samples, width))
+        yield name, gp.OneFOneB(2, 8), linear(width, 2), batch
+        yield f"{name}_alone", gp.OneFOneB(1, 8), linear(width, 1), batch
+
+
+def fastest(pipeline: tb.Pipeline, batch: Batch) -> gp.Timeline:
+    steps = [pipeline.step(batch).timeline for _ in range(1 + STEPS)]
+    return min(steps[1:], key=lambda timeline: timeline.makespan)
+
+
+def stored(timeline: gp.Timeline) -> dict:
+    schedule = timeline.schedule
+    return {
+        "schedule": [type(schedule).__name__, schedule.devices, schedule.microbatches],
+        "spans": {str(span.action): [round(span.start, 3), round(span.end, 3)] for span in timeline.spans},
+    }
+
+
+def main() -> None:
+    found = {}
+    with tb.LocalProcesses(4) as processes:
+        for name, schedule, modules, batch in runs():
+            timeline = fastest(tb.Pipeline(modules, schedule, gp.mse, devices=processes), batch)
+            found[name] = stored(timeline)
+            print(f"{name:<13} {timeline.makespan:8.1f} ms, fitted {gp.fit_costs(timeline)}")
+    where = (
+        f"CPU processes on a machine with {os.cpu_count()} cores, torch {torch.__version__.split('+')[0]}, "
+        f"{date.today()}"
+    )
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(run)}" for name, run in found.items())
+    Path(str(FILE)).write_text(f'{{"where": {json.dumps(where)},\n "runs": {{\n{lines}\n}}}}\n')
+
+
+if __name__ == "__main__":
+    main()
