@@ -1,5 +1,6 @@
 """What a local process does: meet the others, then call what it is told to call, until its input ends."""
 
+import gc
 import os
 import pickle
 import sys
@@ -20,6 +21,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what user code reads is not what it is ordered
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    gc.freeze()  # or every full collection looks through all of torch again, in the middle of a step
     _answer(replies, _meet, (rank, count, device, folder))
     while True:
         try:
