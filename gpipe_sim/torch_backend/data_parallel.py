@@ -24,7 +24,8 @@ def data_parallel_step(
 
     The result reads as a pipeline's does, and ``.grad`` grows as there. In the timeline a process is a device
     that holds the whole model as one stage, and its share is a microbatch; averaging gradients is part of B.
-    It is the second of two steps, as the first sets up. ValueError for a batch that has no equal shares.
+    It is the second of two steps, as the first sets up. Buffers here stay as they are. ValueError for a batch
+    that has no equal shares.
     """
     modules, count = listed(modules), len(devices)
     require_batch(batch, count, "shares")

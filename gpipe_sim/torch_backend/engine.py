@@ -21,7 +21,7 @@ from gpipe_sim.schedule import Explicit, Schedule
 from gpipe_sim.torch_backend.modules import MeanLoss, as_array, gradients_of
 from gpipe_sim.torch_backend.stage import NotedStage, Recorder, Timed
 
-TESTED = "2.11 to 2.13"
+TESTED = "2.11, 2.12, 2.13 and 2.15"
 
 
 class Part(NamedTuple):

@@ -41,6 +41,9 @@ class Pipeline:
     or None: then a process under torchrun is one device, and any other takes the CUDA devices, or the CPU
     for all. In one process CPU devices take turns: gradients and memory are real, concurrency is not.
 
+    On local processes weights, buffers and modes follow the modules given; after a change of their structure
+    or number type, make another pipeline.
+
     ScheduleError for a schedule that the engine cannot run; ValueError, TypeError or IndexError if modules,
     devices and schedule do not fit.
     """
