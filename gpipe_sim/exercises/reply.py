@@ -49,8 +49,12 @@ def called(function: Callable, *arguments, where: str = "") -> object:
         return keep_working(f"{where} it stopped: {type(error).__name__}: {error}")
 
 
-def predict(guess: Real | None, measured: Real, unit: str = "") -> Reply:
-    """Set a prediction beside what was measured. Before the reveal a guess may be wrong, not missing."""
+def predict(guess: Real | None, measured: Real, unit: str = "", *, within: Real = 0) -> Reply:
+    """Set a prediction beside what was measured. Before the reveal a guess may be wrong, not missing.
+
+    What a clock said is another number each time: with ``within=0.25`` a guess is right that is off by no
+    more than a quarter of what was measured. Without, only the number itself is.
+    """
     unit = f" {unit}" if unit else ""
     if guess is None:
         return your_turn("write your guess in the cell above, run that, and then this again")
@@ -58,6 +62,11 @@ def predict(guess: Real | None, measured: Real, unit: str = "") -> Reply:
         return keep_working(f"{guess!r} is not a number; write your guess as one{unit and f' ({unit[1:]})'}")
     if guess == measured:
         return correct(f"you said {guess}{unit}, and that is what was measured")
+    if abs(guess - measured) <= (1 + 1e-9) * within * abs(measured):
+        return correct(
+            f"you said {guess}{unit}, measured {measured}{unit}: near enough, "
+            "a clock says another number each time"
+        )
     if measured % 1 and isclose(guess, measured, rel_tol=NEAR):
         return almost(f"you said {guess}{unit}, measured {measured}{unit}: a guess need not be nearer")
     where = "less" if measured < guess else "more"

@@ -29,3 +29,25 @@ def test_a_guess_is_answered(guess, measured, verdict, says):
     reply = predict(guess, measured, "units")
     assert reply.verdict == verdict, reply
     assert says in reply.text, reply
+
+
+@pytest.mark.parametrize(
+    ("guess", "measured", "within", "verdict", "says"),
+    [
+        (3, 4, 0.25, "correct", "you said 3 percent, measured 4 percent: near enough, a clock says another"),
+        (5, 4, 0.25, "correct", "near enough"),
+        (1.5, 1.2, 0.25, "correct", "near enough"),
+        (4, 4, 0.25, "correct", "and that is what was measured"),
+        (-3, -4, 0.25, "correct", "near enough"),
+        (2.9, 4, 0.25, "keep working", "more than you thought"),
+        (6, 4, 0.25, "keep working", "less than you thought"),
+        (1, 0, 0.25, "keep working", "less than you thought"),
+        (3, 4, 0, "keep working", "more than you thought"),
+        (2.9, 2.91, 0.001, "almost", "a guess need not be nearer"),
+        (None, 4, 0.25, "your turn", "write your guess in the cell above"),
+    ],
+)
+def test_a_guess_at_what_a_clock_says_may_be_off(guess, measured, within, verdict, says):
+    reply = predict(guess, measured, "percent", within=within)
+    assert reply.verdict == verdict, reply
+    assert says in reply.text, reply
