@@ -1,13 +1,13 @@
 """Lesson 18: on real devices. None of it needs torch: the timelines are recorded ones, or made here."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isclose, isfinite
 from numbers import Real
 from statistics import mean, median
 
-from gpipe_sim.actions import Action, Kind
+from gpipe_sim.actions import Action, B, F, Kind
 from gpipe_sim.costs import Costs
 from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
 from gpipe_sim.fit import fit_costs
@@ -16,19 +16,27 @@ from gpipe_sim.schedule import Schedule, needs
 from gpipe_sim.schedules import ZBH1, GPipe, OneFOneB
 from gpipe_sim.simulate import Span, Timeline, simulate
 
-NEAR = 0.03  #: how far off, relatively, a time may be
+NEAR = 0.03  #: how far off, relatively, a step or a pause may be
+NEAR_FORWARD = 0.05  #: and a forward, for which there are several good ways to leave slow ones out
 PAUSE = 0.75  #: how long a device takes between two actions in a timeline that is made here
 LENGTHS = (0.93, 1.05, 1.0, 0.96, 1.09, 0.91, 1.02)  #: of its cost, how long each action takes in turn
 
 
-def measured(schedule: Schedule, costs: Costs, slow: dict[str, Real] | None = None) -> Timeline:
+def measured(
+    schedule: Schedule,
+    costs: Costs,
+    slow: dict[str, Real] | None = None,
+    pauses: Callable[[int, int], Real] = lambda device, done: PAUSE,
+) -> Timeline:
     """A timeline such as a clock could note: actions take about their cost, and those of ``slow`` far more.
 
-    It is the same every time. A device pauses between two actions, unless it waits for longer anyway.
+    It is the same every time. A device pauses between two actions, unless it waits for longer anyway: for
+    ``pauses(device, done)`` after ``done`` actions.
     """
     slow = {} if slow is None else slow
     ends: dict[Action, float] = {}
     free = [0.0] * schedule.devices
+    done = [0] * schedule.devices
     spans = []
     for number, span in enumerate(simulate(schedule, costs).spans):
         arrived = (
@@ -39,7 +47,8 @@ def measured(schedule: Schedule, costs: Costs, slow: dict[str, Real] | None = No
         start = max([free[span.device], *arrived])
         usual = costs.duration(span.action, span.device) * LENGTHS[number % len(LENGTHS)]
         ends[span.action] = end = start + slow.get(str(span.action), 1) * usual
-        free[span.device] = end + PAUSE
+        done[span.device] += 1
+        free[span.device] = end + pauses(span.device, done[span.device])
         spans.append(Span(span.action, span.device, start, end))
     spans.sort(key=lambda span: span.end)
     return Timeline(schedule, Costs(), tuple(spans))
@@ -88,7 +97,7 @@ def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | N
     if not _is_time(said):
         return keep_working(f"{where}: you say {said!r}; a time is a number")
     took = sorted(_took(timeline, stage))
-    if isclose(said, median(took), rel_tol=NEAR):
+    if isclose(said, median(took), rel_tol=NEAR_FORWARD):
         return None
     says = (
         f"{where}: you say {float(said):.4g}; its {len(took)} forwards took {took[0]:.4g} to {took[-1]:.4g}"
@@ -108,78 +117,124 @@ def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | N
     return keep_working(f"{says}. Which of them are like most of them?")
 
 
-#: Timelines of 1F1B, with the number of microbatches for which GPipe's step is asked.
+#: What is measured with 1F1B, at which costs, and the number of microbatches for which GPipe's step is asked.
 STEPS = (
-    (lambda: measured(OneFOneB(3, 8), Costs((10, 30, 20), (10, 30, 20), (10, 30, 20), comm=2)), 24),
-    (lambda: measured(OneFOneB(4, 8), Costs(20, 20, 20, comm=15)), 5),
-    (lambda: measured(OneFOneB(2, 6), Costs(7, (5, 8), (5, 8), comm=1)), 30),
+    (OneFOneB(4, 5), Costs((10, 40, 20, 10), (10, 40, 20, 10), (10, 40, 20, 10), comm=2), 20),
+    (OneFOneB(4, 8), Costs(20, 20, 20, comm=15), 6),
+    (OneFOneB(2, 6), Costs(40, (30, 45), (30, 45), comm=4), 30),
 )
+UNSHOWN = 11  #: microbatches that are asked of the recorded devices too, because the lesson may show 16
 
 
 def gpipe_step(answer: Callable | None) -> Reply:
     """Check ``answer(timeline, microbatches)``: how long a step of GPipe takes on devices measured with 1F1B.
 
-    The last question is of the recorded run, and its answer was measured as well.
+    Right is what the fitted costs say, what a clock says, or anything between. The last question is of the
+    recorded run, and its answer was measured as well.
     """
     if answer is None:
         return your_turn("write a function of (timeline, microbatches) and pass it in")
-    clock = recorded_run("gpipe16")
-    cases = [*((make(), size) for make, size in STEPS), (recorded_run(), clock.schedule.microbatches)]
-    for timeline, size in cases:
+    for timeline, size, clock in _step_cases():
         said = called(answer, timeline, size, where=f"called with {timeline!r} and {size}")
         if isinstance(said, Reply):
             return said
-        if wrong := _step_is_wrong(said, timeline, size):
+        if wrong := _step_is_wrong(said, timeline, size, clock):
             return wrong
     return correct(
         f"for the recorded devices and {size} microbatches you say {float(said):.0f} ms, and the clock said "
-        f"{clock.makespan:.0f} ms. What do your costs leave out?"
+        f"{clock:.0f} ms. What do your costs leave out?"
     )
 
 
-def _step_is_wrong(said: object, timeline: Timeline, size: int) -> Reply | None:
+def _step_cases() -> Iterator[tuple[Timeline, int, Real | None]]:
+    """A step of 1F1B, how many microbatches GPipe gets, and what a clock says to that if it was asked."""
+    for schedule, costs, size in STEPS:
+        clock = measured(GPipe(schedule.devices, size), costs).makespan
+        yield measured(schedule, costs), size, clock
+    recorded, gpipe = recorded_run(), recorded_run("gpipe16")
+    yield recorded, UNSHOWN, None
+    yield recorded, gpipe.schedule.microbatches, gpipe.makespan
+
+
+def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | None) -> Reply | None:
     schedule, costs = timeline.schedule, fit_costs(timeline)
     asked = GPipe(schedule.devices, size)
     where = f"{asked!r} after {schedule!r} of {timeline.makespan:.4g}"
     if not _is_time(said):
         return keep_working(f"{where}: you say {said!r}; a time is a number")
-    right = simulate(asked, costs).makespan
-    if isclose(said, right, rel_tol=NEAR):
+    fitted = simulate(asked, costs).makespan
+    low, high = sorted((fitted, fitted if clock is None else clock))
+    if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
         return None
     says = f"{where}: you say {float(said):.4g}"
     for other, question in _other_steps(timeline, asked, costs):
         if isclose(said, other, rel_tol=1e-3):
             return almost(f"{says}. {question}")
-    way = "more" if said < right else "less"
-    return keep_working(f"{says}, and it is {way}. Which costs did you simulate it with?")
+    way = "more" if said < low else "less"
+    return keep_working(f"{says}, and it is {way}. What does your way count, and what not?")
 
 
 def _other_steps(timeline: Timeline, asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
     """Wrong ways, each with the question that leads on from it."""
-    old, new = timeline.schedule.microbatches, asked.microbatches
+    old, new, devices = timeline.schedule.microbatches, asked.microbatches, asked.devices
+    turns, before = new + devices - 1, old + devices - 1
     yield timeline.makespan, f"That is the step with {old} microbatches. How many are asked for?"
     yield (
         timeline.makespan * new / old,
         f"That is {new}/{old} of the measured step. Does the time in which devices fill and drain grow too?",
     )
     yield (
+        timeline.makespan * turns / before,
+        f"That is {turns}/{before} of the measured step, as if all of it grew alike. "
+        "Which stage, or which message, sets how long one more microbatch takes?",
+    )
+    yield (
         simulate(asked, replace(costs, comm=0)).makespan,
         f"That is without messages, and each took {float(costs.comm):.3g}. Who waits for them?",
     )
-    other = simulate(OneFOneB(asked.devices, new), costs) if new >= asked.devices else timeline
+    other = simulate(OneFOneB(devices, new), costs) if new >= devices else timeline
     yield other.makespan, "That is 1F1B's. Which of the two waits for more messages?"
-    each = [costs.forward, costs.input_grad, costs.weight_grad]
     for name, pick in (("the first stage", lambda c: c[0]), ("the mean", mean)):
         for comm in (costs.comm, 0):
-            alike = Costs(*(pick(c) if isinstance(c, Sequence) else c for c in each), comm=comm)
             question = f"That takes every stage to be as long as {name}. Are they alike?"
-            yield simulate(asked, alike).makespan, question
+            yield simulate(asked, _alike(costs, pick, comm)).makespan, question
+    yield from _slowest_only(asked, costs)
 
 
-#: Timelines in which devices pause between actions, by how much.
+def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
+    """Ways to take the slowest stage for all of them."""
+    alike = _alike(costs, max, costs.comm)
+    longest = sum(alike.duration(action, device=0) for action in (F(0, 0), B(0, 0)))
+    turns = asked.microbatches + asked.devices - 1
+    question = (
+        "That takes every stage to be as long as the slowest. "
+        "How long does the first microbatch take to reach the slowest, and the last one from there?"
+    )
+    yield turns * longest, question
+    yield turns * (longest + 2 * costs.comm), question
+    yield simulate(asked, alike).makespan, question
+    yield (
+        asked.microbatches * longest,
+        "That is what the slowest stage works. When can it start, and what happens after it?",
+    )
+
+
+def _alike(costs: Costs, pick: Callable, comm: Real) -> Costs:
+    """The same costs at every stage, picked from all of them."""
+    each = (costs.forward, costs.input_grad, costs.weight_grad)
+    return Costs(*(pick(c) if isinstance(c, Sequence) else c for c in each), comm=comm)
+
+
+def uneven(device: int, done: int) -> float:
+    """A pause that is another one each time, and longer on later devices: so it matters which ones count."""
+    return 0.4 * (1 + device) * (0.3 + done * 0.618 % 1)
+
+
+#: Timelines in which devices pause between actions. In the third few wait, and none of them for long.
 PAUSES = (
-    lambda: measured(OneFOneB(4, 8), Costs(20, 20, 20, comm=1)),
-    lambda: measured(GPipe(3, 7), Costs((5, 9, 7), 8, 8, comm=2)),
+    lambda: measured(OneFOneB(4, 7), Costs(20, 20, 20, comm=1), pauses=uneven),
+    lambda: measured(GPipe(3, 12), Costs((9, 7, 5), 8, 8, comm=0.5), pauses=uneven),
+    lambda: measured(OneFOneB(3, 9), Costs(3, 1.5, 1.5), pauses=uneven),
     recorded_run,
 )
 
@@ -203,39 +258,93 @@ def pause(answer: Callable | None) -> Reply:
     )
 
 
-def _pauses(timeline: Timeline) -> Iterator[tuple[Real, bool, Span]]:
-    """Between two actions of a device: how long, whether a message came meanwhile, and before what."""
+@dataclass(frozen=True)
+class Gap:
+    """Between two actions of a device: when ended what the later one needs, of its own and of others."""
+
+    before: Span
+    after: Span
+    own: tuple[Real, ...]
+    foreign: tuple[Real, ...]
+
+    @property
+    def time(self) -> Real:
+        return self.after.start - self.before.end
+
+    @property
+    def waited(self) -> bool:
+        return any(end > self.before.end for end in self.foreign)
+
+
+def _gaps(timeline: Timeline) -> Iterator[Gap]:
     schedule = timeline.schedule
     for device, row in enumerate(timeline.rows):
         for before, after in pairwise(row):
-            wanted = (need for need in needs(after.action, schedule) if schedule.device_of(need) != device)
-            late = any(timeline.ends[need] > before.end for need in wanted)
-            yield after.start - before.end, late, after
+            ends = {True: [], False: []}
+            for need in needs(after.action, schedule):
+                ends[schedule.device_of(need) == device].append(timeline.ends[need])
+            yield Gap(before, after, own=tuple(ends[True]), foreign=tuple(ends[False]))
+
+
+#: Wrong ways to say whether a pause counts.
+MISJUDGED = (
+    lambda gap: True,
+    lambda gap: not gap.foreign,
+    lambda gap: any(end <= gap.before.end for end in gap.foreign),
+    lambda gap: any(end <= gap.before.end for end in gap.own + gap.foreign),
+    lambda gap: all(end < gap.before.end for end in gap.own + gap.foreign),
+    lambda gap: all(end <= gap.before.start for end in gap.foreign),
+    lambda gap: all(end <= gap.before.start for end in gap.own + gap.foreign),
+    lambda gap: gap.waited,
+)
 
 
 def _pause_is_wrong(said: object, timeline: Timeline) -> Reply | None:
     where = repr(timeline.schedule)
     if not _is_time(said):
         return keep_working(f"{where}: you say {said!r}; a time is a number")
-    found = list(_pauses(timeline))
-    alone = [time for time, late, _ in found if not late]
+    gaps = list(_gaps(timeline))
+    alone = [gap.time for gap in gaps if not gap.waited]
     if isclose(said, median(alone), rel_tol=NEAR):
         return None
     says = f"{where}: you say {float(said):.3g}"
-    longest, _, after = max(found, key=lambda one: one[0])
-    whole = [time for time, _, _ in found]
-    if any(isclose(said, other, rel_tol=1e-3) for other in (mean(whole), median(whole), max(whole))):
-        return almost(
-            f"{says}. Device {after.device} did nothing for {longest:.3g} before {after.action}. "
-            "What was it waiting for?"
-        )
     if isclose(said, mean(alone), rel_tol=1e-3):
         longest = f"the longest is {max(alone):.3g}"
         return almost(f"{says}, the mean; {longest}. Should one slow pause count so much?")
-    return keep_working(
-        f"{says}; {len(alone)} of {len(found)} pauses had nothing to wait for, and took {min(alone):.3g} to "
-        f"{max(alone):.3g}. Which are yours?"
-    )
+    for counted in _other_pauses(gaps):
+        times = [gap.time for gap in counted]
+        if any(isclose(said, of(times), rel_tol=1e-3) for of in (median, mean, max)):
+            return almost(f"{says}. {_misjudged(gaps, counted)}")
+    if said > median(alone):
+        gap = max((gap for gap in gaps if gap.waited), key=lambda gap: gap.time)
+        question = f"Does your way count {_of(gap)}, which took {gap.time:.3g}? What was it waiting for?"
+    else:
+        gap = max((gap for gap in gaps if not gap.waited), key=lambda gap: gap.time)
+        question = f"Nothing was missing in {_of(gap)}. Does your way count it?"
+    return keep_working(f"{says}. {question}")
+
+
+def _other_pauses(gaps: Sequence[Gap]) -> Iterator[list[Gap]]:
+    """What the wrong ways count, where that is not what is right."""
+    ways = [[gap for gap in gaps if counts(gap)] for counts in MISJUDGED]
+    shorter = sorted(gaps, key=lambda gap: gap.time)
+    ways += [shorter[: len(gaps) // 2], shorter[: (len(gaps) + 1) // 2]]
+    right = {gap.after.action for gap in gaps if not gap.waited}
+    return (way for way in ways if way and {gap.after.action for gap in way} != right)
+
+
+def _misjudged(gaps: Sequence[Gap], counted: Sequence[Gap]) -> str:
+    """One pause that is wrongly counted, or else one that is wrongly left out."""
+    if wrongly := [gap for gap in counted if gap.waited]:
+        gap = max(wrongly, key=lambda gap: gap.time)
+        return f"You count {_of(gap)}, which took {gap.time:.3g}. What was it waiting for?"
+    gap = next(gap for gap in gaps if not gap.waited and gap not in counted)
+    ended = ", and when had that ended" if gap.foreign else ""
+    return f"You leave out {_of(gap)}. What does {gap.after.action} need from other devices{ended}?"
+
+
+def _of(gap: Gap) -> str:
+    return f"device {gap.after.device}'s pause between {gap.before.action} and {gap.after.action}"
 
 
 def _is_time(said: object) -> bool:
