@@ -12,6 +12,8 @@ INSTALL = $(RUN) pip install --quiet --disable-pip-version-check --constraint co
 NBVAL := pytest -q --nbval --nbval-current-env --nbval-cell-timeout 120
 # What torch's own tests and lessons are; every other one does without it. TORCH is the release they install.
 TORCH ?= 2.13.0
+# Where pip finds it, unless where it finds everything: TORCH_INDEX=<PyTorch's address of CPU builds>
+TORCH_INDEX ?=
 TORCH_TESTS := $(wildcard tests/test_torch_*.py)
 TORCH_LESSONS := $(wildcard notebooks/18_*.ipynb)
 LESSONS := $(filter-out $(TORCH_LESSONS),$(wildcard notebooks/*.ipynb))
@@ -85,10 +87,10 @@ clean:  ## remove .venv and every cache; figures and lessons stay
 	@$(INSTALL) ".[test]"
 	@touch $@
 
-# pip takes the build that its index has: on Linux that is usually one with CUDA libraries, several GB. The README
-# says how to get the small one for CPUs.
+# pip takes the build that its index has: on Linux that is usually one with CUDA libraries, several GB.
 .venv/torch-$(TORCH): .venv/test
 	@echo "Installing torch $(TORCH) in .venv (once)"
-	@$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch==$(TORCH)"
+	@$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch==$(TORCH)" \
+	    $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	@rm -f .venv/torch-*
 	@touch $@

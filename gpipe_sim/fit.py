@@ -1,9 +1,11 @@
 """The costs that a timeline shows: measure one step, and simulate other schedules with its costs."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from numbers import Real
 
 from gpipe_sim.actions import B, F, Kind, OverlapFB
@@ -29,7 +31,8 @@ def fit_costs(measured: Timeline) -> Costs:
     - A stage that never recomputes would take a forward for it, one without pairs the time of both halves;
       whatever else a stage never does costs it 0.
     - ``comm`` is the median time from the end of an action to the start of one, on another device, that
-      waited for its message: that device had ended the action before by then. Without any it is 0.
+      waited for its message: that device had ended the action before by then. Without any it is 0. Where
+      devices took turns, as in one process, a wait during which another device worked was no message's.
 
     A real engine also spends time between two actions. Nothing but ``comm`` holds any of it, so a simulation
     with these costs ends a little sooner than the step did. TypeError for anything but a timeline.
@@ -86,14 +89,21 @@ def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:
 def _waits(timeline: Timeline) -> Iterator[Real]:
     """How long each message took that an idle device waited for, from the end of what made it."""
     device_of = timeline.schedule.device_of
+    turns = sorted(span.start for span in timeline.spans) if _take_turns(timeline) else []
     for device, row in enumerate(timeline.rows):
         free = 0
         for span in row:
             wanted = needs(span.action, timeline.schedule)
             sent = max((timeline.ends[need] for need in wanted if device_of(need) != device), default=-1)
-            if sent >= free:
+            if sent >= free and bisect_left(turns, sent) == bisect_left(turns, span.start):
                 yield span.start - sent
             free = span.end
+
+
+def _take_turns(timeline: Timeline) -> bool:
+    """Whether no two actions overlap, on whatever devices."""
+    spans = sorted(timeline.spans, key=lambda span: (span.start, span.end))
+    return all(before.end <= after.start for before, after in pairwise(spans))
 
 
 def _median(times: Iterable[Real]) -> Real:

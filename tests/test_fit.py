@@ -114,8 +114,15 @@ def test_a_forward_and_a_backward_that_run_in_pairs_only_share_its_time_one_to_t
 
 def test_a_message_is_timed_only_where_a_device_waited_for_it():
     """1F1's had arrived long before; 1F0 and 0B0 waited 3 and 5, 0B1 8."""
-    rows = [("0F0", 0, 1), ("0F1", 1, 2), ("0B0", 23, 24), ("0B1", 40, 41)]
+    rows = [("0F0", 0, 1), ("0F1", 1, 5), ("0B0", 23, 24), ("0B1", 40, 41)]
     last = [("1F0", 4, 14), ("1B0", 14, 18), ("1F1", 30, 31), ("1B1", 31, 32)]
+    assert fit_costs(spelled(rows, last)).comm == 5
+
+
+def test_where_devices_take_turns_waiting_for_the_other_to_finish_is_no_message():
+    """1F0 waited while 0F1 ran, and 0B0 while 1F1 ran; only 0B1 waited 5 for nothing but its message."""
+    rows = [("0F0", 0, 5), ("0F1", 5, 10), ("0B0", 30, 35), ("0B1", 45, 50)]
+    last = [("1F0", 10, 15), ("1B0", 15, 20), ("1F1", 20, 25), ("1B1", 35, 40)]
     assert fit_costs(spelled(rows, last)).comm == 5
     assert fit_costs(simulate(GPipe(1, 4), Costs(comm=3))).comm == 0
 

@@ -19,6 +19,7 @@ import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import B, F, I, Kind, R, W, metrics, mse, needs, plots, remat  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, Sleep, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend.measured import measured  # noqa: E402
+from gpipe_sim.torch_backend.sleep import MOST_LATE  # noqa: E402
 
 
 def timed(schedule: gp.Schedule) -> gp.Timeline:
@@ -116,8 +117,8 @@ SLEEP = {"forward": 10, "input_grad": 6, "weight_grad": 8}
 
 
 def assert_lasts(found: list[float], milliseconds: float) -> None:
-    """None shorter; and the quickest of them not much longer, on however busy a machine."""
-    assert min(found) >= milliseconds
+    """None much shorter; and the quickest of them not much longer, on however busy a machine."""
+    assert min(found) >= milliseconds - 1000 * MOST_LATE
     assert min(found) < 1.5 * milliseconds
 
 

@@ -17,6 +17,12 @@ except ModuleNotFoundError as error:
         "gpipe_sim.torch_backend needs torch, which is not installed: pip install 'gpipe_sim[torch]' "
         "(in a clone: pip install -e '.[torch]'); everything else works without it"
     ) from None
+try:
+    import torch.distributed.pipelining as _pipelining
+except ImportError as error:
+    raise ImportError(
+        f"torch {_torch.__version__} has no torch.distributed.pipelining; torch 2.11 or newer has"
+    ) from error
 
 from gpipe_sim.torch_backend.data_parallel import data_parallel_step
 from gpipe_sim.torch_backend.devices import devices, place

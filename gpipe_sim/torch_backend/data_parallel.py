@@ -27,6 +27,8 @@ def data_parallel_step(
     It is the second of two steps, as the first sets up. Buffers here stay as they are. ValueError for a batch
     that has no equal shares.
     """
+    if not isinstance(devices, LocalProcesses):
+        raise TypeError(f"data_parallel_step needs local processes: LocalProcesses(4) (got {devices!r})")
     modules, count = listed(modules), len(devices)
     require_batch(batch, count, "shares")
     require_on(dict(enumerate(modules)), dict.fromkeys(range(len(modules)), HOST))

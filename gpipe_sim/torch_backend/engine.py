@@ -5,6 +5,7 @@ its rank. Its own classes for 1F1B and others do no more than fill it.
 """
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage
 
 from gpipe_sim.actions import Kind, OverlapFB
 from gpipe_sim.export import to_torch_csv
@@ -22,6 +24,19 @@ from gpipe_sim.torch_backend.modules import MeanLoss, as_array, gradients_of
 from gpipe_sim.torch_backend.stage import NotedStage, Recorder, Timed
 
 TESTED = "2.11, 2.12, 2.13 and 2.15"
+
+_COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+#: What a stage's engine calls, and ``Stage`` and ``NotedStage`` look into.
+_HOOKS = (
+    "forward_one_chunk",
+    "forward_maybe_with_nosync",
+    "backward_one_chunk",
+    "backward_maybe_with_nosync",
+    "backward_weight_one_chunk",
+    "set_local_fwd_input",
+    "set_local_bwd_input",
+)
+_alone = threading.Lock()
 
 
 class Part(NamedTuple):
@@ -34,10 +49,27 @@ class Part(NamedTuple):
 
 
 class Stage(NotedStage):
-    """For torch 2.11, which greets a stage's neighbours even in the same process, where gloo cannot."""
+    """A stage without what some releases of torch get wrong."""
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
+        """Torch 2.11 greets a stage's neighbours even in the same process, where gloo cannot."""
         return [op for op in super()._get_init_p2p_neighbors_ops() if op.peer != dist.get_rank()]
+
+    def _warmup_forward_vote(self, has_backward: bool, received_acc: Tensor | None = None) -> Any:
+        """Since 2.12 a process's stages vote; those on another device than the one before cannot count."""
+        if received_acc is not None:
+            received_acc = received_acc.to(self.device)
+        return super()._warmup_forward_vote(has_backward, received_acc)
+
+    def backward_maybe_with_nosync(self, backward_type: str, bwd_kwargs: dict, **kwargs) -> Any:
+        """Before 2.13 a split backward counts weights double that a stage uses more than once."""
+        groups = bwd_kwargs.get("param_groups") or ()
+        if not _COUNTS_ONCE and any(len(group["intermediates"]) > 1 for group in groups):
+            raise NotImplementedError(
+                f"stage {self.stage_index} uses a weight more than once, which torch {torch.__version__} "
+                "counts double in a split backward: use torch 2.13 or newer, or a schedule without I and W"
+            )
+        return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
 
 
 class Engine:
@@ -76,7 +108,7 @@ class Engine:
             raise
         for parameter, gradient in kept:
             if gradient is not None:
-                parameter.grad = gradient if parameter.grad is None else gradient + parameter.grad
+                parameter.grad = gradient if parameter.grad is None else gradient.add_(parameter.grad)
         return part
 
     def _run(self, x: Tensor, targets: Tensor) -> Part:
@@ -90,6 +122,8 @@ class Engine:
         inputs = [self._taken(x, 0)] if 0 in self.modules else []
         target = self._taken(targets, self.last) if last else None
         outputs = self.runtime.step(*inputs, target=target, losses=losses)
+        if last and not isinstance(outputs, Tensor):
+            raise TypeError(f"the last stage gives one tensor (got {type(outputs).__name__})")
         return Part(
             sum(loss.item() for loss in losses) if last else None,
             as_array(self._given(outputs)) if last else None,
@@ -166,26 +200,26 @@ def _renamed(order: Schedule, names: dict[int, int]) -> Explicit:
 
 
 def _runtime_class() -> type:
-    try:
-        from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime as runtime
-    except ImportError:
-        runtime = None
-    if not hasattr(runtime, "_load_csv"):
+    """PyTorch's engine; ImportError for a torch that lacks it, or the places where a stage is looked into."""
+    runtime = getattr(torch.distributed.pipelining.schedules, "_PipelineScheduleRuntime", None)
+    wanted = [(runtime, "_load_csv"), *((PipelineStage, name) for name in _HOOKS)]
+    if missing := [name for owner, name in wanted if not hasattr(owner, name)]:
         raise ImportError(
-            f"torch {torch.__version__} has no pipeline engine that reads an order "
-            f"(_PipelineScheduleRuntime._load_csv); gpipe_sim was tested with torch {TESTED}"
+            f"torch {torch.__version__} has no pipeline engine that reads an order, or another one "
+            f"({', '.join(missing)} missing); gpipe_sim was tested with torch {TESTED}"
         )
     return runtime
 
 
 @contextmanager
 def _some_group() -> Iterator[None]:
-    """The engine wants a process group, even for one process that sends nothing."""
-    if dist.is_initialized():
-        yield
-        return
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    """The engine wants a process group, even for one process that sends nothing. One thread at a time."""
+    with _alone:
+        if dist.is_initialized():
+            yield
+            return
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()

@@ -74,10 +74,12 @@ class _Launched(Host):
                 f"{schedule!r} runs on {schedule.devices} processes, one per device, but there are {world}: "
                 f"torchrun --nproc-per-node {schedule.devices} ..."
             )
+        if os.environ.get("LOCAL_WORLD_SIZE", str(world)) != str(world):
+            raise ValueError("a pipeline runs on one machine, whose clock its processes share")
         device = chosen(schedule, names)[rank] if names is not None else _own_device()
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        held = {stage: modules[stage] for stage in schedule.placement[rank]}
+        held = {stage: modules[stage] for stage in sorted(schedule.placement[rank])}
         require_on(held, dict.fromkeys(held, device))
         self.engine = Engine(held, _plain(schedule), _recomputed(schedule), loss, dict.fromkeys(held, device))
         self.first = self.last = device
@@ -99,17 +101,17 @@ class _Local(Host):
         self, modules: Sequence[nn.Module], schedule: Schedule, loss: MeanLoss, processes: LocalProcesses
     ):
         require_room(schedule.devices, processes.devices)
-        held = [{stage: modules[stage] for stage in held} for held in schedule.placement]
+        held = [{stage: modules[stage] for stage in sorted(held)} for held in schedule.placement]
         require_on(dict(enumerate(modules)), dict.fromkeys(range(schedule.stages), HOST))
         self.held = held + [{}] * (len(processes) - len(held))
         self.processes, self.number = processes, next(self._numbers)
         self.first, self.last, self.end = HOST, HOST, schedule.stages - 1
         weakref.finalize(self, processes.dropped.append, self.number)
-        plain, recomputed = _plain(schedule), _recomputed(schedule)
+        order, common = (_plain(schedule), _recomputed(schedule), loss), (processes.forgotten(), _seed())
         processes.run_each(
             remote.build,
             [
-                (self.number, modules, plain, recomputed, loss, device, tuple(processes.dropped))
+                (self.number, modules, *order, device, *common)
                 for modules, device in zip(self.held, processes.devices, strict=True)
             ],
         )
@@ -139,6 +141,11 @@ class _Local(Host):
         return repr(self.processes)
 
 
+def _seed() -> int:
+    """A fresh seed from the caller's generator, which ``torch.manual_seed`` sets."""
+    return int(torch.randint(2**31, ()))
+
+
 def _plain(schedule: Schedule) -> Schedule:
     """The order without R, which is no action of the engine's."""
     if not _recomputed(schedule):
@@ -163,8 +170,13 @@ def _world() -> int:
     launched = {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
     if launched and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-        atexit.register(dist.destroy_process_group)
+        atexit.register(_leave)
     return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def _leave() -> None:
+    if dist.is_initialized():  # the script may have left already
+        dist.destroy_process_group()
 
 
 def _own_device() -> torch.device:

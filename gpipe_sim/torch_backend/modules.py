@@ -38,7 +38,33 @@ _MAKE: dict[type, Callable[[numpy_layers.Layer], nn.Module]] = {
     numpy_layers.Tanh: lambda _: nn.Tanh(),
     numpy_layers.GELU: lambda _: nn.GELU(approximate="tanh"),
 }
-_LOSSES: dict[Loss, MeanLoss] = {mse: functional.mse_loss, cross_entropy: functional.cross_entropy}
+
+
+def mse_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """``mse``; a shape that torch would stretch is a ValueError, as with NumPy."""
+    if outputs.shape != targets.shape:
+        raise ValueError(f"mse needs targets of shape {tuple(outputs.shape)}, got {tuple(targets.shape)}")
+    return functional.mse_loss(outputs, targets.to(outputs.dtype))
+
+
+def cross_entropy_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """``cross_entropy``; what is no class number is refused, as with NumPy."""
+    if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
+        raise ValueError(
+            "cross_entropy needs outputs (batch, classes) and targets (batch,), "
+            f"got {tuple(outputs.shape)} and {tuple(targets.shape)}"
+        )
+    if targets.is_floating_point():
+        raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
+    if targets.device.type == "cpu" and (targets.min() < 0 or targets.max() >= outputs.shape[1]):
+        raise ValueError(
+            f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
+            f"got {targets.min()} to {targets.max()}"
+        )
+    return functional.cross_entropy(outputs, targets.long())
+
+
+_LOSSES: dict[Loss, MeanLoss] = {mse: mse_loss, cross_entropy: cross_entropy_loss}
 
 
 def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module]:
@@ -100,7 +126,8 @@ def labels(modules: Sequence[nn.Module]) -> dict[tuple[int, str], Key]:
     """
     named, first = {}, 0
     for stage, module in enumerate(modules):
-        layers = list(_children(module)) if isinstance(module, nn.Sequential) else [("", module)]
+        sequential = isinstance(module, nn.Sequential) and not list(module.parameters(recurse=False))
+        layers = list(_children(module)) if sequential else [("", module)]
         for layer, (child, inside) in enumerate(layers, first):
             for name, _ in inside.named_parameters():
                 named[stage, f"{child}.{name}".lstrip(".")] = layer, name
@@ -118,6 +145,7 @@ def _children(module: nn.Sequential) -> Iterator[tuple[str, nn.Module]]:
 def as_array(tensor: Tensor) -> np.ndarray:
     """A copy of a tensor; bfloat16, which NumPy does not have, as float32."""
     tensor = tensor.detach().cpu()
+    tensor = tensor.to_dense() if tensor.is_sparse else tensor
     return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
 
 

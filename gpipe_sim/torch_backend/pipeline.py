@@ -39,7 +39,7 @@ class Pipeline:
     ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch.
     ``devices`` is the torch device of each device of the schedule, all in this one; or ``LocalProcesses``;
     or None: then a process under torchrun is one device, and any other takes the CUDA devices, or the CPU
-    for all. In one process CPU devices take turns: gradients and memory are real, concurrency is not.
+    for all. In one process CPU devices take turns: gradients are real, concurrency is not.
 
     On local processes weights, buffers and modes follow the modules given; after a change of their structure
     or number type, make another pipeline.

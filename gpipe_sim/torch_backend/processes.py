@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -46,10 +47,9 @@ class LocalProcesses:
                 "NCCL wants a GPU for each process; to put several stages on one, stay in this process: "
                 f"devices={[str(device) for device in self.devices]}"
             )
-        self.dropped: list[
-            int
-        ] = []  # pipelines that are gone here, so that the next one made has them dropped there
+        self.dropped: list[int] = []  # pipelines that are gone here and still there
         self._folder = tempfile.TemporaryDirectory(prefix="gpipe_sim_")
+        self._in_turn = threading.Lock()
         self._processes: list[subprocess.Popen] = []
         self._end = weakref.finalize(self, _end, self._processes, self._folder)
         self._start()
@@ -82,13 +82,18 @@ class LocalProcesses:
         if not self._end.alive:
             raise RuntimeError("these processes have ended; LocalProcesses(...) starts new ones")
         orders = [_pickled((function, args)) for args in arguments]
-        try:
-            for process, order in zip(self._processes, orders, strict=True):
-                _send(process, order)
-            return self._replies()
-        except BaseException:
-            self.close()
-            raise
+        with self._in_turn:
+            try:
+                for process, order in zip(self._processes, orders, strict=True):
+                    _send(process, order)
+                return self._replies()
+            except BaseException:
+                self.close()
+                raise
+
+    def forgotten(self) -> tuple[int, ...]:
+        """The pipelines that are gone since the last call."""
+        return tuple(self.dropped.pop() for _ in range(len(self.dropped)))
 
     def _start(self) -> None:
         threads = max(1, (os.cpu_count() or 1) // len(self))
@@ -103,7 +108,7 @@ class LocalProcesses:
             told = [str(rank), str(len(self)), str(device), self._folder.name]
             with open(self._log(rank), "wb") as log:
                 process = subprocess.Popen(
-                    [sys.executable, "-c", _START, *told],
+                    [sys.executable, "-P", "-c", _START, *told],
                     env=environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

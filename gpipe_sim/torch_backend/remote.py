@@ -25,19 +25,25 @@ class State(NamedTuple):
 
     training: list[bool]  # of each module inside
     learning: list[bool]  # of each parameter: whether it asks for a gradient
-    tensors: dict[str, Tensor]
+    tensors: list[Tensor]  # parameters, then buffers
 
     @classmethod
     def of(cls, module: nn.Module) -> "State":
         training = [inside.training for inside in module.modules()]
-        return cls(training, [p.requires_grad for p in module.parameters()], module.state_dict())
+        learning = [parameter.requires_grad for parameter in module.parameters()]
+        return cls(training, learning, [tensor.detach() for tensor in _tensors(module)])
 
     def load(self, module: nn.Module) -> None:
         for inside, training in zip(module.modules(), self.training, strict=True):
             inside.training = training
         for parameter, learning in zip(module.parameters(), self.learning, strict=True):
             parameter.requires_grad_(learning)
-        module.load_state_dict(self.tensors)
+        for own, given in zip(_tensors(module), self.tensors, strict=True):
+            own.detach().copy_(given)
+
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    return [*module.parameters(), *module.buffers()]
 
 
 def build(
@@ -48,8 +54,13 @@ def build(
     loss: MeanLoss,
     device: torch.device,
     forget: Sequence[int],
+    seed: int,
 ) -> None:
-    """Make the engine of this process, or none if the schedule leaves it over; drop those of ``forget``."""
+    """Make the engine of this process, or none if the schedule leaves it over; drop those of ``forget``.
+
+    What is random here follows from the caller's seed, and differs from process to process.
+    """
+    torch.manual_seed(seed + dist.get_rank())
     for gone in forget:
         _ENGINES.pop(gone, None)
     if order.devices not in _GROUPS:

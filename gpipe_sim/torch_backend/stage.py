@@ -75,14 +75,14 @@ class Inside(nn.Module):
     The engine also runs it to see what comes out, and a checkpoint runs it again. Only an action's own
     forward changes buffers, such as the running statistics of a BatchNorm; any other has copies of them.
 
-    The output of stage 0 asks for a gradient even where nothing in the stage learns. Torch sends no gradient
-    where none is asked for, and then its split backward leaves out the weights of the stage that would have
-    sent it. A schedule has these messages whoever learns.
+    What it sends on asks for a gradient even where nothing in the stage learns. Torch sends no gradient where
+    none is asked for, and then its split backward leaves out the weights of the stage that would have sent
+    it. A schedule has these messages whoever learns. And it is no view, which torch could not let go of.
     """
 
-    def __init__(self, module: nn.Module, first: bool):
+    def __init__(self, module: nn.Module, last: bool):
         super().__init__()
-        self.module, self.first, self.acting = module, first, False
+        self.module, self.last, self.acting = module, last, False
 
     def forward(self, *args, **kwargs) -> Any:
         if self.acting:
@@ -90,15 +90,18 @@ class Inside(nn.Module):
         else:
             buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
             output = functional_call(self.module, buffers, args, kwargs)
-        if not self.first:
-            return output
-        return _asking(output) if isinstance(output, Tensor) else tuple(map(_asking, output))
+        prepared = _whole if self.last else _asking
+        return prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))
+
+
+def _whole(output: Tensor) -> Tensor:
+    return output.clone() if output._is_view() else output
 
 
 def _asking(output: Tensor) -> Tensor:
     if output.requires_grad or not output.is_floating_point():
-        return output
-    return output.detach().requires_grad_()
+        return _whole(output)
+    return output.detach().clone().requires_grad_()
 
 
 class NotedStage(PipelineStage):
@@ -113,7 +116,7 @@ class NotedStage(PipelineStage):
     def __init__(
         self, module: nn.Module, index: int, stages: int, group: Any, recorder: Recorder, recomputed: set
     ):
-        super().__init__(Inside(module, index == 0), index, stages, recorder.device, group=group)
+        super().__init__(Inside(module, index == stages - 1), index, stages, recorder.device, group=group)
         self.recorder, self.recomputed = recorder, recomputed
         self.microbatch = 0
 
