@@ -122,3 +122,68 @@ def files_and_engines() -> tuple[int, int]:
 
 def raises_key_error() -> None:
     raise KeyError("asked for it")
+
+
+class Tied(nn.Module):
+    """One weight, used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(self.inner(x).tanh())
+
+
+class LastOf(nn.Module):
+    """What a recurrent layer (batch, time, features) has in the end: a view."""
+
+    def __init__(self, kind: type[nn.RNNBase]):
+        super().__init__()
+        self.recurrent = kind(3, 3, batch_first=True, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.recurrent(x)[0][:, -1]
+
+
+class Unfollowed(nn.Module):
+    """Autograd sees nothing of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3, dtype=torch.float64)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x)
+
+
+class Counts(nn.Module):
+    """Times a buffer, which it then raises by 1, and which no checkpoint of it would hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("factor", torch.ones(1, dtype=torch.float64), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * self.factor.clone()
+        self.factor += 1
+        return y
+
+
+class Pair(nn.Module):
+    """Two tensors, where a loss expects one."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
+class Scaled(nn.Sequential):
+    """Layers, and a parameter of their own."""
+
+    def __init__(self, *layers: nn.Module):
+        super().__init__(*layers)
+        self.scale = nn.Parameter(torch.ones(1, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.scale

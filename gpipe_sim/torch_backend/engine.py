@@ -20,7 +20,7 @@ from torch.distributed.pipelining import PipelineStage
 from gpipe_sim.actions import Kind, OverlapFB
 from gpipe_sim.export import to_torch_csv
 from gpipe_sim.schedule import Explicit, Schedule
-from gpipe_sim.torch_backend.modules import MeanLoss, as_array, gradients_of
+from gpipe_sim.torch_backend.modules import MeanLoss, as_array, gradients_of, grown
 from gpipe_sim.torch_backend.stage import NotedStage, Recorder, Timed
 
 TESTED = "2.11, 2.12, 2.13 and 2.15"
@@ -36,7 +36,7 @@ _HOOKS = (
     "set_local_fwd_input",
     "set_local_bwd_input",
 )
-_alone = threading.Lock()
+alone = threading.RLock()  #: held while this process has a group of its own
 
 
 class Part(NamedTuple):
@@ -107,8 +107,7 @@ class Engine:
             self.runtime = None  # it may hold half a step
             raise
         for parameter, gradient in kept:
-            if gradient is not None:
-                parameter.grad = gradient if parameter.grad is None else gradient.add_(parameter.grad)
+            parameter.grad = grown(gradient, parameter.grad)
         return part
 
     def _run(self, x: Tensor, targets: Tensor) -> Part:
@@ -122,8 +121,6 @@ class Engine:
         inputs = [self._taken(x, 0)] if 0 in self.modules else []
         target = self._taken(targets, self.last) if last else None
         outputs = self.runtime.step(*inputs, target=target, losses=losses)
-        if last and not isinstance(outputs, Tensor):
-            raise TypeError(f"the last stage gives one tensor (got {type(outputs).__name__})")
         return Part(
             sum(loss.item() for loss in losses) if last else None,
             as_array(self._given(outputs)) if last else None,
@@ -152,6 +149,8 @@ class Engine:
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
+        if not isinstance(output, Tensor):
+            raise TypeError(f"the last stage gives one tensor (got {type(output).__name__})")
         value = self.loss(output, target)
         if not isinstance(value, Tensor) or value.ndim:
             found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
@@ -214,7 +213,7 @@ def _runtime_class() -> type:
 @contextmanager
 def _some_group() -> Iterator[None]:
     """The engine wants a process group, even for one process that sends nothing. One thread at a time."""
-    with _alone:
+    with alone:
         if dist.is_initialized():
             yield
             return

@@ -16,7 +16,7 @@ from gpipe_sim.schedule import Explicit, Schedule
 from gpipe_sim.share import require_room, share
 from gpipe_sim.torch_backend import remote
 from gpipe_sim.torch_backend.devices import HOST, Names, by_stage, chosen, devices, require_on
-from gpipe_sim.torch_backend.engine import Engine, Part
+from gpipe_sim.torch_backend.engine import Engine, Part, alone
 from gpipe_sim.torch_backend.gather import gathered
 from gpipe_sim.torch_backend.modules import MeanLoss, add_gradients
 from gpipe_sim.torch_backend.processes import LocalProcesses
@@ -171,7 +171,8 @@ def _world() -> int:
     if launched and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
         dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(_leave)
-    return dist.get_world_size() if dist.is_initialized() else 1
+    with alone:  # or another thread's group may go between the two
+        return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def _leave() -> None:

@@ -54,14 +54,15 @@ def cross_entropy_loss(outputs: Tensor, targets: Tensor) -> Tensor:
             "cross_entropy needs outputs (batch, classes) and targets (batch,), "
             f"got {tuple(outputs.shape)} and {tuple(targets.shape)}"
         )
-    if targets.is_floating_point():
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype is torch.bool:
         raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
+    targets = targets.long()  # torch itself takes int64 and uint8 only
     if targets.device.type == "cpu" and (targets.min() < 0 or targets.max() >= outputs.shape[1]):
         raise ValueError(
             f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
             f"got {targets.min()} to {targets.max()}"
         )
-    return functional.cross_entropy(outputs, targets.long())
+    return functional.cross_entropy(outputs, targets)
 
 
 _LOSSES: dict[Loss, MeanLoss] = {mse: mse_loss, cross_entropy: cross_entropy_loss}
@@ -165,7 +166,14 @@ def add_gradients(modules: dict[int, nn.Module], gradients: dict[tuple[int, str]
         for name, parameter in module.named_parameters():
             if (stage, name) in gradients:
                 fresh = torch.tensor(gradients[stage, name], device=parameter.device, dtype=parameter.dtype)
-                parameter.grad = fresh if parameter.grad is None else parameter.grad + fresh
+                parameter.grad = grown(parameter.grad, fresh)
+
+
+def grown(kept: Tensor | None, fresh: Tensor | None) -> Tensor | None:
+    """A gradient grown in place, as autograd does; only a sparse one cannot hold a dense one."""
+    if kept is None or fresh is None:
+        return fresh if kept is None else kept
+    return fresh + kept if kept.is_sparse and not fresh.is_sparse else kept.add_(fresh)
 
 
 def listed(modules: Iterable[nn.Module]) -> list[nn.Module]:

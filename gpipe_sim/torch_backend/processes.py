@@ -79,10 +79,10 @@ class LocalProcesses:
 
     def run_each(self, function: Callable, arguments: Sequence[tuple]) -> list:
         """The same, with arguments for each rank."""
-        if not self._end.alive:
-            raise RuntimeError("these processes have ended; LocalProcesses(...) starts new ones")
         orders = [_pickled((function, args)) for args in arguments]
         with self._in_turn:
+            if not self._end.alive:  # in its turn: another thread's failure ends them
+                raise RuntimeError("these processes have ended; LocalProcesses(...) starts new ones")
             try:
                 for process, order in zip(self._processes, orders, strict=True):
                     _send(process, order)

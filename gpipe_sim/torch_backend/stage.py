@@ -90,7 +90,11 @@ class Inside(nn.Module):
         else:
             buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
             output = functional_call(self.module, buffers, args, kwargs)
-        prepared = _whole if self.last else _asking
+        asked = () if self.last else tuple(x for x in args if isinstance(x, Tensor) and x.requires_grad)
+
+        def prepared(output: Tensor) -> Tensor:
+            return _whole(output) if self.last else _asking(output, asked)
+
         return prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))
 
 
@@ -98,10 +102,24 @@ def _whole(output: Tensor) -> Tensor:
     return output.clone() if output._is_view() else output
 
 
-def _asking(output: Tensor) -> Tensor:
+def _asking(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    """The output, which asks for a gradient and, whatever the module did, hands one on to the inputs."""
     if output.requires_grad or not output.is_floating_point():
         return _whole(output)
-    return output.detach().clone().requires_grad_()
+    return _Unfollowed.apply(output, *inputs) if inputs else output.detach().clone().requires_grad_()
+
+
+class _Unfollowed(torch.autograd.Function):
+    """What autograd did not follow, as under no_grad: no change of an input changes it."""
+
+    @staticmethod
+    def forward(ctx, output: Tensor, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        return output.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple:
+        return None, *map(torch.zeros_like, ctx.saved_tensors)
 
 
 class NotedStage(PipelineStage):

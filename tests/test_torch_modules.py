@@ -1,0 +1,363 @@
+"""What modules may be like, and what may happen around them: each once gave wrong numbers, or hung."""
+
+import contextlib
+import copy
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from numeric import apart  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.distributed.pipelining import PipelineStage, schedules  # noqa: E402
+from torch_modules import Counts, LastOf, Pair, Scaled, Tied, Unfollowed  # noqa: E402
+
+import gpipe_sim as gp  # noqa: E402
+from gpipe_sim import cross_entropy, fit_costs, mse, remat  # noqa: E402
+from gpipe_sim import torch_backend as tb  # noqa: E402
+from gpipe_sim.torch_backend import LocalProcesses, Pipeline, Sleep, data_parallel_step, train_step  # noqa: E402
+from gpipe_sim.torch_backend.engine import _HOOKS  # noqa: E402
+from gpipe_sim.torch_backend.modules import cross_entropy_loss, mse_loss  # noqa: E402
+
+COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+over_both = pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), gp.ZBH1(2, 4)], ids=repr)
+
+
+@pytest.fixture(scope="module")
+def two():
+    with LocalProcesses(2) as processes:
+        yield processes
+
+
+def linears(count: int, width: int = 3) -> list[nn.Module]:
+    torch.manual_seed(count)
+    return [nn.Linear(width, width, dtype=torch.float64) for _ in range(count)]
+
+
+def some_batch(*shape: int, samples: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs of this shape, and three numbers as target of each."""
+    rng = np.random.default_rng(samples)
+    return rng.normal(size=(samples, *(shape or (3,)))), rng.normal(size=(samples, 3))
+
+
+def by_autograd(modules: list[nn.Module], batch: tuple, microbatches: int, loss: Callable) -> list[nn.Module]:
+    """Copies of the modules, with the gradients of the loss averaged over microbatches."""
+    copies = copy.deepcopy(modules)
+    x, targets = (torch.tensor(part).tensor_split(microbatches) for part in batch)
+    for piece, wanted in zip(x, targets, strict=True):
+        (loss(nn.Sequential(*copies)(piece), wanted) / microbatches).backward()
+    return copies
+
+
+def assert_like_autograd(modules, schedule, batch, loss=(mse, nn.functional.mse_loss), **options) -> None:
+    """``.grad`` of every parameter; where autograd has none, none or zeros."""
+    copies = by_autograd(modules, batch, schedule.microbatches, loss[1])
+    train_step(modules, schedule, batch, loss[0], **options)
+    for module, expected in zip(modules, copies, strict=True):
+        for (name, found), wanted in zip(module.named_parameters(), expected.parameters(), strict=True):
+            if wanted.grad is None:
+                assert found.grad is None or not found.grad.any(), name
+            else:
+                assert apart(found.grad.to_dense().numpy(), wanted.grad.to_dense().numpy()) < 1e-10, name
+
+
+# A weight that is used more than once
+
+
+def used_twice() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
+    """Modules, and the shape of an input that is theirs."""
+    torch.manual_seed(0)
+    layer = linears(1)[0]
+    return {
+        "tied": (Tied(), (3,)),
+        "the same layer twice": (nn.Sequential(layer, nn.Tanh(), layer), (3,)),
+        "RNN": (LastOf(nn.RNN), (4, 3)),
+        "LSTM": (LastOf(nn.LSTM), (4, 3)),
+    }
+
+
+@over_both
+@pytest.mark.parametrize("name", used_twice())
+def test_a_first_stage_may_use_a_weight_more_than_once(name, schedule):
+    """Nothing asks for the gradient of its input, so its backward is never split."""
+    module, shape = used_twice()[name]
+    assert_like_autograd([module, *linears(1)], schedule, some_batch(*shape))
+
+
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), remat(gp.OneFOneB(2, 4), "always")], ids=repr)
+@pytest.mark.parametrize("name", used_twice())
+def test_any_stage_may_where_backwards_are_whole(name, schedule):
+    module, shape = used_twice()[name]
+    assert_like_autograd([*linears(1), module], schedule, some_batch(*shape))
+
+
+@pytest.mark.parametrize("schedule", [gp.ZBH1(2, 4), remat(gp.ZBH1(2, 4), "always")], ids=repr)
+@pytest.mark.parametrize("name", used_twice())
+def test_a_split_backward_counts_it_once_or_not_at_all(name, schedule):
+    module, shape = used_twice()[name]
+    modules, batch = [*linears(1), module], some_batch(*shape)
+    if COUNTS_ONCE:
+        assert_like_autograd(modules, schedule, batch)
+        return
+    with pytest.raises(NotImplementedError, match=r"stage 1 uses a weight more than once.* torch 2\.13"):
+        train_step(modules, schedule, batch, mse)
+    assert all(p.grad is None for stage in modules for p in stage.parameters())
+
+
+# What a stage sends on
+
+
+@over_both
+@pytest.mark.parametrize("mode", ["never", "always"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_stage_that_autograd_does_not_follow_takes_no_gradient_from_the_next(at, mode, schedule):
+    modules = linears(3)
+    modules.insert(at, Unfollowed())
+    assert_like_autograd(modules, remat(type(schedule)(4, 4), mode), some_batch())
+
+
+@over_both
+@pytest.mark.parametrize("name", ["flat", "RNN"])
+def test_a_stage_may_end_in_a_view(name, schedule):
+    torch.manual_seed(0)
+    modules, shape = {
+        "flat": ([nn.Flatten(), nn.Linear(12, 3).double()], (4, 3)),
+        "RNN": ([LastOf(nn.RNN), nn.Linear(3, 3).double()], (4, 3)),
+    }[name]
+    assert_like_autograd(modules, schedule, some_batch(*shape))
+    ends = [nn.Sequential(nn.Linear(3, 3).double(), nn.Flatten()), nn.Linear(12, 3).double()]
+    assert_like_autograd(ends, schedule, some_batch(4, 3))
+
+
+def test_a_last_stage_gives_one_tensor_and_says_so():
+    modules = [*linears(1), nn.Sequential(*linears(1), Pair())]
+    modules[0].weight.grad = kept = torch.ones(3, 3, dtype=torch.float64)
+    for loss in (mse, lambda outputs, targets: ((outputs[0] - targets) ** 2).mean()):
+        with pytest.raises(TypeError, match=r"the last stage gives one tensor \(got tuple\)"):
+            train_step(modules, gp.OneFOneB(2, 4), some_batch(), loss)
+        assert modules[0].weight.grad is kept and (kept == 1).all()
+        assert modules[0].bias.grad is modules[1][0].weight.grad is None
+
+
+# Gradients
+
+
+def test_grad_grows_in_the_tensor_that_it_is(two):
+    for devices in (["cpu"] * 2, two):
+        modules = linears(2)
+        pipeline = Pipeline(modules, gp.OneFOneB(2, 4), mse, devices=devices)
+        pipeline.step(some_batch())
+        kept = [p.grad for module in modules for p in module.parameters()]
+        before = [gradient.clone() for gradient in kept]
+        pipeline.step(some_batch())
+        for parameter, gradient, once in zip(nn.Sequential(*modules).parameters(), kept, before, strict=True):
+            assert parameter.grad is gradient
+            assert torch.allclose(gradient, 2 * once, rtol=1e-12)
+
+
+def test_sparse_gradients_come_out_dense(two):
+    torch.manual_seed(0)
+    modules = [nn.Embedding(5, 3, sparse=True, dtype=torch.float64), *linears(1)]
+    batch = np.arange(8) % 4, some_batch()[1]
+    (expected, *_) = by_autograd(modules, batch, 4, nn.functional.mse_loss)
+    wanted = expected.weight.grad.to_dense()
+    for times, devices in enumerate([["cpu"] * 2, two, ["cpu"] * 2], 1):
+        step = train_step(modules, gp.OneFOneB(2, 4), batch, mse, devices=devices)
+        assert apart(step.gradients[0, "weight"], wanted.numpy()) < 1e-10
+        assert torch.allclose(modules[0].weight.grad.to_dense(), times * wanted, rtol=1e-10)
+
+
+def test_layers_with_a_parameter_of_their_own_are_one_layer():
+    modules = [Scaled(*linears(2)), *linears(1)]
+    step = train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
+    first = ["0.bias", "0.weight", "1.bias", "1.weight", "scale"]
+    assert list(step.gradients) == [*((0, name) for name in first), (1, "bias"), (1, "weight")]
+    assert apart(step.gradients[0, "scale"], modules[0].scale.grad.numpy()) == 0
+
+
+# Losses refuse what they refuse on NumPy
+
+
+def refusal(loss: Callable, outputs, targets) -> tuple[type, str]:
+    with pytest.raises((ValueError, TypeError)) as refused:
+        loss(outputs, targets)
+    return refused.type, str(refused.value).replace("torch.", "")
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (1, 3), (3,), (4,), (4, 3, 1)], ids=str)
+def test_mse_stretches_no_targets(shape):
+    outputs, targets = np.zeros((4, 3)), np.zeros(shape)
+    expected = refusal(mse, outputs, targets)
+    assert expected[0] is ValueError
+    assert refusal(mse_loss, torch.tensor(outputs), torch.tensor(targets)) == expected
+    if len(targets) == 4:
+        with pytest.raises(ValueError, match="mse needs targets of shape"):
+            train_step(linears(2), gp.OneFOneB(2, 2), (outputs, targets), mse)
+
+
+@pytest.mark.parametrize(
+    "targets", [[0.0, 1, 2, 0], [True, False, True, True], [0, -1, 2, 0], [0, 1, 3, 0], [[0], [1], [2], [0]]]
+)
+def test_cross_entropy_takes_class_numbers_only(targets):
+    outputs, targets = np.zeros((4, 3)), np.array(targets)
+    expected = refusal(cross_entropy, outputs, targets)
+    assert refusal(cross_entropy_loss, torch.tensor(outputs), torch.tensor(targets)) == expected
+    modules = linears(2)
+    with pytest.raises(expected[0], match="cross_entropy needs"):
+        train_step(modules, gp.OneFOneB(2, 1), (outputs, targets), cross_entropy)
+    assert all(p.grad is None for p in nn.Sequential(*modules).parameters())
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16])
+def test_cross_entropy_takes_whole_numbers_of_any_size(dtype):
+    x, classes = some_batch()[0], np.arange(8) % 3
+    loss = cross_entropy, lambda outputs, targets: nn.functional.cross_entropy(outputs, targets.long())
+    assert_like_autograd(linears(2), gp.OneFOneB(2, 4), (x, classes.astype(dtype)), loss)
+
+
+def test_mse_takes_targets_of_any_number_type():
+    targets = np.arange(24).reshape(8, 3)
+    whole, fractions = (
+        train_step(linears(2), gp.OneFOneB(2, 4), (some_batch()[0], kind), mse)
+        for kind in (targets, targets.astype(float))
+    )
+    assert whole.loss == fractions.loss
+
+
+# Local processes
+
+
+def test_they_get_every_buffer_and_give_it_back(two):
+    modules = [nn.Sequential(Counts(), linear) for linear in linears(2)]
+    for stage in modules:
+        assert "0.factor" not in stage.state_dict()
+    here = copy.deepcopy(modules)
+    there = Pipeline(modules, gp.OneFOneB(2, 4), mse, devices=two)
+    for factor, after in ((5, 9), (-2, 2)):
+        for stage in (*modules, *here):
+            stage[0].factor.fill_(factor)
+        found, expected = there.step(some_batch()), train_step(here, gp.OneFOneB(2, 4), some_batch(), mse)
+        assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+        assert [stage[0].factor.item() for stage in (*modules, *here)] == [after] * 4
+
+
+def test_the_callers_seed_decides_what_is_random_there(two):
+    def dropped(seed: int) -> np.ndarray:
+        modules = [nn.Sequential(linear, nn.Dropout(0.5)) for linear in linears(2, 8)]
+        torch.manual_seed(seed)
+        x = np.random.default_rng(0).normal(size=(8, 8))
+        return train_step(modules, gp.OneFOneB(2, 4), (x, x), mse, devices=two).outputs
+
+    one, again, other = dropped(1), dropped(1), dropped(2)
+    assert (one == again).all()
+    assert ((one == 0) != (other == 0)).any()
+
+
+@pytest.mark.parametrize("placement", [[[3, 0], [2, 1]], [[0, 3], [2, 1]], [[3, 0], [1, 2]]], ids=str)
+def test_stages_may_be_listed_in_any_order(two, placement):
+    schedule = gp.Explicit(gp.ZBV(2, 3).actions, placement=placement)
+    for devices in (["cpu"] * 2, two):
+        assert_like_autograd(linears(4), schedule, some_batch(samples=6), devices=devices)
+
+
+def test_data_parallelism_is_for_local_processes():
+    with pytest.raises(TypeError, match=r"needs local processes: LocalProcesses\(4\) \(got \['cpu', 'cpu'\]"):
+        data_parallel_step(linears(2), some_batch(), mse, devices=["cpu"] * 2)
+
+
+# Threads
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_threads_take_turns(two, where):
+    """Eight steps at once, each of a model of its own, as large as no other."""
+    devices = ["cpu"] * 2 if where == "here" else two
+    found, expected = {}, {}
+
+    def learn(width: int) -> None:
+        batch = np.ones((8, width)), np.zeros((8, width))
+        pipeline = Pipeline(models[width], gp.OneFOneB(2, 4), mse, devices=devices)
+        found[width] = [pipeline.step(batch).loss for _ in range(5)]
+
+    models = {width: linears(2, width) for width in range(2, 10)}
+    threads = [threading.Thread(target=learn, args=[width], daemon=True) for width in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for width, model in models.items():
+        value = nn.Sequential(*model)(torch.ones(8, width, dtype=torch.float64)).square().mean().item()
+        expected[width] = [pytest.approx(value, rel=1e-12)] * 5
+    assert found == expected
+    assert not torch.distributed.is_initialized()
+
+
+# Around a step
+
+#: A script that leaves the process group itself, and would be told so twice.
+LEAVES = textwrap.dedent("""\
+    import numpy as np, torch
+    from torch import nn
+    import gpipe_sim as gp
+    from gpipe_sim.torch_backend import train_step
+
+    modules = [nn.Linear(3, 3).double() for _ in range(2)]
+    step = train_step(modules, gp.OneFOneB(2, 4), (np.ones((8, 3)), np.ones((8, 3))), gp.mse)
+    assert torch.distributed.is_initialized() and step.loss > 0
+    torch.distributed.destroy_process_group()
+""")
+
+
+def test_a_script_under_torchrun_may_leave_the_group_itself(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(LEAVES)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
+        "OMP_NUM_THREADS": "1",  # or torchrun says that it set it
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
+    ran = subprocess.run(launch, env=environment, capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout.strip(), ran.stderr.strip()) == (0, "", "")
+
+
+def test_a_torch_without_pipelines_is_told_by_its_version(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.distributed.pipelining", None)
+    with pytest.raises(ImportError) as error:
+        importlib.reload(tb)
+    assert type(error.value) is ImportError
+    assert str(error.value) == (
+        f"torch {torch.__version__} has no torch.distributed.pipelining; torch 2.11 or newer has"
+    )
+
+
+@pytest.mark.parametrize("name", ["_load_csv", *_HOOKS])
+def test_a_torch_without_one_of_the_hooks_is_told_which(monkeypatch, name):
+    owner = schedules._PipelineScheduleRuntime if name == "_load_csv" else PipelineStage
+    for kind in owner.__mro__:
+        with contextlib.suppress(AttributeError):
+            monkeypatch.delattr(kind, name)
+    modules = linears(2)
+    with pytest.raises(
+        ImportError, match=rf"\({name} missing\); gpipe_sim was tested with torch 2\.11"
+    ) as error:
+        train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
+    assert f"torch {torch.__version__} has no" in str(error.value)
+    assert all(p.grad is None for p in nn.Sequential(*modules).parameters())
+
+
+def test_devices_that_take_turns_wait_for_each_other_and_not_for_messages():
+    """Every action sleeps 10 ms or more, so nearly any wait for another device would be as long."""
+    modules = [Sleep(10, 10, 10) for _ in range(3)]
+    pipeline = Pipeline(modules, gp.OneFOneB(3, 4), mse)
+    batch = np.ones((8, 1)), np.ones((8, 1))
+    pipeline.step(batch)
+    assert 0 <= fit_costs(pipeline.step(batch).timeline).comm < 5
