@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import gpipe_sim as gp
+from benchmarks.bench_torch import linear_stages, sleeping_stages
 from gpipe_sim import torch_backend as tb
 from gpipe_sim.recorded import FILE
 
@@ -23,27 +24,17 @@ WIDTHS = {"narrow": (16, 64), "wide": (1024, 512)}  #: (features, samples)
 Batch = tuple[np.ndarray, np.ndarray]
 
 
-def sleeping(stages: int) -> list[nn.Module]:
-    return [tb.Sleep(20, 20, 20) for _ in range(stages)]
-
-
-def linear(width: int, stages: int) -> list[nn.Module]:
-    """12 layers of Linear and ReLU, cut into stages."""
-    torch.manual_seed(0)
-    return tb.split([nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(12)], stages=stages)
-
-
 def runs() -> Iterator[tuple[str, gp.Schedule, list[nn.Module], Batch]]:
     """(name, schedule, modules, batch)"""
     zeros = np.zeros((16, 1), np.float32), np.zeros((16, 1), np.float32)
-    yield "1f1b", gp.OneFOneB(4, 8), sleeping(4), zeros
-    yield "zbh1", gp.ZBH1(4, 8), sleeping(4), zeros
-    yield "gpipe16", gp.GPipe(4, 16), sleeping(4), zeros
+    yield "1f1b", gp.OneFOneB(4, 8), sleeping_stages(4), zeros
+    yield "zbh1", gp.ZBH1(4, 8), sleeping_stages(4), zeros
+    yield "gpipe16", gp.GPipe(4, 16), sleeping_stages(4), zeros
     for name, (width, samples) in WIDTHS.items():
         rng = np.random.default_rng(0)
         batch = rng.normal(size=(samples, width)), rng.normal(size=(samples, width))
-        yield name, gp.OneFOneB(2, 8), linear(width, 2), batch
-        yield f"{name}_alone", gp.OneFOneB(1, 8), linear(width, 1), batch
+        yield name, gp.OneFOneB(2, 8), linear_stages(2, width), batch
+        yield f"{name}_alone", gp.OneFOneB(1, 8), linear_stages(1, width), batch
 
 
 def fastest(pipeline: tb.Pipeline, batch: Batch) -> gp.Timeline:

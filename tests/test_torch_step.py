@@ -106,8 +106,8 @@ def test_any_order_of_any_model_cut_anywhere_gives_the_same(data):
     assert step.loss == pytest.approx(expected.loss, rel=1e-10)
     assert np.allclose(step.outputs, expected.outputs, rtol=1e-10, atol=1e-12)
     assert step.gradients.keys() == expected.gradients.keys()
-    for key, gradient in expected.gradients.items():  # a dead ReLU leaves zeros
-        assert np.abs(step.gradients[key] - gradient).max() <= 1e-10 * np.abs(gradient).max()
+    for key, gradient in expected.gradients.items():  # a dead ReLU leaves zeros; a full tanh, 1 - t² of few digits
+        assert np.abs(step.gradients[key] - gradient).max() <= 1e-10 * np.abs(gradient).max() + 1e-13
 
 
 @few

@@ -12,8 +12,10 @@ from gpipe_sim.schedule import Explicit
 from gpipe_sim.torch_backend import remote
 from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_batch
 from gpipe_sim.torch_backend.devices import HOST, require_on
+from gpipe_sim.torch_backend.gradients import add_gradients
+from gpipe_sim.torch_backend.losses import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.measured import measured
-from gpipe_sim.torch_backend.modules import MeanLoss, add_gradients, labels, listed, mean_loss
+from gpipe_sim.torch_backend.modules import labels, listed
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
 

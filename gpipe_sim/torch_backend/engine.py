@@ -1,41 +1,28 @@
-"""One process's part of a pipeline on PyTorch's engine. No other file touches a private name of torch.
+"""One process's part of a pipeline on PyTorch's engine.
 
-The engine is ``_PipelineScheduleRuntime``: it reads an order as text, adds the messages, and runs the row of
-its rank. Its own classes for 1F1B and others do no more than fill it.
+PyTorch's engine reads an order as text, adds the messages, and runs the row of its rank. Its own classes for
+interleaved 1F1B and others do no more than fill it.
 """
 
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage
 
 from gpipe_sim.actions import Kind, OverlapFB
 from gpipe_sim.export import to_torch_csv
 from gpipe_sim.schedule import Explicit, Schedule
-from gpipe_sim.torch_backend.modules import MeanLoss, as_array, gradients_of, grown
-from gpipe_sim.torch_backend.stage import NotedStage, Recorder, Timed
+from gpipe_sim.torch_backend.clock import Recorder, Timed
+from gpipe_sim.torch_backend.gradients import as_array, gradients_of, grown
+from gpipe_sim.torch_backend.inside import Inside
+from gpipe_sim.torch_backend.losses import MeanLoss
+from gpipe_sim.torch_backend.private import Stage, runtime
 
-TESTED = "2.11, 2.12, 2.13 and 2.15"
-
-_COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
-#: What a stage's engine calls, and ``Stage`` and ``NotedStage`` look into.
-_HOOKS = (
-    "forward_one_chunk",
-    "forward_maybe_with_nosync",
-    "backward_one_chunk",
-    "backward_maybe_with_nosync",
-    "backward_weight_one_chunk",
-    "set_local_fwd_input",
-    "set_local_bwd_input",
-)
 alone = threading.RLock()  #: held while this process has a group of its own
 
 
@@ -46,30 +33,6 @@ class Part(NamedTuple):
     outputs: np.ndarray | None
     gradients: dict[tuple[int, str], np.ndarray]  # by (stage, parameter name)
     spans: list[Timed]
-
-
-class Stage(NotedStage):
-    """A stage without what some releases of torch get wrong."""
-
-    def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
-        """Torch 2.11 greets a stage's neighbours even in the same process, where gloo cannot."""
-        return [op for op in super()._get_init_p2p_neighbors_ops() if op.peer != dist.get_rank()]
-
-    def _warmup_forward_vote(self, has_backward: bool, received_acc: Tensor | None = None) -> Any:
-        """Since 2.12 a process's stages vote; those on another device than the one before cannot count."""
-        if received_acc is not None:
-            received_acc = received_acc.to(self.device)
-        return super()._warmup_forward_vote(has_backward, received_acc)
-
-    def backward_maybe_with_nosync(self, backward_type: str, bwd_kwargs: dict, **kwargs) -> Any:
-        """Before 2.13 a split backward counts weights double that a stage uses more than once."""
-        groups = bwd_kwargs.get("param_groups") or ()
-        if not _COUNTS_ONCE and any(len(group["intermediates"]) > 1 for group in groups):
-            raise NotImplementedError(
-                f"stage {self.stage_index} uses a weight more than once, which torch {torch.__version__} "
-                "counts double in a split backward: use torch 2.13 or newer, or a schedule without I and W"
-            )
-        return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
 
 
 class Engine:
@@ -131,7 +94,7 @@ class Engine:
     def _made(self) -> Any:
         stages = [
             Stage(
-                module,
+                Inside(module, last=stage == self.last),
                 stage,
                 self.last + 1,
                 self.group,
@@ -140,12 +103,7 @@ class Engine:
             )
             for stage, module in self.modules.items()
         ]
-        runtime = _runtime_class()(stages, self.size, loss_fn=self._weighted, scale_grads=False)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "order.csv"
-            path.write_text(to_torch_csv(self.order))
-            runtime._load_csv(str(path))
-        return runtime
+        return runtime(stages, self.size, self._weighted, to_torch_csv(self.order))
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
@@ -196,18 +154,6 @@ def _renamed(order: Schedule, names: dict[int, int]) -> Explicit:
         return action._replace(microbatch=names[action.microbatch])
 
     return Explicit([[rename(a) for a in row] for row in order.actions], placement=order.placement)
-
-
-def _runtime_class() -> type:
-    """PyTorch's engine; ImportError for a torch that lacks it, or the places where a stage is looked into."""
-    runtime = getattr(torch.distributed.pipelining.schedules, "_PipelineScheduleRuntime", None)
-    wanted = [(runtime, "_load_csv"), *((PipelineStage, name) for name in _HOOKS)]
-    if missing := [name for owner, name in wanted if not hasattr(owner, name)]:
-        raise ImportError(
-            f"torch {torch.__version__} has no pipeline engine that reads an order, or another one "
-            f"({', '.join(missing)} missing); gpipe_sim was tested with torch {TESTED}"
-        )
-    return runtime
 
 
 @contextmanager

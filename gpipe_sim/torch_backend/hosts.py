@@ -18,7 +18,8 @@ from gpipe_sim.torch_backend import remote
 from gpipe_sim.torch_backend.devices import HOST, Names, by_stage, chosen, devices, require_on
 from gpipe_sim.torch_backend.engine import Engine, Part, alone
 from gpipe_sim.torch_backend.gather import gathered
-from gpipe_sim.torch_backend.modules import MeanLoss, add_gradients
+from gpipe_sim.torch_backend.gradients import add_gradients
+from gpipe_sim.torch_backend.losses import MeanLoss
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
 
@@ -157,11 +158,10 @@ def _plain(schedule: Schedule) -> Schedule:
 def _recomputed(schedule: Schedule) -> dict[int, set[int]]:
     """{stage: microbatches} of what is recomputed."""
     found: dict[int, set[int]] = {}
-    for row in schedule.actions:
-        for action in row:
-            for part in action.parts:
-                if part.kind is Kind.R:
-                    found.setdefault(part.stage, set()).add(part.microbatch)
+    for slot, device in enumerate(schedule.located[Kind.R]):
+        if device is not None:
+            stage, microbatch = divmod(slot, schedule.microbatches)
+            found.setdefault(stage, set()).add(microbatch)
     return found
 
 

@@ -6,7 +6,7 @@ from gpipe_sim.actions import Action, Kind
 from gpipe_sim.costs import Costs
 from gpipe_sim.schedule import Explicit, Schedule
 from gpipe_sim.simulate import Span, Timeline
-from gpipe_sim.torch_backend.stage import Timed
+from gpipe_sim.torch_backend.clock import Timed
 
 MILLISECONDS = 1000
 

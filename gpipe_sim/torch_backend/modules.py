@@ -3,18 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from gpipe_sim import layers as numpy_layers
-from gpipe_sim.losses import Loss, cross_entropy, mse
 from gpipe_sim.partition import Key, Partition, balanced
 from gpipe_sim.schedule import Schedule
-
-MeanLoss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Linear(nn.Module):
@@ -38,34 +33,6 @@ _MAKE: dict[type, Callable[[numpy_layers.Layer], nn.Module]] = {
     numpy_layers.Tanh: lambda _: nn.Tanh(),
     numpy_layers.GELU: lambda _: nn.GELU(approximate="tanh"),
 }
-
-
-def mse_loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """``mse``; a shape that torch would stretch is a ValueError, as with NumPy."""
-    if outputs.shape != targets.shape:
-        raise ValueError(f"mse needs targets of shape {tuple(outputs.shape)}, got {tuple(targets.shape)}")
-    return functional.mse_loss(outputs, targets.to(outputs.dtype))
-
-
-def cross_entropy_loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """``cross_entropy``; what is no class number is refused, as with NumPy."""
-    if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
-        raise ValueError(
-            "cross_entropy needs outputs (batch, classes) and targets (batch,), "
-            f"got {tuple(outputs.shape)} and {tuple(targets.shape)}"
-        )
-    if targets.is_floating_point() or targets.is_complex() or targets.dtype is torch.bool:
-        raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
-    targets = targets.long()  # torch itself takes int64 and uint8 only
-    if targets.device.type == "cpu" and (targets.min() < 0 or targets.max() >= outputs.shape[1]):
-        raise ValueError(
-            f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
-            f"got {targets.min()} to {targets.max()}"
-        )
-    return functional.cross_entropy(outputs, targets)
-
-
-_LOSSES: dict[Loss, MeanLoss] = {mse: mse_loss, cross_entropy: cross_entropy_loss}
 
 
 def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module]:
@@ -106,20 +73,6 @@ def split(
     return [nn.Sequential(*layers[a:b]) for a, b in pairwise(ends)]
 
 
-def mean_loss(loss: Loss | MeanLoss) -> MeanLoss:
-    """The torch function for a loss of this package; a function of your own is taken as it is."""
-    if isinstance(loss, Loss):
-        if loss not in _LOSSES:
-            raise TypeError(
-                f"on torch a step knows mse and cross_entropy (got {loss!r}); "
-                "give a function (outputs, targets) -> mean over the microbatch instead"
-            )
-        return _LOSSES[loss]
-    if not callable(loss):
-        raise TypeError(f"a step needs a loss, such as cross_entropy or mse (got {loss!r})")
-    return loss
-
-
 def labels(modules: Sequence[nn.Module]) -> dict[tuple[int, str], Key]:
     """What a parameter is called: {(stage, name in the module): (layer, name in the layer)}.
 
@@ -141,39 +94,6 @@ def _children(module: nn.Sequential) -> Iterator[tuple[str, nn.Module]]:
     for name, inside in module.named_modules(remove_duplicate=False):
         if name and "." not in name:
             yield name, inside
-
-
-def as_array(tensor: Tensor) -> np.ndarray:
-    """A copy of a tensor; bfloat16, which NumPy does not have, as float32."""
-    tensor = tensor.detach().cpu()
-    tensor = tensor.to_dense() if tensor.is_sparse else tensor
-    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
-
-
-def gradients_of(modules: dict[int, nn.Module]) -> dict[tuple[int, str], np.ndarray]:
-    """Copies of what is in ``.grad``, as {(stage, parameter name): array}."""
-    return {
-        (stage, name): as_array(parameter.grad)
-        for stage, module in modules.items()
-        for name, parameter in module.named_parameters()
-        if parameter.grad is not None
-    }
-
-
-def add_gradients(modules: dict[int, nn.Module], gradients: dict[tuple[int, str], np.ndarray]) -> None:
-    """Let ``.grad`` grow by gradients that were computed elsewhere, {(stage, parameter name): array}."""
-    for stage, module in modules.items():
-        for name, parameter in module.named_parameters():
-            if (stage, name) in gradients:
-                fresh = torch.tensor(gradients[stage, name], device=parameter.device, dtype=parameter.dtype)
-                parameter.grad = grown(parameter.grad, fresh)
-
-
-def grown(kept: Tensor | None, fresh: Tensor | None) -> Tensor | None:
-    """A gradient grown in place, as autograd does; only a sparse one cannot hold a dense one."""
-    if kept is None or fresh is None:
-        return fresh if kept is None else kept
-    return fresh + kept if kept.is_sparse and not fresh.is_sparse else kept.add_(fresh)
 
 
 def listed(modules: Iterable[nn.Module]) -> list[nn.Module]:

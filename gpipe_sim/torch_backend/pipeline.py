@@ -12,8 +12,9 @@ from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_ba
 from gpipe_sim.torch_backend.devices import Names
 from gpipe_sim.torch_backend.engine import Part
 from gpipe_sim.torch_backend.hosts import Host, host
+from gpipe_sim.torch_backend.losses import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.measured import measured
-from gpipe_sim.torch_backend.modules import MeanLoss, labels, listed, mean_loss, require_fit
+from gpipe_sim.torch_backend.modules import labels, listed, require_fit
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
 
@@ -37,9 +38,9 @@ class Pipeline:
     """Torch modules, one per stage, that run a schedule step by step on PyTorch's engine.
 
     ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch.
-    ``devices`` is the torch device of each device of the schedule, all in this one; or ``LocalProcesses``;
-    or None: then a process under torchrun is one device, and any other takes the CUDA devices, or the CPU
-    for all. In one process CPU devices take turns: gradients are real, concurrency is not.
+    ``devices`` is the torch device of each device of the schedule, or ``LocalProcesses``. Unless given, they
+    are the CUDA devices, or the CPU for all. All are in this process, where they take turns: gradients are
+    real, concurrency is not. Only under torchrun is each process one of them.
 
     On local processes weights, buffers and modes follow the modules given; after a change of their structure
     or number type, make another pipeline.

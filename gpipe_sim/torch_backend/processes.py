@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -218,8 +217,3 @@ def _loopback() -> str:
     """The name of this machine's own network interface, so that nothing depends on how the host is named."""
     names = [name for _, name in socket.if_nameindex()] if hasattr(socket, "if_nameindex") else []
     return next((name for name in names if name.startswith("lo")), os.environ.get("GLOO_SOCKET_IFNAME", ""))
-
-
-def now() -> float:
-    """A clock that all processes of this machine share."""
-    return time.monotonic()

@@ -10,9 +10,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from gpipe_sim.actions import Kind
 from gpipe_sim.schedule import Schedule
+from gpipe_sim.torch_backend.clock import Recorder
 from gpipe_sim.torch_backend.engine import Engine, Part
-from gpipe_sim.torch_backend.modules import MeanLoss, as_array, gradients_of
-from gpipe_sim.torch_backend.stage import Recorder
+from gpipe_sim.torch_backend.gradients import as_array, gradients_of
+from gpipe_sim.torch_backend.losses import MeanLoss
 
 _ENGINES: dict[int, Engine] = {}
 _GROUPS: dict[int, dist.ProcessGroup] = {}  # by size: of the first so many processes

@@ -4,13 +4,12 @@ import gc
 import os
 import pickle
 import sys
+import time
 import traceback
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-
-from gpipe_sim.torch_backend.processes import now
 
 
 def main() -> None:
@@ -59,9 +58,9 @@ def _answer(replies, function, args: tuple) -> None:
 
 def _pickled_failure(error: Exception, trace: str) -> bytes:
     try:
-        reply = pickle.dumps((False, (error, trace), now()))
+        reply = pickle.dumps((False, (error, trace), time.monotonic()))
         pickle.loads(reply)
     except Exception:
         plain = RuntimeError(f"{type(error).__name__}: {error}")
-        return pickle.dumps((False, (plain, trace), now()))
+        return pickle.dumps((False, (plain, trace), time.monotonic()))
     return reply

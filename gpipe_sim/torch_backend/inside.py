@@ -1,0 +1,62 @@
+"""A stage's module as torch's engine is to see it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from gpipe_sim.torch_backend.private import is_view
+
+
+class Inside(nn.Module):
+    """Passes everything on to the module inside, and looks after what torch's engine does not.
+
+    The engine also runs it to see what comes out, and a checkpoint runs it again. Only an action's own
+    forward changes buffers, such as the running statistics of a BatchNorm; any other has copies of them.
+
+    What it sends on asks for a gradient even where nothing in the stage learns. Torch sends no gradient where
+    none is asked for, and then its split backward leaves out the weights of the stage that would have sent
+    it. A schedule has these messages whoever learns. And it is no view, which torch could not let go of.
+    """
+
+    def __init__(self, module: nn.Module, last: bool):
+        super().__init__()
+        self.module, self.last, self.acting = module, last, False
+
+    def forward(self, *args, **kwargs) -> Any:
+        if self.acting:
+            output = self.module(*args, **kwargs)
+        else:
+            buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+            output = functional_call(self.module, buffers, args, kwargs)
+        asked = () if self.last else tuple(x for x in args if isinstance(x, Tensor) and x.requires_grad)
+
+        def prepared(output: Tensor) -> Tensor:
+            return _whole(output) if self.last else _asking(output, asked)
+
+        return prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))
+
+
+def _whole(output: Tensor) -> Tensor:
+    return output.clone() if is_view(output) else output
+
+
+def _asking(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    """The output, which asks for a gradient and, whatever the module did, hands one on to the inputs."""
+    if output.requires_grad or not output.is_floating_point():
+        return _whole(output)
+    return _Unfollowed.apply(output, *inputs) if inputs else output.detach().clone().requires_grad_()
+
+
+class _Unfollowed(torch.autograd.Function):
+    """What autograd did not follow, as under no_grad: no change of an input changes it."""
+
+    @staticmethod
+    def forward(ctx, output: Tensor, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        return output.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple:
+        return None, *map(torch.zeros_like, ctx.saved_tensors)

@@ -1,0 +1,53 @@
+"""Losses on torch: those of this package, with their refusals, or a function of one's own."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gpipe_sim.losses import Loss, cross_entropy, mse
+
+MeanLoss = Callable[[Tensor, Tensor], Tensor]
+
+
+def mse_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """``mse``; a shape that torch would stretch is a ValueError, as with NumPy."""
+    if outputs.shape != targets.shape:
+        raise ValueError(f"mse needs targets of shape {tuple(outputs.shape)}, got {tuple(targets.shape)}")
+    return functional.mse_loss(outputs, targets.to(outputs.dtype))
+
+
+def cross_entropy_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """``cross_entropy``; what is no class number is refused, as with NumPy."""
+    if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
+        raise ValueError(
+            "cross_entropy needs outputs (batch, classes) and targets (batch,), "
+            f"got {tuple(outputs.shape)} and {tuple(targets.shape)}"
+        )
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype is torch.bool:
+        raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
+    targets = targets.long()  # torch itself takes int64 and uint8 only
+    if targets.device.type == "cpu" and (targets.min() < 0 or targets.max() >= outputs.shape[1]):
+        raise ValueError(
+            f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
+            f"got {targets.min()} to {targets.max()}"
+        )
+    return functional.cross_entropy(outputs, targets)
+
+
+_LOSSES: dict[Loss, MeanLoss] = {mse: mse_loss, cross_entropy: cross_entropy_loss}
+
+
+def mean_loss(loss: Loss | MeanLoss) -> MeanLoss:
+    """The torch function for a loss of this package; a function of your own is taken as it is."""
+    if isinstance(loss, Loss):
+        if loss not in _LOSSES:
+            raise TypeError(
+                f"on torch a step knows mse and cross_entropy (got {loss!r}); "
+                "give a function (outputs, targets) -> mean over the microbatch instead"
+            )
+        return _LOSSES[loss]
+    if not callable(loss):
+        raise TypeError(f"a step needs a loss, such as cross_entropy or mse (got {loss!r})")
+    return loss
