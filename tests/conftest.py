@@ -5,9 +5,15 @@ import os
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
+from hypothesis import settings
 
 matplotlib.use("Agg")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # what is tested on CPUs is, whatever else a machine has
+
+# The same examples in every run: a run fails only for what was changed since the last one. New examples:
+# python -m pytest --hypothesis-profile=default
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

@@ -42,7 +42,7 @@ SCHEDULES = [
     BOTH_WAYS,
 ]
 
-seldom = settings(derandomize=True, max_examples=60, deadline=None, database=None)
+seldom = settings(max_examples=60)
 schedules = st.sampled_from(SCHEDULES)
 times = st.fractions(min_value=0, max_value=9, max_denominator=6)
 some_times = st.fractions(min_value=Fraction(1, 6), max_value=9, max_denominator=6)

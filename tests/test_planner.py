@@ -27,7 +27,7 @@ from gpipe_sim.schedule import both_ways, looped, needs, v_shaped
 
 GRID = [(devices, microbatches) for devices in (1, 2, 3, 4, 5, 8) for microbatches in (1, 2, 3, 5, 8, 16)]
 over_the_grid = pytest.mark.parametrize(("devices", "microbatches"), GRID)
-seldom = settings(derandomize=True, max_examples=150, deadline=None, database=None)
+seldom = settings(max_examples=150)
 
 
 def makespan(schedule, costs=None):

@@ -16,7 +16,7 @@ from engine_cases import (  # noqa: E402
     over_explicit,
     shuffled,
 )
-from hypothesis import given, settings  # noqa: E402
+from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 from numeric import apart  # noqa: E402
 from torch import nn  # noqa: E402
@@ -27,8 +27,6 @@ import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mlp, mse, remat  # noqa: E402
 from gpipe_sim.layers import Context  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, devices, place, split, to_torch, train_step  # noqa: E402
-
-few = settings(max_examples=100, deadline=None)
 
 
 def check(schedule, loss=cross_entropy, activation="tanh", dtype=np.float64, within=1e-10) -> gp.StepResult:
@@ -80,7 +78,6 @@ def test_float32_gives_the_same_within_float32(schedule):
     assert step.outputs.dtype == np.float32
 
 
-@few
 @given(st.data())
 def test_any_order_of_any_model_cut_anywhere_gives_the_same(data):
     """Stages without parameters, too: first, in the middle, last, or all of them but one."""
@@ -106,11 +103,13 @@ def test_any_order_of_any_model_cut_anywhere_gives_the_same(data):
     assert step.loss == pytest.approx(expected.loss, rel=1e-10)
     assert np.allclose(step.outputs, expected.outputs, rtol=1e-10, atol=1e-12)
     assert step.gradients.keys() == expected.gradients.keys()
-    for key, gradient in expected.gradients.items():  # a dead ReLU leaves zeros; a full tanh, 1 - t² of few digits
+    for (
+        key,
+        gradient,
+    ) in expected.gradients.items():  # a dead ReLU leaves zeros; a full tanh few digits of 1 - t²
         assert np.abs(step.gradients[key] - gradient).max() <= 1e-10 * np.abs(gradient).max() + 1e-13
 
 
-@few
 @given(legal_orders(), st.data())
 def test_whoever_learns_learns_what_plain_autograd_says(schedule, data):
     """Each parameter frozen or not: a split backward must not lose a gradient behind a frozen stage."""

@@ -67,7 +67,7 @@ def test_so_it_is_for_orders_written_out(schedule, mode):
     assert_a_timeline_of(timed(schedule), schedule)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(legal_orders())
 def test_so_it_is_for_any_legal_order(schedule):
     assert_a_timeline_of(timed(schedule), schedule)
