@@ -5,7 +5,6 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -13,6 +12,7 @@ torch = pytest.importorskip("torch")
 from cases import with_updates  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch_modules import linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import mse  # noqa: E402
@@ -27,16 +27,6 @@ from gpipe_sim.torch_backend import (  # noqa: E402
 SCHEDULE = gp.OneFOneB(2, 4)
 HERE = ["cpu", "cpu"]
 NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-
-
-def linears(count: int = 2) -> list[nn.Module]:
-    torch.manual_seed(count)
-    return [nn.Linear(3, 3, dtype=torch.float64) for _ in range(count)]
-
-
-def some_batch(samples: int = 8) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(samples)
-    return rng.normal(size=(samples, 3)), rng.normal(size=(samples, 3))
 
 
 def refused(

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch")
 from numeric import apart  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.pipelining import PipelineStage, schedules  # noqa: E402
-from torch_modules import Counts, LastOf, Pair, Scaled, Tied, Unfollowed  # noqa: E402
+from torch_modules import Counts, LastOf, Pair, Scaled, Tied, Unfollowed, linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, fit_costs, mse, remat  # noqa: E402
@@ -35,17 +35,6 @@ over_both = pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), gp.ZBH1(2, 4
 def two():
     with LocalProcesses(2) as processes:
         yield processes
-
-
-def linears(count: int, width: int = 3) -> list[nn.Module]:
-    torch.manual_seed(count)
-    return [nn.Linear(width, width, dtype=torch.float64) for _ in range(count)]
-
-
-def some_batch(*shape: int, samples: int = 8) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs of this shape, and three numbers as target of each."""
-    rng = np.random.default_rng(samples)
-    return rng.normal(size=(samples, *(shape or (3,)))), rng.normal(size=(samples, 3))
 
 
 def by_autograd(modules: list[nn.Module], batch: tuple, microbatches: int, loss: Callable) -> list[nn.Module]:
@@ -89,21 +78,21 @@ def used_twice() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
 def test_a_first_stage_may_use_a_weight_more_than_once(name, schedule):
     """Nothing asks for the gradient of its input, so its backward is never split."""
     module, shape = used_twice()[name]
-    assert_like_autograd([module, *linears(1)], schedule, some_batch(*shape))
+    assert_like_autograd([module, *linears(1)], schedule, some_batch(shape=shape))
 
 
 @pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), remat(gp.OneFOneB(2, 4), "always")], ids=repr)
 @pytest.mark.parametrize("name", used_twice())
 def test_any_stage_may_where_backwards_are_whole(name, schedule):
     module, shape = used_twice()[name]
-    assert_like_autograd([*linears(1), module], schedule, some_batch(*shape))
+    assert_like_autograd([*linears(1), module], schedule, some_batch(shape=shape))
 
 
 @pytest.mark.parametrize("schedule", [gp.ZBH1(2, 4), remat(gp.ZBH1(2, 4), "always")], ids=repr)
 @pytest.mark.parametrize("name", used_twice())
 def test_a_split_backward_counts_it_once_or_not_at_all(name, schedule):
     module, shape = used_twice()[name]
-    modules, batch = [*linears(1), module], some_batch(*shape)
+    modules, batch = [*linears(1), module], some_batch(shape=shape)
     if COUNTS_ONCE:
         assert_like_autograd(modules, schedule, batch)
         return
@@ -136,7 +125,7 @@ def test_a_stage_may_end_in_a_view(at, schedule):
 @over_both
 def test_a_stage_may_send_on_the_last_of_a_sequence(schedule):
     torch.manual_seed(0)
-    assert_like_autograd([LastOf(nn.RNN), *linears(1)], schedule, some_batch(4, 3))
+    assert_like_autograd([LastOf(nn.RNN), *linears(1)], schedule, some_batch(shape=(4, 3)))
 
 
 def test_a_last_stage_gives_one_tensor_and_says_so():

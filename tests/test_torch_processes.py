@@ -29,6 +29,7 @@ from engine_cases import (  # noqa: E402
 )
 from numeric import furthest_apart  # noqa: E402
 from torch import nn  # noqa: E402
+from torch_modules import linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mse, remat, single_device_step  # noqa: E402
@@ -49,16 +50,6 @@ def four():
         started = Started(processes)
         yield processes
     started.assert_gone()
-
-
-def linears(count: int, width: int = 3) -> list[nn.Module]:
-    torch.manual_seed(count)
-    return [nn.Linear(width, width, dtype=torch.float64) for _ in range(count)]
-
-
-def some_batch(samples: int = 8, width: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(samples)
-    return rng.normal(size=(samples, width)), rng.normal(size=(samples, width))
 
 
 def check(schedule, processes, dtype=np.float64, within=1e-10) -> gp.StepResult:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st  # noqa: E402
 from numeric import apart  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
-from torch_modules import OwnError, Raises, RaisesBackward, half_of_squares  # noqa: E402
+from torch_modules import OwnError, Raises, RaisesBackward, half_of_squares, linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mlp, mse, remat  # noqa: E402
@@ -172,16 +172,6 @@ def test_a_loss_of_ones_own_is_taken_as_it_is():
 
 
 # ``.grad`` grows, weights stay, and a failure leaves no trace
-
-
-def linears(count: int, width: int = 3) -> list[nn.Module]:
-    torch.manual_seed(count)
-    return [nn.Linear(width, width, dtype=torch.float64) for _ in range(count)]
-
-
-def some_batch(samples: int = 8, width: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(samples)
-    return rng.normal(size=(samples, width)), rng.normal(size=(samples, width))
 
 
 @pytest.mark.parametrize("schedule", [gp.GPipe(2, 4), gp.ZBH1(2, 4)], ids=repr)

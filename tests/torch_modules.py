@@ -1,14 +1,28 @@
-"""Stages that misbehave, in a file of their own: a local process can import what is here, and not a test."""
+"""Stages for the tests, plain or misbehaving: a local process can import what is here, and not a test."""
 
 import os
 import signal
 import sys
 import time
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gpipe_sim.torch_backend import remote
+
+
+def linears(count: int = 2, width: int = 3) -> list[nn.Module]:
+    torch.manual_seed(count)
+    return [nn.Linear(width, width, dtype=torch.float64) for _ in range(count)]
+
+
+def some_batch(
+    samples: int = 8, width: int = 3, shape: tuple[int, ...] = ()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs of this width, or of this shape each; targets of this width."""
+    rng = np.random.default_rng(samples)
+    return rng.normal(size=(samples, *(shape or (width,)))), rng.normal(size=(samples, width))
 
 
 class Stage(nn.Module):
