@@ -62,6 +62,19 @@ FAILING = textwrap.dedent("""\
     train_step([nn.Linear(6, 6).double(), broken], gp.OneFOneB(2, 8), batch_for(8), gp.cross_entropy)
 """)
 
+#: A script that leaves the process group itself, and would be told so twice.
+LEAVES = textwrap.dedent("""\
+    import numpy as np, torch
+    from torch import nn
+    import gpipe_sim as gp
+    from gpipe_sim.torch_backend import train_step
+
+    modules = [nn.Linear(3, 3).double() for _ in range(2)]
+    step = train_step(modules, gp.OneFOneB(2, 4), (np.ones((8, 3)), np.ones((8, 3))), gp.mse)
+    assert torch.distributed.is_initialized() and step.loss > 0
+    torch.distributed.destroy_process_group()
+""")
+
 
 def launched(script: str, folder: Path) -> subprocess.CompletedProcess:
     path = folder / "script.py"
@@ -150,3 +163,8 @@ def test_a_process_that_fails_ends_the_run_with_its_own_error_within_seconds(tmp
     assert ran.returncode != 0
     assert "KeyError: 'no such token'" in ran.stderr
     assert time.monotonic() - began < 60
+
+
+def test_a_script_may_leave_the_group_itself(tmp_path):
+    ran = launched(LEAVES, tmp_path)
+    assert (ran.returncode, ran.stdout.strip(), ran.stderr.strip()) == (0, "", "")

@@ -3,10 +3,7 @@
 import contextlib
 import copy
 import importlib
-import os
-import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import Callable
 
@@ -292,32 +289,6 @@ def test_threads_take_turns(two, where):
 
 
 # Around a step
-
-#: A script that leaves the process group itself, and would be told so twice.
-LEAVES = textwrap.dedent("""\
-    import numpy as np, torch
-    from torch import nn
-    import gpipe_sim as gp
-    from gpipe_sim.torch_backend import train_step
-
-    modules = [nn.Linear(3, 3).double() for _ in range(2)]
-    step = train_step(modules, gp.OneFOneB(2, 4), (np.ones((8, 3)), np.ones((8, 3))), gp.mse)
-    assert torch.distributed.is_initialized() and step.loss > 0
-    torch.distributed.destroy_process_group()
-""")
-
-
-def test_a_script_under_torchrun_may_leave_the_group_itself(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(LEAVES)
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
-        "OMP_NUM_THREADS": "1",  # or torchrun says that it set it
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
-    ran = subprocess.run(launch, env=environment, capture_output=True, text=True, timeout=120)
-    assert (ran.returncode, ran.stdout.strip(), ran.stderr.strip()) == (0, "", "")
 
 
 def test_a_torch_without_pipelines_is_told_by_its_version(monkeypatch):
