@@ -36,7 +36,7 @@ INK = "#222222"
 ON_DARK, ON_LIGHT = "#ffffff", "#000000"
 IN_FLIGHT_COLOUR = "#999999"
 PALER = 0.6  #: how far towards white a device's later stages go
-PHASES = "first B, last F"  #: what the dashed lines of the phases mark
+PHASES = "last F"  #: how a legend's words end that tell what the dashed lines of the phases mark
 ROW_FILL = 0.86  #: how much of a row's height a box takes
 
 
@@ -134,7 +134,8 @@ def legend(*timelines: Timeline) -> list[tuple[Kind | None, str, str]]:
     if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
         entries.append((kinds[0], tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage"))
     if any(next(phase_lines(timeline), None) for timeline in timelines):
-        entries.append((None, INK, PHASES))
+        backwards = " or ".join(kind for kind in (Kind.B, Kind.I) if kind in kinds)
+        entries.append((None, INK, f"first {backwards}, {PHASES}"))
     return entries
 
 

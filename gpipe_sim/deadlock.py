@@ -27,7 +27,7 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     if not stuck:
         raise ValueError(f"{schedule!r} can finish: nobody waits for ever")
     longest = max(map(len, schedule.actions))
-    width = max(LEFT + longest * STEP + 10, 470)
+    width = max(LEFT + longest * STEP + 10, 540)
     height = TOP + (schedule.devices - 1) * ROW + HEIGHT + 66
     queues, arrows = _queues(schedule, stuck), _arrows(waiting(schedule), stuck)
     parts = [_heads(), *queues, *arrows, *_legend(height - 14)]
@@ -95,9 +95,10 @@ def _legend(y: int) -> Iterator[str]:
     swatch = f'y="{y - 11}" width="14" height="14" rx="2"'
     yield f'<rect x="{LEFT}" {swatch} fill="{PALETTE["F"]}"/>'
     yield f'<rect x="{LEFT + 66}" {swatch} fill="#fff" stroke="{INK}" stroke-width="2.5"/>'
-    yield _arrow(f"M{LEFT + 136} {y - 4}h28", WAITS)
-    yield _arrow(f"M{LEFT + 226} {y - 4}h28", BEHIND)
-    for x, words in ((20, "done"), (87, "stuck"), (172, "needs"), (262, "stands behind")):
+    yield f'<rect x="{LEFT + 136}" {swatch} fill="{tint(PALETTE["F"], PALE)}"/>'
+    yield _arrow(f"M{LEFT + 212} {y - 4}h28", WAITS)
+    yield _arrow(f"M{LEFT + 300} {y - 4}h28", BEHIND)
+    for x, words in ((20, "done"), (87, "stuck"), (156, "not run"), (247, "needs"), (335, "stands behind")):
         yield _text(LEFT + x, y, words, INK, "start")
 
 

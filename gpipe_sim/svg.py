@@ -141,7 +141,7 @@ def unit_for(until: Real, left: float = LEFT) -> float:
 def explained(timelines: Sequence[Timeline], unit: float) -> list[Entry]:
     """What the legend says of the boxes, and of the lines that part the phases where they are drawn."""
     lines = any(_fine(timeline, unit) and any(phase_lines(timeline)) for timeline in timelines)
-    return [entry for entry in legend(*timelines) if lines or entry[2] != PHASES]
+    return [entry for entry in legend(*timelines) if lines or not entry[2].endswith(PHASES)]
 
 
 def _asked(strips: bool, arrows: bool, path: bool) -> list[Entry]:
@@ -193,8 +193,8 @@ def chart(timeline: Timeline, at: Place) -> Iterator[str]:
     if weights := [box for box in every if box.kind is Kind.W]:
         yield _hatch("".join(_outline(box, at) for box in weights))
     labelled = [box for box in every if _fits(box, at)]
-    for colour, group in groupby(sorted(labelled, key=_ink), key=_ink):
-        yield f'<g fill="{colour}" text-anchor="middle" pointer-events="none">'
+    for style, group in groupby(sorted(labelled, key=_lettering), key=_lettering):
+        yield f'<g {style} text-anchor="middle" pointer-events="none">'
         yield from (_label(box, at) for box in group)
         yield "</g>"
     if _fine(timeline, at.unit):
@@ -241,8 +241,10 @@ def _fits(box: Box, at: Place) -> bool:
     return float(box.width) * at.unit >= wide and box.height * at.row >= 11
 
 
-def _ink(box: Box) -> str:
-    return ink(box.fill)
+def _lettering(box: Box) -> str:
+    """How the box's number is drawn: over hatching, the box's own colour keeps the lines off its digits."""
+    clear = f' stroke="{box.fill}" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
+    return f'fill="{ink(box.fill)}"' + (clear if box.kind is Kind.W else "")
 
 
 def _label(box: Box, at: Place) -> str:
@@ -323,7 +325,7 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
             yield _arrow(x - 3, top + 5.5, x + 12, top + 5.5)
         elif words == CRITICAL:
             yield _frame(f"M{_px(x)} {_px(top)}h11v11h-11z")
-        elif words == PHASES:
+        elif words.endswith(PHASES):
             yield _dashes(f"M{_px(x + 5.5)} {_px(top - 2)}v15")
         else:
             yield f'<rect x="{_px(x)}" y="{_px(top)}" width="11" height="11" fill="{colour}"/>'

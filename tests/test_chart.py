@@ -5,7 +5,20 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from gpipe_sim import Costs, Explicit, GPipe, Interleaved1F1B, Kind, Naive, OneFOneB, remat, simulate
+from gpipe_sim import (
+    ZBH1,
+    ZBV,
+    Costs,
+    DualPipe,
+    Explicit,
+    GPipe,
+    Interleaved1F1B,
+    Kind,
+    Naive,
+    OneFOneB,
+    remat,
+    simulate,
+)
 from gpipe_sim.chart import (
     MEMORY_PALETTE,
     ON_DARK,
@@ -134,6 +147,20 @@ def test_the_legend_names_what_is_drawn_and_explains_pale_boxes():
     assert words == ["F  forward", "B  backward", "R  recompute", "paler: a later stage", "first B, last F"]
     both = kinds_drawn(simulate(Naive(2)), simulate(zero_bubble(2, 2)))
     assert both == [Kind.F, Kind.B, Kind.I, Kind.W]
+
+
+@pytest.mark.parametrize(
+    ("families", "marked"),
+    [
+        ([OneFOneB], "first B, last F"),
+        ([ZBH1, ZBV], "first I, last F"),
+        ([DualPipe], "first B or I, last F"),
+        ([OneFOneB, ZBH1], "first B or I, last F"),
+    ],
+)
+def test_the_dashed_lines_are_named_by_the_backwards_that_are_drawn(families, marked):
+    *_, (_, _, words) = legend(*(simulate(family(4, 8)) for family in families))
+    assert words == marked
 
 
 def test_the_caption_says_schedule_makespan_and_bubble():

@@ -159,7 +159,7 @@ def _label_width(box: Box) -> float:
 
 
 def _handle(kind: Kind | None, colour: str, words: str) -> Patch | Line2D:
-    if words == PHASES:
+    if words.endswith(PHASES):
         return Line2D([0.5, 0.5], [0, 1], color=colour, lw=0.8, ls=DASHES, label=words)
     hatch = HATCH if kind is Kind.W else None
     return Patch(facecolor=colour, edgecolor="white", linewidth=0, hatch=hatch, label=words)
