@@ -1,6 +1,6 @@
 """Lesson 05: what makes an order legal."""
 
-from gpipe_sim.actions import Action
+from gpipe_sim.actions import Action, Kind, OverlapFB
 from gpipe_sim.exercises.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.metrics import idle_spans
 from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight
@@ -43,7 +43,7 @@ def unlock(answer: str | Schedule | None) -> Reply:
         names = ", ".join(map(str, moved))
         return almost(f"it runs and takes {took}, but {names} stand elsewhere now. Is one swap enough?")
     peaks = _listed(peak_in_flight(schedule))
-    return correct(f"it runs and takes {took}; the devices hold at most {peaks}. Which device holds two?")
+    return correct(f"it runs and takes {took}; the devices hold at most {peaks}. Why does one hold two?")
 
 
 def _sound(answer: str | Schedule, devices: int, microbatches: int) -> Schedule | Reply:
@@ -60,6 +60,9 @@ def _sound(answer: str | Schedule, devices: int, microbatches: int) -> Schedule 
         schedule = Explicit.parse(answer, placement=placement, microbatches=microbatches)
     except ValueError as error:
         return keep_working(str(error))
+    every = (action for row in schedule.actions for action in row)
+    if other := next((action for action in every if not _is_whole(action)), None):
+        return keep_working(f"{other} is neither a forward nor a backward; use those, each once")
     found = problems(schedule)
     if not found:
         return schedule
@@ -67,6 +70,10 @@ def _sound(answer: str | Schedule, devices: int, microbatches: int) -> Schedule 
         return keep_working(f"{in_words(circle(all_waits(schedule)))}.")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return keep_working(f"{found[0].sentence}{more}")
+
+
+def _is_whole(action: Action | OverlapFB) -> bool:
+    return len(action.parts) == 1 and action.parts[0].kind in (Kind.F, Kind.B)
 
 
 def _moved(schedule: Schedule) -> list[Action]:

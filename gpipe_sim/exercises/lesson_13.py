@@ -25,6 +25,7 @@ SETTINGS = (
     (6, 11, 4, 4, 4),
     (5, 30, 10, 12, 7),
 )
+ROUNDED = 5.1e-5  #: how far off an answer may be that was rounded to four digits
 
 
 def put_off(answer: str | None) -> Reply:
@@ -118,10 +119,10 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Repl
     measured = span_bubble(timeline)
     if said == measured:
         return None
-    if isinstance(said, float) and abs(said - measured) < 1e-9:
-        return almost(f"{where}: {said:.4f} is right but for rounding. Make it exact, with Fraction")
+    if abs(said - measured) < ROUNDED:
+        return almost(f"{where}: {float(said):.4f} is right but for rounding. Make it exact, with Fraction")
     for name, other in _mistaken_for(timeline, K, M, costs).items():
-        if abs(said - other) < 1e-9:
+        if abs(said - other) < ROUNDED:
             return almost(f"{where}: {name}")
     return keep_working(
         f"{where}: you say {float(said):.4f}, measured {float(measured):.4f}. Idle over what?"
@@ -134,6 +135,10 @@ def _mistaken_for(timeline: Timeline, K: int, M: int, costs: Costs) -> dict[str,
     useful = M * (costs.forward + costs.input_grad + costs.weight_grad)
     whole = span_bubble(simulate(ZBH2(K, M), Costs(costs.forward, costs.input_grad + costs.weight_grad, 0)))
     return {
+        "that is in percent. As a fraction of 1?": 100 * span_bubble(timeline),
+        "that is idle over the makespan. Is any device there from 0 to the end?": (
+            (longest - useful) / timeline.makespan
+        ),
         "that is the bubble time. Over how long a span?": longest - useful,
         "that is idle over useful time. Divide by the longest span.": (longest - useful) / useful,
         "that is the bubble fraction, corners and all. Which corners does a span leave out?": bubble_fraction(

@@ -1,5 +1,6 @@
 """Lesson A: every schedule on one page."""
 
+import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from numbers import Rational
@@ -88,12 +89,13 @@ def _fastest(
     time: Part = _share,
     memory: Part = _share,
     held: Callable = max,
+    within: Callable = operator.le,
 ) -> set[str]:
     """The names of the fastest within the limit; the options are ways to get it wrong."""
     lengths = {
         type(schedule).__name__: _length(schedule, comm, time)
         for schedule in _every(devices, microbatches)
-        if held(peak_in_flight(schedule)) * memory(schedule) <= limit
+        if within(held(peak_in_flight(schedule)) * memory(schedule), limit)
     }
     return {name for name, length in lengths.items() if length == min(lengths.values())}
 
@@ -110,6 +112,7 @@ def _the_mistake(given: list[str], case: tuple, name: str) -> Reply | None:
             "Are Chimera's two stages on a device halves of its share, or copies of two devices' shares?",
         ),
         ({"held": lambda peaks: peaks[0]}, "Is device 0 always the fullest?"),
+        ({"within": operator.lt}, "May the fullest device hold exactly as much as the limit?"),
         ({"held": min}, "Must every device stay within the limit, or only one?"),
     )
     for options, question in mistakes:

@@ -127,6 +127,8 @@ def test_without_an_answer_it_says_what_to_do(check):
         ("0F0 0F1 0B0 0B1\n1F0 1F1 1B0", "1B1 is missing"),
         ("0F0 0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "0F0 stands 2 times"),
         ("1F0 1F1 1B0 1B1\n0F0 0F1 0B0 0B1", "0F0 is on device 1, but stage 0 is on device 0 (and"),
+        ("0F0 0F1 0I0 0W0 0B1\n1F0 1B0 1F1 1B1", "0I0 is neither a forward nor a backward; use those"),
+        ("0F0 0F1 0B0 0B1\n(1F0;1B0)OVERLAP_F_B 1F1 1B1", "(1F0;1B0)OVERLAP_F_B is neither a forward nor"),
         ("99999999999F0 0F1\n1F0 0F99999999999", "99999999999F0 is out of range"),
     ],
 )

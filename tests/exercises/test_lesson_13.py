@@ -105,6 +105,8 @@ def test_the_settings_are_where_the_formula_holds():
     ("answer", "says"),
     [
         (lambda K, M, F, I, W: float(zb_h2(K, M, F, I, W)), "0.1765 is right but for rounding."),
+        (lambda K, M, F, I, W: round(float(zb_h2(K, M, F, I, W)), 4), "0.1765 is right but for rounding."),
+        (lambda K, M, F, I, W: 100 * zb_h2(K, M, F, I, W), "that is in percent. As a fraction of 1?"),
         (lambda K, M, F, I, W: (K - 1) * (F + I - 2 * W), "that is the bubble time. Over how long a span?"),
         (
             lambda K, M, F, I, W: Fraction((K - 1) * (F + I - 2 * W), M * (F + I + W)),
@@ -132,6 +134,15 @@ def test_the_bubble_fraction_is_told_from_the_span_bubble_where_they_differ():
         "almost: K = 6, M = 11, F = 4, I = 4, W = 4: that is the bubble fraction, corners and all. "
         "Which corners does a span leave out?"
     )
+
+
+def test_the_makespan_is_told_from_the_longest_span():
+    def over_the_makespan(K, M, F, I, W):
+        timeline = gp.simulate(gp.ZBH2(K, M), gp.Costs(*map(Fraction, (F, I, W))))
+        return Fraction((K - 1) * (F + I - 2 * W)) / timeline.makespan
+
+    said = reply(small_weight_times, over_the_makespan)
+    assert said.endswith("W = 7: that is idle over the makespan. Is any device there from 0 to the end?")
 
 
 @pytest.mark.parametrize("wrong", ["a", None, True, 1j, [1]])
