@@ -7,14 +7,13 @@ from statistics import mean, median
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.exercises.clocked import PAUSE, measured
 from gpipe_sim.exercises.lesson_18 import (
     FORWARDS,
-    PAUSE,
     PAUSES,
     _step_cases,
     forward_time,
     gpipe_step,
-    measured,
     pause,
 )
 
