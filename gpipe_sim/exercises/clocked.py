@@ -1,4 +1,4 @@
-"""Timelines as a clock would note them, the same every time: for checks that need more than the recorded ones."""
+"""Timelines as a clock would note them, the same every time: what checks try beside the recorded ones."""
 
 from collections.abc import Callable
 from numbers import Real
