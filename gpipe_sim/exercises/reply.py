@@ -52,8 +52,8 @@ def called(function: Callable, *arguments, where: str = "") -> object:
 def predict(guess: Real | None, measured: Real, unit: str = "", *, within: Real = 0) -> Reply:
     """Set a prediction beside what was measured. Before the reveal a guess may be wrong, not missing.
 
-    What a clock said is another number each time: with ``within=0.25`` a guess is right that is off by no
-    more than a quarter of what was measured. Without, only the number itself is.
+    With ``within=0.25`` a guess is right that is off by no more than a quarter of what was measured: for what
+    a clock says, or a rule of thumb. Without, only the number itself is.
     """
     unit = f" {unit}" if unit else ""
     if guess is None:
@@ -63,10 +63,7 @@ def predict(guess: Real | None, measured: Real, unit: str = "", *, within: Real 
     if guess == measured:
         return correct(f"you said {guess}{unit}, and that is what was measured")
     if abs(guess - measured) <= (1 + 1e-9) * within * abs(measured):
-        return correct(
-            f"you said {guess}{unit}, measured {measured}{unit}: near enough, "
-            "a clock says another number each time"
-        )
+        return correct(f"you said {guess}{unit}, measured {measured}{unit}: near enough")
     if measured % 1 and isclose(guess, measured, rel_tol=NEAR):
         return almost(f"you said {guess}{unit}, measured {measured}{unit}: a guess need not be nearer")
     where = "less" if measured < guess else "more"
