@@ -123,7 +123,7 @@ def _heading(ax: Axes, words: str) -> None:
 
 def _legend(figure: Figure, like: Legend) -> None:
     entries = [(handle, handle.get_label()) for handle in like.legend_handles]
-    shown = [(handle, label) for handle, label in entries if label != PHASES]
+    shown = [(handle, label) for handle, label in entries if not label.endswith(PHASES)]
     figure.legend(
         *zip(*shown, strict=True),
         loc="outside lower center",
