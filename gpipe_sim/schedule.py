@@ -200,6 +200,24 @@ def both_ways(devices: int) -> tuple[tuple[int, ...], ...]:
     return tuple((device, devices - 1 - device) for device in range(devices))
 
 
+def repeat(schedule: Schedule, steps: int) -> Explicit:
+    """The same step several times: on each device, one begins as soon as its own part of the last is done.
+
+    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m.
+    """
+    require_schedule("repeat", schedule)
+    require_count("repeat", "steps", steps)
+    shifts = [step * schedule.microbatches for step in range(steps)]
+    rows = [[_later(action, by) for by in shifts for action in row] for row in schedule.actions]
+    return Explicit(rows, placement=schedule.placement, microbatches=steps * schedule.microbatches)
+
+
+def _later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
+    if isinstance(action, OverlapFB):
+        return OverlapFB(*(_later(part, by) for part in action.parts))
+    return action._replace(microbatch=action.microbatch + by)
+
+
 def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
     """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
     return tuple(max(_in_flight(row), default=0) for row in schedule.actions)

@@ -73,3 +73,14 @@ def test_a_panel_draws_its_spans_and_the_line_where_all_would_end(panels, name):
     assert set(line.get_xdata()) == {entry["waitless"]} == {24}
     if name not in ("DualPipe", "DualPipeV"):  # where two boxes share a row
         assert bubble(drawn) == SHOWN[name][1]
+
+
+def test_the_posters_legend_leaves_out_what_it_does_not_draw():
+    """Its dashed line is another one, and the axis says which."""
+    legend = zoo.draw(read("zoo")).legends[0]
+    assert [text.get_text() for text in legend.texts] == [
+        "F  forward",
+        "B  backward, I  input gradient",
+        "W  weight gradient",
+        "paler: a later stage",
+    ]

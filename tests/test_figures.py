@@ -218,17 +218,6 @@ def test_the_zero_bubble_table_draws_rings_and_marks_and_what_lies_between():
     assert sorted(max(line.get_ydata()) for line in apart.lines) == [0, 0, 0, 35]
 
 
-def test_the_posters_legend_leaves_out_what_it_does_not_draw():
-    """Its dashed line is another one, and the axis says which."""
-    legend = module("zoo").draw(read("zoo")).legends[0]
-    assert [text.get_text() for text in legend.texts] == [
-        "F  forward",
-        "B  backward, I  input gradient",
-        "W  weight gradient",
-        "paler: a later stage",
-    ]
-
-
 def test_differences_are_summed_up_in_words():
     curves = {"one device": [1.0, 2.0], "a": [1.0, 2.0], "b": [1.0, 2.25], "c": [1.0, 2.0]}
     assert (

@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 from textwrap import dedent
 
 import numpy as np
@@ -7,6 +8,7 @@ from cases import V_SHAPED, entrances, every_schedule, over_every_schedule, over
 
 from gpipe_sim import (
     SCHEDULES,
+    ZBH2,
     Action,
     B,
     Explicit,
@@ -23,7 +25,9 @@ from gpipe_sim import (
     W,
     needs,
     peak_in_flight,
+    problems,
     remat,
+    repeat,
     simulate,
 )
 
@@ -276,3 +280,40 @@ def test_a_kind_may_be_given_as_its_letter():
     spelled = Explicit([[Action(0, "F", 0), Action(0, "B", 0)]])
     assert peak_in_flight(spelled) == (1,)
     assert [type(action.kind) for action in spelled.actions[0]] == [Kind, Kind]
+
+
+@over_every_schedule([(1, 2), (2, 4), (4, 8)])
+def test_a_repeated_step_is_the_rows_again_with_later_microbatches(schedule):
+    thrice = repeat(schedule, 3)
+    assert thrice.microbatches == 3 * schedule.microbatches
+    assert thrice.placement == schedule.placement
+    assert repeat(schedule, 1).actions == schedule.actions
+    for row, once in zip(thrice.actions, schedule.actions, strict=True):
+        for step in range(3):
+            again = row[step * len(once) : (step + 1) * len(once)]
+            by = step * schedule.microbatches
+            assert [
+                [(part.stage, part.kind, part.microbatch - by) for part in cell.parts] for cell in again
+            ] == [list(cell.parts) for cell in once]
+    assert not problems(thrice)
+
+
+@over_every_schedule([(2, 4), (4, 8)])
+def test_a_further_step_takes_no_longer_than_the_step_by_itself(schedule):
+    lengths = [simulate(repeat(schedule, steps)).makespan for steps in (1, 2, 3)]
+    busiest = max(sum(span.end - span.start for span in row) for row in simulate(schedule).rows)
+    assert all(busiest <= later - earlier <= lengths[0] for earlier, later in pairwise(lengths))
+
+
+def test_steps_close_up_where_no_device_waits_between_its_first_and_last_action():
+    assert [simulate(repeat(ZBH2(4, 8), steps)).makespan for steps in (1, 2, 10)] == [27, 51, 243]
+    assert [simulate(repeat(OneFOneB(4, 8), steps)).makespan for steps in (1, 2, 10)] == [33, 66, 330]
+
+
+def test_what_cannot_be_repeated_is_refused():
+    with pytest.raises(TypeError, match="repeat needs a schedule, such as"):
+        repeat("GPipe", 2)
+    with pytest.raises(ValueError, match=r"repeat needs steps >= 1 \(got 0\)"):
+        repeat(GPipe(2, 2), 0)
+    with pytest.raises(TypeError, match=r"repeat needs steps to be a whole number \(got 1.5\)"):
+        repeat(GPipe(2, 2), 1.5)
