@@ -323,3 +323,20 @@ def test_devices_that_take_turns_wait_for_each_other_and_not_for_messages():
     batch = np.ones((8, 1)), np.ones((8, 1))
     pipeline.step(batch)
     assert 0 <= fit_costs(pipeline.step(batch).timeline).comm < 5
+
+
+class Summed(nn.Module):
+    """Two parameters that autograd gives one and the same gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3, dtype=torch.float64)
+        self.position, self.kind = (nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in range(2))
+
+    def forward(self, x):
+        return torch.tanh(self.inner(x + (self.position + self.kind)))
+
+
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(3, 4), gp.ZBH1(3, 4), gp.ZBH2(3, 5)], ids=repr)
+def test_parameters_with_one_gradient_each_get_their_own(schedule):
+    assert_like_autograd([Summed() for _ in range(3)], schedule, some_batch(2 * schedule.microbatches))

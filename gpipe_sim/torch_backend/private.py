@@ -69,11 +69,16 @@ class Stage(NotedStage):
         return super()._warmup_forward_vote(has_backward, received_acc)
 
     def backward_maybe_with_nosync(self, backward_type: str, bwd_kwargs: dict, **kwargs) -> Any:
-        """Before 2.13 a split backward counts weights double that a stage uses more than once."""
+        """What a split backward gets wrong: weights used more than once, and several with one gradient."""
         groups = bwd_kwargs.get("param_groups") or ()
         if not _COUNTS_ONCE and any(len(group["intermediates"]) > 1 for group in groups):
             raise ScheduleError(
                 f"stage {self.stage_index} uses a weight more than once, which torch {torch.__version__} "
                 "counts double in a split backward: use torch 2.13 or newer, or a schedule without I and W"
             )
-        return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
+        fresh = [weight for weight in self.submod.parameters() if weight.grad is None]
+        result = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
+        for weight in fresh if backward_type == "weight" else ():
+            if weight.grad is not None:  # may be one tensor with another weight's, and is added to in place
+                weight.grad = weight.grad.clone()
+        return result
