@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch_modules  # noqa: E402
 from cases import with_updates  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
@@ -236,6 +237,28 @@ def test_one_module_is_told_to_be_cut(modules):
     )
 
 
+# What a stage gives
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize(
+    ("gives", "called"),
+    [
+        (lambda x: {"hidden": x}, "dict"),
+        (lambda x: (x, (x, x)), "tuple of Tensor, tuple"),
+        (lambda x: None, "NoneType"),
+        (lambda x: [], "list of nothing"),
+    ],
+)
+def test_a_stage_that_gives_no_tensors_is_refused(gives, called, at):
+    modules = linears(2)
+    modules[at] = torch_modules.Gives(gives)
+    with pytest.raises(TypeError) as refusal:
+        train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
+    stage = f"stage {at}, Gives"
+    assert str(refusal.value) == f"{stage} gives {called}, but stages send a tensor or a tuple of tensors"
+
+
 # Losses
 
 
@@ -252,6 +275,26 @@ def test_one_module_is_told_to_be_cut(modules):
 def test_a_loss_that_is_not_one_number_is_refused(loss, got):
     said = refused(ValueError, loss=loss)
     assert said == f"a loss gives a tensor with one number, the mean over the microbatch (got {got})"
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda y, t: ((y.detach() - t) ** 2).mean(),
+        lambda y, t: (y.argmax(1) == 0).double().mean(),
+        lambda y, t: torch.tensor(((y - t) ** 2).mean().item()),
+    ],
+    ids=["detached", "accuracy", "item"],
+)
+def test_a_loss_without_a_gradient_is_refused(loss):
+    assert refused(ValueError, loss=loss).startswith("the loss has no gradient: what it does to the outputs")
+
+
+def test_a_caller_who_turned_gradients_off_gets_them():
+    modules = linears(2)
+    with torch.no_grad():
+        step = train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
+    assert all(gradient.any() for gradient in step.gradients.values())
 
 
 def test_a_loss_of_numpy_that_torch_does_not_have_is_refused():

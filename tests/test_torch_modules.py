@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch")
 from numeric import apart  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.pipelining import PipelineStage, schedules  # noqa: E402
-from torch_modules import Counts, LastOf, Pair, Scaled, Tied, Unfollowed, linears, some_batch  # noqa: E402
+from torch_autograd import assert_like_autograd, by_autograd  # noqa: E402
+from torch_modules import Counts, LastOf, Pair, Scaled, Unfollowed, linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, fit_costs, mse, remat  # noqa: E402
@@ -24,7 +25,6 @@ from gpipe_sim.torch_backend import LocalProcesses, Pipeline, Sleep, data_parall
 from gpipe_sim.torch_backend.losses import cross_entropy_loss, mse_loss  # noqa: E402
 from gpipe_sim.torch_backend.private import HOOKS  # noqa: E402
 
-COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
 over_both = pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), gp.ZBH1(2, 4)], ids=repr)
 
 
@@ -32,70 +32,6 @@ over_both = pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), gp.ZBH1(2, 4
 def two():
     with LocalProcesses(2) as processes:
         yield processes
-
-
-def by_autograd(modules: list[nn.Module], batch: tuple, microbatches: int, loss: Callable) -> list[nn.Module]:
-    """Copies of the modules, with the gradients of the loss averaged over microbatches."""
-    copies = copy.deepcopy(modules)
-    x, targets = (torch.tensor(part).tensor_split(microbatches) for part in batch)
-    for piece, wanted in zip(x, targets, strict=True):
-        (loss(nn.Sequential(*copies)(piece), wanted) / microbatches).backward()
-    return copies
-
-
-def assert_like_autograd(modules, schedule, batch, loss=(mse, nn.functional.mse_loss), **options) -> None:
-    """``.grad`` of every parameter; where autograd has none, none or zeros."""
-    copies = by_autograd(modules, batch, schedule.microbatches, loss[1])
-    train_step(modules, schedule, batch, loss[0], **options)
-    for module, expected in zip(modules, copies, strict=True):
-        for (name, found), wanted in zip(module.named_parameters(), expected.parameters(), strict=True):
-            if wanted.grad is None:
-                assert found.grad is None or not found.grad.any(), name
-            else:
-                assert apart(found.grad.to_dense().numpy(), wanted.grad.to_dense().numpy()) < 1e-10, name
-
-
-# A weight that is used more than once
-
-
-def used_twice() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
-    """Modules, and the shape of an input that is theirs."""
-    torch.manual_seed(0)
-    layer = linears(1)[0]
-    return {
-        "tied": (Tied(), (3,)),
-        "the same layer twice": (nn.Sequential(layer, nn.Tanh(), layer), (3,)),
-        "RNN": (LastOf(nn.RNN), (4, 3)),
-        "LSTM": (LastOf(nn.LSTM), (4, 3)),
-    }
-
-
-@over_both
-@pytest.mark.parametrize("name", used_twice())
-def test_a_first_stage_may_use_a_weight_more_than_once(name, schedule):
-    """Nothing asks for the gradient of its input, so its backward is never split."""
-    module, shape = used_twice()[name]
-    assert_like_autograd([module, *linears(1)], schedule, some_batch(shape=shape))
-
-
-@pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), remat(gp.OneFOneB(2, 4), "always")], ids=repr)
-@pytest.mark.parametrize("name", used_twice())
-def test_any_stage_may_where_backwards_are_whole(name, schedule):
-    module, shape = used_twice()[name]
-    assert_like_autograd([*linears(1), module], schedule, some_batch(shape=shape))
-
-
-@pytest.mark.parametrize("schedule", [gp.ZBH1(2, 4), remat(gp.ZBH1(2, 4), "always")], ids=repr)
-@pytest.mark.parametrize("name", used_twice())
-def test_a_split_backward_counts_it_once_or_not_at_all(name, schedule):
-    module, shape = used_twice()[name]
-    modules, batch = [*linears(1), module], some_batch(shape=shape)
-    if COUNTS_ONCE:
-        assert_like_autograd(modules, schedule, batch)
-        return
-    with pytest.raises(gp.ScheduleError, match=r"stage 1 uses a weight more than once.* torch 2\.13"):
-        train_step(modules, schedule, batch, mse)
-    assert all(p.grad is None for stage in modules for p in stage.parameters())
 
 
 # What a stage sends on
@@ -323,20 +259,3 @@ def test_devices_that_take_turns_wait_for_each_other_and_not_for_messages():
     batch = np.ones((8, 1)), np.ones((8, 1))
     pipeline.step(batch)
     assert 0 <= fit_costs(pipeline.step(batch).timeline).comm < 5
-
-
-class Summed(nn.Module):
-    """Two parameters that autograd gives one and the same gradient."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(3, 3, dtype=torch.float64)
-        self.position, self.kind = (nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in range(2))
-
-    def forward(self, x):
-        return torch.tanh(self.inner(x + (self.position + self.kind)))
-
-
-@pytest.mark.parametrize("schedule", [gp.OneFOneB(3, 4), gp.ZBH1(3, 4), gp.ZBH2(3, 5)], ids=repr)
-def test_parameters_with_one_gradient_each_get_their_own(schedule):
-    assert_like_autograd([Summed() for _ in range(3)], schedule, some_batch(2 * schedule.microbatches))

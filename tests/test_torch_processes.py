@@ -302,8 +302,9 @@ def test_an_error_in_a_stage_is_raised_here_with_its_words_and_its_place():
     """After two forwards, in the middle of a step; and then the processes are gone, and say so."""
     error, processes = failing(torch_modules.Raises(KeyError("no such token"), at=2))
     assert type(error) is KeyError and error.args == ("no such token",)
-    assert error.__notes__[0].startswith("on process 1 of 2:\nTraceback")
-    assert "in act" in error.__notes__[0], "where in the module"
+    assert error.__notes__[0] == "in the forward of stage 1, Raises"
+    assert error.__notes__[1].startswith("on process 1 of 2:\nTraceback")
+    assert "in act" in error.__notes__[1], "where in the module"
     assert repr(processes) == "LocalProcesses(closed)"
     for _ in range(2):
         with pytest.raises(

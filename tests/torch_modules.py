@@ -185,6 +185,17 @@ class Counts(nn.Module):
         return y
 
 
+class Gives(Stage):
+    """What a function makes of the input, which may be anything."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor):
+        return self.function(x * self.weight)
+
+
 class Pair(nn.Module):
     """Two tensors, where a loss expects one."""
 

@@ -20,8 +20,9 @@ from gpipe_sim.schedule import Explicit, Schedule
 from gpipe_sim.torch_backend.clock import Recorder, Timed
 from gpipe_sim.torch_backend.gradients import as_array, gradients_of, grown
 from gpipe_sim.torch_backend.inside import Inside
-from gpipe_sim.torch_backend.losses import MeanLoss
-from gpipe_sim.torch_backend.private import Stage, runtime
+from gpipe_sim.torch_backend.losses import MeanLoss, mean_of
+from gpipe_sim.torch_backend.private import runtime, unlogged
+from gpipe_sim.torch_backend.stage import Stage
 
 alone = threading.RLock()  #: held while this process has a group of its own
 
@@ -62,7 +63,7 @@ class Engine:
         for parameter, _ in kept:
             parameter.grad = None
         try:
-            with _some_group():
+            with _some_group(), unlogged(), torch.enable_grad():
                 part = self._run(x, targets)
         except BaseException:
             for parameter, gradient in kept:
@@ -94,7 +95,7 @@ class Engine:
     def _made(self) -> Any:
         stages = [
             Stage(
-                Inside(module, last=stage == self.last),
+                Inside(module, stage, last=stage == self.last),
                 stage,
                 self.last + 1,
                 self.group,
@@ -107,15 +108,7 @@ class Engine:
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
-        if not isinstance(output, Tensor):
-            raise TypeError(f"the last stage gives one tensor (got {type(output).__name__})")
-        value = self.loss(output, target)
-        if not isinstance(value, Tensor) or value.ndim:
-            found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
-            raise ValueError(
-                f"a loss gives a tensor with one number, the mean over the microbatch (got {found})"
-            )
-        value = value / self.size
+        value = mean_of(self.loss, output, target) / self.size
         self.recorders[self.homes[self.last]].extend()
         return value
 

@@ -17,40 +17,60 @@ class Inside(nn.Module):
 
     What it sends on asks for a gradient even where nothing in the stage learns. Torch sends no gradient where
     none is asked for, and then its split backward leaves out the weights of the stage that would have sent
-    it. A schedule has these messages whoever learns. And it is no view, which torch could not let go of.
+    it. A schedule has these messages whoever learns. And it is no view, which torch could not let go of, and
+    not the input itself, which it could not tell from what came in.
     """
 
-    def __init__(self, module: nn.Module, last: bool):
+    def __init__(self, module: nn.Module, stage: int, last: bool):
         super().__init__()
-        self.module, self.last, self.acting = module, last, False
+        self.module, self.stage, self.last, self.acting = module, stage, last, False
 
     def forward(self, *args, **kwargs) -> Any:
-        if self.acting:
-            output = self.module(*args, **kwargs)
-        else:
-            buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-            output = functional_call(self.module, buffers, args, kwargs)
+        try:
+            output = self._output(*args, **kwargs)
+        except Exception as error:
+            error.add_note(f"in the forward of {self}")
+            raise
+        if not isinstance(output, Tensor):
+            self._require_tensors(output)
         asked = () if self.last else tuple(x for x in args if isinstance(x, Tensor) and x.requires_grad)
 
         def prepared(output: Tensor) -> Tensor:
-            return _whole(output) if self.last else _asking(output, asked)
+            own = output.clone() if is_view(output) or any(output is x for x in args) else output
+            return own if self.last else _asking(own, asked)
 
         return prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))
 
+    def _output(self, *args, **kwargs) -> Any:
+        if self.acting:
+            return self.module(*args, **kwargs)
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        return functional_call(self.module, buffers, args, kwargs)
 
-def _whole(output: Tensor) -> Tensor:
-    return output.clone() if is_view(output) else output
+    def _require_tensors(self, output: Any) -> None:
+        if isinstance(output, tuple | list) and output and all(isinstance(one, Tensor) for one in output):
+            return
+        found = type(output).__name__
+        if isinstance(output, tuple | list):
+            found += f" of {', '.join(type(one).__name__ for one in output) or 'nothing'}"
+        raise TypeError(f"{self} gives {found}, but stages send a tensor or a tuple of tensors")
+
+    def __repr__(self) -> str:
+        return f"stage {self.stage}, {type(self.module).__name__}"
 
 
 def _asking(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
     """The output, which asks for a gradient and, whatever the module did, hands one on to the inputs."""
     if output.requires_grad or not output.is_floating_point():
-        return _whole(output)
+        return output
     return _Unfollowed.apply(output, *inputs) if inputs else output.detach().clone().requires_grad_()
 
 
 class _Unfollowed(torch.autograd.Function):
-    """What autograd did not follow, as under no_grad: no change of an input changes it."""
+    """What autograd did not follow, as under no_grad: no change of an input changes it.
+
+    Torch before 2.13 fails where an input is not behind the output.
+    """
 
     @staticmethod
     def forward(ctx, output: Tensor, *inputs: Tensor) -> Tensor:

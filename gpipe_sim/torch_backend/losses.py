@@ -51,3 +51,19 @@ def mean_loss(loss: Loss | MeanLoss) -> MeanLoss:
     if not callable(loss):
         raise TypeError(f"a step needs a loss, such as cross_entropy or mse (got {loss!r})")
     return loss
+
+
+def mean_of(loss: MeanLoss, outputs: Tensor, targets: Tensor) -> Tensor:
+    """The loss of a microbatch; TypeError or ValueError unless it is one number that autograd can follow."""
+    if not isinstance(outputs, Tensor):
+        raise TypeError(f"the last stage gives one tensor (got {type(outputs).__name__})")
+    value = loss(outputs, targets)
+    if not isinstance(value, Tensor) or value.ndim:
+        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+        raise ValueError(f"a loss gives a tensor with one number, the mean over the microbatch (got {found})")
+    if outputs.requires_grad and not value.requires_grad:
+        raise ValueError(
+            "the loss has no gradient: what it does to the outputs, such as .detach(), .item(), argmax or a "
+            "comparison, autograd does not follow"
+        )
+    return value

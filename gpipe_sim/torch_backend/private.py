@@ -1,7 +1,10 @@
 """Every private name of torch that is touched, and what some releases get wrong."""
 
+import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +13,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage
 
-from gpipe_sim.torch_backend.stage import NotedStage
 from gpipe_sim.validate import ScheduleError
 
 TESTED = "2.11, 2.12, 2.13 and 2.15"
 
 _COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
-#: What a stage's engine calls, and ``Stage`` and ``NotedStage`` look into.
+#: What a stage's engine calls, and ``RepairedStage`` and ``Stage`` look into.
 HOOKS = (
     "forward_one_chunk",
     "forward_maybe_with_nosync",
@@ -50,13 +52,31 @@ def _engine() -> type:
     return engine
 
 
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Without the table of all that the engine was going to do, which it logs when a stage fails."""
+    logger = logging.getLogger(torch.distributed.pipelining.schedules.__name__)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def unwrapped(error: Exception) -> BaseException:
+    """What a stage raised, where torch wrapped it in an error of its own that lists shapes."""
+    wrapped = isinstance(error, RuntimeError) and "ailed to run " in str(error)
+    return error.__cause__ if wrapped and error.__cause__ else error
+
+
 def is_view(tensor: Tensor) -> bool:
     """Whether a tensor is a part of another one, as autograd sees it."""
     return tensor._is_view()
 
 
-class Stage(NotedStage):
-    """A stage without what some releases of torch get wrong."""
+class RepairedStage(PipelineStage):
+    """PyTorch's stage without what some releases of torch get wrong."""
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
         """Torch 2.11 greets a stage's neighbours even in the same process, where gloo cannot."""
@@ -69,16 +89,78 @@ class Stage(NotedStage):
         return super()._warmup_forward_vote(has_backward, received_acc)
 
     def backward_maybe_with_nosync(self, backward_type: str, bwd_kwargs: dict, **kwargs) -> Any:
-        """What a split backward gets wrong: weights used more than once, and several with one gradient."""
-        groups = bwd_kwargs.get("param_groups") or ()
-        if not _COUNTS_ONCE and any(len(group["intermediates"]) > 1 for group in groups):
-            raise ScheduleError(
-                f"stage {self.stage_index} uses a weight more than once, which torch {torch.__version__} "
-                "counts double in a split backward: use torch 2.13 or newer, or a schedule without I and W"
-            )
+        """A part of a split backward: every gradient once, of each weight its own, or a ScheduleError.
+
+        I stops at the nodes where the way to a weight leaves the way to the stage's input, and W goes on from
+        there. So a weight without such a node is lost, one with two of them may count twice, and weights may
+        be given one and the same tensor.
+        """
+        if backward_type == "full":
+            return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
+        if backward_type == "input":
+            wanted = _leaves_behind(bwd_kwargs["stage_output"])
+            result = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
+            self._require_each_once(wanted, result[1])
+            return result
         fresh = [weight for weight in self.submod.parameters() if weight.grad is None]
-        result = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
-        for weight in fresh if backward_type == "weight" else ():
+        with self._once_through(bwd_kwargs["param_groups"]):
+            result = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
+        for weight in fresh:
             if weight.grad is not None:  # may be one tensor with another weight's, and is added to in place
                 weight.grad = weight.grad.clone()
         return result
+
+    def _require_each_once(self, wanted: set[Tensor], groups: list[dict]) -> None:
+        found = Counter(weight for group in groups for weight in _weights_of(group))
+        twice = {weight for weight, times in found.items() if times > 1}
+        if not _COUNTS_ONCE:
+            twice |= {weight for group in groups if _meets(group) > 1 for weight in _weights_of(group)}
+        for name, weight in self.submod.named_parameters():
+            if weight in twice:
+                raise self._refusal(f"count the gradient of {_bare(name)} twice")
+            if weight in wanted and weight not in found:
+                raise self._refusal(f"lose the gradient of {_bare(name)}")
+
+    @contextmanager
+    def _once_through(self, groups: list[dict]) -> Iterator[None]:
+        """Two ways to one weight may share a node, which autograd goes through once only."""
+        met_twice = {weight for group in groups if _meets(group) > 1 for weight in _weights_of(group)}
+        try:
+            yield
+        except RuntimeError as error:
+            if not met_twice or "second time" not in str(unwrapped(error)):
+                raise
+            names = [_bare(name) for name, weight in self.submod.named_parameters() if weight in met_twice]
+            raise self._refusal(f"go twice through the same way to {' and '.join(names)}") from error
+
+    def _refusal(self, what: str) -> ScheduleError:
+        return ScheduleError(
+            f"at stage {self.stage_index} the split backward of torch {torch.__version__} would {what}: "
+            "use a schedule without I and W"
+        )
+
+
+def _weights_of(group: dict) -> Iterable[Tensor]:
+    return {node.variable for node in group["params"]}
+
+
+def _meets(group: dict) -> int:
+    """At how many nodes the ways to its weights leave the way to the input."""
+    return len(group["intermediates"])
+
+
+def _leaves_behind(outputs: Tensor | Sequence[Tensor]) -> set[Tensor]:
+    """The leaves that autograd reaches from a stage's output, its input among them."""
+    outputs = [outputs] if isinstance(outputs, Tensor) else outputs
+    seen, waiting = set(), [output.grad_fn for output in outputs if output.grad_fn is not None]
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            waiting += [after for after, _ in node.next_functions if after is not None]
+    return {node.variable for node in seen if hasattr(node, "variable")}
+
+
+def _bare(name: str) -> str:
+    """A parameter's name in the stage's own module, which an ``Inside`` holds."""
+    return name.removeprefix("module.")

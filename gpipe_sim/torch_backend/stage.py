@@ -1,17 +1,24 @@
 """One stage on PyTorch's engine."""
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage
 from torch.utils.checkpoint import checkpoint
 
 from gpipe_sim.actions import Kind
 from gpipe_sim.torch_backend.clock import Recorder
+from gpipe_sim.torch_backend.private import RepairedStage, unwrapped
+
+_DOING = {
+    Kind.B: "the backward",
+    Kind.I: "the input gradient",
+    Kind.W: "the weight gradient",
+}
 
 
-class NotedStage(PipelineStage):
+class Stage(RepairedStage):
     """PyTorch's stage, which also notes its actions, recomputes where told, and moves what it is handed.
 
     The microbatches in ``recomputed`` go through ``torch.utils.checkpoint``. It runs the forward again within
@@ -29,23 +36,26 @@ class NotedStage(PipelineStage):
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args, **kwargs) -> Any:
         self.microbatch = fwd_chunk_id
-        try:
-            with self.recorder.action(Kind.F, self.stage_index, fwd_chunk_id):
-                return super().forward_one_chunk(fwd_chunk_id, *args, **kwargs)
-        except RuntimeError as error:  # torch wraps what the module raises, without its words
-            failure = error.__cause__ or error
-        raise failure
+        act = super().forward_one_chunk
+        return self._noted(Kind.F, fwd_chunk_id, act, *args, **kwargs)
 
-    def backward_one_chunk(
-        self, bwd_chunk_id: int, loss: Any = None, full_backward: bool = True, **kwargs
-    ) -> Any:
-        kind = Kind.B if full_backward else Kind.I
-        with self.recorder.action(kind, self.stage_index, bwd_chunk_id):
-            return super().backward_one_chunk(bwd_chunk_id, loss=loss, full_backward=full_backward, **kwargs)
+    def backward_one_chunk(self, bwd_chunk_id: int, *args, full_backward: bool = True, **kwargs) -> Any:
+        kind, act = Kind.B if full_backward else Kind.I, super().backward_one_chunk
+        return self._noted(kind, bwd_chunk_id, act, *args, full_backward=full_backward, **kwargs)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, *args, **kwargs) -> Any:
-        with self.recorder.action(Kind.W, self.stage_index, bwd_chunk_id):
-            return super().backward_weight_one_chunk(bwd_chunk_id, *args, **kwargs)
+        return self._noted(Kind.W, bwd_chunk_id, super().backward_weight_one_chunk, *args, **kwargs)
+
+    def _noted(self, kind: Kind, microbatch: int, act: Callable, *args, **kwargs) -> Any:
+        """An action, with its times. What fails in it is raised as it was, and says where it did."""
+        try:
+            with self.recorder.action(kind, self.stage_index, microbatch):
+                return act(microbatch, *args, **kwargs)
+        except Exception as error:
+            failure = unwrapped(error)
+        if kind is not Kind.F:  # of a forward the module says so itself
+            failure.add_note(f"in {_DOING[kind]} of {self.submod}")
+        raise failure
 
     def forward_maybe_with_nosync(self, *args, **kwargs) -> Any:
         """The module's forward, through a checkpoint if this microbatch is to be recomputed."""
