@@ -18,6 +18,7 @@ from numeric import furthest_apart  # noqa: E402
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy  # noqa: E402
 from gpipe_sim.actions import Kind  # noqa: E402
+from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
 
 SCHEDULES = {
     "1F1B": gp.OneFOneB(2, 4),
@@ -31,7 +32,7 @@ SCRIPT = textwrap.dedent("""\
     from engine_cases import batch_for, model
     from test_torch_launch import SCHEDULES
     import gpipe_sim as gp
-    from gpipe_sim.torch_backend import Pipeline, to_torch
+    from gpipe_sim.torch_backend import Pipeline, to_torch, train_step
 
     found = {}
     for name, schedule in SCHEDULES.items():
@@ -45,6 +46,13 @@ SCRIPT = textwrap.dedent("""\
         Pipeline(to_torch(gp.split(model(), stages=3)), gp.OneFOneB(3, 4), gp.cross_entropy)
     except ValueError as error:
         found["refused"] = str(error)
+    modules = to_torch(gp.split(model(), stages=2))
+    x, targets = batch_for(4)
+    try:
+        train_step(modules, gp.OneFOneB(2, 4), (x + int(os.environ["RANK"]), targets), gp.cross_entropy)
+    except ValueError as error:
+        assert all(p.grad is None for module in modules for p in module.parameters())
+        found["another batch"] = str(error)
     with open(os.path.join(sys.argv[1], os.environ["RANK"]), "wb") as file:
         pickle.dump(found, file)
 """)
@@ -145,6 +153,21 @@ def test_another_number_of_processes_is_refused_with_the_one_that_fits(ranks):
             "OneFOneB(devices=3, microbatches=4) runs on 3 processes, one per device"
         )
         assert found["refused"].endswith("but there are 2: torchrun --nproc-per-node 3 ...")
+
+
+def test_another_batch_on_another_process_is_refused_on_all_and_nothing_has_happened(ranks):
+    for found in ranks[0]:
+        assert found["another batch"].startswith("process 1 was given another batch than process 0")
+
+
+def test_what_another_launch_left_in_the_environment_starts_no_waiting(monkeypatch):
+    left = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    for name, value in left.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    schedule = gp.OneFOneB(2, 4)
+    step = train_step(to_torch(gp.split(model(), stages=2)), schedule, batch_for(4), cross_entropy)
+    assert_equal(step, in_numpy(model(), schedule, batch_for(4), cross_entropy))
 
 
 def test_a_process_says_which_it_is(ranks):

@@ -24,6 +24,7 @@ from gpipe_sim.torch_backend import (  # noqa: E402
     to_torch,
     train_step,
 )
+from gpipe_sim.torch_backend.places import require_own_gpus  # noqa: E402
 
 SCHEDULE = gp.OneFOneB(2, 4)
 HERE = ["cpu", "cpu"]
@@ -257,6 +258,21 @@ def test_a_stage_that_gives_no_tensors_is_refused(gives, called, at):
         train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
     stage = f"stage {at}, Gives"
     assert str(refusal.value) == f"{stage} gives {called}, but stages send a tensor or a tuple of tensors"
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["cuda:0", "cuda:1", "cuda:0"], "NCCL wants a GPU for each process; to put several stages on one"),
+        (["cuda:0", "cpu"], "NCCL sends between GPUs, gloo between CPUs, and nothing between the two"),
+    ],
+)
+def test_processes_that_could_not_reach_each_other_are_refused(names, says):
+    with pytest.raises(ValueError, match=says) as refusal:
+        require_own_gpus([torch.device(name) for name in names])
+    assert str(names) in str(refusal.value)
+    require_own_gpus([torch.device("cpu")] * 2)
+    require_own_gpus([torch.device(name) for name in ("cuda:0", "cuda:1")])
 
 
 # Losses

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -185,6 +186,44 @@ def test_a_batch_without_equal_shares_is_refused(four):
 # What is run elsewhere
 
 
+def without_bias(linear: nn.Linear) -> None:
+    linear.bias = None
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (nn.Module.float, "weight of stage 1 was float64 (3, 3) when .*, and is now float32 (3, 3)"),
+        (without_bias, "bias of stage 1 was float64 (3,) .* now gone"),
+        (lambda linear: linear.register_buffer("mean", torch.ones(2)), "mean .* was not there .* (2,)"),
+    ],
+    ids=["number type", "no bias", "a buffer"],
+)
+def test_a_module_built_anew_is_refused_with_what_changed(four, change, says):
+    modules = linears(2)
+    pipeline = Pipeline(modules, gp.OneFOneB(2, 4), mse, devices=four)
+    pipeline.step(some_batch())
+    change(modules[1])
+    pattern = says.replace("(", r"\(").replace(")", r"\)") + ".*: make another Pipeline$"
+    with pytest.raises(ValueError, match=pattern):
+        pipeline.step(some_batch())
+    assert four.run(torch_modules.rank) == [0, 1, 2, 3]
+
+
+def test_data_parallel_takes_what_pipelines_take(four):
+    """Weights that are not used, random numbers that follow the caller's seed."""
+    modules = [torch_modules.Idle(), nn.Dropout()]
+    torch.manual_seed(0)
+    first = data_parallel_step(modules, some_batch(), mse, devices=four)
+    torch.manual_seed(0)
+    assert data_parallel_step(modules, some_batch(), mse, devices=four).loss == first.loss
+    assert data_parallel_step(modules, some_batch(), mse, devices=four).loss != first.loss
+    for module in modules:
+        module.requires_grad_(False)
+    with pytest.raises(ValueError, match="no parameter of these modules asks for a gradient"):
+        data_parallel_step(modules, some_batch(), mse, devices=four)
+
+
 def test_a_function_runs_on_each_process(four):
     assert four.run(torch_modules.rank) == [0, 1, 2, 3]
     assert four.run_each(max, [(k, 2) for k in range(4)]) == [2, 2, 2, 3]
@@ -263,7 +302,7 @@ class Started:
 
     def __init__(self, processes: LocalProcesses):
         self.pids = [process.pid for process in processes._processes]
-        self.folder = Path(processes._folder.name)
+        self.folder = processes._folder
         assert all(map(alive, self.pids)) and self.folder.is_dir()
 
     def assert_gone(self) -> None:
@@ -369,22 +408,69 @@ def test_an_interrupt_ends_them():
     started.assert_gone()
 
 
+def test_a_fork_of_the_caller_that_ends_does_not_end_them():
+    with LocalProcesses(1) as processes:
+        started = Started(processes)
+        if not (fork := os.fork()):
+            try:
+                processes._end()  # as at the end of a Python
+            finally:
+                os._exit(0)
+        os.waitpid(fork, 0)
+        assert processes.run(torch_modules.rank) == [0]
+        assert started.folder.is_dir()
+    started.assert_gone()
+
+
+def test_a_folder_with_a_space_is_one_to_meet_in(tmp_path, monkeypatch):
+    spaced = tmp_path / "my files"
+    spaced.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spaced))
+    with LocalProcesses(2) as processes:
+        assert processes._folder.parent == spaced
+        assert processes.run(torch_modules.rank) == [0, 1]
+
+
+def test_closing_them_from_another_thread_ends_a_step_with_a_word_about_it():
+    processes = LocalProcesses(1)
+    threading.Timer(0.5, processes.close).start()
+    with pytest.raises(RuntimeError, match=r"process 0 of 1 was ended by close\(\)"):
+        train_step([torch_modules.Waits()], gp.OneFOneB(1, 4), some_batch(), mse, devices=processes)
+
+
+def test_an_interrupt_while_they_start_leaves_none(monkeypatch):
+    begun = []
+    monkeypatch.setattr(LocalProcesses, "_replies", interrupted(begun))
+    with pytest.raises(KeyboardInterrupt):
+        LocalProcesses(2)
+    begun[0].assert_gone()
+
+
+def interrupted(begun: list):
+    def replies(processes):
+        begun.append(Started(processes))
+        raise KeyboardInterrupt
+
+    return replies
+
+
 def test_they_end_with_the_object_and_with_this_python(tmp_path):
-    """In a script of its own, which is killed at last: there, nobody is left to end them but themselves."""
+    """In a script of its own, which is killed at last, in the middle of a step of theirs."""
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent("""\
-            import gc, os, signal
+            import gc, os, signal, threading, time
             from gpipe_sim.torch_backend import LocalProcesses
 
             if __name__ == "__main__":
                 for goes in (True, False):
                     processes = LocalProcesses(1)
-                    print(processes._processes[0].pid, processes._folder.name, sep="|", flush=True)
+                    print(processes._processes[0].pid, processes._folder, sep="|", flush=True)
                     if goes:
                         del processes
                         gc.collect()
-                os.kill(os.getpid(), signal.SIGKILL)
+                threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+                processes.run(time.sleep, 60)
             """)
     )
     paths = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sys.path))}

@@ -93,11 +93,6 @@ class Exits(Stage):
         os._exit(3)
 
 
-class Quits(Stage):
-    def act(self) -> None:
-        sys.exit(5)
-
-
 class Prints(Stage):
     """To where the replies go, in Python and below it."""
 
@@ -132,10 +127,6 @@ def rank() -> int:
 def files_and_engines() -> tuple[int, int]:
     """How many files this process has open, and how many pipelines it remembers."""
     return len(os.listdir("/proc/self/fd")), len(remote._ENGINES)
-
-
-def raises_key_error() -> None:
-    raise KeyError("asked for it")
 
 
 class Tied(nn.Module):
@@ -194,6 +185,14 @@ class Gives(Stage):
 
     def forward(self, x: Tensor):
         return self.function(x * self.weight)
+
+
+class Idle(nn.Linear):
+    """With a parameter that it does not use."""
+
+    def __init__(self):
+        super().__init__(3, 3, dtype=torch.float64)
+        self.idle = nn.Parameter(torch.ones(1, dtype=torch.float64))
 
 
 class Pair(nn.Module):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from gpipe_sim.actions import B, F
 from gpipe_sim.executor import StepResult
@@ -11,11 +11,11 @@ from gpipe_sim.losses import Loss
 from gpipe_sim.schedule import Explicit
 from gpipe_sim.torch_backend import remote
 from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_batch
-from gpipe_sim.torch_backend.devices import HOST, require_on
 from gpipe_sim.torch_backend.gradients import add_gradients
 from gpipe_sim.torch_backend.losses import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.measured import measured
 from gpipe_sim.torch_backend.modules import labels, listed
+from gpipe_sim.torch_backend.places import CPU, require_on
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
 
@@ -33,14 +33,16 @@ def data_parallel_step(
         raise TypeError(f"data_parallel_step needs local processes: LocalProcesses(4) (got {devices!r})")
     modules, count = listed(modules), len(devices)
     require_batch(batch, count, "shares")
-    require_on(dict(enumerate(modules)), dict.fromkeys(range(len(modules)), HOST))
+    require_on(dict(enumerate(modules)), dict.fromkeys(range(len(modules)), CPU))
+    if not any(parameter.requires_grad for module in modules for parameter in module.parameters()):
+        raise ValueError("no parameter of these modules asks for a gradient, so there is none to average")
     dtype = dtype_of(modules)
     x, targets = (
-        as_tensor(name, part, HOST, dtype) for name, part in zip(("inputs", "targets"), batch, strict=True)
+        as_tensor(name, part, CPU, dtype) for name, part in zip(("inputs", "targets"), batch, strict=True)
     )
-    parts = devices.run_each(
-        remote.replica, [(modules, mean_loss(loss), x, targets, device) for device in devices.devices]
-    )
+    shares = zip(devices.devices, *(own_shares(whole, count) for whole in (x, targets)), strict=True)
+    told = modules, mean_loss(loss), remote.fresh_seed()
+    parts = devices.run_each(remote.replica, [(*told, *share) for share in shares])
     gradients = parts[0].gradients
     add_gradients(dict(enumerate(modules)), gradients)
     copies = Explicit([[F(0, k), B(0, k)] for k in range(count)], placement=[[0]] * count)
@@ -50,3 +52,8 @@ def data_parallel_step(
         np.concatenate([part.outputs for part in parts]),
         timeline=measured(copies, [timed for part in parts for timed in part.spans]),
     )
+
+
+def own_shares(whole: Tensor, count: int) -> list[Tensor]:
+    """Equal parts, each with memory of its own: what is sent is a whole memory."""
+    return [part.clone() for part in whole.detach().tensor_split(count)]

@@ -1,13 +1,34 @@
 """What the processes under torchrun tell each other after a step, in one message of one size."""
 
+from zlib import crc32
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from gpipe_sim.actions import Action, Kind
 from gpipe_sim.torch_backend.engine import Part
+from gpipe_sim.torch_backend.gradients import as_array
 
 _KINDS = tuple(Kind)
+
+
+def require_same(x: Tensor, targets: Tensor, device: torch.device) -> None:
+    """ValueError on every process unless all were given the same batch: one takes inputs, one targets."""
+    own = torch.tensor([_checksum(x), _checksum(targets)], dtype=torch.float64, device=device)
+    all_of_them = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(all_of_them, own)
+    for rank, other in enumerate(all_of_them):
+        if not torch.equal(other, all_of_them[0]):
+            raise ValueError(
+                f"process {rank} was given another batch than process 0: every process passes the same one, "
+                "of which the pipeline takes what it needs (data parallelism would take other batches)"
+            )
+
+
+def _checksum(tensor: Tensor) -> int:
+    array = as_array(tensor)
+    return crc32(array.tobytes(), crc32(f"{array.dtype} {array.shape}".encode()))
 
 
 def gathered(own: Part, most: int, device: torch.device) -> list[Part]:

@@ -9,12 +9,14 @@ from gpipe_sim.export import require_torch
 from gpipe_sim.losses import Loss
 from gpipe_sim.schedule import Schedule
 from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_batch
-from gpipe_sim.torch_backend.devices import Names
 from gpipe_sim.torch_backend.engine import Part
-from gpipe_sim.torch_backend.hosts import Host, host
+from gpipe_sim.torch_backend.hosts import Here, Host
+from gpipe_sim.torch_backend.launched import Launched, world
+from gpipe_sim.torch_backend.local import Local
 from gpipe_sim.torch_backend.losses import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.measured import measured
 from gpipe_sim.torch_backend.modules import labels, listed, require_fit
+from gpipe_sim.torch_backend.places import Names
 from gpipe_sim.torch_backend.processes import LocalProcesses
 
 
@@ -61,13 +63,15 @@ class Pipeline:
         require_torch(schedule)
         require_fit(self.modules, schedule)
         self._labels = labels(self.modules)
-        self._host: Host = host(self.modules, schedule, mean_loss(loss), devices)
+        kind = Local if isinstance(devices, LocalProcesses) else Launched if world() > 1 else Here
+        self._host: Host = kind(self.modules, schedule, mean_loss(loss), devices)
 
     def step(self, batch: Batch) -> StepResult:
         """Run one step: loss, gradients by (layer, name), outputs, and a timeline, measured in milliseconds.
 
         Every parameter's ``.grad`` grows by its gradient, as after any backward; weights do not change. Under
-        torchrun a process has the gradients of its own stages, and outputs if it holds the last one.
+        torchrun every process passes the same batch, and gets the gradients of its own stages, and outputs if
+        it holds the last one.
         ValueError for a batch that does not cut into equal microbatches, or tensors that are elsewhere.
         """
         require_batch(batch, self.schedule.microbatches)

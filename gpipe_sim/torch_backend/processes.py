@@ -6,6 +6,7 @@ the script itself defines. Nothing listens on a fixed port: they meet through a 
 
 import os
 import pickle
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gpipe_sim.schedule import require_count
-from gpipe_sim.torch_backend.devices import HOST, device_named
+from gpipe_sim.torch_backend.places import CPU, device_named, require_own_gpus
 
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them
 _START = "from gpipe_sim.torch_backend.worker import main; main()"
@@ -39,19 +40,19 @@ class LocalProcesses:
             self.devices = [device_named(name) for name in devices]
         else:
             require_count("LocalProcesses", "devices", devices)
-            self.devices = [HOST] * devices
-        gpus = [device for device in self.devices if device.type == "cuda"]
-        if len(set(gpus)) < len(gpus):
-            raise ValueError(
-                "NCCL wants a GPU for each process; to put several stages on one, stay in this process: "
-                f"devices={[str(device) for device in self.devices]}"
-            )
+            self.devices = [CPU] * devices
+        require_own_gpus(self.devices)
         self.dropped: list[int] = []  # pipelines that are gone here and still there
-        self._folder = tempfile.TemporaryDirectory(prefix="gpipe_sim_")
+        self._folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
         self._in_turn = threading.Lock()
         self._processes: list[subprocess.Popen] = []
-        self._end = weakref.finalize(self, _end, self._processes, self._folder)
-        self._start()
+        self._end = weakref.finalize(self, _end, os.getpid(), self._processes, self._folder)
+        try:
+            self._start()
+            self._replies()
+        except BaseException:
+            self.close()
+            raise
 
     def __len__(self) -> int:
         return len(self.devices)
@@ -97,14 +98,14 @@ class LocalProcesses:
     def _start(self) -> None:
         threads = max(1, (os.cpu_count() or 1) // len(self))
         environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+            "PYTHONPATH": os.pathsep.join(str(path or os.getcwd()) for path in sys.path),
             "PYTHONUNBUFFERED": "1",  # a process that dies has written what it printed
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
             "GLOO_SOCKET_IFNAME": _loopback(),
         }
         for rank, device in enumerate(self.devices):
-            told = [str(rank), str(len(self)), str(device), self._folder.name]
+            told = [str(rank), str(len(self)), str(device), str(self._folder)]
             with open(self._log(rank), "wb") as log:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-c", _START, *told],
@@ -115,11 +116,6 @@ class LocalProcesses:
                     start_new_session=True,  # an interrupt is for the caller, who then ends them
                 )
             self._processes.append(process)
-        try:
-            self._replies()
-        except BaseException:
-            self.close()
-            raise
 
     def _replies(self) -> list:
         """One reply from each. If one fails, the others have a moment to say what they know."""
@@ -155,6 +151,8 @@ class LocalProcesses:
 
     def _death(self, rank: int) -> str:
         process = self._processes[rank]
+        if not self._end.alive:
+            return "was ended by close()"
         try:
             code = process.wait(GRACE)
         except subprocess.TimeoutExpired:
@@ -168,7 +166,7 @@ class LocalProcesses:
         return "\n".join([how + ("; it last wrote:" if last else ""), *last])
 
     def _log(self, rank: int) -> Path:
-        return Path(self._folder.name) / f"{rank}.log"
+        return self._folder / f"{rank}.log"
 
 
 class Reply:
@@ -203,14 +201,16 @@ def _pickled(order: tuple) -> bytes:
         raise
 
 
-def _end(processes: list[subprocess.Popen], folder: tempfile.TemporaryDirectory) -> None:
+def _end(owner: int, processes: list[subprocess.Popen], folder: Path) -> None:
+    if os.getpid() != owner:  # a fork of the caller ends, and they are not its own
+        return
     for process in processes:
         process.kill()
     for process in processes:
         process.wait()
         process.stdin.close()
         process.stdout.close()
-    folder.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _loopback() -> str:

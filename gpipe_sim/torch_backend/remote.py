@@ -13,7 +13,7 @@ from gpipe_sim.schedule import Schedule
 from gpipe_sim.torch_backend.clock import Recorder
 from gpipe_sim.torch_backend.engine import Engine, Part
 from gpipe_sim.torch_backend.gradients import as_array, gradients_of
-from gpipe_sim.torch_backend.losses import MeanLoss
+from gpipe_sim.torch_backend.losses import MeanLoss, mean_of
 
 _ENGINES: dict[int, Engine] = {}
 _GROUPS: dict[int, dist.ProcessGroup] = {}  # by size: of the first so many processes
@@ -45,6 +45,11 @@ class State(NamedTuple):
 
 def _tensors(module: nn.Module) -> list[Tensor]:
     return [*module.parameters(), *module.buffers()]
+
+
+def fresh_seed() -> int:
+    """A fresh seed from the caller's generator, which ``torch.manual_seed`` sets."""
+    return int(torch.randint(2**31, ()))
 
 
 def build(
@@ -87,21 +92,25 @@ def step(number: int, states: dict[int, State], x: Tensor, targets: Tensor) -> t
 
 
 def replica(
-    modules: list[nn.Module], loss: MeanLoss, x: Tensor, targets: Tensor, device: torch.device
+    modules: list[nn.Module], loss: MeanLoss, seed: int, device: torch.device, x: Tensor, targets: Tensor
 ) -> Part:
-    """Two steps of data parallelism on this process's share of the batch; the second one is reported."""
-    rank, count = dist.get_rank(), dist.get_world_size()
-    own_x, own_targets = (whole.tensor_split(count)[rank].to(device) for whole in (x, targets))
-    model = DistributedDataParallel(nn.Sequential(*modules).to(device))
+    """Two steps of data parallelism on this process's share of the batch; the second one is reported.
+
+    Gradients are the same on each, so the first one alone reports them.
+    """
+    rank = dist.get_rank()
+    torch.manual_seed(seed + rank)
+    x, targets = x.to(device), targets.to(device)
+    model = DistributedDataParallel(nn.Sequential(*modules).to(device), find_unused_parameters=True)
     recorder = Recorder(device)
     for _ in range(2):
         model.zero_grad()
         dist.barrier()
         recorder.begin()
         with recorder.action(Kind.F, 0, rank):
-            outputs = model(own_x)
-            value = loss(outputs, own_targets)
+            outputs = model(x)
+            value = mean_of(loss, outputs, targets)
         with recorder.action(Kind.B, 0, rank):
             value.backward()
-    gradients = gradients_of(dict(enumerate(modules)))
+    gradients = gradients_of(dict(enumerate(modules))) if rank == 0 else {}
     return Part(value.item(), as_array(outputs), gradients, recorder.spans())

@@ -3,7 +3,9 @@
 import gc
 import os
 import pickle
+import select
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -18,6 +20,7 @@ def main() -> None:
     os.dup2(2, 1)  # what user code prints goes to the log, not between the replies
     orders = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what user code reads is not what it is ordered
+    threading.Thread(target=_leave_with_the_caller, args=[orders], daemon=True).start()
     if device.type == "cuda":
         torch.cuda.set_device(device)
     gc.freeze()  # or every full collection looks through all of torch again, in the middle of a step
@@ -34,11 +37,18 @@ def main() -> None:
         _answer(replies, function, args)
 
 
+def _leave_with_the_caller(orders) -> None:
+    """End this process once nobody can give it orders any more, whatever it is waiting for."""
+    hangup = select.poll()
+    hangup.register(orders, 0)
+    hangup.poll()
+    os._exit(0)
+
+
 def _meet(rank: int, count: int, device: torch.device, folder: str) -> None:
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(
-        backend, init_method=(Path(folder) / "meet").as_uri(), rank=rank, world_size=count
-    )
+    store = dist.FileStore(str(Path(folder) / "meet"), count)  # init_method="file://..." hangs on a space
+    dist.init_process_group(backend, store=store, rank=rank, world_size=count)
 
 
 def _fail(error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Which torch devices there are, and what is on which of them."""
+"""Which torch devices there are, and which stage is on which of them."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from gpipe_sim.schedule import Schedule
 from gpipe_sim.share import require_room
 
 Names = Sequence[str | torch.device]
-HOST = torch.device("cpu")  #: where batches and weights are before they go to local processes
+CPU = torch.device("cpu")  #: where batches and weights are before they go to local processes
 
 
 def devices() -> list[str]:
@@ -48,7 +48,22 @@ def device_named(name: str | torch.device) -> torch.device:
         return device
     if device.type != "cpu":
         raise ValueError(f"a pipeline runs on cpu or cuda devices (got {str(device)!r})")
-    return HOST  # torch has one CPU, whatever its number
+    return CPU  # torch has one CPU, whatever its number
+
+
+def require_own_gpus(of_process: Sequence[torch.device]) -> None:
+    """ValueError unless processes with these devices can send to each other: a GPU for each, or none."""
+    gpus, named = [device for device in of_process if device.type == "cuda"], [*map(str, of_process)]
+    if len(set(gpus)) < len(gpus):
+        raise ValueError(
+            "NCCL wants a GPU for each process; to put several stages on one, stay in one process: "
+            f"devices={named}"
+        )
+    if gpus and len(gpus) < len(named):
+        raise ValueError(
+            f"NCCL sends between GPUs, gloo between CPUs, and nothing between the two (got {named}); "
+            "in one process stages can be on both"
+        )
 
 
 def by_stage(schedule: Schedule, of_device: Sequence[torch.device]) -> dict[int, torch.device]:
