@@ -14,6 +14,7 @@ from gpipe_sim.losses import Loss
 from gpipe_sim.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, SAVED, Memory
 from gpipe_sim.optim import Optimizer
 from gpipe_sim.partition import Gradients, Partition
+from gpipe_sim.refuse import require_batch
 from gpipe_sim.schedule import Schedule
 from gpipe_sim.simulate import Span
 
@@ -22,10 +23,8 @@ Batch = tuple[Array, Array]
 
 
 def as_batch(batch: Batch) -> Batch:
-    """(inputs, targets) as arrays; ValueError unless they are two and equally long."""
-    if len(batch) != 2 or len(batch[0]) != len(batch[1]):
-        lengths = " and ".join(str(len(part)) for part in batch)
-        raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {lengths})")
+    """(inputs, targets) as arrays; TypeError or ValueError unless they are two and equally long."""
+    require_batch(batch)
     return np.asarray(batch[0]), np.asarray(batch[1])
 
 

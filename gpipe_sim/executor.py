@@ -23,7 +23,8 @@ from gpipe_sim.memory import (
 )
 from gpipe_sim.optim import Optimizer
 from gpipe_sim.partition import Gradients, Partition
-from gpipe_sim.schedule import Schedule, require_count, require_schedule
+from gpipe_sim.refuse import require_count
+from gpipe_sim.schedule import Schedule, require_schedule
 from gpipe_sim.simulate import Span, Timeline, simulate
 from gpipe_sim.validate import ScheduleError
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from math import ceil
 from numbers import Rational, Real
 
-from gpipe_sim.schedule import require_count
+from gpipe_sim.refuse import require_count
 
 
 def naive_idle(devices: int) -> Fraction:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.schedule import require_count
+from gpipe_sim.refuse import require_count
 
 Array = np.ndarray
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from gpipe_sim.layers import GELU, Layer, Linear, ReLU, Tanh
-from gpipe_sim.schedule import require_count
+from gpipe_sim.refuse import require_count
 
 ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 

@@ -5,9 +5,10 @@
 """
 
 from abc import ABC, abstractmethod
-from numbers import Real
 
 import numpy as np
+
+from gpipe_sim.refuse import require_in
 
 Key = tuple[int, str]
 Arrays = dict[Key, np.ndarray]
@@ -68,6 +69,8 @@ class Adam(Optimizer):
         for beta in betas:
             require_in(name, "betas", beta, 0, 1)
         require_in(name, "eps", eps, 0, float("inf"))
+        if eps == 0:
+            raise ValueError(f"{name} needs eps > 0, or a gradient of 0 is divided by 0")
         self.betas, self.eps = betas, eps
 
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
@@ -97,11 +100,3 @@ class AdamW(Adam):
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
         decay = self.learning_rate * self.weight_decay * parameter
         return super().change(parameter, gradient, state) + decay
-
-
-def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number outside [low, high), NaN, and what is no number."""
-    if not isinstance(value, Real):
-        raise TypeError(f"{owner} needs {name} to be a number (got {value!r})")
-    if not low <= value < high:
-        raise ValueError(f"{owner} needs {low} <= {name} < {high} (got {value})")

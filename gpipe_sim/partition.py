@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.layers import Context, Layer
-from gpipe_sim.schedule import require_count
+from gpipe_sim.refuse import require_count
 from gpipe_sim.share import require_room
 
 Array = np.ndarray

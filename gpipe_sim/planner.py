@@ -14,7 +14,8 @@ from numbers import Real
 
 from gpipe_sim.actions import Action, Kind
 from gpipe_sim.costs import Costs
-from gpipe_sim.schedule import NEEDS, Explicit, looped, require_count
+from gpipe_sim.refuse import require_count
+from gpipe_sim.schedule import NEEDS, Explicit, looped
 from gpipe_sim.validate import ScheduleError
 
 #: Kinds, most urgent first, or what ``sorted`` takes as a key.

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
+from gpipe_sim.refuse import got, require_count
 
 #: What an action waits for: (kind, how many stages further along the model), same microbatch.
 #: Of these, it waits for the ones that its schedule contains. A backward reads what its forward saved
@@ -234,15 +235,7 @@ def _in_flight(row: Iterable[Action | OverlapFB]) -> Iterator[int]:
 def require_schedule(owner: str, value) -> None:
     """Refuse anything but a schedule, such as its name or its class."""
     if not isinstance(value, Schedule):
-        raise TypeError(f"{owner} needs a schedule, such as GPipe(4, 8) (got {value!r})")
-
-
-def require_count(owner: str, name: str, value) -> None:
-    """Refuse anything but a whole number of at least 1."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{owner} needs {name} to be a whole number (got {value!r})")
-    if value < 1:
-        raise ValueError(f"{owner} needs {name} >= 1 (got {value})")
+        raise TypeError(f"{owner} needs a schedule, such as GPipe(4, 8) {got(value)}")
 
 
 def _read_row(row: str | Iterable) -> Iterator[Action | OverlapFB]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
 from gpipe_sim.costs import Costs
+from gpipe_sim.refuse import got
 from gpipe_sim.schedule import Schedule, needs, require_schedule
 from gpipe_sim.validate import check, check_actions
 from gpipe_sim.waits import wanted_slots
@@ -97,9 +98,12 @@ class Timeline:
 
 
 def require_timeline(owner: str, value) -> None:
-    """Refuse anything but a timeline, such as the schedule that it is of."""
-    if not isinstance(value, Timeline):
-        raise TypeError(f"{owner} needs a timeline, such as simulate(GPipe(4, 8)) (got {value!r})")
+    """Refuse anything but a timeline, such as the schedule that it is of, or the step that has one."""
+    if isinstance(value, Timeline):
+        return
+    has = isinstance(getattr(value, "timeline", None), Timeline)
+    such_as = "such as its .timeline" if has else "such as simulate(GPipe(4, 8))"
+    raise TypeError(f"{owner} needs a timeline, {such_as} {got(value)}")
 
 
 def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:

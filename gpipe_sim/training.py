@@ -12,7 +12,8 @@ from gpipe_sim.layers import Context, Layer
 from gpipe_sim.losses import Loss
 from gpipe_sim.optim import Optimizer
 from gpipe_sim.partition import Partition
-from gpipe_sim.schedule import Schedule, require_count
+from gpipe_sim.refuse import require_count
+from gpipe_sim.schedule import Schedule
 
 Array = np.ndarray
 Report = Callable[[str], object] | None

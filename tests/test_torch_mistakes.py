@@ -18,7 +18,9 @@ from torch_modules import linears, some_batch  # noqa: E402
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import mse  # noqa: E402
 from gpipe_sim.torch_backend import (  # noqa: E402
+    LocalProcesses,
     Pipeline,
+    Sleep,
     devices,
     place,
     to_torch,
@@ -135,7 +137,9 @@ def test_one_name_instead_of_a_list_is_told_the_list(one):
 
 
 def test_a_number_instead_of_a_list_is_told_the_list():
-    assert refused(TypeError, devices=2).endswith(f"devices: [{devices()[0]!r}] * 2 (got 2)")
+    assert refused(TypeError, devices=2).endswith(
+        f"devices: [{devices()[0]!r}] * 2, or is LocalProcesses(2) (got 2)"
+    )
 
 
 def test_a_model_that_was_not_moved_is_told_where_and_how():
@@ -236,6 +240,63 @@ def test_one_module_is_told_to_be_cut(modules):
         f"a pipeline takes a list of torch modules, one per stage (got {type(modules).__name__}); "
         "split(nn.Sequential(...), stages=...) makes one"
     )
+
+
+# Arguments of another kind
+
+
+@pytest.mark.parametrize(
+    ("batch", "found"),
+    [
+        (7, "(got int)"),
+        ({"x": [], "y": []}, "(got dict)"),
+        (some_batch()[0], "(got ndarray)"),
+        ((1, 2), "inputs (got 1)"),
+        ((some_batch()[0], torch.tensor(1.0)), "targets (got tensor(1.))"),
+    ],
+    ids=["number", "dict", "one array", "numbers", "one number"],
+)
+def test_what_is_no_batch_is_refused(batch, found):
+    said = refused(TypeError, batch=batch)
+    assert said.startswith("a batch is (inputs, targets)") and said.endswith(found)
+
+
+def test_a_batch_that_asks_for_a_gradient_gets_none():
+    x = torch.ones(8, 3, dtype=torch.float64, requires_grad=True)
+    train_step(linears(2), SCHEDULE, (x, some_batch()[1]), mse)
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("names", [{"cpu": 2}, {"cpu"}, 2.0, (name for name in HERE), LocalProcesses])
+def test_what_is_no_list_of_devices_is_refused(names):
+    said = refused(TypeError, devices=names)
+    assert said.startswith(f"devices lists one for each of {SCHEDULE!r}'s devices: ")
+    assert " or is LocalProcesses(2) (got " in said
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_place_wants_a_module_for_each_stage(count):
+    with pytest.raises(ValueError, match=f"has 2 stages, but there are {count} modules"):
+        place(linears(count), SCHEDULE)
+
+
+def test_one_layer_or_partition_is_told_to_come_in_a_list():
+    for one in (gp.mlp([3, 3])[0], gp.Partition(gp.mlp([3, 3]))):
+        with pytest.raises(TypeError, match=r"to_torch takes a list of layers or partitions: "):
+            to_torch(one)
+
+
+@pytest.mark.parametrize("time", [-1, float("nan"), float("inf")])
+def test_a_sleep_lasts_a_number_of_milliseconds(time):
+    with pytest.raises(ValueError, match="Sleep needs 0 <= input_grad < inf"):
+        Sleep(20, time, 20)
+
+
+def test_a_step_is_told_that_its_timeline_is_wanted():
+    step = train_step(linears(2), SCHEDULE, some_batch(), mse)
+    for wants in (gp.fit_costs, lambda step: gp.overlay(gp.simulate(SCHEDULE), step)):
+        with pytest.raises(TypeError, match=r"needs a timeline, such as its \.timeline \(got StepResult\)$"):
+            wants(step)
 
 
 # What a stage gives

@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gpipe_sim.refuse import require_batch
+
 Batch = tuple[np.ndarray | Tensor, np.ndarray | Tensor]
 
 
-def require_batch(batch: Batch, pieces: int, called: str = "microbatches") -> None:
+def require_even(batch: Batch, pieces: int, called: str = "microbatches") -> None:
     """ValueError, with sizes that would work, unless it is (inputs, targets) and cuts into equal pieces."""
-    if len(batch) != 2 or len(batch[0]) != len(batch[1]):
-        lengths = " and ".join(str(len(part)) for part in batch)
-        raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {lengths})")
+    require_batch(batch)
     samples = len(batch[0])
     if samples and samples % pieces == 0:
         return
@@ -34,7 +34,7 @@ def dtype_of(modules: Sequence[nn.Module]) -> torch.dtype:
 
 
 def as_tensor(name: str, array: np.ndarray | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A copy of a NumPy array on the device, fractions in the model's type; a tensor as it is, if there."""
+    """A copy of a NumPy array on the device, fractions in the model's type; the data of a tensor there."""
     if not isinstance(array, Tensor):
         array = np.asarray(array)
         plain = np.array(array, array.dtype.newbyteorder("="), order="C")  # torch reads no other bytes
@@ -43,4 +43,4 @@ def as_tensor(name: str, array: np.ndarray | Tensor, device: torch.device, dtype
         raise ValueError(
             f"the {name} are on {array.device}, but are needed on {device}: .to({str(device)!r})"
         )
-    return array
+    return array.detach()

@@ -10,7 +10,7 @@ from gpipe_sim.executor import StepResult
 from gpipe_sim.losses import Loss
 from gpipe_sim.schedule import Explicit
 from gpipe_sim.torch_backend import remote
-from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_batch
+from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_even
 from gpipe_sim.torch_backend.gradients import add_gradients
 from gpipe_sim.torch_backend.losses import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.measured import measured
@@ -32,7 +32,7 @@ def data_parallel_step(
     if not isinstance(devices, LocalProcesses):
         raise TypeError(f"data_parallel_step needs local processes: LocalProcesses(4) (got {devices!r})")
     modules, count = listed(modules), len(devices)
-    require_batch(batch, count, "shares")
+    require_even(batch, count, "shares")
     require_on(dict(enumerate(modules)), dict.fromkeys(range(len(modules)), CPU))
     if not any(parameter.requires_grad for module in modules for parameter in module.parameters()):
         raise ValueError("no parameter of these modules asks for a gradient, so there is none to average")

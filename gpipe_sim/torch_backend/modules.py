@@ -9,6 +9,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from gpipe_sim import layers as numpy_layers
 from gpipe_sim.partition import Key, Partition, balanced
+from gpipe_sim.refuse import got
 from gpipe_sim.schedule import Schedule
 
 
@@ -40,6 +41,8 @@ def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module
 
     TypeError for a layer that has no counterpart here.
     """
+    if isinstance(layers, Partition | numpy_layers.Layer):
+        raise TypeError(f"to_torch takes a list of layers or partitions: to_torch([it]) {got(layers)}")
     return [
         nn.Sequential(*to_torch(one.layers)) if isinstance(one, Partition) else _module(one) for one in layers
     ]
@@ -66,7 +69,7 @@ def split(
     """
     if isinstance(model, nn.Module) and not isinstance(model, nn.Sequential):
         raise TypeError(f"split cuts an nn.Sequential, or a list of modules (got {type(model).__name__})")
-    layers = list(model)
+    layers = listed(model)
     ends = [0]
     for size in balanced(len(layers), stages, balance):
         ends.append(ends[-1] + size)
@@ -118,13 +121,18 @@ def listed(modules: Iterable[nn.Module]) -> list[nn.Module]:
     return modules
 
 
-def require_fit(modules: Sequence[nn.Module], schedule: Schedule) -> None:
-    """ValueError unless there is one module per stage and none shares weights with another."""
+def require_stages(modules: Sequence[nn.Module], schedule: Schedule) -> None:
+    """ValueError unless there is one module per stage."""
     if len(modules) != schedule.stages:
         raise ValueError(
             f"{schedule!r} has {schedule.stages} stages, but there are {len(modules)} modules; "
             f"split(nn.Sequential(...), stages={schedule.stages}) would fit"
         )
+
+
+def require_fit(modules: Sequence[nn.Module], schedule: Schedule) -> None:
+    """ValueError unless there is one module per stage and none shares weights with another."""
+    require_stages(modules, schedule)
     home: dict[int, tuple[int, str]] = {}
     for stage, name, parameter in _parameters(modules):
         other, its_name = home.setdefault(id(parameter), (stage, name))

@@ -8,7 +8,7 @@ from gpipe_sim.executor import StepResult
 from gpipe_sim.export import require_torch
 from gpipe_sim.losses import Loss
 from gpipe_sim.schedule import Schedule
-from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_batch
+from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_even
 from gpipe_sim.torch_backend.engine import Part
 from gpipe_sim.torch_backend.hosts import Here, Host
 from gpipe_sim.torch_backend.launched import Launched, world
@@ -45,7 +45,7 @@ class Pipeline:
     real, concurrency is not. Only under torchrun is each process one of them.
 
     On local processes weights, buffers and modes follow the modules given; after a change of their structure
-    or number type, make another pipeline.
+    or number type, make another pipeline. Hooks on parameters stay here, where no backward runs.
 
     ScheduleError for a schedule that the engine cannot run; ValueError, TypeError or IndexError if modules,
     devices and schedule do not fit.
@@ -74,7 +74,7 @@ class Pipeline:
         it holds the last one.
         ValueError for a batch that does not cut into equal microbatches, or tensors that are elsewhere.
         """
-        require_batch(batch, self.schedule.microbatches)
+        require_even(batch, self.schedule.microbatches)
         dtype = dtype_of(self.modules)
         x = as_tensor("inputs", batch[0], self._host.first, dtype)
         targets = as_tensor("targets", batch[1], self._host.last, dtype)

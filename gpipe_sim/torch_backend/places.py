@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.refuse import got
+from gpipe_sim.schedule import Schedule, require_schedule
 from gpipe_sim.share import require_room
+from gpipe_sim.torch_backend.modules import listed, require_stages
 
 Names = Sequence[str | torch.device]
 CPU = torch.device("cpu")  #: where batches and weights are before they go to local processes
@@ -23,14 +25,14 @@ def chosen(schedule: Schedule, names: Names | None) -> list[torch.device]:
     A device may be listed again, surplus ones are unused. IndexError for too few, ValueError for one that
     this machine does not have.
     """
-    if isinstance(names, str | torch.device | int):
-        name = devices()[0] if isinstance(names, int) else str(names)
-        raise TypeError(
-            f"devices lists one for each of {schedule!r}'s devices: [{name!r}] * {schedule.devices} "
-            f"(got {names!r})"
-        )
     if names is None:
         names = devices() if torch.cuda.is_available() else ["cpu"] * schedule.devices
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        name = str(names) if isinstance(names, str | torch.device) else devices()[0]
+        raise TypeError(
+            f"devices lists one for each of {schedule!r}'s devices: [{name!r}] * {schedule.devices}, or is "
+            f"LocalProcesses({schedule.devices}) {got(names)}"
+        )
     require_room(schedule.devices, names)
     return [device_named(name) for name in names[: schedule.devices]]
 
@@ -72,7 +74,13 @@ def by_stage(schedule: Schedule, of_device: Sequence[torch.device]) -> dict[int,
 
 
 def place(modules: Sequence[nn.Module], schedule: Schedule, names: Names | None = None) -> list[nn.Module]:
-    """Move each stage's module to its device, as ``train_step`` with these ``devices`` wants them."""
+    """Move each stage's module to its device, as ``train_step`` with these ``devices`` wants them.
+
+    TypeError or ValueError unless there is a module for each stage of the schedule.
+    """
+    require_schedule("place", schedule)
+    modules = listed(modules)
+    require_stages(modules, schedule)
     homes = by_stage(schedule, chosen(schedule, names))
     return [module.to(homes[stage]) for stage, module in enumerate(modules)]
 

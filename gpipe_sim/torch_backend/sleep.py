@@ -1,9 +1,12 @@
 """A stage that takes time without a core: real messages, real gradients, and a clock known beforehand."""
 
+import math
 import time
 
 import torch
 from torch import Tensor, nn
+
+from gpipe_sim.refuse import require_in
 
 MOST_LATE = 0.001  #: seconds that a sleep is shortened by at most
 
@@ -20,6 +23,8 @@ class Sleep(nn.Module):
     def __init__(self, forward: float = 20, input_grad: float = 20, weight_grad: float = 20):
         super().__init__()
         self.times = forward, input_grad, weight_grad
+        for name, took in zip(("forward", "input_grad", "weight_grad"), self.times, strict=True):
+            require_in("Sleep", name, took, 0, math.inf)
         self.weight = nn.Parameter(torch.zeros(1))
         self.shift = nn.Parameter(torch.zeros(1))
 

@@ -1,0 +1,40 @@
+"""Refusals that several rooms share: each says who needs what, and what it got."""
+
+from numbers import Real
+
+
+def got(value) -> str:
+    """A value as a message shows it: its kind alone if its text is long, as that of arrays is."""
+    text = repr(value)
+    short = len(text) <= 120 and "\n" not in text
+    return f"(got {text if short else type(value).__name__})"
+
+
+def require_count(owner: str, name: str, value) -> None:
+    """Refuse anything but a whole number of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{owner} needs {name} to be a whole number {got(value)}")
+    if value < 1:
+        raise ValueError(f"{owner} needs {name} >= 1 {got(value)}")
+
+
+def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number outside [low, high), NaN, and what is no number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
+    if not low <= value < high:
+        raise ValueError(f"{owner} needs {low} <= {name} < {high} {got(value)}")
+
+
+def require_batch(batch) -> None:
+    """Refuse anything but (inputs, targets), with a target for each input."""
+    if not isinstance(batch, tuple | list):
+        raise TypeError(f"a batch is (inputs, targets) (got {type(batch).__name__})")
+    if len(batch) != 2:
+        raise ValueError(f"a batch is (inputs, targets) (got {len(batch)} parts)")
+    for name, part in zip(("inputs", "targets"), batch, strict=True):
+        if not hasattr(part, "__len__") or getattr(part, "shape", None) == ():
+            raise TypeError(f"a batch is (inputs, targets), with a row per sample: {name} {got(part)}")
+    if len(batch[0]) != len(batch[1]):
+        lengths = " and ".join(str(len(part)) for part in batch)
+        raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {lengths})")
