@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 from numbers import Real
 
 from gpipe_sim.actions import B, F, Kind, OverlapFB
@@ -32,7 +31,7 @@ def fit_costs(measured: Timeline) -> Costs:
       whatever else a stage never does costs it 0.
     - ``comm`` is the median time from the end of an action to the start of one, on another device, that
       waited for its message: that device had ended the action before by then. Without any it is 0. Where
-      devices took turns, as in one process, a wait during which another device worked was no message's.
+      devices took turns (``measured.turns``), a wait during which another device worked was no message's.
 
     A real engine also spends time between two actions. Nothing but ``comm`` holds any of it, so a simulation
     with these costs ends a little sooner than the step did. TypeError for anything but a timeline.
@@ -89,7 +88,7 @@ def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:
 def _waits(timeline: Timeline) -> Iterator[Real]:
     """How long each message took that an idle device waited for, from the end of what made it."""
     device_of = timeline.schedule.device_of
-    turns = sorted(span.start for span in timeline.spans) if _take_turns(timeline) else []
+    turns = sorted(span.start for span in timeline.spans) if timeline.turns else []
     for device, row in enumerate(timeline.rows):
         free = 0
         for span in row:
@@ -98,12 +97,6 @@ def _waits(timeline: Timeline) -> Iterator[Real]:
             if sent >= free and bisect_left(turns, sent) == bisect_left(turns, span.start):
                 yield span.start - sent
             free = span.end
-
-
-def _take_turns(timeline: Timeline) -> bool:
-    """Whether no two actions overlap, on whatever devices."""
-    spans = sorted(timeline.spans, key=lambda span: (span.start, span.end))
-    return all(before.end <= after.start for before, after in pairwise(spans))
 
 
 def _median(times: Iterable[Real]) -> Real:

@@ -39,11 +39,15 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
-    """What each device did and when. ``spans`` stand in an order in which they could be executed."""
+    """What each device did and when. ``spans`` stand in an order in which they could be executed.
+
+    ``turns``: whether the devices took turns, as they do when measured in one process on one processor.
+    """
 
     schedule: Schedule
     costs: Costs
     spans: tuple[Span, ...]
+    turns: bool = False
 
     @cached_property
     def makespan(self) -> Real:

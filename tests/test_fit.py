@@ -1,6 +1,7 @@
 """Costs read off a timeline: exactly the ones it was simulated with, as far as they can be seen in it."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -15,6 +16,7 @@ from gpipe_sim import (
     OneFOneB,
     Span,
     Timeline,
+    VHalf,
     fit_costs,
     remat,
     simulate,
@@ -45,7 +47,7 @@ def random_costs(schedule, seed: int, comm=None) -> Costs:
         return many if chance.random() < 0.7 else many[0]
 
     recompute, overlap = (cost(1) if chance.random() < 0.5 else None for _ in range(2))
-    comm = chance.choice([0, 1, 5]) * unit if comm is None else comm
+    comm = chance.choice([0, 1, 5, 40]) * unit if comm is None else comm
     return Costs(cost(1), cost(0), cost(0), recompute, cost(0), overlap, comm)
 
 
@@ -120,11 +122,22 @@ def test_a_message_is_timed_only_where_a_device_waited_for_it():
 
 
 def test_where_devices_take_turns_waiting_for_the_other_to_finish_is_no_message():
-    """1F0 waited while 0F1 ran, and 0B0 while 1F1 ran; only 0B1 waited 5 for nothing but its message."""
-    rows = [("0F0", 0, 5), ("0F1", 5, 10), ("0B0", 30, 35), ("0B1", 45, 50)]
-    last = [("1F0", 10, 15), ("1B0", 15, 20), ("1F1", 20, 25), ("1B1", 35, 40)]
-    assert fit_costs(spelled(rows, last)).comm == 5
+    """1F0 waited 7 while 0F1 ran, and 0B0 10 while 1F1 ran; only 0B1 waited 5 for nothing but its message."""
+    rows = [("0F0", 0, 5), ("0F1", 5, 12), ("0B0", 30, 35), ("0B1", 45, 50)]
+    last = [("1F0", 12, 15), ("1B0", 15, 20), ("1F1", 20, 25), ("1B1", 35, 40)]
+    assert fit_costs(replace(spelled(rows, last), turns=True)).comm == 5
+    assert fit_costs(spelled(rows, last)).comm == 7, "the median of 7, 10 and 5"
     assert fit_costs(simulate(GPipe(1, 4), Costs(comm=3))).comm == 0
+
+
+def test_messages_so_slow_that_no_two_actions_overlap_are_messages():
+    for schedule, costs in [
+        (GPipe(2, 2), Costs(comm=2)),
+        (GPipe(2, 3), Costs(comm=9)),
+        (OneFOneB(2, 2), Costs(comm=4)),
+        (VHalf(2, 4), Costs(0.5, 0, 0.5, comm=4)),
+    ]:
+        assert fit_costs(simulate(schedule, costs)) == costs
 
 
 def test_an_outlier_moves_nothing():

@@ -116,10 +116,10 @@ def durations(timeline: gp.Timeline, kind: Kind, stage: int) -> list[float]:
 SLEEP = {"forward": 50, "input_grad": 30, "weight_grad": 40}
 
 
-def assert_lasts(found: list[float], milliseconds: float) -> None:
-    """None much shorter; and the quickest of them not much longer, on however busy a machine."""
-    assert min(found) >= milliseconds - 1000 * MOST_LATE
-    assert min(found) < 1.5 * milliseconds
+def assert_lasts(found: list[float], *sleeps: float) -> None:
+    """None much shorter than its sleeps; and the quickest not much longer, on however busy a machine."""
+    assert min(found) >= sum(sleeps) - len(sleeps) * 1000 * MOST_LATE
+    assert min(found) < 1.5 * sum(sleeps)
 
 
 def test_times_are_in_milliseconds_and_those_of_the_kind_and_the_stage():
@@ -131,13 +131,13 @@ def test_times_are_in_milliseconds_and_those_of_the_kind_and_the_stage():
     whole = sleeping(gp.OneFOneB(2, 4), **SLEEP)
     for stage in (0, 1):
         assert_lasts(durations(whole, Kind.F, stage), 50)
-        assert_lasts(durations(whole, Kind.B, stage), 70)
+        assert_lasts(durations(whole, Kind.B, stage), 30, 40)
 
 
 def test_stage_0_leaves_its_whole_backward_to_w():
     timeline = sleeping(gp.ZBH1(2, 4), **SLEEP)
     assert min(durations(timeline, Kind.I, 0)) < 15
-    assert_lasts(durations(timeline, Kind.W, 0), 70)
+    assert_lasts(durations(timeline, Kind.W, 0), 30, 40)
 
 
 def test_a_recompute_takes_a_forward_more_and_is_told_from_its_backward():
@@ -145,13 +145,13 @@ def test_a_recompute_takes_a_forward_more_and_is_told_from_its_backward():
     for stage in (0, 1):
         assert len(durations(timeline, Kind.R, stage)) == 3
         assert_lasts(durations(timeline, Kind.R, stage), 50)
-        assert_lasts(durations(timeline, Kind.B, stage), 70)
+        assert_lasts(durations(timeline, Kind.B, stage), 30, 40)
 
 
 def test_stage_0_recomputes_within_w_where_its_backward_is():
     timeline = sleeping(remat(gp.ZBH1(2, 2), "always"), **SLEEP)
     assert durations(timeline, Kind.R, 0) == [0, 0]
-    assert_lasts(durations(timeline, Kind.W, 0), 120)
+    assert_lasts(durations(timeline, Kind.W, 0), 50, 30, 40)
     assert_lasts(durations(timeline, Kind.R, 1), 50)
     assert_lasts(durations(timeline, Kind.I, 1), 30)
 

@@ -15,10 +15,14 @@ from gpipe_sim.torch_backend.places import Names, by_stage, chosen, require_on
 
 
 class Host(ABC):
-    """Runs a step wherever its processes are. ``first`` and ``last``: where inputs and targets are needed."""
+    """Runs a step wherever its processes are.
+
+    ``first`` and ``last``: where inputs and targets are needed. ``turns``: whether its devices take turns.
+    """
 
     first: torch.device
     last: torch.device
+    turns = False
 
     @abstractmethod
     def step(self, x: Tensor, targets: Tensor) -> list[Part]:
@@ -36,6 +40,7 @@ class Here(Host):
         merged = share(plain(schedule), [0] * schedule.devices)
         self.engine = Engine(held, merged, recomputed(schedule), loss, homes)
         self.first, self.last = homes[0], homes[schedule.stages - 1]
+        self.turns = len(set(of_device)) == 1
         self.names = ", ".join(map(str, of_device))
 
     def step(self, x: Tensor, targets: Tensor) -> list[Part]:

@@ -11,7 +11,7 @@ from gpipe_sim.torch_backend.clock import Timed
 MILLISECONDS = 1000
 
 
-def measured(schedule: Schedule, noted: Sequence[Timed]) -> Timeline:
+def measured(schedule: Schedule, noted: Sequence[Timed], turns: bool = False) -> Timeline:
     """The timeline of what was noted in seconds, in milliseconds from the first start.
 
     Waiting is not part of an action. The engine runs the halves of an overlapped pair one after the other, so
@@ -25,7 +25,7 @@ def measured(schedule: Schedule, noted: Sequence[Timed]) -> Timeline:
         for action, (start, end) in times.items()
     ]
     spans.sort(key=lambda span: (span.end, span.start))
-    return Timeline(_unpaired(schedule), Costs(), tuple(spans))
+    return Timeline(_unpaired(schedule), Costs(), tuple(spans), turns)
 
 
 def _unfolded(noted: Sequence[Timed], schedule: Schedule) -> Iterator[tuple[Action, tuple[float, float]]]:
