@@ -84,9 +84,8 @@ class Pipeline:
         gradients = {self._labels[key]: g for part in parts for key, g in part.gradients.items()}
         loss = next(part.loss for part in parts if part.loss is not None)
         outputs = next((part.outputs for part in parts if part.outputs is not None), None)
-        timeline = measured(
-            self.schedule, [timed for part in parts for timed in part.spans], self._host.turns
-        )
+        noted = [timed for part in parts for timed in part.spans]
+        timeline = measured(self.schedule, noted, self._host.turns)
         return StepResult(loss, dict(sorted(gradients.items())), outputs, timeline=timeline)
 
     def __getattr__(self, name: str):
