@@ -168,6 +168,6 @@ def number(value: Real) -> str:
 
 def short(action: Action | OverlapFB, schedule: Schedule) -> str:
     """The action's spelling, without the stage where its device has only one."""
-    if isinstance(action, Action) and all(len(held) <= 1 for held in schedule.placement):
+    if isinstance(action, Action) and not schedule.stacked:
         return f"{action.kind}{action.microbatch}"
     return "/".join(map(str, action.parts))

@@ -3,6 +3,7 @@
 The devices take turns in this process, in the order in which their actions end on the timeline.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.actions import Action, Kind, OverlapFB
+from gpipe_sim.actions import Action, Kind
 from gpipe_sim.costs import Costs
 from gpipe_sim.device import Batch, Device, Job, as_batch, pieces
 from gpipe_sim.layers import Context, Layer
@@ -202,31 +203,23 @@ def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Sched
                 )
 
 
-def _parts_of(stage: int, row: Sequence[Action | OverlapFB]) -> list[Action]:
-    return [part for action in row for part in action.parts if part.stage == stage]
-
-
 def _updates(schedule: Schedule) -> tuple[Action, ...]:
     """The schedule's U actions; ScheduleError unless each is the last work on its stage."""
-    size, updates = schedule.microbatches, []
-    for stage in range(schedule.stages):
-        rows = [
-            [part for action in row for part in action.parts if part.stage == stage]
-            for row in schedule.actions
-        ]
-        found = [part for row in rows for part in row if part.kind is Kind.U]
-        if not found:
-            continue
+    size, last, found = schedule.microbatches, {}, defaultdict(list)
+    for device, row in enumerate(schedule.actions):
+        for part in (part for action in row for part in action.parts):
+            last[device, part.stage] = part
+            if part.kind is Kind.U:
+                found[part.stage].append(part)
+    for stage, updates in found.items():
         homes = set(schedule.located[Kind.F][stage * size : (stage + 1) * size])
         if len(homes) > 1:
             raise ScheduleError(
-                f"{found[0]}: stage {stage} has two copies, whose gradients are summed after the step"
+                f"{updates[0]}: stage {stage} has two copies, whose gradients are summed after the step"
             )
-        home = rows[homes.pop()]
-        if len(found) > 1 or home[-1] is not found[0]:
+        if len(updates) > 1 or last[homes.pop(), stage] is not updates[0]:
             raise ScheduleError(
-                f"{found[0]} is not the last action of stage {stage} on its device; "
+                f"{updates[0]} is not the last action of stage {stage} on its device; "
                 "a step updates each stage once, last, when its whole gradient is there"
             )
-        updates += found
-    return tuple(updates)
+    return tuple(found[stage][0] for stage in sorted(found))

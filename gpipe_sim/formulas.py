@@ -9,11 +9,12 @@ M_B and M_W for what it holds from F until I and from I until W. Their bubble is
 longest span (last end - first start) of any device exceeds its work, M (T_F + T_B + T_W).
 """
 
+import math
 from fractions import Fraction
 from math import ceil
 from numbers import Rational, Real
 
-from gpipe_sim.refuse import require_count
+from gpipe_sim.refuse import require_count, require_in
 
 
 def naive_idle(devices: int) -> Fraction:
@@ -57,6 +58,7 @@ def gpipe_speedup(devices: int, microbatches: int) -> Fraction:
 def gpipe_makespan(devices: int, microbatches: int, forward: Real = 1, backward: Real = 2) -> Real:
     """(M+K-1)(t_f+t_b): one step of GPipe or 1F1B."""
     _require(devices=devices, microbatches=microbatches)
+    _require_times(forward=forward, backward=backward)
     return (microbatches + devices - 1) * (forward + backward)
 
 
@@ -86,6 +88,8 @@ def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: in
     """
     _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
     _require_device(device, devices)
+    if microbatches % devices:
+        raise ValueError(f"interleaved_in_flight is for K dividing M (got K = {devices}, M = {microbatches})")
     warmup = 2 * (devices - device - 1) + (stages_per_device - 1) * devices
     return min(warmup + 1, stages_per_device * microbatches)
 
@@ -133,7 +137,7 @@ def zbh1_bubble_time(
 
     Qi et al. 2024, arXiv:2401.10241, table 2; the share of c, exact while c is small, follows from the order.
     """
-    _require(devices=devices)
+    _require_small("zbh1_bubble_time", devices, forward, input_grad, weight_grad)
     return (devices - 1) * (forward + input_grad - weight_grad + 4 * comm)
 
 
@@ -144,7 +148,7 @@ def zbh2_bubble_time(
 
     Qi et al. 2024, arXiv:2401.10241, table 2; the share of c, exact while c is small, follows from the order.
     """
-    _require(devices=devices)
+    _require_small("zbh2_bubble_time", devices, forward, input_grad, weight_grad)
     return (devices - 1) * (forward + input_grad - 2 * weight_grad + 2 * comm)
 
 
@@ -190,6 +194,11 @@ def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: 
     DeepSeek-AI 2024, arXiv:2412.19437, table 2, in times of one stage. ValueError for an odd K.
     """
     _require_even("dualpipe_bubble_time", devices)
+    if 2 * weight_grad > backward:
+        raise ValueError(
+            f"dualpipe_bubble_time is for a weight gradient of at most half a full backward "
+            f"(got {weight_grad} of {backward})"
+        )
     return (devices // 2 - 1) * (pair + backward - 3 * weight_grad)
 
 
@@ -284,6 +293,22 @@ def _require_even(formula: str, devices: int) -> None:
     _require(devices=devices)
     if devices % 2:
         raise ValueError(f"{formula} needs an even number of devices (got {devices})")
+
+
+def _require_small(formula: str, devices: int, forward: Real, input_grad: Real, weight_grad: Real) -> None:
+    """The zero-bubble papers' condition, without which W fills more than there is to fill."""
+    _require(devices=devices)
+    _require_times(forward=forward, input_grad=input_grad, weight_grad=weight_grad)
+    if weight_grad > min(forward, input_grad):
+        raise ValueError(
+            f"{formula} is for T_W at most T_F and T_B (got T_W = {weight_grad}, "
+            f"T_F = {forward}, T_B = {input_grad})"
+        )
+
+
+def _require_times(**times: Real) -> None:
+    for name, time in times.items():
+        require_in("the formula", name, time, 0, math.inf)
 
 
 def _require(**counts: int) -> None:

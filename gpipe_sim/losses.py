@@ -18,7 +18,7 @@ class Loss(ABC):
 
     def __call__(self, outputs: Array, targets: Array) -> float:
         """The mean loss over the batch."""
-        return self.forward(outputs, targets)[0]
+        return self.forward(np.asarray(outputs), np.asarray(targets))[0]
 
     def require(self, outputs: Array, targets: Array) -> None:
         """Raise ValueError or TypeError if targets do not fit outputs; ``forward`` asks this first."""
@@ -43,7 +43,8 @@ class MSE(Loss):
 
     def forward(self, outputs: Array, targets: Array) -> tuple[float, Array]:
         self.require(outputs, targets)
-        error = outputs - targets.astype(outputs.dtype, copy=False)
+        same = outputs.dtype if outputs.dtype.kind == "f" else None  # float64 targets make no float64 error
+        error = outputs - targets.astype(same or targets.dtype, copy=False)
         return float(np.mean(error * error)), error
 
     def backward(self, saved: Array, weight: float) -> Array:

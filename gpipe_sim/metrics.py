@@ -44,6 +44,8 @@ def span_bubble(timeline: Timeline) -> Real:
     does not count. Useful is the mean over devices.
     """
     longest = max((row[-1].end - row[0].start for row in timeline.rows if row), default=0)
+    if not longest:
+        return 0
     return 1 - _ratio(useful_time(timeline), timeline.schedule.devices * longest)
 
 
@@ -83,7 +85,8 @@ def activation_memory(
 
     Each microbatch of each stage holds ``saved`` from the end of F until the end of I or B, and ``pending``
     from I until W: the papers' M_B and M_W. With both 1 it is what ``in_flight`` counts. Qi, Wan, Huang and
-    Lin 2024, arXiv:2401.10241, table 2.
+    Lin 2024, arXiv:2401.10241, table 2. It counts as if nothing was recomputed, as they do; the memory of a
+    step, ``train_step(...).memory``, is of what there is.
     """
     change = {Kind.F: (1, 0), Kind.B: (-1, 0), Kind.I: (-1, 1), Kind.W: (0, -1)}
     forwards, halves, steps = 0, 0, [(0, 0 * saved)]

@@ -79,6 +79,11 @@ class Schedule(ABC):
         return 1 + max(stage for held in self.placement for stage in held)
 
     @cached_property
+    def stacked(self) -> bool:
+        """Whether some device holds several stages."""
+        return any(len(held) > 1 for held in self.placement)
+
+    @cached_property
     def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
         """One row of actions per device."""
         return tuple(tuple(self.order(device)) for device in range(self.devices))
@@ -171,9 +176,17 @@ class Explicit(Schedule):
 
     @classmethod
     def parse(cls, text: str, **options) -> "Explicit":
-        """Read one row per line, as ``str(schedule)`` writes it; "device 0:" in front is optional."""
-        lines = (line.strip() for line in text.splitlines())
-        return cls([re.sub(r"^device \d+:", "", line) for line in lines if line], **options)
+        """Read one row per line, as ``str(schedule)`` writes it; "device 0:" in front is optional.
+
+        No text says which stages a device holds: give ``placement=schedule.placement`` where stage s is not
+        on device s mod K. ValueError for a row that is called another device than it is.
+        """
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        rows = [re.fullmatch(r"(?:device (\d+):)?(.*)", line) for line in lines]
+        for device, row in enumerate(rows):
+            if row[1] and int(row[1]) != device:
+                raise ValueError(f"row {device} is called device {row[1]}: rows are devices 0, 1, ...")
+        return cls([row[2] for row in rows], **options)
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:

@@ -9,7 +9,7 @@ from gpipe_sim.datasets import Data
 from gpipe_sim.device import Batch, as_batch
 from gpipe_sim.executor import StepResult, plan, single_device_step, train_step
 from gpipe_sim.layers import Context, Layer
-from gpipe_sim.losses import Loss
+from gpipe_sim.losses import Loss, cross_entropy
 from gpipe_sim.optim import Optimizer
 from gpipe_sim.partition import Partition
 from gpipe_sim.refuse import require_count
@@ -85,7 +85,9 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
         raise ValueError(f"evaluate needs a class for each of {len(x)} samples, got {np.shape(y)}")
     if len(x) == 0:
         raise ValueError("evaluate needs at least one sample")
-    return float(np.mean(outputs(partitions, x).argmax(axis=1) == y))
+    found, y = outputs(partitions, np.asarray(x)), np.asarray(y)
+    cross_entropy.require(found, y)
+    return float(np.mean(found.argmax(axis=1) == y))
 
 
 def outputs(partitions: Sequence[Partition], x: Array) -> Array:
@@ -115,6 +117,7 @@ def _train(
     if batch_size > len(x):
         raise ValueError(f"train needs batch_size <= {len(x)}, the number of samples (got {batch_size})")
     _require_targets(partitions, loss, x, y)
+    _require_finite(x)
     if held_out:
         evaluate(partitions, *held_out)
         _require_targets(partitions, loss, *held_out)
@@ -146,6 +149,12 @@ def _require_targets(partitions: Sequence[Partition], loss: Loss, x: Array, y: A
     """All targets at once, before any weight changes; one sample shows what the outputs look like."""
     one = outputs(partitions, x[:1])
     loss.require(np.broadcast_to(one, (len(x), *one.shape[1:])), y)
+
+
+def _require_finite(x: Array) -> None:
+    bad = ~np.isfinite(x).reshape(len(x), -1).all(axis=1)
+    if bad.any():
+        raise ValueError(f"train needs finite inputs (sample {bad.argmax()} holds NaN or infinity)")
 
 
 def _updates_itself(schedule: Schedule) -> bool:

@@ -122,8 +122,16 @@ def _action_problems(schedule: Schedule) -> Iterator[Problem]:
     written = sum(len(action.parts) for row in schedule.actions for action in row)
     if placed != written:
         yield from _labels_and_copies(schedule)
+    yield from _no_pairs(schedule)
     yield from _gaps(schedule)
     yield from _places(schedule)
+
+
+def _no_pairs(schedule: Schedule) -> Iterator[Problem]:
+    for action in (action for row in schedule.actions for action in row if len(action.parts) > 1):
+        if [part.kind for part in action.parts] != [Kind.F, Kind.B]:
+            text = f"{action} is no pair: a forward and a backward overlap, such as (0F3;7B1)OVERLAP_F_B"
+            yield Problem("pair", action.parts[0], text)
 
 
 def _labels_and_copies(schedule: Schedule) -> Iterator[Problem]:

@@ -102,7 +102,7 @@ def test_speedup_is_km_over_k_plus_m_minus_1(family):
 
 def test_everything_free_wastes_nothing():
     timeline = simulate(GPipe(2, 2), Costs(0, 0, 0))
-    assert [m(timeline) for m in (bubble_fraction, bubble_overhead, speedup)] == [0, 0, 0]
+    assert [m(timeline) for m in (bubble_fraction, span_bubble, bubble_overhead, speedup)] == [0] * 4
 
 
 # Idle spans

@@ -176,8 +176,12 @@ def test_new_costs_give_a_new_timeline_for_the_same_schedule():
 
 
 def test_shared_devices_take_turns_in_the_order_of_the_starts():
-    shared = gp.share(gp.OneFOneB(2, 2), ["a", "a"])
-    assert str(shared) == "device 0: 0F0 0F1 1F0 1B0 1F1 0B0 1B1 0B1"
+    """On devices of their own 0F1 starts beside 1F0, and 1B0 before 0F2: the rows merge by the clock."""
+    schedule = gp.OneFOneB(2, 4)
+    starts = {span.action: span.start for span in schedule.timeline().spans}
+    merged = gp.share(schedule, ["a", "a"]).actions[0]
+    assert [starts[action] for action in merged] == sorted(starts.values())
+    assert merged != gp.share(schedule, ["a", "b"]).actions[0] + gp.share(schedule, ["a", "b"]).actions[1]
 
 
 def test_each_step_of_a_training_draws_its_own_randomness():
@@ -208,3 +212,59 @@ def test_an_overlapped_pair_still_runs():
     step = gp.train_step(partitions, overlapped(2, 4), batch(), gp.cross_entropy)
     alone = gp.single_device_step(gp.mlp(SIZES), batch(), gp.cross_entropy)
     assert all(abs(step.gradients[key] - alone.gradients[key]).max() < 1e-12 for key in alone.gradients)
+
+
+def test_only_a_forward_and_a_backward_overlap():
+    schedule = gp.Explicit([[gp.OverlapFB(gp.F(0, 0), gp.F(0, 1)), gp.B(0, 0), gp.B(0, 1)]])
+    assert [(found.rule, found.action) for found in gp.problems(schedule)] == [("pair", gp.F(0, 0))]
+    with pytest.raises(gp.ScheduleError, match="is no pair: a forward and a backward overlap"):
+        gp.simulate(schedule)
+
+
+def test_a_row_stands_under_its_own_number():
+    with pytest.raises(ValueError, match="row 0 is called device 1"):
+        gp.Explicit.parse("device 1: 1F0 1B0\ndevice 0: 0F0 0B0")
+    text = str(gp.ZBV(2, 4))
+    assert gp.Explicit.parse(text, placement=gp.ZBV(2, 4).placement).actions == gp.ZBV(2, 4).actions
+
+
+def test_evaluate_scores_class_numbers_only():
+    partitions, (x, y) = gp.split(gp.mlp(SIZES), stages=2), batch()
+    assert gp.evaluate(partitions, x.tolist(), y.tolist()) == gp.evaluate(partitions, x, y)
+    for wrong, error in ((y + 0.5, TypeError), (y + 8, ValueError), (y.astype(str), TypeError)):
+        with pytest.raises(error, match="cross_entropy needs targets"):
+            gp.evaluate(partitions, x, wrong)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_training_wants_finite_inputs(bad):
+    partitions, (x, y) = gp.split(gp.mlp(SIZES), stages=2), batch()
+    x[5, 3] = bad
+    before = weights(partitions)
+    with pytest.raises(ValueError, match=r"train needs finite inputs \(sample 5 holds NaN or infinity\)"):
+        train(partitions, (x, y))
+    assert (weights(partitions) == before).all()
+
+
+def test_mse_of_whole_numbers_cuts_no_targets():
+    assert gp.mse(np.array([1, 2]), np.array([0.5, 1.5])) == gp.mse([1, 2], [0.5, 1.5]) == 0.25
+
+
+@pytest.mark.parametrize("kind", [gp.Adam, gp.AdamW])
+def test_adam_divides_by_nothing(kind):
+    with pytest.raises(ValueError, match="needs eps > 0, or a gradient of 0 is divided by 0"):
+        kind(0.1, eps=0)
+
+
+def test_formulas_do_not_answer_outside_of_what_they_are_for():
+    formulas = gp.formulas
+    for formula in (formulas.zbh1_bubble_time, formulas.zbh2_bubble_time):
+        for times in ((1, 2, 1.5), (2, 1, 1.5)):
+            with pytest.raises(ValueError, match="is for T_W at most T_F and T_B"):
+                formula(4, *times)
+    with pytest.raises(ValueError, match="at most half a full backward"):
+        formulas.dualpipe_bubble_time(4, 3, 2, 1.5)
+    with pytest.raises(ValueError, match="is for K dividing M"):
+        formulas.interleaved_in_flight(4, 6, 2, 0)
+    with pytest.raises(ValueError, match="needs 0 <= backward < inf"):
+        formulas.gpipe_makespan(4, 8, 1, -1)

@@ -1,10 +1,9 @@
 """Lesson 01: why split a model."""
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any
 
-from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.exercises.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
 from gpipe_sim.models import mlp
 from gpipe_sim.partition import Partition, split
 
@@ -48,7 +47,7 @@ def _capacities(layers: list) -> list[int]:
 
 
 def _what_is_wrong(said: str, layers: list, capacity: int, got: Any) -> Reply | None:
-    number = isinstance(got, Real) and not isinstance(got, bool)
+    number = is_number(got)
     if not number or not 1 <= got <= len(layers) or got % 1 != 0:
         return keep_working(f"{said}; it should be a whole number from 1 to {len(layers)}, the layers")
     got, wanted = int(got), _fewest(layers, capacity)

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpipe_sim.datasets import digits
 from gpipe_sim.executor import train_step
-from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.exercises.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
 from gpipe_sim.layers import Layer
 from gpipe_sim.losses import CrossEntropy, Loss, cross_entropy
 from gpipe_sim.models import mlp
@@ -42,10 +42,10 @@ def message_bytes(answer: Callable | None) -> Reply:
             got = called(answer, layers, cut, samples, where=where)
             if isinstance(got, Reply):
                 return got
-            if not isinstance(got, Real):
+            if not is_number(got) or got % 1:
                 return keep_working(f"{where} you say {got!r}; it should be a number of bytes")
             if got != measured_bytes(layers, cut, samples):
-                return _what_is_wrong(f"{where} you say {got:,}", got, layers, cut, samples)
+                return _what_is_wrong(f"{where} you say {int(got):,}", got, layers, cut, samples)
     return correct("on every model tried, every cut sends as many bytes as you say, each way")
 
 

@@ -8,7 +8,7 @@ from math import ceil, isclose
 from numbers import Real
 
 from gpipe_sim.costs import Costs
-from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.exercises.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
 from gpipe_sim.metrics import bubble_fraction, bubble_overhead, idle_time, utilization
 from gpipe_sim.schedules import GPipe, Naive
 from gpipe_sim.simulate import Timeline, simulate
@@ -23,7 +23,7 @@ def name_the_bubble(answer: Real | None) -> Reply:
     """Check the bubble fraction of GPipe with 4 devices and 8 microbatches."""
     if answer is None:
         return your_turn("divide the white of the chart by all of it, as a Fraction")
-    if isinstance(answer, bool) or not isinstance(answer, Real):
+    if not is_number(answer):
         return keep_working(f"{answer!r} is not a number; write it as Fraction(1, 2)")
     timeline = _gpipe(4, 8)
     wanted, white = bubble_fraction(timeline), idle_time(timeline)
@@ -64,7 +64,7 @@ def microbatches_for(answer: Callable | None) -> Reply:
         got = called(answer, devices, percent)
         if isinstance(got, Reply):
             return got
-        if isinstance(got, bool) or not isinstance(got, Real) or got % 1 != 0:
+        if not is_number(got) or got % 1 != 0:
             return keep_working(
                 f"for {devices} devices and {percent}% you say {got!r}; microbatches come in whole numbers"
             )

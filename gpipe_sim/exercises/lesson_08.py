@@ -4,7 +4,7 @@ from collections.abc import Callable
 from numbers import Real
 
 from gpipe_sim.costs import Costs
-from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.exercises.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
 from gpipe_sim.formulas import remat_activation_units
 from gpipe_sim.remat import remat
 from gpipe_sim.schedules import GPipe
@@ -26,7 +26,7 @@ def remat_time(answer: Callable | None) -> Reply:
         got = called(answer, *case)
         if isinstance(got, Reply):
             return got
-        if not _is_number(got) or got != _time(*case):
+        if not is_number(got) or got != _time(*case):
             return _what_is_wrong_with_time(case, got)
     return correct("as long as the simulated step on every size tried. Is it different under 1F1B?")
 
@@ -39,7 +39,7 @@ def most_microbatches(answer: Callable | None) -> Reply:
         got = called(answer, *case)
         if isinstance(got, Reply):
             return got
-        if not _is_number(got) or got != _most(*case):
+        if not is_number(got) or got != _most(*case):
             return _what_is_wrong_with_most(*case, got)
     return correct("it fits on every size tried, and one microbatch more would not")
 
@@ -52,7 +52,7 @@ def _time(devices: int, microbatches: int, forward: Real, backward: Real, recomp
 def _what_is_wrong_with_time(case: tuple, got: object) -> Reply:
     K, M, forward, backward, recompute = case
     where = f"K={K}, M={M}, forward {forward}, backward {backward}, recompute {recompute}: you say {got!r}"
-    if not _is_number(got):
+    if not is_number(got):
         return keep_working(f"{where}; it should be a number")
     slots, plain = K - 1 + M, (K - 1 + M) * (forward + backward)
     if got in (plain + slots * recompute, plain + (slots - 1) * recompute):
@@ -77,7 +77,7 @@ def _most(limit: int, boundary: int, saved: int) -> int:
 
 def _what_is_wrong_with_most(limit: int, boundary: int, saved: int, got: object) -> Reply:
     where = f"limit {limit:,}, boundary {boundary}, saved {saved}: you say {got!r}"
-    if not _is_number(got) or got % 1 != 0:
+    if not is_number(got) or got % 1 != 0:
         return keep_working(f"{where}; it should be a whole number")
     if got < 0:
         return almost(f"{where}. If not even one microbatch fits, how many can be held?")
@@ -89,7 +89,3 @@ def _what_is_wrong_with_most(limit: int, boundary: int, saved: int, got: object)
     if peak > limit:
         return almost(f"{where}, but then the peak is {peak:,}. What is held besides the boundary inputs?")
     return almost(f"{where}, and the peak is {peak:,}: one more fits. Did you count an array twice?")
-
-
-def _is_number(got: object) -> bool:
-    return isinstance(got, Real) and not isinstance(got, bool)

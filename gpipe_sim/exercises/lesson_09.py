@@ -67,7 +67,7 @@ def _held(layers: int, devices: int, stages_per_device: int, device: int) -> lis
 
 def _numbers(got: object) -> list | None:
     """Layer numbers in order, or None for anything that is no such list."""
-    if not isinstance(got, Iterable) or isinstance(got, str):
+    if not isinstance(got, Iterable) or isinstance(got, str) or getattr(got, "shape", None) == ():
         return None
     numbers = list(got)
     return sorted(numbers) if all(isinstance(n, Real) for n in numbers) else None

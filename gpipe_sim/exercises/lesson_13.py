@@ -6,7 +6,7 @@ from numbers import Real
 
 from gpipe_sim.actions import Action, Kind
 from gpipe_sim.costs import Costs
-from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.exercises.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
 from gpipe_sim.metrics import bubble_fraction, bubble_overhead, idle_spans, span_bubble
 from gpipe_sim.schedule import Explicit, needs, peak_in_flight
 from gpipe_sim.schedules import ZBH1, ZBH2, OneFOneB
@@ -110,7 +110,7 @@ def small_weight_times(answer: Callable | None) -> Reply:
 
 def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Reply | None:
     where = f"K = {K}, M = {M}, F = {F}, I = {I}, W = {W}"
-    if isinstance(said, bool) or not isinstance(said, Real):
+    if not is_number(said):
         return keep_working(
             f"{where}: you say {said!r}; the span bubble is a number, such as Fraction(1, 10)"
         )

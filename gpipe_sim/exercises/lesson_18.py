@@ -10,7 +10,7 @@ from statistics import mean, median
 from gpipe_sim.actions import B, F, Kind
 from gpipe_sim.costs import Costs
 from gpipe_sim.exercises.clocked import measured, uneven
-from gpipe_sim.exercises.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.exercises.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
 from gpipe_sim.fit import fit_costs
 from gpipe_sim.recorded import recorded_run
 from gpipe_sim.schedule import Schedule, needs
@@ -310,4 +310,4 @@ def _of(gap: Gap) -> str:
 
 
 def _is_time(said: object) -> bool:
-    return isinstance(said, Real) and not isinstance(said, bool) and isfinite(said)
+    return is_number(said) and isfinite(said)

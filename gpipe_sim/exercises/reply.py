@@ -35,6 +35,17 @@ def your_turn(text: str) -> Reply:
     return Reply("your turn", text)
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a number to compare with a float, which not every whole number is."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
+
+
 def called(function: Callable, *arguments, where: str = "") -> object:
     """What a student's function returns; a Reply if it is no function, or stops with an exception.
 
@@ -58,7 +69,7 @@ def predict(guess: Real | None, measured: Real, unit: str = "", *, within: Real 
     unit = f" {unit}" if unit else ""
     if guess is None:
         return your_turn("write your guess in the cell above, run that, and then this again")
-    if isinstance(guess, bool) or not isinstance(guess, Real):
+    if not is_number(guess):
         return keep_working(f"{guess!r} is not a number; write your guess as one{unit and f' ({unit[1:]})'}")
     if guess == measured:
         return correct(f"you said {guess}{unit}, and that is what was measured")

@@ -22,6 +22,7 @@ from gpipe_sim.exercises import predict
         ([33], 33, "keep working", "is not a number"),
         (np.arange(3), 33, "keep working", "is not a number"),
         (True, 1, "keep working", "is not a number"),
+        (10**400, 33, "keep working", "is not a number"),
         (None, 33, "your turn", "write your guess in the cell above"),
     ],
 )
