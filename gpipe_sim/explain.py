@@ -14,9 +14,10 @@ from numbers import Real
 from gpipe_sim.actions import Action
 from gpipe_sim.chart import number
 from gpipe_sim.schedule import needs
-from gpipe_sim.simulate import Span, Timeline
+from gpipe_sim.simulate import Span, Timeline, of_timeline
 
 
+@of_timeline
 def critical_path(timeline: Timeline) -> tuple[Span, ...]:
     """One chain of spans from time 0 to the makespan, each starting the moment the one before allows.
 
@@ -79,6 +80,7 @@ class Explanation:
         return self.sentence
 
 
+@of_timeline
 def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     """What a device waits for at a time, and why that comes so late; or that it does not wait.
 

@@ -8,35 +8,41 @@ the quotient of two ints is a float, of two Fractions a Fraction.
 from numbers import Real
 
 from gpipe_sim.actions import Kind
-from gpipe_sim.simulate import Timeline
+from gpipe_sim.simulate import Timeline, of_timeline
 
 
+@of_timeline
 def busy_time(timeline: Timeline) -> Real:
     """The time that all devices together spend in actions."""
     return sum(span.end - span.start for span in timeline.spans)
 
 
+@of_timeline
 def useful_time(timeline: Timeline) -> Real:
     """Busy time without recomputation, which only does again what was done before."""
     again = (s.end - s.start for s in timeline.spans if Kind.R in {p.kind for p in s.action.parts})
     return busy_time(timeline) - sum(again)
 
 
+@of_timeline
 def idle_time(timeline: Timeline) -> Real:
     """The time that all devices together wait, from 0 to the end of the last action anywhere."""
     return timeline.schedule.devices * timeline.makespan - busy_time(timeline)
 
 
+@of_timeline
 def bubble_fraction(timeline: Timeline) -> Real:
     """Idle over all device time: the part of the chart that is white."""
     return _ratio(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
 
 
+@of_timeline
 def bubble_overhead(timeline: Timeline) -> Real:
     """Idle over useful time: Megatron-LM's "bubble". It can exceed 1."""
     return _ratio(idle_time(timeline), useful_time(timeline))
 
 
+@of_timeline
 def span_bubble(timeline: Timeline) -> Real:
     """1 - useful / longest, where longest is the largest (last end - first start) of any device.
 
@@ -49,16 +55,19 @@ def span_bubble(timeline: Timeline) -> Real:
     return 1 - _ratio(useful_time(timeline), timeline.schedule.devices * longest)
 
 
+@of_timeline
 def utilization(timeline: Timeline) -> Real:
     """Busy over all device time: 1 - bubble fraction."""
     return 1 - bubble_fraction(timeline)
 
 
+@of_timeline
 def speedup(timeline: Timeline) -> Real:
     """How many times faster than one device that does the same useful work without waiting."""
     return _ratio(useful_time(timeline), timeline.makespan)
 
 
+@of_timeline
 def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
     """(time, count) steps: microbatches forwarded and not yet freed by B or W.
 
@@ -78,6 +87,7 @@ def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
     return steps
 
 
+@of_timeline
 def activation_memory(
     timeline: Timeline, device: int, saved: Real = 1, pending: Real = 1
 ) -> list[tuple[Real, Real]]:
@@ -100,6 +110,7 @@ def activation_memory(
     return steps
 
 
+@of_timeline
 def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
     """(start, end) of each gap on a device, from time 0 to the makespan."""
     row = timeline.on(device)
@@ -108,6 +119,7 @@ def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
     return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
 
 
+@of_timeline
 def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
     """When a device's warm-up ends and when its drain begins.
 

@@ -6,7 +6,7 @@ from itertools import product, zip_longest
 
 from gpipe_sim.actions import Kind
 from gpipe_sim.remat import remat
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.schedule import Schedule, require_schedule
 from gpipe_sim.schedules import (
     SCHEDULES,
     ZBH1,
@@ -49,6 +49,7 @@ def recognize(schedule: Schedule) -> str:
     Where several families have it at this size, all are named. An order that none has is yours; up to 5,000
     actions, the family that differs from it in the fewest places is named.
     """
+    require_schedule("recognize", schedule)
     candidates = list(_candidates(schedule))
     if names := [name for name, other in candidates if _same(schedule, other)]:
         return f"this is {names[0]}{_so_are(names[1:])}"

@@ -234,6 +234,7 @@ def _later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
 
 def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
     """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
+    require_schedule("peak_in_flight", schedule)
     return tuple(max(_in_flight(row), default=0) for row in schedule.actions)
 
 

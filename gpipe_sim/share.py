@@ -2,7 +2,8 @@
 
 from collections.abc import Hashable, Sequence
 
-from gpipe_sim.schedule import Explicit, Schedule
+from gpipe_sim.refuse import got
+from gpipe_sim.schedule import Explicit, Schedule, require_schedule
 from gpipe_sim.simulate import simulate
 
 
@@ -13,6 +14,7 @@ def share(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
     which their actions start when each has a device of its own (unit costs), so nothing deadlocks and
     nothing is gained in time. Surplus devices are unused; IndexError for too few.
     """
+    require_schedule("share", schedule)
     require_room(schedule.devices, devices)
     used = list(devices[: schedule.devices])
     names = list(dict.fromkeys(used))
@@ -28,6 +30,8 @@ def share(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
 
 def require_room(partitions: int, devices: Sequence[Hashable]) -> None:
     """Raise IndexError, in torchgpipe's words, if the list of devices is shorter than what it is to hold."""
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise TypeError(f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}")
     if partitions > len(devices):
         raise IndexError(
             "too few devices to hold given partitions "

@@ -4,9 +4,9 @@ There is no tick loop. Each device runs its row in order; an action starts at th
 when its device is free and when the last thing that it needs has arrived.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from numbers import Real
 from typing import NamedTuple
 
@@ -108,6 +108,17 @@ def require_timeline(owner: str, value) -> None:
     has = isinstance(getattr(value, "timeline", None), Timeline)
     such_as = "such as its .timeline" if has else "such as simulate(GPipe(4, 8))"
     raise TypeError(f"{owner} needs a timeline, {such_as} {got(value)}")
+
+
+def of_timeline(function: Callable) -> Callable:
+    """A function of a timeline, which refuses anything else as ``require_timeline`` does."""
+
+    @wraps(function)
+    def checked(timeline: Timeline, *args, **kwargs):
+        require_timeline(function.__name__, timeline)
+        return function(timeline, *args, **kwargs)
+
+    return checked
 
 
 def simulate(schedule: Schedule, costs: Costs | None = None) -> Timeline:

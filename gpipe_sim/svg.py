@@ -29,7 +29,7 @@ from gpipe_sim.chart import (
     ticks,
 )
 from gpipe_sim.schedule import peak_in_flight
-from gpipe_sim.simulate import Timeline
+from gpipe_sim.simulate import Timeline, of_timeline, require_timeline
 
 WIDTH = 840  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
@@ -85,6 +85,7 @@ class Svg:
             file.write(self.text)
 
 
+@of_timeline
 def to_svg(timeline: Timeline) -> str:
     """The SVG text of one timeline."""
     return str(draw(timeline))
@@ -106,6 +107,8 @@ def draw(
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
+    for timeline in timelines:
+        require_timeline("draw", timeline)
     titles = [caption(timeline) for timeline in timelines] if titles is None else list(titles)
     if len(titles) != len(timelines):
         raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpipe_sim.actions import Action, Kind
 from gpipe_sim.rendezvous import hangs
-from gpipe_sim.schedule import Schedule, needs
+from gpipe_sim.schedule import Schedule, needs, require_schedule
 from gpipe_sim.waits import Wait, all_waits, circle, in_words, waiting
 
 SENDS = ("buffered", "blocking")  #: a send ends at once, or when the other device receives
@@ -57,6 +57,7 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
 
 def check_actions(schedule: Schedule) -> None:
     """Raise ScheduleError if actions are missing, repeated or misplaced; say the first few."""
+    require_schedule("check", schedule)
     if found := list(_action_problems(schedule)):
         raise ScheduleError(_listed(f"{schedule!r} is not a training step:", found, at_most=8))
 
@@ -78,6 +79,7 @@ def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
     ValueError for another ``sends``.
     """
     _require_sends(sends)
+    require_schedule("problems", schedule)
     if found := list(_action_problems(schedule)):
         return [*found, *_too_early(schedule)]
     if waits := all_waits(schedule):

@@ -268,3 +268,37 @@ def test_formulas_do_not_answer_outside_of_what_they_are_for():
         formulas.interleaved_in_flight(4, 6, 2, 0)
     with pytest.raises(ValueError, match="needs 0 <= backward < inf"):
         formulas.gpipe_makespan(4, 8, 1, -1)
+
+
+OF_A_TIMELINE = [
+    *(getattr(gp.metrics, name) for name in ("busy_time", "useful_time", "idle_time", "bubble_fraction")),
+    *(getattr(gp.metrics, name) for name in ("span_bubble", "utilization", "speedup", "bubble_overhead")),
+    *(getattr(gp.metrics, name) for name in ("in_flight", "activation_memory", "idle_spans", "phases")),
+    *(gp.critical_path, gp.why_idle, gp.draw, gp.fit_costs, gp.plots.plot_timeline, gp.plots.plot_in_flight),
+]
+
+
+@pytest.mark.parametrize("function", OF_A_TIMELINE, ids=lambda function: function.__name__)
+def test_a_schedule_is_no_timeline_yet(function):
+    more = {"in_flight": [0], "activation_memory": [0], "idle_spans": [0], "phases": [0], "why_idle": [0, 1]}
+    with pytest.raises(TypeError) as refusal:
+        function(gp.GPipe(4, 8), *more.get(function.__name__, []))
+    assert str(refusal.value) == (
+        f"{function.__name__} needs a timeline, such as simulate(GPipe(4, 8)) "
+        "(got GPipe(devices=4, microbatches=8))"
+    )
+
+
+OF_A_SCHEDULE = [gp.check, gp.problems, gp.simulate, gp.peak_in_flight, gp.recognize, gp.to_torch_csv]
+
+
+@pytest.mark.parametrize("wrong", [gp.GPipe, "1F1B", gp.simulate(gp.GPipe(2, 2)), None], ids=type)
+@pytest.mark.parametrize("function", OF_A_SCHEDULE, ids=lambda function: function.__name__)
+def test_a_class_a_name_or_a_timeline_is_no_schedule(function, wrong):
+    with pytest.raises(TypeError, match=r"needs a schedule, such as GPipe\(4, 8\) \(got "):
+        function(wrong)
+
+
+def test_devices_to_share_come_in_a_list():
+    with pytest.raises(TypeError, match=r"devices lists a name for each of 2, such as 'a' \(got 2\)"):
+        gp.share(gp.GPipe(2, 2), 2)

@@ -27,13 +27,14 @@ from gpipe_sim.chart import (
 from gpipe_sim.metrics import in_flight
 from gpipe_sim.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, new_axes
 from gpipe_sim.schedule import peak_in_flight
-from gpipe_sim.simulate import Timeline
+from gpipe_sim.simulate import Timeline, of_timeline
 
 STRIP_FILL = 0.9  #: how much of a strip's height ``scale`` takes
 HATCH = "//"  #: tells W from the other kinds without its colour
 DASHES = (0, (3, 2))  #: of the lines between phases, in points
 
 
+@of_timeline
 def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None = None) -> Axes:
     """The Gantt chart: one row per device, device 0 on top, idle left white.
 
@@ -67,6 +68,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
     return ax
 
 
+@of_timeline
 def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None = None) -> Axes:
     """Below a Gantt chart: how many microbatches each device holds over time, one strip per device.
 
