@@ -8,6 +8,8 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
+from gpipe_sim.refuse import require_text
+
 
 class Kind(StrEnum):
     """What one action does to one microbatch at one stage."""
@@ -55,6 +57,7 @@ class Action(NamedTuple):
 
         Raises ValueError for anything else.
         """
+        require_text("Action.parse", text)
         if pair := _PAIR.fullmatch(text.strip()):
             return OverlapFB(Action.parse(pair[1]), Action.parse(pair[2]))
         if word := _WORD.fullmatch(text.strip()):

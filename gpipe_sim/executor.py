@@ -22,9 +22,9 @@ from gpipe_sim.memory import (
     MeteredMemory,
     trace,
 )
-from gpipe_sim.optim import Optimizer
+from gpipe_sim.optim import Optimizer, require_optimizer
 from gpipe_sim.partition import Gradients, Partition
-from gpipe_sim.refuse import require_count
+from gpipe_sim.refuse import got, require_count, require_seed
 from gpipe_sim.schedule import Schedule, require_schedule
 from gpipe_sim.simulate import Span, Timeline, simulate
 from gpipe_sim.validate import ScheduleError
@@ -72,8 +72,11 @@ def train_step(
     """
     timeline, turns, updates = plan(schedule, costs)
     batch = as_batch(batch)
-    _require_loss(loss)
+    require_loss(loss)
     _require_fit(partitions, schedule)
+    if optimizer is not None:
+        require_optimizer("train_step", optimizer)
+    require_seed("train_step", seed)
     if updates and optimizer is None:
         raise ValueError(f"{updates[0]} needs an optimizer: train_step(..., optimizer=...)")
     job = Job(
@@ -109,7 +112,7 @@ def single_device_step(
     Microbatches are accumulated in order; with the default of 1 it is plain full-batch backpropagation.
     """
     require_count("single_device_step", "microbatches", microbatches)
-    _require_loss(loss)
+    require_loss(loss)
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
@@ -163,12 +166,17 @@ def _collect(devices: list[Device], job: Job, memory: tuple, timeline: Timeline)
     return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline)
 
 
-def _require_loss(loss: Loss) -> None:
+def require_loss(loss: Loss) -> None:
     if not isinstance(loss, Loss):
         raise TypeError(f"a step needs a loss, such as cross_entropy or mse (got {loss!r})")
 
 
 def _require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
+    if not isinstance(partitions, Sequence):
+        raise TypeError(
+            f"train_step takes a list of partitions, as split(layers, stages={schedule.stages}) makes it "
+            f"{got(partitions)}"
+        )
     if strangers := [each for each in partitions if not isinstance(each, Partition)]:
         raise TypeError(
             f"train_step takes partitions (got {strangers[0]!r}); "

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
+from gpipe_sim.refuse import require_text
 from gpipe_sim.schedule import Explicit, Schedule, require_schedule
 from gpipe_sim.validate import ScheduleError, check
 
@@ -37,6 +38,7 @@ def from_torch_csv(text: str) -> Explicit:
     Empty cells (PyTorch's padding) and what PyTorch adds by itself (messages, UNSHARD, RESHARD, REDUCE_GRAD)
     are left out. ValueError, with its place, for a cell that cannot be read.
     """
+    require_text("from_torch_csv", text)
     rows = [list(_read(line, rank)) for rank, line in enumerate(csv.reader(text.strip().splitlines()))]
     held = [sorted({part.stage for action in row for part in action.parts}) for row in rows]
     return Explicit(rows, placement=held)

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from gpipe_sim.refuse import require_in
+from gpipe_sim.refuse import got, require_in
 
 Key = tuple[int, str]
 Arrays = dict[Key, np.ndarray]
@@ -100,3 +100,9 @@ class AdamW(Adam):
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
         decay = self.learning_rate * self.weight_decay * parameter
         return super().change(parameter, gradient, state) + decay
+
+
+def require_optimizer(owner: str, value) -> None:
+    """Refuse anything but an optimizer, such as its class."""
+    if not isinstance(value, Optimizer):
+        raise TypeError(f"{owner} needs an optimizer, such as Adam(1e-3) {got(value)}")

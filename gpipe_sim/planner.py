@@ -6,7 +6,6 @@ device k, is 1F1B; I before F before W fills what would be bubbles with weight g
 """
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -15,7 +14,7 @@ from numbers import Real
 from gpipe_sim.actions import Action, Kind
 from gpipe_sim.costs import Costs
 from gpipe_sim.refuse import require_count
-from gpipe_sim.schedule import NEEDS, Explicit, looped
+from gpipe_sim.schedule import NEEDS, Explicit, looped, read_placement
 from gpipe_sim.validate import ScheduleError
 
 #: Kinds, most urgent first, or what ``sorted`` takes as a key.
@@ -238,15 +237,7 @@ def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> 
     """The stages that each device holds, every stage once."""
     if placement is None:
         return looped(devices, devices)
-    try:
-        held = tuple(tuple(map(operator.index, stages)) for stages in placement)
-    except TypeError:
-        raise TypeError(
-            "greedy needs placement to list the stages of each device, such as [[0, 3], [1, 2]] "
-            f"(got {placement!r})"
-        ) from None
-    if len(held) != devices:
-        raise ValueError(f"greedy needs placement to list {devices} devices (got {len(held)})")
+    held = read_placement("greedy", placement, devices)
     stages = sorted(stage for stages in held for stage in stages)
     if twice := [stage for stage, next_ in pairwise(stages) if stage == next_]:
         places = [device for device, stages in enumerate(held) for stage in stages if stage == twice[0]]

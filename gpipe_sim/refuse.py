@@ -18,12 +18,24 @@ def require_count(owner: str, name: str, value) -> None:
         raise ValueError(f"{owner} needs {name} >= 1 {got(value)}")
 
 
+def require_seed(owner: str, value) -> None:
+    """Refuse anything but a whole number of at least 0, from which random numbers are drawn."""
+    if not hasattr(value, "__index__") or value < 0:
+        raise TypeError(f"{owner} needs seed to be a whole number, at least 0 {got(value)}")
+
+
 def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
     """Refuse a number outside [low, high), NaN, and what is no number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
     if not low <= value < high:
         raise ValueError(f"{owner} needs {low} <= {name} < {high} {got(value)}")
+
+
+def require_text(owner: str, value) -> None:
+    """Refuse anything but a text."""
+    if not isinstance(value, str):
+        raise TypeError(f"{owner} reads a text {got(value)}")
 
 
 def require_batch(batch) -> None:

@@ -13,8 +13,9 @@ from functools import cached_property
 from typing import ClassVar
 
 from gpipe_sim.actions import Action, Kind, OverlapFB
-from gpipe_sim.refuse import got, require_count
+from gpipe_sim.refuse import got, require_count, require_text
 
+MOST_LABELS = 10_000  #: of an order given row by row, besides 1,000 for each of its actions
 #: What an action waits for: (kind, how many stages further along the model), same microbatch.
 #: Of these, it waits for the ones that its schedule contains. A backward reads what its forward saved
 #: (or R restored) and the gradient from the stage after, which either B or I sends. R reads only a
@@ -86,7 +87,16 @@ class Schedule(ABC):
     @cached_property
     def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
         """One row of actions per device."""
-        return tuple(tuple(self.order(device)) for device in range(self.devices))
+        return tuple(self._row(device) for device in range(self.devices))
+
+    def _row(self, device: int) -> tuple[Action | OverlapFB, ...]:
+        order = self.order(device)
+        row = (order,) if order is None else tuple(order)
+        for action in row:
+            if action.__class__ is not Action and action.__class__ is not OverlapFB:
+                name = f"{type(self).__name__}.order({device})"
+                raise TypeError(f"{name} needs to give actions, such as F(0, 0) {got(action)}")
+        return row
 
     @cached_property
     def located(self) -> dict[Kind, list[int | None]]:
@@ -159,16 +169,18 @@ class Explicit(Schedule):
         placement: Sequence[Sequence[int]] | None = None,
         microbatches: int | None = None,
     ):
+        if isinstance(rows, str) or not isinstance(rows, Iterable):
+            raise TypeError(f"Explicit takes one row per device, such as ['0F0 0B0'] {got(rows)}")
         rows = tuple(tuple(_read_row(row)) for row in rows)
         parts = [part for row in rows for action in row for part in action.parts]
         if not parts:
             raise ValueError("Explicit needs at least one action, such as 0F0")
         if placement is None:
-            placement = looped(len(rows), 1 + max(part.stage for part in parts))
+            placement = looped(len(rows), _count((part.stage for part in parts), len(parts)))
         if microbatches is None:
-            microbatches = 1 + max(part.microbatch for part in parts)
-        held = tuple(tuple(map(operator.index, stages)) for stages in placement)
-        _require_placement(held, len(rows))
+            microbatches = _count((part.microbatch for part in parts), len(parts))
+        held = read_placement("Explicit", placement, len(rows))
+        _require_gapless(held)
         values = {"devices": len(rows), "microbatches": microbatches, "rows": rows, "held": held}
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -181,6 +193,7 @@ class Explicit(Schedule):
         No text says which stages a device holds: give ``placement=schedule.placement`` where stage s is not
         on device s mod K. ValueError for a row that is called another device than it is.
         """
+        require_text("Explicit.parse", text)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         rows = [re.fullmatch(r"(?:device (\d+):)?(.*)", line) for line in lines]
         for device, row in enumerate(rows):
@@ -272,9 +285,31 @@ def _plain(action: Action) -> Action:
         raise type(error)(f"{action} is not an action: {error}") from None
 
 
-def _require_placement(held: tuple[tuple[int, ...], ...], devices: int) -> None:
+def _count(labels: Iterable[int], actions: int) -> int:
+    """One more than the largest; ValueError if a table of so many would not fit in memory."""
+    largest = max(labels)
+    if largest > 1000 * actions + MOST_LABELS:
+        raise ValueError(f"the label {largest} is far beyond the {actions} actions that there are")
+    return 1 + largest
+
+
+def read_placement(
+    owner: str, placement: Sequence[Sequence[int]], devices: int
+) -> tuple[tuple[int, ...], ...]:
+    """The stages that each device holds; TypeError or ValueError for what does not say so."""
+    try:
+        held = tuple(tuple(map(operator.index, stages)) for stages in placement)
+    except TypeError:
+        raise TypeError(
+            f"{owner} needs placement to list the stages of each device, such as [[0, 3], [1, 2]] "
+            f"{got(placement)}"
+        ) from None
     if len(held) != devices:
-        raise ValueError(f"placement lists {len(held)} devices, but there are {devices} rows")
+        raise ValueError(f"{owner} needs placement to list {devices} devices (got {len(held)})")
+    return held
+
+
+def _require_gapless(held: tuple[tuple[int, ...], ...]) -> None:
     found = sorted({stage for stages in held for stage in stages})
     if not found or found != list(range(len(found))):
         raise ValueError(f"placement must hold the stages 0, 1, 2, ... without a gap (got {found})")

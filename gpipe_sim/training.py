@@ -7,12 +7,12 @@ import numpy as np
 
 from gpipe_sim.datasets import Data
 from gpipe_sim.device import Batch, as_batch
-from gpipe_sim.executor import StepResult, plan, single_device_step, train_step
+from gpipe_sim.executor import StepResult, plan, require_loss, single_device_step, train_step
 from gpipe_sim.layers import Context, Layer
 from gpipe_sim.losses import Loss, cross_entropy
-from gpipe_sim.optim import Optimizer
+from gpipe_sim.optim import Optimizer, require_optimizer
 from gpipe_sim.partition import Partition
-from gpipe_sim.refuse import require_count
+from gpipe_sim.refuse import require_count, require_seed
 from gpipe_sim.schedule import Schedule
 
 Array = np.ndarray
@@ -46,7 +46,7 @@ def train(
     shuffle. ``report`` is called with a line after every epoch; None is silent.
     """
 
-    _require_optimizer(optimizer)
+    require_optimizer("train", optimizer)
     updates_itself = _updates_itself(schedule)
 
     def step(batch: Batch, number: int) -> StepResult:
@@ -75,7 +75,7 @@ def train_single_device(
     def step(batch: Batch, number: int) -> StepResult:
         return single_device_step(layers, batch, loss, microbatches=microbatches, seed=seed, step=number)
 
-    _require_optimizer(optimizer)
+    require_optimizer("train", optimizer)
     return _train([Partition(layers)], step, data, loss, optimizer, epochs, batch_size, seed, report)
 
 
@@ -108,8 +108,12 @@ def _train(
     seed: int,
     report: Report,
 ) -> History:
+    if not isinstance(data, tuple | list):
+        raise TypeError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {type(data).__name__})")
     if len(data) not in (2, 4):
         raise ValueError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {len(data)} arrays)")
+    require_loss(loss)
+    require_seed("train", seed)
     x, y = as_batch(data[:2])
     held_out = as_batch(data[2:]) if data[2:] else ()
     require_count("train", "epochs", epochs)
@@ -138,11 +142,6 @@ def _train(
         if report:
             report(line)
     return history
-
-
-def _require_optimizer(optimizer: Optimizer) -> None:
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"train needs an optimizer, such as Adam(1e-3) (got {optimizer!r})")
 
 
 def _require_targets(partitions: Sequence[Partition], loss: Loss, x: Array, y: Array) -> None:

@@ -14,7 +14,7 @@ PACKAGE = Path(gpipe_sim.__file__).parent
 
 #: Imports run from a room only to rooms above it in this list.
 ROOMS = [
-    "actions", "refuse", "schedule", "schedules", "waits", "rendezvous", "validate",
+    "refuse", "actions", "schedule", "schedules", "waits", "rendezvous", "validate",
     "remat", "costs", "planner", "simulate", "recorded", "share", "metrics", "fit", "formulas", "published",
     "export", "layers", "losses", "optim", "models", "partition",
     "memory", "device", "executor", "datasets", "training",

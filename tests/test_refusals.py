@@ -1,5 +1,7 @@
 """Inputs that once went through, or went wrong only after something had changed."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from cases import overlapped
@@ -302,3 +304,74 @@ def test_a_class_a_name_or_a_timeline_is_no_schedule(function, wrong):
 def test_devices_to_share_come_in_a_list():
     with pytest.raises(TypeError, match=r"devices lists a name for each of 2, such as 'a' \(got 2\)"):
         gp.share(gp.GPipe(2, 2), 2)
+
+
+@dataclass(frozen=True)
+class Own(gp.Schedule):
+    gives: object = None
+
+    def order(self, device):
+        return self.gives
+
+
+@pytest.mark.parametrize(("gives", "found"), [(None, "None"), (["0F0", "0B0"], "'0F0'"), ([0], "0")])
+def test_a_schedule_of_ones_own_that_gives_no_actions_is_told_where(gives, found):
+    for function in (gp.check, gp.simulate, gp.problems, str):
+        with pytest.raises(TypeError) as refusal:
+            function(Own(1, 1, gives))
+        assert str(refusal.value) == f"Own.order(0) needs to give actions, such as F(0, 0) (got {found})"
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (
+            lambda: gp.Explicit("0F0 0B0"),
+            "Explicit takes one row per device, such as ['0F0 0B0'] (got '0F0 0B0')",
+        ),
+        (lambda: gp.Explicit.parse(["0F0"]), "Explicit.parse reads a text (got ['0F0'])"),
+        (lambda: gp.Action.parse(3), "Action.parse reads a text (got 3)"),
+        (lambda: gp.from_torch_csv(None), "from_torch_csv reads a text (got None)"),
+        (
+            lambda: gp.Explicit(["0F0 0B0"], placement=[0]),
+            "Explicit needs placement to list the stages of each device, such as [[0, 3], [1, 2]] (got [0])",
+        ),
+    ],
+)
+def test_what_is_read_as_an_order_is_told_what_it_should_be(make, says):
+    with pytest.raises(TypeError) as refusal:
+        make()
+    assert str(refusal.value) == says
+
+
+def test_a_label_far_out_is_refused_before_memory_runs_out():
+    with pytest.raises(ValueError, match="99999999999F0 has a label far beyond the 2 actions that there are"):
+        gp.Explicit(["99999999999F0 0B0"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"optimizer": gp.SGD}, "needs an optimizer, such as Adam"),
+        ({"seed": -1}, "needs seed to be a whole number, at least 0"),
+        ({"loss": None}, "a step needs a loss, such as cross_entropy or mse"),
+    ],
+)
+def test_both_ways_to_train_want_the_same(changes, says):
+    layers, data = gp.mlp(SIZES), batch()
+    options = {"loss": gp.cross_entropy, "optimizer": gp.SGD(0.1)} | changes
+    loss = options.pop("loss")
+    before = weights(gp.split(layers, stages=2))
+    for run in (
+        lambda: train(gp.split(layers, stages=2), data, **changes),
+        lambda: gp.train_step(gp.split(layers, stages=2), gp.OneFOneB(2, 2), data, loss, **options),
+    ):
+        with pytest.raises(TypeError, match=says):
+            run()
+    assert (weights(gp.split(layers, stages=2)) == before).all()
+
+
+@pytest.mark.parametrize("data", [None, batch()[0]])
+def test_data_to_train_on_comes_in_parts(data):
+    with pytest.raises(TypeError, match=r"train needs \(x, y\) or \(x, y, x_held_out, y_held_out\)"):
+        train(gp.split(gp.mlp(SIZES), stages=2), data)
