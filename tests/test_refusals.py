@@ -344,9 +344,10 @@ def test_what_is_read_as_an_order_is_told_what_it_should_be(make, says):
     assert str(refusal.value) == says
 
 
-def test_a_label_far_out_is_refused_before_memory_runs_out():
-    with pytest.raises(ValueError, match="99999999999F0 has a label far beyond the 2 actions that there are"):
-        gp.Explicit(["99999999999F0 0B0"])
+@pytest.mark.parametrize("wrong", ["99999999999F0 0B0", "0F0 0B99999999999"])
+def test_a_label_far_out_is_refused_before_memory_runs_out(wrong):
+    with pytest.raises(ValueError, match="the label 99999999999 is far beyond the 2 actions that there are"):
+        gp.Explicit([wrong])
 
 
 @pytest.mark.parametrize(

@@ -240,13 +240,13 @@ def test_chunks_are_explained(make):
 
 
 def test_a_schedule_without_actions_is_refused():
-    for empty in ([], [""], "\n"):
+    for empty in ([], [""], ["\n"]):
         with pytest.raises(ValueError, match="Explicit needs at least one action, such as 0F0"):
             Explicit(empty)
 
 
 def test_a_placement_must_fit_the_rows():
-    with pytest.raises(ValueError, match="placement lists 1 devices, but there are 2 rows"):
+    with pytest.raises(ValueError, match=r"placement to list 2 devices \(got 1\)"):
         Explicit(["0F0 0B0", "1F0 1B0"], placement=[[0, 1]])
     with pytest.raises(ValueError, match=r"without a gap \(got \[0, 2\]\)"):
         Explicit(["0F0 0B0", "2F0 2B0"], placement=[[0], [2]])
