@@ -46,7 +46,16 @@ from gpipe_sim.planner import greedy
 from gpipe_sim.recognize import recognize
 from gpipe_sim.recorded import recorded_run, recorded_where
 from gpipe_sim.remat import remat
-from gpipe_sim.schedule import Explicit, Schedule, needs, peak_in_flight, repeat
+from gpipe_sim.schedule import (
+    Explicit,
+    Schedule,
+    both_ways,
+    looped,
+    needs,
+    peak_in_flight,
+    repeat,
+    v_shaped,
+)
 from gpipe_sim.schedules import *
 from gpipe_sim.share import share
 from gpipe_sim.simulate import Message, Span, Timeline, simulate

@@ -225,7 +225,7 @@ def test_a_trace_adds_up_the_categories_that_are_asked_for():
 
 
 def test_a_trace_holds_its_bytes_until_the_next_time():
-    for time, n in ((0, 1), (1.9, 1), (2, 10), (4, 10), (5, 1), (99, 1)):
+    for time, n in ((-1, 1), (0, 1), (1.9, 1), (2, 10), (4, 10), (5, 1), (99, 1)):
         assert TRACE.at(time)[PARAMETERS] == n
 
 

@@ -257,6 +257,12 @@ def test_a_title_for_each_timeline():
         draw(simulate(Naive(2)), simulate(GPipe(2, 2)), titles=["one"])
 
 
+@pytest.mark.parametrize(("devices", "named"), [(4, 4), (64, 16)])
+def test_low_rows_are_named_one_in_four(devices, named):
+    names = re.findall(r">device (\d+)<", to_svg(simulate(GPipe(devices, 2))))
+    assert list(map(int, names)) == list(range(0, devices, devices // named))
+
+
 def pixels(root):
     """(left, top, right, bottom, title) of each box."""
     for path in root.iter(f"{SVG}path"):
