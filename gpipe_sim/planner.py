@@ -37,12 +37,13 @@ def greedy(
 ) -> Explicit:
     """An order in which no device waits while it may start something.
 
-    ``placement`` is the stages that each device holds, one each unless given; ``looped`` and ``v_shaped`` make
-    some. ``priority`` lists F and B, or F, I and W for split backwards, most urgent first; or it is a function
-    from an action to a sortable key, the smallest first, and ``split`` says which backwards there are. Ties go
-    to the lower microbatch, then to the lower stage. ``memory_limit`` is how many stage-activations a device holds at most, from F until B
-    or W: one number, or one per device. ``costs`` (1 for F, I and W each unless given) say when what is
-    needed has ended and arrived; the plan is an order, and stays legal whatever the times turn out to be.
+    ``placement`` is the stages that each device holds, one each unless given; ``looped`` and ``v_shaped``
+    make some. ``priority`` lists F and B, or F, I and W for split backwards, most urgent first; or it is
+    a function from an action to a sortable key, the smallest first, and ``split`` says which backwards
+    there are. Ties go to the lower microbatch, then to the lower stage. ``memory_limit`` is how many
+    stage-activations a device holds at most, from F until B or W: one number, or one per device.
+    ``costs`` (1 for F, I and W each unless given) say when what is needed has ended and arrived; the plan
+    is an order, and stays legal whatever the times turn out to be.
 
     Takes n log n time for n actions. It looks no further than the next action, so nothing promises the
     shortest order, and a pattern that waits on purpose can be shorter: on unequal stages, B first under K-k
