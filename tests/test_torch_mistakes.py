@@ -367,9 +367,10 @@ def test_a_loss_without_a_gradient_is_refused(loss):
     assert refused(ValueError, loss=loss).startswith("the loss has no gradient: what it does to the outputs")
 
 
-def test_a_caller_who_turned_gradients_off_gets_them():
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_a_caller_who_turned_gradients_off_gets_them(off):
     modules = linears(2)
-    with torch.no_grad():
+    with off():
         step = train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
     assert all(gradient.any() for gradient in step.gradients.values())
 

@@ -196,8 +196,9 @@ def without_bias(linear: nn.Linear) -> None:
         (nn.Module.float, "weight of stage 1 was float64 (3, 3) when .*, and is now float32 (3, 3)"),
         (without_bias, "bias of stage 1 was float64 (3,) .* now gone"),
         (lambda linear: linear.register_buffer("mean", torch.ones(2)), "mean .* was not there .* (2,)"),
+        (lambda linear: linear.add_module("after", nn.Tanh()), "after of stage 1 was not there .* now Tanh"),
     ],
-    ids=["number type", "no bias", "a buffer"],
+    ids=["number type", "no bias", "a buffer", "a layer"],
 )
 def test_a_module_built_anew_is_refused_with_what_changed(four, change, says):
     modules = linears(2)

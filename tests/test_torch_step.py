@@ -1,5 +1,8 @@
 """A step on PyTorch's engine, in this process, equals the NumPy executor's to 1e-10."""
 
+import re
+import sys
+
 import numpy as np
 import pytest
 
@@ -223,6 +226,19 @@ def test_a_step_that_fails_leaves_grad_as_it_was_and_the_next_one_works(at):
     assert found.loss == expected.loss
 
 
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(3, 4), gp.ZBH1(3, 4)], ids=repr)
+@pytest.mark.parametrize("at", [1, 2])
+def test_any_stage_whose_backward_fails_says_where(at, schedule):
+    """Later releases of torch try the backwards out before the first step, but for the first stage's."""
+    modules = linears(3)
+    modules[at] = nn.Sequential(modules[at], RaisesBackward())
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError, match="in the backward") as failure:
+            train_step(modules, schedule, some_batch(), mse)
+        (note,) = failure.value.__notes__
+        assert re.fullmatch(rf"in the (backward|input gradient) of stage {at}, Sequential", note)
+
+
 @pytest.mark.parametrize(
     "schedule, doing",
     [(gp.OneFOneB(2, 4), "backward"), (gp.ZBH1(2, 4), "weight gradient")],  # stage 0 leaves all of it to W
@@ -234,6 +250,12 @@ def test_a_backward_that_fails_leaves_grad_as_it_was_and_says_where(schedule, do
         train_step(modules, schedule, some_batch(), mse)
     assert failure.value.__notes__ == [f"in the {doing} of stage 0, Sequential"]
     assert all(p.grad is None for module in modules for p in module.parameters())
+
+
+def test_steps_leave_the_hook_for_uncaught_errors_as_it_was():
+    before = sys.excepthook
+    train_step(linears(2), gp.OneFOneB(2, 4), some_batch(), mse)
+    assert sys.excepthook is before
 
 
 def test_no_process_group_is_left_behind_and_one_that_was_there_stays():

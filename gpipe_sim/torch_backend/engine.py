@@ -4,6 +4,7 @@ PyTorch's engine reads an order as text, adds the messages, and runs the row of 
 interleaved 1F1B and others do no more than fill it.
 """
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,7 +64,7 @@ class Engine:
         for parameter, _ in kept:
             parameter.grad = None
         try:
-            with _some_group(), unlogged(), torch.enable_grad():
+            with _some_group(), unlogged():
                 part = self._run(x, targets)
         except BaseException:
             for parameter, gradient in kept:
@@ -156,7 +157,9 @@ def _some_group() -> Iterator[None]:
         if dist.is_initialized():
             yield
             return
+        hook = sys.excepthook
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        sys.excepthook = hook  # or every step wraps it once more, to say on which of one ranks it failed
         try:
             yield
         finally:

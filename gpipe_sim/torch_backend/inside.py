@@ -17,8 +17,8 @@ class Inside(nn.Module):
 
     What it sends on asks for a gradient even where nothing in the stage learns. Torch sends no gradient where
     none is asked for, and then its split backward leaves out the weights of the stage that would have sent
-    it. A schedule has these messages whoever learns. And it is no view, which torch could not let go of, and
-    not the input itself, which it could not tell from what came in.
+    it. A schedule has these messages whoever learns. And it is no view, which torch could not let go of, nor
+    an input or a weight itself, of which it would let go.
     """
 
     def __init__(self, module: nn.Module, stage: int, last: bool):
@@ -36,7 +36,7 @@ class Inside(nn.Module):
         asked = () if self.last else tuple(x for x in args if isinstance(x, Tensor) and x.requires_grad)
 
         def prepared(output: Tensor) -> Tensor:
-            own = output.clone() if is_view(output) or any(output is x for x in args) else output
+            own = output.clone() if output.is_leaf or is_view(output) else output
             return own if self.last else _asking(own, asked)
 
         return prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))

@@ -31,7 +31,7 @@ def _leave() -> None:
 
 
 class Launched(Host):
-    """This process is one device, started by torchrun or like it; the results of all are gathered on each."""
+    """This process is one device, started by torchrun, say; the results of all are gathered on each."""
 
     def __init__(self, modules: Sequence[nn.Module], schedule: Schedule, loss: MeanLoss, names: Names | None):
         rank, world = dist.get_rank(), dist.get_world_size()

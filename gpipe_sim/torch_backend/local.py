@@ -71,8 +71,13 @@ class Local(Host):
 
 
 def _structure(modules: dict[int, nn.Module]) -> dict[str, str]:
-    """Which parameters and buffers there are, of which shapes and number types."""
-    return {
+    """Which layers there are, and which parameters and buffers of which shapes and number types."""
+    kinds = {
+        f"{name or 'the module'} of stage {stage}": type(inside).__name__
+        for stage, module in modules.items()
+        for name, inside in module.named_modules()
+    }
+    return kinds | {
         f"{name} of stage {stage}": f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
         for stage, module in modules.items()
         for name, tensor in [*module.named_parameters(), *module.named_buffers()]
@@ -81,9 +86,9 @@ def _structure(modules: dict[int, nn.Module]) -> dict[str, str]:
 
 def _require_unchanged(before: dict[str, str], now: dict[str, str]) -> None:
     """ValueError, with the first difference, if modules are no longer built as they were."""
-    for tensor in [*before, *now]:
-        if before.get(tensor) != now.get(tensor):
+    for what in [*before, *now]:
+        if before.get(what) != now.get(what):
             raise ValueError(
-                f"{tensor} was {before.get(tensor, 'not there')} when this pipeline was made, and is now "
-                f"{now.get(tensor, 'gone')}: make another Pipeline"
+                f"{what} was {before.get(what, 'not there')} when this pipeline was made, and is now "
+                f"{now.get(what, 'gone')}: make another Pipeline"
             )

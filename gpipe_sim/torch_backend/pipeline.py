@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import nn
 
 from gpipe_sim.executor import StepResult
@@ -42,10 +43,13 @@ class Pipeline:
     ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch.
     ``devices`` is the torch device of each device of the schedule, or ``LocalProcesses``. Unless given, they
     are the CUDA devices, or the CPU for all. All are in this process, where they take turns: gradients are
-    real, concurrency is not. Only under torchrun is each process one of them.
+    real, concurrency is not. Under torchrun, or once a script has called ``dist.init_process_group``, each
+    process is one of them.
 
     On local processes weights, buffers and modes follow the modules given; after a change of their structure
     or number type, make another pipeline. Hooks on parameters stay here, where no backward runs.
+
+    Hooks on tensors inside a stage run twice where a backward is split: in I, and in W again.
 
     ScheduleError for a schedule that the engine cannot run; ValueError, TypeError or IndexError if modules,
     devices and schedule do not fit.
@@ -76,9 +80,10 @@ class Pipeline:
         """
         require_even(batch, self.schedule.microbatches)
         dtype = dtype_of(self.modules)
-        x = as_tensor("inputs", batch[0], self._host.first, dtype)
-        targets = as_tensor("targets", batch[1], self._host.last, dtype)
-        return self._result(self._host.step(x, targets))
+        with torch.inference_mode(False), torch.enable_grad():
+            x = as_tensor("inputs", batch[0], self._host.first, dtype)
+            targets = as_tensor("targets", batch[1], self._host.last, dtype)
+            return self._result(self._host.step(x, targets))
 
     def _result(self, parts: Sequence[Part]) -> StepResult:
         gradients = {self._labels[key]: g for part in parts for key, g in part.gradients.items()}

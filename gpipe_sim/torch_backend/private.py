@@ -88,6 +88,14 @@ class RepairedStage(PipelineStage):
             received_acc = received_acc.to(self.device)
         return super()._warmup_forward_vote(has_backward, received_acc)
 
+    def _prepare_backward_infra(self, *args, **kwargs) -> Any:
+        """Since 2.12 a first step tries the backward out beforehand."""
+        try:
+            return super()._prepare_backward_infra(*args, **kwargs)
+        except Exception as error:
+            error.add_note(f"in the backward of {self.submod}")
+            raise
+
     def backward_maybe_with_nosync(self, backward_type: str, bwd_kwargs: dict, **kwargs) -> Any:
         """A part of a split backward: every gradient once, of each weight its own, or a ScheduleError.
 
@@ -98,9 +106,11 @@ class RepairedStage(PipelineStage):
         if backward_type == "full":
             return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
         if backward_type == "input":
-            wanted = _leaves_behind(bwd_kwargs["stage_output"])
+            inputs, outputs = set(bwd_kwargs["input_values"]), bwd_kwargs["stage_output"]
+            outputs = [outputs] if isinstance(outputs, Tensor) else outputs
+            behind = [leaves for leaves in map(_leaves_behind, outputs) if leaves]
             result = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
-            self._require_each_once(wanted, result[1])
+            self._require_each_once(behind, inputs, result[1])
             return result
         fresh = [weight for weight in self.submod.parameters() if weight.grad is None]
         with self._once_through(bwd_kwargs["param_groups"]):
@@ -110,16 +120,19 @@ class RepairedStage(PipelineStage):
                 weight.grad = weight.grad.clone()
         return result
 
-    def _require_each_once(self, wanted: set[Tensor], groups: list[dict]) -> None:
+    def _require_each_once(self, behind: list[set[Tensor]], inputs: set[Tensor], groups: list[dict]) -> None:
+        """``behind``: the leaves of each output. I goes on from an input's way only, so it misses others'."""
         found = Counter(weight for group in groups for weight in _weights_of(group))
+        lost = set().union(*(leaves for leaves in behind if not leaves & inputs))
+        lost |= set().union(*behind) - found.keys()
         twice = {weight for weight, times in found.items() if times > 1}
         if not _COUNTS_ONCE:
             twice |= {weight for group in groups if _meets(group) > 1 for weight in _weights_of(group)}
         for name, weight in self.submod.named_parameters():
             if weight in twice:
-                raise self._refusal(f"count the gradient of {_bare(name)} twice")
-            if weight in wanted and weight not in found:
-                raise self._refusal(f"lose the gradient of {_bare(name)}")
+                raise self._refusal(f"count the gradient of {_bare(name)} more than once")
+            if weight in lost:
+                raise self._refusal(f"lose gradient that {_bare(name)} gets")
 
     @contextmanager
     def _once_through(self, groups: list[dict]) -> Iterator[None]:
@@ -135,7 +148,7 @@ class RepairedStage(PipelineStage):
 
     def _refusal(self, what: str) -> ScheduleError:
         return ScheduleError(
-            f"at stage {self.stage_index} the split backward of torch {torch.__version__} would {what}: "
+            f"at stage {self.stage_index} the split backward of torch {torch.__version__} may {what}: "
             "use a schedule without I and W"
         )
 
@@ -149,16 +162,16 @@ def _meets(group: dict) -> int:
     return len(group["intermediates"])
 
 
-def _leaves_behind(outputs: Tensor | Sequence[Tensor]) -> set[Tensor]:
-    """The leaves that autograd reaches from a stage's output, its input among them."""
-    outputs = [outputs] if isinstance(outputs, Tensor) else outputs
-    seen, waiting = set(), [output.grad_fn for output in outputs if output.grad_fn is not None]
+def _leaves_behind(output: Tensor) -> set[Tensor]:
+    """The leaves that autograd reaches from an output of a stage, its inputs among them."""
+    seen, waiting = set(), [output.grad_fn] if output.grad_fn is not None else []
     while waiting:
         node = waiting.pop()
         if node not in seen:
             seen.add(node)
             waiting += [after for after, _ in node.next_functions if after is not None]
-    return {node.variable for node in seen if hasattr(node, "variable")}
+    leaves = (getattr(node, "variable", None) for node in seen)
+    return {leaf for leaf in leaves if isinstance(leaf, Tensor)}
 
 
 def _bare(name: str) -> str:

@@ -179,7 +179,7 @@ class Reply:
 def _reply(process: subprocess.Popen) -> Reply:
     try:
         return Reply(*pickle.load(process.stdout))
-    except (EOFError, OSError, pickle.UnpicklingError):
+    except (EOFError, OSError, ValueError, pickle.UnpicklingError):  # ValueError: closed meanwhile
         return Reply(False, None)
 
 
@@ -187,8 +187,8 @@ def _send(process: subprocess.Popen, order: bytes) -> None:
     try:
         process.stdin.write(order)
         process.stdin.flush()
-    except OSError:
-        pass  # it died: its reply will say so
+    except (OSError, ValueError):
+        pass  # it died, or was closed: its reply will say so
 
 
 def _pickled(order: tuple) -> bytes:
