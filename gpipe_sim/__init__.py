@@ -58,8 +58,9 @@ from gpipe_sim.schedule import (
 )
 from gpipe_sim.schedules import *
 from gpipe_sim.share import share
+from gpipe_sim.sheet import Svg
 from gpipe_sim.simulate import Message, Span, Timeline, simulate
-from gpipe_sim.svg import Svg, draw, to_svg
+from gpipe_sim.svg import draw, to_svg
 from gpipe_sim.training import History, evaluate, outputs, train, train_single_device
 from gpipe_sim.validate import DeadlockError, Problem, ScheduleError, check, problems
 

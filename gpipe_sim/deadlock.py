@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gpipe_sim.chart import INK, PALETTE, ink, tint
 from gpipe_sim.schedule import Schedule
-from gpipe_sim.svg import Svg, document
+from gpipe_sim.sheet import Svg, document
 from gpipe_sim.validate import check_actions
 from gpipe_sim.waits import Wait, blocked, waiting
 

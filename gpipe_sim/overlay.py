@@ -12,24 +12,9 @@ from typing import NamedTuple
 from gpipe_sim.actions import Action, Kind
 from gpipe_sim.chart import has_pairs, number
 from gpipe_sim.metrics import bubble_fraction
+from gpipe_sim.sheet import FAINT, LEFT, Place, Svg, axis, device_names, row_height, sheet, text, unit_for
 from gpipe_sim.simulate import Timeline, require_timeline
-from gpipe_sim.svg import (
-    AXIS,
-    FAINT,
-    LEFT,
-    PAIRED,
-    TITLE,
-    Place,
-    Svg,
-    axis,
-    chart,
-    device_names,
-    explained,
-    row_height,
-    sheet,
-    text,
-    unit_for,
-)
+from gpipe_sim.svg import AXIS, PAIRED, TITLE, chart, explained
 
 NAMES = ("simulated", "measured")
 NAMES_WIDE = 50  #: pixels of these two, at 9 px

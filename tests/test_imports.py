@@ -18,7 +18,7 @@ ROOMS = [
     "remat", "costs", "planner", "simulate", "recorded", "share", "metrics", "fit", "formulas", "published",
     "export", "layers", "losses", "optim", "models", "partition",
     "memory", "device", "executor", "datasets", "training",
-    "chart", "explain", "recognize", "grid", "svg", "overlay", "deadlock", "plots",
+    "chart", "explain", "recognize", "grid", "sheet", "svg", "overlay", "deadlock", "plots",
     "torch_backend", "exercises",
 ]  # fmt: skip
 

@@ -25,7 +25,7 @@ from gpipe_sim import (
     to_svg,
 )
 from gpipe_sim.chart import ROW_FILL
-from gpipe_sim.svg import WIDTH
+from gpipe_sim.sheet import WIDTH
 from tests.cases import every_schedule, overlapped, zero_bubble
 from tests.drawn import SVG, bubble, in_svg, texts
 from tests.measured import measured

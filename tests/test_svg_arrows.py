@@ -29,7 +29,7 @@ def test_every_message_has_its_arrow(schedule, comm):
 def test_an_arrow_leaves_when_the_action_ends_and_points_at_its_arrival():
     timeline = gp.simulate(gp.Naive(devices=2), gp.Costs(comm=1))
     (_, line, point), (_, back_line, back_point) = arrows(timeline)
-    unit, left = gp.svg.UNIT, gp.svg.LEFT
+    unit, left = gp.sheet.UNIT, gp.sheet.LEFT
     starts = [float(re.match(r"M(\S+)", path)[1]) for path in (line, back_line)]
     tips = [float(re.match(r"M(\S+)", path)[1]) for path in (point, back_point)]
     assert starts == [left + 1 * unit, left + 5 * unit]
