@@ -336,6 +336,16 @@ def test_processes_that_could_not_reach_each_other_are_refused(names, says):
     require_own_gpus([torch.device(name) for name in ("cuda:0", "cuda:1")])
 
 
+def test_a_stage_that_changes_its_input_in_place_is_told_how_not_to():
+    modules = [*linears(1), nn.Sequential(nn.ReLU(inplace=True), *linears(1))]
+    with pytest.raises(RuntimeError, match="in-place operation") as failure:
+        train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
+    assert failure.value.__notes__ == [
+        "in the forward of stage 1, Sequential: what comes in is not to be changed in place, "
+        "so its first layer needs inplace=False"
+    ]
+
+
 # Losses
 
 

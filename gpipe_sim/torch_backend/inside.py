@@ -8,6 +8,8 @@ from torch.func import functional_call
 
 from gpipe_sim.torch_backend.private import is_view
 
+_IN_PLACE = ": what comes in is not to be changed in place, so its first layer needs inplace=False"
+
 
 class Inside(nn.Module):
     """Passes everything on to the module inside, and looks after what torch's engine does not.
@@ -29,7 +31,7 @@ class Inside(nn.Module):
         try:
             output = self._output(*args, **kwargs)
         except Exception as error:
-            error.add_note(f"in the forward of {self}")
+            error.add_note(f"in the forward of {self}{_IN_PLACE if 'in-place' in str(error) else ''}")
             raise
         if not isinstance(output, Tensor):
             self._require_tensors(output)
