@@ -230,7 +230,8 @@ def both_ways(devices: int) -> tuple[tuple[int, ...], ...]:
 def repeat(schedule: Schedule, steps: int) -> Explicit:
     """The same step several times: on each device, one begins as soon as its own part of the last is done.
 
-    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m.
+    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. It is for
+    times: no weight changes between the steps, so trained with it would be one step over all of them.
     """
     require_schedule("repeat", schedule)
     require_count("repeat", "steps", steps)

@@ -64,7 +64,7 @@ class Timeline:
 
     def on(self, device: int) -> tuple[Span, ...]:
         """The spans of one device, in time order; ValueError for a device that there is not."""
-        if device not in range(self.schedule.devices):
+        if not hasattr(device, "__index__") or device not in range(self.schedule.devices):
             raise ValueError(f"there are devices 0 to {self.schedule.devices - 1} (got {device!r})")
         return self.rows[device]
 

@@ -301,6 +301,12 @@ def test_a_class_a_name_or_a_timeline_is_no_schedule(function, wrong):
         function(wrong)
 
 
+@pytest.mark.parametrize("device", [1.0, None, "1", -1, 2])
+def test_a_device_of_a_timeline_has_a_number(device):
+    with pytest.raises(ValueError, match=r"there are devices 0 to 1 \(got "):
+        gp.simulate(gp.GPipe(2, 2)).on(device)
+
+
 def test_devices_to_share_come_in_a_list():
     with pytest.raises(TypeError, match=r"devices lists a name for each of 2, such as 'a' \(got 2\)"):
         gp.share(gp.GPipe(2, 2), 2)
