@@ -73,7 +73,7 @@ def train_step(
     timeline, turns, updates = plan(schedule, costs)
     batch = as_batch(batch)
     require_loss(loss)
-    _require_fit(partitions, schedule)
+    require_fit(partitions, schedule)
     if optimizer is not None:
         require_optimizer("train_step", optimizer)
     require_seed("train_step", seed)
@@ -112,6 +112,7 @@ def single_device_step(
     Microbatches are accumulated in order; with the default of 1 it is plain full-batch backpropagation.
     """
     require_count("single_device_step", "microbatches", microbatches)
+    require_seed("single_device_step", seed)
     require_loss(loss)
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
@@ -171,7 +172,8 @@ def require_loss(loss: Loss) -> None:
         raise TypeError(f"a step needs a loss, such as cross_entropy or mse (got {loss!r})")
 
 
-def _require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
+def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
+    """TypeError or ValueError unless there is a partition for each stage, in the order of the model."""
     if not isinstance(partitions, Sequence):
         raise TypeError(
             f"train_step takes a list of partitions, as split(layers, stages={schedule.stages}) makes it "

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from gpipe_sim.layers import GELU, Layer, Linear, ReLU, Tanh
-from gpipe_sim.refuse import require_count
+from gpipe_sim.refuse import require_count, require_seed
 
 ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 
@@ -28,6 +28,7 @@ def mlp(
         raise ValueError(f"mlp needs activation to be one of {sorted(ACTIVATIONS)} (got {activation!r})")
     if np.dtype(dtype).kind != "f":
         raise ValueError(f"mlp needs a floating dtype (got {np.dtype(dtype)})")
+    require_seed("mlp", seed)
     rng = np.random.default_rng(seed)
     layers: list[Layer] = []
     for inputs, outputs in pairwise(sizes):

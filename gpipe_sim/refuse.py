@@ -1,5 +1,6 @@
 """Refusals that several rooms share: each says who needs what, and what it got."""
 
+import operator
 from numbers import Real
 
 
@@ -20,8 +21,12 @@ def require_count(owner: str, name: str, value) -> None:
 
 def require_seed(owner: str, value) -> None:
     """Refuse anything but a whole number of at least 0, from which random numbers are drawn."""
-    if not hasattr(value, "__index__") or value < 0:
-        raise TypeError(f"{owner} needs seed to be a whole number, at least 0 {got(value)}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{owner} needs seed to be a whole number {got(value)}") from None
+    if number < 0:
+        raise ValueError(f"{owner} needs seed >= 0 {got(value)}")
 
 
 def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:

@@ -15,7 +15,7 @@ from typing import ClassVar
 from gpipe_sim.actions import Action, Kind, OverlapFB
 from gpipe_sim.refuse import got, require_count, require_text
 
-MOST_LABELS = 10_000  #: of an order given row by row, besides 1,000 for each of its actions
+MOST_PAIRS = 1_000_000  #: (stage, microbatch) of an order given row by row, besides 1,000 for each action
 #: What an action waits for: (kind, how many stages further along the model), same microbatch.
 #: Of these, it waits for the ones that its schedule contains. A backward reads what its forward saved
 #: (or R restored) and the gradient from the stage after, which either B or I sends. R reads only a
@@ -77,7 +77,8 @@ class Schedule(ABC):
     @cached_property
     def stages(self) -> int:
         """How many stages the model is cut into."""
-        return 1 + max(stage for held in self.placement for stage in held)
+        placement = read_placement(type(self).__name__, self.placement, self.devices)
+        return 1 + max(stage for held in placement for stage in held)
 
     @cached_property
     def stacked(self) -> bool:
@@ -90,13 +91,7 @@ class Schedule(ABC):
         return tuple(self._row(device) for device in range(self.devices))
 
     def _row(self, device: int) -> tuple[Action | OverlapFB, ...]:
-        order = self.order(device)
-        row = (order,) if order is None else tuple(order)
-        for action in row:
-            if action.__class__ is not Action and action.__class__ is not OverlapFB:
-                name = f"{type(self).__name__}.order({device})"
-                raise TypeError(f"{name} needs to give actions, such as F(0, 0) {got(action)}")
-        return row
+        return tuple(_read_row(f"{type(self).__name__}.order({device})", self.order(device)))
 
     @cached_property
     def located(self) -> dict[Kind, list[int | None]]:
@@ -171,16 +166,20 @@ class Explicit(Schedule):
     ):
         if isinstance(rows, str) or not isinstance(rows, Iterable):
             raise TypeError(f"Explicit takes one row per device, such as ['0F0 0B0'] {got(rows)}")
-        rows = tuple(tuple(_read_row(row)) for row in rows)
+        rows = tuple(tuple(_read_row(f"row {i} of Explicit", row)) for i, row in enumerate(rows))
         parts = [part for row in rows for action in row for part in action.parts]
         if not parts:
             raise ValueError("Explicit needs at least one action, such as 0F0")
-        if placement is None:
-            placement = looped(len(rows), _count((part.stage for part in parts), len(parts)))
         if microbatches is None:
-            microbatches = _count((part.microbatch for part in parts), len(parts))
+            microbatches = 1 + max(part.microbatch for part in parts)
+        require_count("Explicit", "microbatches", microbatches)
+        if placement is None:
+            stages = 1 + max(part.stage for part in parts)
+            _require_room(stages, microbatches, len(parts))
+            placement = looped(len(rows), stages)
         held = read_placement("Explicit", placement, len(rows))
         _require_gapless(held)
+        _require_room(len({stage for stages in held for stage in stages}), microbatches, len(parts))
         values = {"devices": len(rows), "microbatches": microbatches, "rows": rows, "held": held}
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -214,16 +213,20 @@ class Explicit(Schedule):
 
 def looped(devices: int, stages: int) -> tuple[tuple[int, ...], ...]:
     """Stage s on device s mod K: device 0 holds 0, K, 2K, and so on."""
+    require_count("looped", "devices", devices)
+    require_count("looped", "stages", stages)
     return tuple(tuple(range(device, stages, devices)) for device in range(devices))
 
 
 def v_shaped(devices: int) -> tuple[tuple[int, ...], ...]:
     """Two stages per device, down and back: device k holds k and 2K-1-k."""
+    require_count("v_shaped", "devices", devices)
     return tuple((device, 2 * devices - 1 - device) for device in range(devices))
 
 
 def both_ways(devices: int) -> tuple[tuple[int, ...], ...]:
     """Two copies of the model in opposite directions: device k holds k and K-1-k."""
+    require_count("both_ways", "devices", devices)
     return tuple((device, devices - 1 - device) for device in range(devices))
 
 
@@ -266,16 +269,21 @@ def require_schedule(owner: str, value) -> None:
         raise TypeError(f"{owner} needs a schedule, such as GPipe(4, 8) {got(value)}")
 
 
-def _read_row(row: str | Iterable) -> Iterator[Action | OverlapFB]:
+def _read_row(owner: str, row: str | Iterable) -> Iterator[Action | OverlapFB]:
+    """The actions that a row spells or lists."""
+    if isinstance(row, Action | OverlapFB) or not isinstance(row, Iterable):
+        raise TypeError(f"{owner} needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' {got(row)}")
     for cell in row.split() if isinstance(row, str) else row:
-        if isinstance(cell, str):
+        if cell.__class__ is Action and cell.stage.__class__ is cell.microbatch.__class__ is int:
+            yield cell if cell.kind.__class__ is Kind else _plain(cell)
+        elif isinstance(cell, str):
             yield Action.parse(cell)
-        elif isinstance(cell, OverlapFB):
+        elif isinstance(cell, OverlapFB) and all(isinstance(part, Action) for part in cell):
             yield OverlapFB(*map(_plain, cell))
         elif isinstance(cell, Action):
             yield _plain(cell)
         else:
-            raise TypeError(f"Explicit takes actions or their spelling, such as '0F0' (got {cell!r})")
+            raise TypeError(f"{owner} takes actions or their spelling, such as '0F0' {got(cell)}")
 
 
 def _plain(action: Action) -> Action:
@@ -286,12 +294,13 @@ def _plain(action: Action) -> Action:
         raise type(error)(f"{action} is not an action: {error}") from None
 
 
-def _count(labels: Iterable[int], actions: int) -> int:
-    """One more than the largest; ValueError if a table of so many would not fit in memory."""
-    largest = max(labels)
-    if largest > 1000 * actions + MOST_LABELS:
-        raise ValueError(f"the label {largest} is far beyond the {actions} actions that there are")
-    return 1 + largest
+def _require_room(stages: int, microbatches: int, actions: int) -> None:
+    """ValueError for labels so far out that a table of all they make possible would not fit in memory."""
+    if stages * microbatches > 1000 * actions + MOST_PAIRS:
+        raise ValueError(
+            f"{stages} stages and {microbatches} microbatches are far beyond {actions} actions: "
+            "is a label wrong?"
+        )
 
 
 def read_placement(

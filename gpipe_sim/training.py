@@ -7,13 +7,13 @@ import numpy as np
 
 from gpipe_sim.datasets import Data
 from gpipe_sim.device import Batch, as_batch
-from gpipe_sim.executor import StepResult, plan, require_loss, single_device_step, train_step
+from gpipe_sim.executor import StepResult, plan, require_fit, require_loss, single_device_step, train_step
 from gpipe_sim.layers import Context, Layer
 from gpipe_sim.losses import Loss, cross_entropy
 from gpipe_sim.optim import Optimizer, require_optimizer
 from gpipe_sim.partition import Partition
 from gpipe_sim.refuse import require_count, require_seed
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.schedule import Schedule, require_schedule
 
 Array = np.ndarray
 Report = Callable[[str], object] | None
@@ -47,6 +47,8 @@ def train(
     """
 
     require_optimizer("train", optimizer)
+    require_schedule("train", schedule)
+    require_fit(partitions, schedule)
     updates_itself = _updates_itself(schedule)
 
     def step(batch: Batch, number: int) -> StepResult:

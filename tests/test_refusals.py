@@ -320,12 +320,49 @@ class Own(gp.Schedule):
         return self.gives
 
 
-@pytest.mark.parametrize(("gives", "found"), [(None, "None"), (["0F0", "0B0"], "'0F0'"), ([0], "0")])
-def test_a_schedule_of_ones_own_that_gives_no_actions_is_told_where(gives, found):
+@pytest.mark.parametrize(
+    ("gives", "says"),
+    [
+        (None, "needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' (got None)"),
+        (3, "needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' (got 3)"),
+        (gp.F(0, 0), f"needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' (got {gp.F(0, 0)!r})"),
+        ([0], "takes actions or their spelling, such as '0F0' (got 0)"),
+        ([gp.OverlapFB(gp.F(0, 0), None)], "takes actions or their spelling, such as '0F0' (got "),
+    ],
+    ids=repr,
+)
+def test_a_schedule_of_ones_own_that_gives_no_actions_is_told_where(gives, says):
     for function in (gp.check, gp.simulate, gp.problems, str):
         with pytest.raises(TypeError) as refusal:
             function(Own(1, 1, gives))
-        assert str(refusal.value) == f"Own.order(0) needs to give actions, such as F(0, 0) (got {found})"
+        assert str(refusal.value).startswith(f"Own.order(0) {says}")
+
+
+@pytest.mark.parametrize("label", [0.0, "0", None])
+def test_a_label_is_a_whole_number(label):
+    for order in ([gp.F(0, label)], [gp.F(label, 0)]):
+        with pytest.raises(TypeError, match="is not an action"):
+            gp.check(Own(1, 1, order))
+
+
+def test_a_schedule_of_ones_own_may_spell_its_actions():
+    for order in ("0F0 0B0", ["0F0", "0B0"], [gp.F(np.int64(0), 0), gp.B(0, np.int64(0))]):
+        assert Own(1, 1, order).actions == gp.GPipe(1, 1).actions
+
+
+@dataclass(frozen=True)
+class Elsewhere(gp.OneFOneB):
+    held: object = None
+
+    @property
+    def placement(self):
+        return self.held
+
+
+@pytest.mark.parametrize("held", [None, [0, 1], 3])
+def test_a_placement_of_ones_own_lists_stages(held):
+    with pytest.raises(TypeError, match="Elsewhere needs placement to list the stages of each device"):
+        gp.simulate(Elsewhere(2, 2, held))
 
 
 @pytest.mark.parametrize(
@@ -336,6 +373,11 @@ def test_a_schedule_of_ones_own_that_gives_no_actions_is_told_where(gives, found
             "Explicit takes one row per device, such as ['0F0 0B0'] (got '0F0 0B0')",
         ),
         (lambda: gp.Explicit.parse(["0F0"]), "Explicit.parse reads a text (got ['0F0'])"),
+        (
+            lambda: gp.Explicit([gp.F(0, 0), gp.B(0, 0)]),
+            "row 0 of Explicit needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' "
+            f"(got {gp.F(0, 0)!r})",
+        ),
         (lambda: gp.Action.parse(3), "Action.parse reads a text (got 3)"),
         (lambda: gp.from_torch_csv(None), "from_torch_csv reads a text (got None)"),
         (
@@ -350,17 +392,19 @@ def test_what_is_read_as_an_order_is_told_what_it_should_be(make, says):
     assert str(refusal.value) == says
 
 
-@pytest.mark.parametrize("wrong", ["99999999999F0 0B0", "0F0 0B99999999999"])
+@pytest.mark.parametrize("wrong", ["99999999999F0 0B0", "0F0 0B99999999999", "12000F0 0F12000"])
 def test_a_label_far_out_is_refused_before_memory_runs_out(wrong):
-    with pytest.raises(ValueError, match="the label 99999999999 is far beyond the 2 actions that there are"):
+    with pytest.raises(ValueError, match=r"are far beyond 2 actions: is a label wrong\?"):
         gp.Explicit([wrong])
+    with pytest.raises(ValueError, match="are far beyond 2 actions"):
+        gp.Explicit(["0F0 0B0"], microbatches=10**12)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"optimizer": gp.SGD}, "needs an optimizer, such as Adam"),
-        ({"seed": -1}, "needs seed to be a whole number, at least 0"),
+        ({"seed": "a"}, "needs seed to be a whole number"),
         ({"loss": None}, "a step needs a loss, such as cross_entropy or mse"),
     ],
 )
@@ -382,3 +426,27 @@ def test_both_ways_to_train_want_the_same(changes, says):
 def test_data_to_train_on_comes_in_parts(data):
     with pytest.raises(TypeError, match=r"train needs \(x, y\) or \(x, y, x_held_out, y_held_out\)"):
         train(gp.split(gp.mlp(SIZES), stages=2), data)
+
+
+@pytest.mark.parametrize("partitions", [None, gp.split(gp.mlp(SIZES), stages=2)[0]])
+def test_one_partition_is_no_list_of_them(partitions):
+    with pytest.raises(TypeError, match="train_step takes a list of partitions"):
+        train(partitions, batch())
+
+
+def test_a_seed_is_no_negative_number():
+    layers, data = gp.mlp(SIZES), batch()
+    for run in (
+        lambda: gp.mlp(SIZES, seed=-1),
+        lambda: gp.train_step(gp.split(layers, stages=2), gp.OneFOneB(2, 2), data, gp.cross_entropy, seed=-1),
+        lambda: gp.single_device_step(layers, data, gp.cross_entropy, seed=-1),
+        lambda: train(gp.split(layers, stages=2), data, seed=-1),
+    ):
+        with pytest.raises(ValueError, match=r"needs seed >= 0 \(got -1\)"):
+            run()
+
+
+def test_a_placement_by_name_is_for_one_device_or_more():
+    for make in (gp.v_shaped, gp.both_ways, lambda devices: gp.looped(devices, 4)):
+        with pytest.raises(ValueError, match="needs devices >= 1"):
+            make(0)

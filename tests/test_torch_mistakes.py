@@ -267,6 +267,19 @@ def test_a_batch_that_asks_for_a_gradient_gets_none():
     assert x.grad is None
 
 
+def test_a_batch_made_without_autograd_is_a_batch():
+    with torch.inference_mode():
+        x = torch.ones(8, 3, dtype=torch.float64)
+    train_step(linears(2), SCHEDULE, (x, some_batch()[1]), mse)
+
+
+def test_a_first_stage_may_change_what_comes_in_and_the_callers_batch_stays():
+    x = -torch.ones(1, 3, dtype=torch.float64)
+    modules = [nn.Sequential(nn.Hardtanh(0, 1, inplace=True), *linears(1)), *linears(1)]
+    train_step(modules, gp.GPipe(2, 1), (x, some_batch(1)[1]), mse)
+    assert (x == -1).all()
+
+
 @pytest.mark.parametrize("names", [{"cpu": 2}, {"cpu"}, 2.0, (name for name in HERE), LocalProcesses])
 def test_what_is_no_list_of_devices_is_refused(names):
     said = refused(TypeError, devices=names)
@@ -341,8 +354,8 @@ def test_a_stage_that_changes_its_input_in_place_is_told_how_not_to():
     with pytest.raises(RuntimeError, match="in-place operation") as failure:
         train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
     assert failure.value.__notes__ == [
-        "in the forward of stage 1, Sequential: what comes in is not to be changed in place, "
-        "so its first layer needs inplace=False"
+        "in the forward of stage 1, Sequential: if it changes what comes in, use inplace=False "
+        "in its first layer, or x = x + 1 for x += 1"
     ]
 
 

@@ -253,6 +253,11 @@ def test_pipelines_that_are_gone_leave_nothing_open(four):
     assert before[1] <= 2
 
 
+def test_a_result_that_cannot_be_read_is_told_so_and_not_taken_for_a_death():
+    with LocalProcesses(1) as processes, pytest.raises(ValueError, match="nobody can read this"):
+        processes.run(torch_modules.Unreadable)
+
+
 def test_what_cannot_be_sent_is_refused_and_nothing_has_happened(four):
     step = {"schedule": gp.OneFOneB(2, 4), "batch": some_batch(), "devices": four}
     with pytest.raises((pickle.PicklingError, AttributeError)) as error:

@@ -13,6 +13,7 @@ from gpipe_sim import mse, remat  # noqa: E402
 from gpipe_sim.torch_backend import train_step  # noqa: E402
 
 COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+needs_zeros = pytest.mark.skipif(not COUNTS_ONCE, reason="torch before 2.13 wants an output to be used")
 NEEDS_NO_INPUT = pytest.mark.skipif(not COUNTS_ONCE, reason="torch before 2.13 wants an input to be used")
 either_mode = pytest.mark.parametrize("mode", ["never", "always"])
 
@@ -127,6 +128,21 @@ def test_a_weight_that_is_apart_in_one_output_only_is_not_lost_in_part(how, mode
     assert_refused(modules, remat(gp.ZBH1(3, 4), mode), f"at stage 1 .* may lose gradient that {name} gets")
     assert all(parameter.requires_grad for parameter in modules[1].parameters())
     assert_whole_backwards_work(modules)
+
+
+class Unused(nn.Module):
+    """Of two, the first."""
+
+    def forward(self, *parts):
+        return (parts[0] if len(parts) == 1 else parts)[0].tanh()
+
+
+@either_mode
+@needs_zeros
+def test_a_weight_apart_in_an_output_that_nobody_uses_loses_nothing(mode):
+    torch.manual_seed(0)
+    modules = [*linears(1), Partly("expanded"), Unused()]
+    assert_like_autograd(modules, remat(gp.ZBH1(3, 4), mode), some_batch())
 
 
 class Remembers(nn.Module):

@@ -377,6 +377,34 @@ def test_whole_numbers_stay_whole_for_an_embedding():
             assert np.allclose(found, gradient.numpy(), atol=1e-6)
 
 
+class Tokens(nn.Module):
+    """Whole numbers, on their way to an embedding."""
+
+    def forward(self, x):
+        return x, (x > 0).long().sum(1)
+
+
+class Embeds(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(4, 3, dtype=torch.float64)
+
+    def forward(self, x, tokens):
+        return x + self.table(tokens)
+
+
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="torch 2.11 asks whole numbers for gradients")
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), gp.ZBH1(2, 4)], ids=repr)
+def test_whole_numbers_may_go_from_stage_to_stage(schedule):
+    """A first step tries modules out on memory as it was found, in which a number may be any."""
+    torch.manual_seed(0)
+    modules = [nn.Sequential(*linears(1), Tokens()), Embeds()]
+    x, targets = some_batch()
+    step = train_step(modules, schedule, (x, targets), mse)
+    with torch.no_grad():
+        assert apart(step.outputs, modules[1](*modules[0](torch.tensor(x))).numpy()) < 1e-12
+
+
 def test_what_a_module_does_in_place_does_not_reach_the_callers_array():
     x, y = some_batch()
     kept = x.copy()

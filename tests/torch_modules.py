@@ -195,6 +195,17 @@ class Idle(nn.Linear):
         self.idle = nn.Parameter(torch.ones(1, dtype=torch.float64))
 
 
+class Unreadable:
+    """It can be sent, and not be read."""
+
+    def __reduce__(self):
+        return _unreadable, ()
+
+
+def _unreadable() -> None:
+    raise ValueError("nobody can read this")
+
+
 class Pair(nn.Module):
     """Two tensors, where a loss expects one."""
 

@@ -34,7 +34,7 @@ def dtype_of(modules: Sequence[nn.Module]) -> torch.dtype:
 
 
 def as_tensor(name: str, array: np.ndarray | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A copy of a NumPy array on the device, fractions in the model's type; the data of a tensor there."""
+    """A copy on the device: of a NumPy array, fractions in the model's type, or of a tensor that is there."""
     if not isinstance(array, Tensor):
         array = np.asarray(array)
         plain = np.array(array, array.dtype.newbyteorder("="), order="C")  # torch reads no other bytes
@@ -43,4 +43,4 @@ def as_tensor(name: str, array: np.ndarray | Tensor, device: torch.device, dtype
         raise ValueError(
             f"the {name} are on {array.device}, but are needed on {device}: .to({str(device)!r})"
         )
-    return array.detach()
+    return array.detach().clone()

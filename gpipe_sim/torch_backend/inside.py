@@ -8,7 +8,7 @@ from torch.func import functional_call
 
 from gpipe_sim.torch_backend.private import is_view
 
-_IN_PLACE = ": what comes in is not to be changed in place, so its first layer needs inplace=False"
+_IN_PLACE = ": if it changes what comes in, use inplace=False in its first layer, or x = x + 1 for x += 1"
 
 
 class Inside(nn.Module):
@@ -25,13 +25,14 @@ class Inside(nn.Module):
 
     def __init__(self, module: nn.Module, stage: int, last: bool):
         super().__init__()
-        self.module, self.stage, self.last, self.acting = module, stage, last, False
+        self.module, self.stage, self.last = module, stage, last
+        self.acting, self.acted = False, False
 
     def forward(self, *args, **kwargs) -> Any:
         try:
             output = self._output(*args, **kwargs)
         except Exception as error:
-            error.add_note(f"in the forward of {self}{_IN_PLACE if 'in-place' in str(error) else ''}")
+            error.add_note(f"in the forward of {self}{_IN_PLACE if 'leaf Variable' in str(error) else ''}")
             raise
         if not isinstance(output, Tensor):
             self._require_tensors(output)
@@ -45,9 +46,12 @@ class Inside(nn.Module):
 
     def _output(self, *args, **kwargs) -> Any:
         if self.acting:
+            self.acted = True
             return self.module(*args, **kwargs)
+        if not self.acted:
+            args = map(_tried, args)
         buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-        return functional_call(self.module, buffers, args, kwargs)
+        return functional_call(self.module, buffers, tuple(args), kwargs)
 
     def _require_tensors(self, output: Any) -> None:
         if isinstance(output, tuple | list) and output and all(isinstance(one, Tensor) for one in output):
@@ -59,6 +63,11 @@ class Inside(nn.Module):
 
     def __repr__(self) -> str:
         return f"stage {self.stage}, {type(self.module).__name__}"
+
+
+def _tried(given: Any) -> Any:
+    """What a trial runs on: memory as it was found, where any number is a fraction, but not a token."""
+    return given if not isinstance(given, Tensor) or given.is_floating_point() else torch.zeros_like(given)
 
 
 def _asking(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:

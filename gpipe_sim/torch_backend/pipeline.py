@@ -43,13 +43,14 @@ class Pipeline:
     ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch.
     ``devices`` is the torch device of each device of the schedule, or ``LocalProcesses``. Unless given, they
     are the CUDA devices, or the CPU for all. All are in this process, where they take turns: gradients are
-    real, concurrency is not. Under torchrun, or once a script has called ``dist.init_process_group``, each
-    process is one of them.
+    real, concurrency is not. Under torchrun, or once a script has made a process group of several,
+    each process is one of them.
 
     On local processes weights, buffers and modes follow the modules given; after a change of their structure
     or number type, make another pipeline. Hooks on parameters stay here, where no backward runs.
 
-    Hooks on tensors inside a stage run twice where a backward is split: in I, and in W again.
+    A hook on a tensor inside a stage may run twice where a backward is split: in I, and in W again. One that
+    changes a gradient then changes it twice: use a schedule without I and W.
 
     ScheduleError for a schedule that the engine cannot run; ValueError, TypeError or IndexError if modules,
     devices and schedule do not fit.

@@ -108,7 +108,7 @@ class RepairedStage(PipelineStage):
         if backward_type == "input":
             inputs, outputs = set(bwd_kwargs["input_values"]), bwd_kwargs["stage_output"]
             outputs = [outputs] if isinstance(outputs, Tensor) else outputs
-            behind = [leaves for leaves in map(_leaves_behind, outputs) if leaves]
+            behind = _followed(outputs, bwd_kwargs["output_grads"])
             result = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
             self._require_each_once(behind, inputs, result[1])
             return result
@@ -151,6 +151,13 @@ class RepairedStage(PipelineStage):
             f"at stage {self.stage_index} the split backward of torch {torch.__version__} may {what}: "
             "use a schedule without I and W"
         )
+
+
+def _followed(outputs: Sequence[Tensor], gradients: Sequence[Tensor | None] | None) -> list[set[Tensor]]:
+    """The leaves behind each output of a stage that a gradient comes back for."""
+    gradients = [None] * len(outputs) if gradients is None else gradients  # of a loss it is 1
+    asked = (g is None or bool(g.any()) for g in gradients)
+    return [_leaves_behind(output) for output, wanted in zip(outputs, asked, strict=True) if wanted]
 
 
 def _weights_of(group: dict) -> Iterable[Tensor]:

@@ -179,7 +179,11 @@ class Reply:
 def _reply(process: subprocess.Popen) -> Reply:
     try:
         return Reply(*pickle.load(process.stdout))
-    except (EOFError, OSError, ValueError, pickle.UnpicklingError):  # ValueError: closed meanwhile
+    except (EOFError, OSError, pickle.UnpicklingError):
+        return Reply(False, None)
+    except ValueError:
+        if not process.stdout.closed:
+            raise
         return Reply(False, None)
 
 
