@@ -88,10 +88,8 @@ class Schedule(ABC):
     @cached_property
     def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
         """One row of actions per device."""
-        return tuple(self._row(device) for device in range(self.devices))
-
-    def _row(self, device: int) -> tuple[Action | OverlapFB, ...]:
-        return tuple(_read_row(f"{type(self).__name__}.order({device})", self.order(device)))
+        name = type(self).__name__
+        return tuple(tuple(_read_row(f"{name}.order({k})", self.order(k))) for k in range(self.devices))
 
     @cached_property
     def located(self) -> dict[Kind, list[int | None]]:

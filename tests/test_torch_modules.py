@@ -22,6 +22,7 @@ import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, fit_costs, mse, remat  # noqa: E402
 from gpipe_sim import torch_backend as tb  # noqa: E402
 from gpipe_sim.torch_backend import LocalProcesses, Pipeline, Sleep, data_parallel_step, train_step  # noqa: E402
+from gpipe_sim.torch_backend.inside import Inside  # noqa: E402
 from gpipe_sim.torch_backend.losses import cross_entropy_loss, mse_loss  # noqa: E402
 from gpipe_sim.torch_backend.private import HOOKS  # noqa: E402
 
@@ -59,6 +60,27 @@ def test_a_stage_may_end_in_a_view(at, schedule):
 def test_a_stage_may_send_on_the_last_of_a_sequence(schedule):
     torch.manual_seed(0)
     assert_like_autograd([LastOf(nn.RNN), *linears(1)], schedule, some_batch(shape=(4, 3)))
+
+
+class Sees(nn.Module):
+    """Remembers what came in."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, tokens):
+        self.seen.append(tokens.tolist())
+        return tokens.double()
+
+
+def test_a_trial_is_made_with_tokens_that_there_are_whatever_memory_holds():
+    """And what runs again after an action, as a recompute does, with its own."""
+    module = Sees()
+    inside = Inside(module, 0, last=True)
+    for inside.acting in (False, True, False):
+        inside(torch.tensor([7, 140588822628520]))
+    assert module.seen == [[0, 0], [7, 140588822628520], [7, 140588822628520]]
 
 
 def test_a_last_stage_gives_one_tensor_and_says_so():

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import io
 import os
 import pickle
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import types
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,7 @@ from gpipe_sim.torch_backend import (  # noqa: E402
     to_torch,
     train_step,
 )
+from gpipe_sim.torch_backend.processes import _reply, _send  # noqa: E402
 
 LIVE = 20  #: seconds in which a failure must have come back, on however busy a machine
 
@@ -442,6 +445,16 @@ def test_closing_them_from_another_thread_ends_a_step_with_a_word_about_it():
     threading.Timer(0.5, processes.close).start()
     with pytest.raises(RuntimeError, match=r"process 0 of 1 was ended by close\(\)"):
         train_step([torch_modules.Waits()], gp.OneFOneB(1, 4), some_batch(), mse, devices=processes)
+
+
+def test_pipes_that_were_closed_meanwhile_are_those_of_a_process_that_is_gone():
+    """As a step that runs while another thread closes the processes may find them."""
+    pipe = io.BytesIO()
+    pipe.close()
+    gone = types.SimpleNamespace(stdin=pipe, stdout=pipe)
+    _send(gone, b"an order")
+    reply = _reply(gone)
+    assert (reply.ok, reply.value) == (False, None)
 
 
 def test_an_interrupt_while_they_start_leaves_none(monkeypatch):

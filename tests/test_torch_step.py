@@ -1,5 +1,6 @@
 """A step on PyTorch's engine, in this process, equals the NumPy executor's to 1e-10."""
 
+import logging
 import re
 import sys
 
@@ -250,6 +251,15 @@ def test_a_backward_that_fails_leaves_grad_as_it_was_and_says_where(schedule, do
         train_step(modules, schedule, some_batch(), mse)
     assert failure.value.__notes__ == [f"in the {doing} of stage 0, Sequential"]
     assert all(p.grad is None for module in modules for p in module.parameters())
+
+
+def test_a_step_that_fails_logs_no_table_of_what_was_to_come(caplog):
+    logger = logging.getLogger("torch.distributed.pipelining.schedules")
+    before = logger.level
+    with pytest.raises(OwnError):
+        train_step([Raises(OwnError("a wheel", "it was old"), at=3)], gp.GPipe(1, 4), some_batch(), mse)
+    assert not [record for record in caplog.records if record.name == logger.name]
+    assert logger.level == before
 
 
 def test_steps_leave_the_hook_for_uncaught_errors_as_it_was():

@@ -34,7 +34,10 @@ def dtype_of(modules: Sequence[nn.Module]) -> torch.dtype:
 
 
 def as_tensor(name: str, array: np.ndarray | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A copy on the device: of a NumPy array, fractions in the model's type, or of a tensor that is there."""
+    """A copy on the device: of a NumPy array, fractions in the model's type, or of a tensor that is there.
+
+    A module may change it in place; and sent to a process, a part would take along all that it is cut from.
+    """
     if not isinstance(array, Tensor):
         array = np.asarray(array)
         plain = np.array(array, array.dtype.newbyteorder("="), order="C")  # torch reads no other bytes

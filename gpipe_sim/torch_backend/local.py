@@ -46,7 +46,6 @@ class Local(Host):
 
     def step(self, x: Tensor, targets: Tensor) -> list[Part]:
         _require_unchanged(self.structure, _structure(self.modules))
-        x, targets = (whole.detach().clone() for whole in (x, targets))  # or all that it is cut from would go
         replies = self.processes.run_each(
             remote.step, [self._order(modules, x, targets) for modules in self.held]
         )
