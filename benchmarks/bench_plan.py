@@ -1,8 +1,8 @@
 """Plan from rules: 16 devices, 256 microbatches, backwards split, without a limit and over a V within one."""
 
 from benchmarks.timing import medians, report
-from gpipe_sim.planner import greedy
-from gpipe_sim.schedule import v_shaped
+from gpipe_sim.plan.greedy import greedy
+from gpipe_sim.schedule.placement import v_shaped
 
 DEVICES, MICROBATCHES = 16, 256
 

@@ -1,9 +1,10 @@
 """Generate and simulate, against a loop that makes the same objects and checks nothing."""
 
 from benchmarks.timing import medians, report
-from gpipe_sim.actions import Action, B, F
-from gpipe_sim.schedules import Interleaved1F1B, OneFOneB
-from gpipe_sim.simulate import Span, simulate
+from gpipe_sim.families import Interleaved1F1B, OneFOneB
+from gpipe_sim.schedule.actions import Action, B, F
+from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.simulation.timeline import Span
 
 DEVICES, MICROBATCHES = 64, 1024
 

@@ -16,7 +16,7 @@ from torch import nn
 import gpipe_sim as gp
 from benchmarks.bench_torch import linear_stages, sleeping_stages
 from gpipe_sim import torch_backend as tb
-from gpipe_sim.recorded import FILE
+from gpipe_sim.export.recorded import FILE
 
 STEPS = 45  #: after the first, of which the fastest is kept
 WIDTHS = {"narrow": (16, 64), "wide": (1024, 512)}  #: (features, samples)

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from figures._exact import bubble, pair
 from figures._page import page
 from gpipe_sim import Action, Costs, Explicit, Schedule, Span, Timeline, peak_in_flight, simulate
-from gpipe_sim.plots import plot_in_flight, plot_timeline
+from gpipe_sim.drawing.plots import plot_in_flight, plot_timeline
 
 
 def numbers(schedule: Schedule) -> dict:

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 from figures._exact import bubble, pair, table
 from figures._page import page
 from gpipe_sim import GPipe, simulate
-from gpipe_sim.plots import plot_bubble_curves
-from gpipe_sim.plots.style import TITLE_SIZE
+from gpipe_sim.drawing.plots import plot_bubble_curves
+from gpipe_sim.drawing.plots.style import TITLE_SIZE
 
 DEVICES = (2, 4, 8, 16)
 MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 from figures._exact import bubble, pair, table
 from figures._page import page
 from gpipe_sim import GPipe, simulate
-from gpipe_sim.plots import plot_efficiency
-from gpipe_sim.plots.style import TITLE_SIZE
+from gpipe_sim.drawing.plots import plot_efficiency
+from gpipe_sim.drawing.plots.style import TITLE_SIZE
 
 MICROBATCHES = (4, 8, 16, 32, 64)
 DEVICES = (1, 2, 3, 4, 6, 8, 12, 16)

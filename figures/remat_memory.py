@@ -12,10 +12,10 @@ from matplotlib.patches import Patch
 
 import gpipe_sim as gp
 from figures._page import page
-from gpipe_sim.chart import INK, MEMORY_PALETTE
-from gpipe_sim.formulas import remat_activation_units
-from gpipe_sim.memory import BOUNDARY, SAVED, MemoryTrace
-from gpipe_sim.plots.style import CURVES, GRID_COLOUR, LABEL_SIZE, MARKERS, TITLE_SIZE, byte_axis
+from gpipe_sim.drawing.geometry import INK, MEMORY_PALETTE
+from gpipe_sim.drawing.plots.style import CURVES, GRID_COLOUR, LABEL_SIZE, MARKERS, TITLE_SIZE, byte_axis
+from gpipe_sim.runtime.memory import BOUNDARY, SAVED, MemoryTrace
+from gpipe_sim.theory.formulas import remat_activation_units
 
 SIZES = (*[64] * 24, 10)  # 24 Linear and 23 ReLU
 DEVICES, MICROBATCHES, BATCH = (2, 4, 8), 8, 256

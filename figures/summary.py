@@ -4,8 +4,8 @@ from matplotlib.figure import Figure
 
 from figures import bubble_curves, efficiency, remat_memory, training_loss
 from figures._page import page
-from gpipe_sim.plots import plot_losses
-from gpipe_sim.plots.style import TITLE_SIZE
+from gpipe_sim.drawing.plots import plot_losses
+from gpipe_sim.drawing.plots.style import TITLE_SIZE
 
 
 def data() -> dict:

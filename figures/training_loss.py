@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 import gpipe_sim as gp
 from figures._page import page
-from gpipe_sim.plots import plot_loss_differences, plot_losses
-from gpipe_sim.plots.style import TITLE_SIZE
+from gpipe_sim.drawing.plots import plot_loss_differences, plot_losses
+from gpipe_sim.drawing.plots.style import TITLE_SIZE
 
 SIZES, SEED = (64, 32, 32, 32, 32, 32, 10), 0
 EPOCHS, BATCH, MICROBATCHES, LEARNING_RATE = 15, 64, 8, 2e-3

@@ -15,9 +15,9 @@ from gpipe_sim import (
     span_bubble,
     useful_time,
 )
-from gpipe_sim.chart import INK
-from gpipe_sim.plots.style import CURVES, LABEL_SIZE, MARKERS, TITLE_SIZE, finish, legend_outside
-from gpipe_sim.published import ZERO_BUBBLE, ZeroBubbleRun
+from gpipe_sim.drawing.geometry import INK
+from gpipe_sim.drawing.plots.style import CURVES, LABEL_SIZE, MARKERS, TITLE_SIZE, finish, legend_outside
+from gpipe_sim.theory.published import ZERO_BUBBLE, ZeroBubbleRun
 
 FAMILIES = {"1F1B": OneFOneB, "interleaved": Interleaved1F1B, "ZB-H1": ZBH1, "ZB-H2": ZBH2}
 ASIDE = dict(zip(FAMILIES, (-0.27, -0.09, 0.09, 0.27), strict=True))  #: so that no mark hides another

@@ -16,10 +16,11 @@ from figures._exact import bubble, pair
 from figures._gantt import timeline_of
 from figures._page import page
 from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
-from gpipe_sim.chart import INK, PHASES, number
-from gpipe_sim.plots import plot_timeline
-from gpipe_sim.plots.gantt import DASHES
-from gpipe_sim.plots.style import LABEL_SIZE, TITLE_SIZE
+from gpipe_sim.drawing.geometry import INK, PHASES
+from gpipe_sim.drawing.plots import plot_timeline
+from gpipe_sim.drawing.plots.gantt import DASHES
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
+from gpipe_sim.simulation.timeline import number
 
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick

@@ -2,80 +2,81 @@
 
 A schedule is plain data. It can be timed, run on real arrays, checked, measured and drawn:
 
-    schedule = OneFOneB(devices=4, microbatches=8)
-    timeline = simulate(schedule)
-    step = train_step(split(mlp([64, 32, 32, 10]), stages=4), schedule, (x, y), loss=cross_entropy)
+    import gpipe_sim as gp
 
-Importing it needs NumPy alone.
+    schedule = gp.OneFOneB(devices=4, microbatches=8)
+    timeline = gp.simulate(schedule)
+    partitions = gp.split(gp.mlp([64, 32, 32, 10]), stages=4)
+    step = gp.train_step(partitions, schedule, (x, y), loss=gp.cross_entropy)
+
+Every public name stands here, behind the file that holds it, which is loaded when the name is first used. So
+importing takes no time, and timing or training needs NumPy alone.
 """
 
 from importlib import import_module
-from types import ModuleType
 
-from gpipe_sim import formulas, published
-from gpipe_sim.actions import Action, B, F, I, Kind, OverlapFB, R, U, W
-from gpipe_sim.costs import Costs
-from gpipe_sim.datasets import digits
-from gpipe_sim.deadlock import draw_deadlock
-from gpipe_sim.executor import StepResult, single_device_step, train_step
-from gpipe_sim.explain import Explanation, critical_path, why_idle
-from gpipe_sim.export import from_torch_csv, to_torch_csv
-from gpipe_sim.fit import fit_costs
-from gpipe_sim.layers import GELU, Context, Layer, Linear, ReLU, Tanh
-from gpipe_sim.losses import Loss, cross_entropy, mse
-from gpipe_sim.memory import MemoryTrace
-from gpipe_sim.metrics import (
-    activation_memory,
-    bubble_fraction,
-    bubble_overhead,
-    busy_time,
-    idle_spans,
-    idle_time,
-    in_flight,
-    phases,
-    span_bubble,
-    speedup,
-    useful_time,
-    utilization,
-)
-from gpipe_sim.models import mlp
-from gpipe_sim.optim import SGD, Adam, AdamW, Optimizer
-from gpipe_sim.overlay import Overlay, overlay
-from gpipe_sim.partition import Partition, split
-from gpipe_sim.planner import greedy
-from gpipe_sim.recognize import recognize
-from gpipe_sim.recorded import recorded_run, recorded_where
-from gpipe_sim.remat import remat
-from gpipe_sim.schedule import (
-    Explicit,
-    Schedule,
-    both_ways,
-    looped,
-    needs,
-    peak_in_flight,
-    repeat,
-    v_shaped,
-)
-from gpipe_sim.schedules import *
-from gpipe_sim.share import share
-from gpipe_sim.sheet import Svg
-from gpipe_sim.simulate import Message, Span, Timeline, simulate
-from gpipe_sim.svg import draw, to_svg
-from gpipe_sim.training import History, evaluate, outputs, train, train_single_device
-from gpipe_sim.validate import DeadlockError, Problem, ScheduleError, check, problems
+_NAMES = {
+    "errors": "DeadlockError ScheduleError",
+    "schedule.actions": "Action B F I Kind OverlapFB R U W",
+    "schedule.base": "Schedule needs",
+    "schedule.explicit": "Explicit repeat",
+    "schedule.placement": "bidirectional looped v_shaped",
+    "schedule.remat": "remat",
+    "simulation.costs": "Costs",
+    "simulation.critical_path": "Explanation critical_path why_idle",
+    "simulation.fit": "fit_costs",
+    "simulation.metrics": """activation_memory bubble_fraction bubble_overhead busy_time idle_spans idle_time
+        in_flight peak_in_flight phases span_bubble speedup useful_time utilization""",
+    "simulation.problems": "Problem check problems",
+    "simulation.simulate": "simulate",
+    "simulation.timeline": "Message Span Timeline",
+    "nn.data": "digits",
+    "nn.layers": "GELU Context Layer Linear ReLU Tanh",
+    "nn.losses": "Loss cross_entropy mse",
+    "nn.models": "mlp",
+    "nn.optimizers": "SGD Adam AdamW Optimizer",
+    "runtime.memory": "MemoryTrace roots",
+    "runtime.partition": "Partition split",
+    "runtime.step": "StepResult single_device_step train_step",
+    "runtime.training": "History evaluate outputs train train_single_device",
+    "plan.colocate": "colocate",
+    "plan.greedy": "greedy",
+    "plan.recognize": "recognize",
+    "drawing.deadlock": "draw_deadlock",
+    "drawing.overlay": "Overlay overlay",
+    "drawing.page": "Svg",
+    "drawing.svg": "draw to_svg",
+    "export.recorded": "recorded_run recorded_where",
+    "export.torch_csv": "from_torch_csv to_torch_csv",
+}
+#: Files whose names are many, or that need more than NumPy: ``gp.formulas.gpipe_bubble(4, 8)``.
+_MODULES = {
+    "course": "course",
+    "formulas": "theory.formulas",
+    "plots": "drawing.plots",
+    "published": "theory.published",
+    "torch_backend": "torch_backend",
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-_LAZY = ("exercises", "plots", "torch_backend")  # loaded when used, so that importing needs NumPy alone
+
+def _families() -> list[str]:
+    """``SCHEDULES`` and every family in it: a new one is public once it stands there."""
+    return import_module("gpipe_sim.families").__all__
 
 
 def __getattr__(name: str):
-    if name in _LAZY:
-        return import_module(f"gpipe_sim.{name}")
-    raise AttributeError(f"module 'gpipe_sim' has no attribute {name!r}")
+    if name == "__all__":
+        return sorted({*_HOME, *_MODULES, *_families()} - {"torch_backend"})
+    if name in _MODULES:
+        found = import_module(f"gpipe_sim.{_MODULES[name]}")
+    elif name in _HOME or (not name.startswith("_") and name in _families()):
+        found = getattr(import_module(f"gpipe_sim.{_HOME.get(name, 'families')}"), name)
+    else:
+        raise AttributeError(f"module 'gpipe_sim' has no attribute {name!r}")
+    globals()[name] = found
+    return found
 
 
-_MODULES = ("exercises", "formulas", "plots", "published")
-__all__ = sorted(
-    {*_MODULES, *(name for name, value in globals().items() if not isinstance(value, ModuleType))}
-    - {name for name in globals() if name.startswith("_")}
-    - {"ModuleType", "import_module"}
-)
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME, *_MODULES, *_families()})

@@ -41,7 +41,7 @@ def every_schedule(sizes: Iterable[tuple[int, int]] = SIZES) -> Iterator[Schedul
 
 
 def of_size(family: type[Schedule], *sizes: int, **options: int) -> Iterator[Schedule]:
-    """The schedule, or nothing for a size that the family refuses (test_schedules.py says which)."""
+    """The schedule, or nothing for a size that the family refuses (test_families.py says which)."""
     try:
         yield family(*sizes, **options)
     except ValueError as error:

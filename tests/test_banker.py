@@ -12,8 +12,8 @@ from itertools import product
 import pytest
 
 from gpipe_sim import Action, Kind, ScheduleError, check, greedy, peak_in_flight
-from gpipe_sim.planner import Banker
-from gpipe_sim.schedule import looped, v_shaped
+from gpipe_sim.plan.greedy import Banker
+from gpipe_sim.schedule.placement import looped, v_shaped
 
 #: One, two, three and more stages per device, looped, turned, and unevenly spread.
 SMALL = [

@@ -14,8 +14,8 @@ from figures.__main__ import DPI, main
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
 from gpipe_sim import formulas
-from gpipe_sim.plots.gantt import STRIP_FILL
-from gpipe_sim.plots.style import LABEL_SIZE
+from gpipe_sim.drawing.plots.gantt import STRIP_FILL
+from gpipe_sim.drawing.plots.style import LABEL_SIZE
 from tests.drawn import bubble, in_axes
 
 #: makespan, bubble, peaks in flight: the numbers that the issue and the lessons name.

@@ -1,8 +1,9 @@
-"""What importing the package costs, and which room may know of which."""
+"""What importing the package costs, and which floor may know of which."""
 
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -12,64 +13,78 @@ import gpipe_sim
 
 PACKAGE = Path(gpipe_sim.__file__).parent
 
-#: Imports run from a room only to rooms above it in this list.
-ROOMS = [
-    "refuse", "actions", "schedule", "schedules", "waits", "rendezvous", "validate",
-    "remat", "costs", "planner", "simulate", "recorded", "share", "metrics", "fit", "formulas", "published",
-    "export", "layers", "losses", "optim", "models", "partition",
-    "memory", "device", "executor", "datasets", "training",
-    "chart", "explain", "recognize", "grid", "sheet", "svg", "overlay", "deadlock", "plots",
-    "torch_backend", "exercises",
+#: A floor imports only from the floors before it in this list, and from itself.
+FLOORS = [
+    "errors.py", "schedule", "simulation", "families", "theory", "nn", "runtime", "plan",
+    "drawing", "export", "torch_backend", "course",
 ]  # fmt: skip
 
-#: What a method imports when it is called, so that a schedule and a timeline can time and draw themselves.
-LAZY = {
-    ("schedule", "simulate"),
-    ("schedule", "svg"),
-    ("schedule", "validate"),
-    ("simulate", "grid"),
-    ("simulate", "svg"),
+#: What a method imports when it is called, so that schedules and timelines can show themselves.
+SHOWN_BY = {
+    ("schedule/base.py", "drawing.svg"),
+    ("schedule/base.py", "simulation.simulate"),
+    ("simulation/timeline.py", "drawing.svg"),
+    ("simulation/timeline.py", "drawing.text"),
 }
 
-
-def room(path: Path) -> str:
-    """`schedules/gpipe.py` belongs to the room `schedules`."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-
-
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+over_every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+
+
+def module(path: Path) -> str:
+    """`schedule/base.py` is imported as `schedule.base`, `families/__init__.py` as `families`."""
+    name = str(path.relative_to(PACKAGE).with_suffix("")).replace("/", ".")
+    return name.removesuffix(".__init__")
+
+
+MODULES = {module(path): path for path in FILES}
+
+
+def floor(name: str) -> int:
+    """On which floor a module is, counted from the ground."""
+    head = name.split(".")[0]
+    return FLOORS.index(head if head in FLOORS else f"{head}.py")
 
 
 def imported(nodes) -> set[str]:
-    """The rooms of gpipe_sim that import statements name."""
+    """The modules of gpipe_sim that import statements name."""
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("gpipe_sim.")}
-        elif isinstance(node, ast.ImportFrom) and node.module == "gpipe_sim":
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpipe_sim."):
-            found.add(node.module.split(".")[1])
-    return found
+            found |= {alias.name for alias in node.names if alias.name.startswith("gpipe_sim.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpipe_sim":
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name.removeprefix("gpipe_sim.") in MODULES else node.module for name in names}
+    return {name.removeprefix("gpipe_sim.") for name in found}
 
 
-def test_every_room_is_on_the_list():
-    assert {room(path) for path in FILES} <= set(ROOMS)
+def at_import(path: Path) -> set[str]:
+    return imported(ast.parse(path.read_text()).body)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_run_downward_in_the_list_of_rooms(path):
-    tree, here = ast.parse(path.read_text()), room(path)
-    at_import = imported(tree.body)
-    when_called = imported(ast.walk(tree)) - at_import
-    assert at_import <= set(ROOMS), "import from the room, not from the package"
-    above = set(ROOMS[: ROOMS.index(here)])
-    assert at_import - {here} <= above
-    assert {(here, name) for name in when_called - {here} - above} <= LAZY
+@over_every_file
+def test_a_floor_imports_only_from_the_floors_below_it(path):
+    here = floor(module(path))
+    assert "gpipe_sim" not in at_import(path), "import from the file, not from the package"
+    assert [name for name in at_import(path) if floor(name) > here] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_rooms_name_each_other_in_full(path):
+@over_every_file
+def test_what_is_imported_when_called_is_from_below_too_but_for_showing(path):
+    here = floor(module(path))
+    when_called = imported(ast.walk(ast.parse(path.read_text()))) - at_import(path)
+    upward = {(str(path.relative_to(PACKAGE)), name) for name in when_called if floor(name) > here}
+    assert upward <= SHOWN_BY
+
+
+def test_no_files_import_each_other_in_a_circle():
+    graph = {name: at_import(path) & set(MODULES) - {name} for name, path in MODULES.items()}
+    order = list(TopologicalSorter(graph).static_order())  # raises CycleError
+    assert set(order) == set(MODULES)
+
+
+@over_every_file
+def test_files_name_each_other_in_full(path):
     for node in ast.walk(ast.parse(path.read_text())):
         assert not (isinstance(node, ast.ImportFrom) and node.level)
 
@@ -100,7 +115,9 @@ def test_importing_timing_showing_and_training_need_numpy_alone():
 def test_every_public_name_is_there():
     for name in gpipe_sim.__all__:
         assert getattr(gpipe_sim, name) is not None
-    assert {"simulate", "train_step", "OneFOneB", "mlp", "digits", "remat", "share"} <= set(gpipe_sim.__all__)
+    assert {"simulate", "train_step", "OneFOneB", "mlp", "digits", "remat", "colocate"} <= set(
+        gpipe_sim.__all__
+    )
 
 
 def test_an_unknown_name_is_an_attribute_error_that_says_it():

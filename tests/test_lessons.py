@@ -87,7 +87,7 @@ def exercises() -> list:
         every = json.loads(path.read_text())["cells"]
         for i, cell in enumerate(every):
             source = "".join(cell["source"])
-            check = re.search(r"^gp\.exercises\.lesson_(?:\d\d|A)\.\w+\(.*\)$", source, re.M)
+            check = re.search(r"^gp\.course\.lesson_(?:\d\d|A)\.\w+\(.*\)$", source, re.M)
             if cell["cell_type"] == "code" and check:
                 after = "".join("".join(c["source"]) for c in every[i + 1 : i + 3])
                 answer = re.search(r"<summary>One answer.*?```python\n(.*?)```", after, re.S)

@@ -15,7 +15,7 @@ from gpipe_sim import (
     split,
     train_step,
 )
-from gpipe_sim.memory import (
+from gpipe_sim.runtime.memory import (
     BOUNDARY,
     CATEGORIES,
     GRADIENTS,

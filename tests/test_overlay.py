@@ -28,8 +28,8 @@ from gpipe_sim import (
     overlay,
     simulate,
 )
-from gpipe_sim.chart import boxes
-from gpipe_sim.overlay import Compared
+from gpipe_sim.drawing.geometry import boxes
+from gpipe_sim.drawing.overlay import Compared
 
 SLOWER = Costs(22, 20, 24)
 SEVERAL = [OneFOneB(4, 8), ZBV(4, 8), GPipe(2, 4), DualPipeV(3, 6), OneFOneB(20, 3), Naive(1)]

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.memory import BOUNDARY, CATEGORIES, SAVED, MemoryTrace
+from gpipe_sim.runtime.memory import BOUNDARY, CATEGORIES, SAVED, MemoryTrace
 
 TRACE = MemoryTrace((0, 1, 2), dict.fromkeys(CATEGORIES, (0, 10, 20)))
 

@@ -18,14 +18,13 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     bubble_fraction,
-    metrics,
+    in_flight,
     remat,
     simulate,
     utilization,
 )
-from gpipe_sim.chart import ROW_FILL, phase_lines
-from gpipe_sim.memory import BOUNDARY, CATEGORIES, PARAMETERS, SAVED, MemoryTrace
-from gpipe_sim.plots import (
+from gpipe_sim.drawing.geometry import ROW_FILL, phase_lines
+from gpipe_sim.drawing.plots import (
     plot_bubble_curves,
     plot_efficiency,
     plot_in_flight,
@@ -34,7 +33,8 @@ from gpipe_sim.plots import (
     plot_memory,
     plot_timeline,
 )
-from gpipe_sim.plots.gantt import STRIP_FILL, BoxLabel
+from gpipe_sim.drawing.plots.gantt import STRIP_FILL, BoxLabel
+from gpipe_sim.runtime.memory import BOUNDARY, CATEGORIES, PARAMETERS, SAVED, MemoryTrace
 from tests.cases import every_schedule, overlapped, splits, zero_bubble
 from tests.drawn import bubble, in_axes
 
@@ -191,7 +191,7 @@ def test_strips_are_as_high_as_what_is_in_flight(schedule):
     ax = plot_in_flight(timeline, scale=16)
     assert len(ax.collections) == 4
     for device, strip in enumerate(ax.collections):
-        ends = [*metrics.in_flight(timeline, device), (timeline.makespan, 0)]
+        ends = [*in_flight(timeline, device), (timeline.makespan, 0)]
         held = sum(count * (end - start) for (start, count), (end, _) in pairwise(ends))
         corners = strip.get_paths()[0].vertices
         assert area(corners) == pytest.approx(held * STRIP_FILL / 16)

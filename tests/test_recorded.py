@@ -6,7 +6,7 @@ import re
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.recorded import FILE
+from gpipe_sim.export.recorded import FILE
 
 STORED = json.loads(FILE.read_text())
 NAMES = list(STORED["runs"])

@@ -181,9 +181,11 @@ def test_shared_devices_take_turns_in_the_order_of_the_starts():
     """On devices of their own 0F1 starts beside 1F0, and 1B0 before 0F2: the rows merge by the clock."""
     schedule = gp.OneFOneB(2, 4)
     starts = {span.action: span.start for span in schedule.timeline().spans}
-    merged = gp.share(schedule, ["a", "a"]).actions[0]
+    merged = gp.colocate(schedule, ["a", "a"]).actions[0]
     assert [starts[action] for action in merged] == sorted(starts.values())
-    assert merged != gp.share(schedule, ["a", "b"]).actions[0] + gp.share(schedule, ["a", "b"]).actions[1]
+    assert (
+        merged != gp.colocate(schedule, ["a", "b"]).actions[0] + gp.colocate(schedule, ["a", "b"]).actions[1]
+    )
 
 
 def test_each_step_of_a_training_draws_its_own_randomness():
@@ -205,7 +207,7 @@ def test_each_step_of_a_training_draws_its_own_randomness():
 def test_a_star_import_brings_names_and_hides_no_modules():
     names = {}
     exec("from gpipe_sim import *", names)
-    assert {"GPipe", "simulate", "plots", "exercises", "formulas", "MemoryTrace", "Svg"} <= set(names)
+    assert {"GPipe", "simulate", "plots", "course", "formulas", "MemoryTrace", "Svg"} <= set(names)
     assert not {"layers", "schedule", "costs", "partition", "memory", "training"} & set(names)
 
 
@@ -273,9 +275,9 @@ def test_formulas_do_not_answer_outside_of_what_they_are_for():
 
 
 OF_A_TIMELINE = [
-    *(getattr(gp.metrics, name) for name in ("busy_time", "useful_time", "idle_time", "bubble_fraction")),
-    *(getattr(gp.metrics, name) for name in ("span_bubble", "utilization", "speedup", "bubble_overhead")),
-    *(getattr(gp.metrics, name) for name in ("in_flight", "activation_memory", "idle_spans", "phases")),
+    *(getattr(gp, name) for name in ("busy_time", "useful_time", "idle_time", "bubble_fraction")),
+    *(getattr(gp, name) for name in ("span_bubble", "utilization", "speedup", "bubble_overhead")),
+    *(getattr(gp, name) for name in ("in_flight", "activation_memory", "idle_spans", "phases")),
     *(gp.critical_path, gp.why_idle, gp.draw, gp.fit_costs, gp.plots.plot_timeline, gp.plots.plot_in_flight),
 ]
 
@@ -309,7 +311,7 @@ def test_a_device_of_a_timeline_has_a_number(device):
 
 def test_devices_to_share_come_in_a_list():
     with pytest.raises(TypeError, match=r"devices lists a name for each of 2, such as 'a' \(got 2\)"):
-        gp.share(gp.GPipe(2, 2), 2)
+        gp.colocate(gp.GPipe(2, 2), 2)
 
 
 @dataclass(frozen=True)
@@ -447,6 +449,6 @@ def test_a_seed_is_no_negative_number():
 
 
 def test_a_placement_by_name_is_for_one_device_or_more():
-    for make in (gp.v_shaped, gp.both_ways, lambda devices: gp.looped(devices, 4)):
+    for make in (gp.v_shaped, gp.bidirectional, lambda devices: gp.looped(devices, 4)):
         with pytest.raises(ValueError, match="needs devices >= 1"):
             make(0)

@@ -18,14 +18,14 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     draw,
-    metrics,
+    in_flight,
     peak_in_flight,
     remat,
     simulate,
     to_svg,
 )
-from gpipe_sim.chart import ROW_FILL
-from gpipe_sim.sheet import WIDTH
+from gpipe_sim.drawing.geometry import ROW_FILL
+from gpipe_sim.drawing.page import WIDTH
 from tests.cases import every_schedule, overlapped, zero_bubble
 from tests.drawn import SVG, bubble, in_svg, texts
 from tests.measured import measured
@@ -126,7 +126,7 @@ def test_strips_rise_and_fall_with_what_is_in_flight():
     peaks = [peak for timeline in timelines for peak in peak_in_flight(timeline.schedule)]
     said = [f"device {i % 4}: at most {peak} in flight" for i, peak in enumerate(peaks)]
     assert [strip.findtext(f"{SVG}title") for strip in strips] == said
-    steps = [metrics.in_flight(timeline, device) for timeline in timelines for device in range(4)]
+    steps = [in_flight(timeline, device) for timeline in timelines for device in range(4)]
     for strip, expected in zip(strips, steps, strict=True):
         floor = float(re.match(r"M\S+ (\d+(\.\d)?)H", strip.get("d"))[1])
         *levels, last = (floor - float(y) for y in re.findall(r"V([\d.]+)", strip.get("d")))

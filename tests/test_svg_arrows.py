@@ -7,6 +7,7 @@ import pytest
 from cases import over_every_schedule
 
 import gpipe_sim as gp
+from gpipe_sim.drawing import page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -29,7 +30,7 @@ def test_every_message_has_its_arrow(schedule, comm):
 def test_an_arrow_leaves_when_the_action_ends_and_points_at_its_arrival():
     timeline = gp.simulate(gp.Naive(devices=2), gp.Costs(comm=1))
     (_, line, point), (_, back_line, back_point) = arrows(timeline)
-    unit, left = gp.sheet.UNIT, gp.sheet.LEFT
+    unit, left = page.UNIT, page.LEFT
     starts = [float(re.match(r"M(\S+)", path)[1]) for path in (line, back_line)]
     tips = [float(re.match(r"M(\S+)", path)[1]) for path in (point, back_point)]
     assert starts == [left + 1 * unit, left + 5 * unit]

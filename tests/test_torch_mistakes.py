@@ -489,7 +489,7 @@ def test_without_torch_everything_else_works():
         "from gpipe_sim import *\n"
         "assert 'torch_backend' not in gp.__all__ and 'to_torch_csv' in dir(gp)\n"
         "assert from_torch_csv(to_torch_csv(OneFOneB(2, 3))).actions == OneFOneB(2, 3).actions\n"
-        "assert [getattr(gp, name) for name in gp.__all__ if name not in ('plots', 'exercises')]\n"
+        "assert [getattr(gp, name) for name in gp.__all__ if name not in ('plots', 'course')]\n"
         "print(simulate(OneFOneB(4, 8)).makespan)"
     )
     assert ran.stdout == "33\n", ran.stderr

@@ -29,7 +29,7 @@ from gpipe_sim import (
     train,
     train_single_device,
 )
-from gpipe_sim.datasets import digit_images
+from gpipe_sim.nn.data import digit_images
 
 EPOCHS = 12
 OPTIONS = {"loss": cross_entropy, "epochs": EPOCHS, "batch_size": 64, "seed": 0, "report": None}

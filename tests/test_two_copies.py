@@ -17,14 +17,14 @@ from gpipe_sim import (
     U,
     cross_entropy,
     digits,
-    executor,
     mlp,
     remat,
     single_device_step,
     split,
     train_step,
 )
-from gpipe_sim.memory import GRADIENTS, PARAMETERS, roots
+from gpipe_sim.runtime import step as step_module
+from gpipe_sim.runtime.memory import GRADIENTS, PARAMETERS, roots
 
 BOTH_WAYS = pytest.mark.parametrize("schedule", [Chimera(4, 8), Chimera(4, 5), DualPipe(4, 8)], ids=repr)
 
@@ -50,12 +50,12 @@ def devices(monkeypatch):
     """The simulated devices of the steps that follow."""
     made = []
 
-    class Noted(executor.Device):
+    class Noted(step_module.Device):
         def __init__(self, *args):
             super().__init__(*args)
             made.append(self)
 
-    monkeypatch.setattr(executor, "Device", Noted)
+    monkeypatch.setattr(step_module, "Device", Noted)
     return made
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gpipe_sim.refuse import require_batch
+from gpipe_sim.errors import require_batch
 
 Batch = tuple[np.ndarray | Tensor, np.ndarray | Tensor]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gpipe_sim.actions import Action, Kind
+from gpipe_sim.schedule.actions import Action, Kind
 
 #: An action's start and end, in seconds of this machine's monotonic clock.
 Timed = tuple[Action, float, float]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Tensor, nn
 
-from gpipe_sim.actions import B, F
-from gpipe_sim.executor import StepResult
-from gpipe_sim.losses import Loss
-from gpipe_sim.schedule import Explicit
+from gpipe_sim.nn.losses import Loss
+from gpipe_sim.runtime.step import StepResult
+from gpipe_sim.schedule.actions import B, F
+from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.torch_backend import remote
 from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_even
 from gpipe_sim.torch_backend.gradients import add_gradients

@@ -15,9 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from gpipe_sim.actions import Kind, OverlapFB
-from gpipe_sim.export import to_torch_csv
-from gpipe_sim.schedule import Explicit, Schedule
+from gpipe_sim.export.torch_csv import to_torch_csv
+from gpipe_sim.schedule.actions import Kind, OverlapFB
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.torch_backend.clock import Recorder, Timed
 from gpipe_sim.torch_backend.gradients import as_array, gradients_of, grown
 from gpipe_sim.torch_backend.inside import Inside

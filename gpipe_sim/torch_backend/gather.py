@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gpipe_sim.actions import Action, Kind
+from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.torch_backend.engine import Part
 from gpipe_sim.torch_backend.gradients import as_array
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gpipe_sim.actions import Kind
-from gpipe_sim.schedule import Explicit, Schedule
-from gpipe_sim.share import share
+from gpipe_sim.plan.colocate import colocate
+from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.torch_backend.engine import Engine, Part
 from gpipe_sim.torch_backend.losses import MeanLoss
 from gpipe_sim.torch_backend.places import Names, by_stage, chosen, require_on
@@ -37,7 +38,7 @@ class Here(Host):
         homes = by_stage(schedule, of_device)
         held = dict(enumerate(modules))
         require_on(held, homes)
-        merged = share(plain(schedule), [0] * schedule.devices)
+        merged = colocate(plain(schedule), [0] * schedule.devices)
         self.engine = Engine(held, merged, recomputed(schedule), loss, homes)
         self.first, self.last = homes[0], homes[schedule.stages - 1]
         self.turns = len(set(of_device)) == 1

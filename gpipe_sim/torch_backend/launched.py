@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.engine import Engine, Part, alone
 from gpipe_sim.torch_backend.gather import gathered, require_same
 from gpipe_sim.torch_backend.hosts import Host, plain, recomputed

@@ -6,8 +6,8 @@ from itertools import count
 
 from torch import Tensor, nn
 
-from gpipe_sim.schedule import Schedule
-from gpipe_sim.share import require_room
+from gpipe_sim.errors import require_room
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend import remote
 from gpipe_sim.torch_backend.engine import Part
 from gpipe_sim.torch_backend.gradients import add_gradients

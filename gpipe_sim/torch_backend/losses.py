@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gpipe_sim.losses import Loss, cross_entropy, mse
+from gpipe_sim.nn.losses import Loss, cross_entropy, mse
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 

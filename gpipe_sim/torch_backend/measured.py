@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpipe_sim.actions import Action, Kind
-from gpipe_sim.costs import Costs
-from gpipe_sim.schedule import Explicit, Schedule
-from gpipe_sim.simulate import Span, Timeline
+from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.explicit import Explicit
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.timeline import Span, Timeline
 from gpipe_sim.torch_backend.clock import Timed
 
 MILLISECONDS = 1000

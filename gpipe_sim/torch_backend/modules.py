@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from gpipe_sim import layers as numpy_layers
-from gpipe_sim.partition import Key, Partition, balanced
-from gpipe_sim.refuse import got
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.errors import got
+from gpipe_sim.nn import layers as numpy_layers
+from gpipe_sim.runtime.partition import Key, Partition, balanced
+from gpipe_sim.schedule.base import Schedule
 
 
 class Linear(nn.Module):

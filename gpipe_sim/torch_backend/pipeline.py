@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from gpipe_sim.executor import StepResult
-from gpipe_sim.export import require_torch
-from gpipe_sim.losses import Loss
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.export.torch_csv import require_torch
+from gpipe_sim.nn.losses import Loss
+from gpipe_sim.runtime.step import StepResult
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_even
 from gpipe_sim.torch_backend.engine import Part
 from gpipe_sim.torch_backend.hosts import Here, Host

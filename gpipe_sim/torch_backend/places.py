@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from gpipe_sim.refuse import got
-from gpipe_sim.schedule import Schedule, require_schedule
-from gpipe_sim.share import require_room
+from gpipe_sim.errors import got, require_room
+from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.torch_backend.modules import listed, require_stages
 
 Names = Sequence[str | torch.device]

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage
 
-from gpipe_sim.validate import ScheduleError
+from gpipe_sim.errors import ScheduleError
 
 TESTED = "2.11, 2.12, 2.13 and 2.15"
 

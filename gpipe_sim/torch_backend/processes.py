@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from gpipe_sim.refuse import require_count
+from gpipe_sim.errors import require_count
 from gpipe_sim.torch_backend.places import CPU, device_named, require_own_gpus
 
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them

@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gpipe_sim.actions import Kind
-from gpipe_sim.schedule import Schedule
+from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.clock import Recorder
 from gpipe_sim.torch_backend.engine import Engine, Part
 from gpipe_sim.torch_backend.gradients import as_array, gradients_of

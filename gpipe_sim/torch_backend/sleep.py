@@ -6,7 +6,7 @@ import time
 import torch
 from torch import Tensor, nn
 
-from gpipe_sim.refuse import require_in
+from gpipe_sim.errors import require_in
 
 MOST_LATE = 0.001  #: seconds that a sleep is shortened by at most
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gpipe_sim.actions import Kind
+from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.torch_backend.clock import Recorder
 from gpipe_sim.torch_backend.private import RepairedStage, unwrapped
 

@@ -1,0 +1,63 @@
+"""Lesson 01: why split a model."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gpipe_sim.course.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
+from gpipe_sim.nn.models import mlp
+from gpipe_sim.runtime.partition import Partition, split
+
+HIDDEN = ([64, 300, 300, 10], [64, 40, 500, 40, 40, 10], [32, 200, 200, 200, 200, 200, 10])
+ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
+
+
+def devices_needed(answer: Callable | None) -> Reply:
+    """Check ``answer(layers, capacity)``: the fewest stages that each fit a device of that many bytes."""
+    if answer is None:
+        return your_turn("write a function devices_needed(layers, capacity) and pass it in")
+    for sizes in HIDDEN:
+        layers = mlp(sizes)
+        for capacity in _capacities(layers):
+            where = f"for mlp({sizes}) and {capacity:,} bytes per device"
+            got = called(answer, layers, capacity, where=where)
+            if isinstance(got, Reply):
+                return got
+            if wrong := _what_is_wrong(f"{where} you say {got!r}", layers, capacity, got):
+                return wrong
+    return correct("every stage fits on every model tried, and no fewer devices would do")
+
+
+def training_bytes(partition: Partition) -> int:
+    """Weights, gradients and Adam's state of one partition, in bytes."""
+    return ARRAYS_PER_WEIGHT * sum(array.nbytes for array in partition.parameters.values())
+
+
+def _fewest(layers: list, capacity: int) -> int:
+    return next(
+        stages
+        for stages in range(1, len(layers) + 1)
+        if max(map(training_bytes, split(layers, stages=stages))) <= capacity
+    )
+
+
+def _capacities(layers: list) -> list[int]:
+    """Capacities that the even cuts of this model just meet, and a little more."""
+    largest = [max(map(training_bytes, split(layers, stages=s))) for s in range(1, len(layers) + 1)]
+    return sorted({*largest, *(size + 8 for size in largest)})
+
+
+def _what_is_wrong(said: str, layers: list, capacity: int, got: Any) -> Reply | None:
+    number = is_number(got)
+    if not number or not 1 <= got <= len(layers) or got % 1 != 0:
+        return keep_working(f"{said}; it should be a whole number from 1 to {len(layers)}, the layers")
+    got, wanted = int(got), _fewest(layers, capacity)
+    largest, together = max(map(training_bytes, split(layers, stages=got))), training_bytes(Partition(layers))
+    if got * capacity < together:
+        room = f"devices that hold {got * capacity:,} bytes together, for {together:,}"
+        return almost(f"{said}: {room}. Which arrays does each weight bring along?")
+    if got < wanted:
+        hint = "do all stages have the same number of weights?"
+        return almost(f"{said}, but then the largest stage has {largest:,} bytes: {hint}")
+    if got > wanted:
+        return almost(f"{said}; each stage fits, at most {largest:,} bytes. Would one device fewer do too?")
+    return None

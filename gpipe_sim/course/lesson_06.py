@@ -1,0 +1,157 @@
+"""Lesson 06: what a device holds, and until when."""
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.course.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.families import GPipe
+from gpipe_sim.nn.layers import Layer, Linear
+from gpipe_sim.nn.losses import cross_entropy
+from gpipe_sim.nn.models import mlp
+from gpipe_sim.runtime.partition import split
+from gpipe_sim.runtime.step import train_step
+
+#: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
+HIDDEN = (
+    ((64, 48, 20, 36, 28, 44, 10), (3, 3, 3, 2), 6, 4),
+    ((64, 12, 40, 24, 10), (2, 1, 3, 1), 5, 3),
+    ((64, 30, 52, 18, 26, 10), (1, 4, 3, 1), 4, 7),
+)
+BYTES = 8
+
+
+class Stage(NamedTuple):
+    """What a student's function is given, and what the meter found."""
+
+    layers: tuple[Layer, ...]
+    features: int
+    samples: int
+    microbatches: int
+    measured: int
+
+    def __str__(self) -> str:
+        names = ", ".join(map(str, self.layers))
+        return f"for {names} with {self.samples} samples in each of {self.microbatches} microbatches"
+
+
+def peak_bytes(answer: Callable | None) -> Reply:
+    """Check ``answer(layers, features, samples, microbatches)``: activation bytes at GPipe's peak."""
+    if answer is None:
+        return your_turn("write a function peak_bytes(layers, features, samples, microbatches), pass it in")
+    given = []
+    for stage in _stages():
+        got = called(answer, *stage[:4], where=str(stage))
+        if isinstance(got, Reply):
+            return got
+        if isinstance(got, bool) or not isinstance(got, Real):
+            return keep_working(f"{stage} you say {got!r}; it should be a number of bytes")
+        given.append(got)
+    if given == [stage.measured for stage in _stages()]:
+        return correct("as many bytes as the meter found, on every stage tried")
+    return _named(given) or _what_is_wrong(given)
+
+
+@lru_cache(maxsize=1)
+def _stages() -> tuple[Stage, ...]:
+    return tuple(stage for case in HIDDEN for stage in _measured(*case))
+
+
+def _measured(sizes: tuple, balance: tuple, samples: int, microbatches: int) -> Iterator[Stage]:
+    """Each stage but the last, which holds the loss as well, with what its device's meter found."""
+    partitions = split(mlp(sizes), balance=balance)
+    batch = np.zeros((samples * microbatches, sizes[0])), np.zeros(samples * microbatches, int)
+    step = train_step(partitions, GPipe(len(balance), microbatches), batch, cross_entropy)
+    features = sizes[0]
+    for partition, held in list(zip(partitions, step.memory, strict=True))[:-1]:
+        yield Stage(partition.layers, features, samples, microbatches, held.activation_peak)
+        features = _widths(partition.layers, features)[-1]
+
+
+def _named(given: list[Real]) -> Reply | None:
+    """The usual mistakes, each recognised by what it makes of every stage."""
+    stages = _stages()
+    for mistaken, reply in MISTAKES.items():
+        wrong = [mistaken(stage) for stage in stages]
+        if given == wrong:
+            stage, got = next((s, w) for s, w in zip(stages, wrong, strict=True) if w != s.measured)
+            return almost(f"{stage} you say {_shown(got)}, and the meter finds {stage.measured:,}. {reply}")
+    return None
+
+
+def _what_is_wrong(given: list[Real]) -> Reply:
+    stage, got = next((s, g) for s, g in zip(_stages(), given, strict=True) if g != s.measured)
+    where = f"{stage} you say {_shown(got)} bytes, and the meter finds {stage.measured:,}"
+    per_sample, rest = divmod(got - stage.measured, _rows(stage))
+    if rest:
+        return keep_working(
+            f"{where}. Which layer saves what, and how many microbatches are held at the turn?"
+        )
+    off = f"{int(abs(per_sample))} numbers for each sample too {'many' if per_sample > 0 else 'few'}"
+    return keep_working(f"{where}: {off}. Which arrays make that up?")
+
+
+def _shown(got: Real) -> str:
+    return f"{int(got):,}" if isinstance(got, Integral) else repr(got)
+
+
+def _widths(layers: tuple[Layer, ...], features: int) -> list[int]:
+    """Features between the layers: what comes in, then each layer's output."""
+    widths = [features]
+    for layer in layers:
+        widths.append(layer.parameters["W"].shape[1] if isinstance(layer, Linear) else widths[-1])
+    return widths
+
+
+def _saved(stage: Stage) -> list[int]:
+    """Features of what each layer saves, one by one: a Linear its input, a ReLU its output."""
+    widths = _widths(stage.layers, stage.features)
+    return [widths[i + (not isinstance(layer, Linear))] for i, layer in enumerate(stage.layers)]
+
+
+def _rows(stage: Stage) -> int:
+    return BYTES * stage.samples * stage.microbatches
+
+
+def _each_layer_apart(stage: Stage) -> int:
+    return _rows(stage) * sum(_saved(stage))
+
+
+def _with_what_was_sent(stage: Stage) -> int:
+    sent = _widths(stage.layers, stage.features)[-1] if isinstance(stage.layers[-1], Linear) else 0
+    return stage.measured + _rows(stage) * sent
+
+
+def _with_what_came_in(stage: Stage) -> int:
+    return stage.measured + _rows(stage) * (0 if isinstance(stage.layers[0], Linear) else stage.features)
+
+
+def _every_array(stage: Stage) -> int:
+    return _rows(stage) * sum(_widths(stage.layers, stage.features))
+
+
+def _one_microbatch(stage: Stage) -> int:
+    return stage.measured // stage.microbatches
+
+
+def _microbatches_squared(stage: Stage) -> int:
+    return stage.measured * stage.microbatches
+
+
+def _numbers(stage: Stage) -> int:
+    return stage.measured // BYTES
+
+
+#: What the mistake makes of a stage, and the question that it calls for.
+MISTAKES = {
+    _each_layer_apart: "You have counted what each layer saves. Are these all different arrays?",
+    _with_what_was_sent: "You have counted the output, which was sent away. Which layer here reads it again?",
+    _with_what_came_in: "You have counted what came in everywhere. Does a ReLU in front read it again?",
+    _every_array: "You have counted every array between the layers. Which of them does no backward read?",
+    _one_microbatch: "That is what one microbatch leaves behind. How many are in flight at the turn?",
+    _microbatches_squared: "The samples are those of one microbatch. How often do you multiply by M?",
+    _numbers: "You have counted numbers. How many bytes has each?",
+}

@@ -1,0 +1,149 @@
+"""Lesson 09: interleaving."""
+
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from numbers import Integral, Rational, Real
+
+from gpipe_sim.course.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.families import Interleaved1F1B, OneFOneB
+from gpipe_sim.nn.layers import ReLU
+from gpipe_sim.runtime.partition import split
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.simulate import simulate
+
+#: layers, devices, stages per device, and the device that is asked about
+HIDDEN_CUTS = ((24, 3, 2, 1), (40, 5, 4, 0), (12, 4, 1, 3), (16, 4, 4, 2))
+#: devices, microbatches, and how long a message is on its way, in forwards of a whole device
+HIDDEN_LINKS = (
+    (5, 10, Fraction(0)),
+    (3, 6, Fraction(1, 20)),
+    (3, 6, Fraction(1, 4)),
+    (2, 8, Fraction(3, 4)),
+    (8, 16, Fraction(1, 10)),
+    (8, 16, Fraction(1, 4)),
+    (4, 16, Fraction(2)),
+)
+CHOICES = (1, 2, 4)
+
+
+def held_layers(answer: Callable | None) -> Reply:
+    """Check ``answer(layers, devices, stages_per_device, device)``: the numbers of the layers it holds."""
+    if answer is None:
+        return your_turn("write a function of (layers, devices, stages_per_device, device) and pass it in")
+    for case in HIDDEN_CUTS:
+        got = called(answer, *case)
+        if isinstance(got, Iterator):  # a generator can be read only once, and may stop while it is read
+            got = called(list, got)
+        if isinstance(got, Reply):
+            return got
+        if _numbers(got) != _held(*case):
+            return _what_is_wrong_with_layers(*case, got)
+    return correct("the same layers as the partitions of the schedule's placement, on every size tried")
+
+
+def best_stages_per_device(answer: Callable | None) -> Reply:
+    """Check ``answer(devices, microbatches, comm)``: which of 1, 2 and 4 stages gives the shortest step."""
+    if answer is None:
+        return your_turn("write a function of (devices, microbatches, comm) and pass it in")
+    given = []
+    for case in HIDDEN_LINKS:
+        got = called(answer, *case)
+        if isinstance(got, Reply):
+            return got
+        if not isinstance(got, Integral) or got not in CHOICES:
+            return keep_working(f"for {_link(*case)} you say {got!r}; it should be 1, 2 or 4")
+        given.append(int(got))
+    for case, V in zip(HIDDEN_LINKS, given, strict=True):
+        if _best(*case) != V:
+            return _what_is_wrong_with_choice(given, case, V)
+    return correct("no other of the three gives a shorter step, on any size tried")
+
+
+def _held(layers: int, devices: int, stages_per_device: int, device: int) -> list[int]:
+    schedule = Interleaved1F1B(devices, devices, stages_per_device=stages_per_device)
+    partitions = split([ReLU() for _ in range(layers)], stages=schedule.stages)
+    return [number for stage in schedule.placement[device] for number in partitions[stage].numbers]
+
+
+def _numbers(got: object) -> list | None:
+    """Layer numbers in order, or None for anything that is no such list."""
+    if not isinstance(got, Iterable) or isinstance(got, str) or getattr(got, "shape", None) == ():
+        return None
+    numbers = list(got)
+    return sorted(numbers) if all(isinstance(n, Real) for n in numbers) else None
+
+
+def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: int, got: object) -> Reply:
+    where = (
+        f"of {layers} layers on {devices} devices with {stages} stages each, device {device}: you say {got!r}"
+    )
+    numbers, wanted = _numbers(got), _held(layers, devices, stages, device)
+    each = layers // devices
+    if numbers is None:
+        return keep_working(f"{where}; it should be a list of layer numbers")
+    if numbers == [n + 1 for n in wanted]:
+        return almost(f"{where}. Which number has the first layer of the model here?")
+    if numbers == list(range(device * each, (device + 1) * each)):
+        return keep_working(
+            f"{where}, one run of layers. How many runs does a device with {stages} stages hold?"
+        )
+    if numbers == list(range(device, layers, devices)):
+        return almost(f"{where}: you deal out single layers. How many layers has one stage?")
+    if len(numbers) != each:
+        return keep_working(f"{where}: {len(numbers)} in all. How many layers are there for each device?")
+    return keep_working(f"{where}. Into how many stages is the model cut, and which of them are here?")
+
+
+def _length(devices: int, microbatches: int, comm: Rational, V: int) -> Real:
+    """A step in which a device's work on one microbatch takes 1 forward and 2 backward, in V equal parts."""
+    return _simulated(devices, microbatches, V, part=Fraction(1, V), comm=comm)
+
+
+def _best(*case) -> int:
+    return min(CHOICES, key=lambda V: _length(*case, V))
+
+
+def _simulated(devices: int, microbatches: int, V: int, part: Rational, comm: Rational) -> Real:
+    schedule = Interleaved1F1B(devices, microbatches, stages_per_device=V)
+    return simulate(schedule, Costs(part, part, part, comm=comm)).makespan
+
+
+def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
+    where = f"for {_link(*case)} you say V = {V}, which takes {float(_length(*case, V)):.4g}"
+    if given == _with_whole_stages():
+        return almost(f"{where}. How long is one of V stages that share a device?")
+    if given == _with_smaller_messages():
+        return almost(f"{where}. Does a message carry less if the stage that sends it is thinner?")
+    if given == _with_one_f_one_b():
+        return almost(f"{where}. Is 1F1B what `Interleaved1F1B` does with V = 1?")
+    if set(given) == {max(CHOICES)}:
+        return almost(
+            f"{where}. You always take the thinnest stages. How many boundaries must a microbatch cross?"
+        )
+    return keep_working(f"{where}; another of the three is shorter. What did you compare?")
+
+
+def _with_whole_stages() -> list[int]:
+    """What someone answers whose stages take as long as a whole device's work."""
+    return [min(CHOICES, key=lambda V: _simulated(K, M, V, 1, comm)) for K, M, comm in HIDDEN_LINKS]
+
+
+def _with_smaller_messages() -> list[int]:
+    """What someone answers whose messages are quicker by a factor of V."""
+    return [
+        min(CHOICES, key=lambda V: _simulated(K, M, V, Fraction(1, V), comm / V))
+        for K, M, comm in HIDDEN_LINKS
+    ]
+
+
+def _with_one_f_one_b() -> list[int]:
+    """What someone answers who takes 1F1B for the interleaved order with one stage per device."""
+
+    def length(K: int, M: int, comm: Rational, V: int) -> Real:
+        return simulate(OneFOneB(K, M), Costs(comm=comm)).makespan if V == 1 else _length(K, M, comm, V)
+
+    return [min(CHOICES, key=lambda V: length(*case, V)) for case in HIDDEN_LINKS]
+
+
+def _link(devices: int, microbatches: int, comm: Rational) -> str:
+    return f"K={devices}, M={microbatches} and messages that take {comm}"

@@ -1,0 +1,314 @@
+"""Lesson 18: on real devices. None of it needs torch: the timelines are recorded ones, or made here."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import isclose, isfinite
+from numbers import Real
+from statistics import mean, median
+
+from gpipe_sim.course.clocked import measured, uneven
+from gpipe_sim.course.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
+from gpipe_sim.export.recorded import recorded_run
+from gpipe_sim.families import ZBH1, GPipe, OneFOneB
+from gpipe_sim.schedule.actions import B, F, Kind
+from gpipe_sim.schedule.base import Schedule, needs
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.fit import fit_costs
+from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.simulation.timeline import Span, Timeline
+
+NEAR = 0.03  #: how far off, relatively, a step or a pause may be
+NEAR_FORWARD = 0.05  #: and a forward, for which there are several good ways to leave slow ones out
+
+
+#: Where the time of a forward is asked for, and the stages.
+FORWARDS = (
+    (lambda: measured(OneFOneB(3, 7), Costs((5, 9, 7), 8, 8, comm=1), {"1F0": 30, "2F3": 12}), (1, 2, 0)),
+    (lambda: measured(GPipe(2, 9), Costs((40, 12), 12, 12, comm=1), {"0F0": 8, "0F4": 5}), (0, 1)),
+    (lambda: measured(ZBH1(4, 8), Costs((3, 4, 5, 6), 4, 4, comm=1), {"3F7": 25}), (3, 2)),
+    (recorded_run, (0, 3)),
+)
+
+
+def forward_time(answer: Callable | None) -> Reply:
+    """Check ``answer(timeline, stage)``: how long a forward of the stage takes, whatever a slow one took."""
+    if answer is None:
+        return your_turn("write a function of (timeline, stage) and pass it in")
+    asked = 0
+    for make, stages in FORWARDS:
+        timeline = make()
+        for stage in stages:
+            said = called(answer, timeline, stage, where=f"called with {timeline!r} and stage {stage}")
+            if isinstance(said, Reply):
+                return said
+            if wrong := _forward_is_wrong(said, timeline, stage):
+                return wrong
+            asked += 1
+    return correct(
+        f"at {asked} stages of {len(FORWARDS)} timelines, with slow actions among them. "
+        "How many slow ones would it take to mislead you?"
+    )
+
+
+def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind.F) -> list[Real]:
+    """How long actions took: of a stage or of all, of a kind or of all."""
+    return [
+        span.end - span.start
+        for span in timeline.spans
+        if stage in (None, span.action.stage) and kind in (None, span.action.kind)
+    ]
+
+
+def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | None:
+    where = f"stage {stage} of {timeline.schedule!r}"
+    if not _is_time(said):
+        return keep_working(f"{where}: you say {said!r}; a time is a number")
+    took = sorted(_took(timeline, stage))
+    if isclose(said, median(took), rel_tol=NEAR_FORWARD):
+        return None
+    says = (
+        f"{where}: you say {float(said):.4g}; its {len(took)} forwards took {took[0]:.4g} to {took[-1]:.4g}"
+    )
+    for other, question in (
+        (mean(took), f", {took[-2]:.4g} the longest but one. Should one slow action move your answer?"),
+        (took[-1], f", {took[-2]:.4g} the longest but one. Is the longest what a forward takes?"),
+        (took[0], f", {took[1]:.4g} the shortest but one. Is the shortest what a forward takes?"),
+        (sum(took), ". That is the sum of them. How long is one?"),
+        (median(_took(timeline)), ". You have all stages in it. Are they equally long?"),
+        (mean(_took(timeline)), ". You have all stages in it. Are they equally long?"),
+        (median(_took(timeline, stage, None)), ". Is every action of the stage a forward?"),
+        (mean(_took(timeline, stage, None)), ". Is every action of the stage a forward?"),
+    ):
+        if isclose(said, other, rel_tol=1e-3):
+            return almost(f"{says}{question}")
+    return keep_working(f"{says}. Which of them are like most of them?")
+
+
+#: What is measured with 1F1B, at which costs, and the number of microbatches for which GPipe's step is asked.
+STEPS = (
+    (OneFOneB(4, 5), Costs((10, 40, 20, 10), (10, 40, 20, 10), (10, 40, 20, 10), comm=2), 20),
+    (OneFOneB(4, 8), Costs(20, 20, 20, comm=15), 6),
+    (OneFOneB(2, 6), Costs(40, (30, 45), (30, 45), comm=4), 30),
+)
+UNSHOWN = 11  #: microbatches that are asked of the recorded devices too, because the lesson may show 16
+
+
+def gpipe_step(answer: Callable | None) -> Reply:
+    """Check ``answer(timeline, microbatches)``: how long a step of GPipe takes on devices measured with 1F1B.
+
+    Right is what the fitted costs say, what a clock says, or anything between. The last question is of the
+    recorded run, and its answer was measured as well.
+    """
+    if answer is None:
+        return your_turn("write a function of (timeline, microbatches) and pass it in")
+    for timeline, size, clock in _step_cases():
+        said = called(answer, timeline, size, where=f"called with {timeline!r} and {size}")
+        if isinstance(said, Reply):
+            return said
+        if wrong := _step_is_wrong(said, timeline, size, clock):
+            return wrong
+    return correct(
+        f"for the recorded devices and {size} microbatches you say {float(said):.0f} ms, and the clock said "
+        f"{clock:.0f} ms. What do your costs leave out?"
+    )
+
+
+def _step_cases() -> Iterator[tuple[Timeline, int, Real | None]]:
+    """A step of 1F1B, how many microbatches GPipe gets, and what a clock says to that if it was asked."""
+    for schedule, costs, size in STEPS:
+        clock = measured(GPipe(schedule.devices, size), costs).makespan
+        yield measured(schedule, costs), size, clock
+    recorded, gpipe = recorded_run(), recorded_run("gpipe16")
+    yield recorded, UNSHOWN, None
+    yield recorded, gpipe.schedule.microbatches, gpipe.makespan
+
+
+def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | None) -> Reply | None:
+    schedule, costs = timeline.schedule, fit_costs(timeline)
+    asked = GPipe(schedule.devices, size)
+    where = f"{asked!r} after {schedule!r} of {timeline.makespan:.4g}"
+    if not _is_time(said):
+        return keep_working(f"{where}: you say {said!r}; a time is a number")
+    fitted = simulate(asked, costs).makespan
+    low, high = sorted((fitted, fitted if clock is None else clock))
+    if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
+        return None
+    says = f"{where}: you say {float(said):.4g}"
+    for other, question in _other_steps(timeline, asked, costs):
+        if isclose(said, other, rel_tol=1e-3):
+            return almost(f"{says}. {question}")
+    way = "more" if said < low else "less"
+    return keep_working(f"{says}, and it is {way}. What does your way count, and what not?")
+
+
+def _other_steps(timeline: Timeline, asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
+    """Wrong ways, each with the question that leads on from it."""
+    old, new, devices = timeline.schedule.microbatches, asked.microbatches, asked.devices
+    turns, before = new + devices - 1, old + devices - 1
+    yield timeline.makespan, f"That is the step with {old} microbatches. How many are asked for?"
+    yield (
+        timeline.makespan * new / old,
+        f"That is {new}/{old} of the measured step. Does the time in which devices fill and drain grow too?",
+    )
+    yield (
+        timeline.makespan * turns / before,
+        f"That is {turns}/{before} of the measured step, as if all of it grew alike. "
+        "Which stage, or which message, sets how long one more microbatch takes?",
+    )
+    yield (
+        simulate(asked, replace(costs, comm=0)).makespan,
+        f"That is without messages, and each took {float(costs.comm):.3g}. Who waits for them?",
+    )
+    other = simulate(OneFOneB(devices, new), costs) if new >= devices else timeline
+    yield other.makespan, "That is 1F1B's. Which of the two waits for more messages?"
+    for name, pick in (("the first stage", lambda c: c[0]), ("the mean", mean)):
+        for comm in (costs.comm, 0):
+            question = f"That takes every stage to be as long as {name}. Are they alike?"
+            yield simulate(asked, _alike(costs, pick, comm)).makespan, question
+    yield from _slowest_only(asked, costs)
+
+
+def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
+    """Ways to take the slowest stage for all of them."""
+    alike = _alike(costs, max, costs.comm)
+    longest = sum(alike.duration(action, device=0) for action in (F(0, 0), B(0, 0)))
+    turns = asked.microbatches + asked.devices - 1
+    question = (
+        "That takes every stage to be as long as the slowest. "
+        "How long does the first microbatch take to reach the slowest, and the last one from there?"
+    )
+    yield turns * longest, question
+    yield turns * (longest + 2 * costs.comm), question
+    yield simulate(asked, alike).makespan, question
+    yield (
+        asked.microbatches * longest,
+        "That is what the slowest stage works. When can it start, and what happens after it?",
+    )
+
+
+def _alike(costs: Costs, pick: Callable, comm: Real) -> Costs:
+    """The same costs at every stage, picked from all of them."""
+    each = (costs.forward, costs.input_grad, costs.weight_grad)
+    return Costs(*(pick(c) if isinstance(c, Sequence) else c for c in each), comm=comm)
+
+
+#: Timelines in which devices pause between actions. In the third few wait, and none of them for long.
+PAUSES = (
+    lambda: measured(OneFOneB(4, 7), Costs(20, 20, 20, comm=1), pauses=uneven),
+    lambda: measured(GPipe(3, 12), Costs((9, 7, 5), 8, 8, comm=0.5), pauses=uneven),
+    lambda: measured(OneFOneB(3, 9), Costs(3, 1.5, 1.5), pauses=uneven),
+    recorded_run,
+)
+
+
+def pause(answer: Callable | None) -> Reply:
+    """Check ``answer(timeline)``: the median time between two actions of a device that waited for nothing.
+
+    That is where a device went on to an action whose messages had arrived before the one ahead of it ended.
+    """
+    if answer is None:
+        return your_turn("write a function of a timeline and pass it in")
+    for make in PAUSES:
+        timeline = make()
+        said = called(answer, timeline, where=f"called with {timeline!r}")
+        if isinstance(said, Reply):
+            return said
+        if wrong := _pause_is_wrong(said, timeline):
+            return wrong
+    return correct(
+        f"{float(said):.2f} ms in the recorded run. How many of them lie on the way through the step?"
+    )
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Between two actions of a device: when ended what the later one needs, of its own and of others."""
+
+    before: Span
+    after: Span
+    own: tuple[Real, ...]
+    foreign: tuple[Real, ...]
+
+    @property
+    def time(self) -> Real:
+        return self.after.start - self.before.end
+
+    @property
+    def waited(self) -> bool:
+        return any(end > self.before.end for end in self.foreign)
+
+
+def _gaps(timeline: Timeline) -> Iterator[Gap]:
+    schedule = timeline.schedule
+    for device, row in enumerate(timeline.rows):
+        for before, after in pairwise(row):
+            ends = {True: [], False: []}
+            for need in needs(after.action, schedule):
+                ends[schedule.device_of(need) == device].append(timeline.ends[need])
+            yield Gap(before, after, own=tuple(ends[True]), foreign=tuple(ends[False]))
+
+
+#: Wrong ways to say whether a pause counts.
+MISJUDGED = (
+    lambda gap: True,
+    lambda gap: not gap.foreign,
+    lambda gap: any(end <= gap.before.end for end in gap.foreign),
+    lambda gap: any(end <= gap.before.end for end in gap.own + gap.foreign),
+    lambda gap: all(end < gap.before.end for end in gap.own + gap.foreign),
+    lambda gap: all(end <= gap.before.start for end in gap.foreign),
+    lambda gap: all(end <= gap.before.start for end in gap.own + gap.foreign),
+    lambda gap: gap.waited,
+)
+
+
+def _pause_is_wrong(said: object, timeline: Timeline) -> Reply | None:
+    where = repr(timeline.schedule)
+    if not _is_time(said):
+        return keep_working(f"{where}: you say {said!r}; a time is a number")
+    gaps = list(_gaps(timeline))
+    alone = [gap.time for gap in gaps if not gap.waited]
+    if isclose(said, median(alone), rel_tol=NEAR):
+        return None
+    says = f"{where}: you say {float(said):.3g}"
+    if isclose(said, mean(alone), rel_tol=1e-3):
+        longest = f"the longest is {max(alone):.3g}"
+        return almost(f"{says}, the mean; {longest}. Should one slow pause count so much?")
+    for counted in _other_pauses(gaps):
+        times = [gap.time for gap in counted]
+        if any(isclose(said, of(times), rel_tol=1e-3) for of in (median, mean, max)):
+            return almost(f"{says}. {_misjudged(gaps, counted)}")
+    if said > median(alone):
+        gap = max((gap for gap in gaps if gap.waited), key=lambda gap: gap.time)
+        question = f"Does your way count {_of(gap)}, which took {gap.time:.3g}? What was it waiting for?"
+    else:
+        gap = max((gap for gap in gaps if not gap.waited), key=lambda gap: gap.time)
+        question = f"Nothing was missing in {_of(gap)}. Does your way count it?"
+    return keep_working(f"{says}. {question}")
+
+
+def _other_pauses(gaps: Sequence[Gap]) -> Iterator[list[Gap]]:
+    """What the wrong ways count, where that is not what is right."""
+    ways = [[gap for gap in gaps if counts(gap)] for counts in MISJUDGED]
+    shorter = sorted(gaps, key=lambda gap: gap.time)
+    ways += [shorter[: len(gaps) // 2], shorter[: (len(gaps) + 1) // 2]]
+    right = {gap.after.action for gap in gaps if not gap.waited}
+    return (way for way in ways if way and {gap.after.action for gap in way} != right)
+
+
+def _misjudged(gaps: Sequence[Gap], counted: Sequence[Gap]) -> str:
+    """One pause that is wrongly counted, or else one that is wrongly left out."""
+    if wrongly := [gap for gap in counted if gap.waited]:
+        gap = max(wrongly, key=lambda gap: gap.time)
+        return f"You count {_of(gap)}, which took {gap.time:.3g}. What was it waiting for?"
+    gap = next(gap for gap in gaps if not gap.waited and gap not in counted)
+    ended = ", and when had that ended" if gap.foreign else ""
+    return f"You leave out {_of(gap)}. What does {gap.after.action} need from other devices{ended}?"
+
+
+def _of(gap: Gap) -> str:
+    return f"device {gap.after.device}'s pause between {gap.before.action} and {gap.after.action}"
+
+
+def _is_time(said: object) -> bool:
+    return is_number(said) and isfinite(said)

@@ -1,0 +1,146 @@
+"""Lesson A: every schedule on one page."""
+
+import operator
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from numbers import Rational
+
+from gpipe_sim.course.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.families import SCHEDULES
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.metrics import peak_in_flight
+from gpipe_sim.simulation.simulate import simulate
+
+#: devices, microbatches, the most microbatches that a device may hold, and how long a message is on its way
+HIDDEN = (
+    (4, 8, 3, Fraction(0)),
+    (4, 8, 8, Fraction(0)),
+    (6, 12, 6, Fraction(0)),
+    (8, 16, Fraction(7, 2), Fraction(0)),
+    (2, 4, 2, Fraction(0)),
+    (3, 9, 5, Fraction(1)),
+    (4, 12, 5, Fraction(1, 2)),
+    (5, 7, 9, Fraction(1, 2)),
+    (4, 8, 4, Fraction(2)),
+)
+FAMILIES = {family.__name__: family for family in SCHEDULES}
+
+Part = Callable[[Schedule], Rational]  # what share of a device's work on a microbatch one of its stages is
+
+
+def fastest_within(answer: Callable | None) -> Reply:
+    """Check ``answer(devices, microbatches, limit, comm)``: a class out of SCHEDULES, or its name.
+
+    It is the one with the shortest step among those whose fullest device holds at most ``limit``
+    microbatches' worth of activations; of several equally fast ones, any.
+    """
+    if answer is None:
+        return your_turn("write a function of (devices, microbatches, limit, comm) and pass it in")
+    given = []
+    for case in HIDDEN:
+        got = called(answer, *case)
+        if isinstance(got, Reply):
+            return got
+        name = got if isinstance(got, str) else getattr(got, "__name__", None)
+        if name not in FAMILIES:
+            return keep_working(f"{_where(*case)} you say {got!r}; it should be a class of gp.SCHEDULES")
+        given.append(name)
+    wrong = [(case, name) for case, name in zip(HIDDEN, given, strict=True) if name not in _fastest(*case)]
+    if not wrong:
+        return correct("nothing within the limit is faster, at any size, limit and link tried")
+    return _the_mistake(given, *wrong[0]) or _what_is_wrong(*wrong[0])
+
+
+def _share(schedule: Schedule) -> Fraction:
+    return Fraction(schedule.devices, schedule.stages)
+
+
+def _whole(schedule: Schedule) -> int:
+    return 1
+
+
+def _each_of_those_held(schedule: Schedule) -> Fraction:
+    return Fraction(1, len(schedule.placement[0]))
+
+
+def _every(devices: int, microbatches: int) -> Iterator[Schedule]:
+    """The families that are defined for this size."""
+    for family in SCHEDULES:
+        try:
+            yield family(devices, microbatches)
+        except ValueError:
+            continue
+
+
+def _length(schedule: Schedule, comm: Rational, part: Part = _share) -> Rational:
+    return simulate(schedule, Costs(part(schedule), part(schedule), part(schedule), comm=comm)).makespan
+
+
+def _holds(schedule: Schedule, part: Part = _share) -> Rational:
+    return max(peak_in_flight(schedule)) * part(schedule)
+
+
+def _fastest(
+    devices: int,
+    microbatches: int,
+    limit: Rational,
+    comm: Rational,
+    *,
+    time: Part = _share,
+    memory: Part = _share,
+    held: Callable = max,
+    within: Callable = operator.le,
+) -> set[str]:
+    """The names of the fastest within the limit; the options are ways to get it wrong."""
+    lengths = {
+        type(schedule).__name__: _length(schedule, comm, time)
+        for schedule in _every(devices, microbatches)
+        if within(held(peak_in_flight(schedule)) * memory(schedule), limit)
+    }
+    return {name for name, length in lengths.items() if length == min(lengths.values())}
+
+
+def _the_mistake(given: list[str], case: tuple, name: str) -> Reply | None:
+    """What someone did who is wrong in the same way everywhere."""
+    says = f"{_where(*case)} you say {name}"
+    mistakes = (
+        ({"time": _whole}, "How long is one of two stages that share a device's layers?"),
+        ({"memory": _whole}, "How much of a microbatch is one of two stages that share a device's layers?"),
+        ({"time": _whole, "memory": _whole}, "Is a stage the same share of the model in every schedule?"),
+        (
+            {"time": _each_of_those_held, "memory": _each_of_those_held},
+            "Are Chimera's two stages on a device halves of its share, or copies of two devices' shares?",
+        ),
+        ({"held": lambda peaks: peaks[0]}, "Is device 0 always the fullest?"),
+        ({"within": operator.lt}, "May the fullest device hold exactly as much as the limit?"),
+        ({"held": min}, "Must every device stay within the limit, or only one?"),
+    )
+    for options, question in mistakes:
+        if all(name in _fastest(*case, **options) for case, name in zip(HIDDEN, given, strict=True)):
+            return almost(f"{says}. {question}")
+    if all(name in _fastest(*case[:3], Fraction(0)) for case, name in zip(HIDDEN, given, strict=True)):
+        return almost(f"{says}. Which schedules can work on something else while a message travels?")
+    return None
+
+
+def _what_is_wrong(case: tuple, name: str) -> Reply:
+    devices, microbatches, limit, comm = case
+    says = f"{_where(*case)} you say {name}"
+    try:
+        schedule = FAMILIES[name](devices, microbatches)
+    except ValueError as error:
+        return keep_working(f"{says}, which is not defined there: {error}")
+    if _holds(schedule) > limit:
+        held = f"{float(_holds(schedule)):.4g}"
+        return keep_working(
+            f"{says}, whose fullest device holds {held} microbatches. Is that within {limit}?"
+        )
+    return keep_working(
+        f"{says}, which takes {float(_length(schedule, comm)):.4g}; another within the limit is faster. "
+        "Did you try them all?"
+    )
+
+
+def _where(devices: int, microbatches: int, limit: Rational, comm: Rational) -> str:
+    return f"for K={devices}, M={microbatches}, limit {limit} and messages that take {comm}"

@@ -1,0 +1,1 @@
+"""Charts: their geometry once, painted as SVG, by matplotlib, and as text."""

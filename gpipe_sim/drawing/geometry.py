@@ -1,0 +1,166 @@
+"""The geometry of a chart, once: which box stands where, in what colour, with what written on it.
+
+Time runs to the right and device 0 is on top. Idle time is no box: the bubble is what stays white.
+``svg`` and ``plots`` draw the same boxes, so a number read back from either is a number of this file.
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import count, takewhile
+from numbers import Real
+from typing import NamedTuple
+
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.simulation.metrics import bubble_fraction, phases
+from gpipe_sim.simulation.timeline import Span, Timeline, number
+
+#: Okabe and Ito's colours, apart for colour-blind readers and in grey.
+PALETTE = {
+    Kind.F: "#0072B2",
+    Kind.B: "#E69F00",
+    Kind.I: "#E69F00",
+    Kind.W: "#009E73",
+    Kind.R: "#CC79A7",
+    Kind.U: "#999999",
+}
+#: What memory is full of, bottom to top.
+MEMORY_PALETTE = {
+    "parameters": "#BBBBBB",
+    "gradients": "#D55E00",
+    "boundary inputs": "#009E73",
+    "saved activations": "#F0E442",
+    "messages": "#0072B2",
+}
+INK = "#222222"
+ON_DARK, ON_LIGHT = "#ffffff", "#000000"
+IN_FLIGHT_COLOUR = "#999999"
+PALER = 0.6  #: how far towards white a device's later stages go
+PHASES = "last F"  #: how a legend's words end that tell what the dashed lines of the phases mark
+ROW_FILL = 0.86  #: how much of a row's height a box takes
+
+
+class Box(NamedTuple):
+    """A rectangle: x and width in time, y and height in rows, row 0 on top; one part of one span."""
+
+    x: Real
+    y: float
+    width: Real
+    height: float
+    kind: Kind
+    fill: str
+    label: str
+    span: Span
+
+    @property
+    def title(self) -> str:
+        """What hovering over the box says."""
+        return f"{self.span.action} {number(self.span.start)}\u2013{number(self.span.end)}"
+
+
+def boxes(timeline: Timeline) -> Iterator[Box]:
+    """A box for each span; two, one above the other, for an overlapped pair."""
+    shades = stage_shades(timeline.schedule)
+    inset = (1 - ROW_FILL) / 2
+    for span in timeline.spans:
+        parts = span.action.parts
+        height = ROW_FILL / len(parts)
+        for i, part in enumerate(parts):
+            yield Box(
+                span.start,
+                span.device + inset + i * height,
+                span.end - span.start,
+                height,
+                part.kind,
+                tint(PALETTE[part.kind], shades[span.device][part.stage]),
+                str(part.microbatch),
+                span,
+            )
+
+
+def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
+    """(time, device) of each boundary between warm-up, steady state and drain.
+
+    None where no device warms up, as in a naive order: it goes back with each microbatch at once.
+    """
+    if not any(_warms_up(row) for row in timeline.rows):
+        return
+    for device, row in enumerate(timeline.rows):
+        kinds = {part.kind for span in row for part in span.action.parts}
+        if Kind.F in kinds and kinds & {Kind.B, Kind.I}:
+            yield from ((time, device) for time in sorted(set(phases(timeline, device))))
+
+
+def _warms_up(row: Sequence[Span]) -> bool:
+    """Whether the device runs at least two forwards before its first backward."""
+    kinds = [part.kind for span in row for part in span.action.parts]
+    before = list(takewhile(lambda kind: kind not in (Kind.B, Kind.I), kinds))
+    return before.count(Kind.F) >= 2
+
+
+def stage_shades(schedule: Schedule) -> list[dict[int, float]]:
+    """Per device, how much lighter each stage is drawn: its first one full, its later ones paler."""
+    return [
+        {stage: PALER * i / len(held) for i, stage in enumerate(sorted(held))} for held in schedule.placement
+    ]
+
+
+def tint(colour: str, shade: float) -> str:
+    """A colour mixed with white; 0 leaves it, 1 is white."""
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(c + (255 - c) * shade):02x}" for c in channels)
+
+
+def ink(fill: str) -> str:
+    """White on blue, black on everything else: whichever is read better."""
+    red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
+    return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 100 else ON_LIGHT
+
+
+def kinds_drawn(*timelines: Timeline) -> list[Kind]:
+    """The kinds that occur, in the order of the alphabet."""
+    found = {part.kind for timeline in timelines for span in timeline.spans for part in span.action.parts}
+    return [kind for kind in Kind if kind in found]
+
+
+def legend(*timelines: Timeline) -> list[tuple[Kind | None, str, str]]:
+    """(kind, colour, words) of each entry: the kinds, then what pale boxes and dashed lines say, if drawn."""
+    kinds = kinds_drawn(*timelines)
+    words: dict[str, str] = {}
+    for kind in kinds:  # B and I share a colour, and so an entry
+        words[PALETTE[kind]] = ", ".join(filter(None, [words.get(PALETTE[kind]), f"{kind}  {kind.meaning}"]))
+    first = {PALETTE[kind]: kind for kind in reversed(kinds)}
+    entries = [(first[colour], colour, says) for colour, says in words.items()]
+    if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
+        entries.append((kinds[0], tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage"))
+    if any(next(phase_lines(timeline), None) for timeline in timelines):
+        backwards = " or ".join(kind for kind in (Kind.B, Kind.I) if kind in kinds)
+        entries.append((None, INK, f"first {backwards}, {PHASES}"))
+    return entries
+
+
+def caption(timeline: Timeline) -> str:
+    """What stands above a chart: the schedule, and two numbers measured from the timeline."""
+    bubble = float(bubble_fraction(timeline))
+    return f"{timeline.schedule!r}: makespan {number(timeline.makespan)}, bubble {bubble:.1%}"
+
+
+def has_pairs(timeline: Timeline) -> bool:
+    """Whether any box is an overlapped pair: its halves want a higher row."""
+    return any(len(span.action.parts) > 1 for span in timeline.spans)
+
+
+def ticks(until: Real, at_most: int = 12) -> list[Real]:
+    """Round times for an axis from 0: steps of 1, 2 or 5 times a power of ten."""
+    if until <= 0:
+        return [0]
+    steps = (factor * Fraction(10) ** power for power in count(-12) for factor in (1, 2, 5))
+    step = next(step for step in steps if until <= at_most * step)
+    return [float(i * step) for i in range(int(until / step + 1e-9) + 1)]
+
+
+def short(action: Action | OverlapFB, schedule: Schedule) -> str:
+    """The action's spelling, without the stage where its device has only one."""
+    if isinstance(action, Action) and not schedule.stacked:
+        return f"{action.kind}{action.microbatch}"
+    return "/".join(map(str, action.parts))

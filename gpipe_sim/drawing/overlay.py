@@ -1,0 +1,200 @@
+"""A simulated and a measured step on one time axis: what a simulation gets right, and what it leaves out."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from numbers import Real
+from typing import NamedTuple
+
+from gpipe_sim.drawing.geometry import has_pairs
+from gpipe_sim.drawing.page import (
+    FAINT,
+    LEFT,
+    Place,
+    Svg,
+    axis,
+    device_names,
+    row_height,
+    sheet,
+    text,
+    unit_for,
+)
+from gpipe_sim.drawing.svg import AXIS, PAIRED, TITLE, chart, explained
+from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.simulation.metrics import bubble_fraction
+from gpipe_sim.simulation.timeline import Timeline, number, require_timeline
+
+NAMES = ("simulated", "measured")
+NAMES_WIDE = 50  #: pixels of these two, at 9 px
+NAMES_HIGH = 9  #: pixels that a row needs for its name
+BETWEEN = 8  #: pixels between two devices
+NUMBERS_HIGH = 17  #: pixels of the line of numbers below the title
+
+
+class Compared(NamedTuple):
+    """A number of the simulated timeline and the same of the measured one."""
+
+    simulated: Real
+    measured: Real
+
+    @property
+    def error(self) -> float:
+        """measured / simulated - 1; infinite where something was measured and nothing simulated."""
+        if self.simulated:
+            return self.measured / self.simulated - 1
+        return math.inf if self.measured else 0.0
+
+
+@dataclass(frozen=True, repr=False)
+class Overlay:
+    """Two timelines of the same actions on the same devices: a drawing in a notebook, a table as ``str``.
+
+    ``makespan`` and ``bubble`` (idle over all device time) are ``Compared``: a pair with its ``error``.
+    ValueError for timelines of other actions, TypeError for anything but timelines.
+    """
+
+    simulated: Timeline
+    measured: Timeline
+
+    def __post_init__(self):
+        require_timeline("overlay", self.simulated)
+        require_timeline("overlay", self.measured)
+        if odd := list(_differences(_homes(self.simulated), _homes(self.measured))):
+            more = f"; and {len(odd) - 1} more such" if len(odd) > 1 else ""
+            raise ValueError(f"overlay needs two timelines of the same actions: {odd[0]}{more}")
+
+    @cached_property
+    def makespan(self) -> Compared:
+        return Compared(self.simulated.makespan, self.measured.makespan)
+
+    @cached_property
+    def bubble(self) -> Compared:
+        return Compared(bubble_fraction(self.simulated), bubble_fraction(self.measured))
+
+    @cached_property
+    def durations(self) -> dict[Kind, Compared]:
+        """The mean duration of each kind, over the actions that are in no pair in either timeline."""
+        simulated, measured = _alone(self.simulated), _alone(self.measured)
+        both: dict[Kind, list[Action]] = defaultdict(list)
+        for action in simulated.keys() & measured.keys():
+            both[action.kind].append(action)
+        return {
+            kind: Compared(_mean(simulated, both[kind]), _mean(measured, both[kind]))
+            for kind in Kind
+            if kind in both
+        }
+
+    @cached_property
+    def errors(self) -> dict[Kind, float]:
+        """How much longer each kind took than simulated, on average: measured / simulated - 1."""
+        return {kind: compared.error for kind, compared in self.durations.items()}
+
+    @cached_property
+    def drawing(self) -> Svg:
+        return _draw(self)
+
+    def save(self, path: str) -> None:
+        """Write the drawing as SVG."""
+        self.drawing.save(path)
+
+    def _repr_svg_(self) -> str:
+        return str(self.drawing)
+
+    def __repr__(self) -> str:
+        simulated, measured = map(number, self.makespan)
+        return (
+            f"<Overlay of {self.simulated.schedule!r}: makespan {simulated} simulated, {measured} measured>"
+        )
+
+    def __str__(self) -> str:
+        rows = [("", *NAMES, "error"), *_table(self)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
+        return "\n".join([repr(self.simulated.schedule), *lines])
+
+
+def overlay(simulated: Timeline, measured: Timeline) -> Overlay:
+    """Compare a simulated timeline with a measured one of the same actions. Both are in one unit of time.
+
+    ``overlay(simulate(schedule, fit_costs(step)), step)`` shows what no cost explains. An overlapped pair may
+    stand against its two parts. ValueError and TypeError as ``Overlay`` says.
+    """
+    return Overlay(simulated, measured)
+
+
+def _homes(timeline: Timeline) -> dict[Action, int]:
+    return {part: span.device for span in timeline.spans for part in span.action.parts}
+
+
+def _differences(simulated: dict[Action, int], measured: dict[Action, int]) -> Iterator[str]:
+    """A sentence for each action that is not on the same device in both."""
+    for action in sorted(simulated.keys() | measured.keys()):
+        places = [homes.get(action) for homes in (simulated, measured)]
+        if places[0] != places[1]:
+            yield f"{action} is " + ", but ".join(map(_where, places, NAMES))
+
+
+def _where(device: int | None, name: str) -> str:
+    return f"missing in the {name} one" if device is None else f"on device {device} in the {name} one"
+
+
+def _alone(timeline: Timeline) -> dict[Action, Real]:
+    """How long each action takes that is no part of a pair."""
+    return {span.action: span.end - span.start for span in timeline.spans if len(span.action.parts) == 1}
+
+
+def _mean(durations: dict[Action, Real], actions: list[Action]) -> Real:
+    return sum(durations[action] for action in actions) / len(actions)
+
+
+def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
+    yield "makespan", *map(number, overlay.makespan), _percent(overlay.makespan.error)
+    yield "bubble fraction", *map(_share, overlay.bubble), _percent(overlay.bubble.error)
+    for kind, compared in overlay.durations.items():
+        yield f"mean {kind.meaning}", *map(number, compared), _percent(compared.error)
+
+
+def _share(fraction: Real) -> str:
+    return f"{float(fraction):.1%}"
+
+
+def _percent(error: float) -> str:
+    return f"{float(error):+.1%}" if math.isfinite(error) else "-"
+
+
+def _draw(overlay: Overlay) -> Svg:
+    """Each device is two rows close together, the simulated one above."""
+    both = overlay.simulated, overlay.measured
+    devices, until = overlay.simulated.schedule.devices, max(overlay.makespan)
+    row = row_height(2 * devices) * (PAIRED if any(map(has_pairs, both)) else 1)
+    left = LEFT + (NAMES_WIDE if row >= NAMES_HIGH else 0)
+    upper = Place(TITLE + NUMBERS_HIGH, unit_for(until, left), row, left, gap=row + BETWEEN)
+    lower = upper._replace(top=upper.top + row)
+    device = Place(upper.top - BETWEEN / 2, upper.unit, 2 * row + BETWEEN)
+    bottom = upper.y(devices) - BETWEEN
+    title = f"{overlay.simulated.schedule!r}: simulated above, measured below"
+    parts = [
+        text(LEFT, 17, escape(title), "start", 13),
+        text(LEFT, 17 + NUMBERS_HIGH, _numbers(overlay), "start"),
+        *device_names(devices, device),
+        *(_row_names(devices, (upper, lower)) if left > LEFT else ()),
+        *chart(overlay.simulated, upper),
+        *chart(overlay.measured, lower),
+        *axis(until, upper._replace(top=bottom)),
+    ]
+    return sheet(parts, explained(both, upper.unit), [title], upper.x(until), bottom + AXIS)
+
+
+def _numbers(overlay: Overlay) -> str:
+    spans = " and ".join(map(number, overlay.makespan))
+    bubbles = " and ".join(map(_share, overlay.bubble))
+    return f"makespan {spans} ({_percent(overlay.makespan.error)}), bubble {bubbles}"
+
+
+def _row_names(devices: int, places: tuple[Place, Place]) -> Iterator[str]:
+    for name, at in zip(NAMES, places, strict=True):
+        for device in range(devices):
+            yield text(at.left - 5, at.y(device + 0.5) + 3, name, "end", size=9, colour=FAINT)

@@ -1,0 +1,200 @@
+"""What charts stand on: a white page in SVG, with an axis, names, a legend and the marks that it explains."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from math import hypot
+from numbers import Real
+from typing import NamedTuple
+
+from gpipe_sim.drawing.geometry import INK, PHASES, ticks
+from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.simulation.timeline import number
+
+WIDTH = 840  #: the most pixels that a chart takes from left to right
+UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
+LEFT, RIGHT, LEGEND = 66, 30, 28
+LEGEND_LINE = 18  #: from one line of a legend to the next
+CHARACTER = 5.5  #: pixels per character of words at 11 px
+TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
+FAINT = "#777777"
+HEAD = 7  #: pixels from the point of an arrow to its shaft
+MESSAGE = "message"
+CRITICAL = "critical path"
+HATCHED = "weight-gradient"  #: the id of the white lines that tell W from the other kinds without its colour
+
+Entry = tuple[Kind | None, str, str]  #: of a legend: kind, colour, words
+
+
+class Place(NamedTuple):
+    """Where a chart stands on its sheet, and how large it is; all in pixels."""
+
+    top: float
+    unit: float  #: of time
+    row: float
+    left: float = LEFT
+    gap: float = 0  #: between two rows
+
+    def x(self, time: Real) -> float:
+        return self.left + float(time) * self.unit
+
+    def y(self, rows: float) -> float:
+        return self.top + rows * self.row + int(rows) * self.gap
+
+
+class Svg:
+    """A drawing: shown by a notebook, ``str`` gives the SVG text, ``save`` writes it."""
+
+    def __init__(self, text: str, says: str):
+        self.text, self.says = text, says
+
+    def _repr_svg_(self) -> str:
+        return self.text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Svg of {self.says}>"
+
+    def save(self, path: str) -> None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.text)
+
+
+def sheet(
+    parts: Sequence[str], entries: Sequence[Entry], titles: Sequence[str], right: float, bottom: float
+) -> Svg:
+    """The drawing made of these parts, which end at ``right`` and ``bottom``, and a legend below them."""
+    lines = list(_legend_lines(entries))
+    below = [part for i, line in enumerate(lines) for part in _legend(line, bottom + 6 + i * LEGEND_LINE)]
+    words = *map(_legend_width, lines), *map(_title_width, titles)
+    width = max(right, LEFT + max(words)) + RIGHT
+    height = bottom + (len(lines) - 1) * LEGEND_LINE + LEGEND
+    return document([*_defined(entries), *parts, *below], width, height, "; ".join(titles))
+
+
+def document(parts: Sequence[str], width: float, height: float, says: str, size: int = 11) -> Svg:
+    """The drawing made of these parts: on white, in a font of ``size`` px, narrower where a page is."""
+    body = "\n".join(parts)
+    text = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{px(width)}" height="{px(height)}" '
+        f'viewBox="0 0 {px(width)} {px(height)}" style="max-width:100%;height:auto" '
+        f'font-family="Helvetica, Arial, sans-serif" font-size="{size}" role="img" '
+        f'aria-label="{escape(says)}">\n<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>'
+    )
+    return Svg(text, says)
+
+
+def unit_for(until: Real, left: float = LEFT) -> float:
+    """Pixels for one unit of time, so that a chart up to this time is not too wide."""
+    return min(UNIT, (WIDTH - left - RIGHT) / float(until)) if until else UNIT
+
+
+def row_height(devices: int) -> float:
+    """Pixels, fewer for many devices."""
+    return 24 if devices <= 8 else 18 if devices <= 16 else 12 if devices <= 32 else 8
+
+
+def device_names(devices: int, at: Place) -> Iterator[str]:
+    """On the left of each row, or of every fourth where rows are low."""
+    every = 1 if at.row >= 12 else 4
+    for device in range(0, devices, every):
+        yield text(at.left - 8, at.y(device + 0.5) + 4, f"device {device}", "end")
+
+
+def axis(until: Real, at: Place) -> Iterator[str]:
+    """The time axis, with ticks where there is room for their numbers."""
+    wide = float(until) * at.unit
+    yield f'<path d="M{px(at.left)} {px(at.top + 1)}h{px(wide)}" stroke="{FAINT}"/>'
+    for time in ticks(until, at_most=max(2, int(wide / 60))):
+        x = at.x(time)
+        yield f'<path d="M{px(x)} {px(at.top + 1)}v4" stroke="{FAINT}"/>'
+        yield text(x, at.top + 16, number(time), "middle", colour=FAINT)
+
+
+def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
+    x = LEFT
+    for kind, colour, words in entries:
+        if words == MESSAGE:
+            yield arrow(x - 3, top + 5.5, x + 12, top + 5.5)
+        elif words == CRITICAL:
+            yield frame(f"M{px(x)} {px(top)}h11v11h-11z")
+        elif words.endswith(PHASES):
+            yield dashes(f"M{px(x + 5.5)} {px(top - 2)}v15")
+        else:
+            yield f'<rect x="{px(x)}" y="{px(top)}" width="11" height="11" fill="{colour}"/>'
+        if kind is Kind.W:
+            yield hatch(f"M{px(x)} {px(top)}h11v11h-11z")
+        yield text(x + 16, top + 10, words, "start")
+        x += _entry_width(words)
+
+
+def _legend_lines(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """The entries on one line; where that is wider than a chart, each line as full as it can be."""
+    line: list[Entry] = []
+    for entry in entries:
+        if line and _legend_width([*line, entry]) > WIDTH - LEFT:
+            yield line
+            line = []
+        line.append(entry)
+    yield line
+
+
+def _legend_width(entries: Sequence[Entry]) -> float:
+    return sum(_entry_width(words) for _, _, words in entries)
+
+
+def _entry_width(words: str) -> float:
+    return 16 + len(words) * CHARACTER + 18
+
+
+def _title_width(title: str) -> float:
+    return len(title) * TITLE_CHARACTER
+
+
+def _defined(entries: Sequence[Entry]) -> list[str]:
+    """The hatching of weight gradients, where there are any."""
+    hatching = (
+        f'<defs><pattern id="{HATCHED}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        'patternTransform="rotate(45)"><path d="M0 0v6" stroke="#fff" stroke-width="1.6"/></pattern></defs>'
+    )
+    return [hatching] if any(kind is Kind.W for kind, _, _ in entries) else []
+
+
+def hatch(outline: str) -> str:
+    """White lines over a box: a weight gradient."""
+    return f'<path d="{outline}" fill="url(#{HATCHED})" pointer-events="none"/>'
+
+
+def dashes(lines: str) -> str:
+    """Lines between two phases."""
+    return f'<path d="{lines}" stroke="{INK}" stroke-dasharray="3 2" fill="none"/>'
+
+
+def frame(outline: str) -> str:
+    """A dark edge round boxes: the critical path."""
+    return f'<path d="{outline}" fill="none" stroke="{INK}" stroke-width="2" pointer-events="none"/>'
+
+
+def arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
+    """A line with a point: a message."""
+    scale = HEAD / hypot(tip_x - x, tip_y - y)
+    along_x, along_y = scale * (tip_x - x), scale * (tip_y - y)
+    neck_x, neck_y = tip_x - along_x, tip_y - along_y
+    left = f"{px(neck_x + along_y / 2)} {px(neck_y - along_x / 2)}"
+    right = f"{px(neck_x - along_y / 2)} {px(neck_y + along_x / 2)}"
+    return (
+        f'<path d="M{px(x)} {px(y)}L{px(neck_x)} {px(neck_y)}" stroke="{INK}" fill="none"/>'
+        f'<path d="M{px(tip_x)} {px(tip_y)}L{left}L{right}z" fill="{INK}"/>'
+    )
+
+
+def text(x: float, y: float, words: str, anchor: str, size: int = 11, colour: str = INK) -> str:
+    """Words at a place; what SVG reads as marks is to be escaped before."""
+    sized = f' font-size="{size}"' if size != 11 else ""
+    return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{sized}>{words}</text>'
+
+
+def px(value: float) -> str:
+    """Pixels to a tenth, as short as can be."""
+    return f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,192 @@
+"""The Gantt chart, and the strips of microbatches in flight below it."""
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.text import Text
+
+from gpipe_sim.drawing.geometry import (
+    IN_FLIGHT_COLOUR,
+    INK,
+    PHASES,
+    Box,
+    boxes,
+    caption,
+    has_pairs,
+    ink,
+    kinds_drawn,
+    legend,
+    number,
+    phase_lines,
+    ticks,
+)
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, new_axes
+from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.simulation.metrics import in_flight, peak_in_flight
+from gpipe_sim.simulation.timeline import Timeline, of_timeline
+
+STRIP_FILL = 0.9  #: how much of a strip's height ``scale`` takes
+HATCH = "//"  #: tells W from the other kinds without its colour
+DASHES = (0, (3, 2))  #: of the lines between phases, in points
+
+
+@of_timeline
+def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None = None) -> Axes:
+    """The Gantt chart: one row per device, device 0 on top, idle left white.
+
+    One ``PolyCollection`` per kind of action, labelled with its meaning, so that thousands of boxes stay
+    quick and can be read back from the axes. Microbatch numbers stand where they fit; dashed lines part
+    warm-up, steady state and drain. ``title`` replaces the line on top, which names the schedule, its
+    makespan and its bubble.
+    """
+    title = caption(timeline) if title is None else title
+    ax = ax or new_axes(_width(timeline, title), 1.1 + _row(timeline) * timeline.schedule.devices)
+    every = list(boxes(timeline))
+    for kind in kinds_drawn(timeline):
+        _add_boxes(ax, kind, [box for box in every if box.kind is kind])
+    _time_and_devices(ax, timeline)
+    _label_boxes(ax, every, timeline)
+    _add_phase_lines(ax, timeline)
+    ax.set_title(title, loc="left", fontsize=TITLE_SIZE, pad=20)
+    ax.legend(
+        handles=[_handle(*entry) for entry in legend(timeline)],
+        loc="lower left",
+        bbox_to_anchor=(0, 1.02),
+        ncols=6,
+        frameon=False,
+        fontsize=LABEL_SIZE,
+        handlelength=1,
+        handleheight=1,
+        columnspacing=1.6,
+        borderpad=0,
+        borderaxespad=0,
+    ).set_in_layout(False)  # the title above it keeps its place free
+    return ax
+
+
+@of_timeline
+def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None = None) -> Axes:
+    """Below a Gantt chart: how many microbatches each device holds over time, one strip per device.
+
+    ``scale`` is the count that fills a strip, the largest peak unless given; each device's own peak
+    stands on the right.
+    """
+    devices, peaks = timeline.schedule.devices, peak_in_flight(timeline.schedule)
+    ax = ax or new_axes(_width(timeline), 0.9 + _row(timeline) * devices)
+    scale = scale or max(*peaks, 1)
+    for device, peak in enumerate(peaks):
+        steps = [*in_flight(timeline, device), (timeline.makespan, 0)]
+        floor = device + 1
+        ax.fill_between(
+            [float(time) for time, _ in steps],
+            [floor - STRIP_FILL * count / scale for _, count in steps],
+            floor,
+            step="post",
+            color=IN_FLIGHT_COLOUR,
+            lw=0,
+        )
+        ax.annotate(
+            str(peak),
+            (1, floor - 0.5),
+            xycoords=("axes fraction", "data"),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center_baseline",
+            fontsize=LABEL_SIZE,
+        )
+    _time_and_devices(ax, timeline)
+    each = ", counted per stage" if any(len(held) > 1 for held in timeline.schedule.placement) else ""
+    words = f"microbatches in flight{each}: a full strip is {scale}, each device's peak on the right"
+    ax.set_title(words, loc="left", fontsize=LABEL_SIZE)
+    return ax
+
+
+def _add_boxes(ax: Axes, kind: Kind, drawn: Sequence[Box]) -> None:
+    corners = []
+    for box in drawn:
+        left, right = float(box.x), float(box.x + box.width)
+        top, bottom = box.y, box.y + box.height
+        corners.append([(left, top), (right, top), (right, bottom), (left, bottom)])
+    ax.add_collection(
+        PolyCollection(
+            corners,
+            facecolors=[box.fill for box in drawn],
+            edgecolors="white",
+            linewidths=0.5 if len(drawn) < 2000 else 0,
+            hatch=HATCH if kind is Kind.W else None,
+            label=f"{kind}  {kind.meaning}",
+        )
+    )
+
+
+def _add_phase_lines(ax: Axes, timeline: Timeline) -> None:
+    lines = [[(float(time), device), (float(time), device + 1)] for time, device in phase_lines(timeline)]
+    ax.add_collection(LineCollection(lines, colors=INK, linewidths=0.8, linestyles=[DASHES]))
+
+
+class BoxLabel(Text):
+    """The number in a box, left out where it does not fit at the size that the chart is drawn in."""
+
+    def __init__(self, box: Box):
+        self.box = box
+        middle = float(box.x + box.width / 2), box.y + box.height / 2
+        style = {"ha": "center", "va": "center_baseline", "fontsize": LABEL_SIZE, "color": ink(box.fill)}
+        super().__init__(*middle, box.label, **style)
+
+    def fits(self) -> bool:
+        corners = self.axes.transData.transform([(0, 0), (float(self.box.width), self.box.height)])
+        width, height = abs(corners[1] - corners[0]) * 72 / self.figure.dpi
+        return width >= _label_width(self.box) and height >= LABEL_SIZE
+
+    def draw(self, renderer) -> None:
+        if self.fits():
+            super().draw(renderer)
+
+
+def _label_boxes(ax: Axes, drawn: Sequence[Box], timeline: Timeline) -> None:
+    """A label for each box that could have room for one if the axes filled the figure."""
+    widest = 72 * ax.figure.get_size_inches()[0] / (float(timeline.makespan) or 1)
+    for box in drawn:
+        if float(box.width) * widest >= _label_width(box):
+            ax.add_artist(BoxLabel(box))
+
+
+def _label_width(box: Box) -> float:
+    """Points that the number takes, with a little room on both sides."""
+    return len(box.label) * 0.65 * LABEL_SIZE + 2
+
+
+def _handle(kind: Kind | None, colour: str, words: str) -> Patch | Line2D:
+    if words.endswith(PHASES):
+        return Line2D([0.5, 0.5], [0, 1], color=colour, lw=0.8, ls=DASHES, label=words)
+    hatch = HATCH if kind is Kind.W else None
+    return Patch(facecolor=colour, edgecolor="white", linewidth=0, hatch=hatch, label=words)
+
+
+def _time_and_devices(ax: Axes, timeline: Timeline) -> None:
+    """Time to the right from 0 to the makespan, device 0 on top, and no frame around them."""
+    devices, until = timeline.schedule.devices, float(timeline.makespan)
+    shown, times = range(0, devices, max(1, devices // 16)), ticks(until)
+    ax.set(xlim=(0, until or 1), ylim=(devices, 0))
+    ax.set_xlabel("time", fontsize=LABEL_SIZE)
+    ax.set_xticks(times, [number(time) for time in times])
+    ax.set_yticks([device + 0.5 for device in shown], [f"device {device}" for device in shown])
+    ax.tick_params(labelsize=LABEL_SIZE)
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _width(timeline: Timeline, title: str = "") -> float:
+    """Inches: enough for labels, title and legend of a short timeline, never wider than a page."""
+    words = max(len(title), sum(len(words) + 4 for _, _, words in legend(timeline)))
+    return min(WIDTH, max(5.0, 1.2 + 0.28 * float(timeline.makespan), 1.2 + 0.085 * words))
+
+
+def _row(timeline: Timeline) -> float:
+    """Inches of one device's row: as many as its boxes need, fewer where devices are many."""
+    devices = timeline.schedule.devices
+    row = 0.32 if devices <= 8 else 0.24 if devices <= 16 else 0.16 if devices <= 32 else 0.1
+    return row * (1.4 if has_pairs(timeline) else 1)

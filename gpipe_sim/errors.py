@@ -1,0 +1,77 @@
+"""Refusals that several rooms share: each says who needs what, and what it got."""
+
+import operator
+from collections.abc import Hashable, Sequence
+from numbers import Real
+
+
+def got(value) -> str:
+    """A value as a message shows it: its kind alone if its text is long, as that of arrays is."""
+    text = repr(value)
+    short = len(text) <= 120 and "\n" not in text
+    return f"(got {text if short else type(value).__name__})"
+
+
+def require_count(owner: str, name: str, value) -> None:
+    """Refuse anything but a whole number of at least 1."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{owner} needs {name} to be a whole number {got(value)}")
+    if value < 1:
+        raise ValueError(f"{owner} needs {name} >= 1 {got(value)}")
+
+
+def require_seed(owner: str, value) -> None:
+    """Refuse anything but a whole number of at least 0, from which random numbers are drawn."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{owner} needs seed to be a whole number {got(value)}") from None
+    if number < 0:
+        raise ValueError(f"{owner} needs seed >= 0 {got(value)}")
+
+
+def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
+    """Refuse a number outside [low, high), NaN, and what is no number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
+    if not low <= value < high:
+        raise ValueError(f"{owner} needs {low} <= {name} < {high} {got(value)}")
+
+
+def require_text(owner: str, value) -> None:
+    """Refuse anything but a text."""
+    if not isinstance(value, str):
+        raise TypeError(f"{owner} reads a text {got(value)}")
+
+
+def require_batch(batch) -> None:
+    """Refuse anything but (inputs, targets), with a target for each input."""
+    if not isinstance(batch, tuple | list):
+        raise TypeError(f"a batch is (inputs, targets) (got {type(batch).__name__})")
+    if len(batch) != 2:
+        raise ValueError(f"a batch is (inputs, targets) (got {len(batch)} parts)")
+    for name, part in zip(("inputs", "targets"), batch, strict=True):
+        if not hasattr(part, "__len__") or getattr(part, "shape", None) == ():
+            raise TypeError(f"a batch is (inputs, targets), with a row per sample: {name} {got(part)}")
+    if len(batch[0]) != len(batch[1]):
+        lengths = " and ".join(str(len(part)) for part in batch)
+        raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {lengths})")
+
+
+class ScheduleError(ValueError):
+    """The schedule cannot mean a training step; the message says why."""
+
+
+class DeadlockError(ScheduleError):
+    """Every action is there, but the devices end up waiting for each other."""
+
+
+def require_room(partitions: int, devices: Sequence[Hashable]) -> None:
+    """Raise IndexError, in torchgpipe's words, if the list of devices is shorter than what it is to hold."""
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise TypeError(f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}")
+    if partitions > len(devices):
+        raise IndexError(
+            "too few devices to hold given partitions "
+            f"(devices: {len(devices)}, partitions: {partitions}); a device may be listed again"
+        )

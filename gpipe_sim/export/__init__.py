@@ -1,0 +1,1 @@
+"""Schedules and timelines in and out: PyTorch's CSV, and steps that were measured and kept."""

@@ -1,0 +1,44 @@
+"""Steps that were measured once and are kept, because what a clock says differs from run to run.
+
+A lesson can draw them and print their numbers, also where there is no torch. ``python -m benchmarks.record``
+measures them again.
+"""
+
+import json
+from functools import cache
+from importlib.resources import files
+
+from gpipe_sim import families
+from gpipe_sim.schedule.actions import Action
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.timeline import Span, Timeline
+
+FILE = files("gpipe_sim") / "data" / "recorded.json"
+
+
+def recorded_run(name: str = "1f1b") -> Timeline:
+    """A step as it was measured, in milliseconds from its first start; ``recorded_where()`` says where.
+
+    ``"1f1b"``, ``"zbh1"`` and ``"gpipe16"`` have four stages that sleep for 20 ms in F, I and W each.
+    ``"narrow"`` and ``"wide"`` are 12 Linear + ReLU on two processes, ``"narrow_alone"`` and ``"wide_alone"``
+    on one. ValueError for any other name.
+    """
+    runs = _stored()["runs"]
+    if name not in runs:
+        raise ValueError(f"there is no recorded run {name!r}; there are {', '.join(runs)}")
+    run = runs[name]
+    family, devices, microbatches = run["schedule"]
+    schedule = getattr(families, family)(devices, microbatches)
+    actions = {text: Action.parse(text) for text in run["spans"]}
+    spans = (Span(actions[at], schedule.device_of(actions[at]), *times) for at, times in run["spans"].items())
+    return Timeline(schedule, Costs(), tuple(spans))
+
+
+def recorded_where() -> str:
+    """On what machine, with which torch, and when the runs were recorded."""
+    return _stored()["where"]
+
+
+@cache
+def _stored() -> dict:
+    return json.loads(FILE.read_text())

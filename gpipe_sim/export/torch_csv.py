@@ -1,0 +1,85 @@
+"""Orders as PyTorch writes them: a line of comma-separated actions per rank, in the same spelling.
+
+``torch.distributed.pipelining`` reads such a file, and adds the messages itself. What its format cannot
+say is refused by name.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+
+from gpipe_sim.errors import ScheduleError, require_text
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
+from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.explicit import Explicit
+from gpipe_sim.simulation.problems import check
+
+#: What PyTorch adds to an order before it runs it: messages, and the book-keeping of sharded weights.
+_ADDED = re.compile(r"\d+(WAIT_)?((SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRAD)")
+
+
+def to_torch_csv(schedule: Schedule) -> str:
+    """The order as text that PyTorch's ``_load_csv`` reads: a line per rank, cells such as ``2F0``.
+
+    ScheduleError for an order that cannot run, or that PyTorch's format cannot say: recomputation and
+    weight updates (R, U), a stage on two devices, a device without work.
+    """
+    require_torch(schedule)
+    if recompute := _first(schedule, Kind.R):
+        raise ScheduleError(
+            f"{recompute} of {schedule!r} has no counterpart in PyTorch's format, which cannot say R: "
+            "write the order without remat; torch_backend.train_step takes it as it is"
+        )
+    return "".join(",".join(map(str, row)) + "\n" for row in schedule.actions)
+
+
+def from_torch_csv(text: str) -> Explicit:
+    """Read what ``to_torch_csv`` or PyTorch's ``_dump_csv`` wrote. A device holds the stages of its line.
+
+    Empty cells (PyTorch's padding) and what PyTorch adds by itself (messages, UNSHARD, RESHARD, REDUCE_GRAD)
+    are left out. ValueError, with its place, for a cell that cannot be read.
+    """
+    require_text("from_torch_csv", text)
+    rows = [list(_read(line, rank)) for rank, line in enumerate(csv.reader(text.strip().splitlines()))]
+    held = [sorted({part.stage for action in row for part in action.parts}) for row in rows]
+    return Explicit(rows, placement=held)
+
+
+def require_torch(schedule: Schedule) -> None:
+    """ScheduleError unless PyTorch's engine can run the order; it names what it cannot, and why."""
+    require_schedule("PyTorch's engine", schedule)
+    check(schedule)
+    if update := _first(schedule, Kind.U):
+        raise ScheduleError(
+            f"{update} of {schedule!r} updates weights within the step, and PyTorch's engine knows no such "
+            "action (so no asynchronous updates): step an optimizer after the step instead"
+        )
+    homes: dict[int, int] = {}
+    for device, held in enumerate(schedule.placement):
+        for stage in held:
+            if homes.setdefault(stage, device) != device:
+                raise ScheduleError(
+                    f"{schedule!r} holds stage {stage} on devices {homes[stage]} and {device}, "
+                    "and PyTorch's engine gives a stage one rank: it cannot run schedules that keep two "
+                    "copies of the model, such as Chimera and DualPipe; DualPipeV has one"
+                )
+    for device, row in enumerate(schedule.actions):
+        if not row:
+            raise ScheduleError(
+                f"device {device} of {schedule!r} has no work; PyTorch wants some on each rank"
+            )
+
+
+def _first(schedule: Schedule, kind: Kind) -> Action | None:
+    parts = (part for row in schedule.actions for action in row for part in action.parts)
+    return next((part for part in parts if part.kind is kind), None)
+
+
+def _read(cells: list[str], rank: int) -> Iterator[Action | OverlapFB]:
+    for column, cell in enumerate(cells):
+        if not cell.strip() or _ADDED.fullmatch(cell.strip()):
+            continue
+        try:
+            yield Action.parse(cell)
+        except ValueError as error:
+            raise ValueError(f"line {rank + 1}, cell {column + 1}: {error}") from None

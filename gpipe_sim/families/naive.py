@@ -1,0 +1,22 @@
+"""Model parallelism without a pipeline."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpipe_sim.schedule.actions import Action, B, F
+from gpipe_sim.schedule.base import Schedule
+
+
+@dataclass(frozen=True)
+class Naive(Schedule):
+    """One microbatch at a time, down the model and back: one device works, the others wait.
+
+    Idles (K-1)/K of all device time, however many microbatches there are.
+    """
+
+    microbatches: int = 1
+
+    def order(self, device: int) -> Iterator[Action]:
+        for m in range(self.microbatches):
+            yield F(device, m)
+            yield B(device, m)

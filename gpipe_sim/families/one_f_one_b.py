@@ -1,0 +1,41 @@
+"""One forward, one backward."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gpipe_sim.schedule.actions import Action, B, F
+from gpipe_sim.schedule.base import Schedule
+
+
+@dataclass(frozen=True)
+class OneFOneB(Schedule):
+    """Warm up, then alternate one forward with one backward.
+
+    Bubble (K-1)/(K-1+M), as GPipe; but device k holds at most K-k activations.
+    Also known as PipeDream-Flush and DAPPLE. Narayanan et al. 2021, arXiv:2006.09503.
+    """
+
+    def warmup(self, device: int) -> int:
+        """Forwards before the first pair of a forward and a backward."""
+        return self.devices - device - 1
+
+    def order(self, device: int) -> Iterator[Action]:
+        warmup = min(self.warmup(device), self.microbatches)
+        steady = self.microbatches - warmup
+        yield from (F(device, m) for m in range(warmup))
+        for m in range(steady):
+            yield F(device, warmup + m)
+            yield B(device, m)
+        yield from (B(device, m) for m in range(steady, self.microbatches))
+
+
+@dataclass(frozen=True)
+class Eager1F1B(OneFOneB):
+    """1F1B with twice the warm-up, so that messages travel while a device works on other microbatches.
+
+    Without communication time it takes as long as 1F1B, and it holds more: at most 2(K-k)-1 microbatches
+    on device k. Zhuang et al. 2023, arXiv:2211.05322.
+    """
+
+    def warmup(self, device: int) -> int:
+        return 2 * (self.devices - device - 1)

@@ -1,0 +1,53 @@
+"""Zero bubble over a V: the model goes down the devices and comes back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, repeat
+
+from gpipe_sim.schedule.actions import Action, F, I, W
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.placement import v_shaped
+
+
+@dataclass(frozen=True)
+class ZBV(Schedule):
+    """Device k holds stage k on the way down and 2K-1-k on the way back: the loss is where the data enters.
+
+    For T_F = T_B = T_W and M >= 2K-1 no device pauses, with at most 2K stage-activations, what 1F1B holds for
+    the same model. The order is PyTorch's ScheduleZBVZeroBubble, action for action.
+    Qi, Wan, Huang and Lin 2024, arXiv:2401.10241, section 5.
+    """
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        return v_shaped(self.devices)
+
+    def order(self, device: int) -> Iterator[Action]:
+        """For few microbatches, the order for 2K-1 of them without those that there are not."""
+        return (action for action in self._phases(device) if action.microbatch < self.microbatches)
+
+    def _phases(self, device: int) -> Iterator[Action]:
+        down, back = self.placement[device]
+        below, total = self.devices - device, max(self.microbatches, 2 * self.devices - 1)
+        # Which microbatch is next, for each kind and stage.
+        (F0, I0, W0), (F1, I1, W1) = (_next_of(stage) for stage in (down, back))
+        for _ in range(2 * below - 1):
+            yield next(F0)
+        for _ in range(device):
+            yield from (next(F1), next(F0))
+        for _ in range(below):
+            yield from (next(F1), next(I1), next(W1))
+        for m in range(total - self.devices):
+            if m < total - 2 * below + 1 - device:
+                yield next(F0)
+            yield from (next(I0), next(W0), next(F1), next(I1), next(W1))
+        for _ in range(device):
+            yield from (next(I0), next(I1))
+        for _ in range(below):
+            yield from (next(I0), next(W0))
+        yield from (next(W1) for _ in range(device))
+        yield from (next(W0) for _ in range(device))
+
+
+def _next_of(stage: int) -> tuple[Iterator[Action], ...]:
+    return tuple(map(kind, repeat(stage), count()) for kind in (F, I, W))

@@ -1,0 +1,140 @@
+"""NumPy layers: each forward with its gradients beside it.
+
+A layer keeps nothing about a microbatch. Its forward hands back what its backward will read, and
+whoever runs it decides where that is kept and for how long:
+
+    forward(x, ctx)            -> y, saved
+    backward_input(saved, dy)  -> dx, pending     pending: what the weight gradient still needs
+    backward_weight(pending)   -> {name: gradient}
+
+A full backward is the second and then the third, so splitting it cannot change a gradient. Arrays are
+(batch, features) and are never changed in place.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpipe_sim.errors import require_count
+
+Array = np.ndarray
+
+
+class Context(NamedTuple):
+    """What a layer may depend on besides its input: the mode, and a source of randomness.
+
+    The randomness is fixed by (seed, step, layer, microbatch), so a layer that draws from it gives the
+    same result under every schedule, and again when its forward is recomputed. ``layer`` is the number
+    along the model of the layer that is being run.
+    """
+
+    training: bool = True
+    seed: int = 0
+    step: int = 0
+    microbatch: int = 0
+    layer: int = 0
+
+    def rng(self) -> np.random.Generator:
+        """A fresh generator for this layer and microbatch."""
+        return np.random.default_rng((self.seed, self.step, self.layer, self.microbatch))
+
+
+class Layer(ABC):
+    """One layer; ``parameters`` maps names to arrays, and is empty for a layer without weights."""
+
+    def __init__(self):
+        self.parameters: dict[str, Array] = {}
+
+    @abstractmethod
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Any]:
+        """The output, and what ``backward_input`` reads."""
+
+    @abstractmethod
+    def backward_input(self, saved: Any, dy: Array) -> tuple[Array, Any]:
+        """The gradient of the input, and what ``backward_weight`` reads."""
+
+    def backward_weight(self, pending: Any) -> dict[str, Array]:
+        """The gradient of each parameter, by name, in fresh arrays; asked only of a layer with parameters."""
+        return {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Linear(Layer):
+    """y = x W + b, with x (batch, inputs), W (inputs, outputs) and b (outputs,).
+
+    W is drawn from a normal distribution of variance 2 / inputs, b is 0. He et al. 2015,
+    arXiv:1502.01852. ValueError if an input has another number of features.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
+        require_count("Linear", "inputs", inputs)
+        require_count("Linear", "outputs", outputs)
+        weight = rng.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs))
+        self.parameters = {"W": weight.astype(dtype), "b": np.zeros(outputs, dtype)}
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        weight = self.parameters["W"]
+        if x.ndim != 2 or x.shape[1] != weight.shape[0]:
+            raise ValueError(
+                f"layer {ctx.layer}, {self!r}, takes an input of shape (batch, {weight.shape[0]}), "
+                f"got {x.shape}"
+            )
+        y = x @ weight
+        y += self.parameters["b"]
+        return y, x
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, tuple[Array, Array]]:
+        return dy @ self.parameters["W"].T, (saved, dy)
+
+    def backward_weight(self, pending: tuple[Array, Array]) -> dict[str, Array]:
+        x, dy = pending
+        return {"W": x.T @ dy, "b": dy.sum(axis=0)}
+
+    def __repr__(self) -> str:
+        inputs, outputs = self.parameters["W"].shape
+        return f"Linear({inputs}, {outputs})"
+
+
+class ReLU(Layer):
+    """y = max(x, 0). It saves y, which the next layer saves as well: no extra bytes."""
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        y = np.maximum(x, 0)
+        return y, y
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
+        return dy * (saved > 0), None
+
+
+class Tanh(Layer):
+    """y = tanh(x). It saves y."""
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        y = np.tanh(x)
+        return y, y
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
+        return dy * (1 - saved * saved), None
+
+
+class GELU(Layer):
+    """y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the usual approximation. It saves x.
+
+    Hendrycks and Gimpel 2016, arXiv:1606.08415.
+    """
+
+    SCALE, CUBIC = 0.7978845608028654, 0.044715  # sqrt(2/pi) and the paper's constant
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        return 0.5 * x * (1 + self._tanh(x)), x
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
+        x, t = saved, self._tanh(saved)
+        inner = self.SCALE * (1 + 3 * self.CUBIC * x * x)
+        return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner), None
+
+    def _tanh(self, x: Array) -> Array:
+        return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))

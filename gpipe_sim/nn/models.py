@@ -1,0 +1,36 @@
+"""Models: plain lists of layers."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from gpipe_sim.errors import require_count, require_seed
+from gpipe_sim.nn.layers import GELU, Layer, Linear, ReLU, Tanh
+
+ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
+
+
+def mlp(
+    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: np.dtype = np.float64
+) -> list[Layer]:
+    """Linear layers with an activation between them; ``sizes`` are features, from input to output.
+
+    ``mlp([64, 32, 10])`` is Linear(64, 32), ReLU, Linear(32, 10). Weights are He-initialised from the
+    seed. ValueError for fewer than two sizes, a size below 1, an unknown activation or a dtype that is not
+    floating.
+    """
+    if len(sizes) < 2:
+        raise ValueError(f"mlp needs at least two sizes, input and output (got {list(sizes)})")
+    for size in sizes:
+        require_count("mlp", "every size", size)
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"mlp needs activation to be one of {sorted(ACTIVATIONS)} (got {activation!r})")
+    if np.dtype(dtype).kind != "f":
+        raise ValueError(f"mlp needs a floating dtype (got {np.dtype(dtype)})")
+    require_seed("mlp", seed)
+    rng = np.random.default_rng(seed)
+    layers: list[Layer] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [Linear(inputs, outputs, rng=rng, dtype=dtype), ACTIVATIONS[activation]()]
+    return layers[:-1]

@@ -1,0 +1,108 @@
+"""Optimizers: they turn gradients into new weights, and keep their own state between steps.
+
+``step(parameters, gradients)`` changes the parameter arrays in place. Both are
+``{(layer, name): array}``. Every gradient is checked before any parameter changes.
+"""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from gpipe_sim.errors import got, require_in
+
+Key = tuple[int, str]
+Arrays = dict[Key, np.ndarray]
+
+
+class Optimizer(ABC):
+    """Holds ``learning_rate`` and, per parameter, the state that its rule keeps: one optimizer per model."""
+
+    def __init__(self, learning_rate: float):
+        require_in(type(self).__name__, "learning_rate", learning_rate, 0, float("inf"))
+        self.learning_rate = learning_rate
+        self.state: dict[Key, dict] = {}
+
+    def step(self, parameters: Arrays, gradients: Arrays) -> None:
+        """Update every parameter. ValueError, and nothing changed, if a gradient is missing or misshapen."""
+        for key, parameter in parameters.items():
+            if key not in gradients or gradients[key].shape != parameter.shape:
+                got = gradients[key].shape if key in gradients else "none"
+                raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {got}")
+            kept = {np.shape(value) for value in self.state.get(key, {}).values()}
+            if kept - {(), parameter.shape}:
+                raise ValueError(f"the state of parameter {key} is another model's; make a new optimizer")
+        for key, parameter in parameters.items():
+            parameter -= self.change(parameter, gradients[key], self.state.setdefault(key, {}))
+
+    @abstractmethod
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        """What to subtract from a parameter; may keep things in ``state``."""
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if asked: v = momentum v + g, w = w - rate v."""
+
+    def __init__(self, learning_rate: float, momentum: float = 0.0):
+        super().__init__(learning_rate)
+        require_in("SGD", "momentum", momentum, 0, 1)
+        self.momentum = momentum
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        if self.momentum:
+            gradient = state["velocity"] = self.momentum * state.get("velocity", 0.0) + gradient
+        return self.learning_rate * gradient
+
+
+class Adam(Optimizer):
+    """Steps of about ``learning_rate``, whatever the gradient's scale.
+
+    Kingma and Ba 2015, arXiv:1412.6980.
+    """
+
+    def __init__(
+        self, learning_rate: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ):
+        super().__init__(learning_rate)
+        name = type(self).__name__
+        if len(betas) != 2:
+            raise ValueError(f"{name} needs two betas (got {betas})")
+        for beta in betas:
+            require_in(name, "betas", beta, 0, 1)
+        require_in(name, "eps", eps, 0, float("inf"))
+        if eps == 0:
+            raise ValueError(f"{name} needs eps > 0, or a gradient of 0 is divided by 0")
+        self.betas, self.eps = betas, eps
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        first, second = self.betas
+        state["t"] = t = state.get("t", 0) + 1
+        state["m"] = first * state.get("m", 0.0) + (1 - first) * gradient
+        state["v"] = second * state.get("v", 0.0) + (1 - second) * gradient * gradient
+        scale = np.sqrt(state["v"] / (1 - second**t)) + self.eps
+        return self.learning_rate * (state["m"] / (1 - first**t)) / scale
+
+
+class AdamW(Adam):
+    """Adam that also shrinks the weights by learning_rate x weight_decay. Loshchilov and Hutter 2019,
+    arXiv:1711.05101."""
+
+    def __init__(
+        self,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ):
+        super().__init__(learning_rate, betas, eps)
+        require_in("AdamW", "weight_decay", weight_decay, 0, float("inf"))
+        self.weight_decay = weight_decay
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        decay = self.learning_rate * self.weight_decay * parameter
+        return super().change(parameter, gradient, state) + decay
+
+
+def require_optimizer(owner: str, value) -> None:
+    """Refuse anything but an optimizer, such as its class."""
+    if not isinstance(value, Optimizer):
+        raise TypeError(f"{owner} needs an optimizer, such as Adam(1e-3) {got(value)}")

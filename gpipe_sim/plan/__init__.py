@@ -1,0 +1,1 @@
+"""Finding an order: planned from rules, recognised, or moved to fewer devices."""

@@ -1,0 +1,156 @@
+"""One stage's layers, and how a model is cut into stages."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.errors import require_count, require_room
+from gpipe_sim.nn.layers import Context, Layer
+
+Array = np.ndarray
+Key = tuple[int, str]
+Gradients = dict[Key, Array]
+
+
+class Partition:
+    """A run of consecutive layers, numbered along the whole model from ``first_layer``.
+
+    It is called as a layer is, for all of its layers in turn; parameters and gradients go by
+    (layer, name). ``device`` is a label for where it belongs, if ``split`` was given devices.
+    """
+
+    def __init__(self, layers: Sequence[Layer], first_layer: int = 0, device: Hashable = None):
+        self.layers = tuple(layers)
+        _require_distinct(self.layers)
+        self.first_layer = first_layer
+        self.device = device
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its layers along the whole model."""
+        return range(self.first_layer, self.first_layer + len(self.layers))
+
+    @property
+    def parameters(self) -> dict[Key, Array]:
+        """{(layer, name): array}: the arrays themselves, not copies."""
+        numbered = zip(self.numbers, self.layers, strict=True)
+        return {(i, name): array for i, layer in numbered for name, array in layer.parameters.items()}
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
+        """The output of the last layer, and what each layer saved."""
+        kept = []
+        training, seed, step, microbatch, _ = ctx
+        for i, layer in enumerate(self.layers, self.first_layer):
+            x, saved = layer.forward(x, Context(training, seed, step, microbatch, i))
+            kept.append(saved)
+        return x, kept
+
+    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
+        """The gradient of the input, and what each layer's weight gradient still needs."""
+        kept = []
+        for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
+            dy, pending = layer.backward_input(layer_saved, dy)
+            kept.append(pending)
+        kept.reverse()
+        return dy, kept
+
+    def backward_weight(self, pending: list[Any], into: Gradients) -> None:
+        """Add the gradient of every parameter to a running total, {(layer, name): array}."""
+        for i, layer, layer_pending in zip(self.numbers, self.layers, pending, strict=True):
+            if layer.parameters:
+                _add(i, layer.backward_weight(layer_pending), into)
+
+    def backward(self, saved: list[Any], dy: Array, into: Gradients) -> Array:
+        """Both at once, layer by layer: the same sums, with fewer arrays alive at a time."""
+        backwards = zip(reversed(self.numbers), reversed(self.layers), reversed(saved), strict=True)
+        for i, layer, layer_saved in backwards:
+            dy, pending = layer.backward_input(layer_saved, dy)
+            if layer.parameters:
+                _add(i, layer.backward_weight(pending), into)
+        return dy
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __repr__(self) -> str:
+        return f"Partition({list(self.layers)}, first_layer={self.first_layer})"
+
+
+def _add(layer: int, fresh: dict[str, Array], into: Gradients) -> None:
+    for name, gradient in fresh.items():
+        key = layer, name
+        if key in into:
+            into[key] += gradient
+        else:
+            into[key] = gradient
+
+
+def split(
+    layers: Sequence[Layer],
+    *,
+    stages: int | None = None,
+    balance: Sequence[int] | None = None,
+    devices: Sequence[Hashable] | None = None,
+) -> list[Partition]:
+    """Cut a model into partitions: ``stages`` of nearly equal numbers of layers, or by ``balance``.
+
+    ``balance=[2, 2, 1]`` gives three partitions of 2, 2 and 1 layers; the partitions share the layers
+    with the list that they came from. ``devices`` labels partition i with devices[i]: a device may be
+    listed again, surplus ones are unused, and too few for the partitions are an IndexError, as in torchgpipe
+    (Kim et al. 2020, arXiv:2004.09910). To run partitions that share a device, see ``colocate``.
+    """
+    layers = list(layers)
+    _require_distinct(layers)
+    balance = balanced(len(layers), stages, balance)
+    if devices is not None:
+        require_room(len(balance), devices)
+    starts = [sum(balance[:i]) for i in range(len(balance))]
+    labels = [None] * len(balance) if devices is None else devices[: len(balance)]
+    return [
+        Partition(layers[start : start + size], start, label)
+        for start, size, label in zip(starts, balance, labels, strict=True)
+    ]
+
+
+def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> list[int]:
+    """How many layers each stage gets: ``balance`` if it fits, or ``stages`` of nearly equal numbers."""
+    if (stages is None) == (balance is None):
+        raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
+    if balance is None:
+        return _even(layers, stages)
+    if not isinstance(balance, Iterable):
+        raise TypeError(f"split needs balance to list how many layers each stage gets (got {balance!r})")
+    _require_balance(balance := list(balance), layers)
+    return balance
+
+
+def _require_distinct(layers: Sequence[Layer]) -> None:
+    first: dict[int, int] = {}
+    for number, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise TypeError(f"a model is a list of layers (got {layer!r})")
+        if first.setdefault(id(layer), number) != number and layer.parameters:
+            raise ValueError(
+                f"layers {first[id(layer)]} and {number} are the same {layer!r}; "
+                "devices share nothing, so every layer with weights must be one of its own"
+            )
+
+
+def _even(layers: int, stages: int) -> list[int]:
+    """11 layers on 4 stages: 3, 3, 3, 2."""
+    require_count("split", "stages", stages)
+    if stages > layers:
+        raise ValueError(f"split cannot cut {layers} layers into {stages} stages; at most {layers}")
+    small, larger = divmod(layers, stages)
+    return [small + (stage < larger) for stage in range(stages)]
+
+
+def _require_balance(balance: list[int], layers: int) -> None:
+    for size in balance:
+        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
+            raise ValueError(f"all balance numbers must be positive integers (balance: {balance})")
+    if sum(balance) != layers:
+        raise ValueError(
+            f"the model has {layers} layers but the balance adds up to {sum(balance)} (balance: {balance})"
+        )

@@ -1,0 +1,175 @@
+"""The training loop: shuffle, step, update, and say how it goes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gpipe_sim.errors import require_count, require_seed
+from gpipe_sim.nn.data import Data
+from gpipe_sim.nn.layers import Context, Layer
+from gpipe_sim.nn.losses import Loss, cross_entropy
+from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
+from gpipe_sim.runtime.device import Batch, as_batch
+from gpipe_sim.runtime.partition import Partition
+from gpipe_sim.runtime.step import StepResult, plan, require_fit, require_loss, single_device_step, train_step
+from gpipe_sim.schedule.base import Schedule, require_schedule
+
+Array = np.ndarray
+Report = Callable[[str], object] | None
+
+
+@dataclass(frozen=True)
+class History:
+    """``losses``: the mean loss of every step. ``accuracies``: on held-out samples, after each epoch."""
+
+    losses: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+
+
+def train(
+    partitions: Sequence[Partition],
+    schedule: Schedule,
+    data: Data | Batch,
+    *,
+    loss: Loss,
+    optimizer: Optimizer,
+    epochs: int,
+    batch_size: int,
+    seed: int = 0,
+    report: Report = print,
+) -> History:
+    """Train the partitions' weights in place, each step run by the schedule on simulated devices.
+
+    ``data`` is (x, y), or (x, y, x_held_out, y_held_out). Each epoch visits the samples in an order drawn
+    from ``seed``, in batches of ``batch_size``; a last batch smaller than that is left for the next
+    shuffle. ``report`` is called with a line after every epoch; None is silent.
+    """
+
+    require_optimizer("train", optimizer)
+    require_schedule("train", schedule)
+    require_fit(partitions, schedule)
+    updates_itself = _updates_itself(schedule)
+
+    def step(batch: Batch, number: int) -> StepResult:
+        return train_step(
+            partitions, schedule, batch, loss, optimizer=optimizer, meter=False, seed=seed, step=number
+        )
+
+    update = None if updates_itself else optimizer
+    return _train(partitions, step, data, loss, update, epochs, batch_size, seed, report)
+
+
+def train_single_device(
+    layers: Sequence[Layer],
+    data: Data | Batch,
+    *,
+    loss: Loss,
+    optimizer: Optimizer,
+    epochs: int,
+    batch_size: int,
+    microbatches: int = 1,
+    seed: int = 0,
+    report: Report = print,
+) -> History:
+    """The same training without a pipeline: what every schedule's loss curve must equal."""
+
+    def step(batch: Batch, number: int) -> StepResult:
+        return single_device_step(layers, batch, loss, microbatches=microbatches, seed=seed, step=number)
+
+    require_optimizer("train", optimizer)
+    return _train([Partition(layers)], step, data, loss, optimizer, epochs, batch_size, seed, report)
+
+
+def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
+    """The share of samples whose largest output is their class; layers run in evaluation mode."""
+    if np.shape(y) != (len(x),):
+        raise ValueError(f"evaluate needs a class for each of {len(x)} samples, got {np.shape(y)}")
+    if len(x) == 0:
+        raise ValueError("evaluate needs at least one sample")
+    found, y = outputs(partitions, np.asarray(x)), np.asarray(y)
+    cross_entropy.require(found, y)
+    return float(np.mean(found.argmax(axis=1) == y))
+
+
+def outputs(partitions: Sequence[Partition], x: Array) -> Array:
+    """What the model says about x, (samples, classes), in evaluation mode."""
+    for partition in partitions:
+        x, _ = partition.forward(x, Context(training=False))
+    return x
+
+
+def _train(
+    partitions: Sequence[Partition],
+    step: Callable[[Batch, int], StepResult],
+    data: Data | Batch,
+    loss: Loss,
+    optimizer: Optimizer | None,  # None where the steps update the weights themselves
+    epochs: int,
+    batch_size: int,
+    seed: int,
+    report: Report,
+) -> History:
+    if not isinstance(data, tuple | list):
+        raise TypeError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {type(data).__name__})")
+    if len(data) not in (2, 4):
+        raise ValueError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {len(data)} arrays)")
+    require_loss(loss)
+    require_seed("train", seed)
+    x, y = as_batch(data[:2])
+    held_out = as_batch(data[2:]) if data[2:] else ()
+    require_count("train", "epochs", epochs)
+    require_count("train", "batch_size", batch_size)
+    if batch_size > len(x):
+        raise ValueError(f"train needs batch_size <= {len(x)}, the number of samples (got {batch_size})")
+    _require_targets(partitions, loss, x, y)
+    _require_finite(x)
+    if held_out:
+        evaluate(partitions, *held_out)
+        _require_targets(partitions, loss, *held_out)
+    parameters = {key: p for partition in partitions for key, p in partition.parameters.items()}
+    history, rng = History(), np.random.default_rng(seed)
+    for epoch in range(1, epochs + 1):
+        epoch_losses = []
+        for rows in _batches(len(x), batch_size, rng):
+            result = step((x[rows], y[rows]), len(history.losses))
+            if optimizer:
+                optimizer.step(parameters, result.gradients)
+            history.losses.append(result.loss)
+            epoch_losses.append(result.loss)
+        line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  loss {np.mean(epoch_losses):.3f}"
+        if held_out:
+            history.accuracies.append(evaluate(partitions, *held_out))
+            line += f"  held-out accuracy {history.accuracies[-1]:.1%}"
+        if report:
+            report(line)
+    return history
+
+
+def _require_targets(partitions: Sequence[Partition], loss: Loss, x: Array, y: Array) -> None:
+    """All targets at once, before any weight changes; one sample shows what the outputs look like."""
+    one = outputs(partitions, x[:1])
+    loss.require(np.broadcast_to(one, (len(x), *one.shape[1:])), y)
+
+
+def _require_finite(x: Array) -> None:
+    bad = ~np.isfinite(x).reshape(len(x), -1).all(axis=1)
+    if bad.any():
+        raise ValueError(f"train needs finite inputs (sample {bad.argmax()} holds NaN or infinity)")
+
+
+def _updates_itself(schedule: Schedule) -> bool:
+    """Whether the schedule has U actions; ValueError if only some of its stages have."""
+    updated = {action.stage for action in plan(schedule, None).updates}
+    if updated and len(updated) < schedule.stages:
+        missing = min(set(range(schedule.stages)) - updated)
+        raise ValueError(
+            f"{schedule!r} updates stage {min(updated)} but not stage {missing}; train needs all or none"
+        )
+    return bool(updated)
+
+
+def _batches(samples: int, size: int, rng: np.random.Generator) -> Iterator[Array]:
+    order = rng.permutation(samples)
+    for start in range(0, samples - size + 1, size):
+        yield order[start : start + size]

@@ -1,0 +1,116 @@
+"""The alphabet: what a device can be told to do.
+
+An action is written as PyTorch writes it, stage first: ``2F0`` is the forward of stage 2 on
+microbatch 0. A schedule is nothing but a row of these for each device.
+"""
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+from gpipe_sim.errors import require_text
+
+
+class Kind(StrEnum):
+    """What one action does to one microbatch at one stage."""
+
+    F = "F"  #: forward
+    B = "B"  #: full backward: I, then W
+    I = "I"  #: input gradient: what the stage before waits for
+    W = "W"  #: weight gradient: nobody waits for it but the update
+    R = "R"  #: recompute the forward from the saved boundary input
+    U = "U"  #: update the stage's weights; ``2U7``: once microbatch 7's gradient is in
+
+    @property
+    def meaning(self) -> str:
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    Kind.F: "forward",
+    Kind.B: "backward",
+    Kind.I: "input gradient",
+    Kind.W: "weight gradient",
+    Kind.R: "recompute",
+    Kind.U: "weight update",
+}
+
+
+class Action(NamedTuple):
+    """One kind of work on one microbatch at one stage; ``str`` gives ``2F0``."""
+
+    stage: int
+    kind: Kind
+    microbatch: int
+
+    @property
+    def parts(self) -> tuple["Action", ...]:
+        """The plain actions inside: for an action, itself."""
+        return (self,)
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+    @staticmethod
+    def parse(text: str) -> "Action | OverlapFB":
+        """Read ``2F0``, or ``(0F3;7B1)OVERLAP_F_B`` for an overlapped pair.
+
+        Raises ValueError for anything else.
+        """
+        require_text("Action.parse", text)
+        if pair := _PAIR.fullmatch(text.strip()):
+            return OverlapFB(Action.parse(pair[1]), Action.parse(pair[2]))
+        if word := _WORD.fullmatch(text.strip()):
+            return Action(int(word[1]), Kind(word[2]), int(word[3]))
+        raise ValueError(
+            f"{text!r} is not an action; write stage, kind, microbatch, such as 2F0, "
+            f"with a kind out of {', '.join(Kind)}, or a pair such as (0F3;7B1)OVERLAP_F_B"
+        )
+
+
+class OverlapFB(NamedTuple):
+    """A forward and a backward run as one block (DualPipe); both end when the block ends."""
+
+    forward: Action
+    backward: Action
+
+    @property
+    def parts(self) -> tuple[Action, ...]:
+        return (self.forward, self.backward)
+
+    def __str__(self) -> str:
+        return f"({self.forward};{self.backward})OVERLAP_F_B"
+
+
+_WORD = re.compile(r"(\d+)([FBIWRU])(\d+)")
+_PAIR = re.compile(r"\((\d+F\d+);(\d+B\d+)\)OVERLAP_F_B")
+
+
+def F(stage: int, microbatch: int) -> Action:
+    """The forward of a stage on a microbatch."""
+    return Action(stage, Kind.F, microbatch)
+
+
+def B(stage: int, microbatch: int) -> Action:
+    """The full backward: input gradient, then weight gradient."""
+    return Action(stage, Kind.B, microbatch)
+
+
+def I(stage: int, microbatch: int) -> Action:
+    """The input gradient. The zero-bubble papers call this B; PyTorch calls it I."""
+    return Action(stage, Kind.I, microbatch)
+
+
+def W(stage: int, microbatch: int) -> Action:
+    """The weight gradient, any time after I."""
+    return Action(stage, Kind.W, microbatch)
+
+
+def R(stage: int, microbatch: int) -> Action:
+    """Recompute the forward from its boundary input."""
+    return Action(stage, Kind.R, microbatch)
+
+
+def U(stage: int, microbatch: int) -> Action:
+    """Update the stage's weights once this microbatch's gradient is in."""
+    return Action(stage, Kind.U, microbatch)

@@ -1,0 +1,106 @@
+"""A schedule given row by row, and the same step several times over."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpipe_sim.errors import got, require_count, require_text
+from gpipe_sim.schedule.actions import Action, OverlapFB
+from gpipe_sim.schedule.base import Schedule, read_row, require_schedule
+from gpipe_sim.schedule.placement import looped, read_placement, require_gapless
+
+MOST_PAIRS = 1_000_000  #: (stage, microbatch) of an order given row by row, besides 1,000 for each action
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Explicit(Schedule):
+    """A schedule given row by row: a student's own, or one read from a file.
+
+    ``rows`` holds one row per device, of actions or of their spelling ("0F0 0B0" or ["0F0", "0B0"]).
+    ``placement`` is the stages that each device holds, stage s on device s mod K unless given;
+    ``microbatches`` is one more than the largest label unless given. ValueError if a label cannot be read.
+    """
+
+    rows: tuple[tuple[Action | OverlapFB, ...], ...]
+    held: tuple[tuple[int, ...], ...]
+
+    def __init__(
+        self,
+        rows: Sequence[str | Iterable[str | Action | OverlapFB]],
+        *,
+        placement: Sequence[Sequence[int]] | None = None,
+        microbatches: int | None = None,
+    ):
+        if isinstance(rows, str) or not isinstance(rows, Iterable):
+            raise TypeError(f"Explicit takes one row per device, such as ['0F0 0B0'] {got(rows)}")
+        rows = tuple(tuple(read_row(f"row {i} of Explicit", row)) for i, row in enumerate(rows))
+        parts = [part for row in rows for action in row for part in action.parts]
+        if not parts:
+            raise ValueError("Explicit needs at least one action, such as 0F0")
+        if microbatches is None:
+            microbatches = 1 + max(part.microbatch for part in parts)
+        require_count("Explicit", "microbatches", microbatches)
+        if placement is None:
+            stages = 1 + max(part.stage for part in parts)
+            _require_room(stages, microbatches, len(parts))
+            placement = looped(len(rows), stages)
+        held = read_placement("Explicit", placement, len(rows))
+        require_gapless(held)
+        _require_room(len({stage for stages in held for stage in stages}), microbatches, len(parts))
+        values = {"devices": len(rows), "microbatches": microbatches, "rows": rows, "held": held}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    @classmethod
+    def parse(cls, text: str, **options) -> "Explicit":
+        """Read one row per line, as ``str(schedule)`` writes it; "device 0:" in front is optional.
+
+        No text says which stages a device holds: give ``placement=schedule.placement`` where stage s is not
+        on device s mod K. ValueError for a row that is called another device than it is.
+        """
+        require_text("Explicit.parse", text)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        rows = [re.fullmatch(r"(?:device (\d+):)?(.*)", line) for line in lines]
+        for device, row in enumerate(rows):
+            if row[1] and int(row[1]) != device:
+                raise ValueError(f"row {device} is called device {row[1]}: rows are devices 0, 1, ...")
+        return cls([row[2] for row in rows], **options)
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        return self.held
+
+    def order(self, device: int) -> Iterable[Action | OverlapFB]:
+        return self.rows[device]
+
+    def __repr__(self) -> str:
+        return f"Explicit(devices={self.devices}, microbatches={self.microbatches})"
+
+
+def repeat(schedule: Schedule, steps: int) -> Explicit:
+    """The same step several times: on each device, one begins as soon as its own part of the last is done.
+
+    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. It is for
+    times: no weight changes between the steps, so trained with it would be one step over all of them.
+    """
+    require_schedule("repeat", schedule)
+    require_count("repeat", "steps", steps)
+    shifts = [step * schedule.microbatches for step in range(steps)]
+    rows = [[_later(action, by) for by in shifts for action in row] for row in schedule.actions]
+    return Explicit(rows, placement=schedule.placement, microbatches=steps * schedule.microbatches)
+
+
+def _later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
+    if isinstance(action, OverlapFB):
+        return OverlapFB(*(_later(part, by) for part in action.parts))
+    return action._replace(microbatch=action.microbatch + by)
+
+
+def _require_room(stages: int, microbatches: int, actions: int) -> None:
+    """ValueError for labels so far out that a table of all they make possible would not fit in memory."""
+    if stages * microbatches > 1000 * actions + MOST_PAIRS:
+        raise ValueError(
+            f"{stages} stages and {microbatches} microbatches are far beyond {actions} actions: "
+            "is a label wrong?"
+        )

@@ -1,0 +1,47 @@
+"""Which device holds which stages."""
+
+import operator
+from collections.abc import Sequence
+
+from gpipe_sim.errors import got, require_count
+
+
+def looped(devices: int, stages: int) -> tuple[tuple[int, ...], ...]:
+    """Stage s on device s mod K: device 0 holds 0, K, 2K, and so on."""
+    require_count("looped", "devices", devices)
+    require_count("looped", "stages", stages)
+    return tuple(tuple(range(device, stages, devices)) for device in range(devices))
+
+
+def v_shaped(devices: int) -> tuple[tuple[int, ...], ...]:
+    """Two stages per device, down and back: device k holds k and 2K-1-k."""
+    require_count("v_shaped", "devices", devices)
+    return tuple((device, 2 * devices - 1 - device) for device in range(devices))
+
+
+def bidirectional(devices: int) -> tuple[tuple[int, ...], ...]:
+    """Two copies of the model in opposite directions: device k holds k and K-1-k."""
+    require_count("bidirectional", "devices", devices)
+    return tuple((device, devices - 1 - device) for device in range(devices))
+
+
+def read_placement(
+    owner: str, placement: Sequence[Sequence[int]], devices: int
+) -> tuple[tuple[int, ...], ...]:
+    """The stages that each device holds; TypeError or ValueError for what does not say so."""
+    try:
+        held = tuple(tuple(map(operator.index, stages)) for stages in placement)
+    except TypeError:
+        raise TypeError(
+            f"{owner} needs placement to list the stages of each device, such as [[0, 3], [1, 2]] "
+            f"{got(placement)}"
+        ) from None
+    if len(held) != devices:
+        raise ValueError(f"{owner} needs placement to list {devices} devices (got {len(held)})")
+    return held
+
+
+def require_gapless(held: tuple[tuple[int, ...], ...]) -> None:
+    found = sorted({stage for stages in held for stage in stages})
+    if not found or found != list(range(len(found))):
+        raise ValueError(f"placement must hold the stages 0, 1, 2, ... without a gap (got {found})")

@@ -1,0 +1,67 @@
+"""Rematerialisation: keep only what crossed the partition boundary, and compute the rest again.
+
+A schedule says what is recomputed and when: its R actions are the whole policy. R stands right before
+the backward that reads what it restores. It reads the saved boundary input and so need not wait for
+the gradient, which is how it can start early (GPipe, section 2.3).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, R
+from gpipe_sim.schedule.base import Schedule, require_schedule
+
+MODES = ("always", "except_last", "never")
+
+
+@dataclass(frozen=True, repr=False)
+class Remat(Schedule):
+    """Another schedule with an R before each backward that needs one. Made by ``remat``."""
+
+    inner: Schedule
+    mode: str
+
+    @property
+    def stages_per_device(self) -> int:
+        return self.inner.stages_per_device
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        return self.inner.placement
+
+    def order(self, device: int) -> Iterator[Action | OverlapFB]:
+        for action in self.inner.actions[device]:
+            for part in action.parts:
+                if part.kind in (Kind.B, Kind.I) and self._recomputes(part.microbatch):
+                    yield R(part.stage, part.microbatch)
+            yield action
+
+    def _recomputes(self, microbatch: int) -> bool:
+        return self.mode == "always" or microbatch not in self._last
+
+    @cached_property
+    def _last(self) -> set[int]:
+        """The last microbatch; of a schedule with two directions, the last of each."""
+        enters_at = self.inner.located[Kind.F][: self.microbatches]  # the device of stage 0, per microbatch
+        return set({device: m for m, device in enumerate(enters_at)}.values())
+
+    def __repr__(self) -> str:
+        return f"remat({self.inner!r}, {self.mode!r})"
+
+
+def remat(schedule: Schedule, mode: str) -> Schedule:
+    """The same order, recomputing activations from boundary inputs.
+
+    ``"always"`` recomputes every microbatch, ``"except_last"`` all but the last microbatch of each direction
+    (whose backward comes first in GPipe's reversed drain), ``"never"`` none. The modes are torchgpipe's,
+    Kim et al. 2020, arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
+    """
+    require_schedule("remat", schedule)
+    if mode not in MODES:
+        raise ValueError(f"remat needs mode to be one of {MODES} (got {mode!r})")
+    if any(device is not None for device in schedule.located[Kind.R]):
+        raise ValueError(f"{schedule!r} recomputes already")
+    if mode == "never":
+        return schedule
+    return Remat(schedule.devices, schedule.microbatches, schedule, mode)

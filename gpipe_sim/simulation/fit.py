@@ -1,0 +1,115 @@
+"""The costs that a timeline shows: measure one step, and simulate other schedules with its costs."""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from numbers import Real
+
+from gpipe_sim.schedule.actions import B, F, Kind, OverlapFB
+from gpipe_sim.schedule.base import needs
+from gpipe_sim.simulation.costs import Cost, Costs
+from gpipe_sim.simulation.timeline import Timeline, require_timeline
+
+HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
+
+Times = dict[tuple[Kind, int], Real]  #: the median of what a kind takes at a stage
+
+
+def fit_costs(measured: Timeline) -> Costs:
+    """The costs that a timeline shows, in its unit of time: per stage, the median of what each kind took.
+
+    A few slow actions do not move a median. A cost that is the same at every stage is one number. Of a
+    simulated timeline the costs come back exactly, as far as they can be seen:
+
+    - A full backward hides its halves: ``input_grad`` and ``weight_grad`` are half of it each. At a stage
+      that also runs I and W, these are what they took, and a full backward then lasts as long as both.
+    - A forward, or a backward, that its stage runs in overlapped pairs only is taken to be a third, or two,
+      of the pair. ``overlap`` stays None where every pair takes as long as its halves.
+    - A stage that never recomputes would take a forward for it, one without pairs the time of both halves;
+      whatever else a stage never does costs it 0.
+    - ``comm`` is the median time from the end of an action to the start of one, on another device, that
+      waited for its message: that device had ended the action before by then. Without any it is 0. Where
+      devices took turns (``measured.turns``), a wait during which another device worked was no message's.
+
+    A real engine also spends time between two actions. Nothing but ``comm`` holds any of it, so a simulation
+    with these costs ends a little sooner than the step did. TypeError for anything but a timeline.
+    """
+    require_timeline("fit_costs", measured)
+    stages = range(measured.schedule.stages)
+    alone, paired = _medians(measured, 1), _medians(measured, 2)
+    forward = [_forward(alone, paired, stage) for stage in stages]
+    input_grad, weight_grad = zip(*(_halves(alone, paired, stage) for stage in stages), strict=True)
+    recompute = [alone.get((Kind.R, stage), forward[stage]) for stage in stages]
+    costs = Costs(
+        _one_or_each(forward),
+        _one_or_each(input_grad),
+        _one_or_each(weight_grad),
+        recompute=_one_or_each(recompute) if any(kind is Kind.R for kind, _ in alone) else None,
+        update=_one_or_each([alone.get((Kind.U, stage), 0) for stage in stages]),
+        comm=_median(list(_waits(measured)) or [0]),
+    )
+    return replace(costs, overlap=_overlap(measured, costs, paired))
+
+
+def _overlap(timeline: Timeline, costs: Costs, paired: Times) -> Cost | None:
+    """What a pair takes at the stage of its forward, where that is not what its halves take by ``costs``."""
+    pairs = [span for span in timeline.spans if len(span.action.parts) > 1]
+    if all(span.end - span.start == costs.duration(span.action, span.device) for span in pairs):
+        return None
+    stages = range(timeline.schedule.stages)
+    halves = [costs.duration(OverlapFB(F(stage, 0), B(stage, 0)), device=0) for stage in stages]
+    return _one_or_each([paired.get((Kind.F, stage), halves[stage]) for stage in stages])
+
+
+def _medians(timeline: Timeline, parts: int) -> Times:
+    """Over the spans with this many parts: what they took, by the kind and stage of each part."""
+    times = defaultdict(list)
+    for span in timeline.spans:
+        if len(span.action.parts) == parts:
+            for part in span.action.parts:
+                times[part.kind, part.stage].append(span.end - span.start)
+    return {key: _median(found) for key, found in times.items()}
+
+
+def _forward(alone: Times, paired: Times, stage: int) -> Real:
+    return alone.get((Kind.F, stage), _share(THIRD, paired.get((Kind.F, stage), 0)))
+
+
+def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:
+    """What I and W take; halves of the full backward where they do not run by themselves."""
+    if (Kind.I, stage) in alone and (Kind.W, stage) in alone:
+        return alone[Kind.I, stage], alone[Kind.W, stage]
+    full = alone.get((Kind.B, stage), _share(2 * THIRD, paired.get((Kind.B, stage), 0)))
+    return _share(HALF, full), _share(HALF, full)
+
+
+def _waits(timeline: Timeline) -> Iterator[Real]:
+    """How long each message took that an idle device waited for, from the end of what made it."""
+    device_of = timeline.schedule.device_of
+    turns = sorted(span.start for span in timeline.spans) if timeline.turns else []
+    for device, row in enumerate(timeline.rows):
+        free = 0
+        for span in row:
+            wanted = needs(span.action, timeline.schedule)
+            sent = max((timeline.ends[need] for need in wanted if device_of(need) != device), default=-1)
+            if sent >= free and bisect_left(turns, sent) == bisect_left(turns, span.start):
+                yield span.start - sent
+            free = span.end
+
+
+def _median(times: Iterable[Real]) -> Real:
+    """The middle one, or the mean of two; exact if they are."""
+    ordered = sorted(times)
+    return _share(HALF, ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2])
+
+
+def _share(share: Fraction, time: Real) -> Real:
+    """A part of a time, exact if it is; whole numbers stay whole."""
+    part = share * time
+    return int(part) if isinstance(part, Fraction) and part.denominator == 1 else part
+
+
+def _one_or_each(costs: Sequence[Real]) -> Cost:
+    return costs[0] if len(set(costs)) == 1 else tuple(costs)

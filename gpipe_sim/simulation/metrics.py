@@ -1,0 +1,155 @@
+"""Numbers measured from a timeline. None of them knows a formula.
+
+Three of them are called "bubble" in the literature. With K devices and M microbatches, GPipe gives
+(K-1)/(K-1+M) for the fraction and (K-1)/M for the overhead. Exact for whole numbers and Fractions:
+the quotient of two ints is a float, of two Fractions a Fraction.
+"""
+
+from collections.abc import Iterable, Iterator
+from numbers import Real
+
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
+from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.simulation.timeline import Timeline, of_timeline
+
+
+@of_timeline
+def busy_time(timeline: Timeline) -> Real:
+    """The time that all devices together spend in actions."""
+    return sum(span.end - span.start for span in timeline.spans)
+
+
+@of_timeline
+def useful_time(timeline: Timeline) -> Real:
+    """Busy time without recomputation, which only does again what was done before."""
+    again = (s.end - s.start for s in timeline.spans if Kind.R in {p.kind for p in s.action.parts})
+    return busy_time(timeline) - sum(again)
+
+
+@of_timeline
+def idle_time(timeline: Timeline) -> Real:
+    """The time that all devices together wait, from 0 to the end of the last action anywhere."""
+    return timeline.schedule.devices * timeline.makespan - busy_time(timeline)
+
+
+@of_timeline
+def bubble_fraction(timeline: Timeline) -> Real:
+    """Idle over all device time: the part of the chart that is white."""
+    return _ratio(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
+
+
+@of_timeline
+def bubble_overhead(timeline: Timeline) -> Real:
+    """Idle over useful time: Megatron-LM's "bubble". It can exceed 1."""
+    return _ratio(idle_time(timeline), useful_time(timeline))
+
+
+@of_timeline
+def span_bubble(timeline: Timeline) -> Real:
+    """1 - useful / longest, where longest is the largest (last end - first start) of any device.
+
+    The zero-bubble papers' "bubble rate": waiting before a device's first action and after its last
+    does not count. Useful is the mean over devices.
+    """
+    longest = max((row[-1].end - row[0].start for row in timeline.rows if row), default=0)
+    if not longest:
+        return 0
+    return 1 - _ratio(useful_time(timeline), timeline.schedule.devices * longest)
+
+
+@of_timeline
+def utilization(timeline: Timeline) -> Real:
+    """Busy over all device time: 1 - bubble fraction."""
+    return 1 - bubble_fraction(timeline)
+
+
+@of_timeline
+def speedup(timeline: Timeline) -> Real:
+    """How many times faster than one device that does the same useful work without waiting."""
+    return _ratio(useful_time(timeline), timeline.makespan)
+
+
+@of_timeline
+def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
+    """(time, count) steps: microbatches forwarded and not yet freed by B or W.
+
+    A microbatch counts from the end of its forward to the end of its backward; in an overlapped pair,
+    whose halves run at the same time, from the start of the pair.
+    """
+    count, steps = 0, [(0, 0)]
+    for span in timeline.on(device):
+        kinds = [part.kind for part in span.action.parts]
+        if len(kinds) > 1:
+            count += kinds.count(Kind.F)
+            steps.append((span.start, count))
+        elif kinds == [Kind.F]:
+            count += 1
+        count -= kinds.count(Kind.B) + kinds.count(Kind.W)
+        steps.append((span.end, count))
+    return steps
+
+
+@of_timeline
+def activation_memory(
+    timeline: Timeline, device: int, saved: Real = 1, pending: Real = 1
+) -> list[tuple[Real, Real]]:
+    """(time, held) steps, as the zero-bubble papers count memory, in units of your choice.
+
+    Each microbatch of each stage holds ``saved`` from the end of F until the end of I or B, and ``pending``
+    from I until W: the papers' M_B and M_W. With both 1 it is what ``in_flight`` counts. Qi, Wan, Huang and
+    Lin 2024, arXiv:2401.10241, table 2. It counts as if nothing was recomputed, as they do; the memory of a
+    step, ``train_step(...).memory``, is of what there is.
+    """
+    change = {Kind.F: (1, 0), Kind.B: (-1, 0), Kind.I: (-1, 1), Kind.W: (0, -1)}
+    forwards, halves, steps = 0, 0, [(0, 0 * saved)]
+    for span in timeline.on(device):
+        for part in span.action.parts:
+            more, later = change.get(part.kind, (0, 0))
+            forwards, halves = forwards + more, halves + later
+            if part.kind is Kind.F and len(span.action.parts) > 1:
+                steps.append((span.start, forwards * saved + halves * pending))
+        steps.append((span.end, forwards * saved + halves * pending))
+    return steps
+
+
+@of_timeline
+def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
+    """(start, end) of each gap on a device, from time 0 to the makespan."""
+    row = timeline.on(device)
+    ends = [0, *(span.end for span in row)]
+    starts = [*(span.start for span in row), timeline.makespan]
+    return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
+
+
+@of_timeline
+def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
+    """When a device's warm-up ends and when its drain begins.
+
+    In between it does forwards and backwards in turn: from its first backward to its last forward. If every
+    forward comes first, as in GPipe, it has no such phase and waits there: from its last forward's end to
+    its first backward's start. ValueError for a device that does not do both.
+    """
+    row = [(part.kind, span) for span in timeline.on(device) for part in span.action.parts]
+    forwards = [span.end for kind, span in row if kind is Kind.F]
+    backwards = [span.start for kind, span in row if kind in (Kind.B, Kind.I)]
+    if not forwards or not backwards:
+        raise ValueError(f"device {device} has no phases: it runs no forward or no backward")
+    return min(backwards[0], forwards[-1]), max(backwards[0], forwards[-1])
+
+
+def _ratio(part: Real, whole: Real) -> Real:
+    return part / whole if whole else 0
+
+
+def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
+    """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
+    require_schedule("peak_in_flight", schedule)
+    return tuple(max(_in_flight(row), default=0) for row in schedule.actions)
+
+
+def _in_flight(row: Iterable[Action | OverlapFB]) -> Iterator[int]:
+    held = 0
+    for action in row:
+        for part in action.parts:
+            held += (part.kind is Kind.F) - (part.kind in (Kind.B, Kind.W))
+            yield held

@@ -1,0 +1,316 @@
+"""Closed forms from papers, exact as ``Fraction``. A measurement never calls one.
+
+K devices, M microbatches, V stages per device; t_f and t_b are the times of one microbatch's forward
+and full backward at one stage. All of them assume equal stages, and no communication time unless they take
+``comm``, the time that a message is on its way.
+
+The zero-bubble papers write T_F, T_B and T_W for the times of F, I and W of one microbatch on one device, and
+M_B and M_W for what it holds from F until I and from I until W. Their bubble is a time: by how much the
+longest span (last end - first start) of any device exceeds its work, M (T_F + T_B + T_W).
+"""
+
+import math
+from fractions import Fraction
+from math import ceil
+from numbers import Rational, Real
+
+from gpipe_sim.errors import require_count, require_in
+
+
+def naive_idle(devices: int) -> Fraction:
+    """(K-1)/K: the idle share of model parallelism without microbatches in parallel."""
+    _require(devices=devices)
+    return Fraction(devices - 1, devices)
+
+
+def gpipe_bubble(devices: int, microbatches: int) -> Fraction:
+    """(K-1)/(K-1+M): idle over all device time, for GPipe and for 1F1B.
+
+    Huang et al. 2019, arXiv:1811.06965, section 2.3.
+    """
+    return interleaved_bubble(devices, microbatches, stages_per_device=1)
+
+
+def interleaved_bubble(devices: int, microbatches: int, stages_per_device: int) -> Fraction:
+    """(K-1)/(K-1+VM): interleaved 1F1B, when K divides M.
+
+    Narayanan et al. 2021, arXiv:2104.04473, section 2.2, there as overhead (K-1)/(VM).
+    """
+    _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
+    return Fraction(devices - 1, devices - 1 + stages_per_device * microbatches)
+
+
+def gpipe_overhead(devices: int, microbatches: int) -> Fraction:
+    """(K-1)/M: idle over useful time, for GPipe and for 1F1B.
+
+    Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1, where it is called the bubble.
+    """
+    _require(devices=devices, microbatches=microbatches)
+    return Fraction(devices - 1, microbatches)
+
+
+def gpipe_speedup(devices: int, microbatches: int) -> Fraction:
+    """KM/(K+M-1): how many times faster than one device. The inverse of 1/K times 1 + (K-1)/M."""
+    _require(devices=devices, microbatches=microbatches)
+    return Fraction(devices * microbatches, devices + microbatches - 1)
+
+
+def gpipe_makespan(devices: int, microbatches: int, forward: Real = 1, backward: Real = 2) -> Real:
+    """(M+K-1)(t_f+t_b): one step of GPipe or 1F1B."""
+    _require(devices=devices, microbatches=microbatches)
+    _require_times(forward=forward, backward=backward)
+    return (microbatches + devices - 1) * (forward + backward)
+
+
+def gpipe_remat_makespan(devices: int, microbatches: int, forward: Real = 1, backward: Real = 2) -> Real:
+    """(M+K-1)(t_f+t_b) + M t_f: GPipe that recomputes everything, each recompute starting early.
+
+    Only the bubble of the plain schedule stays, because while a device waits for its first gradient
+    it recomputes. Huang et al. 2019, arXiv:1811.06965, section 2.3, says so in words.
+    """
+    return gpipe_makespan(devices, microbatches, forward, backward) + microbatches * forward
+
+
+def one_f_one_b_in_flight(devices: int, microbatches: int, device: int) -> int:
+    """min(K-k, M): the most microbatches that 1F1B holds on device k, counted from 0.
+
+    Narayanan et al. 2021, arXiv:2006.09503, section 3.2.
+    """
+    _require(devices=devices, microbatches=microbatches)
+    _require_device(device, devices)
+    return min(devices - device, microbatches)
+
+
+def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: int, device: int) -> int:
+    """2(K-k-1) + (V-1)K + 1, at most VM: what interleaved 1F1B holds on device k, in stages.
+
+    For K dividing M; follows from the warm-up in Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.
+    """
+    _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
+    _require_device(device, devices)
+    if microbatches % devices:
+        raise ValueError(f"interleaved_in_flight is for K dividing M (got K = {devices}, M = {microbatches})")
+    warmup = 2 * (devices - device - 1) + (stages_per_device - 1) * devices
+    return min(warmup + 1, stages_per_device * microbatches)
+
+
+def one_f_one_b_bubble_time(
+    devices: int,
+    microbatches: int,
+    forward: Real = 1,
+    input_grad: Real = 1,
+    weight_grad: Real = 1,
+    comm: Real = 0,
+) -> Real:
+    """(K-1)(T_F+T_B+T_W), and for K dividing M (2(K-1)(M/K+1) - 2)c more: it waits in its steady state.
+
+    Qi et al. 2024, arXiv:2401.10241, table 2. The share of c, exact while c is small, follows from the order.
+    """
+    _require(devices=devices, microbatches=microbatches)
+    steady = 2 * (devices - 1) * (Fraction(microbatches, devices) + 1) - 2 if devices > 1 else 0
+    return (devices - 1) * (forward + input_grad + weight_grad) + (steady * comm if comm else 0)
+
+
+def interleaved_bubble_time(
+    devices: int,
+    stages_per_device: int,
+    forward: Real = 1,
+    input_grad: Real = 1,
+    weight_grad: Real = 1,
+    comm: Real = 0,
+) -> Real:
+    """(K-1)(T_F+T_B+T_W)/V + (2VK-2)c, for K > 1 dividing M; the times are those of all V stages together.
+
+    Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2. The interleaved column of Qi et al. 2024,
+    arXiv:2401.10241, table 5, has Kc less: between two stages of a device only the first of each group of
+    K microbatches waits there for the stage before.
+    """
+    _require(devices=devices, stages_per_device=stages_per_device)
+    work = Fraction(devices - 1, stages_per_device) * (forward + input_grad + weight_grad)
+    return work + (2 * stages_per_device * devices - 2) * comm
+
+
+def zbh1_bubble_time(
+    devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
+) -> Real:
+    """(K-1)(T_F + T_B - T_W) + 4(K-1)c, for T_W at most T_F and T_B; with c for M >= 2K-1.
+
+    Qi et al. 2024, arXiv:2401.10241, table 2; the share of c, exact while c is small, follows from the order.
+    """
+    _require_small("zbh1_bubble_time", devices, forward, input_grad, weight_grad)
+    return (devices - 1) * (forward + input_grad - weight_grad + 4 * comm)
+
+
+def zbh2_bubble_time(
+    devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
+) -> Real:
+    """(K-1)(T_F + T_B - 2 T_W) + 2(K-1)c, for T_W at most T_F and T_B, and M >= 2K-1.
+
+    Qi et al. 2024, arXiv:2401.10241, table 2; the share of c, exact while c is small, follows from the order.
+    """
+    _require_small("zbh2_bubble_time", devices, forward, input_grad, weight_grad)
+    return (devices - 1) * (forward + input_grad - 2 * weight_grad + 2 * comm)
+
+
+def zbh1_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
+    """(K-k) M_B + k M_W: the most that ZB-H1 holds on device k, counted from 0, for M >= K.
+
+    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1.
+    """
+    _require(devices=devices)
+    _require_device(device, devices)
+    return (devices - device) * before_input_grad + device * before_weight_grad
+
+
+def zbh2_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
+    """(2(K-k)-1) M_B + 2k M_W: the most that ZB-H2 holds on device k, counted from 0, for M >= 2K-1.
+
+    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1.
+    """
+    _require(devices=devices)
+    _require_device(device, devices)
+    return (2 * (devices - device) - 1) * before_input_grad + 2 * device * before_weight_grad
+
+
+def v_half_in_flight(devices: int) -> int:
+    """2((K+2)//2): the most stage-activations of V-Half, two of them being one microbatch's on one device.
+
+    Qi et al. 2024, arXiv:2405.15362.
+    """
+    _require(devices=devices)
+    return 2 * ((devices + 2) // 2)
+
+
+def v_min_in_flight(devices: int) -> int:
+    """2((K+4)//3): the most stage-activations of V-Min. Qi et al. 2024, arXiv:2405.15362."""
+    _require(devices=devices)
+    return 2 * ((devices + 4) // 3)
+
+
+def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
+    """(K/2-1)(F&B + B - 3W): an overlapped pair, a full backward and a weight gradient, for T_F = T_B >= T_W.
+
+    Where a pair does not take as long as its halves, it is the wait of the two devices in the middle.
+    DeepSeek-AI 2024, arXiv:2412.19437, table 2, in times of one stage. ValueError for an odd K.
+    """
+    _require_even("dualpipe_bubble_time", devices)
+    if 2 * weight_grad > backward:
+        raise ValueError(
+            f"dualpipe_bubble_time is for a weight gradient of at most half a full backward "
+            f"(got {weight_grad} of {backward})"
+        )
+    return (devices // 2 - 1) * (pair + backward - 3 * weight_grad)
+
+
+def dualpipev_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
+    """(K-1)(F&B + B - 3W): DualPipe's for twice as many devices, which is how many stages there are.
+
+    github.com/deepseek-ai/DualPipe, in times of one stage.
+    """
+    _require(devices=devices)
+    return dualpipe_bubble_time(2 * devices, pair, backward, weight_grad)
+
+
+def dualpipe_in_flight(devices: int) -> int:
+    """K+1, on every device; DualPipeV on half as many devices holds as many stage-activations.
+
+    DeepSeek-AI 2024, arXiv:2412.19437, table 2. ValueError for an odd K.
+    """
+    _require_even("dualpipe_in_flight", devices)
+    return devices + 1
+
+
+def chimera_bubble(devices: int, microbatches: int) -> Fraction:
+    """(K-2)/(2M+K-2), for a backward as long as a forward and K dividing M.
+
+    Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
+    """
+    _require_even("chimera_bubble", devices)
+    _require(microbatches=microbatches)
+    return Fraction(devices - 2, 2 * microbatches + devices - 2)
+
+
+def chimera_bubble_of_one_unit(devices: int) -> Fraction:
+    """(K-2)/(3K/2+K-2): for M = K microbatches and a backward of two forwards.
+
+    Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
+    """
+    _require_even("chimera_bubble_of_one_unit", devices)
+    return Fraction(2 * (devices - 2), 3 * devices + 2 * (devices - 2))
+
+
+def chimera_in_flight(devices: int, device: int) -> int:
+    """From K/2+1 on the two outer devices to K on the two inner ones, for K dividing M.
+
+    Li and Hoefler 2021, arXiv:2107.06925, table 2. ValueError for an odd K.
+    """
+    _require_even("chimera_in_flight", devices)
+    _require_device(device, devices)
+    return devices // 2 + 1 + min(device, devices - 1 - device)
+
+
+def gpipe_messages(devices: int, microbatches: int, stages_per_device: int = 1) -> int:
+    """2(KV-1)M: every boundary between stages carries each microbatch's activation and its gradient.
+
+    One device sends none; on more, neighbouring stages are on different devices.
+    """
+    _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
+    if devices == 1:
+        return 0
+    return 2 * (devices * stages_per_device - 1) * microbatches
+
+
+def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
+    """The smallest M whose GPipe bubble (K-1)/(K-1+M) is at most the target.
+
+    Exact: give the target as Fraction or text ("0.1"); a float is read as it prints. ValueError
+    unless 0 < target < 1.
+    """
+    _require(devices=devices)
+    try:
+        target = Fraction(str(bubble))
+    except (ValueError, ZeroDivisionError):
+        target = None
+    if target is None or not 0 < target < 1:
+        raise ValueError(f"microbatches_for needs a bubble between 0 and 1 (got {bubble})")
+    return max(1, ceil((devices - 1) * (1 - target) / target))
+
+
+def remat_activation_units(microbatches_held: int, boundary_input: Real, working_set: Real) -> Real:
+    """Boundary inputs of all microbatches in flight, plus the working set of the one being recomputed.
+
+    In the unit of its arguments. Huang et al. 2019, arXiv:1811.06965, section 2.3: N + (L/K)(N/M).
+    """
+    return microbatches_held * boundary_input + working_set
+
+
+def _require_device(device: int, devices: int) -> None:
+    if not 0 <= device < devices:
+        raise ValueError(f"the formula needs a device from 0 to {devices - 1} (got {device})")
+
+
+def _require_even(formula: str, devices: int) -> None:
+    _require(devices=devices)
+    if devices % 2:
+        raise ValueError(f"{formula} needs an even number of devices (got {devices})")
+
+
+def _require_small(formula: str, devices: int, forward: Real, input_grad: Real, weight_grad: Real) -> None:
+    """The zero-bubble papers' condition, without which W fills more than there is to fill."""
+    _require(devices=devices)
+    _require_times(forward=forward, input_grad=input_grad, weight_grad=weight_grad)
+    if weight_grad > min(forward, input_grad):
+        raise ValueError(
+            f"{formula} is for T_W at most T_F and T_B (got T_W = {weight_grad}, "
+            f"T_F = {forward}, T_B = {input_grad})"
+        )
+
+
+def _require_times(**times: Real) -> None:
+    for name, time in times.items():
+        require_in("the formula", name, time, 0, math.inf)
+
+
+def _require(**counts: int) -> None:
+    for name, value in counts.items():
+        require_count("the formula", name, value)

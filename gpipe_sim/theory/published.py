@@ -1,0 +1,52 @@
+"""Numbers as papers print them, for lessons, figures and tests to set a measurement beside.
+
+Nothing here is computed; closed forms stand in ``formulas``.
+"""
+
+from dataclasses import dataclass
+
+from gpipe_sim.simulation.costs import Costs
+
+
+@dataclass(frozen=True)
+class ZeroBubbleRun:
+    """One row of the zero-bubble paper's tables 9 (times, measured on its devices) and 5 (bubble rates).
+
+    Times are of one microbatch on one device, in one unit (milliseconds, by their size; the paper names
+    none). ``bubble_rates`` are the paper's, by the name of our schedule; its bubble rate is our span bubble.
+    Qi, Wan, Huang and Lin 2024, arXiv:2401.10241.
+    """
+
+    model: str
+    devices: int
+    microbatches: int
+    stages_per_device: int  #: of the interleaved schedule; the others have one
+    forward: float
+    input_grad: float  #: T_B in the paper
+    weight_grad: float
+    comm: float
+    bubble_rates: dict[str, float]
+
+    def costs(self, stages_per_device: int = 1) -> Costs:
+        """The times of a stage, when each device's part of the model is cut into so many."""
+        whole = self.forward, self.input_grad, self.weight_grad
+        return Costs(*(time / stages_per_device for time in whole), comm=self.comm)
+
+
+def _run(model: str, size: tuple[int, int, int], times: tuple[float, ...], rates: tuple[float, ...]):
+    names = "OneFOneB", "Interleaved1F1B", "ZBH1", "ZBH2"
+    devices, microbatches, stages_per_device = size
+    table_5 = dict(zip(names, rates, strict=True))
+    return ZeroBubbleRun(model, devices, microbatches, stages_per_device, *times, table_5)
+
+
+#: The smallest and the second largest of the paper's four models, each with three numbers of microbatches.
+ZERO_BUBBLE = (
+    # model, (K, M, V), Table 9: T_F, T_B, T_W, T_comm, Table 5: 1F1B, 1F1B-I, ZB-H1, ZB-H2
+    _run("1.5B", (8, 24, 3), (18.522, 18.086, 9.337, 0.601), (0.2431, 0.1055, 0.1585, 0.1083)),
+    _run("1.5B", (8, 32, 3), (18.513, 18.086, 9.331, 0.626), (0.1985, 0.0818, 0.1242, 0.0837)),
+    _run("1.5B", (8, 64, 3), (18.546, 18.097, 9.321, 0.762), (0.1240, 0.0443, 0.0674, 0.0444)),
+    _run("14.6B", (16, 48, 3), (11.347, 11.248, 8.132, 0.377), (0.2552, 0.1104, 0.1397, 0.0672)),
+    _run("14.6B", (16, 64, 3), (11.307, 11.254, 8.101, 0.379), (0.2082, 0.0852, 0.1088, 0.0516)),
+    _run("14.6B", (16, 128, 3), (11.325, 11.308, 8.109, 0.378), (0.1251, 0.0445, 0.0576, 0.0266)),
+)

@@ -1,0 +1,55 @@
+"""Lesson 01: what the check says to right answers and to the usual wrong ones."""
+
+import numpy as np
+import pytest
+
+from gpipe_sim import split
+from gpipe_sim.course.lesson_01 import devices_needed, training_bytes
+
+
+def fewest(layers, fits):
+    return next(
+        stages
+        for stages in range(1, len(layers) + 1)
+        if fits(max(map(training_bytes, split(layers, stages=stages))))
+    )
+
+
+def exactly(layers, capacity):
+    return fewest(layers, lambda largest: largest <= capacity)
+
+
+def total_over_capacity(layers, capacity):
+    return -(-sum(map(training_bytes, split(layers, stages=1))) // capacity)
+
+
+def weights_alone(layers, capacity):
+    return fewest(layers, lambda largest: largest / 4 <= capacity)
+
+
+def one_more(layers, capacity):
+    return min(exactly(layers, capacity) + 1, len(layers))
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "says"),
+    [
+        (exactly, "correct", "every stage fits"),
+        (lambda n, c: np.int64(exactly(n, c)), "correct", "every stage fits"),
+        (total_over_capacity, "almost", "do all stages have the same number of weights?"),
+        (weights_alone, "almost", "Which arrays does each weight bring along?"),
+        (one_more, "almost", "Would one device fewer do too?"),
+        (lambda n, c: None, "keep working", "you say None; it should be a whole number from 1 to 5"),
+        (lambda n, c: 2.5, "keep working", "a whole number"),
+        (lambda n, c: True, "keep working", "a whole number"),
+        (lambda n, c: float("nan"), "keep working", "a whole number"),
+        (lambda n, c: np.arange(4), "keep working", "a whole number"),
+        (lambda n: 1, "keep working", "it stopped: TypeError"),
+        ("two", "keep working", "pass in a function, not 'two'"),
+        (None, "your turn", "write a function"),
+    ],
+)
+def test_devices_needed(answer, verdict, says):
+    reply = devices_needed(answer)
+    assert reply.verdict == verdict, reply
+    assert says in reply.text, reply

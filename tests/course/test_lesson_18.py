@@ -1,0 +1,325 @@
+"""Lesson 18: what the checks say to right answers and to the usual wrong ones."""
+
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean, median
+
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.course.clocked import PAUSE, measured
+from gpipe_sim.course.lesson_18 import FORWARDS, PAUSES, _step_cases, forward_time, gpipe_step, pause
+
+
+def reply(check, answer) -> str:
+    return repr(check(answer))
+
+
+def took(timeline, stage=None, kind="F"):
+    return [
+        span.end - span.start
+        for span in timeline.spans
+        if stage in (None, span.action.stage) and kind in (None, span.action.kind)
+    ]
+
+
+def test_the_median_of_its_forwards_is_a_stages_time():
+    assert reply(forward_time, lambda timeline, stage: median(took(timeline, stage))) == (
+        "correct: at 9 stages of 4 timelines, with slow actions among them. "
+        "How many slow ones would it take to mislead you?"
+    )
+
+
+def test_any_robust_way_is_correct():
+    def without_the_ends(timeline, stage):
+        return mean(sorted(took(timeline, stage))[2:-2])
+
+    def without_the_slow(timeline, stage):
+        times = took(timeline, stage)
+        return mean(time for time in times if time < 3 * min(times))
+
+    assert forward_time(without_the_ends).verdict == "correct"
+    assert forward_time(without_the_slow).verdict == "correct"
+    assert forward_time(lambda timeline, stage: gp.fit_costs(timeline).forward[stage]).verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda t, s: mean(took(t, s)), "9.81 the longest but one. Should one slow action move your answer?"),
+        (lambda t, s: max(took(t, s)), "9.81 the longest but one. Is the longest what a forward takes?"),
+        (lambda t, s: min(took(t, s)), "8.37 the shortest but one. Is the shortest what a forward takes?"),
+        (lambda t, s: sum(took(t, s)), "That is the sum of them. How long is one?"),
+        (lambda t, s: median(took(t)), "You have all stages in it. Are they equally long?"),
+        (lambda t, s: mean(took(t, s, None)), "Is every action of the stage a forward?"),
+    ],
+)
+def test_the_usual_wrong_times_are_named(answer, says):
+    said = reply(forward_time, answer)
+    assert said.startswith("almost: stage ") and said.endswith(says)
+
+
+def test_the_mean_passes_where_nothing_was_slow_and_fails_where_something_was():
+    said = reply(forward_time, lambda timeline, stage: mean(took(timeline, stage)))
+    assert said.startswith(
+        "almost: stage 1 of OneFOneB(devices=3, microbatches=7): you say 44.77; "
+        "its 7 forwards took 8.37 to 259.2, "
+    )
+
+
+@pytest.mark.parametrize("check", [forward_time, gpipe_step, pause])
+@pytest.mark.parametrize("wrong", ["20", None, True, 1j, [20], float("nan"), float("inf")])
+def test_what_is_no_time_is_answered(check, wrong):
+    said = reply(check, lambda *_: wrong)
+    assert said.startswith("keep working: ") and said.endswith(f"you say {wrong!r}; a time is a number")
+
+
+@pytest.mark.parametrize("check", [forward_time, gpipe_step, pause])
+def test_no_answer_no_function_and_a_function_that_stops(check):
+    assert reply(check, None).startswith("your turn: write a function of ")
+    assert reply(check, 20) == "keep working: pass in a function, not 20"
+    assert "called with <Timeline of " in reply(check, lambda *_: 1 // 0)
+    assert "it stopped: ZeroDivisionError: " in reply(check, lambda *_: 1 // 0)
+
+
+@pytest.mark.parametrize("check", [forward_time, gpipe_step, pause])
+@pytest.mark.parametrize("wrong", [0, -1, 1234.5])
+def test_other_numbers_are_answered_with_a_question(check, wrong):
+    said = reply(check, lambda *_: wrong)
+    assert said.startswith("keep working: ") and said.endswith("?")
+
+
+def step(timeline, microbatches, family=gp.GPipe, **changed):
+    costs = replace(gp.fit_costs(timeline), **changed)
+    return gp.simulate(family(timeline.schedule.devices, microbatches), costs).makespan
+
+
+def test_a_step_by_the_fitted_costs():
+    clock = gp.recorded_run("gpipe16").makespan
+    said = step(gp.recorded_run(), 16)
+    assert abs(said / clock - 1) < 0.05
+    assert reply(gpipe_step, step) == (
+        f"correct: for the recorded devices and 16 microbatches you say {said:.0f} ms, and the clock said "
+        f"{clock:.0f} ms. What do your costs leave out?"
+    )
+
+
+def truth(timeline, microbatches):
+    """What a clock says, or the fit where none was read."""
+    clocks = {(case.makespan, size): clock for case, size, clock in _step_cases()}
+    return clocks[timeline.makespan, microbatches] or step(timeline, microbatches)
+
+
+def scaled(timeline, microbatches):
+    """By the fitted costs, and by how far these were off for the step that was measured."""
+    same = gp.simulate(timeline.schedule, gp.fit_costs(timeline)).makespan
+    return step(timeline, microbatches) * timeline.makespan / same
+
+
+@pytest.mark.parametrize("answer", [truth, scaled, lambda t, m: (truth(t, m) + step(t, m)) / 2])
+def test_the_truth_and_what_is_nearer_to_it_than_the_fit_are_correct(answer):
+    assert gpipe_step(answer).verdict == "correct"
+
+
+def test_the_recorded_devices_are_asked_for_a_size_that_the_lesson_does_not_show():
+    def only_what_was_shown(timeline, microbatches):
+        shown = timeline.makespan == gp.recorded_run().makespan
+        return gp.recorded_run("gpipe16").makespan if shown else step(timeline, microbatches)
+
+    assert reply(gpipe_step, only_what_was_shown).startswith(
+        "keep working: GPipe(devices=4, microbatches=11)"
+    )
+
+
+def turns(timeline, microbatches):
+    return microbatches + timeline.schedule.devices - 1
+
+
+def slowest(timeline):
+    costs = gp.fit_costs(timeline)
+    stages = range(timeline.schedule.devices)
+    return max(sum(costs.duration(make(k, 0), k) for make in (gp.F, gp.B)) for k in stages)
+
+
+AS_THE_SLOWEST = (
+    "That takes every stage to be as long as the slowest. "
+    "How long does the first microbatch take to reach the slowest, and the last one from there?"
+)
+
+
+def like_the_first(timeline, microbatches):
+    costs = gp.fit_costs(timeline)
+    names = ("forward", "input_grad", "weight_grad")
+    first = {name: getattr(costs, name)[0] for name in names if isinstance(getattr(costs, name), tuple)}
+    return step(timeline, microbatches, **first)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda t, m: t.makespan, "That is the step with 5 microbatches. How many are asked for?"),
+        (
+            lambda t, m: t.makespan * m / t.schedule.microbatches,
+            "That is 20/5 of the measured step. Does the time in which devices fill and drain grow too?",
+        ),
+        (
+            lambda t, m: t.makespan * turns(t, m) / turns(t, t.schedule.microbatches),
+            "That is 23/8 of the measured step, as if all of it grew alike. "
+            "Which stage, or which message, sets how long one more microbatch takes?",
+        ),
+        (lambda t, m: turns(t, m) * slowest(t), AS_THE_SLOWEST),
+        (
+            lambda t, m: turns(t, m) * (slowest(t) + 2 * gp.fit_costs(t).comm),
+            AS_THE_SLOWEST,
+        ),
+        (
+            lambda t, m: m * slowest(t),
+            "That is what the slowest stage works. When can it start, and what happens after it?",
+        ),
+        (
+            lambda t, m: step(t, m, comm=0),
+            "That is without messages, and each took 15. Who waits for them?",
+        ),
+        (
+            lambda t, m: step(t, m, family=gp.OneFOneB),
+            "That is 1F1B's. Which of the two waits for more messages?",
+        ),
+        (like_the_first, "That takes every stage to be as long as the first stage. Are they alike?"),
+    ],
+)
+def test_the_usual_wrong_steps_are_named(answer, says):
+    said = reply(gpipe_step, answer)
+    assert said.startswith("almost: GPipe(devices=") and said.endswith(says)
+
+
+def pauses(timeline, counts=None):
+    """Those that count, by when what the later action needs from other devices had ended."""
+    counts = counts or (lambda before, ends: all(end <= before.end for end in ends))
+    schedule = timeline.schedule
+    for row in timeline.rows:
+        for before, after in pairwise(row):
+            needed = [n for n in gp.needs(after.action, schedule) if schedule.device_of(n) != after.device]
+            if counts(before, [timeline.ends[need] for need in needed]):
+                yield after.start - before.end
+
+
+def all_pauses(timeline):
+    return list(pauses(timeline, lambda before, ends: True))
+
+
+def shorter_half(timeline):
+    times = sorted(all_pauses(timeline))
+    return times[: len(times) // 2]
+
+
+def needs_of_its_own_too(how):
+    """Whether what was needed had ended, by ``how`` over all needs, also those on the same device."""
+
+    def answer(timeline):
+        return median(
+            after.start - before.end
+            for row in timeline.rows
+            for before, after in pairwise(row)
+            if how(timeline.ends[n] <= before.end for n in gp.needs(after.action, timeline.schedule))
+        )
+
+    return answer
+
+
+def test_the_pause_between_two_actions():
+    own = median(pauses(gp.recorded_run()))
+    assert reply(pause, lambda timeline: median(pauses(timeline))) == (
+        f"correct: {own:.2f} ms in the recorded run. How many of them lie on the way through the step?"
+    )
+    assert 0.05 < own < 1
+
+
+COUNTED = "You count device 0's pause between 0F3 and 0B0, which took 129. What was it waiting for?"
+LEFT_OUT = (
+    "You leave out device 0's pause between 0F4 and 0B1. "
+    "What does 0B1 need from other devices, and when had that ended?"
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda t: mean(all_pauses(t)), COUNTED),
+        (lambda t: median(all_pauses(t)), COUNTED),
+        (lambda t: max(all_pauses(t)), COUNTED),
+        (lambda t: mean(pauses(t)), ", the mean; the longest is 1.53. Should one slow pause count so much?"),
+        (
+            lambda t: median(shorter_half(t)),
+            "You count device 2's pause between 2F5 and 2B4, which took 1.08. What was it waiting for?",
+        ),
+        (
+            lambda t: median(pauses(t, lambda before, ends: any(end <= before.end for end in ends))),
+            "You leave out device 0's pause between 0F0 and 0F1. What does 0F1 need from other devices?",
+        ),
+        (needs_of_its_own_too(any), COUNTED),
+        (lambda t: median(pauses(t, lambda before, ends: not ends)), LEFT_OUT),
+        (
+            lambda t: median(pauses(t, lambda before, ends: all(end <= before.start for end in ends))),
+            LEFT_OUT,
+        ),
+        (
+            lambda t: median(pauses(t, lambda before, ends: any(end > before.end for end in ends))),
+            COUNTED,
+        ),
+    ],
+)
+def test_the_usual_wrong_pauses_are_named(answer, says):
+    said = reply(pause, answer)
+    assert said.startswith("almost: ") and said.endswith(says)
+
+
+def test_needs_of_its_own_do_no_harm_to_a_pause():
+    assert pause(needs_of_its_own_too(all)).verdict == "correct"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (
+            lambda t: 7,
+            "Does your way count device 0's pause between 0F3 and 0B0, which took 129? "
+            "What was it waiting for?",
+        ),
+        (
+            lambda t: min(all_pauses(t)),
+            "Nothing was missing in device 3's pause between 3F1 and 3B1. Does your way count it?",
+        ),
+    ],
+)
+def test_a_pause_that_no_known_way_explains_is_asked_about(answer, says):
+    said = reply(pause, answer)
+    assert said.startswith("keep working: OneFOneB(devices=4, microbatches=7): you say ")
+    assert said.endswith(says)
+
+
+def test_no_limit_on_the_length_tells_who_waited():
+    for limit in (0.8, 1, 1.2, 1.5, 2, 3, 5):
+        said = pause(lambda timeline, limit=limit: median(p for p in all_pauses(timeline) if p < limit))
+        assert said.verdict != "correct", limit
+
+
+def test_a_made_timeline_is_the_same_every_time_and_respects_its_schedule():
+    made = (
+        [make() for make, *_ in FORWARDS] + [case for case, *_ in _step_cases()] + [make() for make in PAUSES]
+    )
+    again = (
+        [make() for make, *_ in FORWARDS] + [case for case, *_ in _step_cases()] + [make() for make in PAUSES]
+    )
+    for timeline, same in zip(made, again, strict=True):
+        assert timeline.spans == same.spans
+        assert [tuple(span.action for span in row) for row in timeline.rows] == list(
+            timeline.schedule.actions
+        )
+        for span in timeline.spans:
+            assert all(timeline.ends[need] <= span.start for need in gp.needs(span.action, timeline.schedule))
+
+
+def test_a_made_timeline_has_its_costs_a_pause_and_its_slow_actions():
+    timeline = measured(gp.OneFOneB(1, 7), gp.Costs(10, 20, 20), slow={"0F3": 30})
+    assert [round(ms, 1) for ms in took(timeline)] == [9.3, 10.0, 10.9, 306, 10.5, 9.6, 9.1]
+    assert [round(ms, 2) for ms in pauses(timeline)] == [PAUSE] * 13

@@ -1,0 +1,89 @@
+"""What lesson A's check says to right and to wrong answers."""
+
+import operator
+from fractions import Fraction
+
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.course import lesson_A
+
+
+def fastest(devices, microbatches, limit, comm, *, time=None, memory=None, held=max, within=operator.le):
+    """The right answer; with another option a wrong one."""
+    best, shortest = None, float("inf")
+    for family in gp.SCHEDULES:
+        try:
+            schedule = family(devices, microbatches)
+        except ValueError:
+            continue
+        part = Fraction(devices, schedule.stages)
+        t, m = (part if share is None else share(schedule) for share in (time, memory))
+        length = gp.simulate(schedule, gp.Costs(t, t, t, comm=comm)).makespan
+        if within(held(gp.peak_in_flight(schedule)) * m, limit) and length < shortest:
+            best, shortest = family, length
+    return best
+
+
+def whole(schedule):
+    return 1
+
+
+def of_those_held(schedule):
+    return Fraction(1, len(schedule.placement[0]))
+
+
+def without_catching(devices, microbatches, limit, comm):
+    return min(gp.SCHEDULES, key=lambda family: gp.simulate(family(devices, microbatches)).makespan)
+
+
+def test_nothing_yet():
+    assert lesson_A.fastest_within(None).verdict == "your turn"
+
+
+def test_the_fastest_as_a_class_or_by_name():
+    assert lesson_A.fastest_within(fastest).verdict == "correct"
+    assert lesson_A.fastest_within(lambda *case: fastest(*case).__name__).verdict == "correct"
+
+
+def test_of_equally_fast_ones_any_will_do():
+    """Without messages ZB-H1, ZB-H2 and DualPipeV all take 27 at 4 x 8; ZB-V, DualPipe and V-Half less."""
+    assert lesson_A._fastest(4, 8, 4, 1) == {"ZBH1", "Chimera"}
+    assert lesson_A._length(gp.ZBH1(4, 8), 1) == lesson_A._length(gp.Chimera(4, 8), 1) == 41
+
+
+def test_what_is_hidden_asks_for_different_schedules():
+    wanted = [lesson_A._fastest(*case) for case in lesson_A.HIDDEN]
+    assert set().union(*wanted) >= {"Naive", "VHalf", "ZBV", "ZBH2", "Chimera", "DualPipe"}
+    assert all(len(names) == 1 for names in wanted)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "verdict", "says"),
+    [
+        (lambda *case: fastest(*case, time=whole), "almost", "How long is one of two stages"),
+        (lambda *case: fastest(*case, memory=whole), "almost", "How much of a microbatch"),
+        (lambda *case: fastest(*case, time=whole, memory=whole), "almost", "the same share of the model"),
+        (
+            lambda *case: fastest(*case, time=of_those_held, memory=of_those_held),
+            "almost",
+            "copies of two devices' shares",
+        ),
+        (lambda *case: fastest(*case, held=lambda peaks: peaks[0]), "almost", "Is device 0 always"),
+        (lambda *case: fastest(*case, within=operator.lt), "almost", "exactly as much as the limit"),
+        (lambda *case: fastest(*case, held=min), "almost", "Must every device stay"),
+        (lambda K, M, limit, comm: fastest(K, M, limit, 0), "almost", "while a message travels"),
+        (lambda *case: gp.ZBV, "keep working", "you say ZBV, whose fullest device holds 4 microbatches"),
+        (lambda *case: gp.Naive, "keep working", "you say Naive, which takes 96; another within the limit"),
+        (lambda K, *case: gp.Chimera if K == 3 else fastest(K, *case), "keep working", "4 would work"),
+        (lambda *case: "1F1B", "keep working", "a class of gp.SCHEDULES"),
+        (lambda *case: None, "keep working", "a class of gp.SCHEDULES"),
+        (lambda *case: [gp.ZBV], "keep working", "a class of gp.SCHEDULES"),
+        (without_catching, "keep working", "it stopped: ValueError"),
+        (lambda devices: gp.ZBV, "keep working", "TypeError"),
+    ],
+)
+def test_a_wrong_choice_is_told_why(wrong, verdict, says):
+    reply = lesson_A.fastest_within(wrong)
+    assert reply.verdict == verdict
+    assert says in reply.text, reply

@@ -1,0 +1,76 @@
+"""The picture of a deadlock, read back from its SVG."""
+
+import re
+
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.drawing.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH
+from gpipe_sim.simulation.deadlock import circle, in_words, waiting
+
+KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
+
+
+def arrows(svg: str, colour: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """((device, place in its queue), the same where the arrow points), without the legend's."""
+    paths = re.findall(rf'<path d="M([^h"]+)" fill="none" stroke="{colour}"', svg)
+    points = [[tuple(map(int, point)) for point in re.findall(r"(\d+) (-?\d+)", path)] for path in paths]
+    return [(place(*path[0]), place(*path[-1])) for path in points]
+
+
+def place(x: int, y: int) -> tuple[int, int]:
+    return round((y - TOP - 14) / ROW), (x - LEFT - WIDTH // 2) // STEP
+
+
+def test_the_two_devices_wait_for_each_other():
+    """0B0 needs 1B0, which stands behind 1F1, which needs 0F1, which stands behind 0B0."""
+    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    assert arrows(svg, WAITS) == [((0, 1), (1, 3)), ((1, 0), (0, 2))]
+    assert arrows(svg, BEHIND) == [((1, 3), (1, 0)), ((0, 2), (0, 1))]
+
+
+def test_a_device_can_wait_for_itself():
+    svg = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
+    assert arrows(svg, WAITS) == [((0, 1), (1, 0)), ((1, 0), (1, 1))]
+    assert arrows(svg, BEHIND) == [((1, 1), (1, 0))]
+
+
+def test_every_action_is_drawn_and_the_stuck_ones_are_framed():
+    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    assert re.findall(r">(\d[FB]\d)<", svg) == (KNOT.replace("\n", " ")).split()
+    framed = re.findall(r'stroke-width="2.5"/>\n<text [^>]*>(\w+)<', svg)
+    assert framed == ["0B0", "1F1"]
+
+
+def test_an_order_that_can_finish_has_no_such_picture():
+    with pytest.raises(ValueError, match=r"GPipe\(.*\) can finish: nobody waits for ever"):
+        gp.draw_deadlock(gp.GPipe(2, 2))
+    with pytest.raises(gp.ScheduleError, match="1B0 is missing"):
+        gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1F0"))
+
+
+def test_the_circle_leaves_out_who_only_queues_up_behind_it():
+    """Device 2 waits for device 1, but nobody waits for device 2."""
+    schedule = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0\n2F0 2B0 2F1 2B1")
+    waits = waiting(schedule)
+    assert [str(wait.action) for wait in waits] == ["0B0", "1F1", "2F0"]
+    assert [(str(wait.action), str(wait.need)) for wait in circle(waits)] == [("0B0", "1B0"), ("1F1", "0F1")]
+
+
+def test_nobody_waits_where_the_order_can_finish():
+    assert waiting(gp.OneFOneB(3, 4)) == []
+
+
+def test_a_circle_reads_as_a_sentence():
+    said = in_words(circle(waiting(gp.Explicit.parse(KNOT))))
+    assert said == "0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0"
+    head_on = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B0 1F0 1B1\n2F1 2B1 2F0 2B0")
+    assert in_words(circle(waiting(head_on))) == (
+        "0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0"
+    )
+    itself = gp.Explicit.parse("0B0 0F0\n1F0 1B0")
+    assert in_words(circle(waiting(itself))) == "0B0 needs 0F0, queued behind 0B0"
+    heads = gp.Explicit.parse("0F0 0F1 0B1 0B0\n1F0 1B0 1F1 1B1\n2F1 2B1 2F0 2B0")
+    assert in_words(circle(waiting(heads))) == (
+        "1B0 needs 2B0, queued behind 2F1, which needs 1F1, queued behind 1B0"
+    )

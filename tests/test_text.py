@@ -1,0 +1,95 @@
+"""Timelines as text, each small picture spelled out."""
+
+from fractions import Fraction
+from textwrap import dedent
+
+from gpipe_sim import Costs, Explicit, GPipe, Interleaved1F1B, Naive, OneFOneB, simulate
+from gpipe_sim.drawing.text import MOST_COLUMNS
+
+
+def grid(schedule, **costs) -> str:
+    return str(simulate(schedule, Costs(**costs)))
+
+
+def picture(text: str) -> str:
+    return dedent(text).strip("\n")
+
+
+def test_naive_goes_down_the_diagonal_and_back():
+    assert grid(Naive(3)) == picture("""
+        time      0  1  2  3  4  5  6  7  8
+        device 0 F0  ·  ·  ·  ·  ·  · B0 --
+        device 1  · F0  ·  ·  · B0 --  ·  ·
+        device 2  ·  · F0 B0 --  ·  ·  ·  ·""")
+
+
+def test_gpipe_drains_in_reverse_order():
+    assert grid(GPipe(2, 2)) == picture("""
+        time      0  1  2  3  4  5  6  7  8
+        device 0 F0 F1  ·  ·  · B1 -- B0 --
+        device 1  · F0 F1 B1 -- B0 --  ·  ·""")
+
+
+def test_one_f_one_b_alternates():
+    assert grid(OneFOneB(2, 3)) == picture("""
+        time      0  1  2  3  4  5  6  7  8  9 10 11
+        device 0 F0 F1  ·  · B0 -- F2 B1 --  · B2 --
+        device 1  · F0 B0 -- F1 B1 -- F2 B2 --  ·  ·""")
+
+
+def test_several_stages_per_device_name_the_stage():
+    assert grid(Interleaved1F1B(2, 2), input_grad=Fraction(1, 2), weight_grad=Fraction(1, 2)) == picture("""
+        time       0   1   2   3   4   5   6   7   8   9
+        device 0 0F0 0F1 2F0 2F1   · 2B0   · 2B1 0B0 0B1
+        device 1   · 1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1   ·""")
+
+
+def test_split_backwards_and_an_overlapped_pair_are_spelled():
+    split = Explicit.parse("0F0 0I0 0W0")
+    assert grid(split) == picture("""
+        time      0  1  2
+        device 0 F0 I0 W0""")
+    pair = Explicit.parse("0F0 0F1 0B0 0B1\n1F0 (1F1;1B0)OVERLAP_F_B 1B1")
+    assert grid(pair) == picture("""
+        time           0       1       2       3       4       5       6       7       8
+        device 0      F0      F1       ·       ·       ·      B0 -------      B1 -------
+        device 1       ·      F0 1F1/1B0 ------- -------      B1 -------       ·       ·""")
+
+
+def test_a_column_is_the_largest_step_that_fits_every_time():
+    assert grid(Naive(2), forward=2, input_grad=2, weight_grad=2) == picture("""
+        time      0  2  4  6  8 10
+        device 0 F0  ·  ·  · B0 --
+        device 1  · F0 B0 --  ·  ·""")
+
+
+def test_the_clock_leaves_out_times_that_a_column_cannot_hold():
+    half = {"forward": Fraction(1, 2), "input_grad": Fraction(1, 2), "weight_grad": 0}
+    assert grid(Naive(2), **half) == picture("""
+        time      0     1
+        device 0 F0  ·  · B0
+        device 1  · F0 B0  ·""")
+    assert grid(Interleaved1F1B(1, 1), **half) == picture("""
+        time       0 0.5   1 1.5
+        device 0 0F0 1F0 1B0 0B0""")
+
+
+def test_numbers_of_two_digits_stay_in_their_columns():
+    lines = grid(OneFOneB(11, 1)).splitlines()
+    assert lines[0].startswith("time       0  1")
+    assert lines[1].startswith("device 0  F0  ·")
+    assert lines[11].startswith("device 10  ·  ·")
+    assert len({len(line) for line in lines[1:]}) == 1
+
+
+def test_what_fits_no_grid_is_listed():
+    assert grid(Naive(2), input_grad=0, weight_grad=0) == picture("""
+        device 0: F0 0-1  B0 2-2
+        device 1: F0 1-2  B0 2-2""")
+    assert grid(Naive(1), forward=0.1, input_grad=0.7, weight_grad=0) == "device 0: F0 0-0.1  B0 0.1-0.8"
+
+
+def test_a_timeline_too_long_for_a_line_is_listed():
+    longest = MOST_COLUMNS // 3
+    assert grid(OneFOneB(1, longest)).startswith("time")
+    assert grid(OneFOneB(1, longest + 1)).startswith("device 0: F0 0-1  B0 1-3  F1 3-4")
