@@ -29,7 +29,7 @@ def timeline_of(data: dict) -> Timeline:
     spans = [Span(Action.parse(text), device, start, end) for device, start, end, text in data["spans"]]
     rows = [[span.action for span in spans if span.device == k] for k in range(len(data["placement"]))]
     order = Explicit(rows, placement=data["placement"], microbatches=data["microbatches"])
-    return Timeline(order, Costs(), tuple(spans))
+    return Timeline.from_spans(order, spans)
 
 
 def picture(data: dict, name: str) -> Figure:

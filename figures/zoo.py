@@ -80,7 +80,9 @@ def _numbers(schedule: Schedule) -> dict:
         "waitless": _plain(busy_time(timeline) / schedule.devices),
         "bubble": pair(bubble(timeline)),
         "holds": _plain(max(peak_in_flight(schedule)) * part),
-        "spans": [[s.device, _plain(s.start), _plain(s.end), str(s.action)] for s in timeline.spans],
+        "spans": [
+            [s.device, _plain(s.start), _plain(s.end), str(s.action)] for row in timeline.rows for s in row
+        ],
     }
 
 

@@ -3,6 +3,7 @@
 import random
 
 from gpipe_sim import Costs, Schedule, Span, Timeline, needs, simulate
+from gpipe_sim.schedule.explicit import unpaired
 
 PLANNED = Costs(20, 20, 20)
 
@@ -29,4 +30,4 @@ def measured(
             spans.append(Span(part, span.device, start, end))
     first = min(span.start for span in spans)
     moved = (Span(action, device, start - first, end - first) for action, device, start, end in spans)
-    return Timeline(schedule, Costs(comm=0), tuple(moved))
+    return Timeline.from_spans(unpaired(schedule), moved)

@@ -18,7 +18,7 @@ from gpipe_sim import (
     check,
     problems,
 )
-from gpipe_sim.simulation.blocking import Hang, Transfer, Way, hangs, program
+from gpipe_sim.simulation.blocking import BlockedCycle, Direction, Transfer, blocked_cycles, transfers
 
 SMALL = ((1, 2), (2, 1), (2, 4), (3, 2), (4, 4), (4, 8))
 
@@ -31,14 +31,18 @@ def meet(programs: list[list[Transfer]]) -> list[list[Transfer]]:
         met = False
         for device, row in enumerate(left):
             while row and left[row[0].other][:1] == [
-                Transfer({Way.SEND: Way.RECV, Way.RECV: Way.SEND}[row[0].way], row[0].what, device)
+                Transfer(
+                    {Direction.SEND: Direction.RECV, Direction.RECV: Direction.SEND}[row[0].direction],
+                    row[0].what,
+                    device,
+                )
             ]:
                 del left[row[0].other][0], row[0]
                 met = True
     return left
 
 
-def swapped(programs: list[list[Transfer]], found: list[Hang]) -> list[list[Transfer]]:
+def swapped(programs: list[list[Transfer]], found: list[BlockedCycle]) -> list[list[Transfer]]:
     """The programs with each early receive moved to right before the transfer that its device waited in."""
     rows = [list(row) for row in programs]
     for hang in found:
@@ -81,30 +85,30 @@ def test_1f1b_hangs_once_for_each_pair_that_crosses_a_boundary_and_gpipe_never(d
     """Of the M forwards that device k sends, those after its K-k-1 of warm-up meet a gradient."""
     for microbatches in range(devices, 12):
         pairs = sum(microbatches - warmup for warmup in range(1, devices))
-        assert len(hangs(OneFOneB(devices, microbatches))) == pairs
+        assert len(blocked_cycles(OneFOneB(devices, microbatches))) == pairs
         for schedule in (GPipe(devices, microbatches), Naive(devices, microbatches)):
-            assert hangs(schedule) == []
-        assert hangs(GPipe(devices, microbatches, drain="in_order")) == []
+            assert blocked_cycles(schedule) == []
+        assert blocked_cycles(GPipe(devices, microbatches, drain="in_order")) == []
 
 
 def test_schedules_whose_devices_form_a_ring_hang_too():
     """Looped stages: the last device sends to the first, which still sends to the next."""
-    assert [len(hangs(family(2, 2))) for family in (LoopedBFS, Interleaved1F1B)] == [4, 5]
-    assert len(hangs(DualPipe(2, 4))) == 4
+    assert [len(blocked_cycles(family(2, 2))) for family in (LoopedBFS, Interleaved1F1B)] == [4, 5]
+    assert len(blocked_cycles(DualPipe(2, 4))) == 4
 
 
 def test_a_program_receives_before_and_sends_after_each_action():
-    assert [" ".join(map(str, row)) for row in program(GPipe(2, 1))] == [
+    assert [" ".join(map(str, row)) for row in transfers(GPipe(2, 1))] == [
         "Send 0F0 to device 1 Recv 1B0 from device 1",
         "Recv 0F0 from device 0 Send 1B0 to device 0",
     ]
-    assert program(Naive(1, 2)) == [[]]
+    assert transfers(Naive(1, 2)) == [[]]
 
 
 def test_what_two_actions_of_a_device_need_is_received_once():
     """1B0 goes to device 0, where 0B0 reads its gradient and 1U0 applies it to a second copy of stage 1."""
     schedule = Explicit(["0F0 0B0 1U0", "1F0 1B0"], placement=[[0, 1], [1]])
-    assert [list(map(str, row)) for row in program(schedule)] == [
+    assert [list(map(str, row)) for row in transfers(schedule)] == [
         ["Send 0F0 to device 1", "Recv 1B0 from device 1"],
         ["Recv 0F0 from device 0", "Send 1B0 to device 0"],
     ]
@@ -113,7 +117,7 @@ def test_what_two_actions_of_a_device_need_is_received_once():
 
 def test_an_overlapped_pair_receives_for_both_halves_and_then_sends_both():
     schedule = Explicit.parse("0F0 0F1 0B0 0B1\n1F0 (1F1;1B0)OVERLAP_F_B 1B1\n2F0 2B0 2F1 2B1")
-    said = list(map(str, program(schedule)[1]))
+    said = list(map(str, transfers(schedule)[1]))
     assert said[:2] == ["Recv 0F0 from device 0", "Send 1F0 to device 2"]
     assert said[2:4] == ["Recv 0F1 from device 0", "Recv 2B0 from device 2"]
     assert said[4:6] == ["Send 1F1 to device 2", "Send 1B0 to device 0"]
@@ -134,7 +138,7 @@ def test_sends_are_buffered_or_blocking():
 
 def frees(schedule) -> None:
     """It hangs exactly where the reference does, in a circle, and not once every swap is made."""
-    programs, found = program(schedule), hangs(schedule)
+    programs, found = transfers(schedule), blocked_cycles(schedule)
     left = meet(programs)
     assert any(left) == bool(found)
     if found:

@@ -6,7 +6,7 @@ import pytest
 
 import gpipe_sim as gp
 from gpipe_sim.drawing.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH
-from gpipe_sim.simulation.deadlock import circle, in_words, waiting
+from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
 
@@ -54,7 +54,7 @@ def test_the_circle_leaves_out_who_only_queues_up_behind_it():
     schedule = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0\n2F0 2B0 2F1 2B1")
     waits = waiting(schedule)
     assert [str(wait.action) for wait in waits] == ["0B0", "1F1", "2F0"]
-    assert [(str(wait.action), str(wait.need)) for wait in circle(waits)] == [("0B0", "1B0"), ("1F1", "0F1")]
+    assert [(str(wait.action), str(wait.need)) for wait in cycle(waits)] == [("0B0", "1B0"), ("1F1", "0F1")]
 
 
 def test_nobody_waits_where_the_order_can_finish():
@@ -62,15 +62,15 @@ def test_nobody_waits_where_the_order_can_finish():
 
 
 def test_a_circle_reads_as_a_sentence():
-    said = in_words(circle(waiting(gp.Explicit.parse(KNOT))))
+    said = in_words(cycle(waiting(gp.Explicit.parse(KNOT))))
     assert said == "0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0"
     head_on = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B0 1F0 1B1\n2F1 2B1 2F0 2B0")
-    assert in_words(circle(waiting(head_on))) == (
+    assert in_words(cycle(waiting(head_on))) == (
         "0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0"
     )
     itself = gp.Explicit.parse("0B0 0F0\n1F0 1B0")
-    assert in_words(circle(waiting(itself))) == "0B0 needs 0F0, queued behind 0B0"
+    assert in_words(cycle(waiting(itself))) == "0B0 needs 0F0, queued behind 0B0"
     heads = gp.Explicit.parse("0F0 0F1 0B1 0B0\n1F0 1B0 1F1 1B1\n2F1 2B1 2F0 2B0")
-    assert in_words(circle(waiting(heads))) == (
+    assert in_words(cycle(waiting(heads))) == (
         "1B0 needs 2B0, queued behind 2F1, which needs 1F1, queued behind 1B0"
     )

@@ -147,7 +147,7 @@ def test_what_pytorch_adds_by_itself_is_left_out():
         "1RECV_F0,1F0,2F0,2SEND_F0,2RECV_B0,2WAIT_SEND_F0,2B0,1B0,1SEND_B0,1WAIT_REDUCE_GRAD\n"
     )
     found = from_torch_csv(text)
-    assert str(found) == "device 0: 0F0 3F0 3B0 0B0\ndevice 1: 1F0 2F0 2B0 1B0"
+    assert str(found) == "device 0, stages 0 3: 0F0 3F0 3B0 0B0\ndevice 1, stages 1 2: 1F0 2F0 2B0 1B0"
     assert found.placement == ((0, 3), (1, 2))
 
 

@@ -125,7 +125,7 @@ def test_where_devices_take_turns_waiting_for_the_other_to_finish_is_no_message(
     """1F0 waited 7 while 0F1 ran, and 0B0 10 while 1F1 ran; only 0B1 waited 5 for nothing but its message."""
     rows = [("0F0", 0, 5), ("0F1", 5, 12), ("0B0", 30, 35), ("0B1", 45, 50)]
     last = [("1F0", 12, 15), ("1B0", 15, 20), ("1F1", 20, 25), ("1B1", 35, 40)]
-    assert fit_costs(replace(spelled(rows, last), turns=True)).comm == 5
+    assert fit_costs(replace(spelled(rows, last), took_turns=True)).comm == 5
     assert fit_costs(spelled(rows, last)).comm == 7, "the median of 7, 10 and 5"
     assert fit_costs(simulate(GPipe(1, 4), Costs(comm=3))).comm == 0
 
@@ -145,7 +145,7 @@ def test_an_outlier_moves_nothing():
     for slow in (3, 20, 40):
         spans = list(timeline.spans)
         spans[slow] = spans[slow]._replace(end=spans[slow].end + 1000)
-        assert fit_costs(Timeline(timeline.schedule, Costs(), tuple(spans))) == Costs(20, 20, 20, comm=2)
+        assert fit_costs(Timeline.from_spans(timeline.schedule, spans)) == Costs(20, 20, 20, comm=2)
 
 
 @over_every_schedule([(4, 8)])
@@ -183,4 +183,4 @@ def spelled(*rows) -> Timeline:
         for device, row in enumerate(rows)
         for action, (_, start, end) in zip(schedule.actions[device], row, strict=True)
     ]
-    return Timeline(schedule, Costs(), tuple(sorted(spans, key=lambda span: span.end)))
+    return Timeline.from_spans(schedule, spans)

@@ -86,8 +86,8 @@ def test_a_v_within_8_stage_activations_takes_51_as_zb_v_does():
 def test_a_plan_draws_its_own_picture():
     assert str(greedy(2, 3, memory_limit=[2, 1])) == str(OneFOneB(2, 3))
     assert str(greedy(2, 2, v_shaped(2), memory_limit=2)) == dedent("""\
-        device 0: 0F0 3F0 3B0 0F1 0B0 3F1 3B1 0B1
-        device 1: 1F0 2F0 2B0 1B0 1F1 2F1 2B1 1B1""")
+        device 0, stages 0 3: 0F0 3F0 3B0 0F1 0B0 3F1 3B1 0B1
+        device 1, stages 1 2: 1F0 2F0 2B0 1B0 1F1 2F1 2B1 1B1""")
 
 
 # Where no pattern fits
@@ -218,8 +218,9 @@ def test_without_a_limit_what_starts_is_the_first_by_priority_of_what_is_ready(d
 def arrival(timeline, action):
     """When the last thing that the action needs is there."""
     device = timeline.schedule.device_of(action)
-    sources = [(need, timeline.schedule.device_of(need)) for need in needs(action, timeline.schedule)]
-    return max((timeline.ends[n] + timeline.costs.transfer(n, d, device) for n, d in sources), default=-1)
+    arrived = {message.action: message.end for message in timeline.messages if message.target == device}
+    wanted = needs(action, timeline.schedule)
+    return max((arrived.get(need, timeline.ends[need]) for need in wanted), default=-1)
 
 
 def rank(action, priority):
@@ -233,7 +234,7 @@ def test_ties_go_to_the_lower_microbatch_then_to_the_lower_stage():
         "device 0: 0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1"
     )
     plan = greedy(1, 1, [[1, 0]], priority=lambda action: action.kind is Kind.F, split=True)
-    assert str(plan) == "device 0: 0F0 1F0 1I0 0I0 0W0 1W0"
+    assert str(plan) == "device 0, stages 1 0: 0F0 1F0 1I0 0I0 0W0 1W0"
 
 
 # Refusals

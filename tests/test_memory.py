@@ -180,7 +180,8 @@ def test_the_categories_stand_in_their_order_of_precedence():
 
 def test_a_boundary_input_that_a_layer_also_saves_is_a_boundary_input():
     memory, x, hidden = MeteredMemory(), np.zeros(2), np.zeros(5)
-    memory.keep_saved((0, 0), [x, hidden, None], x)
+    memory.came_in((0, 0), x)
+    memory.keep(SAVED, (0, 0), [x, hidden, None])
     assert count(memory) == {BOUNDARY: 16, SAVED: 40}
     assert memory.take(SAVED, (0, 0))[1] is hidden
     assert count(memory) == {}
@@ -188,7 +189,8 @@ def test_a_boundary_input_that_a_layer_also_saves_is_a_boundary_input():
 
 def test_a_boundary_input_that_no_layer_saves_is_let_go():
     memory, x, hidden = MeteredMemory(), np.zeros(2), np.zeros(5)
-    memory.keep_saved((0, 0), [hidden], x)
+    memory.came_in((0, 0), x)
+    memory.keep(SAVED, (0, 0), [hidden])
     assert count(memory) == {SAVED: 40}
 
 

@@ -102,6 +102,6 @@ def test_ten_thousand_mutated_schedules_are_sound_or_reported_and_simulate_agree
         seen.update(rules)
     assert set(seen) == {
         "sound", "blocking", "deadlock", "stuck", "order",
-        "missing", "duplicate", "out of range", "both", "elsewhere", "misplaced",
+        "missing", "duplicate", "out of range", "both", "elsewhere", "misplaced", "update",
     }  # fmt: skip
     assert min(seen.values()) >= TRIALS / 200, seen

@@ -29,7 +29,7 @@ from gpipe_sim import (
     train_step,
 )
 from gpipe_sim.schedule.placement import looped
-from gpipe_sim.simulation.deadlock import Wait, all_waits, circle, waiting
+from gpipe_sim.simulation.deadlock import Wait, all_waits, cycle, waiting
 
 
 def sentences(schedule: Schedule) -> list[str]:
@@ -254,8 +254,8 @@ def test_of_several_circles_the_shortest_is_told():
     """0, 1 and 2 wait for each other, and so do 3 and 4; 0 waits for 3 as well."""
     around = [(0, 1), (0, 3), (1, 2), (2, 0), (4, 3), (3, 4)]
     waits = [Wait(device, F(device, 0), B(other, 0), other, 9) for device, other in around]
-    assert [(wait.device, wait.other) for wait in circle(waits)] == [(3, 4), (4, 3)]
-    assert [(wait.device, wait.other) for wait in circle(waits[:4])] == [(0, 1), (1, 2), (2, 0)]
+    assert [(wait.device, wait.other) for wait in cycle(waits)] == [(3, 4), (4, 3)]
+    assert [(wait.device, wait.other) for wait in cycle(waits[:4])] == [(0, 1), (1, 2), (2, 0)]
 
 
 def test_a_device_can_wait_for_two_things():

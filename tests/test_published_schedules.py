@@ -58,36 +58,36 @@ def test_zb_h1_puts_weight_gradients_off_by_as_many_microbatches_as_a_device_is_
 def test_zb_v_comes_back_to_the_device_where_it_began():
     assert ZBV(2, 3).placement == ((0, 3), (1, 2))
     assert str(ZBV(2, 3)) == dedent("""\
-        device 0: 0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2
-        device 1: 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2""")
+        device 0, stages 0 3: 0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2
+        device 1, stages 1 2: 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2""")
 
 
 def test_v_min_runs_a_microbatch_through_its_v_as_fast_as_it_can():
     assert str(VMin(2, 3)) == dedent("""\
-        device 0: 0F0 3F0 3I0 0F1 3W0 0I0 0W0 3F1 3I1 0F2 3W1 0I1 0W1 3F2 3I2 3W2 0I2 0W2
-        device 1: 1F0 2F0 2I0 1I0 1F1 2F1 2W0 1W0 2I1 1I1 1F2 2F2 2W1 1W1 2I2 1I2 2W2 1W2""")
+        device 0, stages 0 3: 0F0 3F0 3I0 0F1 3W0 0I0 0W0 3F1 3I1 0F2 3W1 0I1 0W1 3F2 3I2 3W2 0I2 0W2
+        device 1, stages 1 2: 1F0 2F0 2I0 1I0 1F1 2F1 2W0 1W0 2I1 1I1 1F2 2F2 2W1 1W1 2I2 1I2 2W2 1W2""")
 
 
 def test_chimera_sends_half_of_each_unit_the_other_way():
     assert Chimera(4, 4).placement == ((0, 3), (1, 2), (2, 1), (3, 0))
     assert str(Chimera(4, 4)) == dedent("""\
-        device 0: 0F0 0F1 3F2 3B2 3F3 3B3 0B0 0B1
-        device 1: 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1
-        device 2: 1F2 2F0 1F3 2F1 2B0 1B2 2B1 1B3
-        device 3: 0F2 0F3 3F0 3B0 3F1 3B1 0B2 0B3""")
+        device 0, stages 0 3: 0F0 0F1 3F2 3B2 3F3 3B3 0B0 0B1
+        device 1, stages 1 2: 1F0 2F2 1F1 2F3 2B2 1B0 2B3 1B1
+        device 2, stages 2 1: 1F2 2F0 1F3 2F1 2B0 1B2 2B1 1B3
+        device 3, stages 3 0: 0F2 0F3 3F0 3B0 3F1 3B1 0B2 0B3""")
 
 
 def test_dualpipe_pairs_a_forward_of_one_direction_with_a_backward_of_the_other():
     assert str(DualPipe(2, 4)) == dedent("""\
-        device 0: 0F0 1F2 0F1 1B2 (1F3;0B0)OVERLAP_F_B 1B3 0I1 0W1
-        device 1: 0F2 1F0 0F3 1B0 (1F1;0B2)OVERLAP_F_B 1B1 0I3 0W3""")
+        device 0, stages 0 1: 0F0 1F2 0F1 1B2 (1F3;0B0)OVERLAP_F_B 1B3 0I1 0W1
+        device 1, stages 1 0: 0F2 1F0 0F3 1B0 (1F1;0B2)OVERLAP_F_B 1B1 0I3 0W3""")
 
 
 def test_dualpipev_is_dualpipe_folded_in_the_middle():
     assert str(DualPipeV(1, 2)) == "device 0: 0F0 1F0 0F1 1B0 (1F1;0B0)OVERLAP_F_B 1B1 0I1 0W1"
     rename = {"1F2": "1F0", "1B2": "1B0", "(1F3;0B0)OVERLAP_F_B": "(1F1;0B0)OVERLAP_F_B", "1B3": "1B1"}
-    top = str(DualPipe(2, 4)).splitlines()[0].split()
-    assert [rename.get(word, word) for word in top] == str(DualPipeV(1, 2)).split()
+    top = list(map(str, DualPipe(2, 4).actions[0]))
+    assert [rename.get(word, word) for word in top] == list(map(str, DualPipeV(1, 2).actions[0]))
 
 
 # F = I = W = 1: how long it takes, and the most stage-activations that a device holds

@@ -3,14 +3,28 @@
 from collections.abc import Callable
 from numbers import Real
 
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.base import Schedule, needs
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.simulation.costs import CostModel, Costs
+from gpipe_sim.simulation.machine import Machine
 from gpipe_sim.simulation.timeline import Span, Timeline
 
 PAUSE = 0.75  #: how long a device takes between two actions in a timeline that is made here
 LENGTHS = (0.93, 1.05, 1.0, 0.96, 1.09, 0.91, 1.02)  #: of its cost, how long each action takes in turn
+
+
+class _Worn(CostModel):
+    """Costs that come out a little different each time, and some actions far slower."""
+
+    def __init__(self, costs: Costs, slow: dict[str, Real]):
+        self.costs, self.slow, self.asked = costs, slow, 0
+
+    def duration(self, action, device: int) -> Real:
+        self.asked += 1
+        usual = self.costs.duration(action, device) * LENGTHS[self.asked % len(LENGTHS)]
+        return self.slow.get(str(action), 1) * usual
+
+    def transfer(self, action, source: int, target: int) -> Real:
+        return self.costs.transfer(action, source, target)
 
 
 def measured(
@@ -24,25 +38,16 @@ def measured(
     It is the same every time. A device pauses between two actions, unless it waits for longer anyway: for
     ``pauses(device, done)`` after ``done`` actions.
     """
-    slow = {} if slow is None else slow
-    ends: dict[Action, float] = {}
-    free = [0.0] * schedule.devices
-    done = [0] * schedule.devices
-    spans = []
-    for number, span in enumerate(simulate(schedule, costs).spans):
-        arrived = (
-            ends[need] + (costs.transfer(need, home, span.device) if home != span.device else 0)
-            for need in needs(span.action, schedule)
-            for home in [schedule.device_of(need)]
-        )
-        start = max([free[span.device], *arrived])
-        usual = costs.duration(span.action, span.device) * LENGTHS[number % len(LENGTHS)]
-        ends[span.action] = end = start + slow.get(str(span.action), 1) * usual
-        done[span.device] += 1
-        free[span.device] = end + pauses(span.device, done[span.device])
-        spans.append(Span(span.action, span.device, start, end))
-    spans.sort(key=lambda span: span.end)
-    return Timeline(schedule, Costs(), tuple(spans))
+    machine = Machine.of(schedule.program, _Worn(costs, slow or {}))
+    done, spans = [0] * schedule.devices, []
+    while (entry := machine.earliest()) is not None:
+        machine.apply(entry)
+        device = machine.home[entry]
+        action = schedule.program.entry_of(entry)
+        spans.append(Span(action, device, float(machine.starts[entry]), machine.ends[entry]))
+        done[device] += 1
+        machine.free[device] += pauses(device, done[device])
+    return Timeline.from_spans(schedule, spans)
 
 
 def uneven(device: int, done: int) -> float:

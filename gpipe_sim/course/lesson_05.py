@@ -4,7 +4,7 @@ from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_tu
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.base import Schedule, needs
 from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.deadlock import all_waits, circle, in_words
+from gpipe_sim.simulation.deadlock import all_waits, cycle, in_words
 from gpipe_sim.simulation.metrics import idle_spans, peak_in_flight
 from gpipe_sim.simulation.problems import problems
 from gpipe_sim.simulation.simulate import simulate
@@ -69,7 +69,7 @@ def _sound(answer: str | Schedule, devices: int, microbatches: int) -> Schedule 
     if not found:
         return schedule
     if found[-1].rule == "stuck":
-        return keep_working(f"{in_words(circle(all_waits(schedule)))}.")
+        return keep_working(f"{in_words(cycle(all_waits(schedule)))}.")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return keep_working(f"{found[0].sentence}{more}")
 

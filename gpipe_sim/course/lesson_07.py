@@ -10,7 +10,7 @@ from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.schedule.actions import Action, B, F, Kind
 from gpipe_sim.schedule.base import needs
 from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.deadlock import all_waits, circle, in_words
+from gpipe_sim.simulation.deadlock import all_waits, cycle, in_words
 from gpipe_sim.simulation.metrics import idle_spans, peak_in_flight
 from gpipe_sim.simulation.problems import problems
 from gpipe_sim.simulation.simulate import simulate
@@ -50,7 +50,7 @@ def _what_is_wrong(depths: list[int], devices: int, microbatches: int) -> Reply 
             return almost(f"{where}. Which {depth} forwards does device {device} do?")
     schedule, gpipe = warming_up(depths, microbatches), GPipe(devices, microbatches)
     if problems(schedule):
-        return keep_working(f"{where}. {in_words(circle(all_waits(schedule)))}. Who should have sent more?")
+        return keep_working(f"{where}. {in_words(cycle(all_waits(schedule)))}. Who should have sent more?")
     timeline, best = simulate(schedule), simulate(gpipe).makespan
     if timeline.makespan > best:
         return almost(f"{where} take {timeline.makespan}, GPipe {best}. {_who_waits(timeline)}")

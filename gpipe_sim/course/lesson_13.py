@@ -10,7 +10,7 @@ from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import needs
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.deadlock import circle, in_words, waiting
+from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 from gpipe_sim.simulation.metrics import (
     bubble_fraction,
     bubble_overhead,
@@ -70,7 +70,7 @@ def _with_row(answer: str) -> Explicit | Reply:
     if not found:
         return schedule
     if found[0].rule == "deadlock":
-        return keep_working(f"{in_words(circle(waiting(schedule)))}.")
+        return keep_working(f"{in_words(cycle(waiting(schedule)))}.")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return keep_working(f"{found[0].sentence}{more}")
 

@@ -161,6 +161,6 @@ def ticks(until: Real, at_most: int = 12) -> list[Real]:
 
 def short(action: Action | OverlapFB, schedule: Schedule) -> str:
     """The action's spelling, without the stage where its device has only one."""
-    if isinstance(action, Action) and not schedule.stacked:
+    if isinstance(action, Action) and not schedule.program.stacked:
         return f"{action.kind}{action.microbatch}"
     return "/".join(map(str, action.parts))

@@ -10,7 +10,6 @@ from importlib.resources import files
 
 from gpipe_sim import families
 from gpipe_sim.schedule.actions import Action
-from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.timeline import Span, Timeline
 
 FILE = files("gpipe_sim") / "data" / "recorded.json"
@@ -31,7 +30,7 @@ def recorded_run(name: str = "1f1b") -> Timeline:
     schedule = getattr(families, family)(devices, microbatches)
     actions = {text: Action.parse(text) for text in run["spans"]}
     spans = (Span(actions[at], schedule.device_of(actions[at]), *times) for at, times in run["spans"].items())
-    return Timeline(schedule, Costs(), tuple(spans))
+    return Timeline.from_spans(schedule, spans)
 
 
 def recorded_where() -> str:

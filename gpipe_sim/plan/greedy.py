@@ -7,7 +7,7 @@ device k, is 1F1B; I before F before W fills what would be bubbles with weight g
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import pairwise
 from numbers import Real
 
@@ -15,8 +15,9 @@ from gpipe_sim.errors import ScheduleError, require_count
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
-from gpipe_sim.schedule.rules import NEEDS
-from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.schedule.rules import in_flight
+from gpipe_sim.simulation.costs import CostModel, Costs
+from gpipe_sim.simulation.machine import Machine
 
 #: Kinds, most urgent first, or what ``sorted`` takes as a key.
 Priority = Sequence[Kind | str] | Callable[[Action], object]
@@ -32,7 +33,7 @@ def greedy(
     placement: Sequence[Sequence[int]] | None = None,
     priority: Priority = ("B", "F"),
     memory_limit: Real | Sequence[Real] | None = None,
-    costs: Costs | None = None,
+    costs: CostModel | None = None,
     *,
     split: bool = False,
 ) -> Explicit:
@@ -58,10 +59,10 @@ def greedy(
     kinds, key = _read_priority(priority, split)
     limits = _read_limits(memory_limit, devices)
     _require_room(held, limits)
-    costs = costs or Costs()
+    costs = Costs() if costs is None else costs
     costs.require_stages(sum(map(len, held)))
-    rows = _Plan(held, microbatches, kinds, key, limits, costs).rows()
-    return Explicit(rows, placement=held, microbatches=microbatches)
+    work = _work(held, microbatches, kinds)
+    return _Plan(work, key, limits, costs).order()
 
 
 class Banker:
@@ -71,7 +72,8 @@ class Banker:
     can be finished exactly if some microbatch fits through all its remaining stages, then, with what that one
     frees, another, and so on. The one furthest along needs least, on every device, and may as well be first.
     With the order known each device can be asked alone: a microbatch that holds j of the V stages here, and
-    those behind it, must leave room for the V-j to come. Those that hold all V ask for nothing.
+    those behind it, must leave room for the V-j to come. A microbatch with all V forwards done needs no
+    more room.
     """
 
     def __init__(self, stages: Iterable[int], microbatches: int, limit: Real):
@@ -88,11 +90,9 @@ class Banker:
 
     def record(self, action: Action) -> None:
         """Take note that the action has been started."""
+        self.held += in_flight(action.kind)
         if action.kind is Kind.F:
-            self.held += 1
             self.through = self._after(action.stage)
-        elif action.kind in (Kind.B, Kind.W):
-            self.held -= 1
 
     def _after(self, stage: int) -> list[int]:
         through, j = list(self.through), self.place[stage]
@@ -109,13 +109,12 @@ class Banker:
         return True
 
 
-class _Desk:
+class DevicePlan:
     """One device while it is planned: its row so far, its memory, and the ranks of what is ready."""
 
     def __init__(self, memory: Banker):
         self.memory = memory
         self.row: list[Action] = []
-        self.free_from: Real = 0
         # Forwards of one stage are alike to the memory test, so each stage has a heap: one refusal is enough.
         self.ready: dict[int | None, list[int]] = {None: [], **{stage: [] for stage in memory.place}}
 
@@ -123,15 +122,15 @@ class _Desk:
         """This action is ready."""
         heappush(self.ready[_lane(action)], rank)
 
-    def take(self, by_rank: list[Action]) -> Action | None:
-        """The first ready action that memory admits, or None."""
+    def take(self, by_rank: list[Action]) -> int | None:
+        """The rank of the first ready action that memory admits, or None."""
         for rank in sorted(heap[0] for heap in self.ready.values() if heap):
             action = by_rank[rank]
             if self.memory.admits(action):
                 heappop(self.ready[_lane(action)])
                 self.memory.record(action)
                 self.row.append(action)
-                return action
+                return rank
         return None
 
 
@@ -140,78 +139,70 @@ def _lane(action: Action) -> int | None:
 
 
 class _Plan:
-    """The clock: hands out what arrives, and lets every device that is free take what comes first."""
+    """Hands out what a ``Machine`` says has arrived, and lets every free device take what comes first."""
 
-    def __init__(self, placement, microbatches, kinds, key, limits, costs):
-        self.home = {stage: device for device, stages in enumerate(placement) for stage in stages}
-        self.kinds, self.costs = kinds, costs
-        self.by_rank = _ranked(key, kinds, len(self.home), microbatches)
-        self.rank = {action: rank for rank, action in enumerate(self.by_rank)}
-        self.missing = {action: len(self._needs(action)) for action in self.by_rank}
-        self.enables = {kind: [pair for pair in _enabled(kind) if pair[0] in kinds] for kind in kinds}
-        self.desks = [
-            _Desk(Banker(stages, microbatches, limit))
-            for stages, limit in zip(placement, limits, strict=True)
+    def __init__(self, work: Explicit, key: Callable, limits: tuple[Real, ...], costs: CostModel):
+        self.work = work
+        self.machine = Machine.of(work.program, costs, ordered=False)
+        entries = [action for row in work.actions for action in row]
+        by_key = _sorted_by(key, entries)
+        self.by_rank = [entries[entry] for entry in by_key]
+        self.entry_of = by_key
+        self.rank_of = {entry: rank for rank, entry in enumerate(by_key)}
+        self.devices = [
+            DevicePlan(Banker(stages, work.microbatches, limit))
+            for stages, limit in zip(work.placement, limits, strict=True)
         ]
-        # (time, device, the actions for which something arrives); a device that ends an action wakes too.
-        self.agenda: list[tuple[Real, int, tuple[Action, ...]]] = []
+        # (time, device, the rank of what arrives there; -1 for a device that ends an action and wakes)
+        self.agenda: list[tuple[Real, int, int]] = []
 
-    def rows(self) -> list[list[Action]]:
+    def order(self) -> Explicit:
         """What each device does, first to last."""
-        first = [action for action, missing in self.missing.items() if not missing]
-        self.missing.update(dict.fromkeys(first, 1))  # its input, which is there at 0
-        self.agenda = [(0, self.home[action.stage], (action,)) for action in first]
-        heapify(self.agenda)
+        self._announce(self.machine.ready())
         while self.agenda:
             now = self.agenda[0][0]
             for device in self._woken(now):
                 self._start(device, now)
-        return [desk.row for desk in self.desks]
+        rows = [plan.row for plan in self.devices]
+        return Explicit(rows, placement=self.work.placement, microbatches=self.work.microbatches)
+
+    def _announce(self, entries: Iterable[int]) -> None:
+        for entry in entries:
+            item = self.machine.arrival(entry), self.machine.home[entry], self.rank_of[entry]
+            heappush(self.agenda, item)
 
     def _woken(self, now: Real) -> set[int]:
         """Hand out everything that arrives now; the devices that have a reason to look again."""
         woken = set()
         while self.agenda and self.agenda[0][0] == now:
-            _, device, actions = heappop(self.agenda)
+            _, device, rank = heappop(self.agenda)
             woken.add(device)
-            for action in actions:
-                self.missing[action] -= 1
-                if not self.missing[action]:
-                    self.desks[device].put(action, self.rank[action])
+            if rank >= 0:
+                self.devices[device].put(self.by_rank[rank], rank)
         return woken
 
     def _start(self, device: int, now: Real) -> None:
-        desk = self.desks[device]
-        if desk.free_from > now or (action := desk.take(self.by_rank)) is None:
+        if self.machine.free[device] > now or (rank := self.devices[device].take(self.by_rank)) is None:
             return
-        desk.free_from = end = now + self.costs.duration(action, device)
-        heappush(self.agenda, (end, device, ()))
-        for kind, step in self.enables[action.kind]:
-            if (home := self.home.get(action.stage + step)) is not None:
-                arrival = end + self.costs.transfer(action, device, home)
-                later = Action(action.stage + step, kind, action.microbatch)
-                heappush(self.agenda, (arrival, home, (later,)))
-
-    def _needs(self, action: Action) -> list[tuple[Kind, int]]:
-        """Of its needs, those that the plan contains."""
-        return [
-            (kind, step)
-            for kind, step in NEEDS[action.kind]
-            if kind in self.kinds and action.stage + step in self.home
-        ]
+        opened = self.machine.apply(self.entry_of[rank], at=now)
+        heappush(self.agenda, (self.machine.free[device], device, -1))
+        self._announce(opened)
 
 
-def _enabled(kind: Kind) -> list[tuple[Kind, int]]:
-    """``NEEDS`` read the other way: what waits for this kind, and how many stages further along."""
-    return [(later, -step) for later, wanted in NEEDS.items() for need, step in wanted if need is kind]
+def _work(placement: Placement, microbatches: int, kinds: tuple[Kind, ...]) -> Explicit:
+    """What there is to do on each device, in no order that matters."""
+    rows = [
+        [Action(stage, kind, m) for kind in kinds for m in range(microbatches) for stage in held]
+        for held in placement
+    ]
+    return Explicit(rows, placement=placement, microbatches=microbatches)
 
 
-def _ranked(key: Callable, kinds: tuple[Kind, ...], stages: int, microbatches: int) -> list[Action]:
-    """Every action of the plan, most urgent first."""
-    actions = [Action(s, kind, m) for kind in kinds for m in range(microbatches) for s in range(stages)]
-    keys = {action: (key(action), action.microbatch, action.stage) for action in actions}
+def _sorted_by(key: Callable, actions: list[Action]) -> list[int]:
+    """The places of the actions, most urgent first."""
+    keys = [(key(action), action.microbatch, action.stage) for action in actions]
     try:
-        return sorted(actions, key=keys.__getitem__)
+        return sorted(range(len(actions)), key=keys.__getitem__)
     except TypeError as error:
         raise TypeError(f"greedy needs priority to return keys that can be sorted: {error}") from None
 

@@ -51,7 +51,7 @@ def recognize(schedule: Schedule) -> str:
     """
     require_schedule("recognize", schedule)
     candidates = list(_candidates(schedule))
-    if names := [name for name, other in candidates if _same(schedule, other)]:
+    if names := [name for name, other in candidates if schedule.program.same_order(other.program)]:
         return f"this is {names[0]}{_so_are(names[1:])}"
     yours = "this is yours: no family here has this order"
     if not candidates or sum(map(len, schedule.actions)) > CHEAP:
@@ -64,7 +64,7 @@ def recognize(schedule: Schedule) -> str:
 
 def _candidates(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
     """Every family and variant of this size, by name; recomputing if the schedule does."""
-    again = any(device is not None for device in schedule.located[Kind.R])
+    again = Kind.R in schedule.program.where
     for family in SCHEDULES:
         for options in _variants(family, schedule):
             try:
@@ -94,10 +94,6 @@ def _in_words(option: str, value: int | str) -> str:
     if option == "stages_per_device":
         return f" with {value} stages per device"
     return "" if value == DRAINS[0] else f" with {value.replace('_', '-')} {option}"
-
-
-def _same(schedule: Schedule, other: Schedule) -> bool:
-    return all(row == tuple(other.order(device)) for device, row in enumerate(schedule.actions))
 
 
 def _apart(schedule: Schedule, other: Schedule) -> int:

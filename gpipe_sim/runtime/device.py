@@ -12,14 +12,16 @@ from gpipe_sim.errors import require_batch
 from gpipe_sim.nn.layers import Context
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
-from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, SAVED, Memory
+from gpipe_sim.runtime.memory import GRADIENTS, MESSAGES, PARAMETERS, Memory
 from gpipe_sim.runtime.partition import Gradients, Partition
-from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED, holds
 from gpipe_sim.simulation.timeline import Span
 
 Array = np.ndarray
 Batch = tuple[Array, Array]
+Made = dict[str, Any]  #: what an action made, by category of ``HOLDS``
 
 
 def as_batch(batch: Batch) -> Batch:
@@ -29,10 +31,10 @@ def as_batch(batch: Batch) -> Batch:
 
 
 class Piece(NamedTuple):
-    """One microbatch: its rows of the batch, and the share of the batch that they are."""
+    """One microbatch: its rows of the batch, and the part of the batch's mean that it counts for."""
 
     rows: slice
-    share: float
+    weight: float
 
 
 def pieces(samples: int, microbatches: int) -> list[Piece]:
@@ -51,7 +53,7 @@ def pieces(samples: int, microbatches: int) -> list[Piece]:
     return [Piece(slice(a, b), (b - a) / samples) for a, b in zip(starts, ends, strict=True)]
 
 
-class Job(NamedTuple):
+class StepInputs(NamedTuple):
     """What every device of a step is told: the batch stays with the host, which hands out copies."""
 
     schedule: Schedule
@@ -60,25 +62,24 @@ class Job(NamedTuple):
     loss: Loss
     optimizer: Optimizer | None
     contexts: list[Context]
-    homes: list[int]  # which device, by slot: stage * microbatches + microbatch
-    recomputes: list[bool]  # by slot
-
-    def slot(self, stage: int, m: int) -> int:
-        return stage * len(self.pieces) + m
+    homes: list[list[int]]  # by stage and microbatch, the device that runs it
+    recomputed: list[list[bool]]  # by stage and microbatch, whether R runs its forward again
 
 
 class Device:
     """One simulated device: the partitions of its stages, its memory, and how to reach the others."""
 
-    def __init__(self, job: Job, partitions: dict[int, Partition], memory: Memory, peers: list["Device"]):
-        self.job, self.partitions, self.memory, self.peers = job, partitions, memory, peers
-        self.last_stage = job.schedule.stages - 1
+    def __init__(
+        self, inputs: StepInputs, partitions: dict[int, Partition], memory: Memory, peers: list["Device"]
+    ):
+        self.inputs, self.partitions, self.memory, self.peers = inputs, partitions, memory, peers
+        self.last_stage = inputs.schedule.stages - 1
         self.clock = 0
         self.losses: dict[int, float] = {}
         self.outputs: dict[int, Array] = {}
         self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
         self.counted: set[int] = set()
-        self.do = {
+        self.handlers = {
             Kind.F: self.forward,
             Kind.R: self.recompute,
             Kind.B: self.backward,
@@ -94,60 +95,64 @@ class Device:
         """Do what the span's action says; it ends when the span does."""
         self.clock = span.end
         for part in span.action.parts:
-            self.do[part.kind](part.stage, part.microbatch)
+            self._act(part)
         self.memory.sample(span.end, instant=span.start == span.end)
 
-    def forward(self, stage: int, m: int) -> None:
+    def _act(self, action: Action) -> None:
+        """Hand the action what it frees, and keep of what it makes what ``HOLDS`` says."""
+        stage, kind, m = action
+        change = holds(kind, self.inputs.recomputed[stage][m])
+        freed = [self.memory.take(category, (stage, m)) for category, by in change.items() if by < 0]
+        made = self.handlers[kind](stage, m, *freed)
+        for category, by in change.items():
+            if by > 0:
+                self.memory.keep(category, (stage, m), made[category])
+
+    def forward(self, stage: int, m: int) -> Made:
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)
         y, saved = self._run(stage, m, x)
         if stage == self.last_stage:
             self.outputs[m] = y
         else:
             self._send(Kind.F, stage + 1, m, y)
-        if self.job.recomputes[self.job.slot(stage, m)]:
-            self.memory.keep(BOUNDARY, (stage, m), x)
-        else:
-            self.memory.keep_saved((stage, m), saved, x)
+        return {BOUNDARY: x, SAVED: saved}
 
-    def recompute(self, stage: int, m: int) -> None:
-        x = self.memory.take(BOUNDARY, (stage, m))
-        _, saved = self._run(stage, m, x)
-        self.memory.keep_saved((stage, m), saved, x)
+    def recompute(self, stage: int, m: int, x: Array) -> Made:
+        return {SAVED: self._run(stage, m, x)[1]}
 
-    def backward(self, stage: int, m: int) -> None:
-        saved, dy = self._what_backward_reads(stage, m)
+    def backward(self, stage: int, m: int, saved: list) -> None:
+        dy = self._gradient_of_output(stage, m, saved)
         dx = self.partitions[stage].backward(saved, dy, into=self.gradients[stage])
         self._gradients_kept(stage)
         self._send_back(stage, m, dx)
 
-    def input_gradient(self, stage: int, m: int) -> None:
-        saved, dy = self._what_backward_reads(stage, m)
+    def input_gradient(self, stage: int, m: int, saved: list) -> Made:
+        dy = self._gradient_of_output(stage, m, saved)
         dx, pending = self.partitions[stage].backward_input(saved, dy)
         self._send_back(stage, m, dx)
-        self.memory.keep_pending((stage, m), pending)
+        return {PENDING: pending}
 
-    def weight_gradient(self, stage: int, m: int) -> None:
-        pending = self.memory.take(SAVED, (stage, m))
+    def weight_gradient(self, stage: int, m: int, pending: list) -> None:
         self.partitions[stage].backward_weight(pending, into=self.gradients[stage])
         self._gradients_kept(stage)
 
     def update(self, stage: int, m: int) -> None:
-        self.job.optimizer.step(self.partitions[stage].parameters, self.gradients[stage])
+        self.inputs.optimizer.step(self.partitions[stage].parameters, self.gradients[stage])
 
-    def _run(self, stage: int, m: int, x: Array) -> tuple[Array, Any]:
+    def _run(self, stage: int, m: int, x: Array) -> tuple[Array, list]:
         """Forward through a stage; behind the last one comes the loss."""
-        y, saved = self.partitions[stage].forward(x, self.job.contexts[m])
+        self.memory.came_in((stage, m), x)
+        y, saved = self.partitions[stage].forward(x, self.inputs.contexts[m])
         if stage == self.last_stage:
-            self.losses[m], loss_saved = self.job.loss.forward(y, self._feed(1, m))
+            self.losses[m], loss_saved = self.inputs.loss.forward(y, self._feed(1, m))
             saved.append(loss_saved)
         return y, saved
 
-    def _what_backward_reads(self, stage: int, m: int) -> tuple[Any, Array]:
-        """What the forward saved, and the gradient from the loss or from the stage after."""
-        saved = self.memory.take(SAVED, (stage, m))
+    def _gradient_of_output(self, stage: int, m: int, saved: list) -> Array:
+        """From the loss, whose part of ``saved`` it takes, or from the stage after."""
         if stage == self.last_stage:
-            return saved, self.job.loss.backward(saved.pop(), self.job.pieces[m].share)
-        return saved, self._receive(Kind.B, stage, m)
+            return self.inputs.loss.backward(saved.pop(), self.inputs.pieces[m].weight)
+        return self._receive(Kind.B, stage, m)
 
     def _send_back(self, stage: int, m: int, dx: Array) -> None:
         if stage:
@@ -161,11 +166,11 @@ class Device:
 
     def _feed(self, which: int, m: int) -> Array:
         """This microbatch's inputs (0) or targets (1), copied from the host."""
-        return self.job.batch[which][self.job.pieces[m].rows].copy()
+        return self.inputs.batch[which][self.inputs.pieces[m].rows].copy()
 
     def _send(self, kind: Kind, stage: int, m: int, array: Array) -> None:
         """Give an array to the device that runs the stage: a copy, unless that is this device."""
-        peer = self.peers[self.job.homes[self.job.slot(stage, m)]]
+        peer = self.peers[self.inputs.homes[stage][m]]
         peer.memory.keep(MESSAGES, (kind, stage, m), array if peer is self else array.copy())
         if peer is not self:
             peer.memory.sample(self.clock)

@@ -16,10 +16,13 @@ from typing import Any
 
 import numpy as np
 
-PARAMETERS, GRADIENTS, BOUNDARY = "parameters", "gradients", "boundary inputs"
-SAVED, MESSAGES = "saved activations", "messages"
+from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED
+
+PARAMETERS, GRADIENTS, MESSAGES = "parameters", "gradients", "messages"
 #: In order of precedence.
 CATEGORIES = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
+_RANK = {category: rank for rank, category in enumerate(CATEGORIES)}
+_RANK[PENDING] = _RANK[SAVED]  # what is left of the saved activations between I and W counts as those
 
 
 class Memory:
@@ -31,13 +34,8 @@ class Memory:
     def keep(self, category: str, key: Hashable, value: Any) -> None:
         self.held[category, key] = value
 
-    def keep_saved(self, key: Hashable, saved: Any, boundary: np.ndarray) -> None:
-        """Keep what a forward saved, of which ``boundary`` came in from outside."""
-        self.keep(SAVED, key, saved)
-
-    def keep_pending(self, key: Hashable, pending: Any) -> None:
-        """Keep what of a forward's ``saved``, under the same key, the weight gradient still needs."""
-        self.keep(SAVED, key, pending)
+    def came_in(self, key: Hashable, boundary: np.ndarray) -> None:
+        """This array came into a stage from outside; a meter counts it so wherever the stage keeps it."""
 
     def take(self, category: str, key: Hashable) -> Any:
         """Hand a value out and forget it."""
@@ -60,17 +58,14 @@ class MeteredMemory(Memory):
 
     def keep(self, category: str, key: Hashable, value: Any) -> None:
         super().keep(category, key, value)
-        rank = CATEGORIES.index(category)
-        self._count(category, key, [(root, rank) for root in roots(value)])
+        boundary = (
+            self._boundaries[key]() if category in (SAVED, PENDING) and key in self._boundaries else None
+        )
+        ranks = (_RANK[category], _RANK[BOUNDARY])
+        self._count(category, key, [(root, ranks[root is boundary]) for root in roots(value)])
 
-    def keep_saved(self, key: Hashable, saved: Any, boundary: np.ndarray) -> None:
+    def came_in(self, key: Hashable, boundary: np.ndarray) -> None:
         self._boundaries[key] = weakref.ref(root_of(boundary))
-        self.keep_pending(key, saved)
-
-    def keep_pending(self, key: Hashable, pending: Any) -> None:
-        Memory.keep(self, SAVED, key, pending)
-        boundary, ranks = self._boundaries[key](), (CATEGORIES.index(BOUNDARY), CATEGORIES.index(SAVED))
-        self._count(SAVED, key, [(root, ranks[root is not boundary]) for root in roots(pending)])
 
     def take(self, category: str, key: Hashable) -> Any:
         for root_id, rank in self._counted.pop((category, key)):

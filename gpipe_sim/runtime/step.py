@@ -3,26 +3,24 @@
 The devices take turns in this process, in the order in which their actions end on the timeline.
 """
 
-from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import ScheduleError, got, require_count, require_seed
+from gpipe_sim.errors import got, require_count, require_seed
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
-from gpipe_sim.runtime.device import Batch, Device, Job, as_batch, pieces
+from gpipe_sim.runtime.device import Batch, Device, StepInputs, as_batch, pieces
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
 from gpipe_sim.runtime.partition import Gradients, Partition
-from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.costs import CostModel
 from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Span, Timeline
+from gpipe_sim.simulation.timeline import Timeline
 
 Array = np.ndarray
 
@@ -49,7 +47,7 @@ def train_step(
     batch: Batch,
     loss: Loss,
     *,
-    costs: Costs | None = None,
+    costs: CostModel | None = None,
     optimizer: Optimizer | None = None,
     meter: bool = True,
     seed: int = 0,
@@ -65,32 +63,31 @@ def train_step(
     ScheduleError or DeadlockError for a schedule that cannot run; ValueError if partitions, batch and
     schedule do not fit each other. Nothing has changed then.
     """
-    timeline, turns, updates = plan(schedule, costs)
+    timeline = timed(schedule, costs)
     batch = as_batch(batch)
     require_loss(loss)
     require_fit(partitions, schedule)
     if optimizer is not None:
         require_optimizer("train_step", optimizer)
     require_seed("train_step", seed)
-    if updates and optimizer is None:
-        raise ValueError(f"{updates[0]} needs an optimizer: train_step(..., optimizer=...)")
-    job = Job(
+    _require_optimizer_for_updates(schedule, optimizer)
+    inputs = StepInputs(
         schedule,
         batch,
         pieces(len(batch[0]), schedule.microbatches),
         loss,
         optimizer,
         [Context(True, seed, step, m) for m in range(schedule.microbatches)],
-        schedule.located[Kind.F],
-        [device is not None for device in schedule.located[Kind.R]],
+        schedule.program.homes(Kind.F).tolist(),
+        (schedule.program.homes(Kind.R) >= 0).tolist(),
     )
     devices: list[Device] = []
     for held in _own_copies(partitions, schedule):
-        devices.append(Device(job, held, MeteredMemory() if meter else Memory(), devices))
-    for span in turns:
+        devices.append(Device(inputs, held, MeteredMemory() if meter else Memory(), devices))
+    for span in timeline.spans:  # as they end: all that an action changes happens then
         devices[span.device].perform(span)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
-    return _collect(devices, job, memory, timeline)
+    return _collect(devices, inputs, memory, timeline)
 
 
 def single_device_step(
@@ -115,31 +112,31 @@ def single_device_step(
         x, targets = batch[0][piece.rows], batch[1][piece.rows]
         y, saved = model.forward(x, Context(True, seed, step, m))
         value, loss_saved = loss.forward(y, targets)
-        model.backward(saved, loss.backward(loss_saved, piece.share), into=gradients)
+        model.backward(saved, loss.backward(loss_saved, piece.weight), into=gradients)
         del saved, loss_saved  # or they would live on through the next forward
-        losses.append(piece.share * value)
+        losses.append(piece.weight * value)
         outputs.append(y)
     return StepResult(sum(losses), dict(sorted(gradients.items())), np.concatenate(outputs))
 
 
-class Plan(NamedTuple):
-    """What depends on schedule and costs alone, and is the same for every step."""
-
-    timeline: Timeline
-    turns: tuple[Span, ...]  # in order of their ends
-    updates: tuple[Action, ...]
+_last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training repeats one schedule
 
 
-def plan(schedule: Schedule, costs: Costs | None) -> Plan:
-    """Made once and kept on the schedule itself, so that no other schedule's, however alike, is ever run."""
+def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
+    """``simulate``, or what it gave for the last step if that had this very schedule and these costs."""
+    global _last
     require_schedule("a step", schedule)
-    kept_for, kept = vars(schedule).get("_plan", (None, None))
-    if kept is None or kept_for is not costs:
-        timeline = simulate(schedule, costs)
-        turns = tuple(sorted(timeline.spans, key=lambda span: span.end))
-        kept = Plan(timeline, turns, _updates(schedule))
-        vars(schedule)["_plan"] = costs, kept
-    return kept
+    last = _last
+    if last is None or last[0] is not schedule or last[1] is not costs:
+        last = _last = schedule, costs, simulate(schedule, costs)
+    return last[2]
+
+
+def _require_optimizer_for_updates(schedule: Schedule, optimizer: Optimizer | None) -> None:
+    updates = schedule.program.where.get(Kind.U)
+    if updates is not None and optimizer is None:
+        first = schedule.program.action_of(updates[updates >= 0][0])
+        raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
 
 
 def _own_copies(partitions: Sequence[Partition], schedule: Schedule) -> Iterator[dict[int, Partition]]:
@@ -150,15 +147,15 @@ def _own_copies(partitions: Sequence[Partition], schedule: Schedule) -> Iterator
         given |= set(held)
 
 
-def _collect(devices: list[Device], job: Job, memory: tuple, timeline: Timeline) -> StepResult:
+def _collect(devices: list[Device], inputs: StepInputs, memory: tuple, timeline: Timeline) -> StepResult:
     losses = {m: value for device in devices for m, value in device.losses.items()}
     outputs = {m: y for device in devices for m, y in device.outputs.items()}
     gradients: Gradients = {}
     for stage in (stage for device in devices for stage in device.gradients.values()):
         for key, gradient in stage.items():
             gradients[key] = gradients[key] + gradient if key in gradients else gradient
-    loss = sum(piece.share * losses[m] for m, piece in enumerate(job.pieces))
-    whole = np.concatenate([outputs[m] for m in range(len(job.pieces))])
+    loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
+    whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
     return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline)
 
 
@@ -206,25 +203,3 @@ def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Sched
                     f"partitions that share device {label!r} are on devices {home[label]} and {device} of "
                     f"{schedule!r}; colocate(schedule, devices) puts them on one"
                 )
-
-
-def _updates(schedule: Schedule) -> tuple[Action, ...]:
-    """The schedule's U actions; ScheduleError unless each is the last work on its stage."""
-    size, last, found = schedule.microbatches, {}, defaultdict(list)
-    for device, row in enumerate(schedule.actions):
-        for part in (part for action in row for part in action.parts):
-            last[device, part.stage] = part
-            if part.kind is Kind.U:
-                found[part.stage].append(part)
-    for stage, updates in found.items():
-        homes = set(schedule.located[Kind.F][stage * size : (stage + 1) * size])
-        if len(homes) > 1:
-            raise ScheduleError(
-                f"{updates[0]}: stage {stage} has two copies, whose gradients are summed after the step"
-            )
-        if len(updates) > 1 or last[homes.pop(), stage] is not updates[0]:
-            raise ScheduleError(
-                f"{updates[0]} is not the last action of stage {stage} on its device; "
-                "a step updates each stage once, last, when its whole gradient is there"
-            )
-    return tuple(found[stage][0] for stage in sorted(found))

@@ -12,8 +12,10 @@ from gpipe_sim.nn.losses import Loss, cross_entropy
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, as_batch
 from gpipe_sim.runtime.partition import Partition
-from gpipe_sim.runtime.step import StepResult, plan, require_fit, require_loss, single_device_step, train_step
+from gpipe_sim.runtime.step import StepResult, require_fit, require_loss, single_device_step, train_step
+from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.simulation.problems import check
 
 Array = np.ndarray
 Report = Callable[[str], object] | None
@@ -160,7 +162,8 @@ def _require_finite(x: Array) -> None:
 
 def _updates_itself(schedule: Schedule) -> bool:
     """Whether the schedule has U actions; ValueError if only some of its stages have."""
-    updated = {action.stage for action in plan(schedule, None).updates}
+    check(schedule)
+    updated = set(np.flatnonzero((schedule.program.homes(Kind.U) >= 0).any(axis=1)).tolist())
     if updated and len(updated) < schedule.stages:
         missing = min(set(range(schedule.stages)) - updated)
         raise ValueError(

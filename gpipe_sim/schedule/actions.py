@@ -4,6 +4,7 @@ An action is written as PyTorch writes it, stage first: ``2F0`` is the forward o
 microbatch 0. A schedule is nothing but a row of these for each device.
 """
 
+import operator
 import re
 from enum import StrEnum
 from typing import NamedTuple
@@ -80,6 +81,14 @@ class OverlapFB(NamedTuple):
 
     def __str__(self) -> str:
         return f"({self.forward};{self.backward})OVERLAP_F_B"
+
+
+def plain(action: Action) -> Action:
+    """The action with Python's own whole numbers and a ``Kind``, whatever it was made of."""
+    try:
+        return Action(operator.index(action.stage), Kind(action.kind), operator.index(action.microbatch))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{action} is not an action: {error}") from None
 
 
 _WORD = re.compile(r"(\d+)([FBIWRU])(\d+)")

@@ -4,19 +4,17 @@ It knows nothing of time, arrays or colour. What must come before what is said o
 and everything that times, runs or checks a schedule reads it from there.
 """
 
-import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from gpipe_sim.errors import got, require_count
-from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
-from gpipe_sim.schedule.placement import looped, read_placement
+from gpipe_sim.schedule.actions import Action, OverlapFB
+from gpipe_sim.schedule.placement import looped, named, read_placement
+from gpipe_sim.schedule.program import Program, lower
 from gpipe_sim.schedule.rules import NEEDS
-
-MOST_PAIRS = 1_000_000  #: (stage, microbatch) of an order given row by row, besides 1,000 for each action
 
 
 @dataclass(frozen=True)
@@ -52,53 +50,32 @@ class Schedule(ABC):
         """The stages that each device holds. Unless a family says otherwise, stage s is on s mod K."""
         return looped(self.devices, self.devices * self.stages_per_device)
 
-    @cached_property
+    @property
     def stages(self) -> int:
         """How many stages the model is cut into."""
         placement = read_placement(type(self).__name__, self.placement, self.devices)
         return 1 + max(stage for held in placement for stage in held)
 
     @cached_property
-    def stacked(self) -> bool:
-        """Whether some device holds several stages."""
-        return any(len(held) > 1 for held in self.placement)
+    def program(self) -> Program:
+        """The order as columns of whole numbers, read once: see ``Program``. Nothing else is kept here."""
+        return lower(self)
 
-    @cached_property
+    @property
     def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
         """One row of actions per device."""
-        name = type(self).__name__
-        return tuple(tuple(read_row(f"{name}.order({k})", self.order(k))) for k in range(self.devices))
-
-    @cached_property
-    def located(self) -> dict[Kind, list[int | None]]:
-        """Where each action runs: ``located[kind][stage * microbatches + microbatch]`` is a device.
-
-        None where the schedule has no such action. Of an action that stands twice, the first counts.
-        Labels out of range are left out, so ``validate`` counts to see whether any were.
-        """
-        table = {kind: [None] * (self.stages * self.microbatches) for kind in Kind}
-        stages, microbatches = self.stages, self.microbatches
-        for device, row in enumerate(self.actions):
-            for action in row:
-                for stage, kind, microbatch in action.parts:
-                    if 0 <= stage < stages and 0 <= microbatch < microbatches:
-                        slots, slot = table[kind], stage * microbatches + microbatch
-                        if slots[slot] is None:
-                            slots[slot] = device
-        return table
+        return self.program.actions
 
     def contains(self, action: Action) -> bool:
         """Whether some device performs this action."""
-        stage, kind, microbatch = action
-        if not (0 <= stage < self.stages and 0 <= microbatch < self.microbatches):
-            return False
-        return self.located[kind][stage * self.microbatches + microbatch] is not None
+        return self.program.part_of(action) >= 0
 
     def device_of(self, action: Action) -> int:
         """The device that performs this action; ValueError if none does."""
-        if not self.contains(action):
+        part = self.program.part_of(action)
+        if part < 0:
             raise ValueError(f"{action} is not in {self!r}")
-        return self.located[action.kind][action.stage * self.microbatches + action.microbatch]
+        return int(self.program.device[part])
 
     def timeline(self, costs=None):
         """Shorthand for ``simulate(schedule, costs)``."""
@@ -116,9 +93,19 @@ class Schedule(ABC):
         except ScheduleError:
             return None
 
+    def __getstate__(self) -> dict:
+        """What a copy is made of: not the program, which it can make again."""
+        return {name: value for name, value in vars(self).items() if name != "program"}
+
     def __str__(self) -> str:
+        """One row per device. Where stage s is not on device s mod K, each row says which stages it holds."""
+        names = self.placement
+        if names == looped(self.devices, self.stages):
+            heads = [f"device {device}" for device in range(self.devices)]
+        else:
+            heads = [f"device {device}, {named(held)}" for device, held in enumerate(names)]
         rows = (" ".join(map(str, row)) for row in self.actions)
-        return "\n".join(f"device {device}: {row}".rstrip() for device, row in enumerate(rows))
+        return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
 
 
 def needs(action: Action | OverlapFB, schedule: Schedule) -> tuple[Action, ...]:
@@ -135,28 +122,3 @@ def require_schedule(owner: str, value) -> None:
     """Refuse anything but a schedule, such as its name or its class."""
     if not isinstance(value, Schedule):
         raise TypeError(f"{owner} needs a schedule, such as GPipe(4, 8) {got(value)}")
-
-
-def read_row(owner: str, row: str | Iterable) -> Iterator[Action | OverlapFB]:
-    """The actions that a row spells or lists."""
-    if isinstance(row, Action | OverlapFB) or not isinstance(row, Iterable):
-        raise TypeError(f"{owner} needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' {got(row)}")
-    for cell in row.split() if isinstance(row, str) else row:
-        if cell.__class__ is Action and cell.stage.__class__ is cell.microbatch.__class__ is int:
-            yield cell if cell.kind.__class__ is Kind else _plain(cell)
-        elif isinstance(cell, str):
-            yield Action.parse(cell)
-        elif isinstance(cell, OverlapFB) and all(isinstance(part, Action) for part in cell):
-            yield OverlapFB(*map(_plain, cell))
-        elif isinstance(cell, Action):
-            yield _plain(cell)
-        else:
-            raise TypeError(f"{owner} takes actions or their spelling, such as '0F0' {got(cell)}")
-
-
-def _plain(action: Action) -> Action:
-    """The action with whole numbers and a ``Kind``, whatever it was made of."""
-    try:
-        return Action(operator.index(action.stage), Kind(action.kind), operator.index(action.microbatch))
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{action} is not an action: {error}") from None

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from gpipe_sim.errors import got, require_count, require_text
 from gpipe_sim.schedule.actions import Action, OverlapFB
-from gpipe_sim.schedule.base import Schedule, read_row, require_schedule
+from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.placement import looped, read_placement, require_gapless
+from gpipe_sim.schedule.program import read_row
 
+#: What may stand in front of a row: "device 0:", or "device 0, stages 0 7:", or "device 0, no stage:".
+_HEAD = re.compile(r"(?:device (\d+)(?:, (stages?(?: \d+)+|no stage))?:)?(.*)")
 MOST_PAIRS = 1_000_000  #: (stage, microbatch) of an order given row by row, besides 1,000 for each action
 
 
@@ -22,7 +25,7 @@ class Explicit(Schedule):
     """
 
     rows: tuple[tuple[Action | OverlapFB, ...], ...]
-    held: tuple[tuple[int, ...], ...]
+    _placement: tuple[tuple[int, ...], ...]
 
     def __init__(
         self,
@@ -47,29 +50,37 @@ class Explicit(Schedule):
         held = read_placement("Explicit", placement, len(rows))
         require_gapless(held)
         _require_room(len({stage for stages in held for stage in stages}), microbatches, len(parts))
-        values = {"devices": len(rows), "microbatches": microbatches, "rows": rows, "held": held}
+        values = {"devices": len(rows), "microbatches": microbatches, "rows": rows, "_placement": held}
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self.__post_init__()
 
     @classmethod
     def parse(cls, text: str, **options) -> "Explicit":
-        """Read one row per line, as ``str(schedule)`` writes it; "device 0:" in front is optional.
+        """Read one row per line, as ``str(schedule)`` writes it: "device 0: 0F0 0B0", or only "0F0 0B0".
 
-        No text says which stages a device holds: give ``placement=schedule.placement`` where stage s is not
-        on device s mod K. ValueError for a row that is called another device than it is.
+        The stages that a device holds may stand in front too, on every row or on none: "device 0, stages 0 7:
+        0F0 ..."; else ``placement`` says them, and unless it is given, stage s is on device s mod K.
+        ValueError for a row that is called another device than it is.
         """
         require_text("Explicit.parse", text)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        rows = [re.fullmatch(r"(?:device (\d+):)?(.*)", line) for line in lines]
+        rows = [_HEAD.fullmatch(line) for line in lines]
         for device, row in enumerate(rows):
             if row[1] and int(row[1]) != device:
                 raise ValueError(f"row {device} is called device {row[1]}: rows are devices 0, 1, ...")
-        return cls([row[2] for row in rows], **options)
+        told = [row[2] for row in rows]
+        if any(told):
+            if None in told:
+                raise ValueError(f"row {told.index(None)} does not say which stages it holds; others do")
+            options = {
+                "placement": [tuple(map(int, re.findall(r"\d+", stages))) for stages in told]
+            } | options
+        return cls([row[3] for row in rows], **options)
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:
-        return self.held
+        return self._placement
 
     def order(self, device: int) -> Iterable[Action | OverlapFB]:
         return self.rows[device]
@@ -95,6 +106,14 @@ def _later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
     if isinstance(action, OverlapFB):
         return OverlapFB(*(_later(part, by) for part in action.parts))
     return action._replace(microbatch=action.microbatch + by)
+
+
+def unpaired(schedule: Schedule) -> Schedule:
+    """The same order with the halves of each overlapped pair one after the other, as engines run them."""
+    if not schedule.program.paired:
+        return schedule
+    rows = [[part for action in row for part in action.parts] for row in schedule.actions]
+    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
 
 
 def _require_room(stages: int, microbatches: int, actions: int) -> None:

@@ -25,6 +25,13 @@ def bidirectional(devices: int) -> tuple[tuple[int, ...], ...]:
     return tuple((device, devices - 1 - device) for device in range(devices))
 
 
+def named(held: Sequence[int]) -> str:
+    """The stages of a device in words: "stage 3", "stages 0 7", "no stage"."""
+    if not held:
+        return "no stage"
+    return f"stage{'s' if len(held) > 1 else ''} {' '.join(map(str, held))}"
+
+
 def read_placement(
     owner: str, placement: Sequence[Sequence[int]], devices: int
 ) -> tuple[tuple[int, ...], ...]:

@@ -7,7 +7,6 @@ the gradient, which is how it can start early (GPipe, section 2.3).
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, R
 from gpipe_sim.schedule.base import Schedule, require_schedule
@@ -31,19 +30,18 @@ class Remat(Schedule):
         return self.inner.placement
 
     def order(self, device: int) -> Iterator[Action | OverlapFB]:
+        kept = self._kept()
         for action in self.inner.actions[device]:
             for part in action.parts:
-                if part.kind in (Kind.B, Kind.I) and self._recomputes(part.microbatch):
+                if part.kind in (Kind.B, Kind.I) and part.microbatch not in kept:
                     yield R(part.stage, part.microbatch)
             yield action
 
-    def _recomputes(self, microbatch: int) -> bool:
-        return self.mode == "always" or microbatch not in self._last
-
-    @cached_property
-    def _last(self) -> set[int]:
-        """The last microbatch; of a schedule with two directions, the last of each."""
-        enters_at = self.inner.located[Kind.F][: self.microbatches]  # the device of stage 0, per microbatch
+    def _kept(self) -> set[int]:
+        """What is not recomputed: the last microbatch, where there are two directions the last of each."""
+        if self.mode == "always":
+            return set()
+        enters_at = self.inner.program.homes(Kind.F)[0].tolist()  # the device of stage 0, per microbatch
         return set({device: m for m, device in enumerate(enters_at)}.values())
 
     def __repr__(self) -> str:
@@ -60,7 +58,7 @@ def remat(schedule: Schedule, mode: str) -> Schedule:
     require_schedule("remat", schedule)
     if mode not in MODES:
         raise ValueError(f"remat needs mode to be one of {MODES} (got {mode!r})")
-    if any(device is not None for device in schedule.located[Kind.R]):
+    if Kind.R in schedule.program.where:
         raise ValueError(f"{schedule!r} recomputes already")
     if mode == "never":
         return schedule

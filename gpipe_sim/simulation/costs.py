@@ -1,18 +1,55 @@
 """How long things take: plain numbers, in one unit of your choice."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 from numbers import Rational, Real
 
+import numpy as np
+
+from gpipe_sim.errors import got
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
+from gpipe_sim.schedule.program import CODE, KINDS, Program
+from gpipe_sim.simulation.numbers import Prices
 
 Cost = Real | Sequence[Real]
 
 
+class CostModel(ABC):
+    """How long each action and each message takes. ``Costs`` is one; a model of your own is a subclass.
+
+    Times are finite numbers of at least 0, in any unit; anything else is a ValueError or TypeError.
+    """
+
+    @abstractmethod
+    def duration(self, action: Action | OverlapFB, device: int) -> Real:
+        """How long this device is busy with the action."""
+
+    def transfer(self, action: Action, source: int, target: int) -> Real:
+        """How long what the action made takes from one device to another."""
+        return 0
+
+    def require_stages(self, stages: int) -> None:  # noqa: B027
+        """Raise ValueError if this is a model of another number of stages; most are of any."""
+
+    def durations(self, program: Program) -> Prices:
+        """``duration`` for every entry of a program."""
+        rows = ((action, device) for device, row in enumerate(program.actions) for action in row)
+        times = [_time(self.duration(action, device), "duration", action) for action, device in rows]
+        return Prices(times, np.arange(len(times)))
+
+    def transfers(self, program: Program) -> Prices:
+        """``transfer`` for every need of a program that is a message."""
+        needed = program.needs[program.crosses]
+        targets = program.device[program.first][program.owner[program.crosses]].tolist()
+        ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
+        times = [_time(self.transfer(*way), "transfer", way[0]) for way in ways]
+        return Prices(times, np.arange(len(times)))
+
+
 @dataclass(frozen=True)
-class Costs:
+class Costs(CostModel):
     """The time that each kind of action takes, for one microbatch at one stage.
 
     A cost is one number, or one number per stage. A full backward takes ``input_grad + weight_grad``,
@@ -35,27 +72,25 @@ class Costs:
             value = getattr(self, field.name)
             if value is None and field.name in ("recompute", "overlap"):
                 continue
-            if isinstance(value, Sequence) and not isinstance(value, str) and field.name != "comm":
-                object.__setattr__(self, field.name, value := tuple(value))
-            _require_times(field.name, value)
-            plain = tuple(map(_plain, value)) if isinstance(value, tuple) else _plain(value)
+            if field.name == "comm":
+                plain = _time(value, "comm")
+            elif isinstance(value, Sequence) and not isinstance(value, str):
+                plain = tuple(_time(time, field.name) for time in value)
+            else:
+                plain = _time(value, field.name)
             object.__setattr__(self, field.name, plain)
 
-    def duration(self, action: Action | OverlapFB, device: int) -> Real:
-        """How long this device is busy with the action."""
-        if action.__class__ is OverlapFB:
-            return self._of_pair(action, device)
-        cost = self._of_kind[action.kind]
-        return cost[action.stage] if cost.__class__ is tuple else cost
+    def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
+        """How long a device is busy with the action; the same on every device."""
+        if len(action.parts) == 1:
+            return _at(self._of_kind(action.kind), action.stage)
+        if self.overlap is not None:
+            return _at(self.overlap, action.parts[0].stage)
+        return sum(map(self.duration, action.parts))
 
-    def _of_pair(self, pair: OverlapFB, device: int) -> Real:
-        if self.overlap is None:
-            return self.duration(pair.forward, device) + self.duration(pair.backward, device)
-        return self.overlap[pair.forward.stage] if isinstance(self.overlap, tuple) else self.overlap
-
-    def transfer(self, action: Action, from_device: int, to_device: int) -> Real:
+    def transfer(self, action: Action, source: int, target: int) -> Real:
         """How long what the action made takes from one device to another; 0 within a device."""
-        return 0 if from_device == to_device else self.comm
+        return 0 if source == target else self.comm
 
     def require_stages(self, stages: int) -> None:
         """Raise ValueError if a cost is listed for another number of stages."""
@@ -67,44 +102,63 @@ class Costs:
                     f"but the schedule has {stages}; give one number, or {stages}"
                 )
 
-    @cached_property
-    def _of_kind(self) -> dict[Kind, Cost]:
-        return {
-            Kind.F: self.forward,
-            Kind.R: self.forward if self.recompute is None else self.recompute,
-            Kind.B: _plus(self.input_grad, self.weight_grad),
-            Kind.I: self.input_grad,
-            Kind.W: self.weight_grad,
-            Kind.U: self.update,
-        }
+    def durations(self, program: Program) -> Prices:
+        """A price for each kind and stage that occurs, and one for each pair."""
+        if type(self).duration is not Costs.duration:  # a subclass that says otherwise is asked for each
+            return super().durations(program)
+        kind, stage = program.kind[program.first], program.stage[program.first]
+        index, values = np.zeros(program.size, np.int32), []
+        for code in (CODE[kind] for kind in program.where):
+            here = kind == code
+            index[here] = stage[here] + len(values)
+            cost = self._of_kind(KINDS[code])
+            values += cost if isinstance(cost, tuple) else [cost] * program.stages
+        if program.paired:
+            pairs = np.flatnonzero(np.diff(program.parts) > 1)
+            of_pair = [self.duration(program.entry_of(entry)) for entry in pairs.tolist()]
+            index[pairs] = len(values) + np.arange(len(pairs))
+            values += of_pair
+        return Prices(values, index)
+
+    def transfers(self, program: Program) -> Prices:
+        """The same price for every message."""
+        if type(self).transfer is not Costs.transfer:
+            return super().transfers(program)
+        return Prices([self.comm], np.zeros(np.count_nonzero(program.crosses), np.int8))
+
+    def _of_kind(self, kind: Kind) -> Cost:
+        match kind:
+            case Kind.F:
+                return self.forward
+            case Kind.B:
+                return _plus(self.input_grad, self.weight_grad)
+            case Kind.I:
+                return self.input_grad
+            case Kind.W:
+                return self.weight_grad
+            case Kind.R:
+                return self.forward if self.recompute is None else self.recompute
+            case Kind.U:
+                return self.update
+
+
+def _at(cost: Cost, stage: int) -> Real:
+    return cost[stage] if isinstance(cost, tuple) else cost
 
 
 def _plus(a: Cost, b: Cost) -> Cost:
-    if isinstance(a, tuple) or isinstance(b, tuple):
-        pairs = zip(*(c if isinstance(c, tuple) else _Endless(c) for c in (a, b)), strict=False)
-        return tuple(x + y for x, y in pairs)
-    return a + b
+    if not (isinstance(a, tuple) or isinstance(b, tuple)):
+        return a + b
+    stages = len(a) if isinstance(a, tuple) else len(b)
+    return tuple(_at(a, stage) + _at(b, stage) for stage in range(stages))
 
 
-class _Endless:
-    """One cost for every stage."""
-
-    def __init__(self, cost: Real):
-        self.cost = cost
-
-    def __iter__(self):
-        while True:
-            yield self.cost
-
-
-def _plain(time: Real) -> Real:
-    """A NumPy number as Python's, which neither overflows nor rounds to its width."""
-    return time.item() if hasattr(time, "item") else time
-
-
-def _require_times(name: str, value: Cost) -> None:
-    for time in value if isinstance(value, tuple) else (value,):
-        if isinstance(time, bool) or not isinstance(time, Real):
-            raise TypeError(f"Costs needs {name} to be a number (got {time!r})")
-        if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
-            raise ValueError(f"Costs needs {name} to be finite and >= 0 (got {time!r})")
+def _time(time: Real, name: str, action: Action | OverlapFB | None = None) -> Real:
+    """A time as Python's own number, which neither overflows nor rounds to its width."""
+    of = f"{name} of {action}" if action else name
+    if isinstance(time, bool | np.bool_) or not isinstance(time, Real):
+        raise TypeError(f"Costs needs {of} to be a number {got(time)}")
+    time = time.item() if hasattr(time, "item") else time
+    if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
+        raise ValueError(f"Costs needs {of} to be finite and >= 0 {got(time)}")
+    return time

@@ -15,6 +15,9 @@ from gpipe_sim.schedule.actions import Action
 from gpipe_sim.schedule.base import needs
 from gpipe_sim.simulation.timeline import Span, Timeline, number, of_timeline
 
+#: Said where it matters: a measured timeline knows when actions ended, not when messages came.
+ASSUMED = "; messages were not measured: what another device made counts as there when it ends"
+
 
 @of_timeline
 def critical_path(timeline: Timeline) -> tuple[Span, ...]:
@@ -32,10 +35,11 @@ def critical_path(timeline: Timeline) -> tuple[Span, ...]:
 
 
 class _HeldBack:
-    """For each span of a timeline, the span whose end, or whose message, it got last."""
+    """For each span of a timeline, the predecessor that determined its start."""
 
     def __init__(self, timeline: Timeline):
-        self.schedule, self.costs = timeline.schedule, timeline.costs
+        self.schedule = timeline.schedule
+        self.arrived = {(message.action, message.target): message.end for message in timeline.messages}
         self.of = {part: span for span in timeline.spans for part in span.action.parts}
         self.before = {after: span for row in timeline.rows for span, after in pairwise(row)}
 
@@ -56,9 +60,8 @@ class _HeldBack:
         return max(previous.end if previous else 0, self.arrival(need, span) if need else 0)
 
     def arrival(self, need: Action, span: Span) -> Real:
-        """When what a span needs reaches its device."""
-        source = self.of[need]
-        return source.end + self.costs.transfer(need, source.device, span.device)
+        """When what a span needs reaches its device; as it ends, where nobody measured messages."""
+        return self.arrived.get((need, span.device), self.of[need].end)
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,9 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
         says = f"{waits} nothing that the schedule knows of: {after.action} could start at {number(start)}"
         return Explanation(device, start, after.start, (), says)
     links, reasons = zip(*_chain(held_back, after, start), strict=True)
-    return Explanation(device, start, after.start, links, f"{waits} {'; '.join(reasons)}")
+    assumed = timeline.arrived is None and links[0].device != device
+    says = f"{waits} {'; '.join(reasons)}{ASSUMED if assumed else ''}"
+    return Explanation(device, start, after.start, links, says)
 
 
 def _done(device: int, start: Real, until: Real, worked: bool) -> str:

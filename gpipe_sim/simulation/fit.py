@@ -31,7 +31,10 @@ def fit_costs(measured: Timeline) -> Costs:
       whatever else a stage never does costs it 0.
     - ``comm`` is the median time from the end of an action to the start of one, on another device, that
       waited for its message: that device had ended the action before by then. Without any it is 0. Where
-      devices took turns (``measured.turns``), a wait during which another device worked was no message's.
+      devices took turns (``took_turns``), a wait during which another device worked was no message's.
+
+    A measured timeline does not say when messages came: its ``comm`` is what passes between the end of the
+    sender's action and the start of the receiver's, whatever else happens in between.
 
     A real engine also spends time between two actions. Nothing but ``comm`` holds any of it, so a simulation
     with these costs ends a little sooner than the step did. TypeError for anything but a timeline.
@@ -88,7 +91,7 @@ def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:
 def _waits(timeline: Timeline) -> Iterator[Real]:
     """How long each message took that an idle device waited for, from the end of what made it."""
     device_of = timeline.schedule.device_of
-    turns = sorted(span.start for span in timeline.spans) if timeline.turns else []
+    turns = sorted(span.start for span in timeline.spans) if timeline.took_turns else []
     for device, row in enumerate(timeline.rows):
         free = 0
         for span in row:

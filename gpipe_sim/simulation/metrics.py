@@ -5,25 +5,32 @@ Three of them are called "bubble" in the literature. With K devices and M microb
 the quotient of two ints is a float, of two Fractions a Fraction.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from itertools import pairwise
 from numbers import Real
 
-from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
+import numpy as np
+
+from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.program import CODE, KINDS
+from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED, holds
+from gpipe_sim.schedule.rules import in_flight as held_more
 from gpipe_sim.simulation.timeline import Timeline, of_timeline
 
 
 @of_timeline
 def busy_time(timeline: Timeline) -> Real:
     """The time that all devices together spend in actions."""
-    return sum(span.end - span.start for span in timeline.spans)
+    return sum((timeline.end - timeline.start).tolist())
 
 
 @of_timeline
 def useful_time(timeline: Timeline) -> Real:
     """Busy time without recomputation, which only does again what was done before."""
-    again = (s.end - s.start for s in timeline.spans if Kind.R in {p.kind for p in s.action.parts})
-    return busy_time(timeline) - sum(again)
+    program = timeline.schedule.program
+    again = program.kind[program.first] == CODE[Kind.R]
+    return busy_time(timeline) - sum((timeline.end - timeline.start)[again].tolist())
 
 
 @of_timeline
@@ -76,17 +83,7 @@ def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
     A microbatch counts from the end of its forward to the end of its backward; in an overlapped pair,
     whose halves run at the same time, from the start of the pair.
     """
-    count, steps = 0, [(0, 0)]
-    for span in timeline.on(device):
-        kinds = [part.kind for part in span.action.parts]
-        if len(kinds) > 1:
-            count += kinds.count(Kind.F)
-            steps.append((span.start, count))
-        elif kinds == [Kind.F]:
-            count += 1
-        count -= kinds.count(Kind.B) + kinds.count(Kind.W)
-        steps.append((span.end, count))
-    return steps
+    return _held(timeline, device, {BOUNDARY: 1, SAVED: 1, PENDING: 1})
 
 
 @of_timeline
@@ -100,16 +97,34 @@ def activation_memory(
     Lin 2024, arXiv:2401.10241, table 2. It counts as if nothing was recomputed, as they do; the memory of a
     step, ``train_step(...).memory``, is of what there is.
     """
-    change = {Kind.F: (1, 0), Kind.B: (-1, 0), Kind.I: (-1, 1), Kind.W: (0, -1)}
-    forwards, halves, steps = 0, 0, [(0, 0 * saved)]
+    return _held(timeline, device, {BOUNDARY: saved, SAVED: saved, PENDING: pending})
+
+
+def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple[Real, Real]]:
+    """(time, held) steps of what ``HOLDS`` says, each category in its unit."""
+    counts, contains = Counter(), timeline.schedule.contains
+
+    def total() -> Real:
+        return sum(unit * counts[category] for category, unit in units.items())
+
+    steps = [(0, total())]
     for span in timeline.on(device):
-        for part in span.action.parts:
-            more, later = change.get(part.kind, (0, 0))
-            forwards, halves = forwards + more, halves + later
-            if part.kind is Kind.F and len(span.action.parts) > 1:
-                steps.append((span.start, forwards * saved + halves * pending))
-        steps.append((span.end, forwards * saved + halves * pending))
+        changes = [holds(part.kind, contains(part._replace(kind=Kind.R))) for part in span.action.parts]
+        for change in changes:
+            counts.update(change)
+            if change is not changes[-1]:  # both halves of a pair are there while it runs
+                steps.append((span.start, total()))
+        steps.append((span.end, total()))
     return steps
+
+
+def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
+    """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
+    require_schedule("peak_in_flight", schedule)
+    program, bounds = schedule.program, schedule.program.parts[schedule.program.rows]
+    change = np.array([held_more(kind) for kind in KINDS])[program.kind]
+    rows = (np.cumsum(change[a:b]) for a, b in pairwise(bounds.tolist()))
+    return tuple(int(row.max()) if len(row) else 0 for row in rows)
 
 
 @of_timeline
@@ -139,17 +154,3 @@ def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
 
 def _ratio(part: Real, whole: Real) -> Real:
     return part / whole if whole else 0
-
-
-def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
-    """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
-    require_schedule("peak_in_flight", schedule)
-    return tuple(max(_in_flight(row), default=0) for row in schedule.actions)
-
-
-def _in_flight(row: Iterable[Action | OverlapFB]) -> Iterator[int]:
-    held = 0
-    for action in row:
-        for part in action.parts:
-            held += (part.kind is Kind.F) - (part.kind in (Kind.B, Kind.W))
-            yield held

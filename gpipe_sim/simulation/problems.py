@@ -8,11 +8,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from gpipe_sim.errors import DeadlockError, ScheduleError
 from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.schedule.base import Schedule, needs, require_schedule
-from gpipe_sim.simulation.blocking import hangs
-from gpipe_sim.simulation.deadlock import Wait, all_waits, circle, in_words, waiting
+from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.program import CODE, Program
+from gpipe_sim.schedule.rules import NEEDS
+from gpipe_sim.simulation.blocking import blocked_cycles
+from gpipe_sim.simulation.deadlock import Wait, all_waits, cycle, in_words, waiting
 
 SENDS = ("buffered", "blocking")  #: a send ends at once, or when the other device receives
 #: Why an action of the first kind cannot run before one of the second.
@@ -42,16 +46,17 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
     """
     _require_sends(sends)
     check_actions(schedule)
-    if waits := waiting(schedule):
+    if schedule.program.levels.stuck:
+        waits = waiting(schedule)
         raise DeadlockError(_listed(f"{schedule!r} cannot finish:", waits))
-    if sends == "blocking" and (found := hangs(schedule)):
+    if sends == "blocking" and (found := blocked_cycles(schedule)):
         raise DeadlockError(_listed(f"{schedule!r} cannot finish with blocking sends:", found, at_most=8))
 
 
 def check_actions(schedule: Schedule) -> None:
     """Raise ScheduleError if actions are missing, repeated or misplaced; say the first few."""
     require_schedule("check", schedule)
-    if found := list(_action_problems(schedule)):
+    if found := list(_action_problems(schedule.program)):
         raise ScheduleError(_listed(f"{schedule!r} is not a training step:", found, at_most=8))
 
 
@@ -67,19 +72,19 @@ def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
     """Everything that is wrong with a schedule; an empty list if it is sound.
 
     First what is wrong with the actions, then actions that stand before what they need on their own device.
-    If all actions are right, a deadlock: the shortest circle, then who is stuck where. ``sends="blocking"``
+    If all actions are right, a deadlock: the shortest cycle, then who is stuck where. ``sends="blocking"``
     adds where devices hang if a send ends only when the other device receives, and what to swap.
     ValueError for another ``sends``.
     """
     _require_sends(sends)
     require_schedule("problems", schedule)
-    if found := list(_action_problems(schedule)):
+    if found := list(_action_problems(schedule.program)):
         return [*found, *_too_early(schedule)]
     if waits := all_waits(schedule):
         return [*_too_early(schedule), *_deadlock(waits, waiting(schedule))]
     if sends == "buffered":
         return []
-    return [Problem("blocking", hang.early.what, hang.sentence) for hang in hangs(schedule)]
+    return [Problem("blocking", each.early.what, each.sentence) for each in blocked_cycles(schedule)]
 
 
 def _require_sends(sends: str) -> None:
@@ -88,110 +93,152 @@ def _require_sends(sends: str) -> None:
 
 
 def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]:
-    """The shortest circle, unless a device waits for itself, which is told already; then who is stuck."""
-    found = circle(waits)
+    """The shortest cycle, unless a device waits for itself, which is told already; then who is stuck."""
+    found = cycle(waits)
     if len(found) > 1:
         yield Problem("deadlock", found[0].action, in_words(found))
     yield from (Problem("stuck", wait.action, wait.sentence) for wait in first)
 
 
+def _is_early(program: Program, part: int) -> bool:
+    """Whether a part stands before something that it needs: that is told already."""
+    entry = program.entry[part]
+    needs = program.needs[program.needs_from[entry] : program.needs_from[entry + 1]]
+    return bool((program.entry[needs] >= entry).any())
+
+
 def _too_early(schedule: Schedule) -> Iterator[Problem]:
     """Actions that stand before one that they need, in the row of one device."""
-    for device, row in enumerate(schedule.actions):
-        before: set[Action] = set()
-        for action in row:
-            for part in action.parts:
-                for need in needs(part, schedule):
-                    if schedule.device_of(need) == device and need not in before:
-                        place = "in one block with" if need in action.parts else "before"
-                        reason = REASONS[part.kind, need.kind]
-                        text = f"{part} stands {place} {need} on device {device}, but {reason}"
-                        yield Problem("order", part, text)
-            before.update(action.parts)
+    program = schedule.program
+    owner, needs = program.owner, program.needs
+    early = ~program.crosses & (program.position[needs] >= program.position[program.first][owner])
+    for index in np.flatnonzero(early).tolist():
+        entry, need = program.entry_of(owner[index]), program.action_of(needs[index])
+        part = next(part for part in entry.parts if need in _needs_of(part))
+        place = "in one block with" if need in entry.parts else "before"
+        device, reason = program.device[needs[index]], REASONS[part.kind, need.kind]
+        text = f"{part} stands {place} {need} on device {device}, but {reason}"
+        yield Problem("order", part, text)
 
 
-def _action_problems(schedule: Schedule) -> Iterator[Problem]:
-    """Problems that need no clock: labels, copies, gaps, places."""
-    located = schedule.located
-    placed = sum(len(slots) - slots.count(None) for slots in located.values())
-    written = sum(len(action.parts) for row in schedule.actions for action in row)
-    if placed != written:
-        yield from _labels_and_copies(schedule)
-    yield from _no_pairs(schedule)
-    yield from _gaps(schedule)
-    yield from _places(schedule)
+def _needs_of(part: Action) -> set[Action]:
+    return {Action(part.stage + step, kind, part.microbatch) for kind, step in NEEDS[part.kind]}
 
 
-def _no_pairs(schedule: Schedule) -> Iterator[Problem]:
-    for action in (action for row in schedule.actions for action in row if len(action.parts) > 1):
-        if [part.kind for part in action.parts] != [Kind.F, Kind.B]:
-            text = f"{action} is no pair: a forward and a backward overlap, such as (0F3;7B1)OVERLAP_F_B"
-            yield Problem("pair", action.parts[0], text)
+def _action_problems(program: Program) -> Iterator[Problem]:
+    """Problems that need no clock: labels, copies, pairs, gaps, places, updates."""
+    yield from _out_of_range(program)
+    yield from _copies(program)
+    yield from _no_pairs(program)
+    yield from _gaps(program)
+    yield from _places(program)
+    yield from _updates(program)
 
 
-def _labels_and_copies(schedule: Schedule) -> Iterator[Problem]:
-    copies = Counter(part for row in schedule.actions for action in row for part in action.parts)
-    for part, times in copies.items():
-        if not schedule.contains(part):
-            yield Problem(
-                "out of range",
-                part,
-                f"{part} is out of range: stages are 0 to {schedule.stages - 1}, "
-                f"microbatches 0 to {schedule.microbatches - 1}",
+def _out_of_range(program: Program) -> Iterator[Problem]:
+    if program.in_range:
+        return
+    for part in dict.fromkeys(map(program.action_of, range(len(program.kind)))):
+        if not (0 <= part.stage < program.stages and 0 <= part.microbatch < program.microbatches):
+            text = (
+                f"{part} is out of range: stages are 0 to {program.stages - 1}, "
+                f"microbatches 0 to {program.microbatches - 1}"
             )
-        elif times > 1:
+            yield Problem("out of range", part, text)
+
+
+def _copies(program: Program) -> Iterator[Problem]:
+    """Actions that stand more than once; ``where`` has each only once."""
+    if program.in_range and sum(np.count_nonzero(t >= 0) for t in program.where.values()) == len(
+        program.kind
+    ):
+        return
+    copies = Counter(map(program.action_of, range(len(program.kind))))
+    for part, times in copies.items():
+        if times > 1 and program.part_of(part) >= 0:
             yield Problem("duplicate", part, f"{part} stands {times} times; it must run once")
 
 
-def _gaps(schedule: Schedule) -> Iterator[Problem]:
-    """Every (stage, microbatch) runs F once, and either B or I and W, once."""
-    kinds = (Kind.F, Kind.B, Kind.I, Kind.W, Kind.R)
-    for slot, devices in enumerate(zip(*(schedule.located[kind] for kind in kinds), strict=True)):
-        forward, full, input_grad, weight_grad, recompute = devices
-        if forward == full and input_grad is weight_grad is recompute is None is not forward:
-            continue
-        stage, microbatch = divmod(slot, schedule.microbatches)
-        yield from _gaps_of(dict(zip(kinds, devices, strict=True)), stage, microbatch)
+def _no_pairs(program: Program) -> Iterator[Problem]:
+    if not program.paired:
+        return
+    for entry in map(program.entry_of, np.flatnonzero(np.diff(program.parts) > 1).tolist()):
+        if [part.kind for part in entry.parts] != [Kind.F, Kind.B]:
+            text = f"{entry} is no pair: a forward and a backward overlap, such as (0F3;7B1)OVERLAP_F_B"
+            yield Problem("pair", entry.parts[0], text)
 
 
-def _gaps_of(on: dict[Kind, int | None], stage: int, microbatch: int) -> Iterator[Problem]:
+def _gaps(program: Program) -> Iterator[Problem]:
+    """Every (stage, microbatch) runs F once, and either B or I and W, once, all on one device."""
+    on = {kind: program.homes(kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.R)}
+    home = on[Kind.F]
+    here = {kind: devices == home for kind, devices in on.items()}
+    none = {kind: devices < 0 for kind, devices in on.items()}
+    whole = here[Kind.B] & none[Kind.I] & none[Kind.W]
+    halves = none[Kind.B] & here[Kind.I] & here[Kind.W]
+    sound = (home >= 0) & (whole | halves) & (here[Kind.R] | none[Kind.R])
+    for stage, microbatch in np.argwhere(~sound).tolist():
+        found = {kind: int(devices[stage, microbatch]) for kind, devices in on.items()}
+        yield from _gaps_of(found, stage, microbatch)
+
+
+def _gaps_of(on: dict[Kind, int], stage: int, microbatch: int) -> Iterator[Problem]:
+    """``on`` says on which device each kind is, -1 if on none."""
+
     def say(rule: str, kind: Kind, text: str) -> Problem:
         action = Action(stage, kind, microbatch)
         return Problem(rule, action, f"{action} {text}")
 
-    if on[Kind.F] is None:
+    there = {kind for kind, device in on.items() if device >= 0}
+    if Kind.F not in there:
         yield say("missing", Kind.F, "is missing")
-    if on[Kind.B] is None and on[Kind.I] is None:
+    if not there & {Kind.B, Kind.I}:
         yield say("missing", Kind.B, "is missing")
-    if on[Kind.B] is not None and on[Kind.I] is not None:
+    if there >= {Kind.B, Kind.I}:
         yield say("both", Kind.B, f"and {stage}I{microbatch} both stand; B is I and W in one")
-    if on[Kind.I] is not None and on[Kind.W] is None:
+    if Kind.I in there and Kind.W not in there:
         yield say("missing", Kind.W, f"is missing; {stage}I{microbatch} leaves it to do")
-    if on[Kind.W] is not None and on[Kind.I] is None:
+    if Kind.W in there and Kind.I not in there:
         yield say("missing", Kind.I, f"is missing; {stage}W{microbatch} finishes what it starts")
-    home = on[Kind.F]
     for kind in (Kind.R, Kind.B, Kind.I, Kind.W):
-        if None is not on[kind] != home is not None:
+        if kind in there and Kind.F in there and on[kind] != on[Kind.F]:
             forward = Action(stage, Kind.F, microbatch)
-            yield say(
-                "elsewhere",
-                kind,
-                f"is on device {on[kind]}, but what {forward} saved is on device {home}",
-            )
+            text = f"is on device {on[kind]}, but what {forward} saved is on device {on[Kind.F]}"
+            yield say("elsewhere", kind, text)
 
 
-def _places(schedule: Schedule) -> Iterator[Problem]:
-    """Every action is on a device that holds its stage."""
-    holders = [
-        {device for device, held in enumerate(schedule.placement) if stage in held}
-        for stage in range(schedule.stages)
-    ]
-    size = schedule.microbatches
-    for kind, slots in schedule.located.items():
-        for stage, allowed in enumerate(holders):
-            here = slots[stage * size : (stage + 1) * size]
-            for device in sorted(set(here) - allowed - {None}):
-                action = Action(stage, kind, here.index(device))
-                names = " and ".join(map(str, sorted(allowed)))
-                text = f"{action} is on device {device}, but stage {stage} is on device {names}"
+def _places(program: Program) -> Iterator[Problem]:
+    """Every action is on a device that holds its stage; of those that are not the first is told."""
+    holds = np.zeros((program.devices, program.stages), bool)
+    for device, held in enumerate(program.placement):
+        holds[device, list(held)] = True
+    for kind in (kind for kind in Kind if kind in program.where):
+        homes = program.homes(kind)
+        stage, microbatch = np.nonzero((homes >= 0) & ~holds[homes, np.arange(program.stages)[:, None]])
+        told = set()
+        for action in map(Action, stage.tolist(), [kind] * len(stage), microbatch.tolist()):
+            device = int(homes[action.stage, action.microbatch])
+            if (action.stage, device) not in told:
+                told.add((action.stage, device))
+                names = " and ".join(map(str, np.flatnonzero(holds[:, action.stage])))
+                text = f"{action} is on device {device}, but stage {action.stage} is on device {names}"
                 yield Problem("misplaced", action, text)
+
+
+def _updates(program: Program) -> Iterator[Problem]:
+    """A stage is updated once, on its only device, when all of its gradient is there."""
+    parts = np.flatnonzero(program.kind == CODE[Kind.U])
+    homes = program.homes(Kind.F)
+    for stage in set(program.stage[parts].tolist()) & set(range(program.stages)):
+        first, *others = parts[program.stage[parts] == stage].tolist()
+        update, devices = program.action_of(first), set(homes[stage].tolist()) - {-1}
+        last = np.flatnonzero((program.stage == stage) & np.isin(program.device, list(devices)))[-1:].tolist()
+        if len(devices) > 1:
+            text = f"{update}: stage {stage} has two copies, whose gradients are summed after the step"
+            yield Problem("update", update, text)
+        elif (others or last != [first]) and not _is_early(program, first):
+            text = (
+                f"{update} is not the last action of stage {stage} on its device; "
+                "a step updates each stage once, last, when its whole gradient is there"
+            )
+            yield Problem("update", update, text)

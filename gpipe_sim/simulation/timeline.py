@@ -1,15 +1,18 @@
 """What happened, and when: simulated or measured, the same kind of thing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from numbers import Real
 from typing import NamedTuple
 
+import numpy as np
+
 from gpipe_sim.errors import got
 from gpipe_sim.schedule.actions import Action, OverlapFB
-from gpipe_sim.schedule.base import Schedule, needs
-from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.schedule.base import Schedule
+
+Column = np.ndarray
 
 
 class Span(NamedTuple):
@@ -33,28 +36,70 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
-    """What each device did and when. ``spans`` stand in an order in which they could be executed.
+    """What each device did and when; it knows nothing about why.
 
-    ``turns``: whether the devices took turns, as they do when measured in one process on one processor.
+    ``start`` and ``end`` are columns over the entries of ``schedule.program``. ``sent`` and ``arrived`` are
+    over those of its needs that cross from one device to another, and None where nobody measured messages.
+    ``took_turns``: whether only one device worked at a time, as in one process on one processor.
+    Spans, rows, ends and messages are made of the columns when first asked for.
     """
 
     schedule: Schedule
-    costs: Costs
-    spans: tuple[Span, ...]
-    turns: bool = False
+    start: Column
+    end: Column
+    sent: Column | None = None
+    arrived: Column | None = None
+    took_turns: bool = False
+
+    @classmethod
+    def from_spans(cls, schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> "Timeline":
+        """What was measured: a span for each action of the schedule, in any order, and no messages.
+
+        ValueError if a span is missing, given twice, on another device, or of something else.
+        """
+        program = schedule.program
+        found: list[Span | None] = [None] * program.size
+        for span in spans:
+            part = program.part_of(span.action.parts[0])
+            entry = int(program.entry[part]) if part >= 0 else None
+            if entry is None or program.entry_of(entry) != span.action:
+                raise ValueError(f"{span.action} is not in {schedule!r}")
+            if found[entry] is not None or program.device[part] != span.device:
+                why = "twice" if found[entry] is not None else f"on device {span.device}"
+                raise ValueError(f"{span.action} is measured {why}, but {schedule!r} has it once, elsewhere")
+            found[entry] = span
+        if None in found:
+            raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
+        starts, ends = (_column([getattr(span, name) for span in found]) for name in ("start", "end"))
+        return cls(schedule, starts, ends, took_turns=took_turns)
 
     @cached_property
     def makespan(self) -> Real:
         """When the last action ends; the clocks start at 0."""
-        return max(span.end for span in self.spans)
+        return max(self.end.tolist()) if self.end.dtype == object else self.end.max().item()
 
     @cached_property
     def rows(self) -> tuple[tuple[Span, ...], ...]:
-        """The spans of each device, in time order."""
-        rows = [[] for _ in range(self.schedule.devices)]
-        for span in self.spans:
-            rows[span.device].append(span)
-        return tuple(map(tuple, rows))
+        """The spans of each device, in the order of its row."""
+        starts, ends, at = self.start.tolist(), self.end.tolist(), 0
+        rows = []
+        for device, row in enumerate(self.schedule.actions):
+            until = at + len(row)
+            times = zip(row, [device] * len(row), starts[at:until], ends[at:until], strict=True)
+            rows.append(tuple(map(Span._make, times)))
+            at = until
+        return tuple(rows)
+
+    @property
+    def order(self) -> list[int]:
+        """The entries as they end; of those that end at one moment, what needs another comes after it."""
+        return np.lexsort((self.schedule.program.levels.rank, self.start, self.end)).tolist()
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """Every span, in an order in which they could be executed: as they end."""
+        entries = [span for row in self.rows for span in row]
+        return tuple(map(entries.__getitem__, self.order))
 
     def on(self, device: int) -> tuple[Span, ...]:
         """The spans of one device, in time order; ValueError for a device that there is not."""
@@ -69,17 +114,20 @@ class Timeline:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """Everything that crossed from one device to another, in the order of its arrival."""
-        return tuple(sorted(self._messages(), key=lambda message: message.end))
-
-    def _messages(self) -> Iterator[Message]:
-        for span in self.spans:
-            for need in needs(span.action, self.schedule):
-                source = self.schedule.device_of(need)
-                if source != span.device:
-                    sent = self.ends[need]
-                    arrived = sent + self.costs.transfer(need, source, span.device)
-                    yield Message(need, source, span.device, sent, arrived)
+        """What crossed from one device to another, as it arrived; empty where that was not measured."""
+        if self.arrived is None:
+            return ()
+        program = self.schedule.program
+        needed = program.needs[program.crosses]
+        columns = (
+            map(program.action_of, needed.tolist()),
+            program.device[needed].tolist(),
+            program.device[program.first][program.owner[program.crosses]].tolist(),
+            self.sent.tolist(),
+            self.arrived.tolist(),
+        )
+        found = map(Message._make, zip(*columns, strict=True))
+        return tuple(sorted(found, key=lambda message: message.end))
 
     def __repr__(self) -> str:
         return f"<Timeline of {self.schedule!r}: makespan {self.makespan}>"
@@ -93,6 +141,15 @@ class Timeline:
         from gpipe_sim.drawing.svg import to_svg
 
         return to_svg(self)
+
+
+def _column(times: list[Real]) -> Column:
+    """In 64 bits if these are Python's floats; anything else stays as it is."""
+    if {*map(type, times)} == {float}:
+        return np.array(times)
+    found = np.empty(len(times), object)
+    found[:] = times
+    return found
 
 
 def require_timeline(owner: str, value) -> None:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -62,8 +63,6 @@ def plain(schedule: Schedule) -> Schedule:
 def recomputed(schedule: Schedule) -> dict[int, set[int]]:
     """{stage: microbatches} of what is recomputed."""
     found: dict[int, set[int]] = {}
-    for slot, device in enumerate(schedule.located[Kind.R]):
-        if device is not None:
-            stage, microbatch = divmod(slot, schedule.microbatches)
-            found.setdefault(stage, set()).add(microbatch)
+    for stage, microbatch in np.argwhere(schedule.program.homes(Kind.R) >= 0).tolist():
+        found.setdefault(stage, set()).add(microbatch)
     return found

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.schedule.explicit import unpaired
 from gpipe_sim.simulation.timeline import Span, Timeline
 from gpipe_sim.torch_backend.clock import Timed
 
@@ -25,8 +24,7 @@ def measured(schedule: Schedule, noted: Sequence[Timed], turns: bool = False) ->
         Span(action, schedule.device_of(action), (start - zero) * MILLISECONDS, (end - zero) * MILLISECONDS)
         for action, (start, end) in times.items()
     ]
-    spans.sort(key=lambda span: (span.end, span.start))
-    return Timeline(_unpaired(schedule), Costs(), tuple(spans), turns)
+    return Timeline.from_spans(unpaired(schedule), spans, took_turns=turns)
 
 
 def _unfolded(noted: Sequence[Timed], schedule: Schedule) -> Iterator[tuple[Action, tuple[float, float]]]:
@@ -45,10 +43,3 @@ def _unfolded(noted: Sequence[Timed], schedule: Schedule) -> Iterator[tuple[Acti
             yield action, (middle, end)
         elif action.kind is not Kind.R:
             yield action, (start, end)
-
-
-def _unpaired(schedule: Schedule) -> Schedule:
-    if all(len(action.parts) == 1 for row in schedule.actions for action in row):
-        return schedule
-    rows = [[part for action in row for part in action.parts] for row in schedule.actions]
-    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)

@@ -1,0 +1,75 @@
+"""In which order devices get to what stands in their rows, round by round; and where they get stuck.
+
+In each round every device whose next entry has all that it needs runs it, all at once. An entry's round is
+its level: it needs only entries of lower levels. Where no device can go on, the order deadlocks.
+"""
+
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+Column = np.ndarray
+
+
+class Levels(NamedTuple):
+    """Entries by level. Level i is ``order[bounds[i]:bounds[i + 1]]``; no device is in one twice.
+
+    ``rank`` is the place of each entry in ``order``. ``before`` has a column for each place in ``order``: the
+    place of the entry before it on its device, then those of its needs, filled up with the number of entries,
+    which stands for the beginning. ``stuck`` is device -> the entry that it never gets to start; where there
+    is any, ``order`` ends early.
+    """
+
+    order: Column
+    bounds: list[int]
+    rank: Column
+    before: Column
+    stuck: dict[int, int]
+
+
+def find_levels(rows: Column, needs_from: Column, needed: Column) -> Levels:
+    """``rows`` says where each device's entries begin, ``needed`` which entry each need is of."""
+    size = int(rows[-1])
+    start, never = size, size + 1  # two entries more: one that has always run, one that never does
+    waits = padded(needs_from, needed, fill=start)
+    following = np.arange(1, size + 1)
+    front = rows[:-1].copy()
+    filled = front < rows[1:]
+    following[rows[1:][filled] - 1] = never
+    front[~filled] = never
+    waits = np.hstack([waits, np.full((len(waits), 1), start), np.full((len(waits), 1), never)])
+    done = np.zeros(size + 2, bool)
+    done[start] = True
+    rounds = []
+    while True:
+        ready = np.logical_and.reduce(done.take(waits.take(front, axis=1)), axis=0)
+        started = front[ready]
+        if not len(started):
+            break
+        rounds.append(started)
+        done[started] = True
+        front[ready] = following[started]
+    order = np.concatenate(rounds) if rounds else np.zeros(0, int)
+    rank = np.full(size + 1, size, np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    previous = np.arange(-1, size - 1, dtype=np.int32)
+    previous[rows[:-1][filled]] = size
+    before = rank[np.vstack([previous[None], waits[:, :size]])[:, order]]
+    bounds = list(accumulate(map(len, rounds), initial=0))
+    stuck = {int(device): int(front[device]) for device in np.flatnonzero(front != never)}
+    return Levels(order, bounds, rank[:-1], before, stuck)
+
+
+def padded(starts: Column, values: Column, fill: int) -> Column:
+    """Runs of values as the columns of a table, each filled up below; run i begins at ``starts[i]``."""
+    sizes = np.diff(starts)
+    table = np.full((max(1, int(sizes.max(initial=0))), len(sizes)), fill)
+    table[places(starts)] = values
+    return table
+
+
+def places(starts: Column) -> tuple[Column, Column]:
+    """Where ``padded`` puts each value: its row and its column."""
+    run = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    return np.arange(len(run)) - starts[run], run

@@ -1,0 +1,60 @@
+"""Costs as columns to calculate with, and times back as the numbers that they came as.
+
+Whole numbers stay whole and fractions exact: fractions are counted in units of their common denominator, in
+64 bits where no time can be too large for them, else as Python's own numbers, which are slower.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from math import lcm
+from numbers import Rational, Real
+from typing import NamedTuple
+
+import numpy as np
+
+Column = np.ndarray
+
+
+class Prices(NamedTuple):
+    """What each of many things costs: thing i costs ``values[index[i]]``."""
+
+    values: Sequence[Real]
+    index: Column
+
+
+def as_columns(*prices: Prices) -> tuple[list[Column], Callable[[Column], Column]]:
+    """A column of numbers for each, in one type, and what turns times made of them into Python's numbers."""
+    paid = [bill for price in prices for bill in _bill(price)]
+    if all(isinstance(value, Rational) for value, _ in paid):
+        unit = lcm(*(value.denominator for value, _ in paid))
+        fits = sum(int(value * unit) * count for value, count in paid) < 1 << 63
+        columns = [_filled(price, np.int64 if fits else object, unit) for price in prices]
+        fractions = any(isinstance(value, Fraction) for value, _ in paid)
+        return columns, (lambda times: _in_fractions(times, unit)) if fractions else _same
+    exact = [value * count for value, count in paid if not isinstance(value, float)]
+    rounds = any(isinstance(value, Fraction) for value in exact) or sum(exact) >= 1 << 53
+    return [_filled(price, object if rounds else np.float64) for price in prices], _same
+
+
+def _bill(price: Prices) -> Iterator[tuple[Real, int]]:
+    """(value, how many things cost it) of what anything costs. All of it in a row is later than any time."""
+    counts = np.bincount(price.index, minlength=len(price.values)).tolist()
+    return ((value, count) for value, count in zip(price.values, counts, strict=True) if count)
+
+
+def _filled(price: Prices, dtype: type, unit: int = 1) -> Column:
+    values = [int(value * unit) for value in price.values] if unit > 1 else price.values
+    found = np.zeros(len(values), dtype)
+    for i, value in enumerate(values):
+        found[i] = value
+    return found[price.index]
+
+
+def _in_fractions(times: Column, unit: int) -> Column:
+    found = np.empty(len(times), object)
+    found[:] = [Fraction(time, unit) for time in times.tolist()]
+    return found
+
+
+def _same(times: Column) -> Column:
+    return times

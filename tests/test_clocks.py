@@ -1,0 +1,163 @@
+"""Two clocks, and a plain one beside them: they give the same times, for every order and any numbers."""
+
+from fractions import Fraction
+
+import pytest
+from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped, with_updates, zero_bubble
+from engine_cases import legal_orders
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plain_simulator import simulated
+
+import gpipe_sim as gp
+from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.machine import Machine
+
+SCHEDULES = [
+    *every_schedule([(1, 1), (1, 3), (3, 2), (4, 3), (4, 8)]),
+    *(gp.remat(gp.GPipe(3, 4), mode) for mode in ("always", "except_last")),
+    gp.remat(gp.ZBV(2, 4), "always"),
+    with_updates(gp.OneFOneB(3, 4)),
+    zero_bubble(3, 4),
+    overlapped(3, 4),
+    V_SHAPED,
+    BOTH_WAYS,
+]
+NUMBERS = {
+    "whole": st.integers(0, 9),
+    "huge": st.integers(10**25, 10**26),
+    "around 64 bits": st.integers(2**61, 2**63),
+    "fractions": st.fractions(min_value=0, max_value=9, max_denominator=6),
+    "coprime": st.sampled_from([Fraction(1, p) for p in (10**9 + 7, 998244353, 2**61 - 1, 10**9 + 9)]),
+    "floats": st.floats(0, 9),
+    "mixed": st.integers(0, 2**60) | st.floats(0, 9) | st.fractions(0, 9, max_denominator=6),
+}
+
+
+@st.composite
+def costs_of_any_kind(draw, stages: int) -> gp.Costs:
+    """One number or one per stage, all of one kind of number."""
+    number = NUMBERS[draw(st.sampled_from(list(NUMBERS)))]
+    cost = number | st.lists(number, min_size=stages, max_size=stages)
+    options = {name: draw(cost) for name in ("forward", "input_grad", "weight_grad", "recompute", "update")}
+    return gp.Costs(**options, comm=draw(number), overlap=draw(st.none() | cost))
+
+
+def by_columns(schedule: gp.Schedule, costs) -> dict:
+    return {span.action: (span.start, span.end) for span in gp.simulate(schedule, costs).spans}
+
+
+def by_machine(schedule: gp.Schedule, costs) -> dict:
+    """Told at each step what could start first, or just run."""
+    machine = Machine.of(schedule.program, costs)
+    while (entry := machine.earliest()) is not None:
+        machine.apply(entry)
+    names = [action for row in schedule.actions for action in row]
+    return dict(zip(names, zip(machine.starts, machine.ends, strict=True), strict=True))
+
+
+@settings(max_examples=250)
+@given(st.sampled_from(SCHEDULES) | legal_orders(), st.data())
+def test_both_clocks_give_the_times_of_the_plain_one(schedule, data):
+    costs = data.draw(costs_of_any_kind(schedule.stages))
+    plain = simulated(schedule, costs)
+    assert by_columns(schedule, costs) == plain
+    assert by_machine(schedule, costs) == plain
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+def test_they_agree_over_every_family(schedule):
+    costs = gp.Costs(2, 3, 1, recompute=2, update=1, comm=1)
+    assert by_columns(schedule, costs) == by_machine(schedule, costs) == simulated(schedule, costs)
+
+
+@given(st.sampled_from(SCHEDULES), st.data())
+def test_times_are_pythons_own_numbers_and_exact_where_the_costs_are(schedule, data):
+    costs = data.draw(costs_of_any_kind(schedule.stages))
+    timeline = gp.simulate(schedule, costs)
+    kinds = {type(time) for span in timeline.spans for time in (span.start, span.end)}
+    assert kinds <= {int, float, Fraction}
+    assert type(timeline.makespan) in kinds
+    assert timeline.makespan == max(span.end for span in timeline.spans)
+
+
+@given(st.sampled_from(SCHEDULES), st.randoms(use_true_random=False))
+def test_a_machine_that_takes_steps_back_ends_where_one_ends_that_never_did(schedule, chance):
+    straight, wandering = (Machine.of(schedule.program, gp.Costs(comm=1)) for _ in range(2))
+    straight.run()
+    while ready := wandering.ready():
+        wandering.apply(chance.choice(ready))
+        for _ in range(chance.randrange(3) if chance.random() < 0.3 else 0):
+            if wandering.done:
+                wandering.undo()
+    assert (wandering.starts, wandering.ends) == (straight.starts, straight.ends)
+    assert wandering.held == straight.held == [0] * schedule.devices
+
+
+def test_undoing_everything_is_the_beginning():
+    machine, fresh = (Machine.of(gp.DualPipe(4, 8).program) for _ in range(2))
+    machine.run()
+    undone = [machine.undo() for _ in range(len(machine.done))]
+    assert sorted(undone) == list(range(len(machine.ends)))
+    for name in ("missing", "starts", "ends", "free", "held", "done"):
+        assert getattr(machine, name) == getattr(fresh, name), name
+    assert machine.ready() == fresh.ready()
+
+
+def test_a_machine_says_what_is_ready_what_it_would_cost_and_what_blocks_the_rest():
+    schedule = gp.GPipe(2, 2)
+    machine, (f0, f1, b1, b0) = Machine.of(schedule.program, gp.Costs(comm=1)), range(4)
+    assert machine.ready() == [f0]
+    assert machine.blockers(b1) == [f1, schedule.program.part_of(gp.B(1, 1))]
+    assert machine.price(f0) == (0, 1, 1)
+    assert machine.apply(f0) == [4, f1]  # 1F0 on the other device, then the next here
+    assert machine.price(4).start == 2, "its message arrives at 2"
+    with pytest.raises(ValueError, match="entry 0 has been done"):
+        machine.apply(f0)
+    with pytest.raises(ValueError, match="entry 3 is not ready: it needs"):
+        machine.apply(b0)
+    with pytest.raises(ValueError, match="entry 5 is not ready"):
+        machine.apply(5)
+
+
+def test_without_an_order_whatever_is_ready_may_come_next():
+    free = Machine.of(gp.GPipe(1, 2).program, ordered=False)
+    free.apply(1)
+    assert sorted(free.ready()) == [0, 2]
+    with pytest.raises(ValueError, match="entry 1 is not the next of device 0: 0 is"):
+        Machine.of(gp.GPipe(1, 2).program).apply(1)
+
+
+class HalfSpeed(CostModel):
+    """One device is half as fast, and messages to it take 2."""
+
+    def duration(self, action, device):
+        return gp.Costs().duration(action) * (2 if device == 0 else 1)
+
+    def transfer(self, action, source, target):
+        return 2 if target == 0 else 0
+
+
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(4, 8), gp.DualPipe(2, 4), gp.ZBV(3, 5)], ids=repr)
+def test_a_cost_model_of_ones_own_is_asked_for_every_action_and_message(schedule):
+    model = HalfSpeed()
+    assert by_columns(schedule, model) == by_machine(schedule, model) == simulated(schedule, model)
+    assert {m.end - m.start for m in gp.simulate(schedule, model).messages} == {0, 2}
+
+
+def test_costs_that_a_subclass_overrides_are_its_own():
+    class Slow(gp.Costs):
+        def duration(self, action, device):
+            return 10 * super().duration(action, device)
+
+    assert gp.simulate(gp.OneFOneB(4, 8), Slow()).makespan == 330
+
+
+@pytest.mark.parametrize("time", [-1, float("nan"), float("inf"), "1", None, True])
+def test_a_cost_model_that_gives_no_time_is_refused_by_the_action(time):
+    class Odd(CostModel):
+        def duration(self, action, device):
+            return time
+
+    with pytest.raises((ValueError, TypeError), match=r"Costs needs duration of 0F0 to be "):
+        gp.simulate(gp.GPipe(2, 2), Odd())
