@@ -16,7 +16,8 @@ from figures._exact import bubble, pair
 from figures._gantt import timeline_of
 from figures._page import page
 from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
-from gpipe_sim.drawing.geometry import INK, PHASES
+from gpipe_sim.drawing.geometry import PHASES
+from gpipe_sim.drawing.palette import INK
 from gpipe_sim.drawing.plots import plot_timeline
 from gpipe_sim.drawing.plots.gantt import DASHES
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
@@ -24,7 +25,7 @@ from gpipe_sim.simulation.timeline import number
 
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick
-FINE_HATCH = "//////"  #: of W, for small boxes
+FINE_HATCH = "//////"  #: for small boxes
 HEADINGS = "Each backward in one piece", "Backwards cut in two: W fills the white"
 #: Below the columns: how to read the line and the titles.
 NOTES = "dashed: the end, if no device ever waited", "holds: microbatches, on the fullest device"

@@ -5,7 +5,8 @@ import re
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.drawing.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH
+from gpipe_sim.drawing.deadlock import LEFT, ROW, STEP, TOP, WIDTH
+from gpipe_sim.drawing.palette import IN_THE_WAY, WAITS
 from gpipe_sim.simulation.deadlock import circle, in_words, waiting
 
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
@@ -26,13 +27,13 @@ def test_the_two_devices_wait_for_each_other():
     """0B0 needs 1B0, which stands behind 1F1, which needs 0F1, which stands behind 0B0."""
     svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
     assert arrows(svg, WAITS) == [((0, 1), (1, 3)), ((1, 0), (0, 2))]
-    assert arrows(svg, BEHIND) == [((1, 3), (1, 0)), ((0, 2), (0, 1))]
+    assert arrows(svg, IN_THE_WAY) == [((1, 3), (1, 0)), ((0, 2), (0, 1))]
 
 
 def test_a_device_can_wait_for_itself():
     svg = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
     assert arrows(svg, WAITS) == [((0, 1), (1, 0)), ((1, 0), (1, 1))]
-    assert arrows(svg, BEHIND) == [((1, 1), (1, 0))]
+    assert arrows(svg, IN_THE_WAY) == [((1, 1), (1, 0))]
 
 
 def test_every_action_is_drawn_and_the_stuck_ones_are_framed():
