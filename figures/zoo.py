@@ -5,14 +5,13 @@ all would end if no device ever waited.
 """
 
 from fractions import Fraction
-from numbers import Real
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
-from figures._exact import bubble, pair
+from figures._exact import bubble, pair, plain
 from figures._gantt import timeline_of
 from figures._page import page
 from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
@@ -71,23 +70,18 @@ def _cuts_backwards(schedule: Schedule) -> bool:
 
 def _numbers(schedule: Schedule) -> dict:
     """F, I and W of one device's share of the model take 1 each, into however many stages it is cut."""
-    part = Fraction(schedule.devices, schedule.stages)
-    timeline = simulate(schedule, Costs(part, part, part))
+    cut = schedule.stages // schedule.devices
+    timeline = simulate(schedule, Costs().per_stage(cut))
     return {
         "name": NAMES.get(type(schedule).__name__, type(schedule).__name__),
         "placement": [list(held) for held in schedule.placement],
         "microbatches": schedule.microbatches,
-        "makespan": _plain(timeline.makespan),
-        "waitless": _plain(busy_time(timeline) / schedule.devices),
+        "makespan": plain(timeline.makespan),
+        "waitless": plain(busy_time(timeline) / schedule.devices),
         "bubble": pair(bubble(timeline)),
-        "holds": _plain(max(peak_in_flight(schedule)) * part),
-        "spans": [[s.device, _plain(s.start), _plain(s.end), str(s.action)] for s in timeline.spans],
+        "holds": plain(Fraction(max(peak_in_flight(schedule)), cut)),
+        "spans": [[s.device, plain(s.start), plain(s.end), str(s.action)] for s in timeline.spans],
     }
-
-
-def _plain(time: Real) -> int | float:
-    """Halves are exact as floats."""
-    return int(time) if time == int(time) else float(time)
 
 
 def _panel(ax: Axes, entry: dict) -> Legend:

@@ -11,6 +11,7 @@ import pytest
 import gpipe_sim as gp
 from figures import _store, remat_memory, training_loss
 from figures.__main__ import DPI, main
+from figures._exact import plain
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
 from gpipe_sim import formulas
@@ -23,7 +24,7 @@ GANTT = {
     "gantt_naive": (12, Fraction(3, 4), [1, 1, 1, 1]),
     "gantt_gpipe": (33, Fraction(3, 11), [8, 8, 8, 8]),
     "gantt_1f1b": (33, Fraction(3, 11), [4, 3, 2, 1]),
-    "gantt_interleaved": (57, Fraction(3, 19), [11, 9, 7, 5]),
+    "gantt_interleaved": (28.5, Fraction(3, 19), [11, 9, 7, 5]),
     "gantt_gpipe_remat": (41, Fraction(9, 41), [8, 8, 8, 8]),
 }
 
@@ -117,6 +118,12 @@ def test_a_picture_is_drawn_from_its_numbers_alone():
     chart = module("gantt_naive").draw(data).axes[0]
     assert (3, 5.0, 7.0) in {(box.device, box.start, box.end) for box in in_axes(chart)}
     assert chart.get_title("left") == "Naive, 4 devices: makespan 99, bubble 1/2 = 50.0%"
+
+
+def test_a_time_that_json_cannot_hold_is_refused():
+    assert [plain(time) for time in (3, Fraction(57, 2), 2.0)] == [3, 28.5, 2]
+    with pytest.raises(ValueError, match=r"exact in JSON \(got 1/3\)"):
+        plain(Fraction(1, 3))
 
 
 def test_bubbles_equal_the_formula():
