@@ -2,11 +2,13 @@
 
 import copy
 import json
+import os
 import struct
 from fractions import Fraction
 
 import matplotlib.text
 import pytest
+from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
 from figures import _store, remat_memory, training_loss
@@ -14,7 +16,8 @@ from figures.__main__ import DPI, main
 from figures._exact import plain
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
-from gpipe_sim import formulas
+from gpipe_sim import Kind, formulas
+from gpipe_sim.drawing.palette import KINDS
 from gpipe_sim.drawing.plots.gantt import STRIP_FILL
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
 from tests.drawn import bubble, in_axes
@@ -296,6 +299,61 @@ def test_building_writes_the_committed_numbers_and_a_picture(elsewhere, capsys):
         assert (elsewhere / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert len(list(elsewhere.iterdir())) == 4
     assert capsys.readouterr().out.splitlines()[::2] == ["efficiency", "gantt_1f1b"]
+
+
+def test_what_came_out_the_same_is_not_written_again(elsewhere, capsys):
+    main(["gantt_naive"])
+    assert "wrote gantt_naive.json and gantt_naive.png" in capsys.readouterr().out
+    assert written(elsewhere, "gantt_naive") == set()
+    assert "nothing new" in capsys.readouterr().out
+
+
+def test_last_digits_of_another_processor_are_not_written(elsewhere):
+    here = read_from(folder, "training_loss")
+    here["losses"]["GPipe"][100] += 0.9 * training_loss.TOLERANCE["losses"]
+    (elsewhere / "training_loss.json").write_text(to_text(here))
+    assert written(elsewhere, "training_loss") == {"training_loss.png"}  # there was none
+    assert written(elsewhere, "training_loss") == set()
+    here["losses"]["GPipe"][100] += 0.2 * training_loss.TOLERANCE["losses"]
+    (elsewhere / "training_loss.json").write_text(to_text(here))
+    assert written(elsewhere, "training_loss") == {"training_loss.json", "training_loss.png"}
+    assert (elsewhere / "training_loss.json").read_text() == to_text(training_loss.data())
+
+
+def test_the_last_digit_of_a_schedule_is_written(elsewhere):
+    main(["gantt_interleaved"])
+    off = read_from(elsewhere, "gantt_interleaved")
+    off["spans"][0][2] += 1e-15
+    (elsewhere / "gantt_interleaved.json").write_text(to_text(off))
+    assert written(elsewhere, "gantt_interleaved") == {
+        "gantt_interleaved.json"
+    }  # nobody sees it in the image
+
+
+def test_an_image_is_drawn_again_if_the_code_that_draws_it_changed(elsewhere, monkeypatch):
+    main(["gantt_naive"])
+    monkeypatch.setitem(KINDS, Kind.F, KINDS[Kind.F]._replace(colour="#0072B4"))
+    assert written(elsewhere, "gantt_naive") == set()  # two levels of blue
+    monkeypatch.setitem(KINDS, Kind.F, KINDS[Kind.F]._replace(colour="#0072B5"))
+    assert written(elsewhere, "gantt_naive") == {"gantt_naive.png"}
+    monkeypatch.setattr("figures._page.WIDTH", 8)
+    assert written(elsewhere, "gantt_naive") == {"gantt_naive.png"}
+
+
+def test_an_image_that_another_machine_compressed_is_the_same_image(elsewhere):
+    main(["gantt_naive"])
+    path = elsewhere / "gantt_naive.png"
+    before = path.read_bytes()
+    imsave(path, imread(path), dpi=DPI)
+    assert path.read_bytes() != before
+    assert written(elsewhere, "gantt_naive") == set()
+
+
+def written(place, name) -> set[str]:
+    """The files that building a figure writes, new ones too."""
+    past = {path: os.utime(path, ns=(0, 0)) for path in place.iterdir()}
+    assert main([name]) == 0
+    return {path.name for path in place.iterdir() if path not in past or path.stat().st_mtime_ns}
 
 
 def test_a_check_says_what_differs_and_writes_nothing(elsewhere, capsys):
