@@ -143,6 +143,11 @@ class GELU(Layer):
         return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))
 
 
-LAYERS = (Linear, ReLU, Tanh, GELU)
+LAYERS = (
+    Linear,
+    ReLU,
+    Tanh,
+    GELU,
+)
 
 __all__ = ["LAYERS", "Context", "Layer", *(layer.__name__ for layer in LAYERS)]
