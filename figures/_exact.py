@@ -1,7 +1,8 @@
-"""Fractions as JSON: [numerator, denominator]."""
+"""Fractions as JSON: [numerator, denominator], and times as numbers."""
 
 from collections.abc import Mapping
 from fractions import Fraction
+from numbers import Real
 
 from gpipe_sim import Timeline, idle_time
 
@@ -9,12 +10,20 @@ Table = Mapping[int, Mapping[int, Fraction]]
 
 
 def bubble(timeline: Timeline) -> Fraction:
-    """The bubble fraction of a timeline of whole numbers, exact."""
+    """The bubble fraction of a timeline of exact times, exact."""
     return Fraction(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
 
 
 def pair(value: Fraction) -> list[int]:
     return [value.numerator, value.denominator]
+
+
+def plain(time: Real) -> int | float:
+    """A time as JSON has it. Halves are exact as floats; a time that is not, such as 1/3, is a ValueError."""
+    found = int(time) if time == int(time) else float(time)
+    if found != time:
+        raise ValueError(f"a figure's times are to be exact in JSON (got {time})")
+    return found
 
 
 def table(rows: list[int], columns: list[int], pairs: list[list[list[int]]]) -> Table:

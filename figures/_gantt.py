@@ -2,24 +2,29 @@
 
 from matplotlib.figure import Figure
 
-from figures._exact import bubble, pair
+from figures._exact import bubble, pair, plain
 from figures._page import page
 from gpipe_sim import Action, Costs, Explicit, Schedule, Span, Timeline, peak_in_flight, simulate
 from gpipe_sim.drawing.plots import plot_in_flight, plot_timeline
 
 
 def numbers(schedule: Schedule) -> dict:
-    """Every span as [device, start, end, action], and what the title and the margin say. F takes 1, B 2."""
-    timeline = simulate(schedule, Costs(forward=1, input_grad=1, weight_grad=1))
+    """Every span as [device, start, end, action], and what the title and the margin say.
+
+    A device's share of the model takes 1 forward and 2 backward, into however many stages it is cut.
+    """
+    timeline = simulate(schedule, Costs().per_stage(schedule.stages // schedule.devices))
     return {
         "schedule": repr(schedule),
         "placement": [list(held) for held in schedule.placement],
         "microbatches": schedule.microbatches,
-        "makespan": timeline.makespan,
+        "makespan": plain(timeline.makespan),
         "bubble": pair(bubble(timeline)),
         "peak_in_flight": list(peak_in_flight(schedule)),
         "spans": [
-            [span.device, span.start, span.end, str(span.action)] for row in timeline.rows for span in row
+            [span.device, plain(span.start), plain(span.end), str(span.action)]
+            for row in timeline.rows
+            for span in row
         ],
     }
 

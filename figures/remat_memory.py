@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 
 import gpipe_sim as gp
 from figures._page import page
-from gpipe_sim.drawing.geometry import INK, MEMORY_PALETTE
-from gpipe_sim.drawing.plots.style import CURVES, GRID_COLOUR, LABEL_SIZE, MARKERS, TITLE_SIZE, byte_axis
+from gpipe_sim.drawing.palette import CURVES, GRID, INK, MARKERS, MEMORY
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, byte_axis
 from gpipe_sim.runtime.memory import BOUNDARY, SAVED, MemoryTrace
 from gpipe_sim.theory.formulas import remat_activation_units
 
@@ -79,8 +79,8 @@ def _draw_devices(ax: Axes, data: dict) -> None:
     for group, mode in enumerate(data["modes"]):
         first = len(places) + group
         for device, (boundary, rest) in enumerate(data["measured"][mode][k], first):
-            ax.bar(device, boundary, color=MEMORY_PALETTE[BOUNDARY], width=0.8)
-            ax.bar(device, rest, bottom=boundary, color=MEMORY_PALETTE[SAVED], width=0.8)
+            ax.bar(device, boundary, color=MEMORY[BOUNDARY], width=0.8)
+            ax.bar(device, rest, bottom=boundary, color=MEMORY[SAVED], width=0.8)
             places.append(device)
         ends = [[device - 0.46, device + 0.46] for device in places[first - group :]]
         for x, at in zip(ends, data["predicted"][mode][k], strict=True):
@@ -92,8 +92,8 @@ def _draw_devices(ax: Axes, data: dict) -> None:
     ax.set_xticks(places, [str(device) for device in range(data["shown"])] * len(data["modes"]))
     ax.tick_params(axis="x", length=0)
     handles = [
-        Patch(color=MEMORY_PALETTE[SAVED], label="other saved activations"),
-        Patch(color=MEMORY_PALETTE[BOUNDARY], label="boundary inputs"),
+        Patch(color=MEMORY[SAVED], label="other saved activations"),
+        Patch(color=MEMORY[BOUNDARY], label="boundary inputs"),
         Line2D([], [], color=INK, lw=1.6, label="predicted from shapes"),
     ]
     ax.legend(handles=handles, frameon=False, fontsize=LABEL_SIZE, handlelength=1.2)
@@ -102,7 +102,7 @@ def _draw_devices(ax: Axes, data: dict) -> None:
 def _style(ax: Axes, most: int) -> None:
     byte_axis(ax, most, "activations held")
     ax.set_ylim(0, 1.05 * most)
-    ax.grid(axis="y", color=GRID_COLOUR, lw=0.6)
+    ax.grid(axis="y", color=GRID, lw=0.6)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=LABEL_SIZE)
     ax.spines[["top", "right"]].set_visible(False)

@@ -15,8 +15,8 @@ from gpipe_sim import (
     span_bubble,
     useful_time,
 )
-from gpipe_sim.drawing.geometry import INK
-from gpipe_sim.drawing.plots.style import CURVES, LABEL_SIZE, MARKERS, TITLE_SIZE, finish, legend_outside
+from gpipe_sim.drawing.palette import CURVES, INK, MARKERS
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, finish, legend_outside
 from gpipe_sim.theory.published import ZERO_BUBBLE, ZeroBubbleRun
 
 FAMILIES = {"1F1B": OneFOneB, "interleaved": Interleaved1F1B, "ZB-H1": ZBH1, "ZB-H2": ZBH2}

@@ -5,18 +5,18 @@ all would end if no device ever waited.
 """
 
 from fractions import Fraction
-from numbers import Real
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
-from figures._exact import bubble, pair
+from figures._exact import bubble, pair, plain
 from figures._gantt import timeline_of
 from figures._page import page
 from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
-from gpipe_sim.drawing.geometry import INK, PHASES
+from gpipe_sim.drawing.geometry import PHASES
+from gpipe_sim.drawing.palette import INK
 from gpipe_sim.drawing.plots import plot_timeline
 from gpipe_sim.drawing.plots.gantt import DASHES
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
@@ -24,7 +24,7 @@ from gpipe_sim.simulation.timeline import number
 
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick
-FINE_HATCH = "//////"  #: of W, for small boxes
+FINE_HATCH = "//////"  #: for small boxes
 HEADINGS = "Each backward in one piece", "Backwards cut in two: W fills the white"
 #: Below the columns: how to read the line and the titles.
 NOTES = "dashed: the end, if no device ever waited", "holds: microbatches, on the fullest device"
@@ -70,25 +70,20 @@ def _cuts_backwards(schedule: Schedule) -> bool:
 
 def _numbers(schedule: Schedule) -> dict:
     """F, I and W of one device's share of the model take 1 each, into however many stages it is cut."""
-    part = Fraction(schedule.devices, schedule.stages)
-    timeline = simulate(schedule, Costs(part, part, part))
+    cut = schedule.stages // schedule.devices
+    timeline = simulate(schedule, Costs().per_stage(cut))
     return {
         "name": NAMES.get(type(schedule).__name__, type(schedule).__name__),
         "placement": [list(held) for held in schedule.placement],
         "microbatches": schedule.microbatches,
-        "makespan": _plain(timeline.makespan),
-        "waitless": _plain(busy_time(timeline) / schedule.devices),
+        "makespan": plain(timeline.makespan),
+        "waitless": plain(busy_time(timeline) / schedule.devices),
         "bubble": pair(bubble(timeline)),
-        "holds": _plain(max(peak_in_flight(schedule)) * part),
+        "holds": plain(Fraction(max(peak_in_flight(schedule)), cut)),
         "spans": [
-            [s.device, _plain(s.start), _plain(s.end), str(s.action)] for row in timeline.rows for s in row
+            [s.device, plain(s.start), plain(s.end), str(s.action)] for row in timeline.rows for s in row
         ],
     }
-
-
-def _plain(time: Real) -> int | float:
-    """Halves are exact as floats."""
-    return int(time) if time == int(time) else float(time)
 
 
 def _panel(ax: Axes, entry: dict) -> Legend:

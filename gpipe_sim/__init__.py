@@ -9,8 +9,8 @@ A schedule is plain data. It can be timed, run on real arrays, checked, measured
     partitions = gp.split(gp.mlp([64, 32, 32, 10]), stages=4)
     step = gp.train_step(partitions, schedule, (x, y), loss=gp.cross_entropy)
 
-Every public name stands here, behind the file that holds it, which is loaded when the name is first used. So
-importing takes no time, and timing or training needs NumPy alone.
+Every public name stands here, behind the file that holds it, or in a list that such a file keeps; the file is
+loaded when the name is first used. So importing takes no time, and timing or training needs NumPy alone.
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ _NAMES = {
     "schedule.explicit": "Explicit repeat",
     "schedule.placement": "bidirectional looped v_shaped",
     "schedule.remat": "remat",
-    "simulation.costs": "Costs",
+    "simulation.costs": "CostModel Costs",
     "simulation.critical_path": "Explanation critical_path why_idle",
     "simulation.fit": "fit_costs",
     "simulation.metrics": """activation_memory bubble_fraction bubble_overhead busy_time idle_spans idle_time
@@ -31,7 +31,6 @@ _NAMES = {
     "simulation.simulate": "simulate",
     "simulation.timeline": "Message Span Timeline",
     "nn.data": "digits",
-    "nn.layers": "GELU Context Layer Linear ReLU Tanh",
     "nn.losses": "Loss cross_entropy mse",
     "nn.models": "mlp",
     "nn.optimizers": "SGD Adam AdamW Optimizer",
@@ -57,21 +56,23 @@ _MODULES = {
     "published": "theory.published",
     "torch_backend": "torch_backend",
 }
+#: Files that list their own names, as ``SCHEDULES`` and ``LAYERS`` do: what is added there is public.
+_LISTS = ("families", "nn.layers")
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-def _families() -> list[str]:
-    """``SCHEDULES`` and every family in it: a new one is public once it stands there."""
-    return import_module("gpipe_sim.families").__all__
+def _listed() -> dict[str, str]:
+    """The file of each name that the lists add."""
+    return {name: module for module in _LISTS for name in import_module(f"gpipe_sim.{module}").__all__}
 
 
 def __getattr__(name: str):
     if name == "__all__":
-        return sorted({*_HOME, *_MODULES, *_families()} - {"torch_backend"})
+        return sorted({*_HOME, *_MODULES, *_listed()} - {"torch_backend"})
     if name in _MODULES:
         found = import_module(f"gpipe_sim.{_MODULES[name]}")
-    elif name in _HOME or (not name.startswith("_") and name in _families()):
-        found = getattr(import_module(f"gpipe_sim.{_HOME.get(name, 'families')}"), name)
+    elif home := _HOME.get(name) or (not name.startswith("_") and _listed().get(name)):
+        found = getattr(import_module(f"gpipe_sim.{home}"), name)
     else:
         raise AttributeError(f"module 'gpipe_sim' has no attribute {name!r}")
     globals()[name] = found
@@ -79,4 +80,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_MODULES, *_families()})
+    return sorted({*globals(), *_HOME, *_MODULES, *_listed()})

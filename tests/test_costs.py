@@ -4,7 +4,22 @@ import numpy as np
 import pytest
 from cases import EQUAL
 
-from gpipe_sim import B, Costs, DualPipeV, F, GPipe, I, Interleaved1F1B, OverlapFB, R, U, W, simulate
+from gpipe_sim import (
+    B,
+    Costs,
+    DualPipeV,
+    F,
+    GPipe,
+    I,
+    Interleaved1F1B,
+    OneFOneB,
+    OverlapFB,
+    R,
+    U,
+    W,
+    busy_time,
+    simulate,
+)
 
 
 def test_a_full_backward_takes_2_and_everything_else_1_unless_given():
@@ -50,6 +65,30 @@ def test_a_message_takes_comm_between_devices_and_nothing_within_one():
 def test_fractions_stay_fractions_and_numpy_numbers_are_numbers():
     assert type(Costs(**EQUAL).duration(B(0, 0), 0)) is Fraction
     assert Costs(forward=np.float64(1.5), comm=np.int64(2)).duration(F(0, 0), 0) == 1.5
+
+
+def test_the_stages_of_a_device_share_its_work_exactly_and_messages_stay_as_long():
+    shared = Costs(1, 2, Fraction(1, 3), recompute=5, update=0, overlap=2.5, comm=7).per_stage(2)
+    assert shared == Costs(Fraction(1, 2), 1, Fraction(1, 6), Fraction(5, 2), 0, 1.25, comm=7)
+    assert [type(time) for time in (shared.forward, shared.input_grad, shared.comm)] == [Fraction, int, int]
+    assert Costs([1, 4], recompute=None).per_stage(2) == Costs(
+        (Fraction(1, 2), 2), Fraction(1, 2), Fraction(1, 2)
+    )
+    assert Costs(3, comm=2).per_stage(1) == Costs(3, comm=2)
+
+
+def test_a_model_is_no_more_work_when_it_is_cut_into_more_stages():
+    whole = simulate(OneFOneB(4, 8))
+    for stages_per_device, makespan in ((2, Fraction(57, 2)), (4, Fraction(105, 4))):
+        cut = simulate(Interleaved1F1B(4, 8, stages_per_device), Costs().per_stage(stages_per_device))
+        assert busy_time(cut) == busy_time(whole) == 4 * 24
+        assert cut.makespan == makespan < whole.makespan == 33
+
+
+@pytest.mark.parametrize(("number", "error"), [(0, ValueError), (-2, ValueError), (0.5, TypeError)])
+def test_a_device_has_a_whole_number_of_stages(number, error):
+    with pytest.raises(error, match="per_stage needs stages_per_device"):
+        Costs().per_stage(number)
 
 
 def test_costs_are_values():

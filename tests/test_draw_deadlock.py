@@ -5,7 +5,8 @@ import re
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.drawing.deadlock import BEHIND, LEFT, ROW, STEP, TOP, WAITS, WIDTH
+from gpipe_sim.drawing.deadlock import LEFT, ROW, STEP, TOP, WIDTH
+from gpipe_sim.drawing.palette import IN_THE_WAY, WAITS
 from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
@@ -26,13 +27,13 @@ def test_the_two_devices_wait_for_each_other():
     """0B0 needs 1B0, which stands behind 1F1, which needs 0F1, which stands behind 0B0."""
     svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
     assert arrows(svg, WAITS) == [((0, 1), (1, 3)), ((1, 0), (0, 2))]
-    assert arrows(svg, BEHIND) == [((1, 3), (1, 0)), ((0, 2), (0, 1))]
+    assert arrows(svg, IN_THE_WAY) == [((1, 3), (1, 0)), ((0, 2), (0, 1))]
 
 
 def test_a_device_can_wait_for_itself():
     svg = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
     assert arrows(svg, WAITS) == [((0, 1), (1, 0)), ((1, 0), (1, 1))]
-    assert arrows(svg, BEHIND) == [((1, 1), (1, 0))]
+    assert arrows(svg, IN_THE_WAY) == [((1, 1), (1, 0))]
 
 
 def test_every_action_is_drawn_and_the_stuck_ones_are_framed():
@@ -49,7 +50,7 @@ def test_an_order_that_can_finish_has_no_such_picture():
         gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1F0"))
 
 
-def test_the_circle_leaves_out_who_only_queues_up_behind_it():
+def test_the_cycle_leaves_out_who_only_queues_up_behind_it():
     """Device 2 waits for device 1, but nobody waits for device 2."""
     schedule = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0\n2F0 2B0 2F1 2B1")
     waits = waiting(schedule)
@@ -61,7 +62,7 @@ def test_nobody_waits_where_the_order_can_finish():
     assert waiting(gp.OneFOneB(3, 4)) == []
 
 
-def test_a_circle_reads_as_a_sentence():
+def test_a_cycle_reads_as_a_sentence():
     said = in_words(cycle(waiting(gp.Explicit.parse(KNOT))))
     assert said == "0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0"
     head_on = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B0 1F0 1B1\n2F1 2B1 2F0 2B0")

@@ -2,18 +2,22 @@
 
 import copy
 import json
+import os
 import struct
 from fractions import Fraction
 
 import matplotlib.text
 import pytest
+from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
 from figures import _store, remat_memory, training_loss
 from figures.__main__ import DPI, main
+from figures._exact import plain
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
-from gpipe_sim import formulas
+from gpipe_sim import Kind, formulas
+from gpipe_sim.drawing.palette import KINDS
 from gpipe_sim.drawing.plots.gantt import STRIP_FILL
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
 from tests.drawn import bubble, in_axes
@@ -23,7 +27,7 @@ GANTT = {
     "gantt_naive": (12, Fraction(3, 4), [1, 1, 1, 1]),
     "gantt_gpipe": (33, Fraction(3, 11), [8, 8, 8, 8]),
     "gantt_1f1b": (33, Fraction(3, 11), [4, 3, 2, 1]),
-    "gantt_interleaved": (57, Fraction(3, 19), [11, 9, 7, 5]),
+    "gantt_interleaved": (28.5, Fraction(3, 19), [11, 9, 7, 5]),
     "gantt_gpipe_remat": (41, Fraction(9, 41), [8, 8, 8, 8]),
 }
 
@@ -117,6 +121,12 @@ def test_a_picture_is_drawn_from_its_numbers_alone():
     chart = module("gantt_naive").draw(data).axes[0]
     assert (3, 5.0, 7.0) in {(box.device, box.start, box.end) for box in in_axes(chart)}
     assert chart.get_title("left") == "Naive, 4 devices: makespan 99, bubble 1/2 = 50.0%"
+
+
+def test_a_time_that_json_cannot_hold_is_refused():
+    assert [plain(time) for time in (3, Fraction(57, 2), 2.0)] == [3, 28.5, 2]
+    with pytest.raises(ValueError, match=r"exact in JSON \(got 1/3\)"):
+        plain(Fraction(1, 3))
 
 
 def test_bubbles_equal_the_formula():
@@ -289,6 +299,61 @@ def test_building_writes_the_committed_numbers_and_a_picture(elsewhere, capsys):
         assert (elsewhere / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert len(list(elsewhere.iterdir())) == 4
     assert capsys.readouterr().out.splitlines()[::2] == ["efficiency", "gantt_1f1b"]
+
+
+def test_what_came_out_the_same_is_not_written_again(elsewhere, capsys):
+    main(["gantt_naive"])
+    assert "wrote gantt_naive.json and gantt_naive.png" in capsys.readouterr().out
+    assert written(elsewhere, "gantt_naive") == set()
+    assert "nothing new" in capsys.readouterr().out
+
+
+def test_last_digits_of_another_processor_are_not_written(elsewhere):
+    here = read_from(folder, "training_loss")
+    here["losses"]["GPipe"][100] += 0.9 * training_loss.TOLERANCE["losses"]
+    (elsewhere / "training_loss.json").write_text(to_text(here))
+    assert written(elsewhere, "training_loss") == {"training_loss.png"}  # there was none
+    assert written(elsewhere, "training_loss") == set()
+    here["losses"]["GPipe"][100] += 0.2 * training_loss.TOLERANCE["losses"]
+    (elsewhere / "training_loss.json").write_text(to_text(here))
+    assert written(elsewhere, "training_loss") == {"training_loss.json", "training_loss.png"}
+    assert (elsewhere / "training_loss.json").read_text() == to_text(training_loss.data())
+
+
+def test_the_last_digit_of_a_schedule_is_written(elsewhere):
+    main(["gantt_interleaved"])
+    off = read_from(elsewhere, "gantt_interleaved")
+    off["spans"][0][2] += 1e-15
+    (elsewhere / "gantt_interleaved.json").write_text(to_text(off))
+    assert written(elsewhere, "gantt_interleaved") == {
+        "gantt_interleaved.json"
+    }  # nobody sees it in the image
+
+
+def test_an_image_is_drawn_again_if_the_code_that_draws_it_changed(elsewhere, monkeypatch):
+    main(["gantt_naive"])
+    monkeypatch.setitem(KINDS, Kind.F, KINDS[Kind.F]._replace(colour="#0072B4"))
+    assert written(elsewhere, "gantt_naive") == set()  # two levels of blue
+    monkeypatch.setitem(KINDS, Kind.F, KINDS[Kind.F]._replace(colour="#0072B5"))
+    assert written(elsewhere, "gantt_naive") == {"gantt_naive.png"}
+    monkeypatch.setattr("figures._page.WIDTH", 8)
+    assert written(elsewhere, "gantt_naive") == {"gantt_naive.png"}
+
+
+def test_an_image_that_another_machine_compressed_is_the_same_image(elsewhere):
+    main(["gantt_naive"])
+    path = elsewhere / "gantt_naive.png"
+    before = path.read_bytes()
+    imsave(path, imread(path), dpi=DPI)
+    assert path.read_bytes() != before
+    assert written(elsewhere, "gantt_naive") == set()
+
+
+def written(place, name) -> set[str]:
+    """The files that building a figure writes, new ones too."""
+    past = {path: os.utime(path, ns=(0, 0)) for path in place.iterdir()}
+    assert main([name]) == 0
+    return {path.name for path in place.iterdir() if path not in past or path.stat().st_mtime_ns}
 
 
 def test_a_check_says_what_differs_and_writes_nothing(elsewhere, capsys):

@@ -20,24 +20,18 @@ from gpipe_sim import (
     simulate,
 )
 from gpipe_sim.drawing.geometry import (
-    MEMORY_PALETTE,
-    ON_DARK,
-    ON_LIGHT,
-    PALETTE,
     ROW_FILL,
     boxes,
     caption,
     has_pairs,
-    ink,
     kinds_drawn,
     legend,
     number,
     phase_lines,
     short,
     ticks,
-    tint,
 )
-from gpipe_sim.runtime.memory import CATEGORIES
+from gpipe_sim.drawing.palette import KINDS, ON_DARK, ON_LIGHT, ink, tint
 from tests.cases import BOTH_WAYS, every_schedule, overlapped, zero_bubble
 
 SMALL = ((1, 1), (2, 3), (3, 2), (4, 8))
@@ -113,32 +107,27 @@ def test_later_stages_of_a_device_are_paler_and_counted_from_each_device():
     fills = {box.span.action: box.fill for box in boxes(simulate(Interleaved1F1B(2, 2, stages_per_device=3)))}
     for kind in "FB":
         shown = [fills[action] for s in (0, 2, 4) for action in fills if str(action) == f"{s}{kind}0"]
-        assert shown[0] == PALETTE[kind].lower()
+        assert shown[0] == KINDS[kind].colour.lower()
         assert all(brightness(a) < brightness(b) < 255 for a, b in pairwise(shown))
     both = {str(box.span.action): box.fill for box in boxes(simulate(BOTH_WAYS))}
-    assert both["0F0"] == both["0F1"] == PALETTE["F"].lower()
+    assert both["0F0"] == both["0F1"] == KINDS["F"].colour.lower()
 
 
 @pytest.mark.parametrize("shade", [0, 0.15, 0.3, 0.45, 0.54])
 @pytest.mark.parametrize("kind", list(Kind))
 def test_numbers_are_white_on_blue_and_black_elsewhere_and_can_be_read(kind, shade):
-    fill = tint(PALETTE[kind], shade)
+    fill = tint(KINDS[kind].colour, shade)
     assert ink(fill) == (ON_DARK if kind is Kind.F and not shade else ON_LIGHT)
     assert contrast(fill, ink(fill)) > 4.5  # WCAG 2.1, level AA
 
 
 def test_kinds_can_be_told_apart_in_grey():
-    grey = {kind: brightness(PALETTE[kind]) for kind in (Kind.F, Kind.B, Kind.W)}
+    grey = {kind: brightness(KINDS[kind].colour) for kind in (Kind.F, Kind.B, Kind.W)}
     assert all(abs(a - b) > 15 for a, b in combinations(grey.values(), 2))
 
 
 def test_tint_goes_from_the_colour_to_white():
     assert [tint("#0072B2", shade) for shade in (0, 0.5, 1)] == ["#0072b2", "#80b8d8", "#ffffff"]
-
-
-def test_every_category_of_memory_has_a_colour_of_its_own():
-    assert set(MEMORY_PALETTE) == set(CATEGORIES)
-    assert len(set(MEMORY_PALETTE.values())) == len(CATEGORIES)
 
 
 def test_the_legend_names_what_is_drawn_and_explains_pale_boxes():

@@ -1,12 +1,29 @@
+"""Laws that every layer of ``LAYERS`` keeps, and what some of them compute, by hand."""
+
+import inspect
+
 import numpy as np
 import pytest
-from numeric import apart, numeric_gradient
+from numeric import apart, furthest_apart, numeric_gradient
 
-from gpipe_sim import GELU, Context, Layer, Linear, ReLU, Tanh
+import gpipe_sim as gp
+from gpipe_sim import GELU, LAYERS, Context, Layer, Linear, ReLU, Tanh
 
 RNG = np.random.default_rng(7)
-LAYERS = [Linear(3, 4, rng=RNG), ReLU(), Tanh(), GELU()]
-every_layer = pytest.mark.parametrize("layer", LAYERS, ids=repr)
+#: What a small layer is made with. A layer whose constructor needs an argument of another name adds it here.
+ARGUMENTS = {"inputs": 3, "outputs": 4, "features": 3, "rng": RNG}
+
+
+def small(layer: type[Layer], **others) -> Layer:
+    """One for three features: a law that needs no more runs over a layer once it stands in ``LAYERS``."""
+    takes = inspect.signature(layer).parameters.values()
+    needed = [argument.name for argument in takes if argument.default is argument.empty]
+    unknown = [name for name in needed if name not in ARGUMENTS]
+    assert not unknown, f"tests/test_layers.py makes no {layer.__name__}: name {unknown} in ARGUMENTS"
+    return layer(**{name: ARGUMENTS[name] for name in needed}, **others)
+
+
+every_layer = pytest.mark.parametrize("layer", [small(layer) for layer in LAYERS], ids=repr)
 
 
 def input_for(layer: Layer, dtype: type = np.float64) -> np.ndarray:
@@ -39,8 +56,56 @@ def test_every_weight_gradient_is_what_central_differences_give(layer):
         assert apart(found[name], expected) < 1e-9
 
 
+@every_layer
+def test_a_gradient_has_the_shape_of_what_it_is_the_gradient_of(layer):
+    x = input_for(layer)
+    y, saved = layer.forward(x, Context())
+    dx, pending = layer.backward_input(saved, np.ones_like(y))
+    gradients = layer.backward_weight(pending)
+    assert (len(y), dx.shape) == (len(x), x.shape)
+    assert {name: array.shape for name, array in gradients.items()} == {
+        name: array.shape for name, array in layer.parameters.items()
+    }
+
+
+@every_layer
+def test_samples_do_not_see_each_other(layer):
+    """Or microbatches would change what a model computes."""
+    x = input_for(layer)
+    whole, saved = layer.forward(x, Context())
+    dx, pending = layer.backward_input(saved, np.ones_like(whole))
+    summed = {name: np.zeros_like(array) for name, array in layer.parameters.items()}
+    for rows in (slice(0, 2), slice(2, 5)):
+        y, saved = layer.forward(x[rows], Context())
+        part, part_pending = layer.backward_input(saved, np.ones_like(y))
+        assert np.allclose(y, whole[rows], rtol=1e-12) and np.allclose(part, dx[rows], rtol=1e-12)
+        for name, gradient in layer.backward_weight(part_pending).items():
+            summed[name] += gradient
+    gradients = layer.backward_weight(pending)
+    assert all(np.allclose(summed[name], gradients[name], rtol=1e-12) for name in gradients)
+
+
+@pytest.mark.parametrize("schedule", [gp.GPipe(3, 4), gp.remat(gp.ZBH1(3, 4), "always")], ids=repr)
+@every_layer
+def test_a_pipeline_computes_its_gradients_as_one_device_does(layer, schedule):
+    def model() -> list[Layer]:
+        rng = np.random.default_rng(0)
+        return [Linear(2, 3, rng=rng), layer, Linear(layer_width, 4, rng=rng)]
+
+    layer_width = layer.forward(input_for(layer), Context())[0].shape[1]
+    batch = np.random.default_rng(1).normal(size=(8, 2)), np.random.default_rng(2).normal(size=(8, 4))
+    step = gp.train_step(gp.split(model(), stages=3), schedule, batch, gp.mse)
+    alone = gp.single_device_step(model(), batch, gp.mse)
+    assert furthest_apart(step.gradients, alone.gradients) < 1e-12
+
+
 def test_only_linear_has_weights():
-    assert [sorted(layer.parameters) for layer in LAYERS] == [["W", "b"], [], [], []]
+    assert [sorted(small(layer).parameters) for layer in (Linear, ReLU, Tanh, GELU)] == [
+        ["W", "b"],
+        [],
+        [],
+        [],
+    ]
 
 
 # Values
@@ -103,9 +168,9 @@ def test_no_layer_changes_its_input_or_the_gradient_that_it_gets(layer):
     assert all((array == copy).all() for array, copy in zip((x, y, dy), kept, strict=True))
 
 
-@pytest.mark.parametrize("make", [lambda: Linear(3, 4, rng=RNG, dtype=np.float32), ReLU, Tanh, GELU])
-def test_float32_stays_float32(make):
-    layer = make()
+@pytest.mark.parametrize("kind", LAYERS)
+def test_float32_stays_float32(kind):
+    layer = small(kind, **({"dtype": np.float32} if small(kind).parameters else {}))
     x = input_for(layer, np.float32)
     y, saved = layer.forward(x, Context())
     dx, pending = layer.backward_input(saved, np.ones_like(y))
@@ -119,8 +184,37 @@ def test_relu_and_tanh_save_the_output_that_the_next_layer_saves_anyway(make):
     assert saved is y
 
 
-def test_a_layer_introduces_itself():
-    assert [repr(layer) for layer in LAYERS] == ["Linear(3, 4)", "ReLU()", "Tanh()", "GELU()"]
+@every_layer
+def test_what_is_saved_is_the_input_the_output_or_owns_its_bytes(layer):
+    """So that a device holds no byte that nobody reads: no view of a larger array keeps it alive."""
+    x = input_for(layer)
+    y, saved = layer.forward(x, Context())
+    assert y.flags.c_contiguous
+    for array in arrays(layer.backward_input(saved, np.ones_like(y))[1], saved):
+        assert array is x or array is y or array.base is None
+
+
+def arrays(*values):
+    """The arrays inside nested tuples, lists and dicts, as they are: a view is not taken for its root."""
+    for value in values:
+        if isinstance(value, tuple | list | dict):
+            yield from arrays(*(value.values() if isinstance(value, dict) else value))
+        elif isinstance(value, np.ndarray):
+            yield value
+
+
+@every_layer
+def test_a_layer_introduces_itself(layer):
+    assert repr(layer).startswith(f"{type(layer).__name__}(")
+
+
+def test_layers_show_their_sizes():
+    assert [repr(small(layer)) for layer in (Linear, ReLU)] == ["Linear(3, 4)", "ReLU()"]
+
+
+def test_every_listed_layer_is_public_by_its_name():
+    assert [getattr(gp, layer.__name__) for layer in LAYERS] == list(LAYERS)
+    assert {"LAYERS", "Layer", "Context", *(layer.__name__ for layer in LAYERS)} <= set(gp.__all__)
 
 
 # Randomness

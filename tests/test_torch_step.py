@@ -467,15 +467,37 @@ def test_to_torch_makes_a_sequential_of_a_partition():
 
 
 def test_a_layer_without_counterpart_is_refused():
-    class Own(gp.Linear):
+    class Softsign(gp.Tanh):
         pass
 
+    with pytest.raises(TypeError) as refused:
+        to_torch([Softsign()])
+    assert str(refused.value) == (
+        "to_torch knows no torch module for Softsign(); name one, here torch.nn.Softsign: "
+        "torch_backend.COUNTERPARTS[Softsign] = lambda layer: torch.nn.Softsign()"
+    )
     with pytest.raises(
-        TypeError, match=r"knows Linear, ReLU, Tanh, GELU and partitions of them \(got Linear\(2, 2\)\)"
+        TypeError, match=r"to_torch takes NumPy layers, and partitions of them \(got 'Linear'\)"
     ):
-        to_torch([Own(2, 2, rng=np.random.default_rng(0))])
-    with pytest.raises(TypeError, match="write its torch module"):
         to_torch(["Linear"])
+
+
+def test_a_refused_layer_is_taken_once_its_counterpart_is_named_as_the_refusal_says(monkeypatch):
+    class Softsign(gp.Tanh):
+        pass
+
+    with pytest.raises(TypeError) as refused:
+        to_torch([Softsign()])
+    monkeypatch.setattr(gp.torch_backend.modules, "COUNTERPARTS", {**gp.torch_backend.COUNTERPARTS})
+    monkeypatch.setattr(gp.torch_backend, "COUNTERPARTS", gp.torch_backend.modules.COUNTERPARTS)
+    names = {"torch_backend": gp.torch_backend, "Softsign": Softsign, "torch": torch}
+    exec(str(refused.value).partition("torch.nn.Softsign: ")[2], names)
+    (module,) = to_torch([Softsign()])
+    assert isinstance(module, nn.Softsign)
+
+
+def test_every_counterpart_is_of_a_listed_layer():
+    assert set(gp.torch_backend.COUNTERPARTS) <= set(gp.LAYERS)
 
 
 # Stages

@@ -96,16 +96,16 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
 
 def _length(devices: int, microbatches: int, comm: Rational, V: int) -> Real:
     """A step in which a device's work on one microbatch takes 1 forward and 2 backward, in V equal parts."""
-    return _simulated(devices, microbatches, V, part=Fraction(1, V), comm=comm)
+    return _simulated(devices, microbatches, V, Costs(comm=comm).per_stage(V))
 
 
 def _best(*case) -> int:
     return min(CHOICES, key=lambda V: _length(*case, V))
 
 
-def _simulated(devices: int, microbatches: int, V: int, part: Rational, comm: Rational) -> Real:
+def _simulated(devices: int, microbatches: int, V: int, costs: Costs) -> Real:
     schedule = Interleaved1F1B(devices, microbatches, stages_per_device=V)
-    return simulate(schedule, Costs(part, part, part, comm=comm)).makespan
+    return simulate(schedule, costs).makespan
 
 
 def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
@@ -125,13 +125,13 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
 
 def _with_whole_stages() -> list[int]:
     """What someone answers whose stages take as long as a whole device's work."""
-    return [min(CHOICES, key=lambda V: _simulated(K, M, V, 1, comm)) for K, M, comm in HIDDEN_LINKS]
+    return [min(CHOICES, key=lambda V: _simulated(K, M, V, Costs(comm=comm))) for K, M, comm in HIDDEN_LINKS]
 
 
 def _with_smaller_messages() -> list[int]:
     """What someone answers whose messages are quicker by a factor of V."""
     return [
-        min(CHOICES, key=lambda V: _simulated(K, M, V, Fraction(1, V), comm / V))
+        min(CHOICES, key=lambda V: _simulated(K, M, V, Costs(comm=comm / V).per_stage(V)))
         for K, M, comm in HIDDEN_LINKS
     ]
 

@@ -26,7 +26,7 @@ HIDDEN = (
 )
 FAMILIES = {family.__name__: family for family in SCHEDULES}
 
-Part = Callable[[Schedule], Rational]  # what share of a device's work on a microbatch one of its stages is
+Cut = Callable[[Schedule], int]  # into how many stages a device's work on a microbatch is cut
 
 
 def fastest_within(answer: Callable | None) -> Reply:
@@ -52,16 +52,17 @@ def fastest_within(answer: Callable | None) -> Reply:
     return _the_mistake(given, *wrong[0]) or _what_is_wrong(*wrong[0])
 
 
-def _share(schedule: Schedule) -> Fraction:
-    return Fraction(schedule.devices, schedule.stages)
+def _stages_per_device(schedule: Schedule) -> int:
+    """Copies count once: Chimera's devices hold two stages each, but there are only as many as devices."""
+    return schedule.stages // schedule.devices
 
 
 def _whole(schedule: Schedule) -> int:
     return 1
 
 
-def _each_of_those_held(schedule: Schedule) -> Fraction:
-    return Fraction(1, len(schedule.placement[0]))
+def _each_of_those_held(schedule: Schedule) -> int:
+    return len(schedule.placement[0])
 
 
 def _every(devices: int, microbatches: int) -> Iterator[Schedule]:
@@ -73,12 +74,12 @@ def _every(devices: int, microbatches: int) -> Iterator[Schedule]:
             continue
 
 
-def _length(schedule: Schedule, comm: Rational, part: Part = _share) -> Rational:
-    return simulate(schedule, Costs(part(schedule), part(schedule), part(schedule), comm=comm)).makespan
+def _length(schedule: Schedule, comm: Rational, cut: Cut = _stages_per_device) -> Rational:
+    return simulate(schedule, Costs(comm=comm).per_stage(cut(schedule))).makespan
 
 
-def _holds(schedule: Schedule, part: Part = _share) -> Rational:
-    return max(peak_in_flight(schedule)) * part(schedule)
+def _holds(schedule: Schedule) -> Rational:
+    return Fraction(max(peak_in_flight(schedule)), _stages_per_device(schedule))
 
 
 def _fastest(
@@ -87,8 +88,8 @@ def _fastest(
     limit: Rational,
     comm: Rational,
     *,
-    time: Part = _share,
-    memory: Part = _share,
+    time: Cut = _stages_per_device,
+    memory: Cut = _stages_per_device,
     held: Callable = max,
     within: Callable = operator.le,
 ) -> set[str]:
@@ -96,7 +97,7 @@ def _fastest(
     lengths = {
         type(schedule).__name__: _length(schedule, comm, time)
         for schedule in _every(devices, microbatches)
-        if within(held(peak_in_flight(schedule)) * memory(schedule), limit)
+        if within(Fraction(held(peak_in_flight(schedule)), memory(schedule)), limit)
     }
     return {name for name, length in lengths.items() if length == min(lengths.values())}
 

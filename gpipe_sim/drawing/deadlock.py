@@ -5,16 +5,15 @@ There is no time in it, since time stopped: each device's row is drawn as a queu
 
 from collections.abc import Iterator, Sequence
 
-from gpipe_sim.drawing.geometry import INK, PALETTE, ink, tint
 from gpipe_sim.drawing.page import Svg, document
+from gpipe_sim.drawing.palette import IN_THE_WAY, INK, KINDS, NOT_RUN, PAPER, WAITS, ink, tint
+from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.deadlock import Wait, blocked, waiting
 from gpipe_sim.simulation.problems import check_actions
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
-WAITS, BEHIND = "#D55E00", "#888888"
-PALE = 0.72
 
 
 def draw_deadlock(schedule: Schedule) -> Svg:
@@ -40,7 +39,7 @@ def _queues(schedule: Schedule, stuck: dict[int, int]) -> Iterator[str]:
         yield _text(LEFT - 12, y + HEIGHT // 2 + 4, f"device {device}", INK, "end")
         done = stuck.get(device, len(row))
         for i, action in enumerate(row):
-            fill = tint(PALETTE[action.parts[0].kind], 0 if i < done else PALE)
+            fill = tint(KINDS[action.parts[0].kind].colour, 0 if i < done else NOT_RUN)
             edge = f' stroke="{INK}" stroke-width="2.5"' if i == done else ""
             x = LEFT + i * STEP
             yield f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="3" fill="{fill}"{edge}/>'
@@ -57,7 +56,7 @@ def _arrows(waits: Sequence[Wait], stuck: dict[int, int]) -> Iterator[str]:
             yield _across(device, stuck[device], other, place)
         if place > stuck[other]:
             outside = -1 if other <= device else 1  # the side of the queue that the long arrows leave free
-            yield _arc(other, place, stuck[other], outside, BEHIND)
+            yield _arc(other, place, stuck[other], outside, IN_THE_WAY)
 
 
 def _across(device: int, at: int, other: int, place: int) -> str:
@@ -75,7 +74,7 @@ def _arc(device: int, a: int, b: int, side: int, colour: str) -> str:
 
 
 def _arrow(path: str, colour: str) -> str:
-    dashes = ' stroke-dasharray="5 3"' if colour == BEHIND else ""
+    dashes = ' stroke-dasharray="5 3"' if colour == IN_THE_WAY else ""
     head = "waits" if colour == WAITS else "behind"
     return (
         f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes} '
@@ -87,17 +86,17 @@ def _heads() -> str:
     return "".join(
         f'<marker id="deadlock-{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="5" markerHeight="5" '
         f'orient="auto"><path d="M0 0L8 4L0 8z" fill="{colour}"/></marker>'
-        for name, colour in (("waits", WAITS), ("behind", BEHIND))
+        for name, colour in (("waits", WAITS), ("behind", IN_THE_WAY))
     )
 
 
 def _legend(y: int) -> Iterator[str]:
-    swatch = f'y="{y - 11}" width="14" height="14" rx="2"'
-    yield f'<rect x="{LEFT}" {swatch} fill="{PALETTE["F"]}"/>'
-    yield f'<rect x="{LEFT + 66}" {swatch} fill="#fff" stroke="{INK}" stroke-width="2.5"/>'
-    yield f'<rect x="{LEFT + 136}" {swatch} fill="{tint(PALETTE["F"], PALE)}"/>'
+    done, swatch = KINDS[Kind.F].colour, f'y="{y - 11}" width="14" height="14" rx="2"'
+    yield f'<rect x="{LEFT}" {swatch} fill="{done}"/>'
+    yield f'<rect x="{LEFT + 66}" {swatch} fill="{PAPER}" stroke="{INK}" stroke-width="2.5"/>'
+    yield f'<rect x="{LEFT + 136}" {swatch} fill="{tint(done, NOT_RUN)}"/>'
     yield _arrow(f"M{LEFT + 212} {y - 4}h28", WAITS)
-    yield _arrow(f"M{LEFT + 300} {y - 4}h28", BEHIND)
+    yield _arrow(f"M{LEFT + 300} {y - 4}h28", IN_THE_WAY)
     for x, words in ((20, "done"), (87, "stuck"), (156, "not run"), (247, "needs"), (335, "stands behind")):
         yield _text(LEFT + x, y, words, INK, "start")
 

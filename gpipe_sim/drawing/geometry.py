@@ -10,32 +10,12 @@ from itertools import count, takewhile
 from numbers import Real
 from typing import NamedTuple
 
+from gpipe_sim.drawing.palette import INK, KINDS, LATER, Look, in_legend, tint
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.metrics import bubble_fraction, phases
 from gpipe_sim.simulation.timeline import Span, Timeline, number
 
-#: Okabe and Ito's colours, apart for colour-blind readers and in grey.
-PALETTE = {
-    Kind.F: "#0072B2",
-    Kind.B: "#E69F00",
-    Kind.I: "#E69F00",
-    Kind.W: "#009E73",
-    Kind.R: "#CC79A7",
-    Kind.U: "#999999",
-}
-#: What memory is full of, bottom to top.
-MEMORY_PALETTE = {
-    "parameters": "#BBBBBB",
-    "gradients": "#D55E00",
-    "boundary inputs": "#009E73",
-    "saved activations": "#F0E442",
-    "messages": "#0072B2",
-}
-INK = "#222222"
-ON_DARK, ON_LIGHT = "#ffffff", "#000000"
-IN_FLIGHT_COLOUR = "#999999"
-PALER = 0.6  #: how far towards white a device's later stages go
 PHASES = "last F"  #: how a legend's words end that tell what the dashed lines of the phases mark
 ROW_FILL = 0.86  #: how much of a row's height a box takes
 
@@ -72,7 +52,7 @@ def boxes(timeline: Timeline) -> Iterator[Box]:
                 span.end - span.start,
                 height,
                 part.kind,
-                tint(PALETTE[part.kind], shades[span.device][part.stage]),
+                tint(KINDS[part.kind].colour, shades[span.device][part.stage]),
                 str(part.microbatch),
                 span,
             )
@@ -101,38 +81,25 @@ def _warms_up(row: Sequence[Span]) -> bool:
 def stage_shades(schedule: Schedule) -> list[dict[int, float]]:
     """Per device, how much lighter each stage is drawn: its first one full, its later ones paler."""
     return [
-        {stage: PALER * i / len(held) for i, stage in enumerate(sorted(held))} for held in schedule.placement
+        {stage: LATER * i / len(held) for i, stage in enumerate(sorted(held))} for held in schedule.placement
     ]
 
 
-def tint(colour: str, shade: float) -> str:
-    """A colour mixed with white; 0 leaves it, 1 is white."""
-    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(c + (255 - c) * shade):02x}" for c in channels)
-
-
-def ink(fill: str) -> str:
-    """White on blue, black on everything else: whichever is read better."""
-    red, green, blue = (int(fill[i : i + 2], 16) for i in (1, 3, 5))
-    return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 100 else ON_LIGHT
-
-
 def kinds_drawn(*timelines: Timeline) -> list[Kind]:
-    """The kinds that occur, in the order of the alphabet."""
+    """The kinds that occur, in the order of the palette."""
     found = {part.kind for timeline in timelines for span in timeline.spans for part in span.action.parts}
-    return [kind for kind in Kind if kind in found]
+    return [kind for kind in KINDS if kind in found]
 
 
 def legend(*timelines: Timeline) -> list[tuple[Kind | None, str, str]]:
     """(kind, colour, words) of each entry: the kinds, then what pale boxes and dashed lines say, if drawn."""
     kinds = kinds_drawn(*timelines)
-    words: dict[str, str] = {}
-    for kind in kinds:  # B and I share a colour, and so an entry
-        words[PALETTE[kind]] = ", ".join(filter(None, [words.get(PALETTE[kind]), f"{kind}  {kind.meaning}"]))
-    first = {PALETTE[kind]: kind for kind in reversed(kinds)}
-    entries = [(first[colour], colour, says) for colour, says in words.items()]
+    alike: dict[Look, list[Kind]] = {}
+    for kind in kinds:  # B and I look the same, and so share an entry
+        alike.setdefault(KINDS[kind], []).append(kind)
+    entries = [(same[0], look.colour, ", ".join(map(in_legend, same))) for look, same in alike.items()]
     if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
-        entries.append((kinds[0], tint(PALETTE[kinds[0]], PALER / 2), "paler: a later stage"))
+        entries.append((kinds[0], tint(KINDS[kinds[0]].colour, LATER / 2), "paler: a later stage"))
     if any(next(phase_lines(timeline), None) for timeline in timelines):
         backwards = " or ".join(kind for kind in (Kind.B, Kind.I) if kind in kinds)
         entries.append((None, INK, f"first {backwards}, {PHASES}"))

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from gpipe_sim.drawing.geometry import has_pairs
 from gpipe_sim.drawing.page import (
-    FAINT,
     LEFT,
     Place,
     Svg,
@@ -22,6 +21,7 @@ from gpipe_sim.drawing.page import (
     text,
     unit_for,
 )
+from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.svg import AXIS, PAIRED, TITLE, chart, explained
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.simulation.metrics import bubble_fraction

@@ -6,7 +6,8 @@ from math import hypot
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.drawing.geometry import INK, PHASES, ticks
+from gpipe_sim.drawing.geometry import PHASES, ticks
+from gpipe_sim.drawing.palette import FAINT, INK, PAPER, hatched
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.simulation.timeline import number
 
@@ -16,11 +17,10 @@ LEFT, RIGHT, LEGEND = 66, 30, 28
 LEGEND_LINE = 18  #: from one line of a legend to the next
 CHARACTER = 5.5  #: pixels per character of words at 11 px
 TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
-FAINT = "#777777"
 HEAD = 7  #: pixels from the point of an arrow to its shaft
 MESSAGE = "message"
 CRITICAL = "critical path"
-HATCHED = "weight-gradient"  #: the id of the white lines that tell W from the other kinds without its colour
+HATCHED = "weight-gradient"  #: the id of the white lines over a hatched box
 
 Entry = tuple[Kind | None, str, str]  #: of a legend: kind, colour, words
 
@@ -80,7 +80,7 @@ def document(parts: Sequence[str], width: float, height: float, says: str, size:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{px(width)}" height="{px(height)}" '
         f'viewBox="0 0 {px(width)} {px(height)}" style="max-width:100%;height:auto" '
         f'font-family="Helvetica, Arial, sans-serif" font-size="{size}" role="img" '
-        f'aria-label="{escape(says)}">\n<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>'
+        f'aria-label="{escape(says)}">\n<rect width="100%" height="100%" fill="{PAPER}"/>\n{body}\n</svg>'
     )
     return Svg(text, says)
 
@@ -123,7 +123,7 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
             yield dashes(f"M{px(x + 5.5)} {px(top - 2)}v15")
         else:
             yield f'<rect x="{px(x)}" y="{px(top)}" width="11" height="11" fill="{colour}"/>'
-        if kind is Kind.W:
+        if hatched(kind):
             yield hatch(f"M{px(x)} {px(top)}h11v11h-11z")
         yield text(x + 16, top + 10, words, "start")
         x += _entry_width(words)
@@ -153,16 +153,17 @@ def _title_width(title: str) -> float:
 
 
 def _defined(entries: Sequence[Entry]) -> list[str]:
-    """The hatching of weight gradients, where there are any."""
+    """The hatching, where there is any."""
     hatching = (
         f'<defs><pattern id="{HATCHED}" width="6" height="6" patternUnits="userSpaceOnUse" '
-        'patternTransform="rotate(45)"><path d="M0 0v6" stroke="#fff" stroke-width="1.6"/></pattern></defs>'
+        'patternTransform="rotate(45)">'
+        f'<path d="M0 0v6" stroke="{PAPER}" stroke-width="1.6"/></pattern></defs>'
     )
-    return [hatching] if any(kind is Kind.W for kind, _, _ in entries) else []
+    return [hatching] if any(hatched(kind) for kind, _, _ in entries) else []
 
 
 def hatch(outline: str) -> str:
-    """White lines over a box: a weight gradient."""
+    """White lines over a box."""
     return f'<path d="{outline}" fill="url(#{HATCHED})" pointer-events="none"/>'
 
 

@@ -10,14 +10,11 @@ from html import escape
 from itertools import groupby
 
 from gpipe_sim.drawing.geometry import (
-    IN_FLIGHT_COLOUR,
-    INK,
     PHASES,
     Box,
     boxes,
     caption,
     has_pairs,
-    ink,
     legend,
     number,
     phase_lines,
@@ -41,7 +38,7 @@ from gpipe_sim.drawing.page import (
     text,
     unit_for,
 )
-from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.drawing.palette import IN_FLIGHT, INK, PAPER, hatched, ink
 from gpipe_sim.simulation.critical_path import critical_path
 from gpipe_sim.simulation.metrics import in_flight, peak_in_flight
 from gpipe_sim.simulation.timeline import Timeline, of_timeline, require_timeline
@@ -112,7 +109,7 @@ def explained(timelines: Sequence[Timeline], unit: float) -> list[Entry]:
 def _asked(strips: bool, arrows: bool, path: bool) -> list[Entry]:
     """What the legend says of whatever was asked for besides."""
     entries = (
-        (strips, (None, IN_FLIGHT_COLOUR, "microbatches in flight")),
+        (strips, (None, IN_FLIGHT, "microbatches in flight")),
         (arrows, (None, INK, MESSAGE)),
         (path, (None, INK, CRITICAL)),
     )
@@ -122,13 +119,13 @@ def _asked(strips: bool, arrows: bool, path: bool) -> list[Entry]:
 def chart(timeline: Timeline, at: Place) -> Iterator[str]:
     """The boxes with their numbers, and the lines that part the phases."""
     every = sorted(boxes(timeline), key=lambda box: box.fill)
-    edge = ' stroke="#fff" stroke-width="0.7"' if _fine(timeline, at.unit) else ""
+    edge = f' stroke="{PAPER}" stroke-width="0.7"' if _fine(timeline, at.unit) else ""
     for fill, group in groupby(every, key=lambda box: box.fill):
         yield f'<g fill="{fill}"{edge}>'
         yield from (_rectangle(box, at) for box in group)
         yield "</g>"
-    if weights := [box for box in every if box.kind is Kind.W]:
-        yield hatch("".join(_outline(box, at) for box in weights))
+    if over := [box for box in every if hatched(box.kind)]:
+        yield hatch("".join(_outline(box, at) for box in over))
     labelled = [box for box in every if _fits(box, at)]
     for style, group in groupby(sorted(labelled, key=_lettering), key=_lettering):
         yield f'<g {style} text-anchor="middle" pointer-events="none">'
@@ -164,7 +161,7 @@ def _fits(box: Box, at: Place) -> bool:
 def _lettering(box: Box) -> str:
     """How the box's number is drawn: over hatching, the box's own colour keeps the lines off its digits."""
     clear = f' stroke="{box.fill}" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
-    return f'fill="{ink(box.fill)}"' + (clear if box.kind is Kind.W else "")
+    return f'fill="{ink(box.fill)}"' + (clear if hatched(box.kind) else "")
 
 
 def _label(box: Box, at: Place) -> str:
@@ -200,6 +197,6 @@ def _strips(timeline: Timeline, at: Place, most: int) -> Iterator[str]:
             outline += f"H{px(at.x(time))}V{px(floor - count * scale)}"
         yield (
             f'<path d="M{px(at.left)} {px(floor)}{outline}H{px(right)}V{px(floor)}z" '
-            f'fill="{IN_FLIGHT_COLOUR}"><title>device {device}: at most {peak} in flight</title></path>'
+            f'fill="{IN_FLIGHT}"><title>device {device}: at most {peak} in flight</title></path>'
         )
         yield text(right + 6, floor - 3, str(peak), "start")

@@ -9,6 +9,9 @@ whoever runs it decides where that is kept and for how long:
 
 A full backward is the second and then the third, so splitting it cannot change a gradient. Arrays are
 (batch, features) and are never changed in place.
+
+To add a layer, write its class here and name it in ``LAYERS`` at the end: it is then ``gp.NAME``, and every
+law in ``tests/test_layers.py`` runs over it.
 """
 
 from abc import ABC, abstractmethod
@@ -138,3 +141,13 @@ class GELU(Layer):
 
     def _tanh(self, x: Array) -> Array:
         return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))
+
+
+LAYERS = (
+    Linear,
+    ReLU,
+    Tanh,
+    GELU,
+)
+
+__all__ = ["LAYERS", "Context", "Layer", *(layer.__name__ for layer in LAYERS)]

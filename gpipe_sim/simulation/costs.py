@@ -3,12 +3,13 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from numbers import Rational, Real
 
 import numpy as np
 
-from gpipe_sim.errors import got
+from gpipe_sim.errors import got, require_count
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.program import CODE, KINDS, Program
 from gpipe_sim.simulation.numbers import Prices
@@ -92,6 +93,19 @@ class Costs(CostModel):
         """How long what the action made takes from one device to another; 0 within a device."""
         return 0 if source == target else self.comm
 
+    def per_stage(self, stages_per_device: int) -> "Costs":
+        """These costs as those of a device's whole share of the model, shared evenly by its stages.
+
+        Two stages on a device are its layers cut in two, so each takes half as long; at the price of whole
+        ones the same model would be twice as much work. Every cost of computing is divided, exactly: of 1
+        each of two stages takes ``Fraction(1, 2)``, of 2 it takes 1. A message takes as long as before, since
+        what crosses from stage to stage is as large wherever the model is cut. Costs that are listed per
+        stage are divided one by one.
+        """
+        require_count("per_stage", "stages_per_device", stages_per_device)
+        computing = {field.name for field in fields(self)} - {"comm"}
+        return replace(self, **{name: _divided(getattr(self, name), stages_per_device) for name in computing})
+
     def require_stages(self, stages: int) -> None:
         """Raise ValueError if a cost is listed for another number of stages."""
         for field in fields(self):
@@ -151,6 +165,16 @@ def _plus(a: Cost, b: Cost) -> Cost:
         return a + b
     stages = len(a) if isinstance(a, tuple) else len(b)
     return tuple(_at(a, stage) + _at(b, stage) for stage in range(stages))
+
+
+def _divided(cost: Cost | None, by: int) -> Cost | None:
+    if cost is None:
+        return None
+    if isinstance(cost, tuple):
+        return tuple(_divided(time, by) for time in cost)
+    if isinstance(cost, int):
+        return Fraction(cost, by) if cost % by else cost // by
+    return cost / by
 
 
 def _time(time: Real, name: str, action: Action | OverlapFB | None = None) -> Real:

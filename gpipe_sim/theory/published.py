@@ -29,8 +29,8 @@ class ZeroBubbleRun:
 
     def costs(self, stages_per_device: int = 1) -> Costs:
         """The times of a stage, when each device's part of the model is cut into so many."""
-        whole = self.forward, self.input_grad, self.weight_grad
-        return Costs(*(time / stages_per_device for time in whole), comm=self.comm)
+        whole = Costs(self.forward, self.input_grad, self.weight_grad, comm=self.comm)
+        return whole.per_stage(stages_per_device)
 
 
 def _run(model: str, size: tuple[int, int, int], times: tuple[float, ...], rates: tuple[float, ...]):

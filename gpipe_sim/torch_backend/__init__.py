@@ -25,13 +25,14 @@ except ImportError as error:
     ) from error
 
 from gpipe_sim.torch_backend.data_parallel import data_parallel_step
-from gpipe_sim.torch_backend.modules import split, to_torch
+from gpipe_sim.torch_backend.modules import COUNTERPARTS, split, to_torch
 from gpipe_sim.torch_backend.pipeline import Pipeline, train_step
 from gpipe_sim.torch_backend.places import devices, place
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.sleep import Sleep
 
 __all__ = [
+    "COUNTERPARTS",
     "LocalProcesses",
     "Pipeline",
     "Sleep",

@@ -28,7 +28,9 @@ class Linear(nn.Module):
         return ", ".join(map(str, self.W.shape))
 
 
-_MAKE: dict[type, Callable[[numpy_layers.Layer], nn.Module]] = {
+#: What makes the torch module of a NumPy layer; a layer may do without. A module that names its parameters as
+#: the layer does has gradients that compare as they are.
+COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.Module]] = {
     numpy_layers.Linear: Linear,
     numpy_layers.ReLU: lambda _: nn.ReLU(),
     numpy_layers.Tanh: lambda _: nn.Tanh(),
@@ -39,7 +41,7 @@ _MAKE: dict[type, Callable[[numpy_layers.Layer], nn.Module]] = {
 def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module]:
     """A torch module for each NumPy layer, or an ``nn.Sequential`` for each partition, with copied weights.
 
-    TypeError for a layer that has no counterpart here.
+    TypeError for a layer that ``COUNTERPARTS`` does not name; yours may be added there.
     """
     if isinstance(layers, Partition | numpy_layers.Layer):
         raise TypeError(f"to_torch takes a list of layers or partitions: to_torch([it]) {got(layers)}")
@@ -49,12 +51,15 @@ def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module
 
 
 def _module(layer: numpy_layers.Layer) -> nn.Module:
-    if type(layer) not in _MAKE:
-        known = ", ".join(kind.__name__ for kind in _MAKE)
+    if not isinstance(layer, numpy_layers.Layer):
+        raise TypeError(f"to_torch takes NumPy layers, and partitions of them {got(layer)}")
+    if type(layer) not in COUNTERPARTS:
+        name = type(layer).__name__
         raise TypeError(
-            f"to_torch knows {known} and partitions of them (got {layer!r}); write its torch module"
+            f"to_torch knows no torch module for {layer!r}; name one, here torch.nn.{name}: "
+            f"torch_backend.COUNTERPARTS[{name}] = lambda layer: torch.nn.{name}()"
         )
-    return _MAKE[type(layer)](layer)
+    return COUNTERPARTS[type(layer)](layer)
 
 
 def split(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from gpipe_sim.drawing.geometry import MEMORY_PALETTE
+from gpipe_sim.drawing.palette import MEMORY, SIGNED
 from gpipe_sim.drawing.plots.style import (
     LABEL_SIZE,
     WIDTH,
@@ -15,10 +15,12 @@ from gpipe_sim.drawing.plots.style import (
     legend_outside,
     new_axes,
 )
-from gpipe_sim.runtime.memory import CATEGORIES, MemoryTrace
+from gpipe_sim.runtime.memory import MemoryTrace
 
 
-def plot_memory(memory: MemoryTrace, ax: Axes | None = None, categories: Sequence[str] = CATEGORIES) -> Axes:
+def plot_memory(
+    memory: MemoryTrace, ax: Axes | None = None, categories: Sequence[str] = tuple(MEMORY)
+) -> Axes:
     """What one device holds over a step, in bytes, stacked by category. ``memory`` is ``step.memory[k]``.
 
     Name the ``categories`` to see only those, first at the bottom.
@@ -28,7 +30,7 @@ def plot_memory(memory: MemoryTrace, ax: Axes | None = None, categories: Sequenc
     bottom = [0] * len(times)
     for category in categories:
         top = [b + held for b, held in zip(bottom, memory.over_time(category), strict=True)]
-        ax.fill_between(times, bottom, top, step="post", color=MEMORY_PALETTE[category], lw=0, label=category)
+        ax.fill_between(times, bottom, top, step="post", color=MEMORY[category], lw=0, label=category)
         bottom = top
     ax.set(xlim=(0, times[-1] or 1), ylim=(0, 1.05 * max(*bottom, 1)))
     ax.set_xlabel("time", fontsize=LABEL_SIZE)
@@ -61,7 +63,7 @@ def plot_parts(parts: Sequence[Array], whole: Array, axes: Sequence[Axes] | None
 
 
 def _add_image(ax: Axes, words: str, image: Array, most: float) -> None:
-    ax.imshow(image, cmap="RdBu", vmin=-most, vmax=most)
+    ax.imshow(image, cmap=SIGNED, vmin=-most, vmax=most)
     ax.set_title(words, fontsize=LABEL_SIZE)
     ax.set_xlabel(f"{abs(image).max():.1g}", fontsize=LABEL_SIZE)
     ax.set(xticks=[], yticks=[])

@@ -6,12 +6,9 @@ from numbers import Real
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from gpipe_sim.drawing.geometry import INK
+from gpipe_sim.drawing.palette import CURVES, INK, MARKERS, REFERENCE
 from gpipe_sim.drawing.plots.style import (
-    CURVES,
     LABEL_SIZE,
-    MARKERS,
-    REFERENCE_COLOUR,
     WIDTH,
     Losses,
     Measured,
@@ -62,7 +59,7 @@ def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
     """
     ax = ax or new_axes(WIDTH, 4.2)
     (name, reference), *others = losses.items()
-    ax.plot(range(1, len(reference) + 1), reference, color=REFERENCE_COLOUR, lw=2.5, label=name)
+    ax.plot(range(1, len(reference) + 1), reference, color=REFERENCE, lw=2.5, label=name)
     _take_turns(ax, dict(others), lw=0)
     ax.set(xlim=(0, len(reference) + 1), ylim=(0, None))
     ax.set_xlabel("step", fontsize=LABEL_SIZE)

@@ -9,27 +9,25 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 from gpipe_sim.drawing.geometry import (
-    IN_FLIGHT_COLOUR,
-    INK,
     PHASES,
     Box,
     boxes,
     caption,
     has_pairs,
-    ink,
     kinds_drawn,
     legend,
     number,
     phase_lines,
     ticks,
 )
+from gpipe_sim.drawing.palette import IN_FLIGHT, INK, PAPER, hatched, in_legend, ink
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, new_axes
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.simulation.metrics import in_flight, peak_in_flight
 from gpipe_sim.simulation.timeline import Timeline, of_timeline
 
 STRIP_FILL = 0.9  #: how much of a strip's height ``scale`` takes
-HATCH = "//"  #: tells W from the other kinds without its colour
+HATCH = "//"  #: matplotlib's name for the lines over hatched boxes
 DASHES = (0, (3, 2))  #: of the lines between phases, in points
 
 
@@ -85,7 +83,7 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
             [floor - STRIP_FILL * count / scale for _, count in steps],
             floor,
             step="post",
-            color=IN_FLIGHT_COLOUR,
+            color=IN_FLIGHT,
             lw=0,
         )
         ax.annotate(
@@ -114,10 +112,10 @@ def _add_boxes(ax: Axes, kind: Kind, drawn: Sequence[Box]) -> None:
         PolyCollection(
             corners,
             facecolors=[box.fill for box in drawn],
-            edgecolors="white",
+            edgecolors=PAPER,
             linewidths=0.5 if len(drawn) < 2000 else 0,
-            hatch=HATCH if kind is Kind.W else None,
-            label=f"{kind}  {kind.meaning}",
+            hatch=HATCH if hatched(kind) else None,
+            label=in_legend(kind),
         )
     )
 
@@ -162,8 +160,8 @@ def _label_width(box: Box) -> float:
 def _handle(kind: Kind | None, colour: str, words: str) -> Patch | Line2D:
     if words.endswith(PHASES):
         return Line2D([0.5, 0.5], [0, 1], color=colour, lw=0.8, ls=DASHES, label=words)
-    hatch = HATCH if kind is Kind.W else None
-    return Patch(facecolor=colour, edgecolor="white", linewidth=0, hatch=hatch, label=words)
+    hatch = HATCH if hatched(kind) else None
+    return Patch(facecolor=colour, edgecolor=PAPER, linewidth=0, hatch=hatch, label=words)
 
 
 def _time_and_devices(ax: Axes, timeline: Timeline) -> None:

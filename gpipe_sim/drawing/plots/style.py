@@ -1,4 +1,4 @@
-"""What the charts share: colours, sizes, axes."""
+"""What the charts share: sizes, axes, a place for the legend."""
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -7,11 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-#: One colour per curve, in order: blue, orange, green, vermillion, purple, sky.
-CURVES = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
-#: One marker per curve, for readers who do not tell the colours apart.
-MARKERS = ("o", "s", "^", "D", "v", "P")
-REFERENCE_COLOUR, GRID_COLOUR = "#c4c4c4", "#e5e5e5"
+from gpipe_sim.drawing.palette import GRID
+
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
 WIDTH = 9.0  #: inches: the widest chart, whose labels can still be read on a page
 
@@ -25,7 +22,7 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def finish(ax: Axes) -> None:
-    ax.grid(color=GRID_COLOUR, lw=0.6)
+    ax.grid(color=GRID, lw=0.6)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=LABEL_SIZE)
     ax.spines[["top", "right"]].set_visible(False)
