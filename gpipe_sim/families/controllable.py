@@ -134,9 +134,9 @@ class VMin(Schedule):
     costs the order stays as it is. Qi et al. 2024, arXiv:2405.15362.
 
     With F = I = W = 1, more than two devices and M > K, a step takes 6M + 4K - 7 if K is a multiple of 3,
-    6M + 4K - 5 if K is one more than that, and 6M + 4K - 9 if it is two more. A solver proved that no order is
-    shorter within this memory at 3 x 4, 4 x 4, 4 x 8, 6 x 6, 7 x 7, 8 x 8 and 9 x 9. At 5 x 5 this takes 43,
-    and 41 is possible.
+    6M + 4K - 5 if K is one more than that, and 6M + 4K - 9 if it is two more. A solver proved that no order
+    is shorter within this memory at 3 x 4, 4 x 4, 4 x 8, 6 x 6, 7 x 7, 8 x 8 and 9 x 9. At 5 x 5 this takes
+    43, and 41 is possible.
     """
 
     stages_per_device: ClassVar[int] = 2
@@ -144,7 +144,7 @@ class VMin(Schedule):
 
     @property
     def gaps(self) -> Gaps:
-        """Slots at the turns of the block. At 8 x 64 a step takes 407; with gaps of 1, 1, 1 it would be 409."""
+        """Slots at the turns of the block. With 1, 1, 1 a step at 8 x 64 would take 409 instead of 407."""
         return 1, 3, 1
 
     @property
@@ -173,7 +173,7 @@ class VHalf(VMin):
 
     With F = I = W = 1, more than two devices and more microbatches than fit at once, a step takes 6M + 3K - 7
     if K is even and 6M + 3K - 4 if it is odd. A solver proved that no order is shorter within this memory at
-    3 x 4, 3 x 8, 4 x 4, 4 x 8, 5 x 5, 6 x 6, 7 x 7 and 8 x 8. At 3 x 4 this is 29, within 4 stage-activations;
+    3 x 4, 3 x 8, 4 x 4, 4 x 8, 5 x 5, 6 x 6, 7 x 7 and 8 x 8. At 3 x 4 this is 29 within 4 stage-activations;
     27 is possible with room for 5.
     """
 
