@@ -2,7 +2,7 @@
 
 from collections import deque
 from fractions import Fraction
-from itertools import product
+from itertools import accumulate, product
 from textwrap import dedent
 
 import pytest
@@ -29,7 +29,7 @@ from gpipe_sim import (
     problems,
     simulate,
 )
-from gpipe_sim.families.controllable import choose
+from gpipe_sim.families.controllable import _in_slot_order, block, choose
 from gpipe_sim.schedule.actions import F, I, W
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
@@ -167,6 +167,21 @@ def test_v_half_and_v_min_stay_within_half_and_a_third_of_1f1bs_memory(family, l
             assert problems(schedule) == []
             assert max(peak_in_flight(schedule)) <= limit(devices)
         assert max(peak_in_flight(family(devices, 4 * devices))) == limit(devices)
+
+
+@pytest.mark.parametrize("family", [VHalf, VMin], ids=["V-Half", "V-Min"])
+def test_no_block_can_get_stuck_for_want_of_room(family):
+    """A device that has done its order up to here, with every W that is due, has room for the next F.
+
+    Together with the room that an overtaking F leaves, that keeps every number of microbatches going.
+    """
+    for devices in range(1, 31):
+        schedule = family(devices, devices + 6)
+        slots = block(devices, schedule.hops, schedule.gaps)
+        for k in range(devices):
+            order = _in_slot_order(k, 2 * devices - 1 - k, slots[k], schedule.microbatches)
+            held = accumulate(1 if action.kind == "F" else -1 for action in order)
+            assert max(held) <= schedule.limit
 
 
 def test_the_limits_are_p_plus_2_over_2_and_p_plus_4_over_3_microbatches():

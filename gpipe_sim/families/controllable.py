@@ -133,7 +133,7 @@ class VMin(Schedule):
     until W. A forward, an input gradient and a weight gradient are assumed to take equally long; with other
     costs the order stays as it is. Qi et al. 2024, arXiv:2405.15362.
 
-    With F = I = W = 1, more than two devices and M > K, a step takes 6M + 4K - 7 if K is a multiple of 3,
+    With F = I = W = 1, 3 to 40 devices and M > K, a step takes 6M + 4K - 7 if K is a multiple of 3,
     6M + 4K - 5 if K is one more than that, and 6M + 4K - 9 if it is two more. A solver proved that no order
     is shorter within this memory at 3 x 4, 4 x 4, 4 x 8, 6 x 6, 7 x 7, 8 x 8 and 9 x 9. At 5 x 5 this takes
     43, and 41 is possible.
@@ -171,7 +171,7 @@ class VHalf(VMin):
 
     Holds at most 2 ((K+2)//2) stage-activations, from F until W.
 
-    With F = I = W = 1, more than two devices and more microbatches than fit at once, a step takes 6M + 3K - 7
+    With F = I = W = 1, 3 to 40 devices and more microbatches than fit at once, a step takes 6M + 3K - 7
     if K is even and 6M + 3K - 4 if it is odd. A solver proved that no order is shorter within this memory at
     3 x 4, 3 x 8, 4 x 4, 4 x 8, 5 x 5, 6 x 6, 7 x 7 and 8 x 8. At 3 x 4 this is 29 within 4 stage-activations;
     27 is possible with room for 5.
