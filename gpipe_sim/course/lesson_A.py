@@ -16,7 +16,7 @@ from gpipe_sim.simulation.simulate import simulate
 HIDDEN = (
     (4, 8, 3, Fraction(0)),
     (4, 8, 8, Fraction(0)),
-    (6, 12, 6, Fraction(0)),
+    (6, 12, 5, Fraction(1)),
     (8, 16, Fraction(7, 2), Fraction(0)),
     (2, 4, 2, Fraction(0)),
     (3, 9, 5, Fraction(1)),

@@ -16,6 +16,10 @@ class ZBV(Schedule):
     For T_F = T_B = T_W and M >= 2K-1 no device pauses, with at most 2K stage-activations, what 1F1B holds for
     the same model. The order is PyTorch's ScheduleZBVZeroBubble, action for action.
     Qi, Wan, Huang and Lin 2024, arXiv:2401.10241, section 5.
+
+    For M < 2K-1, PyTorch generates 2K-1 microbatches and drops the extra ones. Devices then wait where those
+    would have run: with F = I = W = 1 and M < (3K-1)/2 a step takes 4(K+M) - 2. That is 30 at 4 x 4, 46 at
+    8 x 4 and 62 at 8 x 8. Within the same memory a solver found 27, 39 and 55.
     """
 
     @property
@@ -23,7 +27,7 @@ class ZBV(Schedule):
         return v_shaped(self.devices)
 
     def order(self, device: int) -> Iterator[Action]:
-        """For few microbatches, the order for 2K-1 of them without those that there are not."""
+        """For M < 2K-1: generate 2K-1 microbatches and drop the extra ones."""
         return (action for action in self._phases(device) if action.microbatch < self.microbatches)
 
     def _phases(self, device: int) -> Iterator[Action]:

@@ -214,6 +214,8 @@ def read_row(owner: str, row: str | Iterable) -> list[Action | OverlapFB]:
 
 def _read(owner: str, cell: object) -> Action | OverlapFB:
     """One cell of a row, whatever spells it."""
+    if type(cell) is Action and type(cell.stage) is type(cell.microbatch) is int and type(cell.kind) is Kind:
+        return cell
     if isinstance(cell, str):
         return Action.parse(cell)
     if isinstance(cell, OverlapFB) and all(isinstance(part, Action) for part in cell):
