@@ -32,20 +32,23 @@ def find_levels(rows: Column, needs_from: Column, needed: Column) -> Levels:
     """``rows`` says where each device's entries begin, ``needed`` which entry each need is of."""
     size = int(rows[-1])
     start, never = size, size + 1  # two entries more: one that has always run, one that never does
-    waits = padded(needs_from, needed, fill=start)
+    waits = _padded(needs_from, needed, fill=start, width=size + 2)
+    waits[:, never] = never
     following = np.arange(1, size + 1)
     front = rows[:-1].copy()
     filled = front < rows[1:]
     following[rows[1:][filled] - 1] = never
     front[~filled] = never
-    waits = np.hstack([waits, np.full((len(waits), 1), start), np.full((len(waits), 1), never)])
     done = np.zeros(size + 2, bool)
     done[start] = True
+    first, *others = waits
     rounds = []
     while True:
-        ready = np.logical_and.reduce(done.take(waits.take(front, axis=1)), axis=0)
+        ready = done.take(first.take(front))
+        for row in others:
+            ready &= done.take(row.take(front))
         started = front[ready]
-        if not len(started):
+        if not started.size:
             break
         rounds.append(started)
         done[started] = True
@@ -61,15 +64,14 @@ def find_levels(rows: Column, needs_from: Column, needed: Column) -> Levels:
     return Levels(order, bounds, rank[:-1], before, stuck)
 
 
-def padded(starts: Column, values: Column, fill: int) -> Column:
+def _padded(starts: Column, values: Column, fill: int, width: int) -> Column:
     """Runs of values as the columns of a table, each filled up below; run i begins at ``starts[i]``."""
-    sizes = np.diff(starts)
-    table = np.full((max(1, int(sizes.max(initial=0))), len(sizes)), fill)
+    table = np.full((max(1, int((starts[1:] - starts[:-1]).max(initial=0))), width), fill)
     table[places(starts)] = values
     return table
 
 
 def places(starts: Column) -> tuple[Column, Column]:
-    """Where ``padded`` puts each value: its row and its column."""
-    run = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    """In a table whose columns are runs of values: the row and the column of each value."""
+    run = np.repeat(np.arange(len(starts) - 1), starts[1:] - starts[:-1])
     return np.arange(len(run)) - starts[run], run

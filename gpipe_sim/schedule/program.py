@@ -122,10 +122,13 @@ class Program:
 
     def homes(self, kind: Kind) -> Column:
         """The device of each action of this kind, (stages, microbatches); -1 where there is none."""
+        shape = self.stages, self.microbatches
         if kind not in self.where:
-            return np.full((self.stages, self.microbatches), -1)
+            return np.full(shape, -1, np.int32)
         found = self.where[kind]
-        return np.where(found < 0, -1, self.device[found]).reshape(self.stages, self.microbatches)
+        homes = self.device[found]
+        homes[found < 0] = -1
+        return homes.reshape(shape)
 
     def same_order(self, other: "Program") -> bool:
         """Whether both have the same entries, in the same rows."""
@@ -151,7 +154,7 @@ def lower(schedule: "Schedule") -> Program:
     slot = stage.astype(np.int64) * microbatches + microbatch
     where = {
         code: _where(np.flatnonzero((kind == code) & labelled), slot, stages * microbatches)
-        for code in np.unique(kind).tolist()
+        for code in np.flatnonzero(np.bincount(kind)).tolist()
     }
     needs_from, needs = _needs(kind, stage, slot, labelled, where, stages, microbatches)
     program = Program(
@@ -163,7 +166,7 @@ def lower(schedule: "Schedule") -> Program:
         where={KINDS[code]: table for code, table in where.items()},
         needs_from=needs_from[parts],
         needs=needs,
-        crosses=device[needs] != np.repeat(device, np.diff(needs_from)),
+        crosses=device[needs] != np.repeat(device, needs_from[1:] - needs_from[:-1]),
     )  # fmt: skip
     for column in (*vars(program).values(), *where.values()):
         if isinstance(column, np.ndarray):

@@ -7,7 +7,7 @@ Whole numbers stay whole and fractions exact: fractions are counted in units of 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
-from numbers import Rational, Real
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -25,15 +25,15 @@ class Prices(NamedTuple):
 def as_columns(*prices: Prices) -> tuple[list[Column], Callable[[Column], Column]]:
     """A column of numbers for each, in one type, and what turns times made of them into Python's numbers."""
     paid = [bill for price in prices for bill in _bill(price)]
-    if all(isinstance(value, Rational) for value, _ in paid):
-        unit = lcm(*(value.denominator for value, _ in paid))
+    types = {type(value) for value, _ in paid}
+    if types <= {int, Fraction}:
+        unit = lcm(*(value.denominator for value, _ in paid)) if Fraction in types else 1
         fits = sum(int(value * unit) * count for value, count in paid) < 1 << 63
         columns = [_filled(price, np.int64 if fits else object, unit) for price in prices]
-        fractions = any(isinstance(value, Fraction) for value, _ in paid)
-        return columns, (lambda times: _in_fractions(times, unit)) if fractions else _same
-    exact = [value * count for value, count in paid if not isinstance(value, float)]
-    rounds = any(isinstance(value, Fraction) for value in exact) or sum(exact) >= 1 << 53
-    return [_filled(price, object if rounds else np.float64) for price in prices], _same
+        return columns, (lambda times: _in_fractions(times, unit)) if Fraction in types else _same
+    whole = sum(value * count for value, count in paid if type(value) is int)
+    as_floats = types <= {int, float} and whole < 1 << 53
+    return [_filled(price, np.float64 if as_floats else object) for price in prices], _same
 
 
 def _bill(price: Prices) -> Iterator[tuple[Real, int]]:
@@ -44,9 +44,8 @@ def _bill(price: Prices) -> Iterator[tuple[Real, int]]:
 
 def _filled(price: Prices, dtype: type, unit: int = 1) -> Column:
     values = [int(value * unit) for value in price.values] if unit > 1 else price.values
-    found = np.zeros(len(values), dtype)
-    for i, value in enumerate(values):
-        found[i] = value
+    found = np.empty(len(values), dtype)
+    found[:] = values
     return found[price.index]
 
 

@@ -7,6 +7,7 @@ checks it first, so a wrong one is refused with a reason and never half done.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
@@ -29,6 +30,9 @@ REASONS = {
     **{(kind, other): "reads its gradient" for kind in (Kind.B, Kind.I) for other in (Kind.B, Kind.I)},
     **{(Kind.U, kind): "applies its gradient" for kind in (Kind.B, Kind.W)},
 }
+
+
+_sound: WeakSet[Program] = WeakSet()  # programs whose actions are right: nothing about them can change
 
 
 class Problem(NamedTuple):
@@ -56,8 +60,12 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
 def check_actions(schedule: Schedule) -> None:
     """Raise ScheduleError if actions are missing, repeated or misplaced; say the first few."""
     require_schedule("check", schedule)
-    if found := list(_action_problems(schedule.program)):
+    program = schedule.program
+    if program in _sound:
+        return
+    if found := list(_action_problems(program)):
         raise ScheduleError(_listed(f"{schedule!r} is not a training step:", found, at_most=8))
+    _sound.add(program)
 
 
 def _listed(head: str, found: Sequence, at_most: int | None = None) -> str:
@@ -171,12 +179,10 @@ def _no_pairs(program: Program) -> Iterator[Problem]:
 def _gaps(program: Program) -> Iterator[Problem]:
     """Every (stage, microbatch) runs F once, and either B or I and W, once, all on one device."""
     on = {kind: program.homes(kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.R)}
-    home = on[Kind.F]
-    here = {kind: devices == home for kind, devices in on.items()}
-    none = {kind: devices < 0 for kind, devices in on.items()}
-    whole = here[Kind.B] & none[Kind.I] & none[Kind.W]
-    halves = none[Kind.B] & here[Kind.I] & here[Kind.W]
-    sound = (home >= 0) & (whole | halves) & (here[Kind.R] | none[Kind.R])
+    home, split = on[Kind.F], on[Kind.I] >= 0
+    whole, halves = np.where(split, -1, home), np.where(split, home, -1)
+    sound = (home >= 0) & (on[Kind.B] == whole) & (on[Kind.I] == halves) & (on[Kind.W] == halves)
+    sound &= (on[Kind.R] == home) | (on[Kind.R] < 0)
     for stage, microbatch in np.argwhere(~sound).tolist():
         found = {kind: int(devices[stage, microbatch]) for kind, devices in on.items()}
         yield from _gaps_of(found, stage, microbatch)
@@ -212,6 +218,8 @@ def _places(program: Program) -> Iterator[Problem]:
     holds = np.zeros((program.devices, program.stages), bool)
     for device, held in enumerate(program.placement):
         holds[device, list(held)] = True
+    if program.in_range and holds[program.device, program.stage].all():
+        return
     for kind in (kind for kind in Kind if kind in program.where):
         homes = program.homes(kind)
         stage, microbatch = np.nonzero((homes >= 0) & ~holds[homes, np.arange(program.stages)[:, None]])
@@ -227,6 +235,8 @@ def _places(program: Program) -> Iterator[Problem]:
 
 def _updates(program: Program) -> Iterator[Problem]:
     """A stage is updated once, on its only device, when all of its gradient is there."""
+    if Kind.U not in program.where:
+        return
     parts = np.flatnonzero(program.kind == CODE[Kind.U])
     homes = program.homes(Kind.F)
     for stage in set(program.stage[parts].tolist()) & set(range(program.stages)):
