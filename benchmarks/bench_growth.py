@@ -1,37 +1,51 @@
-"""Generate, simulate and check from about a thousand to half a million actions: the time grows with them."""
+"""Generate, check and simulate from a thousand actions to eight million: time and memory grow with them.
 
-from benchmarks.timing import medians, report
-from gpipe_sim import Interleaved1F1B, OneFOneB, Schedule, problems, simulate
+The curve is kept in ``results/growth.json``. Each size has a process of its own, for its peak memory.
+"""
 
-SIZES = ((8, 64), (16, 256), (32, 512), (64, 1024), (128, 2048))  #: 1,024 to 524,288 actions
-LARGE = (64, 1024, 2)
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.timing import report
+
+RESULTS = Path(__file__).parent / "results" / "growth.json"
+SIZES = ((8, 64), (16, 256), (32, 512), (64, 1024), (128, 2048), (256, 2048), (512, 4000), (1000, 4000))
+MEASURE = """
+import resource, sys, time
+import gpipe_sim as gp
+devices, microbatches = map(int, sys.argv[1:])
+gp.simulate(gp.OneFOneB(2, 2))
+began = time.process_time()
+schedule = gp.OneFOneB(devices, microbatches)
+assert gp.problems(schedule) == []
+timeline = gp.simulate(schedule)
+assert timeline.makespan == 3 * (devices + microbatches - 1)
+print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
 
 
-def per_action(devices: int, microbatches: int) -> float:
-    """Nanoseconds per action of 1F1B to generate and simulate."""
-    actions = sum(map(len, OneFOneB(devices, microbatches).actions))
-    rounds = max(3, 40_000 // actions)
-    [seconds] = medians(lambda: simulate(OneFOneB(devices, microbatches)), rounds=rounds)
-    print(f"      1F1B {devices:>3} x {microbatches:<5} {actions:>8,} actions {seconds:9.4f} s")
-    return seconds / actions * 1e9
-
-
-def checked(schedule: Schedule) -> None:
-    """As a user does who wants to know everything that is wrong before the timeline."""
-    assert problems(schedule) == []
-    simulate(schedule)
+def measured(devices: int, microbatches: int) -> dict:
+    """CPU seconds and peak megabytes of 1F1B, fully checked, in a fresh process."""
+    command = [sys.executable, "-c", MEASURE, str(devices), str(microbatches)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    seconds, megabytes = map(float, printed.split())
+    actions = 2 * devices * microbatches
+    size = f"1F1B {devices:>4} x {microbatches:<5} {actions:>9,} actions"
+    print(f"      {size} {seconds:8.3f} s {megabytes:7.0f} MB")
+    return {"actions": actions, "seconds": round(seconds, 3), "megabytes": round(megabytes)}
 
 
 def run() -> bool:
-    times = [per_action(*size) for size in SIZES]
-    met = report("per action, 524,288 actions / 1,024", times[-1] / times[0], "x", 3)
-    size = sum(map(len, Interleaved1F1B(*LARGE).actions))
-    plain, full = medians(
-        lambda: simulate(Interleaved1F1B(*LARGE)), lambda: checked(Interleaved1F1B(*LARGE)), rounds=5
-    )
-    name = f"64 x 1024, 2 stages per device, {size:,} actions"
-    met &= report(f"{name}: simulate", plain, "s", 1.5)
-    return met & report(f"{name}: check, too", full, "s", 3)
+    curve = [measured(*size) for size in SIZES]
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(curve, indent=1) + "\n")
+    middle, last = curve[3], curve[-1]
+    per_action = (last["seconds"] / last["actions"]) / (middle["seconds"] / middle["actions"])
+    met = report(f"per action, {last['actions']:,} actions / {middle['actions']:,}", per_action, "x", 2)
+    met &= report("1000 x 4000, generate, check and simulate, CPU", last["seconds"], "s", 30)
+    return met & report("1000 x 4000, peak memory", last["megabytes"], "MB", 1500)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,29 @@
 """Generate and simulate, against a loop that makes the same objects and checks nothing."""
 
+import sys
+import time
+from subprocess import run as run_process
+
 from benchmarks.timing import medians, report
-from gpipe_sim.families import Interleaved1F1B, OneFOneB
-from gpipe_sim.schedule.actions import Action, B, F
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Span
+from gpipe_sim import ZBV, Costs, Interleaved1F1B, OneFOneB, Schedule, Span, simulate
+from gpipe_sim.schedule.actions import Action, B, F, I, W
 
 DEVICES, MICROBATCHES = 64, 1024
+TINY = 10.4  #: twice what the first simulator took, which made an object of everything
+WHOLE, SPLIT = ((F, 1), (B, 2)), ((F, 1), (I, 1), (W, 1))
 
 
-def baseline(stages_per_device: int) -> tuple[tuple[tuple[Action, ...], ...], tuple[Span, ...]]:
+def baseline(
+    devices: int, microbatches: int, stages: int, kinds: tuple
+) -> tuple[tuple[tuple[Action, ...], ...], tuple[Span, ...]]:
     """Rows of actions and their spans for as many actions, each device back to back, no dependencies."""
     rows, spans = [], []
-    for device in range(DEVICES):
+    for device in range(devices):
         row, clock = [], device
-        for stage in range(device, DEVICES * stages_per_device, DEVICES):
-            for m in range(MICROBATCHES):
-                for action, duration in ((F(stage, m), 1), (B(stage, m), 2)):
+        for stage in range(device, devices * stages, devices):
+            for m in range(microbatches):
+                for kind, duration in kinds:
+                    action = kind(stage, m)
                     row.append(action)
                     spans.append(Span(action, device, clock, clock + duration))
                     clock += duration
@@ -24,17 +31,54 @@ def baseline(stages_per_device: int) -> tuple[tuple[tuple[Action, ...], ...], tu
     return tuple(rows), tuple(spans)
 
 
+def compared(name: str, schedule: Schedule, kinds: tuple, target: float, rounds: int = 7) -> bool:
+    """Generate and simulate an order, as a ratio to the baseline."""
+    devices, microbatches = schedule.devices, schedule.microbatches
+    again = type(schedule), (devices, microbatches)
+    ours, plain = medians(
+        lambda: simulate(again[0](*again[1])),
+        lambda: baseline(devices, microbatches, schedule.stages // devices, kinds),
+        rounds=rounds,
+    )
+    return report(
+        f"{name}: generate + simulate {schedule.program.size:,} actions / baseline", ours / plain, "x", target
+    )
+
+
+def once_more(schedule: Schedule) -> bool:
+    """A program that has been lowered, timed with other costs, as a ratio to the first time."""
+    costs = Costs(2, 1, 1)
+    again, first = medians(
+        lambda: simulate(schedule, costs),
+        lambda: simulate(type(schedule)(schedule.devices, schedule.microbatches)),
+        rounds=51,
+    )
+    return report(f"{schedule!r}: other costs / from nothing", again / first, "x", 0.5)
+
+
+def imported(module: str, rounds: int = 9) -> float:
+    """Seconds to import a module in a fresh process, the quickest of some: without Python's own start."""
+
+    def start(code: str) -> float:
+        began = time.perf_counter()
+        run_process([sys.executable, "-c", code], check=True)
+        return time.perf_counter() - began
+
+    times = [(start(f"import {module}"), start("pass")) for _ in range(rounds)]
+    return min(a for a, _ in times) - min(b for _, b in times)
+
+
 def run() -> bool:
-    met = True
-    for name, schedule, stages in (
-        ("1F1B", lambda: OneFOneB(DEVICES, MICROBATCHES), 1),
-        ("interleaved, 2 stages per device", lambda: Interleaved1F1B(DEVICES, MICROBATCHES, 2), 2),
-    ):
-        size = sum(map(len, schedule().actions))
-        ours, plain = medians(lambda make=schedule: simulate(make()), lambda n=stages: baseline(n), rounds=7)
-        met &= report(f"{name}: generate + simulate {size:,} actions / baseline", ours / plain, "x", 3)
-        met &= report(f"{name}: generate + simulate", ours, "s", 1)
-    return met
+    size = DEVICES, MICROBATCHES
+    met = compared("1F1B", OneFOneB(*size), WHOLE, 1.2)
+    met &= compared("interleaved", Interleaved1F1B(*size), WHOLE, 1.2)
+    met &= compared("ZB-V", ZBV(*size), SPLIT, 1.2)
+    met &= compared("1F1B, 4 x 8", OneFOneB(4, 8), WHOLE, TINY, rounds=201)
+    met &= once_more(OneFOneB(4, 8))
+    ratio = imported("numpy, gpipe_sim") / imported("numpy")
+    met &= report("import gpipe_sim, NumPy included / import numpy", ratio, "x", 1.5)
+    ratio = imported("gpipe_sim.simulation.simulate") / imported("numpy")
+    return met & report("... and what a first simulate loads", ratio, "x", 2)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
 from gpipe_sim.schedule.rules import in_flight
-from gpipe_sim.simulation.costs import CostModel, Costs
+from gpipe_sim.simulation.costs import UNIT, CostModel
 from gpipe_sim.simulation.machine import Machine
 
 #: Kinds, most urgent first, or what ``sorted`` takes as a key.
@@ -59,7 +59,7 @@ def greedy(
     kinds, key = _read_priority(priority, split)
     limits = _read_limits(memory_limit, devices)
     _require_room(held, limits)
-    costs = Costs() if costs is None else costs
+    costs = UNIT if costs is None else costs
     costs.require_stages(sum(map(len, held)))
     work = _work(held, microbatches, kinds)
     return _Plan(work, key, limits, costs).order()

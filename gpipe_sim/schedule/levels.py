@@ -35,7 +35,7 @@ def find_levels(rows: Column, needs_from: Column, needed: Column) -> Levels:
     waits = _padded(needs_from, needed, fill=start, width=size + 2)
     waits[:, never] = never
     following = np.arange(1, size + 1)
-    front = rows[:-1].copy()
+    front = rows[:-1].astype(np.int64)  # NumPy would convert a narrower index in every round
     filled = front < rows[1:]
     following[rows[1:][filled] - 1] = never
     front[~filled] = never
@@ -54,9 +54,9 @@ def find_levels(rows: Column, needs_from: Column, needed: Column) -> Levels:
         done[started] = True
         front[ready] = following[started]
     order = np.concatenate(rounds) if rounds else np.zeros(0, int)
-    rank = np.full(size + 1, size, np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    previous = np.arange(-1, size - 1, dtype=np.int32)
+    rank = np.full(size + 1, size)
+    rank[order] = np.arange(len(order))
+    previous = np.arange(-1, size - 1)
     previous[rows[:-1][filled]] = size
     before = rank[np.vstack([previous[None], waits[:, :size]])[:, order]]
     bounds = list(accumulate(map(len, rounds), initial=0))

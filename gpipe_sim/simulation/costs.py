@@ -186,3 +186,6 @@ def _time(time: Real, name: str, action: Action | OverlapFB | None = None) -> Re
     if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
         raise ValueError(f"Costs needs {of} to be finite and >= 0 {got(time)}")
     return time
+
+
+UNIT = Costs()  #: 1 for F, I and W each, messages take no time: what is simulated unless costs are given

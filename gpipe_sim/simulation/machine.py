@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gpipe_sim.schedule.program import KINDS, Program
 from gpipe_sim.schedule.rules import in_flight
-from gpipe_sim.simulation.costs import CostModel, Costs
+from gpipe_sim.simulation.costs import UNIT, CostModel
 
 Need = tuple[int, Real]  #: (entry, how long what it made is on its way)
 
@@ -68,7 +68,7 @@ class Machine:
     @classmethod
     def of(cls, program: Program, costs: CostModel | None = None, ordered: bool = True) -> "Machine":
         """A machine for a program's entries."""
-        costs = Costs() if costs is None else costs
+        costs = UNIT if costs is None else costs
         durations, delays = costs.durations(program), costs.transfers(program)
         late = [0] * len(program.needs)
         for need, price in zip(program.crosses.nonzero()[0].tolist(), delays.index.tolist(), strict=True):

@@ -13,7 +13,7 @@ from gpipe_sim.errors import got
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.levels import Levels, places
 from gpipe_sim.schedule.program import Program
-from gpipe_sim.simulation.costs import CostModel, Costs
+from gpipe_sim.simulation.costs import UNIT, CostModel
 from gpipe_sim.simulation.numbers import as_columns
 from gpipe_sim.simulation.problems import check
 from gpipe_sim.simulation.timeline import Timeline
@@ -30,7 +30,7 @@ def simulate(schedule: Schedule, costs: CostModel | None = None) -> Timeline:
     ever work at the same time.
     """
     require_schedule("simulate", schedule)
-    costs = Costs() if costs is None else costs
+    costs = UNIT if costs is None else costs
     if not isinstance(costs, CostModel):
         raise TypeError(f"simulate needs costs, such as Costs(comm=1) {got(costs)}")
     program = schedule.program
