@@ -210,9 +210,9 @@ def _cells(owner: str, row: str | Iterable) -> Iterator:
     return iter(row.split() if isinstance(row, str) else row)
 
 
-def read_row(owner: str, row: str | Iterable) -> list[Action | OverlapFB]:
-    """The actions that a row spells or lists; TypeError or ValueError for anything else."""
-    return [_read(owner, cell) for cell in _cells(owner, row)]
+def read_row(owner: str, row: str | Iterable) -> Iterator[Action | OverlapFB]:
+    """The actions that a row spells or lists, one at a time; TypeError or ValueError for anything else."""
+    return (_read(owner, cell) for cell in _cells(owner, row))
 
 
 def _read(owner: str, cell: object) -> Action | OverlapFB:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, R
 from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.program import read_row
 
 MODES = ("always", "except_last", "never")
 
@@ -31,7 +32,7 @@ class Remat(Schedule):
 
     def order(self, device: int) -> Iterator[Action | OverlapFB]:
         kept = self._kept()
-        for action in self.inner.actions[device]:
+        for action in read_row(f"{self.inner!r}.order({device})", self.inner.order(device)):
             for part in action.parts:
                 if part.kind in (Kind.B, Kind.I) and part.microbatch not in kept:
                     yield R(part.stage, part.microbatch)

@@ -103,37 +103,35 @@ class _Replay(Machine):
     """Devices that run their sends and receives, each until it has to wait for another."""
 
     def __init__(self, programs: list[list[Transfer]]):
-        self.steps = [(device, transfer) for device, row in enumerate(programs) for transfer in row]
-        self.number = {step: i for i, step in enumerate(self.steps)}
+        self.steps = [transfer for row in programs for transfer in row]
         super().__init__(list(accumulate(map(len, programs), initial=0)), [()] * len(self.steps))
+        number = {step: i for i, step in enumerate(zip(self.home, self.steps, strict=True))}
+        sides = zip(self.home, self.steps, strict=True)
+        self.other_side = [number[step.other, step.other_side(device)] for device, step in sides]
 
     def is_ready(self, entry: int) -> bool:
         """Whether the other device is at the other side of this message, or past it."""
-        other = self._other_side(entry)
+        other = self.other_side[entry]
         met = self.ends[other] is not None or self.next_of(self.home[other]) == other
-        return self.ends[entry] is None and met
+        return met and self.ends[entry] is None
 
     def _affected(self, entry: int) -> list[int]:
         after = self.next_of(self.home[entry])
-        return [self._other_side(entry)] + ([after, self._other_side(after)] if after is not None else [])
-
-    def _other_side(self, entry: int) -> int:
-        device, transfer = self.steps[entry]
-        return self.number[transfer.other, transfer.other_side(device)]
+        return [self.other_side[entry]] + ([after, self.other_side[after]] if after is not None else [])
 
     def cycles(self) -> Iterator[BlockedCycle]:
         self.run()
         while waits := self._cycle():
-            sender, send = next((k, t) for k, t in waits.items() if t.direction is Direction.SEND)
-            early = send.other_side(sender)
-            yield BlockedCycle(waits, send.other, early)
-            self.apply(self.number[send.other, early], force=True)
+            sender = next(k for k, step in waits.items() if step.direction is Direction.SEND)
+            early = self.other_side[self.next_of(sender)]
+            yield BlockedCycle(waits, self.home[early], self.steps[early])
+            self.apply(early, force=True)
             self.run()
 
     def _now(self, device: int) -> Transfer | None:
         """The transfer that a device stands at; None when it is through."""
         step = self.next_of(device)
-        return None if step is None else self.steps[step][1]
+        return None if step is None else self.steps[step]
 
     def _cycle(self) -> dict[int, Transfer]:
         """Those who wait for each other, lowest device first; empty when everybody is through."""

@@ -102,14 +102,18 @@ def activation_memory(
 
 def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple[Real, Real]]:
     """(time, held) steps of what ``HOLDS`` says, each category in its unit."""
-    counts, contains = Counter(), timeline.schedule.contains
+    counts, schedule = Counter(), timeline.schedule
+    recomputes = Kind.R in schedule.program.where
 
     def total() -> Real:
         return sum(unit * counts[category] for category, unit in units.items())
 
     steps = [(0, total())]
     for span in timeline.on(device):
-        changes = [holds(part.kind, contains(part._replace(kind=Kind.R))) for part in span.action.parts]
+        changes = [
+            holds(part.kind, recomputes and schedule.contains(part._replace(kind=Kind.R)))
+            for part in span.action.parts
+        ]
         for change in changes:
             counts.update(change)
             if change is not changes[-1]:  # both halves of a pair are there while it runs
