@@ -10,9 +10,10 @@ from hypothesis import settings
 matplotlib.use("Agg")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # what is tested on CPUs is, whatever else a machine has
 
-# The same examples in every run: a run fails only for what was changed since the last one. New examples:
-# python -m pytest --hypothesis-profile=default
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+# The same examples in every run: a run fails only for what was changed since the last one. `make test-random`
+# draws new ones, and many more; of a failure it prints what to put above the test to see it again.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, max_examples=50)
+settings.register_profile("random", deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("repeatable")
 
 
