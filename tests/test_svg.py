@@ -32,7 +32,7 @@ from gpipe_sim.drawing.page import WIDTH
 
 DIGIT_WIDE, DIGIT_HIGH = 6.2, 8  #: pixels of a digit of Helvetica or Arial at 11 px
 SEVERAL = [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
-UP_TO_12 = range(1, 13)
+UP_TO_12 = (1, 2, 3, 5, 8, 12)
 
 
 @pytest.mark.parametrize("family", [GPipe, OneFOneB])
@@ -46,7 +46,7 @@ def test_the_white_part_of_an_interleaved_drawing_is_the_bubble():
     sizes = [(k, m, v) for k in UP_TO_12 for m in range(k, 13, k) for v in (2, 3)]
     for k, m, v in sizes:
         assert bubble(in_svg(to_svg(simulate(Interleaved1F1B(k, m, v))))) == Fraction(k - 1, k - 1 + v * m)
-    assert len(sizes) == 70
+    assert len(sizes) == 52
 
 
 @over_every_schedule(((1, 1), (2, 3), (3, 2), (4, 8)))
