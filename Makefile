@@ -3,7 +3,7 @@
 # figures while these are rebuilt, would break each other under `make -j`.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help figures test test-torch lessons lessons-torch lab lint bench bench-torch clean
+.PHONY: help figures test test-random test-torch lessons lessons-torch lab lint bench bench-torch clean
 
 PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
@@ -31,6 +31,9 @@ figures: .venv/figures  ## rebuild every figure and the numbers it draws
 
 test: .venv/test  ## run the tests, and every lesson against its stored output
 	@$(RUN) $(NBVAL) tests $(LESSONS)
+
+test-random: .venv/test  ## run the tests that draw their examples on many new ones
+	@$(RUN) pytest -q -m hypothesis --hypothesis-profile=random tests
 
 test-torch: .venv/torch-$(TORCH)  ## install torch, and run its tests and its lesson
 	@$(RUN) $(NBVAL) $(TORCH_TESTS) $(TORCH_LESSONS)

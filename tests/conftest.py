@@ -1,5 +1,6 @@
 """Drawings are made without a screen, and none outlives its test."""
 
+import gc
 import os
 
 import matplotlib
@@ -8,11 +9,14 @@ import pytest
 from hypothesis import settings
 
 matplotlib.use("Agg")
+gc.set_threshold(50_000, 20, 20)  # most of what is made stays; looking through it took a tenth of the time
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # what is tested on CPUs is, whatever else a machine has
 
-# The same examples in every run: a run fails only for what was changed since the last one. New examples:
-# python -m pytest --hypothesis-profile=default
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+# The same examples in every run: a run fails only for what was changed since the last one. `make test-random`
+# draws new ones, and many more; of a failure it prints what to put above the test to see it again.
+# derandomize is spelled out there because hypothesis turns it on by itself on a CI server.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, max_examples=50)
+settings.register_profile("random", derandomize=False, deadline=None, max_examples=1000, print_blob=True)
 settings.load_profile("repeatable")
 
 

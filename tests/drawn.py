@@ -3,12 +3,16 @@
 import re
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from figures._store import module, read
 
 SVG = "{http://www.w3.org/2000/svg}"
 OUTLINE = re.compile(r"M(\S+) (\S+)h(\S+)v(\S+)h-(\S+)z")
@@ -24,6 +28,12 @@ class Drawn(NamedTuple):
     bottom: float
     colour: str
     title: str | None = None
+
+
+@cache
+def committed(name: str) -> Figure:
+    """The figure of this name, drawn from its committed numbers: once for every test that reads it."""
+    return module(name).draw(read(name))
 
 
 def bubble(boxes: Iterable[Drawn]) -> Fraction:

@@ -66,10 +66,11 @@ def all_limits(placement):
     return product(*(range(len(held), len(held) + 3) for held in placement))
 
 
-@pytest.mark.parametrize("placement", SMALL, ids=str)
-@pytest.mark.parametrize("microbatches", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("microbatches", "placement"), [*product((2, 3), SMALL), *product([4], SMALL[:5])], ids=str
+)
 def test_the_banker_admits_a_forward_exactly_if_everything_can_still_be_finished(placement, microbatches):
-    """In every state that it can get into."""
+    """In every state that it can get into; those of four microbatches on six stages are too many."""
     for limits in all_limits(placement):
         search = Search(placement, limits)
         bankers = [Banker(held, microbatches, limit) for held, limit in zip(placement, limits, strict=True)]

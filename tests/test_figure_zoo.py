@@ -3,11 +3,11 @@
 from fractions import Fraction
 
 import pytest
+from drawn import bubble, committed, in_axes
 
 import gpipe_sim as gp
 from figures import zoo
 from figures._store import read
-from tests.drawn import bubble, in_axes
 
 #: makespan, bubble, microbatches on the fullest device, at 4 devices and 8 microbatches
 SHOWN = {
@@ -32,7 +32,7 @@ SHOWN = {
 def panels():
     """{name: (axes, numbers)} of the committed numbers, drawn."""
     data = read("zoo")
-    axes = zoo.draw(data).axes
+    axes = committed("zoo").axes
     columns = axes[0::2], axes[1::2]
     return {
         entry["name"]: (ax, entry)
@@ -77,7 +77,7 @@ def test_a_panel_draws_its_spans_and_the_line_where_all_would_end(panels, name):
 
 def test_the_posters_legend_leaves_out_what_it_does_not_draw():
     """Its dashed line is another one, and the axis says which."""
-    legend = zoo.draw(read("zoo")).legends[0]
+    legend = committed("zoo").legends[0]
     assert [text.get_text() for text in legend.texts] == [
         "F  forward",
         "B  backward, I  input gradient",

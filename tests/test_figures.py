@@ -7,7 +7,9 @@ import struct
 from fractions import Fraction
 
 import matplotlib.text
+import numpy as np
 import pytest
+from drawn import bubble, committed, in_axes
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
@@ -20,7 +22,6 @@ from gpipe_sim import Kind, formulas
 from gpipe_sim.drawing.palette import KINDS
 from gpipe_sim.drawing.plots.gantt import STRIP_FILL
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
-from tests.drawn import bubble, in_axes
 
 #: makespan, bubble, peaks in flight: the numbers that the issue and the lessons name.
 GANTT = {
@@ -61,22 +62,17 @@ def test_pictures_are_as_wide_as_a_readme_needs(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_text_is_large_enough_inside_the_sheet_and_apart(name, drawn_texts):
-    figure = module(name).draw(read(name))
+    figure = committed(name)
     extents = drawn_texts(figure)
     sheet = figure.bbox
     assert len(extents) >= 12
     for text, box in extents:
         assert text.get_fontsize() >= LABEL_SIZE == 9  # at 9 inches for 900 pixels, 12.5 pixels high
         assert sheet.x0 <= box.x0 and box.x1 <= sheet.x1 and sheet.y0 <= box.y0 and box.y1 <= sheet.y1
-    for i, (text, box) in enumerate(extents):
-        for other, other_box in extents[:i]:
-            apart = (
-                box.x1 <= other_box.x0
-                or other_box.x1 <= box.x0
-                or box.y1 <= other_box.y0
-                or other_box.y1 <= box.y0
-            )
-            assert apart, f"{text.get_text()!r} and {other.get_text()!r} overlap"
+    left, bottom, right, top = np.array([box.extents for _, box in extents]).T[:, :, None]
+    overlap = (left < right.T) & (right > left.T) & (bottom < top.T) & (top > bottom.T)
+    pairs = [(extents[i][0].get_text(), extents[j][0].get_text()) for i, j in np.argwhere(overlap) if i < j]
+    assert pairs == []
 
 
 @pytest.mark.parametrize("name", GANTT)
@@ -86,7 +82,7 @@ def test_a_gantt_chart_says_the_numbers_of_its_schedule(name):
     assert data["makespan"] == makespan
     assert Fraction(*data["bubble"]) == share
     assert data["peak_in_flight"] == peaks
-    chart, strips = module(name).draw(data).axes
+    chart, strips = committed(name).axes
     assert f"makespan {makespan}, bubble {share} = {float(share):.1%}" in chart.get_title("left")
     assert [text.get_text() for text in strips.texts] == [str(peak) for peak in peaks]
     assert (chart.get_xlim(), strips.get_xlim()) == ((0, makespan), (0, makespan))
@@ -96,7 +92,7 @@ def test_a_gantt_chart_says_the_numbers_of_its_schedule(name):
 @pytest.mark.parametrize("name", GANTT)
 def test_a_gantt_chart_draws_the_spans_of_its_numbers(name):
     data = read(name)
-    drawn = in_axes(module(name).draw(data).axes[0])
+    drawn = in_axes(committed(name).axes[0])
     assert sorted([box.device, box.start, box.end] for box in drawn) == sorted(
         span[:3] for span in data["spans"]
     )
@@ -107,7 +103,7 @@ def test_a_gantt_chart_draws_the_spans_of_its_numbers(name):
 def test_strips_reach_the_peaks_on_one_scale(name):
     data = read(name)
     full = data["microbatches"] * len(data["placement"][0])
-    strips = module(name).draw(data).axes[1].collections
+    strips = committed(name).axes[1].collections
     tops = [strip.get_paths()[0].vertices[:, 1].min() for strip in strips]
     assert tops == pytest.approx(
         [k + 1 - STRIP_FILL * p / full for k, p in enumerate(data["peak_in_flight"])]
@@ -140,7 +136,7 @@ def test_bubbles_equal_the_formula():
 
 
 def test_at_four_times_as_many_microbatches_11_to_19_percent_are_left():
-    ax = module("bubble_curves").draw(read("bubble_curves")).axes[0]
+    ax = committed("bubble_curves").axes[0]
     assert [text.get_text() for text in ax.texts] == ["11.1%", "15.8%", "17.9%", "19.0%"]
     assert marks(ax, "K = 16")[-1] == (64, 15 / 79)
     assert len(marks(ax, "K = 2")) == 12
@@ -150,7 +146,7 @@ def test_efficiencies_equal_the_formula():
     data = read("efficiency")
     for m, row in zip(data["microbatches"], data["efficiency"], strict=True):
         assert [Fraction(*pair) for pair in row] == [Fraction(m, k - 1 + m) for k in data["devices"]]
-    ax = module("efficiency").draw(data).axes[0]
+    ax = committed("efficiency").axes[0]
     assert marks(ax, "M = 8")[-1] == (16, 8 / 23)
 
 
@@ -173,7 +169,7 @@ def test_recompute_keeps_boundary_inputs_and_one_working_set():
 
 def test_the_memory_of_every_device_is_drawn_under_its_prediction():
     data = read("remat_memory")
-    left, right = module("remat_memory").draw(data).axes
+    left, right = committed("remat_memory").axes
     bars = [(bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height()) for bar in left.patches]
     lines = {tuple(line.get_xdata()): line.get_ydata()[0] for line in left.lines}
     tops = {x: max(top for at, top in bars if at == x) for x, _ in bars}
@@ -199,7 +195,7 @@ def test_every_schedule_learns_and_learns_the_same():
 
 def test_losses_are_drawn_as_they_are():
     data = read("training_loss")
-    above, below = module("training_loss").draw(data).axes
+    above, below = committed("training_loss").axes
     drawn = {line.get_label(): list(line.get_ydata()) for line in above.lines}
     assert drawn == data["losses"]
     assert f"held-out accuracy {min(data['accuracy'].values()):.1%}" in above.get_title("left")
@@ -219,7 +215,7 @@ def test_the_zero_bubble_table_comes_out_to_every_printed_digit():
 
 def test_the_zero_bubble_table_draws_rings_and_marks_and_what_lies_between():
     data = read("zero_bubble_table")
-    rates, apart = module("zero_bubble_table").draw(data).axes
+    rates, apart = committed("zero_bubble_table").axes
     for name, simulated in data["simulated"].items():
         assert [y for _, y in marks(rates, name)] == simulated
     rings = [line.get_ydata().tolist() for line in rates.lines if line.get_markerfacecolor() == "none"]
@@ -240,13 +236,11 @@ def test_the_summary_draws_the_four_figures():
     assert set(data) == {"training_loss", "bubble_curves", "remat_memory", "efficiency"}
     for name, numbers in data.items():
         assert differences(numbers, read(name)) == []
-    loss, white, memory, share = module("summary").draw(data).axes
+    loss, white, memory, share = committed("summary").axes
     assert [len(ax.get_legend().texts) for ax in (loss, white, memory, share)] == [5, 5, 3, 5]
-    assert marks(white, "K = 4") == marks(
-        module("bubble_curves").draw(read("bubble_curves")).axes[0], "K = 4"
-    )
-    assert marks(share, "M = 4") == marks(module("efficiency").draw(read("efficiency")).axes[0], "M = 4")
-    assert marks(memory, "never") == marks(module("remat_memory").draw(read("remat_memory")).axes[1], "never")
+    assert marks(white, "K = 4") == marks(committed("bubble_curves").axes[0], "K = 4")
+    assert marks(share, "M = 4") == marks(committed("efficiency").axes[0], "M = 4")
+    assert marks(memory, "never") == marks(committed("remat_memory").axes[1], "never")
     assert list(loss.lines[0].get_ydata()) == read("training_loss")["losses"]["one device"]
 
 

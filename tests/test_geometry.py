@@ -4,6 +4,7 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 
 import pytest
+from cases import BOTH_WAYS, every_schedule, over, over_every_schedule, overlapped, zero_bubble
 
 from gpipe_sim import (
     ZBH1,
@@ -32,12 +33,11 @@ from gpipe_sim.drawing.geometry import (
     ticks,
 )
 from gpipe_sim.drawing.palette import KINDS, ON_DARK, ON_LIGHT, ink, tint
-from tests.cases import BOTH_WAYS, every_schedule, overlapped, zero_bubble
 
 SMALL = ((1, 1), (2, 3), (3, 2), (4, 8))
 
 
-@pytest.mark.parametrize("schedule", every_schedule(SMALL), ids=repr)
+@over_every_schedule(SMALL)
 def test_a_box_for_every_part_of_every_span_as_wide_as_it_lasts(schedule):
     timeline = simulate(schedule)
     drawn = [(box.x, box.width, int(box.y), box.kind, box.label) for box in boxes(timeline)]
@@ -48,7 +48,7 @@ def test_a_box_for_every_part_of_every_span_as_wide_as_it_lasts(schedule):
     ]
 
 
-@pytest.mark.parametrize("schedule", [*every_schedule(SMALL), overlapped(3, 6), zero_bubble(3, 5)], ids=repr)
+@over([*every_schedule(SMALL), overlapped(3, 6), zero_bubble(3, 5)])
 def test_boxes_stay_in_their_row_and_apart(schedule):
     timeline = simulate(schedule)
     for device in range(schedule.devices):

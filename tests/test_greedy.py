@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpipe_sim import (
@@ -28,7 +28,6 @@ from gpipe_sim.schedule.placement import bidirectional, looped, v_shaped
 
 GRID = [(devices, microbatches) for devices in (1, 2, 3, 4, 5, 8) for microbatches in (1, 2, 3, 5, 8, 16)]
 over_the_grid = pytest.mark.parametrize(("devices", "microbatches"), GRID)
-seldom = settings(max_examples=150)
 
 
 def makespan(schedule, costs=None):
@@ -185,7 +184,6 @@ def at_random(seed):
     return lambda action: random.Random(f"{seed} {action}").random()
 
 
-@seldom
 @given(plans())
 def test_no_plan_deadlocks_or_exceeds_its_limit(drawn):
     plan, _, limits, _ = drawn
@@ -193,7 +191,6 @@ def test_no_plan_deadlocks_or_exceeds_its_limit(drawn):
     assert all(peak <= limit for peak, limit in zip(peak_in_flight(plan), limits, strict=True))
 
 
-@seldom
 @given(plans(limited=False))
 def test_without_a_limit_no_device_waits_while_something_is_ready(drawn):
     plan, costs, _, _ = drawn
@@ -204,7 +201,6 @@ def test_without_a_limit_no_device_waits_while_something_is_ready(drawn):
             assert all(arrival(timeline, action) >= end for action in later), (begin, end)
 
 
-@seldom
 @given(plans(limited=False))
 def test_without_a_limit_what_starts_is_the_first_by_priority_of_what_is_ready(drawn):
     plan, costs, _, priority = drawn

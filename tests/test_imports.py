@@ -1,8 +1,10 @@
 """What importing the package costs, and which floor may know of which."""
 
 import ast
+import re
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -28,7 +30,6 @@ SHOWN_BY = {
 }
 
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
-over_every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 
 
 def module(path: Path) -> str:
@@ -58,23 +59,31 @@ def imported(nodes) -> set[str]:
     return {name.removeprefix("gpipe_sim.") for name in found}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def at_import(path: Path) -> set[str]:
-    return imported(ast.parse(path.read_text()).body)
+    return imported(parsed(path).body)
 
 
-@over_every_file
-def test_a_floor_imports_only_from_the_floors_below_it(path):
+def from_above(path: Path, names: set[str]) -> set[tuple[str, str]]:
+    """(the file, the module) for each module on a floor above the file's."""
     here = floor(module(path))
-    assert "gpipe_sim" not in at_import(path), "import from the file, not from the package"
-    assert [name for name in at_import(path) if floor(name) > here] == []
+    return {(str(path.relative_to(PACKAGE)), name) for name in names if floor(name) > here}
 
 
-@over_every_file
-def test_what_is_imported_when_called_is_from_below_too_but_for_showing(path):
-    here = floor(module(path))
-    when_called = imported(ast.walk(ast.parse(path.read_text()))) - at_import(path)
-    upward = {(str(path.relative_to(PACKAGE)), name) for name in when_called if floor(name) > here}
-    assert upward <= SHOWN_BY
+def test_a_floor_imports_only_from_the_floors_below_it():
+    for path in FILES:
+        assert "gpipe_sim" not in at_import(path), f"{path}: import from the file, not from the package"
+        assert from_above(path, at_import(path)) == set()
+
+
+def test_what_is_imported_when_called_is_from_below_too_but_for_showing():
+    for path in FILES:
+        when_called = imported(ast.walk(parsed(path))) - at_import(path)
+        assert from_above(path, when_called) <= SHOWN_BY
 
 
 def test_no_files_import_each_other_in_a_circle():
@@ -83,10 +92,18 @@ def test_no_files_import_each_other_in_a_circle():
     assert set(order) == set(MODULES)
 
 
-@over_every_file
-def test_files_name_each_other_in_full(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        assert not (isinstance(node, ast.ImportFrom) and node.level)
+def test_files_name_each_other_in_full():
+    for path in FILES:
+        relative = [
+            node for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom) and node.level
+        ]
+        assert not relative, path
+
+
+def test_what_tests_share_is_loaded_once_and_by_one_name():
+    """As `cases` and as `tests.cases` it was two modules, with every schedule in both."""
+    for path in Path(__file__).parent.rglob("*.py"):
+        assert not re.search(r"^\s*(from|import) tests\b", path.read_text(), re.M), path
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -4,18 +4,18 @@ from collections import Counter
 from fractions import Fraction
 from itertools import product
 
-import pytest
 from cases import (
     BOTH_WAYS,
     V_SHAPED,
     every_schedule,
+    over,
     over_every_schedule,
     overlapped,
     parts,
     splits,
     zero_bubble,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpipe_sim import (
@@ -42,7 +42,6 @@ SCHEDULES = [
     BOTH_WAYS,
 ]
 
-seldom = settings(max_examples=60)
 schedules = st.sampled_from(SCHEDULES)
 times = st.fractions(min_value=0, max_value=9, max_denominator=6)
 some_times = st.fractions(min_value=Fraction(1, 6), max_value=9, max_denominator=6)
@@ -78,7 +77,6 @@ def test_every_stage_and_microbatch_runs_f_once_and_b_once_or_its_two_halves(sch
         assert kinds in ({Kind.F, Kind.B}, {Kind.F, Kind.I, Kind.W})
 
 
-@seldom
 @given(schedules_and_costs())
 def test_every_order_keeps_its_devices_busy_for_as_long_as_the_work_takes(drawn):
     """Each stage's F, I and W for every microbatch, however they are ordered, split or paired."""
@@ -90,7 +88,6 @@ def test_every_order_keeps_its_devices_busy_for_as_long_as_the_work_takes(drawn)
     assert useful_time(timeline) == schedule.microbatches * once
 
 
-@seldom
 @given(schedules_and_costs())
 def test_no_step_is_shorter_than_its_longest_chain_or_its_busiest_device(drawn):
     schedule, costs = drawn
@@ -101,7 +98,6 @@ def test_no_step_is_shorter_than_its_longest_chain_or_its_busiest_device(drawn):
     assert timeline.makespan <= busy_time(timeline) + sum(m.end - m.start for m in timeline.messages)
 
 
-@seldom
 @given(schedules_and_costs(), some_times)
 def test_measuring_in_another_unit_scales_every_time(drawn, unit):
     schedule, costs = drawn
@@ -116,7 +112,6 @@ def test_measuring_in_another_unit_scales_every_time(drawn, unit):
         assert (larger.start, larger.end) == (unit * span.start, unit * span.end)
 
 
-@seldom
 @given(schedules_and_costs(), st.data(), some_times)
 def test_making_one_thing_slower_ends_nothing_sooner(drawn, data, more):
     schedule, costs = drawn
@@ -131,7 +126,6 @@ def test_making_one_thing_slower_ends_nothing_sooner(drawn, data, more):
     assert all(after[action] >= end for action, end in before.items())
 
 
-@seldom
 @given(st.integers(1, 6), st.integers(1, 9), times, times, times)
 def test_gpipe_and_1f1b_take_equally_long_for_equal_stages_without_messages(devices, microbatches, f, i, w):
     costs = Costs(f, i, w)
@@ -151,13 +145,12 @@ def test_with_messages_1f1b_is_slower_than_gpipe():
     assert simulate(OneFOneB(4, 8), costs).makespan > simulate(GPipe(4, 8), costs).makespan
 
 
-@seldom
 @given(st.sampled_from(WHOLE), st.fractions(min_value=0, max_value=9, max_denominator=6))
 def test_a_whole_backward_takes_as_long_however_its_halves_share_the_time(schedule, share):
     assert simulate(schedule, Costs(1, share, 9 - share)).spans == simulate(schedule, Costs(1, 9, 0)).spans
 
 
-@pytest.mark.parametrize("schedule", FAMILIES, ids=repr)
+@over(FAMILIES)
 def test_recomputing_never_ends_sooner_and_never_later_than_folded_into_the_backward(schedule):
     """Folded into the input gradient, which it stands before; into W it would come later than it does."""
     plain, early = simulate(schedule).makespan, simulate(remat(schedule, "always")).makespan

@@ -1,10 +1,11 @@
 """What is held at most, in bytes, is what the order says is in flight."""
 
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import every_schedule, over_every_schedule
+from cases import every_schedule, over, over_every_schedule
 from numeric import Energy
 
 from gpipe_sim import (
@@ -24,6 +25,7 @@ from gpipe_sim import (
 )
 
 
+@cache
 def peaks(schedule, width: int = 4, rows: int = 2) -> list[float]:
     """Each device's activation peak in units of what one stage saves of one microbatch: input and output."""
     rng = np.random.default_rng(0)
@@ -67,7 +69,7 @@ def plain(schedule) -> bool:
     return not neighbours and not pairs
 
 
-@pytest.mark.parametrize("schedule", filter(plain, every_schedule()), ids=repr)
+@over(filter(plain, every_schedule()))
 def test_the_bytes_measured_are_the_microbatches_in_flight(schedule):
     assert peaks(schedule) == list(peak_in_flight(schedule))
 

@@ -8,7 +8,6 @@ from gpipe_sim import (
     Costs,
     Explicit,
     GPipe,
-    Interleaved1F1B,
     Naive,
     OneFOneB,
     bubble_fraction,
@@ -137,10 +136,10 @@ def test_the_critical_path_of_1f1b_runs_down_along_the_last_device_and_back():
     assert " ".join(str(span.action) for span in path) == "0F0 1F0 1B0 1F1 1B1 1F2 1B2 0B2"
 
 
-@over_every_schedule()
 @pytest.mark.parametrize(
     "costs", [EXACT, WITH_COMM, Costs(0.1, 0.3, 0.2, comm=0.7)], ids=["whole", "comm", "float"]
 )
+@over_every_schedule()
 def test_the_critical_path_adds_up_to_the_makespan(schedule, costs):
     timeline = simulate(schedule, costs)
     path = critical_path(timeline)
@@ -207,30 +206,6 @@ def test_in_flight_peaks_where_the_schedule_says_and_ends_empty(schedule):
         assert max(count for _, count in steps) == peak
         assert (steps[0], steps[-1][1]) == ((0, 0), 0)
         assert all(count >= 0 for _, count in steps)
-
-
-# Zero Bubble's tables 9 and 5: a profile goes in, four printed digits come out
-
-#: model, K, V, M, T_F, T_B, T_W, T_comm; bubble rates of 1F1B and of interleaved with every dependency kept
-PROFILES = [
-    ("1.5B", 8, 3, 24, 18.522, 18.086, 9.337, 0.601, 0.2431, 0.1090),
-    ("1.5B", 8, 3, 32, 18.513, 18.086, 9.331, 0.626, 0.1985, 0.0847),
-    ("1.5B", 8, 3, 64, 18.546, 18.097, 9.321, 0.762, 0.1240, 0.0461),
-    ("14.6B", 16, 3, 48, 11.347, 11.248, 8.132, 0.377, 0.2552, 0.1136),
-    ("14.6B", 16, 3, 64, 11.307, 11.254, 8.101, 0.379, 0.2082, 0.0878),
-    ("14.6B", 16, 3, 128, 11.325, 11.308, 8.109, 0.378, 0.1251, 0.0459),
-]
-
-
-@pytest.mark.parametrize(("model", "k", "v", "m", "tf", "tb", "tw", "comm", "plain", "interleaved"), PROFILES)
-def test_zero_bubbles_table_5_comes_out_of_its_table_9(model, k, v, m, tf, tb, tw, comm, plain, interleaved):
-    """Qi et al. 2024, arXiv:2401.10241. Their interleaved column drops a dependency: K x comm shorter."""
-    timeline = simulate(OneFOneB(k, m), Costs(tf, tb, tw, comm=comm))
-    assert round(span_bubble(timeline), 4) == plain
-    waits = 2 * (k - 1) * (m / k + 1) - 2
-    assert timeline.makespan - m * (tf + tb + tw) == pytest.approx((k - 1) * (tf + tb + tw) + waits * comm)
-    thin = simulate(Interleaved1F1B(k, m, v), Costs(tf / v, tb / v, tw / v, comm=comm))
-    assert round(span_bubble(thin), 4) == interleaved
 
 
 # GPipe's table 2

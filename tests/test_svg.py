@@ -8,6 +8,9 @@ from fractions import Fraction
 from xml.etree import ElementTree
 
 import pytest
+from cases import every_schedule, over, over_every_schedule, overlapped, zero_bubble
+from drawn import SVG, bubble, in_svg, texts
+from measured import measured
 
 from gpipe_sim import (
     Costs,
@@ -26,13 +29,10 @@ from gpipe_sim import (
 )
 from gpipe_sim.drawing.geometry import ROW_FILL
 from gpipe_sim.drawing.page import WIDTH
-from tests.cases import every_schedule, overlapped, zero_bubble
-from tests.drawn import SVG, bubble, in_svg, texts
-from tests.measured import measured
 
 DIGIT_WIDE, DIGIT_HIGH = 6.2, 8  #: pixels of a digit of Helvetica or Arial at 11 px
 SEVERAL = [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
-UP_TO_12 = range(1, 13)
+UP_TO_12 = (1, 2, 3, 5, 8, 12)
 
 
 @pytest.mark.parametrize("family", [GPipe, OneFOneB])
@@ -46,10 +46,10 @@ def test_the_white_part_of_an_interleaved_drawing_is_the_bubble():
     sizes = [(k, m, v) for k in UP_TO_12 for m in range(k, 13, k) for v in (2, 3)]
     for k, m, v in sizes:
         assert bubble(in_svg(to_svg(simulate(Interleaved1F1B(k, m, v))))) == Fraction(k - 1, k - 1 + v * m)
-    assert len(sizes) == 70
+    assert len(sizes) == 52
 
 
-@pytest.mark.parametrize("schedule", every_schedule(((1, 1), (2, 3), (3, 2), (4, 8))), ids=repr)
+@over_every_schedule(((1, 1), (2, 3), (3, 2), (4, 8)))
 def test_every_span_is_drawn_once_with_its_hover_title(schedule):
     timeline = simulate(schedule, Costs(forward=1, input_grad=2, weight_grad=1, comm=1))
     found = [(box.device, box.start, box.end, box.title) for box in in_svg(to_svg(timeline))]
@@ -74,7 +74,7 @@ def test_an_overlapped_pair_is_drawn_as_two_halves_of_one_row():
     assert all(box.bottom - box.top == pytest.approx(ROW_FILL, abs=0.01) for box in whole)
 
 
-@pytest.mark.parametrize("schedule", SEVERAL, ids=repr)
+@over(SEVERAL)
 def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
     root = ElementTree.fromstring(to_svg(simulate(schedule)))
     boxes, labels = list(pixels(root)), [t for group in labelled(root) for t in group]
@@ -97,10 +97,10 @@ def test_a_box_without_room_has_no_label():
     assert not list(labelled(ElementTree.fromstring(to_svg(simulate(OneFOneB(40, 1))))))  # too flat
 
 
-@pytest.mark.parametrize("schedule", [*SEVERAL, remat(GPipe(1, 1), "always"), OneFOneB(40, 3)], ids=repr)
 @pytest.mark.parametrize(
     "options", [{}, {"in_flight": True, "messages": True, "critical_path": True}], ids=["plain", "all"]
 )
+@over([*SEVERAL, remat(GPipe(1, 1), "always"), OneFOneB(40, 3)])
 def test_nothing_is_drawn_outside_the_sheet(schedule, options):
     root = ElementTree.fromstring(str(draw(simulate(schedule), **options)))
     width, height = float(root.get("width")), float(root.get("height"))

@@ -101,7 +101,7 @@ def test_the_timeline_has_one_clock(four):
     for _ in range(3):
         timeline = pipeline.step(some_batch(16)).timeline
         assert min(span.start for span in timeline.spans) == 0
-        assert len(timeline.messages) == 2 * 3 * 8
+        assert timeline.messages == (), "nobody measured when they came"
         for span in timeline.spans:
             assert all(timeline.ends[need] <= span.start for need in gp.needs(span.action, timeline.schedule))
 
@@ -173,7 +173,7 @@ def test_data_parallel_gives_what_one_device_gives(four):
     step = data_parallel_step(modules, batch, cross_entropy, devices=four)
     assert_equal(step, single_device_step(layers, batch, cross_entropy))
     assert furthest_apart(grads([modules]), step.gradients) == 0
-    assert str(step.timeline.schedule).splitlines()[3] == "device 3: 0F3 0B3"
+    assert str(step.timeline.schedule).splitlines()[3] == "device 3, stage 0: 0F3 0B3"
     assert [len(step.timeline.on(k)) for k in range(4)] == [2] * 4
     data_parallel_step(modules, batch, cross_entropy, devices=four)
     assert furthest_apart(grads([modules]), {key: 2 * g for key, g in step.gradients.items()}) < 1e-12

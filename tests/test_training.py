@@ -31,7 +31,7 @@ from gpipe_sim import (
 )
 from gpipe_sim.nn.data import digit_images
 
-EPOCHS = 12
+EPOCHS = 6
 OPTIONS = {"loss": cross_entropy, "epochs": EPOCHS, "batch_size": 64, "seed": 0, "report": None}
 
 
@@ -43,12 +43,12 @@ def model(activation: str = "relu"):
 @cache
 def learned(schedule: Schedule) -> History:
     partitions = split(model(), stages=schedule.stages)
-    return train(partitions, schedule, digits(), optimizer=Adam(3e-3), **OPTIONS)
+    return train(partitions, schedule, digits(), optimizer=Adam(7e-3), **OPTIONS)
 
 
 @cache
 def learned_alone(microbatches: int) -> History:
-    return train_single_device(model(), digits(), optimizer=Adam(3e-3), microbatches=microbatches, **OPTIONS)
+    return train_single_device(model(), digits(), optimizer=Adam(7e-3), microbatches=microbatches, **OPTIONS)
 
 
 OF_FOUR = [family(4, 8) for family in SCHEDULES]
@@ -74,7 +74,7 @@ def test_the_loss_curve_is_bit_for_bit_one_devices(schedule):
 
 @pytest.mark.parametrize("schedule", OF_FOUR, ids=repr)
 def test_the_loss_curve_equals_the_whole_batches_to_rounding(schedule):
-    """Other sums, other rounding: 3e-16 over 20 steps, 1.3e-14 over 264, on three BLAS kernels."""
+    """Other sums, other rounding: 3e-16 over 20 steps, up to 1.3e-14 later, on three BLAS kernels."""
     found, expected = learned(schedule).losses, learned_alone(1).losses
     assert found[:20] == pytest.approx(expected[:20], rel=1e-14, abs=0)
     assert found == pytest.approx(expected, rel=1e-12, abs=0)
@@ -89,7 +89,7 @@ def test_in_the_files_order_which_is_by_writer_the_held_out_digits_are_harder():
     images, labels = digit_images()
     x = images.reshape(1797, 64) / 16
     data = (x[:1438], labels[:1438].astype(int), x[1438:], labels[1438:].astype(int))
-    by_writer = train(split(model(), stages=4), OneFOneB(4, 8), data, optimizer=Adam(3e-3), **OPTIONS)
+    by_writer = train(split(model(), stages=4), OneFOneB(4, 8), data, optimizer=Adam(7e-3), **OPTIONS)
     assert by_writer.accuracies[-1] < learned(OneFOneB(4, 8)).accuracies[-1] - 0.02
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.explicit import unpaired
+from gpipe_sim.schedule.explicit import Explicit, unpaired
 from gpipe_sim.simulation.timeline import Span, Timeline
 from gpipe_sim.torch_backend.clock import Timed
 
@@ -24,7 +24,17 @@ def measured(schedule: Schedule, noted: Sequence[Timed], turns: bool = False) ->
         Span(action, schedule.device_of(action), (start - zero) * MILLISECONDS, (end - zero) * MILLISECONDS)
         for action, (start, end) in times.items()
     ]
-    return Timeline.from_spans(unpaired(schedule), spans, took_turns=turns)
+    return Timeline.from_spans(_as_run(unpaired(schedule), spans), spans, took_turns=turns)
+
+
+def _as_run(schedule: Schedule, spans: Sequence[Span]) -> Schedule:
+    """The schedule, or where a recompute ran later than it stands there, the order in which things ran."""
+    rows = [[] for _ in range(schedule.devices)]
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
+        rows[span.device].append(span.action)
+    if list(map(tuple, rows)) == list(schedule.actions):
+        return schedule
+    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
 
 
 def _unfolded(noted: Sequence[Timed], schedule: Schedule) -> Iterator[tuple[Action, tuple[float, float]]]:

@@ -4,7 +4,24 @@ import numpy as np
 import pytest
 
 from gpipe_sim import SGD, Adam, cross_entropy, mlp
+from gpipe_sim.course import lesson_02
 from gpipe_sim.course.lesson_02 import EightTimes, accuracy, measured_bytes, message_bytes, which_hides_it
+
+
+@pytest.fixture(scope="module")
+def each_is_trained_once():
+    """The check trains every optimizer with either gradient for every answer, always the same."""
+    known = {}
+
+    def once(optimizer, loss):
+        key = type(optimizer), optimizer.learning_rate, type(loss)
+        if key not in known:
+            known[key] = accuracy(optimizer, loss)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lesson_02, "accuracy", once)
+        yield once
 
 
 def last_weights(layers, cut):
@@ -69,17 +86,18 @@ def test_what_is_measured_is_one_message(dtype):
         (None, "your turn", '"SGD", "Adam", "both", "neither"'),
     ],
 )
-def test_which_optimizer_hides_it(answer, verdict, says):
+def test_which_optimizer_hides_it(answer, verdict, says, each_is_trained_once):
     reply = which_hides_it(answer)
     assert reply.verdict == verdict
     assert says in reply.text
 
 
-def test_adam_learns_with_either_gradient_and_sgd_does_not():
-    assert accuracy(Adam(0.01), cross_entropy) > 0.95
-    assert accuracy(Adam(0.01), EightTimes()) > 0.95
-    assert accuracy(SGD(0.5), cross_entropy) > 0.95
-    assert accuracy(SGD(0.5), EightTimes()) < 0.3
+def test_adam_learns_with_either_gradient_and_sgd_does_not(each_is_trained_once):
+    reached = each_is_trained_once
+    assert reached(Adam(0.01), cross_entropy) > 0.95
+    assert reached(Adam(0.01), EightTimes()) > 0.95
+    assert reached(SGD(0.5), cross_entropy) > 0.95
+    assert reached(SGD(0.5), EightTimes()) < 0.3
 
 
 def test_eight_times_too_large_a_gradient_of_the_right_value():
