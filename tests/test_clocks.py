@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped, with_updates, zero_bubble
 from engine_cases import legal_orders
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plain_simulator import simulated
 
@@ -56,7 +56,6 @@ def by_machine(schedule: gp.Schedule, costs) -> dict:
     return dict(zip(names, zip(machine.starts, machine.ends, strict=True), strict=True))
 
 
-@settings(max_examples=250)
 @given(st.sampled_from(SCHEDULES) | legal_orders(), st.data())
 def test_both_clocks_give_the_times_of_the_plain_one(schedule, data):
     costs = data.draw(costs_of_any_kind(schedule.stages))

@@ -267,3 +267,40 @@ def test_a_device_can_wait_for_two_things():
     both = Explicit(["0F0 0B0 0F1 0B1", *rows[1:]])
     assert [(wait.device, wait.other) for wait in all_waits(both)] == [(0, 1), (1, 0), (1, 2), (2, 1)]
     assert [(wait.device, wait.other) for wait in waiting(both)] == [(0, 1), (1, 0), (2, 1)]
+
+
+# Updates
+
+
+@pytest.mark.parametrize(
+    ("rows", "placement", "action", "says"),
+    [
+        (["0F0 0F1 0B0 0U0 0B1"], None, "0U0", "0U0 is not the last action of stage 0 on its device; "),
+        (["0F0 0B0 0U0 0U0"], None, "0U0", "0U0 stands 2 times; it must run once"),
+        (["0F0 0F1 0B0 0B1 0U0 0U1"], None, "0U0", "0U0 is not the last action of stage 0 on its device; "),
+        (["0F0 0B0 1U0", "1F0 1B0"], None, "1U0", "1U0 is on device 0, but stage 1 is on device 1"),
+        (
+            ["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1 1U1 0U1"],
+            [[0], [0, 1]],
+            "0U1",
+            "0U1 is not the last action of ",
+        ),
+        (["0F0 1F1 1B1 0B0 0U0", "0F1 1F0 1B0 0B1"], [[0, 1], [1, 0]], "0U0", "0U0: stage 0 has two copies"),
+    ],
+)
+def test_an_update_anywhere_but_last_is_refused_by_all_alike(rows, placement, action, says):
+    """By ``problems``, ``check``, ``simulate``, and (in test_refusals.py) ``train_step``: one rule."""
+    schedule = Explicit(rows, placement=placement)
+    first = problems(schedule)[0]
+    assert str(first.action) == action and first.sentence.startswith(says)
+    for judge in (check, simulate):
+        with pytest.raises(ScheduleError) as refused:
+            judge(schedule)
+        assert first.sentence in str(refused.value)
+
+
+def test_an_update_that_stands_before_its_own_backward_is_a_deadlock():
+    schedule = Explicit(["0F0 0U0 0B0"])
+    assert next(problem.rule for problem in problems(schedule)) == "order"
+    with pytest.raises(DeadlockError, match="device 0 is stuck at 0U0: it needs 0B0"):
+        simulate(schedule)

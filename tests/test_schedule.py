@@ -180,15 +180,28 @@ def test_a_device_may_have_nothing_to_do():
 
 @over_every_schedule()
 def test_the_text_of_a_schedule_reads_back_as_the_same_actions(schedule):
-    """The text leaves the placement out: stage s is on device s mod K, or it must be said."""
-    goes_round = all(
-        stage % schedule.devices == k for k, held in enumerate(schedule.placement) for stage in held
-    )
-    placement = {} if goes_round else {"placement": schedule.placement}
-    again = Explicit.parse(str(schedule), **placement)
+    again = Explicit.parse(str(schedule))
     assert again.actions == schedule.actions
     assert again.placement == schedule.placement
     assert (again.devices, again.microbatches) == (schedule.devices, schedule.microbatches)
+
+
+def test_the_text_says_which_stages_a_device_holds_only_where_they_do_not_go_round():
+    assert str(V_SHAPED).splitlines()[1].startswith("device 1, stages 1 2: 1F0 2F0")
+    assert str(Interleaved1F1B(2, 2)).startswith("device 0: 0F0")
+    spread = Explicit(["0F0 1F0 1B0 0B0", ""], placement=[[1, 0], []])
+    assert str(spread) == "device 0, stages 1 0: 0F0 1F0 1B0 0B0\ndevice 1, no stage:"
+    unused = Explicit(["0F0 0B0"], placement=[[0, 1]])
+    assert str(unused) == "device 0, stages 0 1: 0F0 0B0"
+    for schedule in (spread, unused, Explicit(["0F0 1F0 1B0 0B0", "2F0 2B0"], placement=[[0, 1], [2]])):
+        assert Explicit.parse(str(schedule)) == schedule
+
+
+def test_a_text_that_says_it_for_some_rows_only_is_refused():
+    with pytest.raises(ValueError, match="row 1 does not say which stages it holds; others do"):
+        Explicit.parse("device 0, stage 0: 0F0 0B0\n1F0 1B0")
+    with pytest.raises(ValueError, match="'device' is not an action"):
+        Explicit.parse("device 0, stages: 0F0 0B0")
 
 
 @pytest.mark.parametrize("schedule", [zero_bubble(3, 4), overlapped(3, 4), remat(OneFOneB(2, 3), "always")])

@@ -98,12 +98,10 @@ class Schedule(ABC):
         return {name: value for name, value in vars(self).items() if name != "program"}
 
     def __str__(self) -> str:
-        """One row per device. Where stage s is not on device s mod K, each row says which stages it holds."""
-        names = self.placement
-        if names == looped(self.devices, self.stages):
-            heads = [f"device {device}" for device in range(self.devices)]
-        else:
-            heads = [f"device {device}, {named(held)}" for device, held in enumerate(names)]
+        """One row per device; if a reader would place stages otherwise, each row also says which it holds."""
+        placement, heads = self.placement, [f"device {device}" for device in range(self.devices)]
+        if placement != looped(self.devices, 1 + int(self.program.stage.max(initial=0))):
+            heads = [f"{head}, {named(held)}" for head, held in zip(heads, placement, strict=True)]
         rows = (" ".join(map(str, row)) for row in self.actions)
         return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
 

@@ -64,9 +64,11 @@ class Timeline:
             entry = int(program.entry[part]) if part >= 0 else None
             if entry is None or program.entry_of(entry) != span.action:
                 raise ValueError(f"{span.action} is not in {schedule!r}")
-            if found[entry] is not None or program.device[part] != span.device:
-                why = "twice" if found[entry] is not None else f"on device {span.device}"
-                raise ValueError(f"{span.action} is measured {why}, but {schedule!r} has it once, elsewhere")
+            if found[entry] is not None:
+                raise ValueError(f"{span.action} is measured twice")
+            if (home := int(program.device[part])) != span.device:
+                where = f"on device {span.device}, but {schedule!r} has it on {home}"
+                raise ValueError(f"{span.action} is measured {where}")
             found[entry] = span
         if None in found:
             raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")

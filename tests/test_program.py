@@ -1,0 +1,203 @@
+"""The columns that a schedule is lowered to, and the levels in which its devices get through them."""
+
+import pickle
+from copy import deepcopy
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from cases import over_every_schedule, overlapped
+
+import gpipe_sim as gp
+from gpipe_sim.schedule.program import CODE, KINDS, Program
+from gpipe_sim.schedule.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS, in_flight
+
+PAIR = gp.Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0B1", "1F0 1B0 1F1 1B1"])
+
+
+def test_the_columns_of_two_devices_and_a_pair():
+    program = PAIR.program
+    assert (program.devices, program.stages, program.microbatches) == (2, 2, 2)
+    assert program.size == 7 and program.paired
+    assert program.rows.tolist() == [0, 3, 7]
+    assert program.parts.tolist() == [0, 1, 3, 4, 5, 6, 7, 8]
+    assert "".join(KINDS[code] for code in program.kind) == "FFBBFBFB"
+    assert program.stage.tolist() == [0] * 4 + [1] * 4
+    assert program.microbatch.tolist() == [0, 1, 0, 1, 0, 0, 1, 1]
+    assert program.device.tolist() == [0] * 4 + [1] * 4
+    assert program.position.tolist() == [0, 1, 1, 2, 0, 1, 2, 3]
+    assert program.entry.tolist() == [0, 1, 1, 2, 3, 4, 5, 6]
+    needs = [[str(program.action_of(need)) for need in run] for run in needed(program)]
+    assert needs == [[], ["0F0", "1B0"], ["0F1", "1B1"], ["0F0"], ["1F0"], ["0F1"], ["1F1"]]
+    assert program.crosses.tolist() == [False, True, False, True, True, False, True, False]
+
+
+def needed(program: Program) -> list:
+    """The parts that each entry needs."""
+    return np.split(program.needs, program.needs_from[1:-1])
+
+
+@over_every_schedule([(1, 1), (3, 2), (4, 8)])
+def test_columns_and_objects_say_the_same(schedule):
+    program = schedule.program
+    entries = [(k, i, entry) for k, row in enumerate(schedule.actions) for i, entry in enumerate(row)]
+    parts = [(k, i, part) for k, i, entry in entries for part in entry.parts]
+    assert [program.entry_of(entry) for entry in range(program.size)] == [entry for *_, entry in entries]
+    assert [program.action_of(part) for part in range(len(program.kind))] == [part for *_, part in parts]
+    assert list(zip(program.device.tolist(), program.position.tolist(), strict=True)) == [
+        p[:2] for p in parts
+    ]
+    for (device, _, entry), run in zip(entries, needed(program), strict=True):
+        found = [program.action_of(part) for part in run]
+        assert found == list(gp.needs(entry, schedule))
+        assert {schedule.device_of(need) for need in found} <= set(range(schedule.devices))
+        assert [schedule.device_of(need) != device for need in found] == program.crosses[
+            program.needs_from[program.entry[program.part_of(entry.parts[0])]] :
+        ][: len(found)].tolist()
+    for kind in gp.Kind:
+        homes = program.homes(kind)
+        there = {(part.stage, part.microbatch): device for device, _, part in parts if part.kind is kind}
+        assert {place: int(homes[place]) for place in np.ndindex(homes.shape) if homes[place] >= 0} == there
+
+
+def test_nothing_in_a_program_can_be_written_to():
+    program = PAIR.program
+    columns = {name: value for name, value in vars(program).items() if isinstance(value, np.ndarray)}
+    assert len(columns) == 11
+    for column in [*columns.values(), *program.where.values()]:
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 1
+    with pytest.raises(AttributeError):
+        program.stages = 3
+
+
+def test_an_order_is_read_once_and_not_kept_as_objects():
+    asked = []
+
+    class Counted(gp.OneFOneB):
+        def order(self, device):
+            asked.append(device)
+            return super().order(device)
+
+    schedule = Counted(3, 4)
+    gp.simulate(schedule)
+    gp.simulate(schedule, gp.Costs(comm=1))
+    assert gp.problems(schedule, sends="blocking")
+    assert gp.peak_in_flight(schedule) == (3, 2, 1)
+    assert asked == [0, 1, 2]
+    assert "actions" not in vars(schedule.program)
+    assert set(vars(schedule)) == {"devices", "microbatches", "program"}, "nothing else is kept on a schedule"
+
+
+def test_copies_of_a_schedule_lower_it_again():
+    schedule = gp.OneFOneB(2, 3)
+    program = schedule.program
+    for copy in (pickle.loads(pickle.dumps(schedule)), deepcopy(schedule)):
+        assert copy == schedule and hash(copy) == hash(schedule)
+        assert "program" not in vars(copy)
+        assert copy.program.same_order(program)
+
+
+def test_the_same_order_is_seen_and_another_is_not():
+    one = gp.OneFOneB(3, 4).program
+    assert one.same_order(gp.Explicit(gp.OneFOneB(3, 4).actions).program)
+    assert not one.same_order(gp.GPipe(3, 4).program)
+    assert not one.same_order(gp.OneFOneB(3, 5).program)
+    assert not PAIR.program.same_order(gp.Explicit(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]).program)
+
+
+@pytest.mark.parametrize("label", [2**31, 2**62, -(2**40)])
+def test_a_label_that_is_far_out_is_a_problem_like_another(label):
+    class Odd(gp.GPipe):
+        def order(self, device):
+            yield from super().order(device)
+            yield gp.F(0, label)
+
+    (problem,) = gp.problems(Odd(1, 1))
+    assert problem.sentence == f"0F{label} is out of range: stages are 0 to 0, microbatches 0 to 0"
+
+
+def test_a_label_that_no_column_holds_is_refused():
+    class Odd(gp.GPipe):
+        def order(self, device):
+            yield gp.F(0, 10**30)
+
+    with pytest.raises(ValueError, match="a stage or microbatch has a label of 31 digits"):
+        gp.check(Odd(1, 1))
+
+
+# Levels
+
+
+@over_every_schedule([(1, 3), (3, 2), (4, 8)])
+def test_every_entry_has_a_level_above_those_that_it_needs_and_one_per_device(schedule):
+    program = schedule.program
+    order, bounds, rank, _, stuck = program.levels
+    assert sorted(order.tolist()) == list(range(program.size)) and not stuck
+    level = np.searchsorted(bounds, rank, side="right")
+    for entry, run in enumerate(needed(program)):
+        assert all(level[program.entry[need]] < level[entry] for need in run)
+    for low, high in pairwise(bounds):
+        devices = program.device[program.first][order[low:high]]
+        assert len(set(devices.tolist())) == high - low
+
+
+def test_levels_end_where_nobody_can_go_on():
+    knot = gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0").program
+    assert [str(knot.entry_of(entry)) for entry in knot.levels.order] == ["0F0"]
+    assert {k: str(knot.entry_of(entry)) for k, entry in knot.levels.stuck.items()} == {0: "0B0", 1: "1F1"}
+
+
+# The two tables
+
+
+def test_what_an_action_makes_another_frees():
+    """Plain, split, or recomputed: at the end of its life nothing of a microbatch is held."""
+    for life in ("FB", "FIW", "FRB", "FRIW"):
+        held: dict[str, int] = {}
+        for letter in life:
+            kind = gp.Kind(letter)
+            change = HOLDS_RECOMPUTED if "R" in life and letter == "F" else HOLDS[kind]
+            for category, by in change.items():
+                held[category] = held.get(category, 0) + by
+                assert held[category] in (0, 1)
+            assert sum(held.values()) == (letter not in "BW"), "one thing at a time, until B or W"
+        assert [in_flight(gp.Kind(letter)) for letter in life if letter != "R"] == [
+            1,
+            *[0] * ("I" in life),
+            -1,
+        ]
+
+
+def test_every_kind_has_its_lines_in_both_tables():
+    assert set(NEEDS) == set(HOLDS) == set(gp.Kind) == set(CODE)
+
+
+# A timeline of what was measured
+
+
+def test_a_timeline_is_made_of_spans_in_any_order():
+    whole = gp.simulate(overlapped(3, 4), gp.Costs(0.5, 1, 2))
+    again = gp.Timeline.from_spans(whole.schedule, reversed(whole.spans))
+    assert again.spans == whole.spans and again.rows == whole.rows and again.ends == whole.ends
+    assert (again.messages, len(whole.messages)) == ((), 2 * 2 * 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda spans: spans[:-1], "0B1 of OneFOneB(devices=2, microbatches=2) was not measured"),
+        (lambda spans: [*spans, spans[0]], "0F0 is measured twice"),
+        (
+            lambda spans: [spans[0]._replace(device=1), *spans[1:]],
+            "0F0 is measured on device 1, but OneFOneB(devices=2, microbatches=2) has it on 0",
+        ),
+        (lambda spans: [spans[0]._replace(action=gp.I(0, 0)), *spans[1:]], "0I0 is not in OneFOneB"),
+        (lambda spans: [spans[0]._replace(action=gp.F(9, 0)), *spans[1:]], "9F0 is not in OneFOneB"),
+    ],
+)
+def test_spans_that_are_no_step_of_the_schedule_are_refused(change, says):
+    timeline = gp.simulate(gp.OneFOneB(2, 2))
+    with pytest.raises(ValueError) as refused:
+        gp.Timeline.from_spans(timeline.schedule, change(list(timeline.spans)))
+    assert says in str(refused.value)
