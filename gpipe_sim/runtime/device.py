@@ -66,6 +66,16 @@ class StepInputs(NamedTuple):
     recomputed: list[list[bool]]  # by stage and microbatch, whether R runs its forward again
 
 
+#: What an action frees and what it makes, by kind and whether its forward is recomputed: ``HOLDS``, sorted.
+_LIFE = {
+    (kind, recomputed): tuple(
+        [category for category, by in holds(kind, recomputed).items() if by == sign] for sign in (-1, +1)
+    )
+    for kind in Kind
+    for recomputed in (False, True)
+}
+
+
 class Device:
     """One simulated device: the partitions of its stages, its memory, and how to reach the others."""
 
@@ -101,12 +111,10 @@ class Device:
     def _act(self, action: Action) -> None:
         """Hand the action what it frees, and keep of what it makes what ``HOLDS`` says."""
         stage, kind, m = action
-        change = holds(kind, self.inputs.recomputed[stage][m])
-        freed = [self.memory.take(category, (stage, m)) for category, by in change.items() if by < 0]
-        made = self.handlers[kind](stage, m, *freed)
-        for category, by in change.items():
-            if by > 0:
-                self.memory.keep(category, (stage, m), made[category])
+        frees, makes = _LIFE[kind, self.inputs.recomputed[stage][m]]
+        made = self.handlers[kind](stage, m, *(self.memory.take(category, (stage, m)) for category in frees))
+        for category in makes:
+            self.memory.keep(category, (stage, m), made[category])
 
     def forward(self, stage: int, m: int) -> Made:
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)

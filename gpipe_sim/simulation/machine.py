@@ -132,7 +132,7 @@ class Machine:
         if not force:
             self._require_next(entry, device)
         self.done.append(_Done(entry, self.free[device], self.front[device]))
-        start = at if force else max(self.price(entry).start, at)
+        start = max(self.free[device], at, 0 if force else self.arrival(entry))
         self.starts[entry] = start
         self.free[device] = self.ends[entry] = start + self.durations[entry]
         self.held[device] += self.changes[entry]
