@@ -1,8 +1,8 @@
-"""A schedule lowered to columns of whole numbers, which everything that reads an order reads.
+"""A schedule lowered to columns of whole numbers; all code that needs an order reads it here.
 
-An entry is what stands in one place of a device's row: an action, or an overlapped pair of two. Entries are
-numbered row by row, and so are the plain actions in them, the parts. Of an order without pairs the two are
-the same. Columns are NumPy arrays that cannot be written to.
+A device's row is a list of entries; each entry is an action or an overlapped pair of two. The plain actions
+inside are called parts: one per action, two per pair. Entries are numbered row by row, and so are parts. In
+an order without pairs, entries and parts are the same. Columns are NumPy arrays that cannot be written to.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from gpipe_sim.schedule.base import Schedule
 
 Column = np.ndarray
-KINDS = tuple(Kind)  #: a kind's number is its place here
+KINDS = tuple(Kind)  #: the columns store a kind as its place in this tuple
 CODE = {kind: code for code, kind in enumerate(KINDS)}
-CHUNK = 1 << 16  #: actions of an order that exist at the same time while it is lowered
+CHUNK = 1 << 16  #: about how many actions exist as objects at the same time while an order is lowered
 _CODE_OF_LETTER = np.zeros(128, np.int8)
 _CODE_OF_LETTER[[ord(kind) for kind in KINDS]] = range(len(KINDS))
 
@@ -34,8 +34,8 @@ _CODE_OF_LETTER[[ord(kind) for kind in KINDS]] = range(len(KINDS))
 class Program:
     """The columns of a schedule. ``schedule.program`` makes it once.
 
-    Per part: ``kind`` (its place in ``KINDS``), ``stage``, ``microbatch``, ``device``, ``position`` in the
-    device's row, and ``entry``, the entry that it belongs to.
+    Per part: ``kind`` (its place in ``KINDS``), ``stage``, ``microbatch``, ``device``, ``entry`` (the one
+    that it belongs to), and ``position``, the place of that entry in the device's row.
     Device k has the entries ``rows[k]`` up to, not including, ``rows[k + 1]``; entry e has the parts from
     ``parts[e]`` up to ``parts[e + 1]``, and the needs from ``needs_from[e]`` up to ``needs_from[e + 1]``.
     Per need: ``needs``, the part that is needed; ``crosses``, whether it is a message from another device.
@@ -53,7 +53,7 @@ class Program:
     position: Column
     entry: Column
     in_range: bool  #: whether every label is a stage and a microbatch of the schedule
-    where: dict[Kind, Column]  #: by kind that occurs: the part at stage * microbatches + microbatch, or -1
+    where: dict[Kind, Column]  #: kind -> at stage * microbatches + microbatch, that action's part, or -1
     needs_from: Column
     needs: Column
     crosses: Column
@@ -84,12 +84,12 @@ class Program:
 
     @property
     def owner(self) -> Column:
-        """The entry that each need is of."""
+        """For each need, the entry that has it."""
         return np.repeat(np.arange(self.size), np.diff(self.needs_from))
 
     @cached_property
     def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
-        """The same as objects: one row per device."""
+        """The order as objects again: one row per device."""
         kinds = map(KINDS.__getitem__, self.kind.tolist())
         parts = list(map(Action, self.stage.tolist(), kinds, self.microbatch.tolist()))
         if self.paired:
@@ -102,11 +102,11 @@ class Program:
 
     @cached_property
     def levels(self) -> Levels:
-        """In which order the devices get to their entries, and who is stuck for ever."""
+        """The entries in an order in which they can run, and which devices get stuck."""
         return find_levels(self.rows, self.needs_from, self.entry[self.needs])
 
     def part_of(self, action: Action) -> int:
-        """Where an action is among the parts, the first time that it stands there; -1 if it does not."""
+        """The number of the part that is this action, the first one if there are several; -1 if none is."""
         stage, kind, microbatch = action
         if kind not in self.where or not (0 <= stage < self.stages and 0 <= microbatch < self.microbatches):
             return -1
@@ -141,7 +141,10 @@ def _joined(parts: list[Action]) -> Action | OverlapFB:
 
 
 def lower(schedule: "Schedule") -> Program:
-    """Read the order of each device, once and in pieces, without keeping its actions as objects."""
+    """Turn a schedule into columns. Each device's order is read once, in pieces; no objects are kept.
+
+    TypeError or ValueError for a row that lists anything but actions, or a bad placement.
+    """
     placement = read_placement(type(schedule).__name__, schedule.placement, schedule.devices)
     stages, microbatches = 1 + max(stage for held in placement for stage in held), schedule.microbatches
     lengths: list[int] = []
@@ -175,7 +178,10 @@ def lower(schedule: "Schedule") -> Program:
 
 
 def _pieces(schedule: "Schedule", lengths: list[int]) -> Iterator[tuple[Column, Column, Column, Column]]:
-    """(stage, kind, microbatch, parts per entry), some thousand actions at a time; also each row's length."""
+    """Columns (stage, kind, microbatch, parts per entry), about ``CHUNK`` actions at a time.
+
+    Appends the number of entries of each device's row to ``lengths``.
+    """
     parts, sizes = [], []
     for device in range(schedule.devices):
         owner, length = f"{type(schedule).__name__}.order({device})", 0
@@ -211,12 +217,12 @@ def _cells(owner: str, row: str | Iterable) -> Iterator:
 
 
 def read_row(owner: str, row: str | Iterable) -> list[Action | OverlapFB]:
-    """The actions that a row spells or lists; TypeError or ValueError for anything else."""
+    """The actions of a row, given as text ("0F0 0B0") or as a list; TypeError or ValueError otherwise."""
     return [_read(owner, cell) for cell in _cells(owner, row)]
 
 
 def _read(owner: str, cell: object) -> Action | OverlapFB:
-    """One cell of a row, whatever spells it."""
+    """One cell of a row as an action or a pair; the cell may also be its spelling, such as '0F0'."""
     if type(cell) is Action and type(cell.stage) is type(cell.microbatch) is int and type(cell.kind) is Kind:
         return cell
     if isinstance(cell, str):
@@ -229,7 +235,7 @@ def _read(owner: str, cell: object) -> Action | OverlapFB:
 
 
 def _whole(labels: tuple[int, ...]) -> Column:
-    """In 32 bits where they fit, which is always but for a wrong label."""
+    """The labels as a column of 32 bits; of 64 only if one is so large that it is surely wrong."""
     least, most = min(labels, default=0), max(labels, default=0)
     if least < -(1 << 63) or most >= 1 << 63:
         raise ValueError(f"a stage or microbatch has a label of {len(str(max(-least, most)))} digits")
@@ -237,14 +243,14 @@ def _whole(labels: tuple[int, ...]) -> Column:
 
 
 def _offsets(sizes: Sequence[int]) -> Column:
-    """Where each of several runs of these sizes begins, and where the last one ends."""
+    """For runs of these sizes, one after the other: where each begins, and last where the final one ends."""
     ends = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=ends[1:])
     return ends
 
 
 def _where(parts: Column, slot: Column, slots: int) -> Column:
-    """The parts of one kind by slot. Of an action that stands twice, the first counts."""
+    """slot -> the part of one kind in it, or -1. If an action stands in the order twice, the first counts."""
     table = np.full(slots, -1, np.int32)
     table[slot[parts[::-1]]] = parts[::-1]
     return table
@@ -259,7 +265,7 @@ def _needs(
     stages: int,
     size: int,
 ) -> tuple[Column, Column]:
-    """``NEEDS`` spelled out: where each part's needs begin, and the parts that are needed."""
+    """``NEEDS`` looked up for every part: where the needs of each part begin, and the parts that it needs."""
     wanted = {
         code: [(CODE[source], step) for source, step in NEEDS[KINDS[code]] if CODE[source] in where]
         for code in where
