@@ -110,7 +110,7 @@ def _median(times: Iterable[Real]) -> Real:
 
 
 def _share(share: Fraction, time: Real) -> Real:
-    """This share of a time: exact if the time is, and an int if it comes out whole."""
+    """This share of a time. It is exact if the time is, and then an int if it comes out whole."""
     part = share * time
     return int(part) if isinstance(part, Fraction) and part.denominator == 1 else part
 
