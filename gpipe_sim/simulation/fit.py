@@ -24,7 +24,7 @@ def fit_costs(measured: Timeline) -> Costs:
     a simulated timeline the costs come back exactly, as far as the timeline shows them:
 
     - A full backward does not show its two halves, so ``input_grad`` and ``weight_grad`` are half of it each.
-      At a stage that also runs I and W, they are the medians of I and of W.
+      At a stage that also runs I and W, they are the medians of I and of W; a full backward costs their sum.
     - If a stage runs forwards only in overlapped pairs, a forward is taken to be a third of a pair; a
       backward, likewise, two thirds. ``overlap`` stays None if every pair takes as long as its halves.
     - A stage that never recomputes gets its forward's time for a recompute, and one without pairs gets the

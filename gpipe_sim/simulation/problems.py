@@ -32,7 +32,7 @@ REASONS = {
 }
 
 
-_sound: WeakSet[Program] = WeakSet()  # programs whose actions were checked; a program never changes
+_sound: WeakSet[Program] = WeakSet()  # programs whose actions were found right; a program never changes
 
 
 class Problem(NamedTuple):
