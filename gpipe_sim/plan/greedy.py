@@ -1,8 +1,8 @@
 """Plan an order from rules when no pattern fits: with unequal stages, slow messages, or a memory limit.
 
 ``greedy`` is a list scheduler. Whenever a device is free, it starts the ready action that comes first by
-priority. Forwards first gives GPipe; backwards first, with room for K-k microbatches on device k, gives 1F1B;
-I before F before W fills with weight gradients what would otherwise be bubbles.
+priority. Forwards first gives GPipe with its drain in order; backwards first, with room for K-k microbatches
+on device k, gives 1F1B; I before F before W fills with weight gradients what would otherwise be bubbles.
 """
 
 import math
