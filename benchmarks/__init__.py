@@ -1,7 +1,7 @@
-"""Ratios against plain baselines in the same run. Run as ``python -m benchmarks``.
+"""Benchmarks, mostly ratios to a plain baseline in the same run. Run as ``python -m benchmarks``.
 
-Matrix products use one thread: the simulated devices take turns anyway, and threads that wait for a busy
-core would be measured on whichever side they happen to hit.
+Matrix products use one thread. The simulated devices take turns anyway, and with several threads, one that
+waits for a busy core would slow down whichever side it happens to belong to.
 """
 
 import os

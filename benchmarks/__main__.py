@@ -1,6 +1,6 @@
-"""Run every benchmark, or with `torch` the one that needs torch; exit with 1 if one misses its target.
+"""Run every benchmark except that of torch, or with `torch` only that one; exit with 1 on a missed target.
 
-A busy machine can miss them.
+On a busy machine, targets can be missed.
 """
 
 import sys

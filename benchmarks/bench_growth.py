@@ -1,6 +1,6 @@
-"""Generate, check and simulate from a thousand actions to eight million: time and memory grow with them.
+"""Generate, check and simulate a thousand to eight million actions: time and memory grow in proportion.
 
-The curve is kept in ``results/growth.json``. Each size has a process of its own, for its peak memory.
+The curve is written to ``results/growth.json``. Each size runs in its own process, to measure peak memory.
 """
 
 import json
@@ -27,7 +27,7 @@ print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 
 def measured(devices: int, microbatches: int) -> dict:
-    """CPU seconds and peak megabytes of 1F1B, fully checked, in a fresh process."""
+    """CPU seconds and peak megabytes for 1F1B, generated, checked and simulated in a fresh process."""
     command = [sys.executable, "-c", MEASURE, str(devices), str(microbatches)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     seconds, megabytes = map(float, printed.split())

@@ -1,4 +1,4 @@
-"""Plan from rules: 16 devices, 256 microbatches, backwards split, without a limit and over a V within one."""
+"""Plan with ``greedy``: 16 devices, 256 microbatches, split backwards; and the same on a V within a limit."""
 
 from benchmarks.timing import medians, report
 from gpipe_sim.plan.greedy import greedy

@@ -1,4 +1,4 @@
-"""Generate and simulate, against a loop that makes the same objects and checks nothing."""
+"""Generate and simulate, against a plain loop that makes as many actions and spans and checks nothing."""
 
 import sys
 import time
@@ -9,14 +9,14 @@ from gpipe_sim import ZBV, Costs, Interleaved1F1B, OneFOneB, Schedule, Span, sim
 from gpipe_sim.schedule.actions import Action, B, F, I, W
 
 DEVICES, MICROBATCHES = 64, 1024
-TINY = 10.4  #: twice what the first simulator took, which made an object of everything
+TINY = 10.4  #: target at 4 x 8: twice the ratio of the first simulator, which made an object of everything
 WHOLE, SPLIT = ((F, 1), (B, 2)), ((F, 1), (I, 1), (W, 1))
 
 
 def baseline(
     devices: int, microbatches: int, stages: int, kinds: tuple
 ) -> tuple[tuple[tuple[Action, ...], ...], tuple[Span, ...]]:
-    """Rows of actions and their spans for as many actions, each device back to back, no dependencies."""
+    """Rows of as many actions, and their spans; each device works without a break, whatever they need."""
     rows, spans = [], []
     for device in range(devices):
         row, clock = [], device
@@ -32,7 +32,7 @@ def baseline(
 
 
 def compared(name: str, schedule: Schedule, kinds: tuple, target: float, rounds: int = 7) -> bool:
-    """Generate and simulate an order, as a ratio to the baseline."""
+    """Report the time to generate and simulate an order, as a ratio to the baseline's."""
     devices, microbatches = schedule.devices, schedule.microbatches
     again = type(schedule), (devices, microbatches)
     ours, plain = medians(
@@ -46,7 +46,7 @@ def compared(name: str, schedule: Schedule, kinds: tuple, target: float, rounds:
 
 
 def once_more(schedule: Schedule) -> bool:
-    """A program that has been lowered, timed with other costs, as a ratio to the first time."""
+    """Report the time to simulate a lowered program with other costs, as a ratio to doing it from nothing."""
     costs = Costs(2, 1, 1)
     again, first = medians(
         lambda: simulate(schedule, costs),
@@ -57,7 +57,7 @@ def once_more(schedule: Schedule) -> bool:
 
 
 def imported(module: str, rounds: int = 9) -> float:
-    """Seconds to import a module in a fresh process, the quickest of some: without Python's own start."""
+    """Seconds to import a module in a fresh process, without Python's own start; the fastest of each."""
 
     def start(code: str) -> float:
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A training step on simulated devices, against a plain NumPy loop doing the same arithmetic."""
+"""A training step on simulated devices, against a plain NumPy loop that does the same arithmetic."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def plain_step(layers: list, x: np.ndarray, targets: np.ndarray) -> tuple[float,
 
 
 def compare(width: int, batch: int, rounds: int, meter: bool) -> tuple[float, float, int]:
-    """Seconds of ours and of the plain loop, and how many actions ours runs."""
+    """(seconds of our step, seconds of the plain loop, how many actions our step runs)."""
     layers = mlp([width] * 12 + [10], seed=0)
     rng = np.random.default_rng(0)
     x, targets = rng.normal(size=(batch, width)), rng.integers(0, 10, batch)

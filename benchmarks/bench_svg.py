@@ -1,4 +1,4 @@
-"""The SVG of a large timeline: it must open at once in a notebook, and fit in one."""
+"""The SVG of a large timeline: how long it takes to make, and how large it is, for use in a notebook."""
 
 from benchmarks.timing import medians, report
 from gpipe_sim import OneFOneB, simulate, to_svg

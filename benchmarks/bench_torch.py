@@ -1,7 +1,7 @@
 """PyTorch's engine against the simulator, and this backend against PyTorch's own 1F1B.
 
-Needs torch (`make bench-torch` installs it). Stages that sleep stand in for four devices on any machine; each
-target is a ratio within one run. On a machine with a GPU the last part runs on it.
+Needs torch (`make bench-torch` installs it). With stages that sleep, any machine can stand in for four
+devices. Each target is a ratio within one run. On a machine with a GPU, the last part runs on the GPU.
 """
 
 import json
@@ -25,7 +25,7 @@ from gpipe_sim import torch_backend as tb
 DEVICES, MICROBATCHES = 4, 8
 SLEEP = {"forward": 20, "input_grad": 20, "weight_grad": 20}  #: milliseconds
 ROUNDS = 7
-RESULTS = Path(__file__).parent / "results"  #: what a GPU gave, by its name
+RESULTS = Path(__file__).parent / "results"  #: one file per GPU, named after it
 
 
 def schedules() -> list[gp.Schedule]:
@@ -39,7 +39,7 @@ def schedules() -> list[gp.Schedule]:
 
 
 def sleeping(processes: tb.LocalProcesses) -> bool:
-    """Whether each schedule meets its target: where a machine is too slow for 20 ms, with longer sleeps."""
+    """Whether each schedule meets its target; on a machine that is too slow for 20 ms, with longer sleeps."""
     met = True
     for schedule in schedules():
         met &= any(ratio <= 1.05 for ratio in ratios(schedule, processes))
@@ -47,9 +47,10 @@ def sleeping(processes: tb.LocalProcesses) -> bool:
 
 
 def ratios(schedule: gp.Schedule, processes: tb.LocalProcesses) -> Iterator[float]:
-    """Measured over simulated makespan, of the fastest step: what else a machine does only adds time.
+    """Measured / simulated makespan, with sleeps of 20, 40 and 80 ms.
 
-    The engine takes a millisecond or two per action besides, a smaller share of a longer sleep.
+    The fastest step counts, because whatever else the machine does only adds time. The engine adds a
+    millisecond or two per action, which matters less the longer the sleep.
     """
     batch = [np.zeros((MICROBATCHES, 4), np.float32)] * 2
     for times in (1, 2, 4):
@@ -75,7 +76,7 @@ def linear_stages(count: int, width: int) -> list[nn.Module]:
 
 
 def in_turn(modules: list[nn.Module], shape: tuple[int, int], rounds: int) -> tuple[float, float]:
-    """On each process: seconds per step of this backend's 1F1B and of PyTorch's, medians of steps in turn."""
+    """Run on each process: median seconds per step of this backend's 1F1B and of PyTorch's, taken in turn."""
     rank, count = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)  # the same batch on each
     batch = torch.randn(*shape), torch.randn(*shape)
@@ -104,7 +105,7 @@ def in_turn(modules: list[nn.Module], shape: tuple[int, int], rounds: int) -> tu
 
 
 def on_gpu() -> None:
-    """All stages on one GPU in one process: equal gradients, and the costs of its actions."""
+    """All stages on one GPU in one process: how far gradients are from NumPy's, and what actions cost."""
     schedule, layers = gp.OneFOneB(DEVICES, MICROBATCHES), gp.mlp([1024] * 12 + [10], seed=0)
     rng = np.random.default_rng(0)
     batch = rng.normal(size=(512, 1024)), rng.integers(0, 10, 512)
@@ -133,7 +134,7 @@ def on_gpu() -> None:
 def slower(
     processes: tb.LocalProcesses, modules: list[nn.Module], shape: tuple[int, int], rounds: int
 ) -> float:
-    """How many times as long a step takes as one of PyTorch's own class, on the slowest process."""
+    """How many times as long as a step of PyTorch's own class our step takes, on the slowest process."""
     ours, stock = zip(*processes.run(in_turn, modules, shape, rounds), strict=True)
     return max(ours) / max(stock)
 

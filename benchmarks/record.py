@@ -1,6 +1,6 @@
-"""Measure the steps that ``gpipe_sim.recorded_run`` shows, and keep them. Needs torch and a quiet machine.
+"""Measure the steps that ``gpipe_sim.recorded_run`` returns, and store them. Needs torch and a quiet machine.
 
-Run as ``python -m benchmarks.record``. Lesson 18 prints numbers of these steps: `make lessons-torch` follows.
+Run ``python -m benchmarks.record``, then `make lessons-torch`: lesson 18 prints numbers of these steps.
 """
 
 import json
@@ -18,7 +18,7 @@ from benchmarks.bench_torch import linear_stages, sleeping_stages
 from gpipe_sim import torch_backend as tb
 from gpipe_sim.export.recorded import FILE
 
-STEPS = 45  #: after the first, of which the fastest is kept
+STEPS = 45  #: measured after a first one for warming up; the fastest is kept
 WIDTHS = {"narrow": (16, 64), "wide": (1024, 512)}  #: (features, samples)
 
 Batch = tuple[np.ndarray, np.ndarray]

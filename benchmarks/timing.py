@@ -1,4 +1,4 @@
-"""Medians of alternating runs, so that a slow moment of the machine hits both sides alike."""
+"""Medians of alternating runs, so that a slow moment of the machine affects both sides alike."""
 
 import gc
 import statistics
@@ -19,7 +19,7 @@ def medians(*candidates: Callable[[], object], rounds: int = 9) -> list[float]:
 
 
 def report(name: str, value: float, unit: str, target: float) -> bool:
-    """Print a measured value beside its target; whether it is met."""
+    """Print a measured value beside its target, and return whether the target is met."""
     met = value <= target
     print(f"{'ok  ' if met else 'SLOW'}  {name:<58} {value:9.2f} {unit:<7} (target {target:g})")
     return met

@@ -4,11 +4,11 @@ python -m figures                      every NAME.png and NAME.json
 python -m figures gantt_1f1b summary   these
 python -m figures --check              compare with the committed JSON, write nothing
 
-A file is written only if it says something new, so that rebuilding on another processor leaves it alone:
-numbers, if one is further from the number on disk than its figure tolerates (which for schedules is not at
-all); an image, if it is missing, or if the numbers on disk, drawn afresh, give other pixels. So a change of
-drawing code is seen although no number changed. A release of matplotlib other than the one that
-constraints.txt names shapes letters differently, and there every image is written.
+A file is written only if it would say something new, so rebuilding on another processor changes nothing. The
+numbers are written if one differs from the number on disk by more than its figure tolerates; for schedules,
+nothing is tolerated. An image is written if it is missing, or if drawing the numbers on disk gives other
+pixels; so a change of the drawing code shows even if no number changed. A release of matplotlib other than
+the one in constraints.txt shapes letters differently, and then every image is written.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from matplotlib.image import imread
 from figures._store import NAMES, differences, file, module, read, write
 
 DPI = 150
-LEVELS = 2  #: of 255, by which a colour of a pixel may differ: a rounding, which nobody sees
+LEVELS = 2  #: how much a pixel's colour may differ, out of 255: rounding, which nobody sees
 AT_MOST = 10  #: differences shown per figure
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if all went well, 1 if a check found other numbers."""
+    """The exit status: 0 if all went well, 1 if ``--check`` found other numbers."""
     parser = argparse.ArgumentParser(prog="python -m figures", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"out of {', '.join(NAMES)}")
     parser.add_argument(
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build(name: str) -> None:
-    """Compute one figure's numbers, draw those on disk, and write whatever is new."""
+    """Compute one figure's numbers, write them if they are new, then draw those on disk likewise."""
     print(name, flush=True)
     start, new = time.perf_counter(), []
     fresh = module(name).data()
@@ -66,14 +66,14 @@ def build(name: str) -> None:
 
 
 def drawn(name: str) -> bytes:
-    """The image, as PNG, of the numbers on disk and no others."""
+    """The image, as PNG, drawn from the numbers on disk."""
     image = io.BytesIO()
     module(name).draw(read(name)).savefig(image, format="png", dpi=DPI, metadata={"Software": None})
     return image.getvalue()
 
 
 def looks_like(image: bytes, path: Path) -> bool:
-    """Whether a file shows what this PNG shows, however either was compressed."""
+    """Whether a file has the same pixels as this PNG, up to rounding, however either is compressed."""
     if not path.exists():
         return False
     here, there = imread(io.BytesIO(image), format="png"), imread(path)
@@ -81,7 +81,7 @@ def looks_like(image: bytes, path: Path) -> bool:
 
 
 def check(name: str) -> bool:
-    """Whether one figure's numbers come out as committed; says which do not."""
+    """Whether one figure's numbers come out as committed; prints those that do not."""
     print(name, flush=True)
     found = differences(module(name).data(), read(name))
     for line in found[:AT_MOST]:

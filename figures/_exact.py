@@ -10,7 +10,7 @@ Table = Mapping[int, Mapping[int, Fraction]]
 
 
 def bubble(timeline: Timeline) -> Fraction:
-    """The bubble fraction of a timeline of exact times, exact."""
+    """The bubble fraction of a timeline whose times are exact, as a Fraction."""
     return Fraction(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
 
 
@@ -19,7 +19,7 @@ def pair(value: Fraction) -> list[int]:
 
 
 def plain(time: Real) -> int | float:
-    """A time as JSON has it. Halves are exact as floats; a time that is not, such as 1/3, is a ValueError."""
+    """A time as a JSON number. Halves are exact as floats; ValueError for a time that is not, such as 1/3."""
     found = int(time) if time == int(time) else float(time)
     if found != time:
         raise ValueError(f"a figure's times are to be exact in JSON (got {time})")
@@ -27,7 +27,7 @@ def plain(time: Real) -> int | float:
 
 
 def table(rows: list[int], columns: list[int], pairs: list[list[list[int]]]) -> Table:
-    """What ``plots`` takes: {row: {column: value}}."""
+    """The numbers as ``plots`` takes them: {row: {column: value}}."""
     return {
         row: {column: Fraction(*pair) for column, pair in zip(columns, line, strict=True)}
         for row, line in zip(rows, pairs, strict=True)

@@ -1,4 +1,4 @@
-"""A schedule's Gantt chart over the microbatches that each device holds: numbers and picture."""
+"""A schedule's Gantt chart, and below it the microbatches that each device holds: numbers and picture."""
 
 from matplotlib.figure import Figure
 
@@ -9,9 +9,9 @@ from gpipe_sim.drawing.plots import plot_in_flight, plot_timeline
 
 
 def numbers(schedule: Schedule) -> dict:
-    """Every span as [device, start, end, action], and what the title and the margin say.
+    """Every span as [device, start, end, action], and the numbers in the title and the margin.
 
-    A device's share of the model takes 1 forward and 2 backward, into however many stages it is cut.
+    All stages of a device together take 1 forward and 2 backward per microbatch, however many they are.
     """
     timeline = simulate(schedule, Costs().per_stage(schedule.stages // schedule.devices))
     return {
@@ -38,7 +38,7 @@ def timeline_of(data: dict) -> Timeline:
 
 
 def picture(data: dict, name: str) -> Figure:
-    """The chart, and on the same time axis the memory strips; full is a device that holds the whole batch."""
+    """The chart, and strips of what each device holds; a full strip is the whole batch, at all its stages."""
     timeline = timeline_of(data)
     idle, whole = data["bubble"]
     title = f"{name}: makespan {data['makespan']}, bubble {idle}/{whole} = {idle / whole:.1%}"

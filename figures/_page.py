@@ -1,4 +1,4 @@
-"""The sheet that every figure is drawn on."""
+"""The page on which every figure is drawn."""
 
 from matplotlib.figure import Figure
 
@@ -6,7 +6,10 @@ WIDTH = 9.0  #: inches; a README shows this as about 900 pixels, at which 9 poin
 
 
 def page(height: float, rows: int = 1, columns: int = 1, **options) -> tuple:
-    """(figure, axes): of one width and one margin, kept apart from pyplot's state."""
+    """(figure, axes), always of the same width and margins, and unknown to pyplot.
+
+    ``height`` is in inches.
+    """
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1, hspace=0.04, wspace=0.04)
     return figure, figure.subplots(rows, columns, **options)

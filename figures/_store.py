@@ -1,4 +1,4 @@
-"""Where the figures and their numbers lie, and how two sets of numbers are compared."""
+"""Where the figures and their numbers are stored, and how two sets of numbers are compared."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def file(name: str, kind: str) -> Path:
 
 
 def to_text(numbers: Any) -> str:
-    """JSON in which a list of plain values is one line, so that a change is a short diff."""
+    """JSON with each list of plain values on one line, so that a change gives a short diff."""
     text = json.dumps(numbers, indent=1, sort_keys=True, allow_nan=False)
     return re.sub(r"\[\n([^\[\]{}]*)\n\s*\]", _on_one_line, text) + "\n"
 
@@ -44,8 +44,8 @@ def _on_one_line(found: re.Match) -> str:
 def differences(fresh: Any, committed: Any) -> list[str]:
     """Where two sets of numbers differ, in words; empty if they agree.
 
-    Equal means equal, unless a dict says otherwise: under its key "tolerance" it lists, for other keys of its
-    own, how far apart the numbers below may be. A figure does that for sums of floating-point numbers only,
+    Numbers must be equal, unless a dict allows a difference: its key "tolerance" maps some of its other keys
+    to how far apart the numbers below them may be. Figures use this only for sums of floating-point numbers,
     whose last digits depend on the processor.
     """
     plain = json.loads(to_text(fresh))  # as a reader of the file would find it: no tuples, keys are text

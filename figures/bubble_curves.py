@@ -1,4 +1,4 @@
-"""The bubble against the number of microbatches: at M = 4K, the usual advice, 11 to 19% are still there."""
+"""The bubble against the number of microbatches: at M = 4K, the usual advice, it is still 11 to 19%."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,7 +14,7 @@ MICROBATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 def data() -> dict:
-    """bubble[i][j]: measured, of GPipe with devices[i] and microbatches[j]."""
+    """bubble[i][j]: the bubble fraction measured for GPipe with devices[i] and microbatches[j]."""
     measured = [[pair(bubble(simulate(GPipe(k, m)))) for m in MICROBATCHES] for k in DEVICES]
     return {"devices": list(DEVICES), "microbatches": list(MICROBATCHES), "bubble": measured}
 

@@ -14,7 +14,7 @@ DEVICES = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 def data() -> dict:
-    """efficiency[i][j]: measured, of GPipe with microbatches[i] and devices[j]."""
+    """efficiency[i][j]: 1 - bubble fraction, measured for GPipe with microbatches[i] and devices[j]."""
     measured = [[pair(1 - bubble(simulate(GPipe(k, m)))) for k in DEVICES] for m in MICROBATCHES]
     return {"devices": list(DEVICES), "microbatches": list(MICROBATCHES), "efficiency": measured}
 

@@ -1,4 +1,4 @@
-"""GPipe: every forward, then every backward; each device holds all eight microbatches at the turn."""
+"""GPipe: every forward, then every backward; in between, each device holds all eight microbatches."""
 
 from matplotlib.figure import Figure
 

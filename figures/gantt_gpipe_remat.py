@@ -1,4 +1,4 @@
-"""GPipe with recomputation: 8 longer, not 11, because a device recomputes while it waits for a gradient."""
+"""GPipe with recomputation: 8 longer, not 11, because devices recompute while they wait for a gradient."""
 
 from matplotlib.figure import Figure
 

@@ -1,8 +1,8 @@
 """What rematerialisation saves: bytes that the meter counted, beside bytes predicted from shapes.
 
-A deep MLP takes one step on 256 real digits under GPipe, which holds all microbatches at the turn. Without
-recompute a device then keeps everything that its layers saved, for each of them; with it, only what crossed
-the partition boundary, and everything for the one microbatch that it is about to run back.
+A deep MLP takes one step on 256 real digits under GPipe, in which a device holds all microbatches after its
+last forward. Without recompute it then keeps everything that its layers saved for each microbatch. With
+recompute it keeps the boundary input of each, and everything only for the one whose backward comes next.
 """
 
 from matplotlib.axes import Axes
@@ -26,8 +26,10 @@ BELOW = {"textcoords": "offset points", "fontsize": LABEL_SIZE, "annotation_clip
 
 
 def data() -> dict:
-    """Per mode and number of devices K, of each device at its activation peak: [boundary inputs, the rest] in
-    bytes as measured, and their sum as predicted."""
+    """Per mode and number of devices K, the bytes on each device at its activation peak.
+
+    Measured: [boundary inputs, other saved activations]. Predicted: the sum of the two.
+    """
     layers = gp.mlp(SIZES)
     numbers = {name: {mode: {} for mode in MODES} for name in ("measured", "predicted", "makespan")}
     for k in DEVICES:
@@ -58,7 +60,7 @@ def draw(data: dict) -> Figure:
 
 
 def draw_on(ax: Axes, data: dict) -> None:
-    """The fullest device's peak against K: measured marks on lines between what was predicted."""
+    """The peak of the fullest device against K: measured marks on lines that join the predictions."""
     for i, mode in enumerate(data["modes"]):
         measured = [max(map(sum, data["measured"][mode][str(k)])) for k in data["devices"]]
         lines = [max(data["predicted"][mode][str(k)]) for k in data["devices"]]
@@ -74,7 +76,7 @@ def draw_on(ax: Axes, data: dict) -> None:
 
 
 def _draw_devices(ax: Axes, data: dict) -> None:
-    """A group of bars per mode, a bar per device: boundary inputs, the rest, a line at the predicted sum."""
+    """A group of bars per mode, a bar per device: boundary inputs, the rest, and a line at the prediction."""
     k, places = str(data["shown"]), []
     for group, mode in enumerate(data["modes"]):
         first = len(places) + group
@@ -114,14 +116,14 @@ def _step(partitions: list[gp.Partition], schedule: gp.Schedule) -> gp.StepResul
 
 
 def _at_peak(trace: MemoryTrace) -> list[int]:
-    """[boundary inputs, other saved activations] when the two together are at their most."""
+    """[boundary inputs, other saved activations], in bytes, when the two together are at their peak."""
     together = trace.over_time(BOUNDARY, SAVED)
     at = together.index(max(together))
     return [trace.bytes[BOUNDARY][at], trace.bytes[SAVED][at]]
 
 
 def predicted(partition: gp.Partition, mode: str, last: bool) -> int:
-    """The peak from shapes alone: M boundary inputs, and the working set of M microbatches or of one."""
+    """The peak in bytes, from shapes alone: M boundary inputs, and the working set of one microbatch or M."""
     rows = BATCH // MICROBATCHES
     boundary, working = rows * SIZES[0] * NUMBER, rows * _saved_per_sample(partition, last) * NUMBER
     if mode == "never":
@@ -130,7 +132,10 @@ def predicted(partition: gp.Partition, mode: str, last: bool) -> int:
 
 
 def _saved_per_sample(partition: gp.Partition, last: bool) -> int:
-    """How many numbers a partition saves besides its input: the output of each ReLU, which the next Linear
-    saves as well, and behind the last layer the loss's probabilities and target."""
+    """How many numbers a partition saves per sample besides its input.
+
+    They are the output of each ReLU, which the next Linear saves as well; and, behind the last layer, the
+    probabilities and the target that the loss saves.
+    """
     relus = sum(isinstance(layer, gp.ReLU) for layer in partition.layers)
     return relus * SIZES[0] + (SIZES[-1] + 1 if last else 0)

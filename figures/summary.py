@@ -1,4 +1,4 @@
-"""Four answers on one page: it learns, what bubbles cost, what remat saves, what more devices bring."""
+"""Four charts on one page: that it learns, what bubbles cost, what remat saves, what more devices bring."""
 
 from matplotlib.figure import Figure
 

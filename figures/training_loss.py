@@ -1,9 +1,10 @@
-"""Real training: an MLP of 11 layers learns handwritten digits with every schedule, and every time the same.
+"""Real training: an MLP of 11 layers learns handwritten digits, and with every schedule it learns the same.
 
-The curves are floating-point sums. A schedule that accumulates microbatches in another order than one device
-does, as GPipe's reversed drain, rounds differently, by about 1e-15 here; and the matrix products of another
-processor or BLAS may too. Training carries such differences on, so losses are compared within ``TOLERANCE``,
-a million times what was measured between orders; an accuracy may be off by one of the 360 held-out digits.
+The losses are floating-point sums. A schedule that adds up microbatches in another order than one device
+does, as GPipe's reversed drain, rounds differently, by about 1e-15 here. Matrix products on another processor
+or with another BLAS may round differently too. Training carries such differences on, so losses are compared
+within ``TOLERANCE``, a million times what was measured between orders; an accuracy may be off by one of the
+360 held-out digits.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ TOLERANCE = {"losses": 1e-9, "accuracy": 0.003}
 
 @cache
 def data() -> dict:
-    """Every step's loss and the held-out accuracy after the last, on one device and with each schedule."""
+    """The loss of every step and the held-out accuracy after the last, on one device and per schedule."""
     histories = {ALONE: _train(ALONE, None)}
     histories |= {name: _train(name, schedule) for name, schedule in SCHEDULES.items()}
     return {
@@ -90,7 +91,7 @@ def _train(name: str, schedule: gp.Schedule | None) -> gp.History:
 
 
 def _progress(name: str) -> Callable[[str], None]:
-    """Print a line per training that grows by a dot with every epoch and ends with what the last one says."""
+    """A ``report`` that prints one line per training: a dot for every epoch, then the last epoch's report."""
     lines = []
 
     def report(line: str) -> None:

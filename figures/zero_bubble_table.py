@@ -1,4 +1,4 @@
-"""A published table, simulated: the bubble rates of the zero-bubble paper from the times that it measured."""
+"""A published table, simulated: the zero-bubble paper's bubble rates, from the times that it measured."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,14 +20,14 @@ from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, finish, legend
 from gpipe_sim.theory.published import ZERO_BUBBLE, ZeroBubbleRun
 
 FAMILIES = {"1F1B": OneFOneB, "interleaved": Interleaved1F1B, "ZB-H1": ZBH1, "ZB-H2": ZBH2}
-ASIDE = dict(zip(FAMILIES, (-0.27, -0.09, 0.09, 0.27), strict=True))  #: so that no mark hides another
+ASIDE = dict(zip(FAMILIES, (-0.27, -0.09, 0.09, 0.27), strict=True))  #: marks side by side, none hidden
 DIGITS = 4  #: after the point, as the paper prints
 
 
 def data() -> dict:
     """simulated[name][i] and published[name][i]: the span bubble of settings[i], to the printed digits.
 
-    k_messages_fewer[i]: interleaved's, if its longest device had waited for K messages fewer.
+    k_messages_fewer[i]: that of interleaved 1F1B, if its longest span were K messages shorter.
     """
     return {
         "settings": [[run.model, run.devices, run.microbatches] for run in ZERO_BUBBLE],
@@ -44,7 +44,7 @@ def data() -> dict:
 
 
 def timeline_of(family: type[Schedule], run: ZeroBubbleRun) -> Timeline:
-    """One step of one setting, every dependency enforced."""
+    """One step of one setting, simulated."""
     size = run.devices, run.microbatches
     schedule = family(*size, run.stages_per_device) if family is Interleaved1F1B else family(*size)
     return simulate(schedule, run.costs(schedule.stages_per_device))
@@ -67,7 +67,7 @@ def draw(data: dict) -> Figure:
 
 
 def draw_rates(ax: Axes, data: dict) -> None:
-    """Published as rings, simulated as marks inside them."""
+    """Published rates as rings, simulated ones as marks inside them."""
     ring = {"ms": 11, "mfc": "none", "mec": INK, "lw": 0}
     for i, name in enumerate(FAMILIES):
         ax.plot(_places(data, name), data["simulated"][name], MARKERS[i], color=CURVES[i], ms=5, label=name)
@@ -79,7 +79,7 @@ def draw_rates(ax: Axes, data: dict) -> None:
 
 
 def draw_differences(ax: Axes, data: dict) -> None:
-    """What rings and marks do not show at their size, in units of the last printed digit."""
+    """Simulated minus published rates, too small to see above; in units of the last printed digit."""
     rates, published = data["simulated"], data["published"]
     messages = _apart(rates["interleaved"], data["k_messages_fewer"])
     bars = {"width": 0.16, "color": "none", "edgecolor": INK, "label": "K messages"}

@@ -1,7 +1,7 @@
 """A poster: every schedule on one time axis, doing the same work.
 
-What is longer than the axis is cut off on the right; its title says how long it is. The dashed line is where
-all would end if no device ever waited.
+A step that is longer than the axis is cut off on the right; its title says how long it is. The dashed line is
+where the step would end if no device ever waited.
 """
 
 from fractions import Fraction
@@ -28,7 +28,7 @@ FINE_HATCH = "//////"  #: for small boxes
 HEADINGS = "Each backward in one piece", "Backwards cut in two: W fills the white"
 #: Below the columns: how to read the line and the titles.
 NOTES = "dashed: the end, if no device ever waited", "holds: microbatches, on the fullest device"
-#: What the papers call them, where it is not the name of the class.
+#: What the papers call a family, if that is not the name of its class.
 NAMES = {
     "OneFOneB": "1F1B",
     "Eager1F1B": "Eager 1F1B",
@@ -43,7 +43,7 @@ NAMES = {
 
 
 def data() -> dict:
-    """Two columns of schedules, the longest first: those with whole backwards, and those that cut them."""
+    """Two columns of schedules, each with the longest first: full backwards only, and some that are split."""
     every = [family(DEVICES, MICROBATCHES) for family in SCHEDULES]
     whole = [schedule for schedule in every if not _cuts_backwards(schedule)]
     cut = [schedule for schedule in every if _cuts_backwards(schedule)]
@@ -69,7 +69,7 @@ def _cuts_backwards(schedule: Schedule) -> bool:
 
 
 def _numbers(schedule: Schedule) -> dict:
-    """F, I and W of one device's share of the model take 1 each, into however many stages it is cut."""
+    """One schedule's numbers. All stages of a device together take 1 each for F, I and W of a microbatch."""
     cut = schedule.stages // schedule.devices
     timeline = simulate(schedule, Costs().per_stage(cut))
     return {
@@ -87,7 +87,7 @@ def _numbers(schedule: Schedule) -> dict:
 
 
 def _panel(ax: Axes, entry: dict) -> Legend:
-    """A bare chart; returns the legend that it would have had."""
+    """Draw a bare chart of one schedule, and return the legend that was taken off it."""
     plot_timeline(timeline_of(entry), ax, "")
     own = ax.get_legend()
     own.remove()

@@ -9,8 +9,9 @@ A schedule is plain data. It can be timed, run on real arrays, checked, measured
     partitions = gp.split(gp.mlp([64, 32, 32, 10]), stages=4)
     step = gp.train_step(partitions, schedule, (x, y), loss=gp.cross_entropy)
 
-Every public name stands here, behind the file that holds it, or in a list that such a file keeps; the file is
-loaded when the name is first used. So importing takes no time, and timing or training needs NumPy alone.
+Every public name is listed below, after the file that defines it; ``families`` and ``nn.layers`` list their
+own. A file is loaded when one of its names is first used, so importing the package takes hardly any time.
+Timing a schedule and training with it need NumPy alone.
 """
 
 from importlib import import_module
@@ -48,7 +49,7 @@ _NAMES = {
     "export.recorded": "recorded_run recorded_where",
     "export.torch_csv": "from_torch_csv to_torch_csv",
 }
-#: Files whose names are many, or that need more than NumPy: ``gp.formulas.gpipe_bubble(4, 8)``.
+#: Modules used by name: ``gp.formulas.gpipe_bubble(4, 8)``. They have many names or need more than NumPy.
 _MODULES = {
     "course": "course",
     "formulas": "theory.formulas",
@@ -56,13 +57,13 @@ _MODULES = {
     "published": "theory.published",
     "torch_backend": "torch_backend",
 }
-#: Files that list their own names, as ``SCHEDULES`` and ``LAYERS`` do: what is added there is public.
+#: Files that list their own names in ``__all__``: a new schedule or layer becomes public without a line here.
 _LISTS = ("families", "nn.layers")
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def _listed() -> dict[str, str]:
-    """The file of each name that the lists add."""
+    """name -> file, for the names in ``__all__`` of the files in ``_LISTS``."""
     return {name: module for module in _LISTS for name in import_module(f"gpipe_sim.{module}").__all__}
 
 

@@ -1,4 +1,4 @@
-"""Refusals that several rooms share: each says who needs what, and what it got."""
+"""Errors, and the checks of arguments that packages share: a message says who needs what, and got what."""
 
 import operator
 from collections.abc import Hashable, Sequence
@@ -6,14 +6,14 @@ from numbers import Real
 
 
 def got(value) -> str:
-    """A value as a message shows it: its kind alone if its text is long, as that of arrays is."""
+    """The end of a message, "(got 3)": the value, or only its type if the value prints long, as arrays do."""
     text = repr(value)
     short = len(text) <= 120 and "\n" not in text
     return f"(got {text if short else type(value).__name__})"
 
 
 def require_count(owner: str, name: str, value) -> None:
-    """Refuse anything but a whole number of at least 1."""
+    """TypeError unless the value is a whole number, ValueError if it is less than 1."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{owner} needs {name} to be a whole number {got(value)}")
     if value < 1:
@@ -21,7 +21,7 @@ def require_count(owner: str, name: str, value) -> None:
 
 
 def require_seed(owner: str, value) -> None:
-    """Refuse anything but a whole number of at least 0, from which random numbers are drawn."""
+    """TypeError unless the seed is a whole number, ValueError if it is negative."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -31,7 +31,7 @@ def require_seed(owner: str, value) -> None:
 
 
 def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
-    """Refuse a number outside [low, high), NaN, and what is no number."""
+    """TypeError unless the value is a number, ValueError if it is NaN or outside [low, high)."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
     if not low <= value < high:
@@ -39,13 +39,13 @@ def require_in(owner: str, name: str, value: float, low: float, high: float) -> 
 
 
 def require_text(owner: str, value) -> None:
-    """Refuse anything but a text."""
+    """TypeError unless the value is a string."""
     if not isinstance(value, str):
         raise TypeError(f"{owner} reads a text {got(value)}")
 
 
 def require_batch(batch) -> None:
-    """Refuse anything but (inputs, targets), with a target for each input."""
+    """TypeError or ValueError unless the batch is (inputs, targets), with a target for each input."""
     if not isinstance(batch, tuple | list):
         raise TypeError(f"a batch is (inputs, targets) (got {type(batch).__name__})")
     if len(batch) != 2:
@@ -59,15 +59,15 @@ def require_batch(batch) -> None:
 
 
 class ScheduleError(ValueError):
-    """The schedule cannot mean a training step; the message says why."""
+    """The schedule is not one that a training step can run; the message says why."""
 
 
 class DeadlockError(ScheduleError):
-    """Every action is there, but the devices end up waiting for each other."""
+    """Every action is there, but in an order in which some devices wait for ever."""
 
 
 def require_room(partitions: int, devices: Sequence[Hashable]) -> None:
-    """Raise IndexError, in torchgpipe's words, if the list of devices is shorter than what it is to hold."""
+    """IndexError, in torchgpipe's words, if there are more partitions than devices; TypeError for no list."""
     if isinstance(devices, str) or not isinstance(devices, Sequence):
         raise TypeError(f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}")
     if partitions > len(devices):

@@ -285,6 +285,7 @@ def test_a_device_can_wait_for_two_things():
             "0U1",
             "0U1 is not the last action of ",
         ),
+        (["0F0 0B0 1U0", "1F0 1B0"], [[0, 1], [1]], "1U0", "1U0 is not the last action of stage 1"),
         (["0F0 1F1 1B1 0B0 0U0", "0F1 1F0 1B0 0B1"], [[0, 1], [1, 0]], "0U0", "0U0: stage 0 has two copies"),
     ],
 )

@@ -1,9 +1,9 @@
-"""Predictions and exercises: what the lessons ask, and how they answer.
+"""The lessons' predictions and exercises, and the checks that reply to the student.
 
-Each lesson's checks stand in a module of their own, ``lesson_01`` and so on. A check takes the student's
+The checks of each lesson are in a module of their own, ``lesson_01`` and so on. A check takes the student's
 answer, tries it on sizes that the notebook does not show, and replies: "correct", "almost" (right idea,
-wrong result) or "keep working". A reply names what is wrong in the student's own numbers and asks the
-next question; it never gives the answer. Without an answer (None) it says what to do.
+wrong result) or "keep working". The reply says what is wrong in the student's own numbers and asks the next
+question; it never gives the answer. If there is no answer yet (None), it says what to do.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ __all__ = ["Reply", "predict"]
 
 
 def __getattr__(name: str):
-    """``course.lesson_04`` without importing it first."""
+    """Import a lesson's module when it is first used, so that ``course.lesson_04`` just works."""
     if name.startswith("lesson_"):
         return import_module(f"gpipe_sim.course.{name}")
     raise AttributeError(f"module 'gpipe_sim.course' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Timelines as a clock would note them, the same every time: what checks try beside the recorded ones."""
+"""Timelines that look measured but come out the same every time; checks use them beside the recorded ones."""
 
 from collections.abc import Callable
 from numbers import Real
@@ -13,7 +13,7 @@ LENGTHS = (0.93, 1.05, 1.0, 0.96, 1.09, 0.91, 1.02)  #: of its cost, how long ea
 
 
 class _Worn(CostModel):
-    """Costs that come out a little different each time, and some actions far slower."""
+    """Costs that vary a little from action to action, and are much larger for a few slow actions."""
 
     def __init__(self, costs: Costs, slow: dict[str, Real]):
         self.costs, self.slow, self.asked = costs, slow, 0
@@ -33,10 +33,11 @@ def measured(
     slow: dict[str, Real] | None = None,
     pauses: Callable[[int, int], Real] = lambda device, done: PAUSE,
 ) -> Timeline:
-    """A timeline such as a clock could note: actions take about their cost, and those of ``slow`` far more.
+    """A timeline that looks measured, the same every time. An action takes about its cost.
 
-    It is the same every time. A device pauses between two actions, unless it waits for longer anyway: for
-    ``pauses(device, done)`` after ``done`` actions.
+    ``slow`` maps the spelling of an action to the factor by which it takes longer. After each action a device
+    pauses for ``pauses(device, done)``, where ``done`` counts its actions so far. A pause costs nothing extra
+    if the device has to wait longer than that anyway.
     """
     machine = Machine.of(schedule.program, _Worn(costs, slow or {}))
     done, spans = [0] * schedule.devices, []
@@ -51,5 +52,5 @@ def measured(
 
 
 def uneven(device: int, done: int) -> float:
-    """A pause that is another one each time, and longer on later devices: so it matters which ones count."""
+    """A pause that differs each time and is longer on later devices, so it matters which ones count."""
     return 0.4 * (1 + device) * (0.3 + done * 0.618 % 1)

@@ -12,7 +12,7 @@ ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
 
 
 def devices_needed(answer: Callable | None) -> Reply:
-    """Check ``answer(layers, capacity)``: the fewest stages that each fit a device of that many bytes."""
+    """Check ``answer(layers, capacity)``: the fewest stages such that each fits into ``capacity`` bytes."""
     if answer is None:
         return your_turn("write a function devices_needed(layers, capacity) and pass it in")
     for sizes in HIDDEN:
@@ -28,7 +28,7 @@ def devices_needed(answer: Callable | None) -> Reply:
 
 
 def training_bytes(partition: Partition) -> int:
-    """Weights, gradients and Adam's state of one partition, in bytes."""
+    """The bytes of one partition's weights, gradients and Adam's state."""
     return ARRAYS_PER_WEIGHT * sum(array.nbytes for array in partition.parameters.values())
 
 
@@ -41,7 +41,7 @@ def _fewest(layers: list, capacity: int) -> int:
 
 
 def _capacities(layers: list) -> list[int]:
-    """Capacities that the even cuts of this model just meet, and a little more."""
+    """Capacities, in bytes, into which even cuts of this model just fit; and each with 8 bytes to spare."""
     largest = [max(map(training_bytes, split(layers, stages=s))) for s in range(1, len(layers) + 1)]
     return sorted({*largest, *(size + 8 for size in largest)})
 

@@ -50,7 +50,7 @@ def message_bytes(answer: Callable | None) -> Reply:
 
 
 def measured_bytes(layers: list[Layer], cut: int, samples: int) -> int:
-    """What device 1 receives in one step on two devices."""
+    """The bytes of the activations that device 1 receives in one step on two devices."""
     dtype = layers[0].parameters["W"].dtype
     batch = np.ones((samples, 64), dtype), np.zeros(samples, int)
     partitions = split(layers, balance=[cut, len(layers) - cut])
@@ -77,7 +77,7 @@ def _what_is_wrong(said: str, got: Real, layers: list[Layer], cut: int, samples:
 
 
 def which_hides_it(answer: str | None) -> Reply:
-    """Check which of SGD and Adam learns the digits just as well with a gradient 8 times too large."""
+    """Check the answer to: does SGD or Adam learn as well with a gradient that is 8 times too large?"""
     if answer is None:
         return your_turn(f"answer with one of {_listed()}; all four trainings are then run")
     if not isinstance(answer, str) or answer.strip().lower() not in map(str.lower, ANSWERS):
@@ -105,14 +105,14 @@ def _question(answer: str, truth: str) -> str:
 
 
 class EightTimes(CrossEntropy):
-    """Cross-entropy whose value is right, and whose gradient is eight times too large."""
+    """Cross-entropy with the right value, but a gradient that is eight times too large."""
 
     def backward(self, saved: Any, weight: float) -> np.ndarray:
         return super().backward(saved, TIMES * weight)
 
 
 def accuracy(optimizer: Optimizer, loss: Loss) -> float:
-    """On held-out digits, after five epochs on two devices."""
+    """The accuracy on held-out digits, from 0 to 1, after five epochs on two devices."""
     partitions = split(mlp([64, 32, 10]), stages=2)
     run = {"loss": loss, "optimizer": optimizer, "epochs": 5, "batch_size": 32, "report": None}
     with np.errstate(all="ignore"):  # a training that falls apart may overflow

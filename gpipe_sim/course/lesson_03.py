@@ -17,7 +17,7 @@ CLOSE = 1e-12
 
 
 def accumulate(answer: Callable | None) -> Reply:
-    """Check ``answer(mean_gradient, x, y, microbatches)``: the batch's gradient, from its microbatches'.
+    """Check ``answer(mean_gradient, x, y, microbatches)``: the batch's gradient, made from its microbatches'.
 
     ``mean_gradient(x, y)`` is the gradient of the mean loss over the samples that it is given.
     """

@@ -39,7 +39,7 @@ def name_the_bubble(answer: Real | None) -> Reply:
 
 
 def _named(answer: Real, timeline: Timeline) -> Reply | None:
-    """What an answer is the right number for, if it is one that has a name."""
+    """A reply to a well-known wrong number, which says what the number is; None for any other number."""
     devices, white = timeline.schedule.devices, idle_time(timeline)
     replies = {
         bubble_overhead(timeline): almost(
@@ -81,7 +81,7 @@ def microbatches_for(answer: Callable | None) -> Reply:
 
 @lru_cache(maxsize=64)
 def fewest(devices: int, percent: int) -> int:
-    """Found by trying: the bubble is measured, not computed from the formula."""
+    """The fewest microbatches, found by simulating each number in turn, not from the formula."""
     target = Fraction(percent, 100)
     return next(m for m in count(1) if bubble_fraction(_gpipe(devices, m)) <= target)
 

@@ -34,7 +34,7 @@ def short_and_small(answer: str | Schedule | None) -> Reply:
 
 
 def unlock(answer: str | Schedule | None) -> Reply:
-    """Check that one swap within a row has freed the deadlocked order of the lesson."""
+    """Check that the lesson's deadlocked order can run after one swap of two actions within a row."""
     if answer is None:
         return your_turn("write the two rows again, with two actions of one row exchanged")
     schedule = _sound(answer, KNOT.devices, KNOT.microbatches)
@@ -79,7 +79,7 @@ def _is_whole(action: Action | OverlapFB) -> bool:
 
 
 def _moved(schedule: Schedule) -> list[Action]:
-    """The actions that stand elsewhere in their rows than in the deadlock."""
+    """The actions that stand in another place of their row than in the deadlocked order."""
     return [
         action
         for before, after in zip(KNOT.actions, schedule.actions, strict=True)
@@ -89,7 +89,7 @@ def _moved(schedule: Schedule) -> list[Action]:
 
 
 def _too_long(timeline: Timeline, peaks: tuple[int, ...]) -> str:
-    """Where the last device, which could work without a break, waits; or who comes late after it."""
+    """Where the last device, which could work without a break, waits; or what starts or ends too late."""
     last = timeline.schedule.devices - 1
     row = timeline.on(last)
     says = f"it takes {timeline.makespan}, with peaks {_listed(peaks)}"

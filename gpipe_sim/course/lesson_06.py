@@ -25,7 +25,7 @@ BYTES = 8
 
 
 class Stage(NamedTuple):
-    """What a student's function is given, and what the meter found."""
+    """The arguments of the student's function, and the bytes that the meter found."""
 
     layers: tuple[Layer, ...]
     features: int
@@ -61,7 +61,7 @@ def _stages() -> tuple[Stage, ...]:
 
 
 def _measured(sizes: tuple, balance: tuple, samples: int, microbatches: int) -> Iterator[Stage]:
-    """Each stage but the last, which holds the loss as well, with what its device's meter found."""
+    """Every stage with what the meter of its device found; except the last, which also holds the loss."""
     partitions = split(mlp(sizes), balance=balance)
     batch = np.zeros((samples * microbatches, sizes[0])), np.zeros(samples * microbatches, int)
     step = train_step(partitions, GPipe(len(balance), microbatches), batch, cross_entropy)
@@ -72,7 +72,7 @@ def _measured(sizes: tuple, balance: tuple, samples: int, microbatches: int) -> 
 
 
 def _named(given: list[Real]) -> Reply | None:
-    """The usual mistakes, each recognised by what it makes of every stage."""
+    """A reply to a usual mistake, which is recognised if it gives the student's number on every stage."""
     stages = _stages()
     for mistaken, reply in MISTAKES.items():
         wrong = [mistaken(stage) for stage in stages]
@@ -99,7 +99,7 @@ def _shown(got: Real) -> str:
 
 
 def _widths(layers: tuple[Layer, ...], features: int) -> list[int]:
-    """Features between the layers: what comes in, then each layer's output."""
+    """The numbers of features: of the input, then of each layer's output."""
     widths = [features]
     for layer in layers:
         widths.append(layer.parameters["W"].shape[1] if isinstance(layer, Linear) else widths[-1])
@@ -107,7 +107,7 @@ def _widths(layers: tuple[Layer, ...], features: int) -> list[int]:
 
 
 def _saved(stage: Stage) -> list[int]:
-    """Features of what each layer saves, one by one: a Linear its input, a ReLU its output."""
+    """How many features each layer saves: a Linear those of its input, a ReLU those of its output."""
     widths = _widths(stage.layers, stage.features)
     return [widths[i + (not isinstance(layer, Linear))] for i, layer in enumerate(stage.layers)]
 

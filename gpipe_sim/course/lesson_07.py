@@ -21,7 +21,7 @@ PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for r
 
 
 def warm_up(answer: Callable | None) -> Reply:
-    """Check ``answer(k, K, M)``: how many forwards device k does before its first forward-backward pair."""
+    """Check ``answer(k, K, M)``: how many forwards device k runs before it alternates."""
     if answer is None:
         return your_turn("write a function warmup(k, K, M) and pass it in")
     for devices, microbatches in SIZES:
@@ -65,7 +65,7 @@ def _what_is_wrong(depths: list[int], devices: int, microbatches: int) -> Reply 
 
 
 def _who_waits(timeline: Timeline) -> str:
-    """The first time that the last device, which could work without a break, has to wait."""
+    """A sentence on the first time that the last device, which could work without a break, has to wait."""
     last = timeline.schedule.devices - 1
     row = timeline.on(last)
     for start, end in idle_spans(timeline, last):
@@ -79,7 +79,7 @@ def _who_waits(timeline: Timeline) -> str:
 
 
 def warming_up(depths: Sequence[int], microbatches: int) -> Explicit:
-    """Device k does depths[k] forwards, then one forward and one backward in turn, then what is left."""
+    """Device k runs depths[k] forwards, then alternates one forward and one backward, then runs the rest."""
     return Explicit([list(_row(device, depth, microbatches)) for device, depth in enumerate(depths)])
 
 
@@ -126,7 +126,10 @@ def _chosen(answer: Callable, device: int, devices: int, microbatches: int) -> l
 
 
 def receives(row: tuple[Action, ...]) -> Iterator[tuple[Action | None, int | None]]:
-    """(action, microbatch that comes in right after it): the next one, as soon as a forward is done."""
+    """(action, the microbatch received right after it or None): after each forward, the next one arrives.
+
+    It starts with (None, 0): microbatch 0 arrives before any action.
+    """
     yield None, 0
     last = max(action.microbatch for action in row)
     for action in row:
@@ -135,7 +138,7 @@ def receives(row: tuple[Action, ...]) -> Iterator[tuple[Action | None, int | Non
 
 
 def overwritten(row: tuple[Action, ...], chosen: list[int]) -> Action | None:
-    """The first action that finds another microbatch in the buffer of its own."""
+    """The first action whose buffer holds another microbatch than its own; None if there is none."""
     holds = {}
     for action, arriving in receives(row):
         if action and holds[chosen[action.microbatch]] != action.microbatch:
@@ -146,7 +149,7 @@ def overwritten(row: tuple[Action, ...], chosen: list[int]) -> Action | None:
 
 
 def fewest_buffers(row: tuple[Action, ...]) -> int:
-    """The most activations that are arriving or still to be read at one time."""
+    """The most activations that are arriving, or have yet to be read, at the same time."""
     kept, most = set(), 0
     for action, arriving in receives(row):
         if action and action.kind is Kind.B:
@@ -158,7 +161,10 @@ def fewest_buffers(row: tuple[Action, ...]) -> int:
 
 
 def _how_wrong(row: tuple[Action, ...], chosen: list[int], action: Action) -> str:
-    """What the overwriting does to a linear layer, measured. A forward always finds its own microbatch."""
+    """What the overwriting does to a linear layer's gradient, measured.
+
+    The loss stays right, because a forward always finds its own microbatch in the buffer.
+    """
     right, wrong = (run(row, buffers)[1] for buffers in (range(len(chosen)), chosen))
     off = float(np.linalg.norm(wrong - right) / np.linalg.norm(right))
     return (
@@ -168,7 +174,7 @@ def _how_wrong(row: tuple[Action, ...], chosen: list[int], action: Action) -> st
 
 
 def run(row: tuple[Action, ...], chosen: Sequence[int]) -> tuple[float, np.ndarray]:
-    """Loss and weight gradient of one linear layer that reads its inputs out of the buffers."""
+    """The loss and the weight gradient of a linear layer that reads its inputs from the buffers."""
     rng = np.random.default_rng(0)
     count, weight = len(chosen), rng.normal(size=(6, 3))
     inputs, targets = rng.normal(size=(count, 5, 6)), rng.normal(size=(count, 5, 3))

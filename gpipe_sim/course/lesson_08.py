@@ -17,7 +17,10 @@ HIDDEN_LIMITS = ((1000, 10, 100), (4096, 64, 1024), (999, 50, 50), (730, 20, 90)
 
 
 def remat_time(answer: Callable | None) -> Reply:
-    """Check ``answer(devices, microbatches, forward, backward, recompute)``: GPipe under "except_last"."""
+    """Check ``answer(devices, microbatches, forward, backward, recompute)``: how long a GPipe step takes.
+
+    All microbatches but the last are recomputed.
+    """
     if answer is None:
         return your_turn(
             "write a function of (devices, microbatches, forward, backward, recompute), pass it in"
@@ -32,7 +35,7 @@ def remat_time(answer: Callable | None) -> Reply:
 
 
 def most_microbatches(answer: Callable | None) -> Reply:
-    """Check ``answer(limit, boundary, saved)``: the most that GPipe holds when it recomputes everything."""
+    """Check ``answer(limit, boundary, saved)``: how many microbatches fit if GPipe recomputes all of them."""
     if answer is None:
         return your_turn("write a function of (limit, boundary, saved) and pass it in")
     for case in HIDDEN_LIMITS:
@@ -68,7 +71,7 @@ def _what_is_wrong_with_time(case: tuple, got: object) -> Reply:
 
 
 def _most(limit: int, boundary: int, saved: int) -> int:
-    """Counted up, not divided: while one more fits."""
+    """The most microbatches that fit, found by adding one while it still fits."""
     held = 0
     while remat_activation_units(held + 1, boundary, saved - boundary) <= limit:
         held += 1

@@ -27,7 +27,7 @@ CHOICES = (1, 2, 4)
 
 
 def held_layers(answer: Callable | None) -> Reply:
-    """Check ``answer(layers, devices, stages_per_device, device)``: the numbers of the layers it holds."""
+    """Check ``answer(layers, devices, stages_per_device, device)``: which layers the device holds."""
     if answer is None:
         return your_turn("write a function of (layers, devices, stages_per_device, device) and pass it in")
     for case in HIDDEN_CUTS:
@@ -66,7 +66,7 @@ def _held(layers: int, devices: int, stages_per_device: int, device: int) -> lis
 
 
 def _numbers(got: object) -> list | None:
-    """Layer numbers in order, or None for anything that is no such list."""
+    """The answer as a sorted list of numbers; None if it is no list of numbers."""
     if not isinstance(got, Iterable) or isinstance(got, str) or getattr(got, "shape", None) == ():
         return None
     numbers = list(got)
@@ -95,7 +95,7 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
 
 
 def _length(devices: int, microbatches: int, comm: Rational, V: int) -> Real:
-    """A step in which a device's work on one microbatch takes 1 forward and 2 backward, in V equal parts."""
+    """The length of a step if a device's V equal stages together take 1 forward and 2 backward."""
     return _simulated(devices, microbatches, V, Costs(comm=comm).per_stage(V))
 
 
@@ -124,12 +124,12 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
 
 
 def _with_whole_stages() -> list[int]:
-    """What someone answers whose stages take as long as a whole device's work."""
+    """The answers of someone who thinks that each of V stages takes as long as a whole device's work."""
     return [min(CHOICES, key=lambda V: _simulated(K, M, V, Costs(comm=comm))) for K, M, comm in HIDDEN_LINKS]
 
 
 def _with_smaller_messages() -> list[int]:
-    """What someone answers whose messages are quicker by a factor of V."""
+    """The answers of someone who thinks that messages get V times quicker too."""
     return [
         min(CHOICES, key=lambda V: _simulated(K, M, V, Costs(comm=comm / V).per_stage(V)))
         for K, M, comm in HIDDEN_LINKS
@@ -137,7 +137,7 @@ def _with_smaller_messages() -> list[int]:
 
 
 def _with_one_f_one_b() -> list[int]:
-    """What someone answers who takes 1F1B for the interleaved order with one stage per device."""
+    """The answers of someone who thinks that the interleaved order with V = 1 is 1F1B."""
 
     def length(K: int, M: int, comm: Rational, V: int) -> Real:
         return simulate(OneFOneB(K, M), Costs(comm=comm)).makespan if V == 1 else _length(K, M, comm, V)

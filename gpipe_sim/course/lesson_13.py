@@ -37,7 +37,7 @@ ROUNDED = 5.1e-5  #: how far off an answer may be that was rounded to four digit
 
 
 def put_off(answer: str | None) -> Reply:
-    """Check the row of the last of three devices: with the rows given, a step as short as can be."""
+    """Check the row of the last of three devices: with the given rows, a step as short as that of ZB-H1."""
     goal = simulate(GIVEN).makespan
     if answer is None:
         return your_turn(f"write the row of device {LAST} as text: four F, four I and four W")
@@ -51,7 +51,7 @@ def put_off(answer: str | None) -> Reply:
 
 
 def _with_row(answer: str) -> Explicit | Reply:
-    """The given rows and the student's, or what is wrong with it."""
+    """The given rows and the student's as a schedule, or a reply that says what is wrong with the row."""
     if not isinstance(answer, str):
         return keep_working(f"write the row as text, such as '2F0 2I0 2W0' (got {type(answer).__name__})")
     rows = [line for line in answer.splitlines() if line.strip()]
@@ -76,7 +76,7 @@ def _with_row(answer: str) -> Explicit | Reply:
 
 
 def _who_waits(timeline: Timeline) -> str:
-    """The first wait of another device that a W of the student's brings about; else where their own idles."""
+    """A sentence on the first wait of device 1 that a W of the student causes; or else on their own waits."""
     row = [span.action for span in timeline.on(LAST)]
     for start, end in idle_spans(timeline, LAST - 1):
         for late in _awaited(timeline, end):
@@ -95,14 +95,14 @@ def _who_waits(timeline: Timeline) -> str:
 
 
 def _awaited(timeline: Timeline, at: Real) -> list[Action]:
-    """What the last device sent to the one before for the action that starts there at this time."""
+    """What the device before the last got from the last one, for the action that it starts at this time."""
     started = [span.action for span in timeline.on(LAST - 1) if span.start == at]
     wanted = (need for action in started for need in needs(action, timeline.schedule))
     return [need for need in wanted if timeline.schedule.device_of(need) == LAST]
 
 
 def small_weight_times(answer: Callable | None) -> Reply:
-    """Check ``answer(K, M, F, I, W)``, the span bubble of ZB-H2, an exact fraction; W may be small, or 0."""
+    """Check ``answer(K, M, F, I, W)``: ZB-H2's span bubble as an exact fraction, also for W small or 0."""
     if answer is None:
         return your_turn("write a function of (K, M, F, I, W) and pass it in")
     for setting in SETTINGS:
@@ -138,7 +138,7 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Repl
 
 
 def _mistaken_for(timeline: Timeline, K: int, M: int, costs: Costs) -> dict[str, Real]:
-    """Numbers that are near at hand, each with the question that leads on from it."""
+    """Wrong numbers that one easily arrives at, each with the question that leads on from it."""
     longest = max(row[-1].end - row[0].start for row in timeline.rows)
     useful = M * (costs.forward + costs.input_grad + costs.weight_grad)
     whole = span_bubble(simulate(ZBH2(K, M), Costs(costs.forward, costs.input_grad + costs.weight_grad, 0)))

@@ -1,4 +1,4 @@
-"""Lesson 18: on real devices. None of it needs torch: the timelines are recorded ones, or made here."""
+"""Lesson 18: on real devices. Its checks need no torch: their timelines are recorded, or made here."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ FORWARDS = (
 
 
 def forward_time(answer: Callable | None) -> Reply:
-    """Check ``answer(timeline, stage)``: how long a forward of the stage takes, whatever a slow one took."""
+    """Check ``answer(timeline, stage)``: how long a usual forward of the stage takes, despite slow ones."""
     if answer is None:
         return your_turn("write a function of (timeline, stage) and pass it in")
     asked = 0
@@ -52,7 +52,7 @@ def forward_time(answer: Callable | None) -> Reply:
 
 
 def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind.F) -> list[Real]:
-    """How long actions took: of a stage or of all, of a kind or of all."""
+    """How long the actions of a stage and kind took; None stands for every stage, or every kind."""
     return [
         span.end - span.start
         for span in timeline.spans
@@ -95,10 +95,10 @@ UNSHOWN = 11  #: microbatches that are asked of the recorded devices too, becaus
 
 
 def gpipe_step(answer: Callable | None) -> Reply:
-    """Check ``answer(timeline, microbatches)``: how long a step of GPipe takes on devices measured with 1F1B.
+    """Check ``answer(timeline, microbatches)``: how long a GPipe step takes on devices measured with 1F1B.
 
-    Right is what the fitted costs say, what a clock says, or anything between. The last question is of the
-    recorded run, and its answer was measured as well.
+    An answer is right if it is what the fitted costs give, what was measured, or anything in between. The
+    last question is about the recorded run, whose answer was really measured.
     """
     if answer is None:
         return your_turn("write a function of (timeline, microbatches) and pass it in")
@@ -115,7 +115,7 @@ def gpipe_step(answer: Callable | None) -> Reply:
 
 
 def _step_cases() -> Iterator[tuple[Timeline, int, Real | None]]:
-    """A step of 1F1B, how many microbatches GPipe gets, and what a clock says to that if it was asked."""
+    """(a measured step of 1F1B, the microbatches that GPipe gets, GPipe's measured makespan or None)."""
     for schedule, costs, size in STEPS:
         clock = measured(GPipe(schedule.devices, size), costs).makespan
         yield measured(schedule, costs), size, clock
@@ -143,7 +143,7 @@ def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | No
 
 
 def _other_steps(timeline: Timeline, asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
-    """Wrong ways, each with the question that leads on from it."""
+    """Results of wrong ways to compute the step, each with the question that leads on from it."""
     old, new, devices = timeline.schedule.microbatches, asked.microbatches, asked.devices
     turns, before = new + devices - 1, old + devices - 1
     yield timeline.makespan, f"That is the step with {old} microbatches. How many are asked for?"
@@ -170,7 +170,7 @@ def _other_steps(timeline: Timeline, asked: Schedule, costs: Costs) -> Iterator[
 
 
 def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
-    """Ways to take the slowest stage for all of them."""
+    """Results of ways that treat every stage as if it were the slowest, with the question for them."""
     alike = _alike(costs, max, costs.comm)
     longest = sum(alike.duration(action, device=0) for action in (F(0, 0), B(0, 0)))
     turns = asked.microbatches + asked.devices - 1
@@ -188,7 +188,7 @@ def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
 
 
 def _alike(costs: Costs, pick: Callable, comm: Real) -> Costs:
-    """The same costs at every stage, picked from all of them."""
+    """The same costs at every stage: what ``pick`` makes of the costs of all stages."""
     each = (costs.forward, costs.input_grad, costs.weight_grad)
     return Costs(*(pick(c) if isinstance(c, Sequence) else c for c in each), comm=comm)
 
@@ -203,9 +203,10 @@ PAUSES = (
 
 
 def pause(answer: Callable | None) -> Reply:
-    """Check ``answer(timeline)``: the median time between two actions of a device that waited for nothing.
+    """Check ``answer(timeline)``: the median pause between two actions while the device waits for nothing.
 
-    That is where a device went on to an action whose messages had arrived before the one ahead of it ended.
+    A device waits for nothing if all that its next action needs from other devices had ended by the time its
+    previous action ended.
     """
     if answer is None:
         return your_turn("write a function of a timeline and pass it in")
@@ -223,7 +224,10 @@ def pause(answer: Callable | None) -> Reply:
 
 @dataclass(frozen=True)
 class Gap:
-    """Between two actions of a device: when ended what the later one needs, of its own and of others."""
+    """The pause between two actions of a device.
+
+    ``own`` and ``foreign`` say when the actions ended that ``after`` needs: on this device, and on others.
+    """
 
     before: Span
     after: Span
@@ -288,7 +292,7 @@ def _pause_is_wrong(said: object, timeline: Timeline) -> Reply | None:
 
 
 def _other_pauses(gaps: Sequence[Gap]) -> Iterator[list[Gap]]:
-    """What the wrong ways count, where that is not what is right."""
+    """The pauses that each wrong way counts, for those ways that count others than the right one does."""
     ways = [[gap for gap in gaps if counts(gap)] for counts in MISJUDGED]
     shorter = sorted(gaps, key=lambda gap: gap.time)
     ways += [shorter[: len(gaps) // 2], shorter[: (len(gaps) + 1) // 2]]
@@ -297,7 +301,7 @@ def _other_pauses(gaps: Sequence[Gap]) -> Iterator[list[Gap]]:
 
 
 def _misjudged(gaps: Sequence[Gap], counted: Sequence[Gap]) -> str:
-    """One pause that is wrongly counted, or else one that is wrongly left out."""
+    """A sentence on one pause that is wrongly counted, or else on one that is wrongly left out."""
     if wrongly := [gap for gap in counted if gap.waited]:
         gap = max(wrongly, key=lambda gap: gap.time)
         return f"You count {_of(gap)}, which took {gap.time:.3g}. What was it waiting for?"

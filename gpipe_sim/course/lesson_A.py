@@ -32,8 +32,8 @@ Cut = Callable[[Schedule], int]  # into how many stages a device's work on a mic
 def fastest_within(answer: Callable | None) -> Reply:
     """Check ``answer(devices, microbatches, limit, comm)``: a class out of SCHEDULES, or its name.
 
-    It is the one with the shortest step among those whose fullest device holds at most ``limit``
-    microbatches' worth of activations; of several equally fast ones, any.
+    The right class has the shortest step of those whose fullest device holds at most the activations of
+    ``limit`` microbatches. If several are equally fast, any of them is right.
     """
     if answer is None:
         return your_turn("write a function of (devices, microbatches, limit, comm) and pass it in")
@@ -53,7 +53,7 @@ def fastest_within(answer: Callable | None) -> Reply:
 
 
 def _stages_per_device(schedule: Schedule) -> int:
-    """Copies count once: Chimera's devices hold two stages each, but there are only as many as devices."""
+    """Stages per device, where a stage counts once if there are two copies of it, as in Chimera: 1, not 2."""
     return schedule.stages // schedule.devices
 
 
@@ -93,7 +93,7 @@ def _fastest(
     held: Callable = max,
     within: Callable = operator.le,
 ) -> set[str]:
-    """The names of the fastest within the limit; the options are ways to get it wrong."""
+    """The names of the fastest families within the limit; the options stand for ways to get this wrong."""
     lengths = {
         type(schedule).__name__: _length(schedule, comm, time)
         for schedule in _every(devices, microbatches)
@@ -103,7 +103,7 @@ def _fastest(
 
 
 def _the_mistake(given: list[str], case: tuple, name: str) -> Reply | None:
-    """What someone did who is wrong in the same way everywhere."""
+    """A reply to someone whose answers all follow from one known mistake; None if they do not."""
     says = f"{_where(*case)} you say {name}"
     mistakes = (
         ({"time": _whole}, "How long is one of two stages that share a device's layers?"),

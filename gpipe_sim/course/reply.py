@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The replies of a check: a verdict and a sentence."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def your_turn(text: str) -> Reply:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number to compare with a float, which not every whole number is."""
+    """Whether the value is a number that fits into a float; very large whole numbers do not."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return False
     try:
@@ -47,9 +47,9 @@ def is_number(value: object) -> bool:
 
 
 def called(function: Callable, *arguments, where: str = "") -> object:
-    """What a student's function returns; a Reply if it is no function, or stops with an exception.
+    """What the student's function returns; a Reply if it is not a function, or raises an exception.
 
-    ``where`` says what it was called with, for arguments that are too long to print.
+    ``where`` says in the reply what it was called with, if the arguments are too long to print.
     """
     if not callable(function):
         return keep_working(f"pass in a function, not {function!r}")
@@ -61,10 +61,10 @@ def called(function: Callable, *arguments, where: str = "") -> object:
 
 
 def predict(guess: Real | None, measured: Real, unit: str = "", *, within: Real = 0) -> Reply:
-    """Set a prediction beside what was measured. Before the reveal a guess may be wrong, not missing.
+    """Compare a prediction with what was measured; without a guess, ask for one and reveal nothing.
 
-    With ``within=0.25`` a guess is right that is off by no more than a quarter of what was measured: for what
-    a clock says, or a rule of thumb. Without, only the number itself is.
+    With ``within=0.25``, a guess is right if it is off by at most a quarter of what was measured; that is for
+    measured times and rules of thumb. By default only the number itself is right.
     """
     unit = f" {unit}" if unit else ""
     if guess is None:

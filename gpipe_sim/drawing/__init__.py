@@ -1,1 +1,1 @@
-"""Charts: their geometry once, painted as SVG, by matplotlib, and as text."""
+"""Charts: one geometry, drawn as SVG and by matplotlib; and timelines as text."""

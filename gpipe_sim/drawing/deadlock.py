@@ -1,6 +1,6 @@
-"""The picture of a deadlock: who stands where in which queue, and who waits for whom.
+"""The picture of a deadlock: where each device is stuck, and for which other device it waits.
 
-There is no time in it, since time stopped: each device's row is drawn as a queue, first action on the left.
+It has no time axis, because nothing moves any more. Each device's row is a queue, first action on the left.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
 
 
 def draw_deadlock(schedule: Schedule) -> Svg:
-    """Each device's queue: what is done, where it is stuck, what it waits for and what stands in between.
+    """Each device's queue: what it has run, where it is stuck, what it waits for, and what is in the way.
 
     ScheduleError if actions are missing, repeated or misplaced; ValueError if the order can finish.
     """
@@ -48,14 +48,14 @@ def _queues(schedule: Schedule, stuck: dict[int, int]) -> Iterator[str]:
 
 
 def _arrows(waits: Sequence[Wait], stuck: dict[int, int]) -> Iterator[str]:
-    """From each stuck action to what it needs, and from that along its queue to what is in its way."""
+    """From each stuck action to what it needs; and from there, along its queue, to the action in its way."""
     for device, _, _, other, place in waits:
         if other == device:
             yield _arc(device, stuck[device], place, 1, WAITS)
         else:
             yield _across(device, stuck[device], other, place)
         if place > stuck[other]:
-            outside = -1 if other <= device else 1  # the side of the queue that the long arrows leave free
+            outside = -1 if other <= device else 1  # the side of the queue to which no long arrow goes
             yield _arc(other, place, stuck[other], outside, IN_THE_WAY)
 
 
@@ -67,7 +67,7 @@ def _across(device: int, at: int, other: int, place: int) -> str:
 
 
 def _arc(device: int, a: int, b: int, side: int, colour: str) -> str:
-    """Over a row (side -1) or under it (1), from its a-th box to its b-th."""
+    """An arrow over a row (side -1) or under it (side 1), from box a to box b."""
     y = TOP + device * ROW + (HEIGHT + 3 if side > 0 else -3)
     bulge = y + side * 32
     return _arrow(f"M{_middle(a)} {y}C{_middle(a)} {bulge} {_middle(b)} {bulge} {_middle(b)} {y}", colour)

@@ -1,7 +1,7 @@
-"""The geometry of a chart, once: which box stands where, in what colour, with what written on it.
+"""The geometry of a chart: where each box is, its colour, and the number in it.
 
-Time runs to the right and device 0 is on top. Idle time is no box: the bubble is what stays white.
-``svg`` and ``plots`` draw the same boxes, so a number read back from either is a number of this file.
+Time runs to the right and device 0 is on top. Idle time has no box: the bubble is what stays white. ``svg``
+and ``plots`` both draw these boxes, so a chart shows the same numbers whichever of them draws it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,12 @@ from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.metrics import bubble_fraction, phases
 from gpipe_sim.simulation.timeline import Span, Timeline, number
 
-PHASES = "last F"  #: how a legend's words end that tell what the dashed lines of the phases mark
+PHASES = "last F"  #: how the legend's entry for the dashed lines between phases ends
 ROW_FILL = 0.86  #: how much of a row's height a box takes
 
 
 class Box(NamedTuple):
-    """A rectangle: x and width in time, y and height in rows, row 0 on top; one part of one span."""
+    """A rectangle for one part of a span: x and width in time, y and height in rows, row 0 on top."""
 
     x: Real
     y: float
@@ -34,7 +34,7 @@ class Box(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What hovering over the box says."""
+        """The text that appears when the mouse is over the box."""
         return f"{self.span.action} {number(self.span.start)}\u2013{number(self.span.end)}"
 
 
@@ -61,7 +61,7 @@ def boxes(timeline: Timeline) -> Iterator[Box]:
 def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
     """(time, device) of each boundary between warm-up, steady state and drain.
 
-    None where no device warms up, as in a naive order: it goes back with each microbatch at once.
+    There are none if no device runs two forwards before its first backward, as in a naive order.
     """
     if not any(_warms_up(row) for row in timeline.rows):
         return
@@ -79,7 +79,7 @@ def _warms_up(row: Sequence[Span]) -> bool:
 
 
 def stage_shades(schedule: Schedule) -> list[dict[int, float]]:
-    """Per device, how much lighter each stage is drawn: its first one full, its later ones paler."""
+    """Per device, how pale each of its stages is drawn: 0 for the first one, more for later ones."""
     return [
         {stage: LATER * i / len(held) for i, stage in enumerate(sorted(held))} for held in schedule.placement
     ]
@@ -92,7 +92,7 @@ def kinds_drawn(*timelines: Timeline) -> list[Kind]:
 
 
 def legend(*timelines: Timeline) -> list[tuple[Kind | None, str, str]]:
-    """(kind, colour, words) of each entry: the kinds, then what pale boxes and dashed lines say, if drawn."""
+    """(kind, colour, words) of each entry: the kinds, then paler boxes and dashed lines if there are any."""
     kinds = kinds_drawn(*timelines)
     alike: dict[Look, list[Kind]] = {}
     for kind in kinds:  # B and I look the same, and so share an entry
@@ -107,13 +107,13 @@ def legend(*timelines: Timeline) -> list[tuple[Kind | None, str, str]]:
 
 
 def caption(timeline: Timeline) -> str:
-    """What stands above a chart: the schedule, and two numbers measured from the timeline."""
+    """The title of a chart: the schedule, and the makespan and bubble fraction of the timeline."""
     bubble = float(bubble_fraction(timeline))
     return f"{timeline.schedule!r}: makespan {number(timeline.makespan)}, bubble {bubble:.1%}"
 
 
 def has_pairs(timeline: Timeline) -> bool:
-    """Whether any box is an overlapped pair: its halves want a higher row."""
+    """Whether there is an overlapped pair; its two halves need a higher row."""
     return any(len(span.action.parts) > 1 for span in timeline.spans)
 
 
@@ -127,7 +127,7 @@ def ticks(until: Real, at_most: int = 12) -> list[Real]:
 
 
 def short(action: Action | OverlapFB, schedule: Schedule) -> str:
-    """The action's spelling, without the stage where its device has only one."""
+    """The action's spelling, without the stage if every device has only one."""
     if isinstance(action, Action) and not schedule.program.stacked:
         return f"{action.kind}{action.microbatch}"
     return "/".join(map(str, action.parts))

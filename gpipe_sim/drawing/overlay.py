@@ -1,4 +1,4 @@
-"""A simulated and a measured step on one time axis: what a simulation gets right, and what it leaves out."""
+"""A simulated and a measured step on one time axis: what the simulation gets right, and what it misses."""
 
 import math
 from collections import defaultdict
@@ -35,14 +35,14 @@ NUMBERS_HIGH = 17  #: pixels of the line of numbers below the title
 
 
 class Compared(NamedTuple):
-    """A number of the simulated timeline and the same of the measured one."""
+    """The same number, taken from the simulated and from the measured timeline."""
 
     simulated: Real
     measured: Real
 
     @property
     def error(self) -> float:
-        """measured / simulated - 1; infinite where something was measured and nothing simulated."""
+        """measured / simulated - 1; 0 if both are 0, infinite if only the simulated number is 0."""
         if self.simulated:
             return self.measured / self.simulated - 1
         return math.inf if self.measured else 0.0
@@ -52,8 +52,8 @@ class Compared(NamedTuple):
 class Overlay:
     """Two timelines of the same actions on the same devices: a drawing in a notebook, a table as ``str``.
 
-    ``makespan`` and ``bubble`` (idle over all device time) are ``Compared``: a pair with its ``error``.
-    ValueError for timelines of other actions, TypeError for anything but timelines.
+    ``makespan`` and ``bubble`` (the bubble fraction) are ``Compared``: a pair with its ``error``.
+    ValueError if the actions or their devices differ, TypeError for anything but timelines.
     """
 
     simulated: Timeline
@@ -76,7 +76,7 @@ class Overlay:
 
     @cached_property
     def durations(self) -> dict[Kind, Compared]:
-        """The mean duration of each kind, over the actions that are in no pair in either timeline."""
+        """The mean duration of each kind, over the actions outside any overlapped pair in both timelines."""
         simulated, measured = _alone(self.simulated), _alone(self.measured)
         both: dict[Kind, list[Action]] = defaultdict(list)
         for action in simulated.keys() & measured.keys():
@@ -89,7 +89,7 @@ class Overlay:
 
     @cached_property
     def errors(self) -> dict[Kind, float]:
-        """How much longer each kind took than simulated, on average: measured / simulated - 1."""
+        """By how much each kind took longer than simulated, on average: measured / simulated - 1."""
         return {kind: compared.error for kind, compared in self.durations.items()}
 
     @cached_property
@@ -117,10 +117,10 @@ class Overlay:
 
 
 def overlay(simulated: Timeline, measured: Timeline) -> Overlay:
-    """Compare a simulated timeline with a measured one of the same actions. Both are in one unit of time.
+    """Compare a simulated timeline with a measured one of the same actions, both in the same unit of time.
 
-    ``overlay(simulate(schedule, fit_costs(step)), step)`` shows what no cost explains. An overlapped pair may
-    stand against its two parts. ValueError and TypeError as ``Overlay`` says.
+    ``overlay(simulate(schedule, fit_costs(step)), step)`` shows what costs alone do not explain. One timeline
+    may have an overlapped pair where the other has its two halves. ValueError and TypeError: see ``Overlay``.
     """
     return Overlay(simulated, measured)
 
@@ -142,7 +142,7 @@ def _where(device: int | None, name: str) -> str:
 
 
 def _alone(timeline: Timeline) -> dict[Action, Real]:
-    """How long each action takes that is no part of a pair."""
+    """How long each action takes, without those in overlapped pairs."""
     return {span.action: span.end - span.start for span in timeline.spans if len(span.action.parts) == 1}
 
 
@@ -166,7 +166,7 @@ def _percent(error: float) -> str:
 
 
 def _draw(overlay: Overlay) -> Svg:
-    """Each device is two rows close together, the simulated one above."""
+    """Each device has two rows close together, the simulated one above the measured one."""
     both = overlay.simulated, overlay.measured
     devices, until = overlay.simulated.schedule.devices, max(overlay.makespan)
     row = row_height(2 * devices) * (PAIRED if any(map(has_pairs, both)) else 1)

@@ -1,4 +1,4 @@
-"""What charts stand on: a white page in SVG, with an axis, names, a legend and the marks that it explains."""
+"""An SVG page for charts: white, with a time axis, device names, a legend, and the marks that it explains."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -22,15 +22,15 @@ MESSAGE = "message"
 CRITICAL = "critical path"
 HATCHED = "weight-gradient"  #: the id of the white lines over a hatched box
 
-Entry = tuple[Kind | None, str, str]  #: of a legend: kind, colour, words
+Entry = tuple[Kind | None, str, str]  #: an entry of a legend: kind, colour, words
 
 
 class Place(NamedTuple):
-    """Where a chart stands on its sheet, and how large it is; all in pixels."""
+    """Where a chart is on its page, and how large; all in pixels."""
 
     top: float
-    unit: float  #: of time
-    row: float
+    unit: float  #: width of one unit of time
+    row: float  #: height of a row
     left: float = LEFT
     gap: float = 0  #: between two rows
 
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Svg:
-    """A drawing: shown by a notebook, ``str`` gives the SVG text, ``save`` writes it."""
+    """A drawing: a notebook shows it, ``str`` gives the SVG text, ``save`` writes that to a file."""
 
     def __init__(self, text: str, says: str):
         self.text, self.says = text, says
@@ -64,7 +64,7 @@ class Svg:
 def sheet(
     parts: Sequence[str], entries: Sequence[Entry], titles: Sequence[str], right: float, bottom: float
 ) -> Svg:
-    """The drawing made of these parts, which end at ``right`` and ``bottom``, and a legend below them."""
+    """The drawing of these parts, which reach to ``right`` and ``bottom``, with a legend below them."""
     lines = list(_legend_lines(entries))
     below = [part for i, line in enumerate(lines) for part in _legend(line, bottom + 6 + i * LEGEND_LINE)]
     words = *map(_legend_width, lines), *map(_title_width, titles)
@@ -74,7 +74,7 @@ def sheet(
 
 
 def document(parts: Sequence[str], width: float, height: float, says: str, size: int = 11) -> Svg:
-    """The drawing made of these parts: on white, in a font of ``size`` px, narrower where a page is."""
+    """The drawing of these parts on white, in a font of ``size`` px; it shrinks on a narrower page."""
     body = "\n".join(parts)
     text = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{px(width)}" height="{px(height)}" '
@@ -86,24 +86,24 @@ def document(parts: Sequence[str], width: float, height: float, says: str, size:
 
 
 def unit_for(until: Real, left: float = LEFT) -> float:
-    """Pixels for one unit of time, so that a chart up to this time is not too wide."""
+    """Pixels for one unit of time, so that a chart up to time ``until`` is not too wide."""
     return min(UNIT, (WIDTH - left - RIGHT) / float(until)) if until else UNIT
 
 
 def row_height(devices: int) -> float:
-    """Pixels, fewer for many devices."""
+    """The height of a row in pixels; rows are lower if there are many devices."""
     return 24 if devices <= 8 else 18 if devices <= 16 else 12 if devices <= 32 else 8
 
 
 def device_names(devices: int, at: Place) -> Iterator[str]:
-    """On the left of each row, or of every fourth where rows are low."""
+    """The device's name on the left of each row, or of every fourth row if rows are low."""
     every = 1 if at.row >= 12 else 4
     for device in range(0, devices, every):
         yield text(at.left - 8, at.y(device + 0.5) + 4, f"device {device}", "end")
 
 
 def axis(until: Real, at: Place) -> Iterator[str]:
-    """The time axis, with ticks where there is room for their numbers."""
+    """The time axis, with as many ticks as there is room for their numbers."""
     wide = float(until) * at.unit
     yield f'<path d="M{px(at.left)} {px(at.top + 1)}h{px(wide)}" stroke="{FAINT}"/>'
     for time in ticks(until, at_most=max(2, int(wide / 60))):
@@ -130,7 +130,7 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
 
 
 def _legend_lines(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
-    """The entries on one line; where that is wider than a chart, each line as full as it can be."""
+    """The entries, line by line: as many on each as fit into the width of a chart."""
     line: list[Entry] = []
     for entry in entries:
         if line and _legend_width([*line, entry]) > WIDTH - LEFT:
@@ -153,7 +153,7 @@ def _title_width(title: str) -> float:
 
 
 def _defined(entries: Sequence[Entry]) -> list[str]:
-    """The hatching, where there is any."""
+    """The SVG definition of the hatching, if any entry is hatched."""
     hatching = (
         f'<defs><pattern id="{HATCHED}" width="6" height="6" patternUnits="userSpaceOnUse" '
         'patternTransform="rotate(45)">'
@@ -178,7 +178,7 @@ def frame(outline: str) -> str:
 
 
 def arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
-    """A line with a point: a message."""
+    """A line with an arrowhead: a message."""
     scale = HEAD / hypot(tip_x - x, tip_y - y)
     along_x, along_y = scale * (tip_x - x), scale * (tip_y - y)
     neck_x, neck_y = tip_x - along_x, tip_y - along_y
@@ -191,11 +191,11 @@ def arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
 
 
 def text(x: float, y: float, words: str, anchor: str, size: int = 11, colour: str = INK) -> str:
-    """Words at a place; what SVG reads as marks is to be escaped before."""
+    """Words at a place. The caller escapes <, > and &."""
     sized = f' font-size="{size}"' if size != 11 else ""
     return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{sized}>{words}</text>'
 
 
 def px(value: float) -> str:
-    """Pixels to a tenth, as short as can be."""
+    """Pixels as text, to a tenth; without the point if they are whole."""
     return f"{value:.1f}".removesuffix(".0")

@@ -1,8 +1,8 @@
 """Charts as SVG text: what a notebook shows, the same bytes on every machine.
 
-Hovering over a box names its action and times, where a page shows the SVG itself (a saved file in a
-browser; JupyterLab shows it as an image). Labels are drawn where they fit, and nothing is drawn
-where a device waits.
+Hovering over a box shows its action and times if the page holds the SVG itself, such as a saved file in a
+browser; JupyterLab shows it as an image. Labels are drawn where they fit, and nothing is drawn where a
+device waits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,15 +43,15 @@ from gpipe_sim.simulation.critical_path import critical_path
 from gpipe_sim.simulation.metrics import in_flight, peak_in_flight
 from gpipe_sim.simulation.timeline import Timeline, of_timeline, require_timeline
 
-FINE = 4  #: pixels from which boxes, but for the narrowest quarter, get edges and phases their lines
+FINE = 4  #: pixels; edges and phase lines are drawn if three quarters of the boxes are at least this wide
 TITLE, AXIS = 26, 22  #: pixels of the line above a timeline, and of the axis below
 DIGIT = 6.4  #: pixels per character at 11 px
-PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that half a box has room for its number
+PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that a number fits into half a row
 
 
 @of_timeline
 def to_svg(timeline: Timeline) -> str:
-    """The SVG text of one timeline."""
+    """The SVG text of one timeline; TypeError for anything else."""
     return str(draw(timeline))
 
 
@@ -62,12 +62,13 @@ def draw(
     critical_path: bool = False,
     titles: Sequence[str] | None = None,
 ) -> Svg:
-    """One or more timelines under each other, on one time axis.
+    """Draw one or more timelines below each other, on one time axis.
 
     ``in_flight=True`` adds, below each, how many microbatches every device holds over time, with its peak
     on the right. ``messages=True`` adds an arrow for each message, from the end of the action that made it
     to where and when it arrives. ``critical_path=True`` outlines the chain of actions that sets the makespan.
-    ``titles`` replaces the line above each timeline.
+    ``titles`` replaces the line above each timeline. ValueError without a timeline, or for another number of
+    titles; TypeError for anything but timelines.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
@@ -101,13 +102,13 @@ def draw(
 
 
 def explained(timelines: Sequence[Timeline], unit: float) -> list[Entry]:
-    """What the legend says of the boxes, and of the lines that part the phases where they are drawn."""
+    """The legend's entries for the boxes, and for the lines between phases if any are drawn."""
     lines = any(_fine(timeline, unit) and any(phase_lines(timeline)) for timeline in timelines)
     return [entry for entry in legend(*timelines) if lines or not entry[2].endswith(PHASES)]
 
 
 def _asked(strips: bool, arrows: bool, path: bool) -> list[Entry]:
-    """What the legend says of whatever was asked for besides."""
+    """The legend's entries for what was asked for in addition: strips, arrows, critical path."""
     entries = (
         (strips, (None, IN_FLIGHT, "microbatches in flight")),
         (arrows, (None, INK, MESSAGE)),
@@ -117,7 +118,7 @@ def _asked(strips: bool, arrows: bool, path: bool) -> list[Entry]:
 
 
 def chart(timeline: Timeline, at: Place) -> Iterator[str]:
-    """The boxes with their numbers, and the lines that part the phases."""
+    """The boxes with their numbers, and the lines between the phases."""
     every = sorted(boxes(timeline), key=lambda box: box.fill)
     edge = f' stroke="{PAPER}" stroke-width="0.7"' if _fine(timeline, at.unit) else ""
     for fill, group in groupby(every, key=lambda box: box.fill):
@@ -139,7 +140,7 @@ def chart(timeline: Timeline, at: Place) -> Iterator[str]:
 
 
 def _fine(timeline: Timeline, unit: float) -> bool:
-    """Whether boxes are wide enough for edges: all but the narrowest quarter, of those that take any time."""
+    """Whether three quarters of the boxes (of those that take any time) are wide enough for edges."""
     widths = sorted(span.end - span.start for span in timeline.spans if span.end > span.start)
     return bool(widths) and float(widths[len(widths) // 4]) * unit >= FINE
 
@@ -159,7 +160,7 @@ def _fits(box: Box, at: Place) -> bool:
 
 
 def _lettering(box: Box) -> str:
-    """How the box's number is drawn: over hatching, the box's own colour keeps the lines off its digits."""
+    """How a box's number is drawn: on hatched boxes with a halo in the box's colour, to keep lines away."""
     clear = f' stroke="{box.fill}" stroke-width="4" stroke-linejoin="round" paint-order="stroke"'
     return f'fill="{ink(box.fill)}"' + (clear if hatched(box.kind) else "")
 
@@ -170,13 +171,13 @@ def _label(box: Box, at: Place) -> str:
 
 
 def _critical(timeline: Timeline, at: Place) -> Iterator[str]:
-    """The boxes of the critical path, framed; of an overlapped pair both halves."""
+    """Frames around the boxes of the critical path; around both halves of an overlapped pair."""
     chain = set(critical_path(timeline))
     yield frame("".join(_outline(box, at) for box in boxes(timeline) if box.span in chain))
 
 
 def _arrows(timeline: Timeline, at: Place) -> Iterator[str]:
-    """One arrow per message, between the facing sides of two rows, so that it covers few numbers."""
+    """One arrow per message, between the sides of the two rows that face each other: it hides few numbers."""
     for action, source, target, start, end in timeline.messages:
         side = 0.25 if target > source else -0.25
         x, y = at.x(start), at.y(source + 0.5 + side)
@@ -186,7 +187,7 @@ def _arrows(timeline: Timeline, at: Place) -> Iterator[str]:
 
 
 def _strips(timeline: Timeline, at: Place, most: int) -> Iterator[str]:
-    """In-flight counts as filled steps, one strip per device; ``most`` fills a row, the peak on the right."""
+    """In-flight counts as filled steps, one strip per device, its peak on the right; ``most`` fills a row."""
     peaks = peak_in_flight(timeline.schedule)
     scale = (at.row - 4) / max(most, 1)
     right = at.x(timeline.makespan)

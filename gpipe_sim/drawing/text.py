@@ -11,7 +11,7 @@ IDLE, GOES_ON = "·", "-"
 
 
 def text_grid(timeline: Timeline) -> str:
-    """The grid that ``print(timeline)`` shows; times that fit no grid are listed row by row instead."""
+    """The grid that ``print(timeline)`` shows; if the times fit no grid, a list of actions and times."""
     step = _unit(timeline)
     if step is None or timeline.makespan / step > MOST_COLUMNS:
         return _listed(timeline)
@@ -33,7 +33,7 @@ def text_grid(timeline: Timeline) -> str:
 
 
 def _unit(timeline: Timeline) -> Fraction | None:
-    """The largest step that every start and end is a multiple of; None if there is none to speak of."""
+    """The largest step of which every start and end is a multiple; None if some action takes no time."""
     times = {Fraction(t) for span in timeline.spans for t in (span.start, span.end)} - {0}
     if any(span.start == span.end for span in timeline.spans) or not times:
         return None

@@ -1,1 +1,1 @@
-"""Schedules and timelines in and out: PyTorch's CSV, and steps that were measured and kept."""
+"""Schedules to and from PyTorch's CSV, and measured steps that ship with the package."""

@@ -1,7 +1,7 @@
-"""Steps that were measured once and are kept, because what a clock says differs from run to run.
+"""Steps that were measured once and then stored, because measured times differ from run to run.
 
-A lesson can draw them and print their numbers, also where there is no torch. ``python -m benchmarks.record``
-measures them again.
+A lesson can draw them and print their numbers without torch. ``python -m benchmarks.record`` measures them
+again.
 """
 
 import json
@@ -16,11 +16,11 @@ FILE = files("gpipe_sim") / "data" / "recorded.json"
 
 
 def recorded_run(name: str = "1f1b") -> Timeline:
-    """A step as it was measured, in milliseconds from its first start; ``recorded_where()`` says where.
+    """A measured step, in milliseconds from its first start; ``recorded_where()`` says on what machine.
 
     ``"1f1b"``, ``"zbh1"`` and ``"gpipe16"`` have four stages that sleep for 20 ms in F, I and W each.
     ``"narrow"`` and ``"wide"`` are 12 Linear + ReLU on two processes, ``"narrow_alone"`` and ``"wide_alone"``
-    on one. ValueError for any other name.
+    the same on one. ValueError for any other name.
     """
     runs = _stored()["runs"]
     if name not in runs:

@@ -1,7 +1,7 @@
 """Orders as PyTorch writes them: a line of comma-separated actions per rank, in the same spelling.
 
-``torch.distributed.pipelining`` reads such a file, and adds the messages itself. What its format cannot
-say is refused by name.
+``torch.distributed.pipelining`` reads such a file, and adds the messages itself. If an order has something
+that PyTorch's format cannot express, the error names it.
 """
 
 import csv
@@ -21,8 +21,8 @@ _ADDED = re.compile(r"\d+(WAIT_)?((SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRA
 def to_torch_csv(schedule: Schedule) -> str:
     """The order as text that PyTorch's ``_load_csv`` reads: a line per rank, cells such as ``2F0``.
 
-    ScheduleError for an order that cannot run, or that PyTorch's format cannot say: recomputation and
-    weight updates (R, U), a stage on two devices, a device without work.
+    ScheduleError for an order that cannot run, or that PyTorch's format cannot express: one with R or U
+    actions, a stage on two devices, or a device without work.
     """
     require_torch(schedule)
     if recompute := _first(schedule, Kind.R):
@@ -34,10 +34,10 @@ def to_torch_csv(schedule: Schedule) -> str:
 
 
 def from_torch_csv(text: str) -> Explicit:
-    """Read what ``to_torch_csv`` or PyTorch's ``_dump_csv`` wrote. A device holds the stages of its line.
+    """Read what ``to_torch_csv`` or PyTorch's ``_dump_csv`` wrote. A device holds the stages on its line.
 
     Empty cells (PyTorch's padding) and what PyTorch adds by itself (messages, UNSHARD, RESHARD, REDUCE_GRAD)
-    are left out. ValueError, with its place, for a cell that cannot be read.
+    are left out. ValueError, with line and cell, for a cell that cannot be read.
     """
     require_text("from_torch_csv", text)
     rows = [list(_read(line, rank)) for rank, line in enumerate(csv.reader(text.strip().splitlines()))]
@@ -46,7 +46,7 @@ def from_torch_csv(text: str) -> Explicit:
 
 
 def require_torch(schedule: Schedule) -> None:
-    """ScheduleError unless PyTorch's engine can run the order; it names what it cannot, and why."""
+    """ScheduleError unless PyTorch's engine can run the order; the message says what is in the way."""
     require_schedule("PyTorch's engine", schedule)
     check(schedule)
     if update := _first(schedule, Kind.U):

@@ -1,7 +1,7 @@
 """The families of schedules, one small file each.
 
-To add one: write a class with an ``order`` in a file of its own, and name it here. Every law in
-``tests/`` is then tested over it.
+To add one: write a class with an ``order`` in a file of its own, and name it here. Every law in ``tests/`` is
+then tested on it too.
 """
 
 from gpipe_sim.families.chimera import Chimera

@@ -1,4 +1,4 @@
-"""Two 1F1B pipelines in opposite directions, each in the other's bubbles."""
+"""Two 1F1B pipelines in opposite directions; each runs in the bubbles of the other."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,13 +10,14 @@ from gpipe_sim.schedule.placement import bidirectional
 
 @dataclass(frozen=True)
 class Chimera(Schedule):
-    """Each device holds two stages of two copies of the model, which run in opposite directions.
+    """Two copies of the model run in opposite directions; each device holds one stage of each copy.
 
-    A unit of K microbatches, half in each direction, is laid out in slots of one forward or backward so
-    that no two fall on the same slot of a device; further units follow 2K slots later. Bubble
-    (K-2)/(2M+K-2) for equal forward and backward; with backward = 2 forward and M = K it is
-    (K-2)/(3M/2+K-2). Holds K/2+1 to K activations, and twice the parameters. K is even. Where K does not
-    divide M the last unit is not full, and its bubble is larger. Li and Hoefler 2021, arXiv:2107.06925.
+    Microbatches come in units of K, half of them in each direction. A device has time slots, each for one
+    forward or backward, and no two actions of a unit fall into the same slot; the next unit begins 2K slots
+    later. Bubble (K-2)/(2M+K-2) for equal forward and backward; with backward = 2 forward and M = K it is
+    (K-2)/(3M/2+K-2). A device holds K/2+1 to K activations, and twice the parameters. K must be even. If K
+    does not divide M, the last unit is not full, and the bubble is larger.
+    Li and Hoefler 2021, arXiv:2107.06925.
     """
 
     def __post_init__(self):

@@ -1,12 +1,12 @@
-"""V-shaped schedules whose memory is chosen: one building block, repeated for every microbatch.
+"""V-shaped schedules built to a memory limit: one building block, repeated for every microbatch.
 
-A block says at which slots a microbatch's F and I run on each device, slots being one unit of time. The
-next microbatch follows six slots later, because a device does six things for each: F, I and W of two
-stages. The longer a block, the more microbatches are under way at once, and the more is held.
+A slot is one unit of time. A block says in which slots each device runs F and I of one microbatch. The next
+microbatch follows six slots later, because a device runs six actions for each: F, I and W of its two
+stages. The longer a block, the more microbatches are under way at once, and the more a device holds.
 Qi, Wan, Amar and Lin 2024, arXiv:2405.15362.
 
-A block gives an order here, not times: two of its actions may share a slot. The order is then filled in
-unit time. A device does the first of its F and I that can run, and a W when none can.
+Here a block gives only an order, not times, so two of its actions on a device may share a slot. That order is
+then run in unit time: at each moment a free device runs the first F or I that can run, and a W if none can.
 """
 
 from collections import deque
@@ -22,9 +22,9 @@ from gpipe_sim.schedule.placement import v_shaped
 from gpipe_sim.simulation.machine import Machine
 
 PERIOD = 6
-#: Slots from one device to the next on the four legs of the V: F down, F back, I down, I back.
+#: Slots from one device to the next, on each of a microbatch's four ways: F down, F back, I down, I back.
 Hops = tuple[int, int, int, int]
-#: Slots at the three turns between the legs: F to F, F to I, I to I.
+#: Slots at the three turns between these ways: from F to F, from F to I, from I to I.
 Gaps = tuple[int, int, int]
 
 
@@ -48,11 +48,12 @@ def block(devices: int, hops: Hops, gaps: Gaps) -> list[tuple[int, int, int, int
 def choose(
     coming: Iterable[Action], due: deque[Action], room: int, ready: Callable[[Action], bool]
 ) -> Action | None:
-    """What a device does next, or None if it waits.
+    """What a device runs next, or None if it waits.
 
-    The first F or I of ``coming``, the block's order, that is ``ready``; else the oldest W that is ``due``.
-    It looks no further than there is ``room``, counted in stage-activations, for every F up to there. So an
-    F that overtakes leaves room for those that it overtakes, and none of them is ever kept out.
+    That is the first F or I of ``coming``, which is in the block's order, that is ``ready``; if none is, the
+    oldest W that is ``due``. ``room`` is how many more stage-activations the device may hold. The search
+    stops at the first F that would not fit together with every F before it. So an F that overtakes others
+    leaves room for them, and none of them is ever kept out.
     """
     for action in coming:
         if action.kind is Kind.F:
@@ -68,7 +69,7 @@ def choose(
 def filled(
     devices: int, microbatches: int, hops: Hops, gaps: Gaps, limit: int
 ) -> tuple[tuple[Action, ...], ...]:
-    """The rows of a block's order, each device doing what ``choose`` says in unit time.
+    """The rows that result if each device runs what ``choose`` says, every action taking one unit of time.
 
     A device holds at most ``limit`` stage-activations, from F until W.
     """
@@ -99,9 +100,9 @@ def filled(
 
 
 def _in_slot_order(down: int, back: int, slots: tuple[int, ...], microbatches: int) -> list[Action]:
-    """A device's F and I, sorted by the slots of the block repeated every ``PERIOD``.
+    """A device's F and I, sorted by slot; the block is repeated every ``PERIOD`` slots.
 
-    Of two in one slot, first the one that is earlier in the block.
+    If two share a slot, the one that comes earlier in the block comes first.
     """
     legs = (F, down), (F, back), (I, back), (I, down)
     placed = sorted(
@@ -112,11 +113,11 @@ def _in_slot_order(down: int, back: int, slots: tuple[int, ...], microbatches: i
 
 @dataclass(frozen=True)
 class VMin(Schedule):
-    """The shortest block: about a third of 1F1B's memory, about two thirds of its bubble.
+    """V-Min, the shortest block: about a third of 1F1B's memory, about two thirds of its bubble.
 
-    Holds at most 2 ceil((K+2)/3) stage-activations, (K+4)//3 microbatches of a model of 2K stages, from F
-    until W. A forward, an input gradient and a weight gradient are assumed to take equally long; with other
-    costs the order stays as it is. Qi et al. 2024, arXiv:2405.15362.
+    A device holds at most 2 ceil((K+2)/3) stage-activations from F until W: as much as (K+4)//3 microbatches
+    leave on its two stages. The order is made for F, I and W that take equally long; with other costs it is
+    the same order. Qi et al. 2024, arXiv:2405.15362.
 
     With F = I = W = 1, 3 to 40 devices and M > K, a step takes 6M + 4K - 7 if K is a multiple of 3,
     6M + 4K - 5 if K is one more than that, and 6M + 4K - 9 if it is two more. A solver proved that no order
@@ -129,7 +130,7 @@ class VMin(Schedule):
 
     @property
     def gaps(self) -> Gaps:
-        """Slots at the turns of the block. With 1, 1, 1 a step at 8 x 64 would take 409 instead of 407."""
+        """Slots at the turns of the block. With gaps of 1, 1, 1 a step at 8 x 64 would take 409, not 407."""
         return 1, 3, 1
 
     @property
@@ -148,9 +149,9 @@ class VMin(Schedule):
 
 @dataclass(frozen=True)
 class VHalf(VMin):
-    """A block about half as long as ZB-V's: half of 1F1B's memory, half of its bubble.
+    """V-Half, a block about half as long as ZB-V's: half of 1F1B's memory, half of its bubble.
 
-    Holds at most 2 ((K+2)//2) stage-activations, from F until W.
+    A device holds at most 2 ((K+2)//2) stage-activations from F until W. Qi et al. 2024, arXiv:2405.15362.
 
     With F = I = W = 1, 3 to 40 devices and more microbatches than fit at once, a step takes 6M + 3K - 7
     if K is even and 6M + 3K - 4 if it is odd. A solver proved that no order is shorter within this memory at
@@ -164,8 +165,8 @@ class VHalf(VMin):
     def gaps(self) -> Gaps:
         """Slots at the turns of the block.
 
-        With gaps of 1, 3, 1 an even K would take as long where F, I and W take equally long, and longer where
-        they do not: 8 x 64 would take 1014 instead of 900 with F = 2, I = 3 and W = 1.
+        For even K, gaps of 1, 3, 1 would give as short a step while F, I and W take equally long, but a
+        longer one otherwise: 8 x 64 with F = 2, I = 3 and W = 1 would take 1014 instead of 900.
         """
         return (1, 3, 1) if self.devices % 2 else (1, 6, 1)
 

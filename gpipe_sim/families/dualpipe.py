@@ -1,7 +1,8 @@
-"""Microbatches from both ends at once, each forward overlapped with another's backward.
+"""Microbatches from both ends at once; the forward of one overlaps with the backward of another.
 
-A device works on two stages: microbatches meet the near one first and the far one later. Eight steps
-as in the authors' program: DeepSeek-AI 2024, arXiv:2412.19437, and github.com/deepseek-ai/DualPipe.
+A device works on two stages, near and far. Microbatches that enter at its own end meet the near one. The far
+one is for microbatches from the other end; in a V, for the same ones on their way back. The order has eight
+steps, as in the authors' program: DeepSeek-AI 2024, arXiv:2412.19437, and github.com/deepseek-ai/DualPipe.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ NEAR, FAR = 0, 1
 
 
 class _Feed:
-    """Hands out a device's next actions, near and far, and remembers which weight gradients are due."""
+    """Makes a device's next action on its near or far stage, and remembers the weight gradients due."""
 
     def __init__(self, stages: tuple[int, int], first: tuple[int, int]):
         self.stages = stages
@@ -42,7 +43,10 @@ class _Feed:
 
 
 def _eight_steps(depth: int, place: int, microbatches: int, feed: _Feed) -> Iterator[Action | OverlapFB]:
-    """One device's order; of ``depth`` devices from the near end to the turn it is number ``place``."""
+    """One device's order. Of the ``depth`` devices from its end to the middle it is number ``place``, from 0.
+
+    For DualPipeV the end is device 0 and the middle is the turn of the V.
+    """
     below = depth - place - 1
     yield from (feed.forward(NEAR) for _ in range(2 * below))
     for _ in range(place + 1):
@@ -50,7 +54,7 @@ def _eight_steps(depth: int, place: int, microbatches: int, feed: _Feed) -> Iter
     for _ in range(below):
         yield from (feed.backward(FAR, split=True), feed.weights(), feed.forward(FAR))
     for i in range(microbatches - 2 * depth + place + 1):
-        if i == 0 and below == 0:  # at the turn the first pair would wait for itself
+        if i == 0 and below == 0:  # the authors' program leaves this first pair apart, too
             yield from (feed.forward(NEAR), feed.backward(FAR))
         else:
             yield feed.pair(NEAR, FAR)
@@ -58,7 +62,7 @@ def _eight_steps(depth: int, place: int, microbatches: int, feed: _Feed) -> Iter
     for _ in range(below):
         yield from (feed.backward(FAR), feed.pair(FAR, NEAR))
     half, odd = divmod(place + 1, 2)
-    for i in range(2 * (place + 1)):  # far and near in turn; from about the middle on, split
+    for i in range(2 * (place + 1)):  # far and near in turn; split from about the middle of this loop on
         yield feed.backward((FAR, NEAR)[i % 2], split=i > 2 * half - (odd == 0))
     for _ in range(below):
         yield from (feed.weights(), feed.backward(NEAR, split=True))
@@ -67,12 +71,12 @@ def _eight_steps(depth: int, place: int, microbatches: int, feed: _Feed) -> Iter
 
 @dataclass(frozen=True)
 class DualPipeV(Schedule):
-    """DualPipe folded in the middle: one copy of the model, going down the devices and back.
+    """DualPipe folded in the middle: one copy of the model that goes down the devices and back.
 
-    Bubble (K-1)(F&B + B - 3W) for I as long as F, on K devices of two stages each; at most 2K+1
-    stage-activations; needs at least 2K microbatches. The order is PyTorch's ScheduleDualPipeV, action for
-    action; that runs the halves of a pair one after the other, which takes 51 at 4 x 8 with unit costs where
-    the atomic pair takes 54.
+    Bubble (K-1)(F&B + B - 3W) if I takes as long as F, on K devices of two stages each. A device holds at
+    most 2K+1 stage-activations. M must be at least 2K. The order is PyTorch's ScheduleDualPipeV, action for
+    action. But PyTorch runs the halves of a pair one after the other: at 4 x 8 with unit costs, a step then
+    takes 51; with each pair as one block it takes 54.
     """
 
     def __post_init__(self):
@@ -90,10 +94,10 @@ class DualPipeV(Schedule):
 
 @dataclass(frozen=True)
 class DualPipe(Schedule):
-    """Two copies of the model in opposite directions, half of the microbatches each.
+    """Two copies of the model in opposite directions, with half of the microbatches each.
 
-    Bubble (K/2-1)(F&B + B - 3W) for I as long as F, at most K+1 activations, twice the parameters. Devices
-    and microbatches are even, with at least as many microbatches as devices in each direction.
+    Bubble (K/2-1)(F&B + B - 3W) if I takes as long as F. A device holds at most K+1 activations, and twice
+    the parameters. K and M must be even, and M at least 2K.
     """
 
     def __post_init__(self):

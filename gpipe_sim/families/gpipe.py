@@ -11,10 +11,10 @@ DRAINS = ("reversed", "in_order")
 
 @dataclass(frozen=True, repr=False)
 class GPipe(Schedule):
-    """Every forward, then every backward; a device holds all M microbatches at the turn.
+    """Every forward, then every backward; in between, a device holds all M microbatches.
 
     Bubble (K-1)/(K-1+M). Also known as F-then-B, fill-drain, AFAB. The drain is reversed (the last
-    microbatch goes back first), as in the paper's figure; ``drain="in_order"`` is PyTorch's.
+    microbatch's backward comes first), as in the paper's figure; ``drain="in_order"`` is PyTorch's order.
     Huang et al. 2019, arXiv:1811.06965.
     """
 

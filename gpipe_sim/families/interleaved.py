@@ -12,11 +12,12 @@ from gpipe_sim.schedule.base import Schedule
 class Interleaved1F1B(Schedule):
     """1F1B in which device k holds the stages k, k+K, k+2K, ... and takes microbatches in groups.
 
-    Bubble (K-1)/(K-1+VM) when K divides M, for V times the messages. A group of microbatches runs
-    through one stage of a device, then through its next; backwards visit the stages in reverse.
-    When K divides M this is Megatron-LM's order; for other M it follows PyTorch, which cuts M into
-    max(1, M // K) equal groups and refuses an M that cannot be cut so. With V = 1 it warms up twice
-    as far as 1F1B and holds more. Narayanan et al. 2021, arXiv:2104.04473.
+    Bubble (K-1)/(K-1+VM) when K divides M. The price is (KV-1)/(K-1) times as many messages, a little more
+    than V times. A group of microbatches runs through one stage of a device, then through its next;
+    backwards visit the stages in reverse. When K divides M this is Megatron-LM's order; for other M it
+    follows PyTorch, which cuts M into max(1, M // K) equal groups and refuses an M that cannot be cut so.
+    With V = 1 its warm-up is twice that of 1F1B, and it holds more.
+    Narayanan et al. 2021, arXiv:2104.04473.
     """
 
     stages_per_device: int = 2
@@ -37,7 +38,7 @@ class Interleaved1F1B(Schedule):
 
     @property
     def group(self) -> int:
-        """How many microbatches run through one stage before the device turns to its next."""
+        """How many microbatches run through one stage before the device goes on to its next stage."""
         return self.microbatches // max(1, self.microbatches // self.devices)
 
     def order(self, device: int) -> Iterator[Action]:

@@ -11,9 +11,9 @@ from gpipe_sim.schedule.base import Schedule
 class LoopedBFS(Schedule):
     """Breadth first: every microbatch through a device's first stage, then every one through its next.
 
-    Bubble (K-1)/(K-1+VM) for M >= K, as interleaved 1F1B; but a device holds all VM stage-activations
-    at the turn. The drain is reversed. The order is PyTorch's ScheduleLoopedBFS, action for action.
-    Lamy-Poirier 2022, arXiv:2211.05953.
+    Bubble (K-1)/(K-1+VM) for M >= K, as interleaved 1F1B; but after its last forward a device holds all VM
+    stage-activations. The drain is reversed, as in GPipe. The order is PyTorch's ScheduleLoopedBFS, action
+    for action. Lamy-Poirier 2022, arXiv:2211.05953.
     """
 
     stages_per_device: int = 2

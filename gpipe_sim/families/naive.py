@@ -9,9 +9,9 @@ from gpipe_sim.schedule.base import Schedule
 
 @dataclass(frozen=True)
 class Naive(Schedule):
-    """One microbatch at a time, down the model and back: one device works, the others wait.
+    """One microbatch at a time goes down the model and back: one device works, the others wait.
 
-    Idles (K-1)/K of all device time, however many microbatches there are.
+    Bubble (K-1)/K, however many microbatches there are.
     """
 
     microbatches: int = 1

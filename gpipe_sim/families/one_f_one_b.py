@@ -16,7 +16,7 @@ class OneFOneB(Schedule):
     """
 
     def warmup(self, device: int) -> int:
-        """Forwards before the first pair of a forward and a backward."""
+        """How many forwards the device runs before it alternates; ``order`` caps this at M."""
         return self.devices - device - 1
 
     def order(self, device: int) -> Iterator[Action]:
@@ -33,8 +33,8 @@ class OneFOneB(Schedule):
 class Eager1F1B(OneFOneB):
     """1F1B with twice the warm-up, so that messages travel while a device works on other microbatches.
 
-    Without communication time it takes as long as 1F1B, and it holds more: at most 2(K-k)-1 microbatches
-    on device k. Zhuang et al. 2023, arXiv:2211.05322.
+    If messages take no time, it takes as long as 1F1B and only holds more: at most 2(K-k)-1 microbatches on
+    device k. Zhuang et al. 2023, arXiv:2211.05322.
     """
 
     def warmup(self, device: int) -> int:

@@ -11,15 +11,16 @@ from gpipe_sim.schedule.placement import v_shaped
 
 @dataclass(frozen=True)
 class ZBV(Schedule):
-    """Device k holds stage k on the way down and 2K-1-k on the way back: the loss is where the data enters.
+    """Device k holds stage k on the way down and stage 2K-1-k on the way back.
 
-    For T_F = T_B = T_W and M >= 2K-1 no device pauses, with at most 2K stage-activations, what 1F1B holds for
+    So device 0 has both the first stage and the loss. For T_F = T_B = T_W and M >= 2K-1, no device waits
+    between its first and last action. A device holds at most 2K stage-activations, as much as 1F1B holds for
     the same model. The order is PyTorch's ScheduleZBVZeroBubble, action for action.
     Qi, Wan, Huang and Lin 2024, arXiv:2401.10241, section 5.
 
-    For M < 2K-1, PyTorch generates 2K-1 microbatches and drops the extra ones. Devices then wait where those
-    would have run: with F = I = W = 1 and M < (3K-1)/2 a step takes 4(K+M) - 2. That is 30 at 4 x 4, 46 at
-    8 x 4 and 62 at 8 x 8. Within the same memory a solver found 27, 39 and 55.
+    For M < 2K-1, the order is generated for 2K-1 microbatches and the extra ones are dropped, as in PyTorch.
+    Devices then wait where those would have run: with F = I = W = 1 and M < (3K-1)/2 a step takes 4(K+M) - 2.
+    That is 30 at 4 x 4, 46 at 8 x 4 and 62 at 8 x 8. Within the same memory a solver found 27, 39 and 55.
     """
 
     @property
@@ -33,7 +34,7 @@ class ZBV(Schedule):
     def _phases(self, device: int) -> Iterator[Action]:
         down, back = self.placement[device]
         below, total = self.devices - device, max(self.microbatches, 2 * self.devices - 1)
-        # Which microbatch is next, for each kind and stage.
+        # Iterators over the microbatches, one for each kind and stage.
         (F0, I0, W0), (F1, I1, W1) = (_next_of(stage) for stage in (down, back))
         for _ in range(2 * below - 1):
             yield next(F0)

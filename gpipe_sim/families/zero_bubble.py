@@ -1,6 +1,6 @@
-"""1F1B with the backward split: weight gradients, which nobody waits for, fill the bubble.
+"""1F1B with the backward split: weight gradients, which no other device waits for, fill the bubble.
 
-The papers' B is our I, the input gradient; F, I and W there take T_F, T_B and T_W.
+The papers write B for the input gradient, our I. T_F, T_B and T_W are the times of our F, I and W.
 Qi, Wan, Huang and Lin 2024, arXiv:2401.10241.
 """
 
@@ -13,21 +13,20 @@ from gpipe_sim.schedule.base import Schedule
 
 @dataclass(frozen=True)
 class ZBH1(Schedule):
-    """1F1B's warm-up; each device puts its weight gradients off by as many microbatches as it is far down.
+    """ZB-H1: the warm-up of 1F1B, and device k puts each weight gradient off by k microbatches.
 
-    Bubble time (K-1)(T_F + T_B - T_W) while T_W is the shortest, a third of 1F1B's when all are equal.
-    Device k, from 0, holds at most K-k microbatches from F until I and another k from I until W, so no more
-    than 1F1B's first device.
-    Also known as ZB1P's hand-made form. PyTorch's ScheduleInterleavedZeroBubble with one stage per
-    device is the same order.
+    Bubble time (K-1)(T_F + T_B - T_W) if T_W is the shortest; a third of 1F1B's if all three are equal.
+    Device k, from 0, holds at most K-k microbatches from F until I and another k from I until W, together no
+    more than 1F1B's first device. It is the hand-made form of the papers' ZB1P. PyTorch's
+    ScheduleInterleavedZeroBubble with one stage per device is the same order.
     """
 
     def warmup(self, device: int) -> int:
-        """Forwards before the first input gradient."""
+        """How many forwards the device runs before it alternates; ``order`` caps this at M."""
         return self.devices - device - 1
 
     def delay(self, device: int) -> int:
-        """How many microbatches a weight gradient stands behind its input gradient."""
+        """By how many microbatches a weight gradient comes later than its input gradient."""
         return device
 
     def order(self, device: int) -> Iterator[Action]:
@@ -45,11 +44,11 @@ class ZBH1(Schedule):
 
 @dataclass(frozen=True)
 class ZBH2(ZBH1):
-    """Twice the warm-up and twice the delay of ZB-H1: no device pauses between its first and last action.
+    """ZB-H2: twice the warm-up and twice the delay of ZB-H1.
 
-    Bubble time (K-1)(T_F + T_B - 2 T_W) while T_W is the shortest and M >= 2K-1: for equal times only the
-    two corners of the chart stay white.
-    Device k, from 0, holds at most 2(K-k)-1 microbatches until I and another 2k until W.
+    Bubble time (K-1)(T_F + T_B - 2 T_W) if T_W is the shortest and M >= 2K-1. If all three are equal, no
+    device waits between its first and last action: only the two corners of the chart stay idle.
+    Device k, from 0, holds at most 2(K-k)-1 microbatches from F until I and another 2k from I until W.
     """
 
     def warmup(self, device: int) -> int:

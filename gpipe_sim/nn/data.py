@@ -20,10 +20,11 @@ class Data(NamedTuple):
 
 
 def digits(*, held_out: float = 0.2, seed: int = 0, dtype: np.dtype = np.float64) -> Data:
-    """Digits as 64 features from 0 to 1, shuffled by the seed, the last 20% held out.
+    """Digits as 64 features from 0 to 1, shuffled by the seed; the share ``held_out`` of them is held out.
 
-    The file is in order of its writers; without the shuffle the held-out digits come from writers whom
-    training never saw, and accuracy is lower. ValueError unless 0 < held_out < 1.
+    The file is sorted by writer. Without the shuffle, the held-out digits would come from writers that
+    training never saw, and accuracy would be lower. ValueError unless 0 < held_out < 1 leaves some digits on
+    both sides, or for a dtype that is not floating.
     """
     if not 0 < held_out < 1:
         raise ValueError(f"digits needs 0 < held_out < 1 (got {held_out})")
@@ -40,7 +41,7 @@ def digits(*, held_out: float = 0.2, seed: int = 0, dtype: np.dtype = np.float64
 
 
 def digit_images() -> tuple[np.ndarray, np.ndarray]:
-    """The file as it is: images (1797, 8, 8) with values 0 to 16, labels (1797,), in order of writers."""
+    """The file as it is: images (1797, 8, 8) with values 0 to 16, labels (1797,), sorted by writer."""
     with (files("gpipe_sim") / "data" / "digits.npz").open("rb") as file:
         stored = np.load(file)
         return stored["images"], stored["labels"]

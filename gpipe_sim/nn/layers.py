@@ -1,17 +1,17 @@
 """NumPy layers: each forward with its gradients beside it.
 
-A layer keeps nothing about a microbatch. Its forward hands back what its backward will read, and
-whoever runs it decides where that is kept and for how long:
+A layer keeps nothing about a microbatch. Its forward returns what its backward will read, and the code that
+runs the layer decides where that is kept and for how long:
 
     forward(x, ctx)            -> y, saved
     backward_input(saved, dy)  -> dx, pending     pending: what the weight gradient still needs
     backward_weight(pending)   -> {name: gradient}
 
-A full backward is the second and then the third, so splitting it cannot change a gradient. Arrays are
-(batch, features) and are never changed in place.
+A full backward is ``backward_input`` and then ``backward_weight``, so splitting it cannot change a gradient.
+Arrays are (batch, features) and are never changed in place.
 
-To add a layer, write its class here and name it in ``LAYERS`` at the end: it is then ``gp.NAME``, and every
-law in ``tests/test_layers.py`` runs over it.
+To add a layer, write its class here and name it in ``LAYERS`` at the end. It is then public as ``gp.NAME``,
+and every law in ``tests/test_layers.py`` is tested on it.
 """
 
 from abc import ABC, abstractmethod
@@ -27,9 +27,9 @@ Array = np.ndarray
 class Context(NamedTuple):
     """What a layer may depend on besides its input: the mode, and a source of randomness.
 
-    The randomness is fixed by (seed, step, layer, microbatch), so a layer that draws from it gives the
-    same result under every schedule, and again when its forward is recomputed. ``layer`` is the number
-    along the model of the layer that is being run.
+    The randomness depends only on (seed, step, layer, microbatch), so a layer that draws from it gives the
+    same result under every schedule, and the same again when its forward is recomputed. ``layer`` is the
+    number, along the model, of the layer that is being run.
     """
 
     training: bool = True
@@ -51,14 +51,14 @@ class Layer(ABC):
 
     @abstractmethod
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Any]:
-        """The output, and what ``backward_input`` reads."""
+        """(output, what ``backward_input`` will read), for an input of shape (batch, features)."""
 
     @abstractmethod
     def backward_input(self, saved: Any, dy: Array) -> tuple[Array, Any]:
-        """The gradient of the input, and what ``backward_weight`` reads."""
+        """(gradient of the input, what ``backward_weight`` will read); ``dy`` has the output's shape."""
 
     def backward_weight(self, pending: Any) -> dict[str, Array]:
-        """The gradient of each parameter, by name, in fresh arrays; asked only of a layer with parameters."""
+        """The gradient of each parameter, by name, in fresh arrays; called only if there are parameters."""
         return {}
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class Linear(Layer):
 
 
 class ReLU(Layer):
-    """y = max(x, 0). It saves y, which the next layer saves as well: no extra bytes."""
+    """y = max(x, 0). It saves y; a Linear behind it saves the same array, so this takes no extra bytes."""
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
         y = np.maximum(x, 0)

@@ -1,8 +1,7 @@
-"""Losses, averaged over the samples they are given, each value beside its gradient.
+"""Losses, averaged over the samples that they are given; each stands beside its gradient.
 
-``loss(outputs, targets)`` is the mean over the batch. Inside a step a microbatch's loss is weighted by
-its share of the batch, so that the microbatches' gradients add up to the whole batch's, whatever their
-sizes.
+``loss(outputs, targets)`` is the mean over the batch. Inside a step, each microbatch's loss is weighted by
+its share of the batch, so the microbatches' gradients add up to that of the whole batch, whatever the sizes.
 """
 
 from abc import ABC, abstractmethod
@@ -14,20 +13,20 @@ Array = np.ndarray
 
 
 class Loss(ABC):
-    """A loss: called for its value; ``forward`` and ``backward`` for a step."""
+    """A loss. Call it for its value; a step uses ``forward`` and ``backward``."""
 
     def __call__(self, outputs: Array, targets: Array) -> float:
         """The mean loss over the batch."""
         return self.forward(np.asarray(outputs), np.asarray(targets))[0]
 
     def require(self, outputs: Array, targets: Array) -> None:
-        """Raise ValueError or TypeError if targets do not fit outputs; ``forward`` asks this first."""
+        """Raise ValueError or TypeError if targets do not fit outputs. ``forward`` calls this first."""
         if len(outputs) != len(targets):
             raise ValueError(f"a loss needs a target for each of {len(outputs)} outputs, got {len(targets)}")
 
     @abstractmethod
     def forward(self, outputs: Array, targets: Array) -> tuple[float, Any]:
-        """The mean loss, and what ``backward`` reads."""
+        """(mean loss, what ``backward`` will read)."""
 
     @abstractmethod
     def backward(self, saved: Any, weight: float) -> Array:

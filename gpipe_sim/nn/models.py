@@ -14,7 +14,7 @@ ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 def mlp(
     sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: np.dtype = np.float64
 ) -> list[Layer]:
-    """Linear layers with an activation between them; ``sizes`` are features, from input to output.
+    """Linear layers with an activation between them; ``sizes`` lists the features, from input to output.
 
     ``mlp([64, 32, 10])`` is Linear(64, 32), ReLU, Linear(32, 10). Weights are He-initialised from the
     seed. ValueError for fewer than two sizes, a size below 1, an unknown activation or a dtype that is not

@@ -15,7 +15,7 @@ Arrays = dict[Key, np.ndarray]
 
 
 class Optimizer(ABC):
-    """Holds ``learning_rate`` and, per parameter, the state that its rule keeps: one optimizer per model."""
+    """An update rule with a ``learning_rate``. It keeps state per parameter, so each model needs its own."""
 
     def __init__(self, learning_rate: float):
         require_in(type(self).__name__, "learning_rate", learning_rate, 0, float("inf"))
@@ -23,7 +23,11 @@ class Optimizer(ABC):
         self.state: dict[Key, dict] = {}
 
     def step(self, parameters: Arrays, gradients: Arrays) -> None:
-        """Update every parameter. ValueError, and nothing changed, if a gradient is missing or misshapen."""
+        """Update every parameter in place.
+
+        ValueError, before anything changes, if a gradient is missing or misshapen, or the state is another
+        model's.
+        """
         for key, parameter in parameters.items():
             if key not in gradients or gradients[key].shape != parameter.shape:
                 got = gradients[key].shape if key in gradients else "none"
@@ -36,11 +40,11 @@ class Optimizer(ABC):
 
     @abstractmethod
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
-        """What to subtract from a parameter; may keep things in ``state``."""
+        """What to subtract from a parameter, in its shape; the rule may keep things in ``state``."""
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent, with momentum if asked: v = momentum v + g, w = w - rate v."""
+    """Stochastic gradient descent, with momentum if given: v = momentum v + g, w = w - learning_rate v."""
 
     def __init__(self, learning_rate: float, momentum: float = 0.0):
         super().__init__(learning_rate)
@@ -83,8 +87,10 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam that also shrinks the weights by learning_rate x weight_decay. Loshchilov and Hutter 2019,
-    arXiv:1711.05101."""
+    """Adam that also subtracts learning_rate x weight_decay x w from each weight w.
+
+    Loshchilov and Hutter 2019, arXiv:1711.05101.
+    """
 
     def __init__(
         self,
@@ -103,6 +109,6 @@ class AdamW(Adam):
 
 
 def require_optimizer(owner: str, value) -> None:
-    """Refuse anything but an optimizer, such as its class."""
+    """TypeError unless the value is an optimizer: its class is not enough."""
     if not isinstance(value, Optimizer):
         raise TypeError(f"{owner} needs an optimizer, such as Adam(1e-3) {got(value)}")

@@ -1,1 +1,1 @@
-"""Finding an order: planned from rules, recognised, or moved to fewer devices."""
+"""Plan an order from rules, recognise one, or move one to fewer devices."""

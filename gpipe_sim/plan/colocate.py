@@ -1,4 +1,4 @@
-"""Several partitions on one device: for testing a cut on fewer devices, not for speed."""
+"""Put several partitions on one device: to test a cut on fewer devices, not to gain speed."""
 
 from collections.abc import Hashable, Sequence
 
@@ -9,11 +9,11 @@ from gpipe_sim.simulation.simulate import simulate
 
 
 def colocate(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
-    """The schedule with its device k moved to ``devices[k]``, where a device may be listed again.
+    """The schedule with the work of device k moved to ``devices[k]``; a name may be listed several times.
 
-    ``["a", "b", "a", "b"]`` puts four devices' work on two. Those that share take turns in the order in
-    which their actions start when each has a device of its own (unit costs), so nothing deadlocks and
-    nothing is gained in time. Surplus devices are unused; IndexError for too few.
+    ``["a", "b", "a", "b"]`` puts the work of four devices on two. Actions that now share a device run in the
+    order in which they start when none of the devices are merged, at unit costs. So the result cannot
+    deadlock, and it is not faster. Surplus names are unused; IndexError for fewer names than devices.
     """
     require_schedule("colocate", schedule)
     require_room(schedule.devices, devices)

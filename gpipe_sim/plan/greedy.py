@@ -1,8 +1,8 @@
-"""Plan an order from rules, where no pattern fits: unequal stages, slow links, a memory limit.
+"""Plan an order from rules when no pattern fits: with unequal stages, slow messages, or a memory limit.
 
-``greedy`` is a list scheduler. Whenever a device is free it starts, of the actions that are ready, the one
-that comes first by priority. Forwards first is GPipe; backwards first, with room for K-k microbatches on
-device k, is 1F1B; I before F before W fills what would be bubbles with weight gradients.
+``greedy`` is a list scheduler. Whenever a device is free, it starts the ready action that comes first by
+priority. Forwards first gives GPipe with its drain in order; backwards first, with room for K-k microbatches
+on device k, gives 1F1B; I before F before W fills with weight gradients what would otherwise be bubbles.
 """
 
 import math
@@ -19,7 +19,7 @@ from gpipe_sim.schedule.rules import in_flight
 from gpipe_sim.simulation.costs import UNIT, CostModel
 from gpipe_sim.simulation.machine import Machine
 
-#: Kinds, most urgent first, or what ``sorted`` takes as a key.
+#: Kinds, most urgent first; or a function from an action to a sortable key.
 Priority = Sequence[Kind | str] | Callable[[Action], object]
 Placement = tuple[tuple[int, ...], ...]
 
@@ -37,21 +37,22 @@ def greedy(
     *,
     split: bool = False,
 ) -> Explicit:
-    """An order in which no device waits while it may start something.
+    """An order in which no device waits while there is an action that it may start.
 
-    ``placement`` is the stages that each device holds, one each unless given; ``looped`` and ``v_shaped``
-    make some. ``priority`` lists F and B, or F, I and W for split backwards, most urgent first; or it is
-    a function from an action to a sortable key, the smallest first, and ``split`` says which backwards
-    there are. Ties go to the lower microbatch, then to the lower stage. ``memory_limit`` is how many
-    stage-activations a device holds at most, from F until B or W: one number, or one per device.
-    ``costs`` (1 for F, I and W each unless given) say when what is needed has ended and arrived; the plan
-    is an order, and stays legal whatever the times turn out to be.
+    ``placement`` lists the stages that each device holds, by default one each; ``looped`` and ``v_shaped``
+    make such lists. ``priority`` lists F and B, or F, I and W to split the backwards, most urgent first. Or
+    it is a function from an action to a sortable key, smallest first; then ``split`` says whether backwards
+    are split. Ties go to the lower microbatch, then to the lower stage. ``memory_limit`` is the most
+    stage-activations that a device may hold from F until B or W: one number, or one per device. ``costs``,
+    unit costs unless given, say how long actions and messages take while the plan is made. The result is an
+    order, and stays legal whatever the times turn out to be.
 
-    Takes n log n time for n actions. It looks no further than the next action, so nothing promises the
-    shortest order, and a pattern that waits on purpose can be shorter: on unequal stages, B first under K-k
-    is often longer than 1F1B. I, F, W without a limit hardly ever is (1 of 6000 random cases).
+    Planning n actions takes time in proportion to n log n. Each decision looks no further than the next
+    action, so the order need not be the shortest, and a pattern that waits on purpose can beat it: on unequal
+    stages, B before F within K-k often takes longer than 1F1B. I before F before W without a limit hardly
+    ever does (1 of 6000 random cases).
 
-    ScheduleError where no order keeps within the limit; ValueError for a placement that holds a stage twice.
+    ScheduleError if no order keeps within the limit; ValueError for a placement that holds a stage twice.
     """
     require_count("greedy", "devices", devices)
     require_count("greedy", "microbatches", microbatches)
@@ -66,24 +67,26 @@ def greedy(
 
 
 class Banker:
-    """What one device holds, and the banker's test before it takes on more.
+    """What one device holds, and the banker's test before it starts another forward.
 
-    A microbatch frees nothing before its last forward, and needs no more room after it. So what has begun
-    can be finished exactly if some microbatch fits through all its remaining stages, then, with what that one
-    frees, another, and so on. The one furthest along needs least, on every device, and may as well be first.
-    With the order known each device can be asked alone: a microbatch that holds j of the V stages here, and
-    those behind it, must leave room for the V-j to come. A microbatch with all V forwards done needs no
-    more room.
+    A microbatch frees nothing before its last forward, and needs no more room after it. So the microbatches
+    that have begun can all be finished exactly if they can be finished one by one: one of them has room for
+    all its remaining forwards and then frees what it holds, then another has, and so on. The one that is
+    furthest along needs the least room on every device, so it may as well go first.
+
+    Once they go in this sequence, each device can be asked alone. A microbatch that has done j of the V
+    forwards here still needs room for V-j more, beside what it and the microbatches behind it hold. A
+    microbatch with all V forwards done needs no more room.
     """
 
     def __init__(self, stages: Iterable[int], microbatches: int, limit: Real):
         self.place = {stage: j for j, stage in enumerate(sorted(stages))}
         self.limit, self.held = limit, 0
-        # How many microbatches have been forwarded through exactly j stages here.
+        # through[j]: how many microbatches have run exactly j of their forwards here.
         self.through = [microbatches] + [0] * len(self.place)
 
     def admits(self, action: Action) -> bool:
-        """Whether it fits, and leaves a way to finish every microbatch that has begun."""
+        """Whether the action fits, and every microbatch that has begun can still be finished afterwards."""
         if action.kind is not Kind.F:
             return True
         return self.held + 1 <= self.limit and self._is_safe(self._after(action.stage))
@@ -110,20 +113,24 @@ class Banker:
 
 
 class DevicePlan:
-    """One device while it is planned: its row so far, its memory, and the ranks of what is ready."""
+    """One device during planning: its row so far, its memory, and the ranks of the actions that are ready.
+
+    The rank of an action is its place in the order of priority, 0 for the most urgent of all.
+    """
 
     def __init__(self, memory: Banker):
         self.memory = memory
         self.row: list[Action] = []
-        # Forwards of one stage are alike to the memory test, so each stage has a heap: one refusal is enough.
+        # The memory test treats all forwards of a stage alike. So each stage has a heap: if its first one is
+        # refused, the others need not be tried.
         self.ready: dict[int | None, list[int]] = {None: [], **{stage: [] for stage in memory.place}}
 
     def put(self, action: Action, rank: int) -> None:
-        """This action is ready."""
+        """Note that this action is ready."""
         heappush(self.ready[_lane(action)], rank)
 
     def take(self, by_rank: list[Action]) -> int | None:
-        """The rank of the first ready action that memory admits, or None."""
+        """Start the most urgent ready action for which there is room, and return its rank; None if none."""
         for rank in sorted(heap[0] for heap in self.ready.values() if heap):
             action = by_rank[rank]
             if self.memory.admits(action):
@@ -139,7 +146,7 @@ def _lane(action: Action) -> int | None:
 
 
 class _Plan:
-    """Hands out what a ``Machine`` says has arrived, and lets every free device take what comes first."""
+    """A plan in the making: a ``Machine`` keeps time, and every free device takes its most urgent action."""
 
     def __init__(self, work: Explicit, key: Callable, limits: tuple[Real, ...], costs: CostModel):
         self.work = work
@@ -153,11 +160,11 @@ class _Plan:
             DevicePlan(Banker(stages, work.microbatches, limit))
             for stages, limit in zip(work.placement, limits, strict=True)
         ]
-        # (time, device, the rank of what arrives there; -1 for a device that ends an action and wakes)
+        # (time, device, rank): then all that this action needs has arrived; -1: then the device becomes free
         self.agenda: list[tuple[Real, int, int]] = []
 
     def order(self) -> Explicit:
-        """What each device does, first to last."""
+        """Make the plan: the rows of all devices, as a schedule."""
         self._announce(self.machine.ready())
         while self.agenda:
             now = self.agenda[0][0]
@@ -172,7 +179,7 @@ class _Plan:
             heappush(self.agenda, item)
 
     def _woken(self, now: Real) -> set[int]:
-        """Hand out everything that arrives now; the devices that have a reason to look again."""
+        """Make ready all that arrives now; return the devices that may be able to start something."""
         woken = set()
         while self.agenda and self.agenda[0][0] == now:
             _, device, rank = heappop(self.agenda)
@@ -190,7 +197,7 @@ class _Plan:
 
 
 def _work(placement: Placement, microbatches: int, kinds: tuple[Kind, ...]) -> Explicit:
-    """What there is to do on each device, in no order that matters."""
+    """All actions of each device, in an order that means nothing."""
     rows = [
         [Action(stage, kind, m) for kind in kinds for m in range(microbatches) for stage in held]
         for held in placement
@@ -208,7 +215,7 @@ def _sorted_by(key: Callable, actions: list[Action]) -> list[int]:
 
 
 def _read_priority(priority: Priority, split: bool) -> tuple[tuple[Kind, ...], Callable[[Action], object]]:
-    """The kinds of action that the plan consists of, and the key by which they are sorted."""
+    """The kinds of action that the plan consists of, and the key by which actions are sorted."""
     if callable(priority):
         return (SPLIT if split else WHOLE), priority
     try:
@@ -227,7 +234,7 @@ def _read_priority(priority: Priority, split: bool) -> tuple[tuple[Kind, ...], C
 
 
 def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> Placement:
-    """The stages that each device holds, every stage once."""
+    """The stages that each device holds; ValueError unless they are 0, 1, 2, ..., each on one device."""
     if placement is None:
         return looped(devices, devices)
     held = read_placement("greedy", placement, devices)
@@ -252,7 +259,7 @@ def _listed(places: list[int]) -> str:
 
 
 def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int) -> tuple[Real, ...]:
-    """One limit per device, infinite where there is none."""
+    """One limit per device, infinite if none is given."""
     if memory_limit is None:
         return (math.inf,) * devices
     alone = isinstance(memory_limit, (Real, str)) or not isinstance(memory_limit, Iterable)
@@ -268,7 +275,7 @@ def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int) -> tu
 
 
 def _require_room(held: Placement, limits: tuple[Real, ...]) -> None:
-    """Refuse a limit within which not even one microbatch can pass; above it the banker finds a way."""
+    """ScheduleError if some device has no room for even one microbatch; if all have, there is an order."""
     short = [
         (device, sorted(stages), math.floor(limit))
         for device, (stages, limit) in enumerate(zip(held, limits, strict=True))

@@ -1,4 +1,4 @@
-"""Which schedule is this? Rows of actions are compared with those of every family, of the same size."""
+"""Which schedule is this? Compare its rows with those of every family at the same size."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -22,7 +22,7 @@ from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.remat import remat
 
-#: How a family is called where its class is called otherwise.
+#: What a family is called, if that is not the name of its class.
 NAMES = {
     Naive: "the naive order",
     OneFOneB: "1F1B",
@@ -40,14 +40,14 @@ RECOMPUTED = {
     "always": " with recomputation of every microbatch",
     "except_last": " with recomputation of all but the last microbatch",
 }
-CHEAP = 5000  #: up to how many actions the nearest family is looked for
+CHEAP = 5000  #: for orders of up to this many actions, the nearest family is named
 
 
 def recognize(schedule: Schedule) -> str:
-    """A sentence that says which schedule here has this order: "this is 1F1B".
+    """A sentence that says which schedule has this order: "this is 1F1B".
 
-    Where several families have it at this size, all are named. An order that none has is yours; up to 5,000
-    actions, the family that differs from it in the fewest places is named.
+    If several families have the same order at this size, the sentence names them all. If none has it, the
+    sentence says that it is yours; and, up to 5,000 actions, which family differs in the fewest places.
     """
     require_schedule("recognize", schedule)
     candidates = list(_candidates(schedule))
@@ -63,7 +63,7 @@ def recognize(schedule: Schedule) -> str:
 
 
 def _candidates(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
-    """Every family and variant of this size, by name; recomputing if the schedule does."""
+    """(name, schedule) for every family and variant at this size; with recompute if the schedule has any."""
     again = Kind.R in schedule.program.where
     for family in SCHEDULES:
         for options in _variants(family, schedule):
@@ -79,9 +79,10 @@ def _candidates(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
 
 
 def _variants(family: type[Schedule], schedule: Schedule) -> Iterator[dict]:
-    """The options of a family that could give this schedule.
+    """The options with which a family could give this schedule.
 
-    With one stage per device a family of several is one of the others: eager 1F1B, or GPipe.
+    Families that take ``stages_per_device`` are left out for one stage per device: there, interleaved 1F1B is
+    eager 1F1B, and looped BFS is GPipe.
     """
     held = schedule.stages // schedule.devices
     choices = {"stages_per_device": (held,) if held > 1 else (), "drain": DRAINS}

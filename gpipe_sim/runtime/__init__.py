@@ -1,1 +1,1 @@
-"""A schedule run on real arrays, on simulated devices that share nothing, with a meter for bytes."""
+"""Run a schedule on real arrays, on simulated devices that share nothing, and count the bytes they hold."""

@@ -1,7 +1,7 @@
-"""One simulated device: its partitions, its memory, and nothing of anybody else's.
+"""One simulated device: its own partitions and its own memory; it shares no array with another device.
 
-Whatever one device makes and another reads is a message, and a message is a copy. A device does one action
-at a time; who acts when is ``executor``'s business.
+Whatever one device makes and another reads is a message, and a message is a copy. A device runs one action
+at a time; ``train_step`` says when.
 """
 
 from typing import Any, NamedTuple
@@ -21,17 +21,17 @@ from gpipe_sim.simulation.timeline import Span
 
 Array = np.ndarray
 Batch = tuple[Array, Array]
-Made = dict[str, Any]  #: what an action made, by category of ``HOLDS``
+Made = dict[str, Any]  #: what an action made, by the categories of ``HOLDS``
 
 
 def as_batch(batch: Batch) -> Batch:
-    """(inputs, targets) as arrays; TypeError or ValueError unless they are two and equally long."""
+    """(inputs, targets) as arrays; TypeError or ValueError unless there are two of equal length."""
     require_batch(batch)
     return np.asarray(batch[0]), np.asarray(batch[1])
 
 
 class Piece(NamedTuple):
-    """One microbatch: its rows of the batch, and the part of the batch's mean that it counts for."""
+    """One microbatch: its rows of the batch, and its weight in the batch's mean (rows / all rows)."""
 
     rows: slice
     weight: float
@@ -54,7 +54,7 @@ def pieces(samples: int, microbatches: int) -> list[Piece]:
 
 
 class StepInputs(NamedTuple):
-    """What every device of a step is told: the batch stays with the host, which hands out copies."""
+    """What every device of a step is told. The batch stays with the host, which hands out copies of rows."""
 
     schedule: Schedule
     batch: Batch
@@ -102,14 +102,14 @@ class Device:
         memory.sample(0)
 
     def perform(self, span: Span) -> None:
-        """Do what the span's action says; it ends when the span does."""
+        """Run the span's action; it ends when the span does, and then memory is sampled."""
         self.clock = span.end
         for part in span.action.parts:
             self._act(part)
         self.memory.sample(span.end, instant=span.start == span.end)
 
     def _act(self, action: Action) -> None:
-        """Hand the action what it frees, and keep of what it makes what ``HOLDS`` says."""
+        """Run one action: take from memory what ``HOLDS`` says it frees, and keep what ``HOLDS`` says."""
         stage, kind, m = action
         frees, makes = _LIFE[kind, self.inputs.recomputed[stage][m]]
         made = self.handlers[kind](stage, m, *(self.memory.take(category, (stage, m)) for category in frees))
@@ -148,7 +148,7 @@ class Device:
         self.inputs.optimizer.step(self.partitions[stage].parameters, self.gradients[stage])
 
     def _run(self, stage: int, m: int, x: Array) -> tuple[Array, list]:
-        """Forward through a stage; behind the last one comes the loss."""
+        """The forward of a stage: (output, saved); the last stage also computes the loss."""
         self.memory.came_in((stage, m), x)
         y, saved = self.partitions[stage].forward(x, self.inputs.contexts[m])
         if stage == self.last_stage:
@@ -157,7 +157,7 @@ class Device:
         return y, saved
 
     def _gradient_of_output(self, stage: int, m: int, saved: list) -> Array:
-        """From the loss, whose part of ``saved`` it takes, or from the stage after."""
+        """From the loss, at the last stage, whose part it takes out of ``saved``; or from the next stage."""
         if stage == self.last_stage:
             return self.inputs.loss.backward(saved.pop(), self.inputs.pieces[m].weight)
         return self._receive(Kind.B, stage, m)
@@ -167,7 +167,7 @@ class Device:
             self._send(Kind.B, stage - 1, m, dx)
 
     def _gradients_kept(self, stage: int) -> None:
-        """Count a stage's gradients, once: later microbatches are added in place."""
+        """Count a stage's gradients, once: those of later microbatches are added to the same arrays."""
         if stage not in self.counted:
             self.counted.add(stage)
             self.memory.keep(GRADIENTS, stage, self.gradients[stage])

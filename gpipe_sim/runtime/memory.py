@@ -1,10 +1,10 @@
-"""What a simulated device holds: a few drawers of arrays, and a meter that counts their bytes.
+"""What a simulated device holds: arrays by category, and a meter that counts their bytes.
 
-The meter counts bytes that exist. Arrays that are views of one another are one root array, counted
-once, under the first category of ``CATEGORIES`` that holds it: a boundary input that the first layer
-also saves is a boundary input. A message in flight belongs to its receiver. Samples are taken where an
-action ends; what an action needs only while it runs is not counted. The outputs of the last stage go to the
-host, and are not counted either.
+The meter counts bytes that exist. Views of the same array are counted once, as the one root array that owns
+the bytes, under the first category of ``CATEGORIES`` that holds it: a boundary input that the first layer
+also saves is a boundary input. A message on its way belongs to its receiver. A sample is taken when an
+action ends or a message is sent; what an action needs only while it runs is not counted. The outputs of the
+last stage go to the host, and are not counted either.
 """
 
 import weakref
@@ -22,11 +22,11 @@ PARAMETERS, GRADIENTS, MESSAGES = "parameters", "gradients", "messages"
 #: In order of precedence.
 CATEGORIES = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
 _RANK = {category: rank for rank, category in enumerate(CATEGORIES)}
-_RANK[PENDING] = _RANK[SAVED]  # what is left of the saved activations between I and W counts as those
+_RANK[PENDING] = _RANK[SAVED]  # between I and W, what is left counts as saved activations
 
 
 class Memory:
-    """What one device holds, by category and key."""
+    """What one device holds, by category and key; this one does not count bytes."""
 
     def __init__(self):
         self.held: dict[tuple[str, Hashable], Any] = {}
@@ -35,18 +35,18 @@ class Memory:
         self.held[category, key] = value
 
     def came_in(self, key: Hashable, boundary: np.ndarray) -> None:
-        """This array came into a stage from outside; a meter counts it so wherever the stage keeps it."""
+        """Note that this array came into a stage: wherever the stage keeps it, it is a boundary input."""
 
     def take(self, category: str, key: Hashable) -> Any:
         """Hand a value out and forget it."""
         return self.held.pop((category, key))
 
     def sample(self, time: Real, instant: bool = False) -> None:
-        """An action ended, or a message came; a meter would note what is held."""
+        """Called when an action ends or a message is sent; a meter then notes what is held."""
 
 
 class MeteredMemory(Memory):
-    """A memory that counts. ``samples`` are (time, bytes per category); one per time, the last."""
+    """A memory that counts bytes. ``samples`` are (time, bytes per category), in order of time."""
 
     def __init__(self):
         super().__init__()
@@ -88,7 +88,7 @@ class MeteredMemory(Memory):
             self._bytes[_first(holders)] += nbytes
 
     def sample(self, time: Real, instant: bool = False) -> None:
-        """Of several at one time the last counts, except that an action which took no time hides nothing."""
+        """Keep the last sample of each moment; an action of length zero (``instant``) appends its own."""
         if self.samples and self.samples[-1][0] == time and not instant:
             self.samples.pop()
         self.samples.append((time, tuple(self._bytes)))
@@ -96,13 +96,16 @@ class MeteredMemory(Memory):
 
 @dataclass(frozen=True)
 class MemoryTrace:
-    """What one device held over a step: at ``times[i]`` and until the next, ``bytes[category][i]``."""
+    """What one device held over a step: ``bytes[category][i]`` from ``times[i]`` until the next time."""
 
     times: tuple[Real, ...]
     bytes: dict[str, tuple[int, ...]]
 
     def over_time(self, *categories: str) -> tuple[int, ...]:
-        """Bytes at each of ``times``, of the named categories together; of all if none is named."""
+        """Bytes at each of ``times``: the sum of the named categories, or of all if none is named.
+
+        ValueError for a category that does not exist.
+        """
         unknown = set(categories) - set(CATEGORIES)
         if unknown:
             raise ValueError(f"no category {sorted(unknown)}; there are {', '.join(CATEGORIES)}")
@@ -110,7 +113,7 @@ class MemoryTrace:
         return tuple(map(sum, zip(*(self.bytes[category] for category in chosen), strict=True)))
 
     def peak(self, *categories: str) -> int:
-        """The most bytes held at one time, of the named categories together; of all if none is named."""
+        """The most bytes held at one time: the sum of the named categories, or of all if none is named."""
         return max(self.over_time(*categories))
 
     @property
@@ -119,7 +122,7 @@ class MemoryTrace:
         return self.peak(BOUNDARY, SAVED)
 
     def at(self, time: Real) -> dict[str, int]:
-        """Bytes per category at a time."""
+        """Bytes per category at a time: those of the last sample up to then."""
         i = max(0, bisect_right(self.times, time) - 1)
         return {category: held[i] for category, held in self.bytes.items()}
 
@@ -150,7 +153,7 @@ def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
 
 
 def root_of(array: np.ndarray) -> np.ndarray:
-    """The array that owns the bytes that this one shows."""
+    """The array that owns the bytes which this one views."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

@@ -16,8 +16,9 @@ Gradients = dict[Key, Array]
 class Partition:
     """A run of consecutive layers, numbered along the whole model from ``first_layer``.
 
-    It is called as a layer is, for all of its layers in turn; parameters and gradients go by
-    (layer, name). ``device`` is a label for where it belongs, if ``split`` was given devices.
+    Its forward and backward methods run all of its layers, one after another; parameters and gradients are
+    ``{(layer, name): array}``. ``device`` is the label that ``split`` was given for it, if any.
+    ValueError if a layer with weights occurs twice.
     """
 
     def __init__(self, layers: Sequence[Layer], first_layer: int = 0, device: Hashable = None):
@@ -56,13 +57,13 @@ class Partition:
         return dy, kept
 
     def backward_weight(self, pending: list[Any], into: Gradients) -> None:
-        """Add the gradient of every parameter to a running total, {(layer, name): array}."""
+        """Add the gradient of every parameter to ``into``, {(layer, name): array}, in place."""
         for i, layer, layer_pending in zip(self.numbers, self.layers, pending, strict=True):
             if layer.parameters:
                 _add(i, layer.backward_weight(layer_pending), into)
 
     def backward(self, saved: list[Any], dy: Array, into: Gradients) -> Array:
-        """Both at once, layer by layer: the same sums, with fewer arrays alive at a time."""
+        """Both gradients at once, layer by layer: the same numbers, but fewer arrays exist at a time."""
         backwards = zip(reversed(self.numbers), reversed(self.layers), reversed(saved), strict=True)
         for i, layer, layer_saved in backwards:
             dy, pending = layer.backward_input(layer_saved, dy)
@@ -95,10 +96,12 @@ def split(
 ) -> list[Partition]:
     """Cut a model into partitions: ``stages`` of nearly equal numbers of layers, or by ``balance``.
 
-    ``balance=[2, 2, 1]`` gives three partitions of 2, 2 and 1 layers; the partitions share the layers
-    with the list that they came from. ``devices`` labels partition i with devices[i]: a device may be
-    listed again, surplus ones are unused, and too few for the partitions are an IndexError, as in torchgpipe
-    (Kim et al. 2020, arXiv:2004.09910). To run partitions that share a device, see ``colocate``.
+    Every entry of ``layers`` counts as one layer, an activation function too. ``balance=[2, 2, 1]`` gives
+    three partitions of 2, 2 and 1 layers. The partitions hold the layers of the list themselves, not copies.
+    ``devices`` labels partition i with devices[i]: a device may be listed several times, surplus ones are
+    unused, and too few are an IndexError, as in torchgpipe (Kim et al. 2020, arXiv:2004.09910). To run
+    partitions that share a device, see ``colocate``. TypeError unless exactly one of ``stages`` and
+    ``balance`` is given; ValueError if they do not fit the layers.
     """
     layers = list(layers)
     _require_distinct(layers)
@@ -114,7 +117,7 @@ def split(
 
 
 def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> list[int]:
-    """How many layers each stage gets: ``balance`` if it fits, or ``stages`` of nearly equal numbers."""
+    """How many layers each stage gets: ``balance`` itself if it fits, or nearly equal numbers."""
     if (stages is None) == (balance is None):
         raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
     if balance is None:
@@ -138,7 +141,7 @@ def _require_distinct(layers: Sequence[Layer]) -> None:
 
 
 def _even(layers: int, stages: int) -> list[int]:
-    """11 layers on 4 stages: 3, 3, 3, 2."""
+    """Nearly equal numbers of layers, the larger ones first: 11 layers on 4 stages are 3, 3, 3, 2."""
     require_count("split", "stages", stages)
     if stages > layers:
         raise ValueError(f"split cannot cut {layers} layers into {stages} stages; at most {layers}")

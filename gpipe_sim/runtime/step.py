@@ -29,9 +29,10 @@ Array = np.ndarray
 class StepResult:
     """What one training step gave.
 
-    ``loss`` is the mean over the batch, ``gradients`` are ``{(layer, name): array}`` with layers numbered
-    along the model, ``outputs`` is (batch, classes). ``memory`` has one ``MemoryTrace`` per device, on the
-    clock of ``timeline``; both are empty for a step that ran without devices, memory also without meter.
+    ``loss`` is the mean over the batch. ``gradients`` are ``{(layer, name): array}``, with layers numbered
+    along the model. ``outputs`` is (samples, features of the last layer). ``memory`` has one ``MemoryTrace``
+    per device, in bytes, on the clock of ``timeline``; it is empty for a step without a meter.
+    ``single_device_step`` gives neither memory nor timeline.
     """
 
     loss: float
@@ -56,12 +57,12 @@ def train_step(
     """Run one step of a schedule: the gradients, and what each device held meanwhile.
 
     ``batch`` is (inputs (samples, features), targets (samples, ...)), cut into the schedule's microbatches.
-    The weights do not change, unless the schedule has U actions, for which it needs an ``optimizer``.
-    ``costs`` are those of the timeline, unit costs unless given; ``meter=False`` saves the time that
-    counting bytes takes; ``seed`` and ``step`` fix what random layers draw.
+    The weights do not change unless the schedule has U actions; for those it needs an ``optimizer``.
+    ``costs`` time the actions, unit costs unless given. ``meter=False`` counts no bytes, which is faster.
+    ``seed`` and ``step`` fix what random layers draw.
 
     ScheduleError or DeadlockError for a schedule that cannot run; ValueError if partitions, batch and
-    schedule do not fit each other. Nothing has changed then.
+    schedule do not fit each other; TypeError for arguments of another kind. No weight has changed then.
     """
     timeline = timed(schedule, costs)
     batch = as_batch(batch)
@@ -99,9 +100,10 @@ def single_device_step(
     seed: int = 0,
     step: int = 0,
 ) -> StepResult:
-    """The same step on one device, without schedule or messages: what every schedule must equal.
+    """The same step on one device, without schedule or messages: every schedule must give its numbers.
 
-    Microbatches are accumulated in order; with the default of 1 it is plain full-batch backpropagation.
+    Gradients of the microbatches are added up in order; with one microbatch, the default, this is plain
+    full-batch backpropagation.
     """
     require_count("single_device_step", "microbatches", microbatches)
     require_seed("single_device_step", seed)
@@ -113,7 +115,7 @@ def single_device_step(
         y, saved = model.forward(x, Context(True, seed, step, m))
         value, loss_saved = loss.forward(y, targets)
         model.backward(saved, loss.backward(loss_saved, piece.weight), into=gradients)
-        del saved, loss_saved  # or they would live on through the next forward
+        del saved, loss_saved  # or they would take up memory during the next forward
         losses.append(piece.weight * value)
         outputs.append(y)
     return StepResult(sum(losses), dict(sorted(gradients.items())), np.concatenate(outputs))
@@ -123,7 +125,7 @@ _last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training rep
 
 
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
-    """``simulate``, or what it gave for the last step if that had this very schedule and these costs."""
+    """``simulate(schedule, costs)``, or its last result if that was for these very objects."""
     global _last
     require_schedule("a step", schedule)
     last = _last
@@ -140,7 +142,7 @@ def _require_optimizer_for_updates(schedule: Schedule, optimizer: Optimizer | No
 
 
 def _own_copies(partitions: Sequence[Partition], schedule: Schedule) -> Iterator[dict[int, Partition]]:
-    """Per device, the partitions of its stages. Of a stage that two devices hold, the second has a copy."""
+    """Per device, the partitions of its stages. If two devices hold a stage, the second gets a copy of it."""
     given = set()
     for held in schedule.placement:
         yield {stage: deepcopy(partitions[stage]) if stage in given else partitions[stage] for stage in held}

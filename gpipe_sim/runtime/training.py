@@ -1,4 +1,4 @@
-"""The training loop: shuffle, step, update, and say how it goes."""
+"""The training loop: shuffle, run steps, update the weights, and report after each epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ Report = Callable[[str], object] | None
 
 @dataclass(frozen=True)
 class History:
-    """``losses``: the mean loss of every step. ``accuracies``: on held-out samples, after each epoch."""
+    """``losses``: the mean loss of every step. ``accuracies``: 0 to 1, on held-out samples, per epoch."""
 
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
@@ -44,8 +44,12 @@ def train(
     """Train the partitions' weights in place, each step run by the schedule on simulated devices.
 
     ``data`` is (x, y), or (x, y, x_held_out, y_held_out). Each epoch visits the samples in an order drawn
-    from ``seed``, in batches of ``batch_size``; a last batch smaller than that is left for the next
-    shuffle. ``report`` is called with a line after every epoch; None is silent.
+    from ``seed``, in batches of ``batch_size``; samples that do not fill a batch are skipped until the next
+    epoch shuffles anew. ``report`` is called with a line of text after every epoch; None is silent.
+
+    ValueError or TypeError if the data do not fit the model or the loss; ValueError if inputs hold NaN or
+    infinity, if there are fewer samples than ``batch_size``, or if U actions update only some stages. No
+    weight has changed then.
     """
 
     require_optimizer("train", optimizer)
@@ -74,7 +78,7 @@ def train_single_device(
     seed: int = 0,
     report: Report = print,
 ) -> History:
-    """The same training without a pipeline: what every schedule's loss curve must equal."""
+    """The same training without a pipeline: with every schedule, ``train`` must give this loss curve."""
 
     def step(batch: Batch, number: int) -> StepResult:
         return single_device_step(layers, batch, loss, microbatches=microbatches, seed=seed, step=number)
@@ -84,7 +88,11 @@ def train_single_device(
 
 
 def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
-    """The share of samples whose largest output is their class; layers run in evaluation mode."""
+    """The accuracy, from 0 to 1: for how many samples the largest output is that of their class.
+
+    ``x`` is (samples, features), ``y`` (samples,) class numbers. Layers run in evaluation mode. ValueError or
+    TypeError if ``y`` does not fit the outputs.
+    """
     if np.shape(y) != (len(x),):
         raise ValueError(f"evaluate needs a class for each of {len(x)} samples, got {np.shape(y)}")
     if len(x) == 0:
@@ -95,7 +103,7 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
 
 
 def outputs(partitions: Sequence[Partition], x: Array) -> Array:
-    """What the model says about x, (samples, classes), in evaluation mode."""
+    """The model's outputs for x, (samples, features of the last layer), in evaluation mode."""
     for partition in partitions:
         x, _ = partition.forward(x, Context(training=False))
     return x
@@ -149,7 +157,7 @@ def _train(
 
 
 def _require_targets(partitions: Sequence[Partition], loss: Loss, x: Array, y: Array) -> None:
-    """All targets at once, before any weight changes; one sample shows what the outputs look like."""
+    """Check all targets before any weight changes; the outputs for one sample show the shape of all."""
     one = outputs(partitions, x[:1])
     loss.require(np.broadcast_to(one, (len(x), *one.shape[1:])), y)
 
@@ -161,7 +169,7 @@ def _require_finite(x: Array) -> None:
 
 
 def _updates_itself(schedule: Schedule) -> bool:
-    """Whether the schedule has U actions; ValueError if only some of its stages have."""
+    """Whether the schedule has U actions; ValueError if it has them for some stages only."""
     check(schedule)
     updated = set(np.flatnonzero((schedule.program.homes(Kind.U) >= 0).any(axis=1)).tolist())
     if updated and len(updated) < schedule.stages:

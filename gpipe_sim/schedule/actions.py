@@ -1,7 +1,7 @@
-"""The alphabet: what a device can be told to do.
+"""Actions: the things that a device can be told to do.
 
 An action is written as PyTorch writes it, stage first: ``2F0`` is the forward of stage 2 on
-microbatch 0. A schedule is nothing but a row of these for each device.
+microbatch 0. A schedule is one row of actions for each device, and nothing more.
 """
 
 import operator
@@ -18,7 +18,7 @@ class Kind(StrEnum):
     F = "F"  #: forward
     B = "B"  #: full backward: I, then W
     I = "I"  #: input gradient: what the stage before waits for
-    W = "W"  #: weight gradient: nobody waits for it but the update
+    W = "W"  #: weight gradient: only the update waits for it
     R = "R"  #: recompute the forward from the saved boundary input
     U = "U"  #: update the stage's weights; ``2U7``: once microbatch 7's gradient is in
 
@@ -46,7 +46,7 @@ class Action(NamedTuple):
 
     @property
     def parts(self) -> tuple["Action", ...]:
-        """The plain actions inside: for an action, itself."""
+        """The plain actions that this is made of: itself alone. An ``OverlapFB`` has two."""
         return (self,)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class OverlapFB(NamedTuple):
 
 
 def plain(action: Action) -> Action:
-    """The action with Python's own whole numbers and a ``Kind``, whatever it was made of."""
+    """The action with Python's own ints and a ``Kind``; it may have been made with NumPy's, or a string."""
     try:
         return Action(operator.index(action.stage), Kind(action.kind), operator.index(action.microbatch))
     except (TypeError, ValueError) as error:
@@ -111,7 +111,7 @@ def I(stage: int, microbatch: int) -> Action:
 
 
 def W(stage: int, microbatch: int) -> Action:
-    """The weight gradient, any time after I."""
+    """The weight gradient; it may run any time after I."""
     return Action(stage, Kind.W, microbatch)
 
 

@@ -1,7 +1,7 @@
 """A schedule is plain data: the order in which each device performs its actions.
 
-It knows nothing of time, arrays or colour. What must come before what is said once, in ``NEEDS``,
-and everything that times, runs or checks a schedule reads it from there.
+It knows nothing of time, arrays or colour. One table, ``NEEDS``, says which actions must come before which,
+and everything that times, runs or checks a schedule reads that table.
 """
 
 from abc import ABC, abstractmethod
@@ -12,8 +12,9 @@ from typing import ClassVar
 
 from gpipe_sim.errors import got, require_count
 from gpipe_sim.schedule.actions import Action, OverlapFB
+from gpipe_sim.schedule.lowering import lower
 from gpipe_sim.schedule.placement import looped, named, read_placement
-from gpipe_sim.schedule.program import Program, lower
+from gpipe_sim.schedule.program import Program
 from gpipe_sim.schedule.rules import NEEDS
 
 
@@ -21,8 +22,8 @@ from gpipe_sim.schedule.rules import NEEDS
 class Schedule(ABC):
     """The order of actions per device. A family of schedules is one class with one method, ``order``.
 
-    ``devices`` and ``microbatches`` are whole numbers of at least 1; anything else is a ValueError
-    or TypeError that says so.
+    ``devices`` and ``microbatches`` are whole numbers of at least 1: ValueError if one is smaller, TypeError
+    if it is no whole number.
     """
 
     devices: int
@@ -43,11 +44,11 @@ class Schedule(ABC):
 
     @abstractmethod
     def order(self, device: int) -> Iterable[Action | OverlapFB]:
-        """What this device does, first to last."""
+        """The actions of this device, first to last."""
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:
-        """The stages that each device holds. Unless a family says otherwise, stage s is on s mod K."""
+        """The stages that each device holds. Unless a family says otherwise, device s mod K holds stage s."""
         return looped(self.devices, self.devices * self.stages_per_device)
 
     @property
@@ -58,7 +59,7 @@ class Schedule(ABC):
 
     @cached_property
     def program(self) -> Program:
-        """The order as columns of whole numbers, read once: see ``Program``. Nothing else is kept here."""
+        """The order as columns of whole numbers, see ``Program``; made on first use and then kept."""
         return lower(self)
 
     @property
@@ -94,11 +95,11 @@ class Schedule(ABC):
             return None
 
     def __getstate__(self) -> dict:
-        """What a copy is made of: not the program, which it can make again."""
+        """What is copied or pickled: everything but the program, which a copy can make again."""
         return {name: value for name, value in vars(self).items() if name != "program"}
 
     def __str__(self) -> str:
-        """One row per device; if a reader would place stages otherwise, each row also says which it holds."""
+        """One row per device; it names the device's stages too, where a reader would place them otherwise."""
         placement, heads = self.placement, [f"device {device}" for device in range(self.devices)]
         if placement != looped(self.devices, 1 + int(self.program.stage.max(initial=0))):
             heads = [f"{head}, {named(held)}" for head, held in zip(heads, placement, strict=True)]
@@ -117,6 +118,6 @@ def needs(action: Action | OverlapFB, schedule: Schedule) -> tuple[Action, ...]:
 
 
 def require_schedule(owner: str, value) -> None:
-    """Refuse anything but a schedule, such as its name or its class."""
+    """TypeError unless the value is a schedule: its name or its class is not enough."""
     if not isinstance(value, Schedule):
         raise TypeError(f"{owner} needs a schedule, such as GPipe(4, 8) {got(value)}")

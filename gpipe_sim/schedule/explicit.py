@@ -1,4 +1,4 @@
-"""A schedule given row by row, and the same step several times over."""
+"""A schedule given row by row; and schedules made from another one: several steps of it, or without pairs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -8,11 +8,11 @@ from gpipe_sim.errors import got, require_count, require_text
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.placement import looped, read_placement, require_gapless
-from gpipe_sim.schedule.program import read_row
+from gpipe_sim.schedule.rows import read_row
 
-#: What may stand in front of a row: "device 0:", or "device 0, stages 0 7:", or "device 0, no stage:".
+#: A row may begin with "device 0:", "device 0, stages 0 7:" or "device 0, no stage:".
 _HEAD = re.compile(r"(?:device (\d+)(?:, (stages?(?: \d+)+|no stage))?:)?(.*)")
-MOST_PAIRS = 1_000_000  #: (stage, microbatch) of an order given row by row, besides 1,000 for each action
+MOST_PAIRS = 1_000_000  #: how many (stage, microbatch) pairs an order may have, plus 1,000 for each action
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -20,8 +20,9 @@ class Explicit(Schedule):
     """A schedule given row by row: a student's own, or one read from a file.
 
     ``rows`` holds one row per device, of actions or of their spelling ("0F0 0B0" or ["0F0", "0B0"]).
-    ``placement`` is the stages that each device holds, stage s on device s mod K unless given;
-    ``microbatches`` is one more than the largest label unless given. ValueError if a label cannot be read.
+    ``placement`` lists the stages that each device holds; unless given, device s mod K holds stage s.
+    ``microbatches`` is one more than the largest label unless given. ValueError for text that spells no
+    action, for no action at all, or for labels far beyond what is there.
     """
 
     rows: tuple[tuple[Action | OverlapFB, ...], ...]
@@ -59,9 +60,9 @@ class Explicit(Schedule):
     def parse(cls, text: str, **options) -> "Explicit":
         """Read one row per line, as ``str(schedule)`` writes it: "device 0: 0F0 0B0", or only "0F0 0B0".
 
-        The stages that a device holds may stand in front too, on every row or on none: "device 0, stages 0 7:
-        0F0 ..."; else ``placement`` says them, and unless it is given, stage s is on device s mod K.
-        ValueError for a row that is called another device than it is.
+        Either every row or none also names the stages that its device holds: "device 0, stages 0 7: 0F0 ...".
+        If none does, ``placement`` says it, and without that, device s mod K holds stage s. ValueError for a
+        row that begins with another device's number.
         """
         require_text("Explicit.parse", text)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -90,10 +91,11 @@ class Explicit(Schedule):
 
 
 def repeat(schedule: Schedule, steps: int) -> Explicit:
-    """The same step several times: on each device, one begins as soon as its own part of the last is done.
+    """The same step several times: each device begins the next step as soon as its own row of this one ends.
 
-    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. It is for
-    times: no weight changes between the steps, so trained with it would be one step over all of them.
+    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. Use it for
+    timing only: the weights do not change between the steps, so to train with it would be to take one large
+    step over all the microbatches.
     """
     require_schedule("repeat", schedule)
     require_count("repeat", "steps", steps)
@@ -109,7 +111,7 @@ def _later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
 
 
 def unpaired(schedule: Schedule) -> Schedule:
-    """The same order with the halves of each overlapped pair one after the other, as engines run them."""
+    """The same order without pairs: the two halves of each run one after the other, as engines run them."""
     if not schedule.program.paired:
         return schedule
     rows = [[part for action in row for part in action.parts] for row in schedule.actions]
@@ -117,7 +119,7 @@ def unpaired(schedule: Schedule) -> Schedule:
 
 
 def _require_room(stages: int, microbatches: int, actions: int) -> None:
-    """ValueError for labels so far out that a table of all they make possible would not fit in memory."""
+    """ValueError if a table of stages x microbatches would be huge, because some label is far too large."""
     if stages * microbatches > 1000 * actions + MOST_PAIRS:
         raise ValueError(
             f"{stages} stages and {microbatches} microbatches are far beyond {actions} actions: "

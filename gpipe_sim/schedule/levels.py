@@ -1,7 +1,8 @@
-"""In which order devices get to what stands in their rows, round by round; and where they get stuck.
+"""The levels of an order: how far the devices get if they all go on together, and where they get stuck.
 
-In each round every device whose next entry has all that it needs runs it, all at once. An entry's round is
-its level: it needs only entries of lower levels. Where no device can go on, the order deadlocks.
+In each round, every device runs the next entry of its row if all that this entry needs has run in earlier
+rounds. The round in which an entry runs is its level. If a round comes in which no device can go on although
+some have entries left, the order deadlocks.
 """
 
 from itertools import accumulate
@@ -13,12 +14,12 @@ Column = np.ndarray
 
 
 class Levels(NamedTuple):
-    """Entries by level. Level i is ``order[bounds[i]:bounds[i + 1]]``; no device is in one twice.
+    """The entries sorted by level. Level i is ``order[bounds[i]:bounds[i + 1]]``, at most one per device.
 
     ``rank`` is the place of each entry in ``order``. ``before`` has a column for each place in ``order``: the
-    place of the entry before it on its device, then those of its needs, filled up with the number of entries,
-    which stands for the beginning. ``stuck`` is device -> the entry that it never gets to start; where there
-    is any, ``order`` ends early.
+    place of the entry that its device runs just before, then the places of its needs. Cells without such an
+    entry hold the number of entries, which stands for the start of the step. ``stuck`` maps a device to the
+    entry that it never gets to start; if any device is stuck, ``order`` ends early.
     """
 
     order: Column
@@ -29,9 +30,13 @@ class Levels(NamedTuple):
 
 
 def find_levels(rows: Column, needs_from: Column, needed: Column) -> Levels:
-    """``rows`` says where each device's entries begin, ``needed`` which entry each need is of."""
+    """Sort entries into levels. Columns are those of ``Program``, but ``needed`` holds entries, not parts.
+
+    Device k has the entries from ``rows[k]`` up to ``rows[k + 1]``; entry e needs the entries
+    ``needed[needs_from[e]:needs_from[e + 1]]``.
+    """
     size = int(rows[-1])
-    start, never = size, size + 1  # two entries more: one that has always run, one that never does
+    start, never = size, size + 1  # two extra entries: one has always run, one never runs
     waits = _padded(needs_from, needed, fill=start, width=size + 2)
     waits[:, never] = never
     following = np.arange(1, size + 1)
@@ -65,13 +70,13 @@ def find_levels(rows: Column, needs_from: Column, needed: Column) -> Levels:
 
 
 def _padded(starts: Column, values: Column, fill: int, width: int) -> Column:
-    """Runs of values as the columns of a table, each filled up below; run i begins at ``starts[i]``."""
+    """A table whose column i is the run of values that begins at ``starts[i]``, filled up with ``fill``."""
     table = np.full((max(1, int((starts[1:] - starts[:-1]).max(initial=0))), width), fill)
     table[places(starts)] = values
     return table
 
 
 def places(starts: Column) -> tuple[Column, Column]:
-    """In a table whose columns are runs of values: the row and the column of each value."""
+    """For each value, its row and its column in a table whose columns are runs that begin at ``starts``."""
     run = np.repeat(np.arange(len(starts) - 1), starts[1:] - starts[:-1])
     return np.arange(len(run)) - starts[run], run

@@ -35,7 +35,10 @@ def named(held: Sequence[int]) -> str:
 def read_placement(
     owner: str, placement: Sequence[Sequence[int]], devices: int
 ) -> tuple[tuple[int, ...], ...]:
-    """The stages that each device holds; TypeError or ValueError for what does not say so."""
+    """Per device, the stages that it holds, as Python's own numbers.
+
+    TypeError unless it is lists of whole numbers, ValueError unless there are ``devices`` of them.
+    """
     try:
         held = tuple(tuple(map(operator.index, stages)) for stages in placement)
     except TypeError:

@@ -1,8 +1,8 @@
-"""Rematerialisation: keep only what crossed the partition boundary, and compute the rest again.
+"""Rematerialisation: keep only a stage's boundary input, and compute the other activations again.
 
-A schedule says what is recomputed and when: its R actions are the whole policy. R stands right before
-the backward that reads what it restores. It reads the saved boundary input and so need not wait for
-the gradient, which is how it can start early (GPipe, section 2.3).
+The R actions of a schedule say what is recomputed, and when; there is no other setting. Each R stands right
+before the backward that reads what it restores. R itself reads only the saved boundary input. It need not
+wait for the gradient, and so it can start while the device would otherwise be idle (GPipe, section 2.3).
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, R
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.schedule.program import read_row
+from gpipe_sim.schedule.rows import read_row
 
 MODES = ("always", "except_last", "never")
 
@@ -39,7 +39,7 @@ class Remat(Schedule):
             yield action
 
     def _kept(self) -> set[int]:
-        """What is not recomputed: the last microbatch, where there are two directions the last of each."""
+        """The microbatches that are not recomputed: under "except_last", the last one of each direction."""
         if self.mode == "always":
             return set()
         enters_at = self.inner.program.homes(Kind.F)[0].tolist()  # the device of stage 0, per microbatch
@@ -50,11 +50,12 @@ class Remat(Schedule):
 
 
 def remat(schedule: Schedule, mode: str) -> Schedule:
-    """The same order, recomputing activations from boundary inputs.
+    """The same order, with an R before each backward whose activations are to be recomputed.
 
-    ``"always"`` recomputes every microbatch, ``"except_last"`` all but the last microbatch of each direction
-    (whose backward comes first in GPipe's reversed drain), ``"never"`` none. The modes are torchgpipe's,
-    Kim et al. 2020, arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
+    ``"always"`` recomputes every microbatch, ``"never"`` none. ``"except_last"`` recomputes all but the last
+    microbatch, whose backward comes first in GPipe's reversed drain; of a schedule in which microbatches go
+    in two directions, all but the last of each. The modes are torchgpipe's, Kim et al. 2020,
+    arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
     """
     require_schedule("remat", schedule)
     if mode not in MODES:

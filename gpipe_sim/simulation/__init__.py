@@ -1,1 +1,1 @@
-"""When things happen: costs, the two clocks, timelines, what is wrong with an order, and what is measured."""
+"""Costs, the two clocks, timelines, metrics of a timeline, and what is wrong with an order."""

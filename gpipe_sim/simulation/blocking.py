@@ -1,8 +1,9 @@
-"""Sends and receives that block: a send ends when the other device receives, as MPI and NCCL may have it.
+"""Sends and receives that block: a send ends when the other device receives, as MPI and NCCL allow.
 
-Each device's program follows from its row: receive what an action needs from another device right before
-it, send what it made right after it. Where messages are buffered a send never waits, and only the order of
-actions counts; here two neighbours that both send first hang, although their actions are in a fine order.
+Each device's program follows from its row: right before an action it receives what the action needs from
+other devices, right after the action it sends what the action made. If messages are buffered, a send never
+waits, and only the order of the actions matters. If sends block, two neighbours that both send first hang,
+although the order of their actions is right.
 
 A send and its receive end together, once both devices have come to them: two steps of a ``Machine``.
 """
@@ -19,14 +20,14 @@ from gpipe_sim.simulation.machine import Machine
 
 
 class Direction(StrEnum):
-    """Which side of a message a device is on."""
+    """Which end of a message a device is on."""
 
     SEND = "Send"
     RECV = "Recv"
 
 
 class Transfer(NamedTuple):
-    """One side of a message: ``Send 0F1 to device 1``, or ``Recv 0F1 from device 0``."""
+    """One end of a message: ``Send 0F1 to device 1``, or ``Recv 0F1 from device 0``."""
 
     direction: Direction
     what: Action
@@ -37,15 +38,16 @@ class Transfer(NamedTuple):
         return f"{self.direction} {self.what} {to} device {self.other}"
 
     def other_side(self, device: int) -> "Transfer":
-        """The same message for the other device, if this is ``device``'s side."""
+        """The same message as the other device sees it, given that ``device`` has this transfer."""
         sends = self.direction is Direction.SEND
         return Transfer(Direction.RECV if sends else Direction.SEND, self.what, device)
 
 
 class BlockedCycle(NamedTuple):
-    """Devices that wait for each other: device -> the transfer it waits in; and what would free them.
+    """Devices that wait for each other in a cycle, and the swap that would free them.
 
-    ``receiver`` frees them if it receives ``early`` before the transfer that it waits in now.
+    ``waits`` maps each device to the transfer that it waits in. They are freed if device ``receiver`` does
+    the receive ``early`` before the transfer that it waits in now.
     """
 
     waits: dict[int, Transfer]
@@ -61,9 +63,9 @@ class BlockedCycle(NamedTuple):
 
 
 def transfers(schedule: Schedule) -> list[list[Transfer]]:
-    """Per device, its sends and receives in order; what it does in between makes nobody wait.
+    """Per device, its sends and receives in order; the actions in between are left out.
 
-    A device receives a thing once, and sends it once to each device that needs it.
+    What an action made is sent once to each device that needs it, even if several actions there need it.
     """
     program = schedule.program
     crossing, targets = defaultdict(list), defaultdict(dict)
@@ -91,16 +93,17 @@ def _of_row(program, entries: range, parts: list[int], crossing: dict, targets: 
 
 
 def blocked_cycles(schedule: Schedule) -> list[BlockedCycle]:
-    """Every point at which the devices hang; after each, its swap is made and they go on to the next.
+    """Every point at which the devices hang if sends block. Empty if the schedule can finish.
 
-    For a schedule that can finish with buffered messages. Empty if it can finish with blocking ones too;
-    with all the swaps it can. Linear in the messages, and in the devices for each hang.
+    After each hang the swap that it names is made, and the devices go on to the next one; with all the swaps
+    made, the schedule can finish. It must be one that can finish with buffered messages. The time is linear
+    in the number of messages, plus the number of devices for each hang.
     """
     return list(_Replay(transfers(schedule)).cycles())
 
 
 class _Replay(Machine):
-    """Devices that run their sends and receives, each until it has to wait for another."""
+    """Devices that run their sends and receives, each until it has to wait for another device."""
 
     def __init__(self, programs: list[list[Transfer]]):
         self.steps = [transfer for row in programs for transfer in row]
@@ -109,11 +112,10 @@ class _Replay(Machine):
         sides = zip(self.home, self.steps, strict=True)
         self.other_side = [number[step.other, step.other_side(device)] for device, step in sides]
 
-    def is_ready(self, entry: int) -> bool:
-        """Whether the other device is at the other side of this message, or past it."""
+    def _has_needs(self, entry: int) -> bool:
+        """Whether the other device has come to its end of this message, or has passed it."""
         other = self.other_side[entry]
-        met = self.ends[other] is not None or self.next_of(self.home[other]) == other
-        return met and self.ends[entry] is None
+        return self.ends[other] is not None or self.next_of(self.home[other]) == other
 
     def _affected(self, entry: int) -> list[int]:
         after = self.next_of(self.home[entry])
@@ -129,12 +131,12 @@ class _Replay(Machine):
             self.run()
 
     def _now(self, device: int) -> Transfer | None:
-        """The transfer that a device stands at; None when it is through."""
+        """The transfer that a device has come to; None if it has done all of them."""
         step = self.next_of(device)
         return None if step is None else self.steps[step]
 
     def _cycle(self) -> dict[int, Transfer]:
-        """Those who wait for each other, lowest device first; empty when everybody is through."""
+        """Devices that wait for each other, lowest first, and in which transfer; empty if all are done."""
         devices = range(len(self.front))
         device = next((device for device in devices if self._now(device)), None)
         if device is None:

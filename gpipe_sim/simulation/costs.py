@@ -18,9 +18,10 @@ Cost = Real | Sequence[Real]
 
 
 class CostModel(ABC):
-    """How long each action and each message takes. ``Costs`` is one; a model of your own is a subclass.
+    """How long each action and each message takes. Use ``Costs``, or write a subclass of your own.
 
-    Times are finite numbers of at least 0, in any unit; anything else is a ValueError or TypeError.
+    Times are finite numbers of at least 0, all in one unit of your choice; anything else is a ValueError or
+    TypeError.
     """
 
     @abstractmethod
@@ -28,11 +29,11 @@ class CostModel(ABC):
         """How long this device is busy with the action."""
 
     def transfer(self, action: Action, source: int, target: int) -> Real:
-        """How long what the action made takes from one device to another."""
+        """How long what the action made is on its way from device ``source`` to device ``target``."""
         return 0
 
     def require_stages(self, stages: int) -> None:  # noqa: B027
-        """Raise ValueError if this is a model of another number of stages; most are of any."""
+        """Raise ValueError if the costs are not for this number of stages. By default they are for any."""
 
     def durations(self, program: Program) -> Prices:
         """``duration`` for every entry of a program."""
@@ -41,7 +42,7 @@ class CostModel(ABC):
         return Prices(times, np.arange(len(times)))
 
     def transfers(self, program: Program) -> Prices:
-        """``transfer`` for every need of a program that is a message."""
+        """``transfer`` for every need that is a message, in the order of ``program.needs``."""
         needed = program.needs[program.crosses]
         targets = program.device[program.first][program.owner[program.crosses]].tolist()
         ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
@@ -53,11 +54,12 @@ class CostModel(ABC):
 class Costs(CostModel):
     """The time that each kind of action takes, for one microbatch at one stage.
 
-    A cost is one number, or one number per stage. A full backward takes ``input_grad + weight_grad``,
-    a recompute as long as the forward unless given. ``overlap`` is an overlapped pair's time, at the stage of
-    its forward; unless given, a pair takes as long as its two halves.
-    ``comm`` is how long a message is on its way; sending does not keep a device busy. With whole
-    numbers or ``Fraction`` every time stays exact. NaN, infinite or negative costs are a ValueError.
+    A cost is one number, or a sequence with one number per stage; ``comm`` is always one number. A full
+    backward takes ``input_grad + weight_grad``. A recompute takes as long as the forward unless ``recompute``
+    is given. An overlapped pair takes as long as its two halves unless ``overlap`` is given; per stage, that
+    of its forward counts. ``comm`` is how long a message is on its way; sending does not keep a device busy.
+    With whole numbers or ``Fraction`` every time stays exact. ValueError for NaN, infinite or negative costs,
+    TypeError for anything but numbers.
     """
 
     forward: Cost = 1
@@ -90,17 +92,17 @@ class Costs(CostModel):
         return sum(map(self.duration, action.parts))
 
     def transfer(self, action: Action, source: int, target: int) -> Real:
-        """How long what the action made takes from one device to another; 0 within a device."""
+        """``comm``, or 0 if source and target are the same device."""
         return 0 if source == target else self.comm
 
     def per_stage(self, stages_per_device: int) -> "Costs":
-        """These costs as those of a device's whole share of the model, shared evenly by its stages.
+        """Read these costs as those of all that a device holds, and divide them evenly among its stages.
 
-        Two stages on a device are its layers cut in two, so each takes half as long; at the price of whole
-        ones the same model would be twice as much work. Every cost of computing is divided, exactly: of 1
-        each of two stages takes ``Fraction(1, 2)``, of 2 it takes 1. A message takes as long as before, since
-        what crosses from stage to stage is as large wherever the model is cut. Costs that are listed per
-        stage are divided one by one.
+        Two stages on a device are its layers cut in two, so each stage takes half as long. If each were given
+        the full cost, the same model would be twice as much work. Every cost except ``comm`` is divided, and
+        exactly: with two stages, 1 becomes ``Fraction(1, 2)`` and 2 becomes 1. A message takes as long as
+        before, because what crosses from stage to stage is as large wherever the model is cut. Costs listed
+        per stage are divided one by one.
         """
         require_count("per_stage", "stages_per_device", stages_per_device)
         computing = {field.name for field in fields(self)} - {"comm"}
@@ -117,8 +119,8 @@ class Costs(CostModel):
                 )
 
     def durations(self, program: Program) -> Prices:
-        """A price for each kind and stage that occurs, and one for each pair."""
-        if type(self).duration is not Costs.duration:  # a subclass that says otherwise is asked for each
+        """One price for each stage and each kind that occurs, and one for each overlapped pair."""
+        if type(self).duration is not Costs.duration:  # a subclass overrides it: ask it about each entry
             return super().durations(program)
         kind, stage = program.kind[program.first], program.stage[program.first]
         index, values = np.zeros(program.size, np.int32), []
@@ -178,7 +180,7 @@ def _divided(cost: Cost | None, by: int) -> Cost | None:
 
 
 def _time(time: Real, name: str, action: Action | OverlapFB | None = None) -> Real:
-    """A time as Python's own number, which neither overflows nor rounds to its width."""
+    """A time, checked, as Python's own number: NumPy's would overflow, or round to their width."""
     of = f"{name} of {action}" if action else name
     if isinstance(time, bool | np.bool_) or not isinstance(time, Real):
         raise TypeError(f"Costs needs {of} to be a number {got(time)}")
@@ -188,4 +190,4 @@ def _time(time: Real, name: str, action: Action | OverlapFB | None = None) -> Re
     return time
 
 
-UNIT = Costs()  #: 1 for F, I and W each, messages take no time: what is simulated unless costs are given
+UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

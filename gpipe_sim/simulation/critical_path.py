@@ -1,9 +1,9 @@
 """Why a timeline looks as it does: what held each action back, and so why a device waits.
 
-An action can start when its device is free and everything that it needs has arrived; one of the two came
-last. Following that from the end of a step back to its start gives the critical path, and from the end
-of a gap one or two links back the reason for the gap. A simulated action starts that very moment; in a
-measured timeline a little later, which changes neither what came last nor what is followed.
+An action can start when its device is free and everything that it needs has arrived. One of the two happens
+last and so determines the start. Follow these from the last action of a step back to time 0, and you have the
+critical path. Follow them from the end of a gap, one or two links back, and you have the reason for the gap.
+A simulated action starts as soon as it can; a measured one a little later, but the same thing came last.
 """
 
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ from gpipe_sim.schedule.actions import Action
 from gpipe_sim.schedule.base import needs
 from gpipe_sim.simulation.timeline import Span, Timeline, number, of_timeline
 
-#: Said where it matters: a measured timeline knows when actions ended, not when messages came.
+#: Added to an explanation that rests on a message nobody measured: a measured timeline has only actions.
 ASSUMED = "; messages were not measured: what another device made counts as there when it ends"
 
 
 @of_timeline
 def critical_path(timeline: Timeline) -> tuple[Span, ...]:
-    """One chain of spans from time 0 to the makespan, each starting the moment the one before allows.
+    """One chain of spans from time 0 to the makespan, each starting as soon as the one before allows.
 
-    Making anything else faster does not end the step sooner. Between two spans of the chain stands
-    either nothing or a message; in a measured timeline also what passes before a device starts what it could.
-    Where several chains exist, the device's own previous action is preferred.
+    Making anything else faster does not end the step sooner. Between two spans of the chain there is either
+    nothing or a message; in a measured timeline also the time that a device takes to start an action that is
+    ready. If a message arrives just when the device's previous action ends, the chain stays on the device.
     """
     held_back = _HeldBack(timeline)
     chain = [max(timeline.spans, key=lambda span: span.end)]
@@ -44,14 +44,14 @@ class _HeldBack:
         self.before = {after: span for row in timeline.rows for span, after in pairwise(row)}
 
     def by(self, span: Span) -> Span | None:
-        """Of several, the device's own previous action; None if there was nothing to wait for."""
+        """That predecessor, or None. The device's own previous action wins if a message came as it ended."""
         previous, need = self.before.get(span), self.need(span)
         if need is None or (previous and previous.end >= self.arrival(need, span)):
             return previous
         return self.of[need]
 
     def need(self, span: Span) -> Action | None:
-        """What arrived last of everything that it needs; None if it needs nothing."""
+        """Of everything that the span needs, what arrived last; None if it needs nothing."""
         return max(needs(span.action, self.schedule), key=lambda need: self.arrival(need, span), default=None)
 
     def could_start(self, span: Span) -> Real:
@@ -60,7 +60,7 @@ class _HeldBack:
         return max(previous.end if previous else 0, self.arrival(need, span) if need else 0)
 
     def arrival(self, need: Action, span: Span) -> Real:
-        """When what a span needs reaches its device; as it ends, where nobody measured messages."""
+        """When what a span needs reaches its device; if there is no message, when the needed action ends."""
         return self.arrived.get((need, span.device), self.of[need].end)
 
 
@@ -68,8 +68,9 @@ class _HeldBack:
 class Explanation:
     """What a device does from ``start`` to ``end``, as a sentence (``str``) and as spans.
 
-    ``links`` holds the action that it is busy with; or, while it waits, the one that it waits for and what
-    held that back in turn. It is empty when the device is done, or could have gone on.
+    While the device is busy, ``links`` holds the span of that action. While it waits, ``links`` holds the
+    span that it waits for, then what held that back in turn. It is empty when the device is done, or when
+    nothing in the schedule kept it from going on.
     """
 
     device: int
@@ -84,11 +85,11 @@ class Explanation:
 
 @of_timeline
 def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
-    """What a device waits for at a time, and why that comes so late; or that it does not wait.
+    """What a device waits for at a given time, and why that comes so late; or that it does not wait.
 
-    A time at which an action ends and the next does not start yet belongs to the gap. In a measured timeline
-    some gaps have no reason in the schedule, and the sentence says so. ValueError for a device that the
-    schedule does not have, or a time before 0 or after the makespan.
+    A gap begins at the very time at which the action before it ends. In a measured timeline some gaps have
+    no reason in the schedule, and the sentence says so. ValueError for a device that the schedule does not
+    have, or a time before 0 or after the makespan.
     """
     devices, until = timeline.schedule.devices, timeline.makespan
     if device not in range(devices):
@@ -123,9 +124,10 @@ def _done(device: int, start: Real, until: Real, worked: bool) -> str:
 
 
 def _chain(held_back: _HeldBack, span: Span, since: Real) -> Iterator[tuple[Span, str]]:
-    """What a span waited for, and what that waited for in turn if it, too, started late; each with its words.
+    """What a span waited for, then what held that back if it could not start before the gap; with words.
 
-    It ends at whatever a device was busy with instead, or could start before the gap began.
+    ``since`` is when the gap begins. There are at most three links. The chain ends early at a span that could
+    start by then, or at the action with which the device was busy instead.
     """
     head = ""
     for _ in range(2):

@@ -1,8 +1,8 @@
-"""Who waits for whom, and for ever: the deadlocks of an order whose messages are buffered.
+"""Deadlocks of an order whose messages are buffered: which devices wait for each other for ever.
 
-A device that waits does so at the front of its queue, for an action that stands in another queue or
-further back in its own. Where nobody can go on, some of them wait for each other in a cycle.
-Everything here is asked of a schedule whose actions are all there, once, and in their places.
+Read each device's row as a queue. The action at its front may need another one, which stands in another
+queue or further back in the same one. If no device can go on, some of them wait for each other in a cycle.
+Every function here takes a schedule that ``check_actions`` has passed: each action once, in its place.
 """
 
 from collections import defaultdict, deque
@@ -15,7 +15,7 @@ from gpipe_sim.schedule.base import Schedule
 
 
 class Wait(NamedTuple):
-    """A device that cannot go on: its next action needs another, which stands at ``place`` in its queue."""
+    """A device is stuck at ``action``: it needs ``need``, number ``place`` in the row of device ``other``."""
 
     device: int
     action: Action | OverlapFB
@@ -30,7 +30,7 @@ class Wait(NamedTuple):
 
 
 def blocked(schedule: Schedule) -> dict[int, int]:
-    """Which devices cannot finish: device -> index in its row of the action it is stuck at.
+    """The devices that cannot finish: device -> index in its row of the action that it is stuck at.
 
     Empty if the order can finish.
     """
@@ -39,7 +39,7 @@ def blocked(schedule: Schedule) -> dict[int, int]:
 
 
 def waiting(schedule: Schedule) -> list[Wait]:
-    """For each device that cannot finish, what it is stuck at and the first thing that it waits for."""
+    """For each device that cannot finish, the action that it is stuck at and the first that it waits for."""
     return [next(group) for _, group in groupby(all_waits(schedule), key=lambda wait: wait.device)]
 
 
@@ -59,9 +59,10 @@ def _waits(schedule: Schedule, device: int, entry: int) -> Iterator[Wait]:
 
 
 def cycle(waits: Sequence[Wait]) -> list[Wait]:
-    """The fewest that wait for each other in a cycle, lowest device first; not who queues up behind it.
+    """The shortest cycle of devices that wait for each other, lowest device first.
 
-    ``waits`` holds at least one wait of every stuck device, so there is a cycle.
+    Devices that only wait for one of the cycle are left out. ``waits`` holds at least one wait of every stuck
+    device, so there is a cycle.
     """
     of = defaultdict(list)
     for wait in waits:
@@ -72,7 +73,7 @@ def cycle(waits: Sequence[Wait]) -> list[Wait]:
 
 
 def _way_round(device: int, of: dict[int, list[Wait]]) -> list[Wait]:
-    """The shortest way from a device back to itself along waits; nothing if there is none."""
+    """The shortest way along waits from a device back to itself; an empty list if there is none."""
     ways, reached = deque([wait] for wait in of[device]), {device}
     while ways:
         way = ways.popleft()

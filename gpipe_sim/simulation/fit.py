@@ -1,4 +1,4 @@
-"""The costs that a timeline shows: measure one step, and simulate other schedules with its costs."""
+"""Costs fitted to a timeline: measure one step, then simulate other schedules with its costs."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -14,29 +14,30 @@ from gpipe_sim.simulation.timeline import Timeline, require_timeline
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 
-Times = dict[tuple[Kind, int], Real]  #: the median of what a kind takes at a stage
+Times = dict[tuple[Kind, int], Real]  #: (kind, stage) -> the median time of such actions
 
 
 def fit_costs(measured: Timeline) -> Costs:
-    """The costs that a timeline shows, in its unit of time: per stage, the median of what each kind took.
+    """The costs that a timeline shows, in its unit of time: per stage, the median time of each kind.
 
-    A few slow actions do not move a median. A cost that is the same at every stage is one number. Of a
-    simulated timeline the costs come back exactly, as far as they can be seen:
+    A few slow actions do not move a median. A cost that is the same at every stage becomes one number. From
+    a simulated timeline the costs come back exactly, as far as the timeline shows them:
 
-    - A full backward hides its halves: ``input_grad`` and ``weight_grad`` are half of it each. At a stage
-      that also runs I and W, these are what they took, and a full backward then lasts as long as both.
-    - A forward, or a backward, that its stage runs in overlapped pairs only is taken to be a third, or two,
-      of the pair. ``overlap`` stays None where every pair takes as long as its halves.
-    - A stage that never recomputes would take a forward for it, one without pairs the time of both halves;
-      whatever else a stage never does costs it 0.
-    - ``comm`` is the median time from the end of an action to the start of one, on another device, that
-      waited for its message: that device had ended the action before by then. Without any it is 0. Where
-      devices took turns (``took_turns``), a wait during which another device worked was no message's.
+    - A full backward does not show its two halves, so ``input_grad`` and ``weight_grad`` are half of it each.
+      At a stage that also runs I and W, they are the medians of I and of W; a full backward costs their sum.
+    - If a stage runs forwards only in overlapped pairs, a forward is taken to be a third of a pair; a
+      backward, likewise, two thirds. ``overlap`` stays None if every pair takes as long as its halves.
+    - A stage that never recomputes gets its forward's time for a recompute, and one without pairs gets the
+      time of both halves for a pair. Anything else that a stage never does costs 0.
+    - ``comm`` is measured where a device was already free when the other device's action ended, and so waited
+      for the message. It is the median time from that end to the start of the action that needed the message,
+      or 0 if no device ever waited like this. If devices took turns (``took_turns``), waits during which
+      another device started an action are left out, as they say nothing about messages.
 
-    A measured timeline does not say when messages came: its ``comm`` is what passes between the end of the
-    sender's action and the start of the receiver's, whatever else happens in between.
+    A measured timeline does not say when messages came, so its ``comm`` covers everything that happens
+    between the end of the sender's action and the start of the receiver's.
 
-    A real engine also spends time between two actions. Nothing but ``comm`` holds any of it, so a simulation
+    A real engine also spends time between two actions, and of that only ``comm`` holds any. So a simulation
     with these costs ends a little sooner than the step did. TypeError for anything but a timeline.
     """
     require_timeline("fit_costs", measured)
@@ -57,7 +58,7 @@ def fit_costs(measured: Timeline) -> Costs:
 
 
 def _overlap(timeline: Timeline, costs: Costs, paired: Times) -> Cost | None:
-    """What a pair takes at the stage of its forward, where that is not what its halves take by ``costs``."""
+    """Per stage, the time of a pair whose forward is there; None if ``costs`` give it for every pair."""
     pairs = [span for span in timeline.spans if len(span.action.parts) > 1]
     if all(span.end - span.start == costs.duration(span.action, span.device) for span in pairs):
         return None
@@ -67,7 +68,7 @@ def _overlap(timeline: Timeline, costs: Costs, paired: Times) -> Cost | None:
 
 
 def _medians(timeline: Timeline, parts: int) -> Times:
-    """Over the spans with this many parts: what they took, by the kind and stage of each part."""
+    """The median time of the spans with this many parts, for the kind and stage of each part."""
     times = defaultdict(list)
     for span in timeline.spans:
         if len(span.action.parts) == parts:
@@ -81,7 +82,7 @@ def _forward(alone: Times, paired: Times, stage: int) -> Real:
 
 
 def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:
-    """What I and W take; halves of the full backward where they do not run by themselves."""
+    """The times of I and of W; if the stage does not run both, half of a full backward each."""
     if (Kind.I, stage) in alone and (Kind.W, stage) in alone:
         return alone[Kind.I, stage], alone[Kind.W, stage]
     full = alone.get((Kind.B, stage), _share(2 * THIRD, paired.get((Kind.B, stage), 0)))
@@ -89,7 +90,7 @@ def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:
 
 
 def _waits(timeline: Timeline) -> Iterator[Real]:
-    """How long each message took that an idle device waited for, from the end of what made it."""
+    """For each message that an idle device waited for: from the sender's end to the receiver's start."""
     device_of = timeline.schedule.device_of
     turns = sorted(span.start for span in timeline.spans) if timeline.took_turns else []
     for device, row in enumerate(timeline.rows):
@@ -103,13 +104,13 @@ def _waits(timeline: Timeline) -> Iterator[Real]:
 
 
 def _median(times: Iterable[Real]) -> Real:
-    """The middle one, or the mean of two; exact if they are."""
+    """The middle time, or the mean of the two in the middle; exact if the times are."""
     ordered = sorted(times)
     return _share(HALF, ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2])
 
 
 def _share(share: Fraction, time: Real) -> Real:
-    """A part of a time, exact if it is; whole numbers stay whole."""
+    """This share of a time. It is exact if the time is, and then an int if it comes out whole."""
     part = share * time
     return int(part) if isinstance(part, Fraction) and part.denominator == 1 else part
 

@@ -1,8 +1,9 @@
-"""Devices that go one action at a time: the clock for whoever chooses what comes next.
+"""Devices that run one action at a time: the clock for code that chooses what to run next.
 
-``simulate`` times a complete order at once. This one is told each step, and can take it back: a planner asks
-it what is ready and what that would cost, a player of a puzzle tries, and an order whose sends block is
-replayed until nobody can go on. Told every step of an order, it gives the times that ``simulate`` gives.
+``simulate`` times a complete order at once. A ``Machine`` is told one action after another, and can take the
+last one back. A planner asks it what is ready and what that would cost; a puzzle lets its player try things;
+an order whose sends block is replayed on it until no device can go on. If it is told all actions of an order,
+it gives the times that ``simulate`` gives.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,10 @@ Need = tuple[int, Real]  #: (entry, how long what it made is on its way)
 
 
 class Price(NamedTuple):
-    """What an entry would cost now: when it would start and end, and what its device would then hold."""
+    """What an entry would cost now: when it would start and end, and how much its device would then hold.
+
+    ``held`` counts (stage, microbatch) pairs in flight.
+    """
 
     start: Real
     end: Real
@@ -26,7 +30,7 @@ class Price(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """What ``undo`` puts back."""
+    """What ``undo`` needs to put things back."""
 
     entry: int
     free: Real
@@ -34,11 +38,12 @@ class _Done(NamedTuple):
 
 
 class Machine:
-    """Entries on devices, each done once what it needs has ended and arrived.
+    """Entries on devices; an entry can start once its device is free and all that it needs has arrived.
 
-    ``rows``: where each device's entries begin, and where the last one's end. ``needs``: of each entry. With
-    ``ordered`` a device does its entries first to last; else the rows only say what is whose, and whatever is
-    ready may come next. ``held`` counts microbatches in flight per device, ``changes`` what each entry adds.
+    ``rows`` says where each device's entries begin, and where those of the last device end; ``needs`` lists
+    the needs of each entry. If ``ordered``, a device runs its entries first to last; if not, the rows only
+    say which entries it has, and any that is ready may come next. ``held`` counts what is in flight per
+    device, and ``changes`` says by how much each entry changes that.
     """
 
     def __init__(
@@ -67,7 +72,7 @@ class Machine:
 
     @classmethod
     def of(cls, program: Program, costs: CostModel | None = None, ordered: bool = True) -> "Machine":
-        """A machine for a program's entries."""
+        """A machine for a program's entries, with unit costs unless given."""
         costs = UNIT if costs is None else costs
         durations, delays = costs.durations(program), costs.transfers(program)
         late = [0] * len(program.needs)
@@ -87,46 +92,50 @@ class Machine:
         )
 
     def ready(self) -> list[int]:
-        """What could be done next, device by device."""
+        """The entries that could run next, device by device."""
         if self.ordered:
-            return [
-                e for e in map(self.next_of, range(len(self.front))) if e is not None and self.is_ready(e)
-            ]
+            fronts = (self.next_of(device) for device in range(len(self.front)))
+            return [entry for entry in fronts if entry is not None and self.is_ready(entry)]
         return [entry for entry in range(len(self.ends)) if self.is_ready(entry)]
 
     def is_ready(self, entry: int) -> bool:
-        """Whether all that an entry needs has ended, and it has not."""
-        return not self.missing[entry] and self.ends[entry] is None
+        """Whether an entry could run next: it has not, it has all it needs, and it is its device's turn."""
+        if self.ends[entry] is not None or not self._has_needs(entry):
+            return False
+        return not self.ordered or self.next_of(self.home[entry]) == entry
+
+    def _has_needs(self, entry: int) -> bool:
+        return not self.missing[entry]
 
     def next_of(self, device: int) -> int | None:
-        """The next entry in a device's row, ready or not; None when it is through."""
+        """The next entry in a device's row, ready or not; None if all have run."""
         while self.front[device] < self.rows[device + 1] and self.ends[self.front[device]] is not None:
             self.front[device] += 1
         return self.front[device] if self.front[device] < self.rows[device + 1] else None
 
     def blockers(self, entry: int) -> list[int]:
-        """Why an entry is not ready: what it needs that has not ended."""
+        """What an entry still lacks: the entries that it needs and that have not run."""
         return [need for need, _ in self.needs[entry] if self.ends[need] is None]
 
     def arrival(self, entry: int) -> Real:
-        """When the last thing that a ready entry needs reaches its device."""
+        """When the last thing that a ready entry needs reaches its device; 0 if it needs nothing."""
         return max((self.ends[need] + late for need, late in self.needs[entry]), default=0)
 
     def price(self, entry: int) -> Price:
-        """What a ready entry would cost, in time and in room, if it came next on its device."""
+        """What a ready entry would cost, in time and in memory, if it came next on its device."""
         device = self.home[entry]
         start = max(self.free[device], self.arrival(entry))
         return Price(start, start + self.durations[entry], self.held[device] + self.changes[entry])
 
     def earliest(self) -> int | None:
-        """Of all that is ready what could start first, on the lowest device; None if nothing is ready."""
+        """The ready entry that could start first, on the lowest device of several; None if none is ready."""
         return min(self.ready(), key=lambda entry: (self.price(entry).start, entry), default=None)
 
     def apply(self, entry: int, at: Real = 0, force: bool = False) -> list[int]:
-        """Do an entry, not before ``at``; what can be done now and could not before.
+        """Run an entry, not before ``at``, and return the entries that can run now and could not before.
 
-        ValueError unless it is ready and, in an ordered machine, the next of its device. ``force`` does it
-        all the same, and takes what it needs for given.
+        ValueError unless the entry is ready and, in an ordered machine, the next of its device. With
+        ``force`` it runs all the same, at ``at``, as if everything that it needs were there.
         """
         device = self.home[entry]
         if not force:
@@ -138,20 +147,15 @@ class Machine:
         self.held[device] += self.changes[entry]
         for user in self.users[entry]:
             self.missing[user] -= 1
-        return [candidate for candidate in self._affected(entry) if self._may_start(candidate)]
+        return [candidate for candidate in self._affected(entry) if self.is_ready(candidate)]
 
     def _affected(self, entry: int) -> list[int]:
-        """What may have become ready because this entry is done."""
-        after = self.next_of(self.home[entry]) if self.ordered else None
-        return (
-            self.users[entry] if after is None or after in self.users[entry] else [*self.users[entry], after]
-        )
-
-    def _may_start(self, entry: int) -> bool:
-        return self.is_ready(entry) and (not self.ordered or self.next_of(self.home[entry]) == entry)
+        """The entries that may have become ready because this one has run."""
+        users, after = self.users[entry], self.next_of(self.home[entry]) if self.ordered else None
+        return users if after is None or after in users else [*users, after]
 
     def undo(self) -> int:
-        """Take back what was done last; the entry."""
+        """Take back the entry that ran last, and return it."""
         entry, free, front = self.done.pop()
         device = self.home[entry]
         self.free[device], self.front[device] = free, front
@@ -162,18 +166,17 @@ class Machine:
         return entry
 
     def run(self) -> None:
-        """Do whatever is ready, and what that makes ready, until nobody can go on."""
+        """Run whatever is ready, and what becomes ready by that, until no device can go on."""
         while going := self.ready():
             while going:
                 if self.is_ready(entry := going.pop()):
                     going += self.apply(entry)
 
     def _require_next(self, entry: int, device: int) -> None:
+        if self.is_ready(entry):
+            return
         if self.ends[entry] is not None:
             raise ValueError(f"entry {entry} has been done")
-        if not self.is_ready(entry):
-            raise ValueError(
-                f"entry {entry} is not ready: it needs {', '.join(map(str, self.blockers(entry)))}"
-            )
-        if self.ordered and self.next_of(device) != entry:
-            raise ValueError(f"entry {entry} is not the next of device {device}: {self.next_of(device)} is")
+        if blockers := self.blockers(entry):
+            raise ValueError(f"entry {entry} is not ready: it needs {', '.join(map(str, blockers))}")
+        raise ValueError(f"entry {entry} is not the next of device {device}: {self.next_of(device)} is")

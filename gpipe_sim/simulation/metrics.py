@@ -1,8 +1,8 @@
 """Numbers measured from a timeline. None of them knows a formula.
 
-Three of them are called "bubble" in the literature. With K devices and M microbatches, GPipe gives
-(K-1)/(K-1+M) for the fraction and (K-1)/M for the overhead. Exact for whole numbers and Fractions:
-the quotient of two ints is a float, of two Fractions a Fraction.
+Three of them are called "bubble" in the literature: bubble fraction, bubble overhead and span bubble. With K
+devices and M microbatches, GPipe gives (K-1)/(K-1+M) for the fraction and (K-1)/M for the overhead. Times are
+exact if the timeline's are; a ratio of two ints is a float, of two Fractions a Fraction.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ def busy_time(timeline: Timeline) -> Real:
 
 @of_timeline
 def useful_time(timeline: Timeline) -> Real:
-    """Busy time without recomputation, which only does again what was done before."""
+    """Busy time without R actions, because those only repeat a forward."""
     program = timeline.schedule.program
     again = program.kind[program.first] == CODE[Kind.R]
     return busy_time(timeline) - sum((timeline.end - timeline.start)[again].tolist())
@@ -41,22 +41,22 @@ def idle_time(timeline: Timeline) -> Real:
 
 @of_timeline
 def bubble_fraction(timeline: Timeline) -> Real:
-    """Idle over all device time: the part of the chart that is white."""
+    """Idle time over all device time: the share of the chart that is bubble."""
     return _ratio(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
 
 
 @of_timeline
 def bubble_overhead(timeline: Timeline) -> Real:
-    """Idle over useful time: Megatron-LM's "bubble". It can exceed 1."""
+    """Idle time over useful time: Megatron-LM's "bubble". It can exceed 1."""
     return _ratio(idle_time(timeline), useful_time(timeline))
 
 
 @of_timeline
 def span_bubble(timeline: Timeline) -> Real:
-    """1 - useful / longest, where longest is the largest (last end - first start) of any device.
+    """1 - useful / longest: the zero-bubble papers' "bubble rate".
 
-    The zero-bubble papers' "bubble rate": waiting before a device's first action and after its last
-    does not count. Useful is the mean over devices.
+    ``longest`` is the largest (last end - first start) of any device, so waiting before a device's first
+    action and after its last does not count. ``useful`` is the useful time of a device, on average.
     """
     longest = max((row[-1].end - row[0].start for row in timeline.rows if row), default=0)
     if not longest:
@@ -66,7 +66,7 @@ def span_bubble(timeline: Timeline) -> Real:
 
 @of_timeline
 def utilization(timeline: Timeline) -> Real:
-    """Busy over all device time: 1 - bubble fraction."""
+    """Busy time over all device time: 1 - bubble fraction."""
     return 1 - bubble_fraction(timeline)
 
 
@@ -78,10 +78,10 @@ def speedup(timeline: Timeline) -> Real:
 
 @of_timeline
 def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
-    """(time, count) steps: microbatches forwarded and not yet freed by B or W.
+    """(time, count) steps: how many (stage, microbatch) pairs are forwarded and not yet freed by B or W.
 
-    A microbatch counts from the end of its forward to the end of its backward; in an overlapped pair,
-    whose halves run at the same time, from the start of the pair.
+    Each counts from the end of its F to the end of its B or W. In an overlapped pair both halves run at the
+    same time, so the forward counts from the start of the pair.
     """
     return _held(timeline, device, {BOUNDARY: 1, SAVED: 1, PENDING: 1})
 
@@ -93,15 +93,15 @@ def activation_memory(
     """(time, held) steps, as the zero-bubble papers count memory, in units of your choice.
 
     Each microbatch of each stage holds ``saved`` from the end of F until the end of I or B, and ``pending``
-    from I until W: the papers' M_B and M_W. With both 1 it is what ``in_flight`` counts. Qi, Wan, Huang and
-    Lin 2024, arXiv:2401.10241, table 2. It counts as if nothing was recomputed, as they do; the memory of a
-    step, ``train_step(...).memory``, is of what there is.
+    from I until W: the papers' M_B and M_W. If both are 1, this is what ``in_flight`` counts. Qi, Wan, Huang
+    and Lin 2024, arXiv:2401.10241, table 2. Like them, it counts as if nothing were recomputed; for the bytes
+    that really exist, see ``train_step(...).memory``.
     """
     return _held(timeline, device, {BOUNDARY: saved, SAVED: saved, PENDING: pending})
 
 
 def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple[Real, Real]]:
-    """(time, held) steps of what ``HOLDS`` says, each category in its unit."""
+    """(time, held) steps: what the device holds by ``HOLDS``, where ``units`` weighs each category."""
     counts, schedule = Counter(), timeline.schedule
     recomputes = Kind.R in schedule.program.where
 
@@ -116,7 +116,7 @@ def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple
         ]
         for change in changes:
             counts.update(change)
-            if change is not changes[-1]:  # both halves of a pair are there while it runs
+            if change is not changes[-1]:  # what the pair's forward saves is there while the pair runs
                 steps.append((span.start, total()))
         steps.append((span.end, total()))
     return steps
@@ -142,11 +142,12 @@ def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
 
 @of_timeline
 def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
-    """When a device's warm-up ends and when its drain begins.
+    """(when a device's warm-up ends, when its drain begins).
 
-    In between it does forwards and backwards in turn: from its first backward to its last forward. If every
-    forward comes first, as in GPipe, it has no such phase and waits there: from its last forward's end to
-    its first backward's start. ValueError for a device that does not do both.
+    In the steady state in between, from the start of its first backward to the end of its last forward, the
+    device runs forwards and backwards in turn. If every forward comes first, as in GPipe, there is no steady
+    state: the two times are the end of the last forward and the start of the first backward, and the device
+    waits in between. ValueError for a device that does not run both.
     """
     row = [(part.kind, span) for span in timeline.on(device) for part in span.action.parts]
     forwards = [span.end for kind, span in row if kind is Kind.F]

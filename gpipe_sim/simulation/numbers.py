@@ -1,7 +1,8 @@
-"""Costs as columns to calculate with, and times back as the numbers that they came as.
+"""Costs as columns to calculate with, and times back as the kind of number that the costs were.
 
-Whole numbers stay whole and fractions exact: fractions are counted in units of their common denominator, in
-64 bits where no time can be too large for them, else as Python's own numbers, which are slower.
+Whole numbers stay whole and fractions stay exact: fractions become whole numbers of 1/(their common
+denominator). Whole numbers are stored in 64 bits if no time can be too large for that; otherwise as Python's
+own numbers, which are slower.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,14 +17,14 @@ Column = np.ndarray
 
 
 class Prices(NamedTuple):
-    """What each of many things costs: thing i costs ``values[index[i]]``."""
+    """What each of many entries or messages costs: number i costs ``values[index[i]]``."""
 
     values: Sequence[Real]
     index: Column
 
 
 def as_columns(*prices: Prices) -> tuple[list[Column], Callable[[Column], Column]]:
-    """A column of numbers for each, in one type, and what turns times made of them into Python's numbers."""
+    """A column for each, all of one type, and a function that turns sums of their numbers back into times."""
     paid = [bill for price in prices for bill in _bill(price)]
     types = {type(value) for value, _ in paid}
     if types <= {int, Fraction}:
@@ -37,7 +38,7 @@ def as_columns(*prices: Prices) -> tuple[list[Column], Callable[[Column], Column
 
 
 def _bill(price: Prices) -> Iterator[tuple[Real, int]]:
-    """(value, how many things cost it) of what anything costs. All of it in a row is later than any time."""
+    """(value, how often it is paid), for the values that are. No time exceeds the sum of all that is paid."""
     counts = np.bincount(price.index, minlength=len(price.values)).tolist()
     return ((value, count) for value, count in zip(price.values, counts, strict=True) if count)
 

@@ -1,7 +1,7 @@
 """What is wrong with a schedule, in words.
 
-``problems`` finds everything; ``check`` raises what it finds. Simulating or running a schedule
-checks it first, so a wrong one is refused with a reason and never half done.
+``problems`` lists everything that is wrong; ``check`` raises an error if anything is. Every schedule is
+checked before it is simulated or run, so a wrong one is refused with a reason and never half run.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ from gpipe_sim.schedule.rules import NEEDS
 from gpipe_sim.simulation.blocking import blocked_cycles
 from gpipe_sim.simulation.deadlock import Wait, all_waits, cycle, in_words, waiting
 
-SENDS = ("buffered", "blocking")  #: a send ends at once, or when the other device receives
-#: Why an action of the first kind cannot run before one of the second.
+SENDS = ("buffered", "blocking")  #: a send ends at once, or only when the other device receives
+#: Why an action of the first kind cannot run before an action of the second.
 REASONS = {
     (Kind.F, Kind.F): "reads its output",
     (Kind.R, Kind.F): "does it again",
@@ -32,11 +32,11 @@ REASONS = {
 }
 
 
-_sound: WeakSet[Program] = WeakSet()  # programs whose actions are right: nothing about them can change
+_sound: WeakSet[Program] = WeakSet()  # programs whose actions were found right; a program never changes
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong: a short name for the rule, the action, and a sentence."""
+    """One thing that is wrong: a short name for the rule that is broken, the action, and a sentence."""
 
     rule: str
     action: Action
@@ -44,9 +44,10 @@ class Problem(NamedTuple):
 
 
 def check(schedule: Schedule, sends: str = "buffered") -> None:
-    """Raise ScheduleError, or DeadlockError if the order is complete and cannot finish.
+    """Raise ScheduleError if the actions are wrong, DeadlockError if they are right but cannot all run.
 
-    With ``sends="blocking"`` also where it hangs if a send ends only when the other device receives.
+    With ``sends="blocking"``, also raise DeadlockError if devices hang because a send ends only when the
+    other device receives. ValueError for another ``sends``.
     """
     _require_sends(sends)
     check_actions(schedule)
@@ -58,7 +59,7 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
 
 
 def check_actions(schedule: Schedule) -> None:
-    """Raise ScheduleError if actions are missing, repeated or misplaced; say the first few."""
+    """Raise ScheduleError, naming the first few, if actions are missing, repeated or misplaced."""
     require_schedule("check", schedule)
     program = schedule.program
     if program in _sound:
@@ -77,12 +78,12 @@ def _listed(head: str, found: Sequence, at_most: int | None = None) -> str:
 
 
 def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
-    """Everything that is wrong with a schedule; an empty list if it is sound.
+    """Everything that is wrong with a schedule; an empty list if nothing is.
 
-    First what is wrong with the actions, then actions that stand before what they need on their own device.
-    If all actions are right, a deadlock: the shortest cycle, then who is stuck where. ``sends="blocking"``
-    adds where devices hang if a send ends only when the other device receives, and what to swap.
-    ValueError for another ``sends``.
+    It lists wrong actions first, then actions that stand before something that they need in the row of their
+    own device. If all actions are right but deadlock, it gives the shortest cycle and then what each device
+    is stuck at. If there is no deadlock either, ``sends="blocking"`` adds where devices hang because a send
+    ends only when the other device receives, and what to swap. ValueError for another ``sends``.
     """
     _require_sends(sends)
     require_schedule("problems", schedule)
@@ -101,7 +102,7 @@ def _require_sends(sends: str) -> None:
 
 
 def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]:
-    """The shortest cycle, unless a device waits for itself, which is told already; then who is stuck."""
+    """The shortest cycle, then who is stuck. A device that waits for itself is left to ``_too_early``."""
     found = cycle(waits)
     if len(found) > 1:
         yield Problem("deadlock", found[0].action, in_words(found))
@@ -109,14 +110,15 @@ def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]
 
 
 def _is_early(program: Program, part: int) -> bool:
-    """Whether a part stands before something that it needs: that is told already."""
+    """Whether a part stands before something that it needs, which ``_too_early`` reports."""
     entry = program.entry[part]
     needs = program.needs[program.needs_from[entry] : program.needs_from[entry + 1]]
-    return bool((program.entry[needs] >= entry).any())
+    here = program.device[needs] == program.device[part]
+    return bool((here & (program.entry[needs] >= entry)).any())
 
 
 def _too_early(schedule: Schedule) -> Iterator[Problem]:
-    """Actions that stand before one that they need, in the row of one device."""
+    """Actions that stand before something that they need, in the row of one device."""
     program = schedule.program
     owner, needs = program.owner, program.needs
     early = ~program.crosses & (program.position[needs] >= program.position[program.first][owner])
@@ -134,7 +136,7 @@ def _needs_of(part: Action) -> set[Action]:
 
 
 def _action_problems(program: Program) -> Iterator[Problem]:
-    """Problems that need no clock: labels, copies, pairs, gaps, places, updates."""
+    """Problems that one sees without running the order: labels, copies, pairs, gaps, places, updates."""
     yield from _out_of_range(program)
     yield from _copies(program)
     yield from _no_pairs(program)
@@ -156,7 +158,7 @@ def _out_of_range(program: Program) -> Iterator[Problem]:
 
 
 def _copies(program: Program) -> Iterator[Problem]:
-    """Actions that stand more than once; ``where`` has each only once."""
+    """Actions that stand more than once. If there are any, ``where``, which lists each once, is shorter."""
     if program.in_range and sum(np.count_nonzero(t >= 0) for t in program.where.values()) == len(
         program.kind
     ):
@@ -177,7 +179,7 @@ def _no_pairs(program: Program) -> Iterator[Problem]:
 
 
 def _gaps(program: Program) -> Iterator[Problem]:
-    """Every (stage, microbatch) runs F once, and either B or I and W, once, all on one device."""
+    """What is missing or apart: a (stage, microbatch) needs F, and B or else I and W, all on one device."""
     on = {kind: program.homes(kind) for kind in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.R)}
     home, split = on[Kind.F], on[Kind.I] >= 0
     whole, halves = np.where(split, -1, home), np.where(split, home, -1)
@@ -189,7 +191,7 @@ def _gaps(program: Program) -> Iterator[Problem]:
 
 
 def _gaps_of(on: dict[Kind, int], stage: int, microbatch: int) -> Iterator[Problem]:
-    """``on`` says on which device each kind is, -1 if on none."""
+    """``on``: kind -> the device that runs it for this stage and microbatch, -1 if none does."""
 
     def say(rule: str, kind: Kind, text: str) -> Problem:
         action = Action(stage, kind, microbatch)
@@ -214,7 +216,7 @@ def _gaps_of(on: dict[Kind, int], stage: int, microbatch: int) -> Iterator[Probl
 
 
 def _places(program: Program) -> Iterator[Problem]:
-    """Every action is on a device that holds its stage; of those that are not the first is told."""
+    """Actions on a device that does not hold their stage; the first of each kind, stage and device."""
     holds = np.zeros((program.devices, program.stages), bool)
     for device, held in enumerate(program.placement):
         holds[device, list(held)] = True
@@ -234,7 +236,7 @@ def _places(program: Program) -> Iterator[Problem]:
 
 
 def _updates(program: Program) -> Iterator[Problem]:
-    """A stage is updated once, on its only device, when all of its gradient is there."""
+    """Wrong updates: a stage is updated once, as its last action, and only if it runs on one device alone."""
     if Kind.U not in program.where:
         return
     parts = np.flatnonzero(program.kind == CODE[Kind.U])

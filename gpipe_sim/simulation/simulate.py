@@ -1,8 +1,8 @@
 """When everything happens: a schedule and its costs give a timeline.
 
-There is no tick loop. An action starts at the later of two times, when its device is free and when the last
-thing that it needs has arrived. All actions of a level (``schedule.levels``) are timed at once; of an order
-in which some device gets stuck the levels end early, so whatever is timed is known to run to its end.
+There is no tick loop. An action starts at the later of two times: when its device is free, and when the last
+thing that it needs has arrived. All actions of a level (``schedule.levels``) are timed at once, level after
+level. An order in which some device gets stuck is refused before anything is timed.
 """
 
 from itertools import pairwise
@@ -22,12 +22,12 @@ Column = np.ndarray
 
 
 def simulate(schedule: Schedule, costs: CostModel | None = None) -> Timeline:
-    """Time a schedule. Raises ScheduleError or DeadlockError if it cannot be run.
+    """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 
-    ``costs`` are ``Costs``, or any other ``CostModel``; they default to 1 for F, I and W each, so that a full
-    backward takes 2. Times are exact where the costs are: whole numbers however large, and ``Fraction``.
-    It takes some microseconds per level and nanoseconds per action: slow only where hardly any two devices
-    ever work at the same time.
+    ``costs`` are ``Costs`` or any other ``CostModel``; they default to 1 for F, I and W each, so that a full
+    backward takes 2. Times are in the unit of the costs, and exact if the costs are: whole numbers, however
+    large, and ``Fraction``. It takes some microseconds per level and nanoseconds per action, so it is slow
+    only for an order in which hardly any two devices ever work at the same time.
     """
     require_schedule("simulate", schedule)
     costs = UNIT if costs is None else costs
@@ -45,7 +45,7 @@ def simulate(schedule: Schedule, costs: CostModel | None = None) -> Timeline:
 
 
 def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column, Column]:
-    """When each entry starts and ends. Time runs in columns sorted by level."""
+    """When each entry starts and ends. Inside, columns are sorted by level; what is returned, by entry."""
     levels = program.levels
     before, durations = levels.before, durations[levels.order]
     late = _delays(program, levels, delays) if delays.dtype == object or delays.any() else None
@@ -60,7 +60,7 @@ def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column,
 
 
 def _delays(program: Program, levels: Levels, delays: Column) -> Column:
-    """How long each of ``levels.before`` is on its way: a message its delay, everything else no time."""
+    """For each cell of ``levels.before``, the time until it is there: a message's delay, or else 0."""
     table = np.zeros(levels.before.shape, delays.dtype)
     row, entry = places(program.needs_from)
     table[row[program.crosses] + 1, levels.rank[entry[program.crosses]]] = delays

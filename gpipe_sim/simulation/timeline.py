@@ -1,4 +1,4 @@
-"""What happened, and when: simulated or measured, the same kind of thing."""
+"""What happened, and when. Simulated and measured timelines are the same kind of object."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Column = np.ndarray
 
 
 class Span(NamedTuple):
-    """An action on a device from ``start`` to ``end``."""
+    """An action, or an overlapped pair, that runs on a device from ``start`` to ``end``."""
 
     action: Action | OverlapFB
     device: int
@@ -38,10 +38,10 @@ class Message(NamedTuple):
 class Timeline:
     """What each device did and when; it knows nothing about why.
 
-    ``start`` and ``end`` are columns over the entries of ``schedule.program``. ``sent`` and ``arrived`` are
-    over those of its needs that cross from one device to another, and None where nobody measured messages.
-    ``took_turns``: whether only one device worked at a time, as in one process on one processor.
-    Spans, rows, ends and messages are made of the columns when first asked for.
+    ``start`` and ``end`` have one time per entry of ``schedule.program``. ``sent`` and ``arrived`` have one
+    per need that crosses from one device to another; they are None if nobody measured the messages.
+    ``took_turns`` says that only one device worked at a time, as in one process on one processor.
+    Spans, rows, ends and messages are made from the columns when first asked for.
     """
 
     schedule: Schedule
@@ -53,9 +53,9 @@ class Timeline:
 
     @classmethod
     def from_spans(cls, schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> "Timeline":
-        """What was measured: a span for each action of the schedule, in any order, and no messages.
+        """A timeline of measured spans, one for each action of the schedule, in any order; without messages.
 
-        ValueError if a span is missing, given twice, on another device, or of something else.
+        ValueError if a span is missing, given twice, on the wrong device, or not of this schedule.
         """
         program = schedule.program
         found: list[Span | None] = [None] * program.size
@@ -94,17 +94,17 @@ class Timeline:
 
     @property
     def order(self) -> list[int]:
-        """The entries as they end; of those that end at one moment, what needs another comes after it."""
+        """The entries in the order in which they end; if two end together, what needs the other is later."""
         return np.lexsort((self.schedule.program.levels.rank, self.start, self.end)).tolist()
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
-        """Every span, in an order in which they could be executed: as they end."""
+        """Every span, in the order in which they end; they can be executed one by one in this order."""
         entries = [span for row in self.rows for span in row]
         return tuple(map(entries.__getitem__, self.order))
 
     def on(self, device: int) -> tuple[Span, ...]:
-        """The spans of one device, in time order; ValueError for a device that there is not."""
+        """The spans of one device, in time order; ValueError if the schedule has no such device."""
         if not hasattr(device, "__index__") or device not in range(self.schedule.devices):
             raise ValueError(f"there are devices 0 to {self.schedule.devices - 1} (got {device!r})")
         return self.rows[device]
@@ -116,7 +116,7 @@ class Timeline:
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """What crossed from one device to another, as it arrived; empty where that was not measured."""
+        """What crossed from one device to another, sorted by arrival; empty if that was not measured."""
         if self.arrived is None:
             return ()
         program = self.schedule.program
@@ -146,7 +146,7 @@ class Timeline:
 
 
 def _column(times: list[Real]) -> Column:
-    """In 64 bits if these are Python's floats; anything else stays as it is."""
+    """A column of 64-bit floats if all times are Python's floats; otherwise one of objects."""
     if {*map(type, times)} == {float}:
         return np.array(times)
     found = np.empty(len(times), object)
@@ -155,7 +155,7 @@ def _column(times: list[Real]) -> Column:
 
 
 def require_timeline(owner: str, value) -> None:
-    """Refuse anything but a timeline, such as the schedule that it is of, or the step that has one."""
+    """TypeError unless the value is a timeline; the message says how to get one from what was given."""
     if isinstance(value, Timeline):
         return
     has = isinstance(getattr(value, "timeline", None), Timeline)
@@ -164,7 +164,7 @@ def require_timeline(owner: str, value) -> None:
 
 
 def of_timeline(function: Callable) -> Callable:
-    """A function of a timeline, which refuses anything else as ``require_timeline`` does."""
+    """Decorate a function of a timeline: it raises ``require_timeline``'s TypeError for anything else."""
 
     @wraps(function)
     def checked(timeline: Timeline, *args, **kwargs):
@@ -175,7 +175,7 @@ def of_timeline(function: Callable) -> Callable:
 
 
 def number(value: Real) -> str:
-    """A time as text: whole numbers without a point, others to four digits, or all before the point."""
+    """A time as text: whole numbers in full, others to four digits, and from 1000 on without decimals."""
     if value == int(value):
         return str(int(value))
     return f"{float(value):.4g}" if abs(value) < 1000 else f"{float(value):.0f}"

@@ -1,12 +1,12 @@
-"""Closed forms from papers, exact as ``Fraction``. A measurement never calls one.
+"""Closed forms from papers, exact as ``Fraction``. No metric calls one.
 
-K devices, M microbatches, V stages per device; t_f and t_b are the times of one microbatch's forward
-and full backward at one stage. All of them assume equal stages, and no communication time unless they take
-``comm``, the time that a message is on its way.
+There are K devices, M microbatches and V stages per device; t_f and t_b are the times of one microbatch's
+forward and full backward at one stage. All formulas assume equal stages, and that messages take no time,
+unless they take ``comm``, how long a message is on its way.
 
 The zero-bubble papers write T_F, T_B and T_W for the times of F, I and W of one microbatch on one device, and
-M_B and M_W for what it holds from F until I and from I until W. Their bubble is a time: by how much the
-longest span (last end - first start) of any device exceeds its work, M (T_F + T_B + T_W).
+M_B and M_W for what one microbatch holds from F until I, and from I until W. Their bubble is a time: by how
+much the longest span (last end - first start) of any device exceeds its work, M (T_F + T_B + T_W).
 """
 
 import math
@@ -18,13 +18,13 @@ from gpipe_sim.errors import require_count, require_in
 
 
 def naive_idle(devices: int) -> Fraction:
-    """(K-1)/K: the idle share of model parallelism without microbatches in parallel."""
+    """(K-1)/K: the bubble fraction if only one device works at a time."""
     _require(devices=devices)
     return Fraction(devices - 1, devices)
 
 
 def gpipe_bubble(devices: int, microbatches: int) -> Fraction:
-    """(K-1)/(K-1+M): idle over all device time, for GPipe and for 1F1B.
+    """(K-1)/(K-1+M): the bubble fraction, idle time over all device time, of GPipe and of 1F1B.
 
     Huang et al. 2019, arXiv:1811.06965, section 2.3.
     """
@@ -32,16 +32,16 @@ def gpipe_bubble(devices: int, microbatches: int) -> Fraction:
 
 
 def interleaved_bubble(devices: int, microbatches: int, stages_per_device: int) -> Fraction:
-    """(K-1)/(K-1+VM): interleaved 1F1B, when K divides M.
+    """(K-1)/(K-1+VM): the bubble fraction of interleaved 1F1B, if K divides M.
 
-    Narayanan et al. 2021, arXiv:2104.04473, section 2.2, there as overhead (K-1)/(VM).
+    Narayanan et al. 2021, arXiv:2104.04473, section 2.2, gives it as the bubble overhead (K-1)/(VM).
     """
     _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
     return Fraction(devices - 1, devices - 1 + stages_per_device * microbatches)
 
 
 def gpipe_overhead(devices: int, microbatches: int) -> Fraction:
-    """(K-1)/M: idle over useful time, for GPipe and for 1F1B.
+    """(K-1)/M: the bubble overhead, idle time over useful time, of GPipe and of 1F1B.
 
     Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1, where it is called the bubble.
     """
@@ -50,23 +50,23 @@ def gpipe_overhead(devices: int, microbatches: int) -> Fraction:
 
 
 def gpipe_speedup(devices: int, microbatches: int) -> Fraction:
-    """KM/(K+M-1): how many times faster than one device. The inverse of 1/K times 1 + (K-1)/M."""
+    """KM/(K+M-1): how many times faster than one device GPipe is. The inverse is (1/K) (1 + (K-1)/M)."""
     _require(devices=devices, microbatches=microbatches)
     return Fraction(devices * microbatches, devices + microbatches - 1)
 
 
 def gpipe_makespan(devices: int, microbatches: int, forward: Real = 1, backward: Real = 2) -> Real:
-    """(M+K-1)(t_f+t_b): one step of GPipe or 1F1B."""
+    """(M+K-1)(t_f+t_b): the makespan of one step of GPipe or 1F1B."""
     _require(devices=devices, microbatches=microbatches)
     _require_times(forward=forward, backward=backward)
     return (microbatches + devices - 1) * (forward + backward)
 
 
 def gpipe_remat_makespan(devices: int, microbatches: int, forward: Real = 1, backward: Real = 2) -> Real:
-    """(M+K-1)(t_f+t_b) + M t_f: GPipe that recomputes everything, each recompute starting early.
+    """(M+K-1)(t_f+t_b) + M t_f: GPipe that recomputes every microbatch, with recomputes that start early.
 
-    Only the bubble of the plain schedule stays, because while a device waits for its first gradient
-    it recomputes. Huang et al. 2019, arXiv:1811.06965, section 2.3, says so in words.
+    The bubble is no longer than without recompute, because a device recomputes while it waits for its first
+    gradient. Huang et al. 2019, arXiv:1811.06965, section 2.3, says so in words.
     """
     return gpipe_makespan(devices, microbatches, forward, backward) + microbatches * forward
 
@@ -82,9 +82,9 @@ def one_f_one_b_in_flight(devices: int, microbatches: int, device: int) -> int:
 
 
 def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: int, device: int) -> int:
-    """2(K-k-1) + (V-1)K + 1, at most VM: what interleaved 1F1B holds on device k, in stages.
+    """2(K-k-1) + (V-1)K + 1, but at most VM: the stage-activations that interleaved 1F1B holds on device k.
 
-    For K dividing M; follows from the warm-up in Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.
+    For K dividing M. It follows from the warm-up in Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.
     """
     _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
     _require_device(device, devices)
@@ -102,9 +102,10 @@ def one_f_one_b_bubble_time(
     weight_grad: Real = 1,
     comm: Real = 0,
 ) -> Real:
-    """(K-1)(T_F+T_B+T_W), and for K dividing M (2(K-1)(M/K+1) - 2)c more: it waits in its steady state.
+    """(K-1)(T_F+T_B+T_W) + (2(K-1)(M/K+1) - 2)c, the latter for K dividing M: 1F1B's bubble time.
 
-    Qi et al. 2024, arXiv:2401.10241, table 2. The share of c, exact while c is small, follows from the order.
+    The term with c grows with M because 1F1B waits for messages in its steady state. Qi et al. 2024,
+    arXiv:2401.10241, table 2. The term with c follows from the order, and is exact while c is small.
     """
     _require(devices=devices, microbatches=microbatches)
     steady = 2 * (devices - 1) * (Fraction(microbatches, devices) + 1) - 2 if devices > 1 else 0
@@ -119,11 +120,11 @@ def interleaved_bubble_time(
     weight_grad: Real = 1,
     comm: Real = 0,
 ) -> Real:
-    """(K-1)(T_F+T_B+T_W)/V + (2VK-2)c, for K > 1 dividing M; the times are those of all V stages together.
+    """(K-1)(T_F+T_B+T_W)/V + (2VK-2)c, for K > 1 dividing M; T_F, T_B and T_W are those of all V stages.
 
     Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2. The interleaved column of Qi et al. 2024,
-    arXiv:2401.10241, table 5, has Kc less: between two stages of a device only the first of each group of
-    K microbatches waits there for the stage before.
+    arXiv:2401.10241, table 5, has Kc less: there, between two stages of a device, only the first of each
+    group of K microbatches waits for the stage before.
     """
     _require(devices=devices, stages_per_device=stages_per_device)
     work = Fraction(devices - 1, stages_per_device) * (forward + input_grad + weight_grad)
@@ -133,9 +134,9 @@ def interleaved_bubble_time(
 def zbh1_bubble_time(
     devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
 ) -> Real:
-    """(K-1)(T_F + T_B - T_W) + 4(K-1)c, for T_W at most T_F and T_B; with c for M >= 2K-1.
+    """(K-1)(T_F + T_B - T_W) + 4(K-1)c, for T_W at most T_F and T_B; if c > 0, for M >= 2K-1.
 
-    Qi et al. 2024, arXiv:2401.10241, table 2; the share of c, exact while c is small, follows from the order.
+    Qi et al. 2024, arXiv:2401.10241, table 2. The term with c follows from the order, exact while c is small.
     """
     _require_small("zbh1_bubble_time", devices, forward, input_grad, weight_grad)
     return (devices - 1) * (forward + input_grad - weight_grad + 4 * comm)
@@ -146,7 +147,7 @@ def zbh2_bubble_time(
 ) -> Real:
     """(K-1)(T_F + T_B - 2 T_W) + 2(K-1)c, for T_W at most T_F and T_B, and M >= 2K-1.
 
-    Qi et al. 2024, arXiv:2401.10241, table 2; the share of c, exact while c is small, follows from the order.
+    Qi et al. 2024, arXiv:2401.10241, table 2. The term with c follows from the order, exact while c is small.
     """
     _require_small("zbh2_bubble_time", devices, forward, input_grad, weight_grad)
     return (devices - 1) * (forward + input_grad - 2 * weight_grad + 2 * comm)
@@ -173,7 +174,7 @@ def zbh2_memory(devices: int, device: int, before_input_grad: Real = 1, before_w
 
 
 def v_half_in_flight(devices: int) -> int:
-    """2((K+2)//2): the most stage-activations of V-Half, two of them being one microbatch's on one device.
+    """2((K+2)//2): the most stage-activations of V-Half; a microbatch leaves two on each device.
 
     Qi et al. 2024, arXiv:2405.15362.
     """
@@ -188,9 +189,9 @@ def v_min_in_flight(devices: int) -> int:
 
 
 def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
-    """(K/2-1)(F&B + B - 3W): an overlapped pair, a full backward and a weight gradient, for T_F = T_B >= T_W.
+    """(K/2-1)(F&B + B - 3W): times of a pair, a full backward and a weight gradient, for T_F = T_B >= T_W.
 
-    Where a pair does not take as long as its halves, it is the wait of the two devices in the middle.
+    If a pair does not take as long as its two halves, this is how long the two middle devices wait.
     DeepSeek-AI 2024, arXiv:2412.19437, table 2, in times of one stage. ValueError for an odd K.
     """
     _require_even("dualpipe_bubble_time", devices)
@@ -203,7 +204,7 @@ def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: 
 
 
 def dualpipev_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
-    """(K-1)(F&B + B - 3W): DualPipe's for twice as many devices, which is how many stages there are.
+    """(K-1)(F&B + B - 3W): as DualPipe on twice as many devices, which has as many stages.
 
     github.com/deepseek-ai/DualPipe, in times of one stage.
     """
@@ -212,7 +213,7 @@ def dualpipev_bubble_time(devices: int, pair: Real, backward: Real, weight_grad:
 
 
 def dualpipe_in_flight(devices: int) -> int:
-    """K+1, on every device; DualPipeV on half as many devices holds as many stage-activations.
+    """K+1: the most activations on every device; DualPipeV on half as many devices holds as many.
 
     DeepSeek-AI 2024, arXiv:2412.19437, table 2. ValueError for an odd K.
     """
@@ -221,7 +222,7 @@ def dualpipe_in_flight(devices: int) -> int:
 
 
 def chimera_bubble(devices: int, microbatches: int) -> Fraction:
-    """(K-2)/(2M+K-2), for a backward as long as a forward and K dividing M.
+    """(K-2)/(2M+K-2): the bubble fraction if a backward takes as long as a forward and K divides M.
 
     Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
     """
@@ -231,7 +232,7 @@ def chimera_bubble(devices: int, microbatches: int) -> Fraction:
 
 
 def chimera_bubble_of_one_unit(devices: int) -> Fraction:
-    """(K-2)/(3K/2+K-2): for M = K microbatches and a backward of two forwards.
+    """(K-2)/(3K/2+K-2): the bubble fraction if M = K and a backward takes as long as two forwards.
 
     Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
     """
@@ -240,7 +241,7 @@ def chimera_bubble_of_one_unit(devices: int) -> Fraction:
 
 
 def chimera_in_flight(devices: int, device: int) -> int:
-    """From K/2+1 on the two outer devices to K on the two inner ones, for K dividing M.
+    """K/2+1 on the two outer devices, up to K on the two inner ones: the most activations, if K divides M.
 
     Li and Hoefler 2021, arXiv:2107.06925, table 2. ValueError for an odd K.
     """
@@ -250,9 +251,9 @@ def chimera_in_flight(devices: int, device: int) -> int:
 
 
 def gpipe_messages(devices: int, microbatches: int, stages_per_device: int = 1) -> int:
-    """2(KV-1)M: every boundary between stages carries each microbatch's activation and its gradient.
+    """2(KV-1)M: each microbatch's activation, and its gradient, crosses every boundary between stages.
 
-    One device sends none; on more, neighbouring stages are on different devices.
+    It counts on neighbouring stages being on different devices. A single device sends none.
     """
     _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
     if devices == 1:
@@ -261,10 +262,10 @@ def gpipe_messages(devices: int, microbatches: int, stages_per_device: int = 1) 
 
 
 def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
-    """The smallest M whose GPipe bubble (K-1)/(K-1+M) is at most the target.
+    """The smallest M for which GPipe's bubble fraction (K-1)/(K-1+M) is at most ``bubble``.
 
-    Exact: give the target as Fraction or text ("0.1"); a float is read as it prints. ValueError
-    unless 0 < target < 1.
+    It is computed exactly: give ``bubble`` as a Fraction or as text ("0.1"); a float is read as it prints.
+    ValueError unless 0 < bubble < 1.
     """
     _require(devices=devices)
     try:
@@ -277,9 +278,10 @@ def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
 
 
 def remat_activation_units(microbatches_held: int, boundary_input: Real, working_set: Real) -> Real:
-    """Boundary inputs of all microbatches in flight, plus the working set of the one being recomputed.
+    """The boundary inputs of all microbatches in flight, plus the working set of the one being recomputed.
 
-    In the unit of its arguments. Huang et al. 2019, arXiv:1811.06965, section 2.3: N + (L/K)(N/M).
+    The result is in the unit of the arguments. Huang et al. 2019, arXiv:1811.06965, section 2.3:
+    N + (L/K)(N/M).
     """
     return microbatches_held * boundary_input + working_set
 
@@ -296,7 +298,7 @@ def _require_even(formula: str, devices: int) -> None:
 
 
 def _require_small(formula: str, devices: int, forward: Real, input_grad: Real, weight_grad: Real) -> None:
-    """The zero-bubble papers' condition, without which W fills more than there is to fill."""
+    """The zero-bubble papers' condition: with a longer W the formulas do not hold."""
     _require(devices=devices)
     _require_times(forward=forward, input_grad=input_grad, weight_grad=weight_grad)
     if weight_grad > min(forward, input_grad):

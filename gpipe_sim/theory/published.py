@@ -1,6 +1,6 @@
-"""Numbers as papers print them, for lessons, figures and tests to set a measurement beside.
+"""Numbers as papers print them, with which lessons, figures and tests compare measurements.
 
-Nothing here is computed; closed forms stand in ``formulas``.
+Nothing here is computed; closed forms are in ``formulas``.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from gpipe_sim.simulation.costs import Costs
 class ZeroBubbleRun:
     """One row of the zero-bubble paper's tables 9 (times, measured on its devices) and 5 (bubble rates).
 
-    Times are of one microbatch on one device, in one unit (milliseconds, by their size; the paper names
-    none). ``bubble_rates`` are the paper's, by the name of our schedule; its bubble rate is our span bubble.
+    Times are those of one microbatch on one device. The paper names no unit; by their size they are
+    milliseconds. ``bubble_rates`` maps our name of a schedule to the paper's rate, which is our span bubble.
     Qi, Wan, Huang and Lin 2024, arXiv:2401.10241.
     """
 
@@ -28,7 +28,7 @@ class ZeroBubbleRun:
     bubble_rates: dict[str, float]
 
     def costs(self, stages_per_device: int = 1) -> Costs:
-        """The times of a stage, when each device's part of the model is cut into so many."""
+        """The times of a stage if each device's part of the model is cut into ``stages_per_device``."""
         whole = Costs(self.forward, self.input_grad, self.weight_grad, comm=self.comm)
         return whole.per_stage(stages_per_device)
 

@@ -1,7 +1,7 @@
 """Charts with matplotlib: axes in, axes out.
 
-Without ``ax`` each makes a figure whose size follows from the data. Nothing is shown and no style is
-changed; show or save the figure yourself (``ax.figure.savefig``).
+Without ``ax``, each function makes a figure whose size follows from the data. None of them shows anything or
+changes matplotlib's style; show or save the figure yourself (``ax.figure.savefig``).
 """
 
 from gpipe_sim.drawing.plots.arrays import plot_memory, plot_parts

@@ -23,7 +23,7 @@ def plot_memory(
 ) -> Axes:
     """What one device holds over a step, in bytes, stacked by category. ``memory`` is ``step.memory[k]``.
 
-    Name the ``categories`` to see only those, first at the bottom.
+    ``categories`` says which ones to show, the first at the bottom.
     """
     ax = ax or new_axes(WIDTH, 2.6)
     times = [float(time) for time in memory.times]
@@ -42,10 +42,10 @@ def plot_memory(
 
 
 def plot_parts(parts: Sequence[Array], whole: Array, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
-    """Images that should add up: every part, their sum, the whole, and how far these two are apart.
+    """Images that should add up: every part, their sum, the whole, and the difference sum - whole.
 
-    Each is a 2-D array. Zero is white; parts, sum and whole share one scale of colour, the difference has
-    its own. Below each image stands its largest value. Takes ``len(parts) + 3`` axes.
+    Each is a 2-D array. Zero is white; parts, sum and whole share one colour scale, the difference has its
+    own. Below each image is its largest absolute value. Takes ``len(parts) + 3`` axes.
     """
     panels = len(parts) + 3
     if axes is None:

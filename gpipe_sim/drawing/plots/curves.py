@@ -1,4 +1,4 @@
-"""Curves: bubbles and efficiency on their formulas, losses of one schedule upon another's."""
+"""Curves: measured bubbles and efficiency on their formulas, and losses of several schedules together."""
 
 from collections.abc import Callable, Mapping
 from numbers import Real
@@ -21,8 +21,8 @@ from gpipe_sim.drawing.plots.style import (
 def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
     """Bubble fraction against M: measured marks on the curves (K-1)/(K-1+M), one curve per K.
 
-    ``measured[K][M]`` is a bubble fraction taken from a timeline. A ring and its value stand at M = 4K,
-    where that was measured.
+    ``measured[K][M]`` is the bubble fraction of a timeline. If M = 4K was measured, that mark gets a ring and
+    its value.
     """
     ax = ax or new_axes(WIDTH, 4.2)
     ax.plot([], [], "o", ms=11, mfc="none", mec=INK, label="M = 4K")
@@ -40,7 +40,7 @@ def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
 def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
     """Efficiency, 1 - bubble, against K: measured marks on M/(K-1+M), one curve per M.
 
-    ``measured[M][K]`` is a utilization taken from a timeline.
+    ``measured[M][K]`` is the utilization of a timeline.
     """
     ax = ax or new_axes(WIDTH, 4.2)
     for i, (microbatches, by_k) in enumerate(measured.items()):
@@ -53,9 +53,9 @@ def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
 
 
 def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
-    """Loss against step, one curve per name: the first a wide pale line, the others marks upon it.
+    """Loss against step, one curve per name: the first is a wide pale line, the others are marks on it.
 
-    The marks take turns along the steps, so that of curves that coincide each is seen to be there.
+    The curves take turns in marking a step, so that each can be seen even where they coincide.
     """
     ax = ax or new_axes(WIDTH, 4.2)
     (name, reference), *others = losses.items()
@@ -85,7 +85,7 @@ def plot_loss_differences(losses: Losses, ax: Axes | None = None) -> Axes:
 
 
 def _bubble(devices: float, microbatches: float) -> float:
-    """The formula between whole numbers too, for a smooth curve."""
+    """The bubble fraction of GPipe, also between whole numbers, for a smooth curve."""
     return (devices - 1) / (devices - 1 + microbatches)
 
 
@@ -105,7 +105,7 @@ def _ring(ax: Axes, x: float, y: float) -> None:
 
 
 def _take_turns(ax: Axes, curves: Losses, lw: float) -> None:
-    """Curves with few marks each, none of them at the same step as another's."""
+    """Draw curves with few marks each, and no two with a mark at the same step."""
     for i, (name, values) in enumerate(curves.items()):
         every = max(len(curves), len(values) // 10)
         ax.plot(

@@ -1,4 +1,4 @@
-"""The Gantt chart, and the strips of microbatches in flight below it."""
+"""The Gantt chart; and a strip per device of its microbatches in flight, to go below it."""
 
 from collections.abc import Sequence
 
@@ -35,10 +35,10 @@ DASHES = (0, (3, 2))  #: of the lines between phases, in points
 def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None = None) -> Axes:
     """The Gantt chart: one row per device, device 0 on top, idle left white.
 
-    One ``PolyCollection`` per kind of action, labelled with its meaning, so that thousands of boxes stay
-    quick and can be read back from the axes. Microbatch numbers stand where they fit; dashed lines part
-    warm-up, steady state and drain. ``title`` replaces the line on top, which names the schedule, its
-    makespan and its bubble.
+    The boxes are one ``PolyCollection`` per kind of action, labelled with its meaning: so thousands of boxes
+    are drawn fast, and tests can read them back. A box shows its microbatch if the number fits; dashed lines
+    separate warm-up, steady state and drain. ``title`` replaces the line on top, which by default names the
+    schedule, its makespan and its bubble.
     """
     title = caption(timeline) if title is None else title
     ax = ax or new_axes(_width(timeline, title), 1.1 + _row(timeline) * timeline.schedule.devices)
@@ -69,8 +69,8 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
 def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None = None) -> Axes:
     """Below a Gantt chart: how many microbatches each device holds over time, one strip per device.
 
-    ``scale`` is the count that fills a strip, the largest peak unless given; each device's own peak
-    stands on the right.
+    ``scale`` is the count that fills a strip, by default the largest peak; each device's own peak is written
+    on the right.
     """
     devices, peaks = timeline.schedule.devices, peak_in_flight(timeline.schedule)
     ax = ax or new_axes(_width(timeline), 0.9 + _row(timeline) * devices)
@@ -126,7 +126,7 @@ def _add_phase_lines(ax: Axes, timeline: Timeline) -> None:
 
 
 class BoxLabel(Text):
-    """The number in a box, left out where it does not fit at the size that the chart is drawn in."""
+    """The number in a box; it is not drawn if it does not fit at the size of the chart."""
 
     def __init__(self, box: Box):
         self.box = box
@@ -145,7 +145,7 @@ class BoxLabel(Text):
 
 
 def _label_boxes(ax: Axes, drawn: Sequence[Box], timeline: Timeline) -> None:
-    """A label for each box that could have room for one if the axes filled the figure."""
+    """A label for each box that would have room for one if the axes filled the whole figure."""
     widest = 72 * ax.figure.get_size_inches()[0] / (float(timeline.makespan) or 1)
     for box in drawn:
         if float(box.width) * widest >= _label_width(box):
@@ -153,7 +153,7 @@ def _label_boxes(ax: Axes, drawn: Sequence[Box], timeline: Timeline) -> None:
 
 
 def _label_width(box: Box) -> float:
-    """Points that the number takes, with a little room on both sides."""
+    """The width of the number in points, with a little room on both sides."""
     return len(box.label) * 0.65 * LABEL_SIZE + 2
 
 
@@ -178,13 +178,13 @@ def _time_and_devices(ax: Axes, timeline: Timeline) -> None:
 
 
 def _width(timeline: Timeline, title: str = "") -> float:
-    """Inches: enough for labels, title and legend of a short timeline, never wider than a page."""
+    """The width in inches: enough for the labels, title and legend, but at most that of a page."""
     words = max(len(title), sum(len(words) + 4 for _, _, words in legend(timeline)))
     return min(WIDTH, max(5.0, 1.2 + 0.28 * float(timeline.makespan), 1.2 + 0.085 * words))
 
 
 def _row(timeline: Timeline) -> float:
-    """Inches of one device's row: as many as its boxes need, fewer where devices are many."""
+    """The height of one device's row in inches; rows are lower if there are many devices."""
     devices = timeline.schedule.devices
     row = 0.32 if devices <= 8 else 0.24 if devices <= 16 else 0.16 if devices <= 32 else 0.1
     return row * (1.4 if has_pairs(timeline) else 1)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from gpipe_sim.drawing.palette import GRID
 
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
-WIDTH = 9.0  #: inches: the widest chart, whose labels can still be read on a page
+WIDTH = 9.0  #: inches: the widest chart; its labels can still be read on a page
 
 Array = np.ndarray
 Measured = Mapping[int, Mapping[int, Real]]

@@ -1,0 +1,136 @@
+"""How a schedule's order becomes the columns of a ``Program``, without keeping its actions as objects."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gpipe_sim.schedule.actions import Action, Kind, plain
+from gpipe_sim.schedule.placement import read_placement
+from gpipe_sim.schedule.program import CODE, KINDS, Column, Program
+from gpipe_sim.schedule.rows import cells, read
+from gpipe_sim.schedule.rules import NEEDS
+
+if TYPE_CHECKING:
+    from gpipe_sim.schedule.base import Schedule
+
+CHUNK = 1 << 16  #: about how many actions exist as objects at the same time while an order is lowered
+_CODE_OF_LETTER = np.zeros(128, np.int8)
+_CODE_OF_LETTER[[ord(kind) for kind in KINDS]] = range(len(KINDS))
+
+
+def lower(schedule: "Schedule") -> Program:
+    """Turn a schedule into columns. Each device's order is read once, in pieces; no objects are kept.
+
+    TypeError or ValueError for a row that lists anything but actions, or a bad placement.
+    """
+    placement = read_placement(type(schedule).__name__, schedule.placement, schedule.devices)
+    stages, microbatches = 1 + max(stage for held in placement for stage in held), schedule.microbatches
+    lengths: list[int] = []
+    pieces = list(_pieces(schedule, lengths))
+    stage, kind, microbatch, sizes = map(np.concatenate, zip(*pieces, strict=True))
+    rows, parts = _offsets(lengths), _offsets(sizes)
+    entry = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    device = np.repeat(np.arange(schedule.devices, dtype=np.int32), lengths)[entry]
+    labelled = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
+    slot = stage.astype(np.int64) * microbatches + microbatch
+    where = {
+        code: _where(np.flatnonzero((kind == code) & labelled), slot, stages * microbatches)
+        for code in np.flatnonzero(np.bincount(kind)).tolist()
+    }
+    needs_from, needs = _needs(kind, stage, slot, labelled, where, stages, microbatches)
+    program = Program(
+        placement, stages, microbatches, rows, parts, kind, stage, microbatch,
+        device=device,
+        position=entry - rows[device],
+        entry=entry,
+        in_range=bool(labelled.all()),
+        where={KINDS[code]: table for code, table in where.items()},
+        needs_from=needs_from[parts],
+        needs=needs,
+        crosses=device[needs] != np.repeat(device, needs_from[1:] - needs_from[:-1]),
+    )  # fmt: skip
+    for column in (*vars(program).values(), *where.values()):
+        if isinstance(column, np.ndarray):
+            column.flags.writeable = False
+    return program
+
+
+def _pieces(schedule: "Schedule", lengths: list[int]) -> Iterator[tuple[Column, Column, Column, Column]]:
+    """Columns (stage, kind, microbatch, parts per entry), about ``CHUNK`` actions at a time.
+
+    Appends the number of entries of each device's row to ``lengths``.
+    """
+    parts, sizes = [], []
+    for device in range(schedule.devices):
+        owner, length = f"{type(schedule).__name__}.order({device})", 0
+        row = cells(owner, schedule.order(device))
+        while chunk := list(islice(row, CHUNK)):
+            length += len(chunk)
+            if {*map(type, chunk)} == {Action}:
+                sizes += [1] * len(chunk)
+                parts += chunk
+            else:
+                entries = [read(owner, cell) for cell in chunk]
+                sizes += [len(entry.parts) for entry in entries]
+                parts += [part for entry in entries for part in entry.parts]
+            if len(parts) >= CHUNK:
+                yield _columns(parts, sizes)
+                parts, sizes = [], []
+        lengths.append(length)
+    yield _columns(parts, sizes)
+
+
+def _columns(parts: list[Action], sizes: list[int]) -> tuple[Column, Column, Column, Column]:
+    stages, kinds, microbatches = zip(*parts, strict=True) if parts else ((), (), ())
+    if not ({*map(type, stages), *map(type, microbatches)} <= {int} and {*map(type, kinds)} <= {Kind}):
+        return _columns(list(map(plain, parts)), sizes)
+    letters = np.frombuffer("".join(kinds).encode(), np.uint8)
+    return _whole(stages), _CODE_OF_LETTER[letters], _whole(microbatches), np.array(sizes, np.int8)
+
+
+def _whole(labels: tuple[int, ...]) -> Column:
+    """The labels as a column of 32 bits; of 64 only if one is so large that it is surely wrong."""
+    least, most = min(labels, default=0), max(labels, default=0)
+    if least < -(1 << 63) or most >= 1 << 63:
+        raise ValueError(f"a stage or microbatch has a label of {len(str(max(-least, most)))} digits")
+    return np.array(labels, np.int64 if least < -(1 << 31) or most >= 1 << 31 else np.int32)
+
+
+def _offsets(sizes: Sequence[int]) -> Column:
+    """For runs of these sizes, one after the other: where each begins, and last where the final one ends."""
+    ends = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    return ends
+
+
+def _where(parts: Column, slot: Column, slots: int) -> Column:
+    """slot -> the part of one kind in it, or -1. If an action stands in the order twice, the first counts."""
+    table = np.full(slots, -1, np.int32)
+    table[slot[parts[::-1]]] = parts[::-1]
+    return table
+
+
+def _needs(
+    kind: Column,
+    stage: Column,
+    slot: Column,
+    labelled: Column,
+    where: dict[int, Column],
+    stages: int,
+    size: int,
+) -> tuple[Column, Column]:
+    """``NEEDS`` looked up for every part: where the needs of each part begin, and the parts that it needs."""
+    wanted = {
+        code: [(CODE[source], step) for source, step in NEEDS[KINDS[code]] if CODE[source] in where]
+        for code in where
+    }
+    table = np.full((len(kind), max(map(len, wanted.values()), default=0)), -1, np.int32)
+    for code, sources in wanted.items():
+        parts = np.flatnonzero((kind == code) & labelled)
+        for column, (source, step) in enumerate(sources):
+            inside = parts[stage[parts] != (stages - 1 if step > 0 else 0)] if step else parts
+            table[inside, column] = where[source][slot[inside] + step * size]
+    there = table >= 0
+    return _offsets(there.sum(axis=1)), table[there]
