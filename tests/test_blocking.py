@@ -112,7 +112,7 @@ def test_what_two_actions_of_a_device_need_is_received_once():
         ["Send 0F0 to device 1", "Recv 1B0 from device 1"],
         ["Recv 0F0 from device 0", "Send 1B0 to device 0"],
     ]
-    assert problems(schedule, sends="blocking") == []
+    assert [problem.rule for problem in problems(schedule)] == ["update"], "its gradients are on device 1"
 
 
 def test_an_overlapped_pair_receives_for_both_halves_and_then_sends_both():
