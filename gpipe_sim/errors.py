@@ -1,8 +1,9 @@
 """Errors, and the checks of arguments that packages share: a message says who needs what, and got what."""
 
+import math
 import operator
 from collections.abc import Hashable, Sequence
-from numbers import Real
+from numbers import Rational, Real
 
 
 def got(value) -> str:
@@ -12,22 +13,32 @@ def got(value) -> str:
     return f"(got {text if short else type(value).__name__})"
 
 
-def require_count(owner: str, name: str, value) -> None:
-    """TypeError unless the value is a whole number, ValueError if it is less than 1."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{owner} needs {name} to be a whole number {got(value)}")
-    if value < 1:
-        raise ValueError(f"{owner} needs {name} >= 1 {got(value)}")
+def whole(owner: str, name: str, value, low: int = 1, high: int | None = None) -> int:
+    """The value as Python's own whole number, which no sum can overflow.
 
-
-def require_seed(owner: str, value) -> None:
-    """TypeError unless the seed is a whole number, ValueError if it is negative."""
+    TypeError unless it is one, ValueError outside ``low`` to ``high``, both included.
+    """
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{owner} needs seed to be a whole number {got(value)}") from None
-    if number < 0:
-        raise ValueError(f"{owner} needs seed >= 0 {got(value)}")
+        number = None
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{owner} needs {name} to be a whole number {got(value)}")
+    if high is not None and not low <= number <= high:
+        raise ValueError(f"{owner} needs {name} from {low} to {high} {got(value)}")
+    if number < low:
+        raise ValueError(f"{owner} needs {name} >= {low} {got(value)}")
+    return number
+
+
+def duration(owner: str, name: str, value) -> Real:
+    """A time as Python's own number: TypeError unless it is a number, ValueError unless finite and >= 0."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
+    time = value.item() if hasattr(value, "item") else value
+    if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
+        raise ValueError(f"{owner} needs {name} to be finite and >= 0 {got(value)}")
+    return time
 
 
 def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:

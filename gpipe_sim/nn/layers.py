@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import require_count
+from gpipe_sim.errors import whole
 
 Array = np.ndarray
 
@@ -73,8 +73,7 @@ class Linear(Layer):
     """
 
     def __init__(self, inputs: int, outputs: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
-        require_count("Linear", "inputs", inputs)
-        require_count("Linear", "outputs", outputs)
+        inputs, outputs = whole("Linear", "inputs", inputs), whole("Linear", "outputs", outputs)
         weight = rng.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs))
         self.parameters = {"W": weight.astype(dtype), "b": np.zeros(outputs, dtype)}
 

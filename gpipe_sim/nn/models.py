@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpipe_sim.errors import require_count, require_seed
+from gpipe_sim.errors import whole
 from gpipe_sim.nn.layers import GELU, Layer, Linear, ReLU, Tanh
 
 ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
@@ -22,14 +22,12 @@ def mlp(
     """
     if len(sizes) < 2:
         raise ValueError(f"mlp needs at least two sizes, input and output (got {list(sizes)})")
-    for size in sizes:
-        require_count("mlp", "every size", size)
+    sizes = [whole("mlp", "every size", size) for size in sizes]
     if activation not in ACTIVATIONS:
         raise ValueError(f"mlp needs activation to be one of {sorted(ACTIVATIONS)} (got {activation!r})")
     if np.dtype(dtype).kind != "f":
         raise ValueError(f"mlp needs a floating dtype (got {np.dtype(dtype)})")
-    require_seed("mlp", seed)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(whole("mlp", "seed", seed, low=0))
     layers: list[Layer] = []
     for inputs, outputs in pairwise(sizes):
         layers += [Linear(inputs, outputs, rng=rng, dtype=dtype), ACTIVATIONS[activation]()]

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from numbers import Real
 
-from gpipe_sim.errors import ScheduleError, require_count
+from gpipe_sim.errors import ScheduleError, whole
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
@@ -54,8 +54,8 @@ def greedy(
 
     ScheduleError if no order keeps within the limit; ValueError for a placement that holds a stage twice.
     """
-    require_count("greedy", "devices", devices)
-    require_count("greedy", "microbatches", microbatches)
+    devices = whole("greedy", "devices", devices)
+    microbatches = whole("greedy", "microbatches", microbatches)
     held = _read_placement(placement, devices)
     kinds, key = _read_priority(priority, split)
     limits = _read_limits(memory_limit, devices)

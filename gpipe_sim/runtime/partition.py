@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import require_count, require_room
+from gpipe_sim.errors import require_room, whole
 from gpipe_sim.nn.layers import Context, Layer
 
 Array = np.ndarray
@@ -142,7 +142,7 @@ def _require_distinct(layers: Sequence[Layer]) -> None:
 
 def _even(layers: int, stages: int) -> list[int]:
     """Nearly equal numbers of layers, the larger ones first: 11 layers on 4 stages are 3, 3, 3, 2."""
-    require_count("split", "stages", stages)
+    stages = whole("split", "stages", stages)
     if stages > layers:
         raise ValueError(f"split cannot cut {layers} layers into {stages} stages; at most {layers}")
     small, larger = divmod(layers, stages)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpipe_sim.errors import got, require_count, require_seed
+from gpipe_sim.errors import got, whole
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
@@ -70,7 +70,7 @@ def train_step(
     require_fit(partitions, schedule)
     if optimizer is not None:
         require_optimizer("train_step", optimizer)
-    require_seed("train_step", seed)
+    seed = whole("train_step", "seed", seed, low=0)
     _require_optimizer_for_updates(schedule, optimizer)
     inputs = StepInputs(
         schedule,
@@ -105,8 +105,8 @@ def single_device_step(
     Gradients of the microbatches are added up in order; with one microbatch, the default, this is plain
     full-batch backpropagation.
     """
-    require_count("single_device_step", "microbatches", microbatches)
-    require_seed("single_device_step", seed)
+    microbatches = whole("single_device_step", "microbatches", microbatches)
+    seed = whole("single_device_step", "seed", seed, low=0)
     require_loss(loss)
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpipe_sim.errors import require_count, require_seed
+from gpipe_sim.errors import whole
 from gpipe_sim.nn.data import Data
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss, cross_entropy
@@ -125,11 +125,11 @@ def _train(
     if len(data) not in (2, 4):
         raise ValueError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {len(data)} arrays)")
     require_loss(loss)
-    require_seed("train", seed)
+    seed = whole("train", "seed", seed, low=0)
     x, y = as_batch(data[:2])
     held_out = as_batch(data[2:]) if data[2:] else ()
-    require_count("train", "epochs", epochs)
-    require_count("train", "batch_size", batch_size)
+    epochs = whole("train", "epochs", epochs)
+    batch_size = whole("train", "batch_size", batch_size)
     if batch_size > len(x):
         raise ValueError(f"train needs batch_size <= {len(x)}, the number of samples (got {batch_size})")
     _require_targets(partitions, loss, x, y)

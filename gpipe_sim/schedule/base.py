@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from gpipe_sim.errors import got, require_count
+from gpipe_sim.errors import got, whole
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.lowering import lower
 from gpipe_sim.schedule.placement import looped, named, read_placement
@@ -40,7 +40,9 @@ class Schedule(ABC):
 
     def __post_init__(self):
         for name in ("devices", "microbatches", "stages_per_device"):
-            require_count(type(self).__name__, name, getattr(self, name))
+            size = whole(type(self).__name__, name, getattr(self, name))
+            if name in vars(self):
+                object.__setattr__(self, name, size)
 
     @abstractmethod
     def order(self, device: int) -> Iterable[Action | OverlapFB]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpipe_sim.errors import got, require_count, require_text
+from gpipe_sim.errors import got, require_text, whole
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.placement import looped, read_placement, require_gapless
@@ -43,7 +43,7 @@ class Explicit(Schedule):
             raise ValueError("Explicit needs at least one action, such as 0F0")
         if microbatches is None:
             microbatches = 1 + max(part.microbatch for part in parts)
-        require_count("Explicit", "microbatches", microbatches)
+        microbatches = whole("Explicit", "microbatches", microbatches)
         if placement is None:
             stages = 1 + max(part.stage for part in parts)
             _require_room(stages, microbatches, len(parts))
@@ -98,7 +98,7 @@ def repeat(schedule: Schedule, steps: int) -> Explicit:
     step over all the microbatches.
     """
     require_schedule("repeat", schedule)
-    require_count("repeat", "steps", steps)
+    steps = whole("repeat", "steps", steps)
     shifts = [step * schedule.microbatches for step in range(steps)]
     rows = [[_later(action, by) for by in shifts for action in row] for row in schedule.actions]
     return Explicit(rows, placement=schedule.placement, microbatches=steps * schedule.microbatches)

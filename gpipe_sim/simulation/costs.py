@@ -1,15 +1,14 @@
 """How long things take: plain numbers, in one unit of your choice."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from numbers import Rational, Real
+from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.errors import got, require_count
+from gpipe_sim.errors import duration, whole
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.program import CODE, KINDS, Program
 from gpipe_sim.simulation.numbers import Prices
@@ -38,7 +37,10 @@ class CostModel(ABC):
     def durations(self, program: Program) -> Prices:
         """``duration`` for every entry of a program."""
         rows = ((action, device) for device, row in enumerate(program.actions) for action in row)
-        times = [_time(self.duration(action, device), "duration", action) for action, device in rows]
+        times = [
+            duration("Costs", f"duration of {action}", self.duration(action, device))
+            for action, device in rows
+        ]
         return Prices(times, np.arange(len(times)))
 
     def transfers(self, program: Program) -> Prices:
@@ -46,7 +48,7 @@ class CostModel(ABC):
         needed = program.needs[program.crosses]
         targets = program.device[program.first][program.owner[program.crosses]].tolist()
         ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
-        times = [_time(self.transfer(*way), "transfer", way[0]) for way in ways]
+        times = [duration("Costs", f"transfer of {way[0]}", self.transfer(*way)) for way in ways]
         return Prices(times, np.arange(len(times)))
 
 
@@ -76,11 +78,11 @@ class Costs(CostModel):
             if value is None and field.name in ("recompute", "overlap"):
                 continue
             if field.name == "comm":
-                plain = _time(value, "comm")
+                plain = duration("Costs", "comm", value)
             elif isinstance(value, Sequence) and not isinstance(value, str):
-                plain = tuple(_time(time, field.name) for time in value)
+                plain = tuple(duration("Costs", field.name, time) for time in value)
             else:
-                plain = _time(value, field.name)
+                plain = duration("Costs", field.name, value)
             object.__setattr__(self, field.name, plain)
 
     def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
@@ -104,7 +106,7 @@ class Costs(CostModel):
         before, because what crosses from stage to stage is as large wherever the model is cut. Costs listed
         per stage are divided one by one.
         """
-        require_count("per_stage", "stages_per_device", stages_per_device)
+        stages_per_device = whole("per_stage", "stages_per_device", stages_per_device)
         computing = {field.name for field in fields(self)} - {"comm"}
         return replace(self, **{name: _divided(getattr(self, name), stages_per_device) for name in computing})
 
@@ -177,17 +179,6 @@ def _divided(cost: Cost | None, by: int) -> Cost | None:
     if isinstance(cost, int):
         return Fraction(cost, by) if cost % by else cost // by
     return cost / by
-
-
-def _time(time: Real, name: str, action: Action | OverlapFB | None = None) -> Real:
-    """A time, checked, as Python's own number: NumPy's would overflow, or round to their width."""
-    of = f"{name} of {action}" if action else name
-    if isinstance(time, bool | np.bool_) or not isinstance(time, Real):
-        raise TypeError(f"Costs needs {of} to be a number {got(time)}")
-    time = time.item() if hasattr(time, "item") else time
-    if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
-        raise ValueError(f"Costs needs {of} to be finite and >= 0 {got(time)}")
-    return time
 
 
 UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

@@ -9,20 +9,20 @@ M_B and M_W for what one microbatch holds from F until I, and from I until W. Th
 much the longest span (last end - first start) of any device exceeds its work, M (T_F + T_B + T_W).
 """
 
-import math
 from fractions import Fraction
 from math import ceil
 from numbers import Rational, Real
 
-from gpipe_sim.errors import require_count, require_in
+from gpipe_sim.theory.domain import formula
 
 
+@formula
 def naive_idle(devices: int) -> Fraction:
     """(K-1)/K: the bubble fraction if only one device works at a time."""
-    _require(devices=devices)
     return Fraction(devices - 1, devices)
 
 
+@formula
 def gpipe_bubble(devices: int, microbatches: int) -> Fraction:
     """(K-1)/(K-1+M): the bubble fraction, idle time over all device time, of GPipe and of 1F1B.
 
@@ -31,37 +31,37 @@ def gpipe_bubble(devices: int, microbatches: int) -> Fraction:
     return interleaved_bubble(devices, microbatches, stages_per_device=1)
 
 
+@formula
 def interleaved_bubble(devices: int, microbatches: int, stages_per_device: int) -> Fraction:
     """(K-1)/(K-1+VM): the bubble fraction of interleaved 1F1B, if K divides M.
 
     Narayanan et al. 2021, arXiv:2104.04473, section 2.2, gives it as the bubble overhead (K-1)/(VM).
     """
-    _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
     return Fraction(devices - 1, devices - 1 + stages_per_device * microbatches)
 
 
+@formula
 def gpipe_overhead(devices: int, microbatches: int) -> Fraction:
     """(K-1)/M: the bubble overhead, idle time over useful time, of GPipe and of 1F1B.
 
     Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1, where it is called the bubble.
     """
-    _require(devices=devices, microbatches=microbatches)
     return Fraction(devices - 1, microbatches)
 
 
+@formula
 def gpipe_speedup(devices: int, microbatches: int) -> Fraction:
     """KM/(K+M-1): how many times faster than one device GPipe is. The inverse is (1/K) (1 + (K-1)/M)."""
-    _require(devices=devices, microbatches=microbatches)
     return Fraction(devices * microbatches, devices + microbatches - 1)
 
 
+@formula
 def gpipe_makespan(devices: int, microbatches: int, forward: Real = 1, backward: Real = 2) -> Real:
     """(M+K-1)(t_f+t_b): the makespan of one step of GPipe or 1F1B."""
-    _require(devices=devices, microbatches=microbatches)
-    _require_times(forward=forward, backward=backward)
     return (microbatches + devices - 1) * (forward + backward)
 
 
+@formula
 def gpipe_remat_makespan(devices: int, microbatches: int, forward: Real = 1, backward: Real = 2) -> Real:
     """(M+K-1)(t_f+t_b) + M t_f: GPipe that recomputes every microbatch, with recomputes that start early.
 
@@ -71,29 +71,28 @@ def gpipe_remat_makespan(devices: int, microbatches: int, forward: Real = 1, bac
     return gpipe_makespan(devices, microbatches, forward, backward) + microbatches * forward
 
 
+@formula
 def one_f_one_b_in_flight(devices: int, microbatches: int, device: int) -> int:
     """min(K-k, M): the most microbatches that 1F1B holds on device k, counted from 0.
 
     Narayanan et al. 2021, arXiv:2006.09503, section 3.2.
     """
-    _require(devices=devices, microbatches=microbatches)
-    _require_device(device, devices)
     return min(devices - device, microbatches)
 
 
+@formula
 def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: int, device: int) -> int:
     """2(K-k-1) + (V-1)K + 1, but at most VM: the stage-activations that interleaved 1F1B holds on device k.
 
     For K dividing M. It follows from the warm-up in Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.
     """
-    _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
-    _require_device(device, devices)
     if microbatches % devices:
         raise ValueError(f"interleaved_in_flight is for K dividing M (got K = {devices}, M = {microbatches})")
     warmup = 2 * (devices - device - 1) + (stages_per_device - 1) * devices
     return min(warmup + 1, stages_per_device * microbatches)
 
 
+@formula
 def one_f_one_b_bubble_time(
     devices: int,
     microbatches: int,
@@ -107,11 +106,11 @@ def one_f_one_b_bubble_time(
     The term with c grows with M because 1F1B waits for messages in its steady state. Qi et al. 2024,
     arXiv:2401.10241, table 2. The term with c follows from the order, and is exact while c is small.
     """
-    _require(devices=devices, microbatches=microbatches)
     steady = 2 * (devices - 1) * (Fraction(microbatches, devices) + 1) - 2 if devices > 1 else 0
     return (devices - 1) * (forward + input_grad + weight_grad) + (steady * comm if comm else 0)
 
 
+@formula
 def interleaved_bubble_time(
     devices: int,
     stages_per_device: int,
@@ -126,11 +125,11 @@ def interleaved_bubble_time(
     arXiv:2401.10241, table 5, has Kc less: there, between two stages of a device, only the first of each
     group of K microbatches waits for the stage before.
     """
-    _require(devices=devices, stages_per_device=stages_per_device)
     work = Fraction(devices - 1, stages_per_device) * (forward + input_grad + weight_grad)
     return work + (2 * stages_per_device * devices - 2) * comm
 
 
+@formula
 def zbh1_bubble_time(
     devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
 ) -> Real:
@@ -138,10 +137,11 @@ def zbh1_bubble_time(
 
     Qi et al. 2024, arXiv:2401.10241, table 2. The term with c follows from the order, exact while c is small.
     """
-    _require_small("zbh1_bubble_time", devices, forward, input_grad, weight_grad)
+    _require_small("zbh1_bubble_time", forward, input_grad, weight_grad)
     return (devices - 1) * (forward + input_grad - weight_grad + 4 * comm)
 
 
+@formula
 def zbh2_bubble_time(
     devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
 ) -> Real:
@@ -149,45 +149,44 @@ def zbh2_bubble_time(
 
     Qi et al. 2024, arXiv:2401.10241, table 2. The term with c follows from the order, exact while c is small.
     """
-    _require_small("zbh2_bubble_time", devices, forward, input_grad, weight_grad)
+    _require_small("zbh2_bubble_time", forward, input_grad, weight_grad)
     return (devices - 1) * (forward + input_grad - 2 * weight_grad + 2 * comm)
 
 
+@formula
 def zbh1_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
     """(K-k) M_B + k M_W: the most that ZB-H1 holds on device k, counted from 0, for M >= K.
 
     Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1.
     """
-    _require(devices=devices)
-    _require_device(device, devices)
     return (devices - device) * before_input_grad + device * before_weight_grad
 
 
+@formula
 def zbh2_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
     """(2(K-k)-1) M_B + 2k M_W: the most that ZB-H2 holds on device k, counted from 0, for M >= 2K-1.
 
     Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1.
     """
-    _require(devices=devices)
-    _require_device(device, devices)
     return (2 * (devices - device) - 1) * before_input_grad + 2 * device * before_weight_grad
 
 
+@formula
 def v_half_in_flight(devices: int) -> int:
     """2((K+2)//2): the most stage-activations of V-Half; a microbatch leaves two on each device.
 
     Qi et al. 2024, arXiv:2405.15362.
     """
-    _require(devices=devices)
     return 2 * ((devices + 2) // 2)
 
 
+@formula
 def v_min_in_flight(devices: int) -> int:
     """2((K+4)//3): the most stage-activations of V-Min. Qi et al. 2024, arXiv:2405.15362."""
-    _require(devices=devices)
     return 2 * ((devices + 4) // 3)
 
 
+@formula
 def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
     """(K/2-1)(F&B + B - 3W): times of a pair, a full backward and a weight gradient, for T_F = T_B >= T_W.
 
@@ -203,15 +202,16 @@ def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: 
     return (devices // 2 - 1) * (pair + backward - 3 * weight_grad)
 
 
+@formula
 def dualpipev_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
     """(K-1)(F&B + B - 3W): as DualPipe on twice as many devices, which has as many stages.
 
     github.com/deepseek-ai/DualPipe, in times of one stage.
     """
-    _require(devices=devices)
     return dualpipe_bubble_time(2 * devices, pair, backward, weight_grad)
 
 
+@formula
 def dualpipe_in_flight(devices: int) -> int:
     """K+1: the most activations on every device; DualPipeV on half as many devices holds as many.
 
@@ -221,16 +221,17 @@ def dualpipe_in_flight(devices: int) -> int:
     return devices + 1
 
 
+@formula
 def chimera_bubble(devices: int, microbatches: int) -> Fraction:
     """(K-2)/(2M+K-2): the bubble fraction if a backward takes as long as a forward and K divides M.
 
     Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
     """
     _require_even("chimera_bubble", devices)
-    _require(microbatches=microbatches)
     return Fraction(devices - 2, 2 * microbatches + devices - 2)
 
 
+@formula
 def chimera_bubble_of_one_unit(devices: int) -> Fraction:
     """(K-2)/(3K/2+K-2): the bubble fraction if M = K and a backward takes as long as two forwards.
 
@@ -240,34 +241,34 @@ def chimera_bubble_of_one_unit(devices: int) -> Fraction:
     return Fraction(2 * (devices - 2), 3 * devices + 2 * (devices - 2))
 
 
+@formula
 def chimera_in_flight(devices: int, device: int) -> int:
     """K/2+1 on the two outer devices, up to K on the two inner ones: the most activations, if K divides M.
 
     Li and Hoefler 2021, arXiv:2107.06925, table 2. ValueError for an odd K.
     """
     _require_even("chimera_in_flight", devices)
-    _require_device(device, devices)
     return devices // 2 + 1 + min(device, devices - 1 - device)
 
 
+@formula
 def gpipe_messages(devices: int, microbatches: int, stages_per_device: int = 1) -> int:
     """2(KV-1)M: each microbatch's activation, and its gradient, crosses every boundary between stages.
 
     It counts on neighbouring stages being on different devices. A single device sends none.
     """
-    _require(devices=devices, microbatches=microbatches, stages_per_device=stages_per_device)
     if devices == 1:
         return 0
     return 2 * (devices * stages_per_device - 1) * microbatches
 
 
+@formula
 def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
     """The smallest M for which GPipe's bubble fraction (K-1)/(K-1+M) is at most ``bubble``.
 
     It is computed exactly: give ``bubble`` as a Fraction or as text ("0.1"); a float is read as it prints.
     ValueError unless 0 < bubble < 1.
     """
-    _require(devices=devices)
     try:
         target = Fraction(str(bubble))
     except (ValueError, ZeroDivisionError):
@@ -277,6 +278,7 @@ def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
     return max(1, ceil((devices - 1) * (1 - target) / target))
 
 
+@formula
 def remat_activation_units(microbatches_held: int, boundary_input: Real, working_set: Real) -> Real:
     """The boundary inputs of all microbatches in flight, plus the working set of the one being recomputed.
 
@@ -286,33 +288,15 @@ def remat_activation_units(microbatches_held: int, boundary_input: Real, working
     return microbatches_held * boundary_input + working_set
 
 
-def _require_device(device: int, devices: int) -> None:
-    if not 0 <= device < devices:
-        raise ValueError(f"the formula needs a device from 0 to {devices - 1} (got {device})")
-
-
 def _require_even(formula: str, devices: int) -> None:
-    _require(devices=devices)
     if devices % 2:
         raise ValueError(f"{formula} needs an even number of devices (got {devices})")
 
 
-def _require_small(formula: str, devices: int, forward: Real, input_grad: Real, weight_grad: Real) -> None:
+def _require_small(formula: str, forward: Real, input_grad: Real, weight_grad: Real) -> None:
     """The zero-bubble papers' condition: with a longer W the formulas do not hold."""
-    _require(devices=devices)
-    _require_times(forward=forward, input_grad=input_grad, weight_grad=weight_grad)
     if weight_grad > min(forward, input_grad):
         raise ValueError(
             f"{formula} is for T_W at most T_F and T_B (got T_W = {weight_grad}, "
             f"T_F = {forward}, T_B = {input_grad})"
         )
-
-
-def _require_times(**times: Real) -> None:
-    for name, time in times.items():
-        require_in("the formula", name, time, 0, math.inf)
-
-
-def _require(**counts: int) -> None:
-    for name, value in counts.items():
-        require_count("the formula", name, value)

@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from gpipe_sim.errors import require_count
+from gpipe_sim.errors import whole
 from gpipe_sim.torch_backend.places import CPU, device_named, require_own_gpus
 
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them
@@ -36,11 +36,10 @@ class LocalProcesses:
 
     def __init__(self, devices: int | Sequence[str]):
         if isinstance(devices, Sequence) and not isinstance(devices, str):
-            require_count("LocalProcesses", "devices", len(devices))
+            whole("LocalProcesses", "devices", len(devices))
             self.devices = [device_named(name) for name in devices]
         else:
-            require_count("LocalProcesses", "devices", devices)
-            self.devices = [CPU] * devices
+            self.devices = [CPU] * whole("LocalProcesses", "devices", devices)
         require_own_gpus(self.devices)
         self.dropped: list[int] = []  # pipelines that are gone here and still there
         self._folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
