@@ -270,7 +270,7 @@ def test_formulas_do_not_answer_outside_of_what_they_are_for():
         formulas.dualpipe_bubble_time(4, 3, 2, 1.5)
     with pytest.raises(ValueError, match="is for K dividing M"):
         formulas.interleaved_in_flight(4, 6, 2, 0)
-    with pytest.raises(ValueError, match="needs 0 <= backward < inf"):
+    with pytest.raises(ValueError, match="needs backward to be finite and >= 0"):
         formulas.gpipe_makespan(4, 8, 1, -1)
 
 

@@ -9,25 +9,24 @@ from gpipe_sim.errors import duration, whole
 
 
 def formula(function: Callable) -> Callable:
-    """A formula whose sizes are Python's whole numbers of at least 1, and whose times are finite and not negative.
+    """A formula whose sizes are whole numbers of at least 1, and whose times are finite and not negative.
 
     ``device`` counts from 0 to K-1. TypeError or ValueError, by the name of the argument, for anything else.
     """
-    parameters = signature(function)
+    parameters, owner = signature(function), function.__name__
 
     @wraps(function)
     def checked(*args, **kwargs):
         given = parameters.bind(*args, **kwargs)
-        for name, value in given.arguments.items():
+        read = given.arguments
+        for name, value in list(read.items()):
             kind = parameters.parameters[name].annotation
             if name == "device":
-                given.arguments[name] = whole(
-                    function.__name__, name, value, 0, given.arguments["devices"] - 1
-                )
+                read[name] = whole(owner, name, value, 0, read["devices"] - 1)
             elif kind is int:
-                given.arguments[name] = whole(function.__name__, name, value)
+                read[name] = whole(owner, name, value)
             elif kind is Real:
-                given.arguments[name] = duration(function.__name__, name, value)
+                read[name] = duration(owner, name, value)
         return function(*given.args, **given.kwargs)
 
     return checked

@@ -269,12 +269,9 @@ def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
     It is computed exactly: give ``bubble`` as a Fraction or as text ("0.1"); a float is read as it prints.
     ValueError unless 0 < bubble < 1.
     """
-    try:
-        target = Fraction(str(bubble))
-    except (ValueError, ZeroDivisionError):
-        target = None
-    if target is None or not 0 < target < 1:
-        raise ValueError(f"microbatches_for needs a bubble between 0 and 1 (got {bubble})")
+    target = _fraction_between_0_and_1(bubble)
+    if target is None:
+        raise ValueError(f"microbatches_for needs a bubble between 0 and 1 (got {str(bubble)[:50]})")
     return max(1, ceil((devices - 1) * (1 - target) / target))
 
 
@@ -286,6 +283,16 @@ def remat_activation_units(microbatches_held: int, boundary_input: Real, working
     N + (L/K)(N/M).
     """
     return microbatches_held * boundary_input + working_set
+
+
+def _fraction_between_0_and_1(number: Rational | str | float) -> Fraction | None:
+    """The number exactly, a float as it prints; None unless it is one between 0 and 1, and not too long."""
+    text = str(number)
+    try:
+        near = float(Fraction(text)) if "/" in text else float(text)
+        return Fraction(text) if 0 < near < 1 and len(text) < 1000 else None
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return None
 
 
 def _require_even(formula: str, devices: int) -> None:
