@@ -13,6 +13,11 @@ def got(value) -> str:
     return f"(got {text if short else type(value).__name__})"
 
 
+def short(text: str, most: int = 60) -> str:
+    """A text as a message quotes it: in quotes, and no longer than a line."""
+    return repr(text) if len(text) <= most else f"{text[:most]!r}... ({len(text)} characters)"
+
+
 def whole(owner: str, name: str, value, low: int = 1, high: int | None = None) -> int:
     """The value as Python's own whole number, which no sum can overflow.
 
@@ -67,6 +72,12 @@ def require_batch(batch) -> None:
     if len(batch[0]) != len(batch[1]):
         lengths = " and ".join(str(len(part)) for part in batch)
         raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {lengths})")
+
+
+def require_numbers(owner: str, name: str, array) -> None:
+    """TypeError unless a NumPy array holds real numbers: whole ones, floats or truth values."""
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{owner} needs {name} to hold real numbers (got {array.dtype})")
 
 
 class ScheduleError(ValueError):

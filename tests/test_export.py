@@ -163,9 +163,9 @@ def test_the_ends_of_lines_do_not_matter(end):
     assert_same(from_torch_csv(text.removesuffix(end)), ZBV(2, 4))
 
 
-def test_empty_lines_around_it_are_no_devices():
-    schedule = OneFOneB(3, 4)
-    assert from_torch_csv(f"\n\n{to_torch_csv(schedule)}\n\n").actions == schedule.actions
+def test_an_empty_line_is_a_device_without_work_wherever_it_stands():
+    assert from_torch_csv("\n0F0,0B0\n\n1F0,1B0\n").placement == ((), (0,), (), (1,))
+    assert from_torch_csv("0F0,0B0\n\n").placement == ((0,), ())
 
 
 def test_a_line_of_padding_alone_is_a_device_without_work():

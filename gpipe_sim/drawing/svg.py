@@ -74,6 +74,8 @@ def draw(
         raise ValueError("draw needs at least one timeline")
     for timeline in timelines:
         require_timeline("draw", timeline)
+    if isinstance(titles, str):
+        raise TypeError(f"draw needs a list of titles, one for each timeline: titles=[{titles!r}]")
     titles = [caption(timeline) for timeline in timelines] if titles is None else list(titles)
     if len(titles) != len(timelines):
         raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")

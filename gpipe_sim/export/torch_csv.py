@@ -40,7 +40,11 @@ def from_torch_csv(text: str) -> Explicit:
     are left out. ValueError, with line and cell, for a cell that cannot be read.
     """
     require_text("from_torch_csv", text)
-    rows = [list(_read(line, rank)) for rank, line in enumerate(csv.reader(text.strip().splitlines()))]
+    try:
+        lines = list(csv.reader(text.splitlines()))
+    except csv.Error as error:
+        raise ValueError(f"from_torch_csv cannot read the text: {error}") from None
+    rows = [list(_read(line, rank)) for rank, line in enumerate(lines)]
     held = [sorted({part.stage for action in row for part in action.parts}) for row in rows]
     return Explicit(rows, placement=held)
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.errors import whole
+
 
 class Data(NamedTuple):
     """Training and held-out samples; x is (samples, features), y is (samples,)."""
@@ -31,7 +33,7 @@ def digits(*, held_out: float = 0.2, seed: int = 0, dtype: np.dtype = np.float64
     if np.dtype(dtype).kind != "f":
         raise ValueError(f"digits needs a floating dtype (got {np.dtype(dtype)})")
     images, labels = digit_images()
-    order = np.random.default_rng(seed).permutation(len(labels))
+    order = np.random.default_rng(whole("digits", "seed", seed, low=0)).permutation(len(labels))
     x = (images.reshape(len(images), -1)[order] / 16).astype(dtype)
     y = labels[order].astype(np.int64)
     kept = len(y) - round(held_out * len(y))

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gpipe_sim.errors import require_numbers
+
 Array = np.ndarray
 
 
@@ -33,17 +35,24 @@ class Loss(ABC):
         """The gradient of weight x mean loss with respect to the outputs, in their shape."""
 
 
+def floating(array: Array) -> Array:
+    """Floats as they are, whole numbers as float64, which does not overflow; TypeError for anything else."""
+    require_numbers("a loss", "outputs", array)
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
 class MSE(Loss):
     """The mean squared error over all elements. ``targets`` has the shape of ``outputs``."""
 
     def require(self, outputs: Array, targets: Array) -> None:
+        require_numbers("mse", "targets", targets)
         if outputs.shape != targets.shape:
             raise ValueError(f"mse needs targets of shape {outputs.shape}, got {targets.shape}")
 
     def forward(self, outputs: Array, targets: Array) -> tuple[float, Array]:
         self.require(outputs, targets)
-        same = outputs.dtype if outputs.dtype.kind == "f" else None  # float64 targets make no float64 error
-        error = outputs - targets.astype(same or targets.dtype, copy=False)
+        outputs = floating(outputs)
+        error = outputs - targets.astype(outputs.dtype, copy=False)  # float64 targets make no float64 error
         return float(np.mean(error * error)), error
 
     def backward(self, saved: Array, weight: float) -> Array:
@@ -69,6 +78,7 @@ class CrossEntropy(Loss):
 
     def forward(self, outputs: Array, targets: Array) -> tuple[float, tuple[Array, Array]]:
         self.require(outputs, targets)
+        outputs = floating(outputs)
         shifted = outputs - outputs.max(axis=1, keepdims=True)
         exp = np.exp(shifted)
         total = exp.sum(axis=1, keepdims=True)

@@ -5,6 +5,7 @@
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -68,6 +69,8 @@ class Adam(Optimizer):
     ):
         super().__init__(learning_rate)
         name = type(self).__name__
+        if not isinstance(betas, Sequence):
+            raise TypeError(f"{name} needs two betas, such as (0.9, 0.999) (got {betas!r})")
         if len(betas) != 2:
             raise ValueError(f"{name} needs two betas (got {betas})")
         for beta in betas:

@@ -23,7 +23,7 @@ def colocate(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
     for span in sorted(simulate(schedule).spans, key=lambda span: span.start):
         rows[names.index(used[span.device])].append(span.action)
     placement = [
-        [stage for k, held in enumerate(schedule.placement) if used[k] == name for stage in held]
+        dict.fromkeys(stage for k, held in enumerate(schedule.placement) if used[k] == name for stage in held)
         for name in names
     ]
     return Explicit(rows, placement=placement, microbatches=schedule.microbatches)

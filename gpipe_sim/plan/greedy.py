@@ -16,7 +16,7 @@ from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
 from gpipe_sim.schedule.rules import in_flight
-from gpipe_sim.simulation.costs import UNIT, CostModel
+from gpipe_sim.simulation.costs import UNIT, CostModel, require_costs
 from gpipe_sim.simulation.machine import Machine
 
 #: Kinds, most urgent first; or a function from an action to a sortable key.
@@ -60,7 +60,7 @@ def greedy(
     kinds, key = _read_priority(priority, split)
     limits = _read_limits(memory_limit, devices)
     _require_room(held, limits)
-    costs = UNIT if costs is None else costs
+    costs = UNIT if costs is None else require_costs("greedy", costs)
     costs.require_stages(sum(map(len, held)))
     work = _work(held, microbatches, kinds)
     return _Plan(work, key, limits, costs).order()
@@ -219,7 +219,7 @@ def _read_priority(priority: Priority, split: bool) -> tuple[tuple[Kind, ...], C
     if callable(priority):
         return (SPLIT if split else WHOLE), priority
     try:
-        order = tuple(map(Kind, priority))
+        order = tuple(map(Kind, priority)) if isinstance(priority, Sequence) else ()
     except (TypeError, ValueError):
         order = ()
     kinds = next((kinds for kinds in (WHOLE, SPLIT) if sorted(kinds) == sorted(order)), None)
@@ -240,9 +240,9 @@ def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> 
     held = read_placement("greedy", placement, devices)
     stages = sorted(stage for stages in held for stage in stages)
     if twice := [stage for stage, next_ in pairwise(stages) if stage == next_]:
-        places = [device for device, stages in enumerate(held) for stage in stages if stage == twice[0]]
+        places = " and ".join(str(device) for device, stages in enumerate(held) if twice[0] in stages)
         raise ValueError(
-            f"greedy needs each stage on one device, but stage {twice[0]} is on {_listed(places)}: "
+            f"greedy needs each stage on one device, but stage {twice[0]} is on devices {places}: "
             "which microbatch takes which copy is a pattern of its own, as in Chimera and DualPipe"
         )
     if not stages or stages != list(range(len(stages))):
@@ -250,12 +250,6 @@ def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> 
             f"greedy needs placement to hold the stages 0, 1, 2, ... without a gap (got {stages})"
         )
     return held
-
-
-def _listed(places: list[int]) -> str:
-    if len(set(places)) == 1:
-        return f"device {places[0]} {len(places)} times"
-    return "devices " + " and ".join(map(str, places))
 
 
 def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int) -> tuple[Real, ...]:

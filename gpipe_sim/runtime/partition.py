@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import require_room, whole
+from gpipe_sim.errors import got, require_room, whole
 from gpipe_sim.nn.layers import Context, Layer
 
 Array = np.ndarray
@@ -22,8 +22,8 @@ class Partition:
     """
 
     def __init__(self, layers: Sequence[Layer], first_layer: int = 0, device: Hashable = None):
+        require_distinct(layers)
         self.layers = tuple(layers)
-        _require_distinct(self.layers)
         self.first_layer = first_layer
         self.device = device
 
@@ -103,8 +103,8 @@ def split(
     partitions that share a device, see ``colocate``. TypeError unless exactly one of ``stages`` and
     ``balance`` is given; ValueError if they do not fit the layers.
     """
+    require_distinct(layers)
     layers = list(layers)
-    _require_distinct(layers)
     balance = balanced(len(layers), stages, balance)
     if devices is not None:
         require_room(len(balance), devices)
@@ -128,7 +128,10 @@ def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> 
     return balance
 
 
-def _require_distinct(layers: Sequence[Layer]) -> None:
+def require_distinct(layers: Sequence[Layer]) -> None:
+    if isinstance(layers, Partition) or not isinstance(layers, Sequence):
+        hint = "its layers are partition.layers" if isinstance(layers, Partition) else "such as mlp([64, 10])"
+        raise TypeError(f"a model is a list of layers, {hint} {got(layers)}")
     first: dict[int, int] = {}
     for number, layer in enumerate(layers):
         if not isinstance(layer, Layer):

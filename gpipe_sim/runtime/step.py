@@ -15,7 +15,7 @@ from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, Device, StepInputs, as_batch, pieces
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
-from gpipe_sim.runtime.partition import Gradients, Partition
+from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.costs import CostModel
@@ -25,7 +25,7 @@ from gpipe_sim.simulation.timeline import Timeline
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to whether they are equal
 class StepResult:
     """What one training step gave.
 
@@ -64,18 +64,20 @@ def train_step(
     ScheduleError or DeadlockError for a schedule that cannot run; ValueError if partitions, batch and
     schedule do not fit each other; TypeError for arguments of another kind. No weight has changed then.
     """
-    timeline = timed(schedule, costs)
+    require_schedule("a step", schedule)
     batch = as_batch(batch)
     require_loss(loss)
     require_fit(partitions, schedule)
     if optimizer is not None:
         require_optimizer("train_step", optimizer)
-    seed = whole("train_step", "seed", seed, low=0)
+    seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
+    cut = pieces(len(batch[0]), schedule.microbatches)
+    timeline = timed(schedule, costs)
     _require_optimizer_for_updates(schedule, optimizer)
     inputs = StepInputs(
         schedule,
         batch,
-        pieces(len(batch[0]), schedule.microbatches),
+        cut,
         loss,
         optimizer,
         [Context(True, seed, step, m) for m in range(schedule.microbatches)],
@@ -127,7 +129,6 @@ _last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training rep
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
     """``simulate(schedule, costs)``, or its last result if that was for these very objects."""
     global _last
-    require_schedule("a step", schedule)
     last = _last
     if last is None or last[0] is not schedule or last[1] is not costs:
         last = _last = schedule, costs, simulate(schedule, costs)
@@ -192,6 +193,7 @@ def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
                 f"split(layers, stages={schedule.stages}) numbers them along the model"
             )
         end += len(partition)
+    require_distinct([layer for partition in partitions for layer in partition.layers])
     _require_shared_as_labelled(partitions, schedule)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpipe_sim.errors import whole
+from gpipe_sim.errors import got, whole
 from gpipe_sim.nn.data import Data
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss, cross_entropy
@@ -97,8 +97,11 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
         raise ValueError(f"evaluate needs a class for each of {len(x)} samples, got {np.shape(y)}")
     if len(x) == 0:
         raise ValueError("evaluate needs at least one sample")
+    _require_finite("evaluate", np.asarray(x))
     found, y = outputs(partitions, np.asarray(x)), np.asarray(y)
     cross_entropy.require(found, y)
+    if not np.isfinite(found).all():
+        raise ValueError("evaluate needs a model whose outputs are finite: its weights hold NaN or infinity")
     return float(np.mean(found.argmax(axis=1) == y))
 
 
@@ -125,6 +128,8 @@ def _train(
     if len(data) not in (2, 4):
         raise ValueError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {len(data)} arrays)")
     require_loss(loss)
+    if report is not None and not callable(report):
+        raise TypeError(f"train needs report to be a function of a line of text, or None {got(report)}")
     seed = whole("train", "seed", seed, low=0)
     x, y = as_batch(data[:2])
     held_out = as_batch(data[2:]) if data[2:] else ()
@@ -133,7 +138,7 @@ def _train(
     if batch_size > len(x):
         raise ValueError(f"train needs batch_size <= {len(x)}, the number of samples (got {batch_size})")
     _require_targets(partitions, loss, x, y)
-    _require_finite(x)
+    _require_finite("train", x)
     if held_out:
         evaluate(partitions, *held_out)
         _require_targets(partitions, loss, *held_out)
@@ -162,10 +167,10 @@ def _require_targets(partitions: Sequence[Partition], loss: Loss, x: Array, y: A
     loss.require(np.broadcast_to(one, (len(x), *one.shape[1:])), y)
 
 
-def _require_finite(x: Array) -> None:
+def _require_finite(owner: str, x: Array) -> None:
     bad = ~np.isfinite(x).reshape(len(x), -1).all(axis=1)
     if bad.any():
-        raise ValueError(f"train needs finite inputs (sample {bad.argmax()} holds NaN or infinity)")
+        raise ValueError(f"{owner} needs finite inputs (sample {bad.argmax()} holds NaN or infinity)")
 
 
 def _updates_itself(schedule: Schedule) -> bool:

@@ -9,7 +9,7 @@ import re
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpipe_sim.errors import require_text
+from gpipe_sim.errors import require_text, short
 
 
 class Kind(StrEnum):
@@ -64,7 +64,7 @@ class Action(NamedTuple):
         if word := _WORD.fullmatch(text.strip()):
             return Action(int(word[1]), Kind(word[2]), int(word[3]))
         raise ValueError(
-            f"{text!r} is not an action; write stage, kind, microbatch, such as 2F0, "
+            f"{short(text)} is not an action; write stage, kind, microbatch, such as 2F0, "
             f"with a kind out of {', '.join(Kind)}, or a pair such as (0F3;7B1)OVERLAP_F_B"
         )
 
@@ -91,7 +91,7 @@ def plain(action: Action) -> Action:
         raise type(error)(f"{action} is not an action: {error}") from None
 
 
-_WORD = re.compile(r"(\d+)([FBIWRU])(\d+)")
+_WORD = re.compile(r"(\d{1,18})([FBIWRU])(\d{1,18})")  # more digits than any label has
 _PAIR = re.compile(r"\((\d+F\d+);(\d+B\d+)\)OVERLAP_F_B")
 
 

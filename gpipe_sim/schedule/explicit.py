@@ -12,7 +12,7 @@ from gpipe_sim.schedule.rows import read_row
 
 #: A row may begin with "device 0:", "device 0, stages 0 7:" or "device 0, no stage:".
 _HEAD = re.compile(r"(?:device (\d+)(?:, (stages?(?: \d+)+|no stage))?:)?(.*)")
-MOST_PAIRS = 1_000_000  #: how many (stage, microbatch) pairs an order may have, plus 1,000 for each action
+MOST_PAIRS = 10_000  #: how many (stage, microbatch) pairs rows may span, besides 100 for each action
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -120,7 +120,7 @@ def unpaired(schedule: Schedule) -> Schedule:
 
 def _require_room(stages: int, microbatches: int, actions: int) -> None:
     """ValueError if a table of stages x microbatches would be huge, because some label is far too large."""
-    if stages * microbatches > 1000 * actions + MOST_PAIRS:
+    if stages * microbatches > 100 * actions + MOST_PAIRS:
         raise ValueError(
             f"{stages} stages and {microbatches} microbatches are far beyond {actions} actions: "
             "is a label wrong?"

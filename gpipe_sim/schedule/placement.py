@@ -45,6 +45,11 @@ def read_placement(
             f"{owner} needs placement to list the stages of each device, such as [[0, 3], [1, 2]] "
             f"{got(placement)}"
         ) from None
+    for device, stages in enumerate(held):
+        if len(set(stages)) < len(stages):
+            raise ValueError(
+                f"{owner} needs placement to list a stage once on device {device} (got {stages})"
+            )
     if len(held) != devices:
         raise ValueError(f"{owner} needs placement to list {devices} devices (got {len(held)})")
     return held

@@ -8,7 +8,7 @@ from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.errors import duration, whole
+from gpipe_sim.errors import duration, got, whole
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.program import CODE, KINDS, Program
 from gpipe_sim.simulation.numbers import Prices
@@ -179,6 +179,13 @@ def _divided(cost: Cost | None, by: int) -> Cost | None:
     if isinstance(cost, int):
         return Fraction(cost, by) if cost % by else cost // by
     return cost / by
+
+
+def require_costs(owner: str, value) -> CostModel:
+    """The value; TypeError unless it is a cost model."""
+    if not isinstance(value, CostModel):
+        raise TypeError(f"{owner} needs costs, such as Costs(comm=1) {got(value)}")
+    return value
 
 
 UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

@@ -9,11 +9,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpipe_sim.errors import got
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.levels import Levels, places
 from gpipe_sim.schedule.program import Program
-from gpipe_sim.simulation.costs import UNIT, CostModel
+from gpipe_sim.simulation.costs import UNIT, CostModel, require_costs
 from gpipe_sim.simulation.numbers import as_columns
 from gpipe_sim.simulation.problems import check
 from gpipe_sim.simulation.timeline import Timeline
@@ -30,16 +29,17 @@ def simulate(schedule: Schedule, costs: CostModel | None = None) -> Timeline:
     only for an order in which hardly any two devices ever work at the same time.
     """
     require_schedule("simulate", schedule)
-    costs = UNIT if costs is None else costs
-    if not isinstance(costs, CostModel):
-        raise TypeError(f"simulate needs costs, such as Costs(comm=1) {got(costs)}")
+    costs = UNIT if costs is None else require_costs("simulate", costs)
     program = schedule.program
     costs.require_stages(program.stages)
     check(schedule)
     (durations, delays), in_units = as_columns(costs.durations(program), costs.transfers(program))
-    start, end = _timed(program, durations, delays)
+    with np.errstate(over="ignore"):  # told below, by the schedule
+        start, end = _timed(program, durations, delays)
     needed = program.entry[program.needs[program.crosses]]
     arrived = in_units(end[needed] + delays)
+    if end.dtype == float and not np.isfinite(end).all():
+        raise ValueError(f"{schedule!r} lasts longer than the largest float; whole numbers may be any size")
     start, end = in_units(start), in_units(end)
     return Timeline(schedule, start, end, sent=end[needed], arrived=arrived)
 

@@ -225,9 +225,11 @@ def dualpipe_in_flight(devices: int) -> int:
 def chimera_bubble(devices: int, microbatches: int) -> Fraction:
     """(K-2)/(2M+K-2): the bubble fraction if a backward takes as long as a forward and K divides M.
 
-    Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
+    Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K, or one that does not divide M.
     """
     _require_even("chimera_bubble", devices)
+    if microbatches % devices:
+        raise ValueError(f"chimera_bubble is for K dividing M (got K = {devices}, M = {microbatches})")
     return Fraction(devices - 2, 2 * microbatches + devices - 2)
 
 

@@ -15,6 +15,7 @@ from gpipe_sim.drawing.plots.style import (
     legend_outside,
     new_axes,
 )
+from gpipe_sim.errors import got
 from gpipe_sim.runtime.memory import MemoryTrace
 
 
@@ -25,6 +26,8 @@ def plot_memory(
 
     ``categories`` says which ones to show, the first at the bottom.
     """
+    if not isinstance(memory, MemoryTrace):
+        raise TypeError(f"plot_memory needs one device's memory, such as step.memory[0] {got(memory)}")
     ax = ax or new_axes(WIDTH, 2.6)
     times = [float(time) for time in memory.times]
     bottom = [0] * len(times)
