@@ -1,9 +1,12 @@
 """The replies of a check: a verdict and a sentence."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from math import isclose
 from numbers import Real
+
+import numpy as np
 
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
 
@@ -49,12 +52,13 @@ def is_number(value: object) -> bool:
 def called(function: Callable, *arguments, where: str = "") -> object:
     """What the student's function returns; a Reply if it is not a function, or raises an exception.
 
-    ``where`` says in the reply what it was called with, if the arguments are too long to print.
+    It gets copies of lists and arrays, to do with as it likes. ``where`` says in the reply what it was
+    called with, if the arguments are too long to print.
     """
     if not callable(function):
         return keep_working(f"pass in a function, not {function!r}")
     try:
-        return function(*arguments)
+        return function(*(deepcopy(one) if isinstance(one, list | np.ndarray) else one for one in arguments))
     except Exception as error:
         where = where or f"called with ({', '.join(map(repr, arguments))})"
         return keep_working(f"{where} it stopped: {type(error).__name__}: {error}")

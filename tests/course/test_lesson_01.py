@@ -53,3 +53,12 @@ def test_devices_needed(answer, verdict, says):
     reply = devices_needed(answer)
     assert reply.verdict == verdict, reply
     assert says in reply.text, reply
+
+
+def test_an_answer_that_empties_the_list_it_was_given_is_judged_by_what_it_says():
+    def popping(layers, capacity):
+        right = exactly(layers, capacity)
+        layers.clear()
+        return right
+
+    assert devices_needed(popping).verdict == "correct"

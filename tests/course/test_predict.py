@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpipe_sim.course import predict
+from gpipe_sim.course.reply import called
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,15 @@ def test_a_guess_at_what_a_clock_says_may_be_off(guess, measured, within, verdic
     reply = predict(guess, measured, "percent", within=within)
     assert reply.verdict == verdict, reply
     assert says in reply.text, reply
+
+
+def test_a_check_hands_out_copies():
+    layers, x = [1, [2]], np.zeros(3)
+
+    def greedy(layers, x):
+        layers.pop()[0] = 7
+        x += 1
+        return len(layers)
+
+    assert called(greedy, layers, x) == 1
+    assert layers == [1, [2]] and not x.any()
