@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED
+from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
 
-PARAMETERS, GRADIENTS, MESSAGES = "parameters", "gradients", "messages"
+PARAMETERS, GRADIENTS = "parameters", "gradients"
 #: In order of precedence.
 CATEGORIES = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
 _RANK = {category: rank for rank, category in enumerate(CATEGORIES)}

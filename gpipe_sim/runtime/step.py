@@ -18,7 +18,7 @@ from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
 from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.costs import CostModel, Costs
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
 
@@ -129,8 +129,10 @@ _last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training rep
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
     """``simulate(schedule, costs)``, or its last result if that was for these very objects."""
     global _last
+    if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
+        return simulate(schedule, costs)
     last = _last
-    if last is None or last[0] is not schedule or last[1] is not costs:
+    if last is None or last[0] is not schedule or last[1] != costs:
         last = _last = schedule, costs, simulate(schedule, costs)
     return last[2]
 

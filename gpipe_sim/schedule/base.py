@@ -102,7 +102,7 @@ class Schedule(ABC):
 
     def __str__(self) -> str:
         """One row per device; it names the device's stages too, where a reader would place them otherwise."""
-        placement, heads = self.placement, [f"device {device}" for device in range(self.devices)]
+        placement, heads = self.program.placement, [f"device {device}" for device in range(self.devices)]
         if placement != looped(self.devices, 1 + int(self.program.stage.max(initial=0))):
             heads = [f"{head}, {named(held)}" for head, held in zip(heads, placement, strict=True)]
         rows = (" ".join(map(str, row)) for row in self.actions)

@@ -66,6 +66,8 @@ def find_levels(rows: Column, needs_from: Column, needed: Column) -> Levels:
     before = rank[np.vstack([previous[None], waits[:, :size]])[:, order]]
     bounds = list(accumulate(map(len, rounds), initial=0))
     stuck = {int(device): int(front[device]) for device in np.flatnonzero(front != never)}
+    for column in (order, rank, before):
+        column.flags.writeable = False
     return Levels(order, bounds, rank[:-1], before, stuck)
 
 

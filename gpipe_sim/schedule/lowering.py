@@ -26,7 +26,7 @@ def lower(schedule: "Schedule") -> Program:
     TypeError or ValueError for a row that lists anything but actions, or a bad placement.
     """
     placement = read_placement(type(schedule).__name__, schedule.placement, schedule.devices)
-    stages, microbatches = 1 + max(stage for held in placement for stage in held), schedule.microbatches
+    stages, microbatches = _count_stages(schedule, placement), schedule.microbatches
     lengths: list[int] = []
     pieces = list(_pieces(schedule, lengths))
     stage, kind, microbatch, sizes = map(np.concatenate, zip(*pieces, strict=True))
@@ -55,6 +55,14 @@ def lower(schedule: "Schedule") -> Program:
         if isinstance(column, np.ndarray):
             column.flags.writeable = False
     return program
+
+
+def _count_stages(schedule: "Schedule", placement: tuple[tuple[int, ...], ...]) -> int:
+    held = [stage for stages in placement for stage in stages]
+    if not held or min(held) < 0:
+        found = f"stage {min(held)}" if held else "no stage"
+        raise ValueError(f"{schedule!r} has a placement with {found}; stages are numbered 0, 1, 2, ...")
+    return 1 + max(held)
 
 
 def _pieces(schedule: "Schedule", lengths: list[int]) -> Iterator[tuple[Column, Column, Column, Column]]:

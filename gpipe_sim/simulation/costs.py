@@ -91,7 +91,7 @@ class Costs(CostModel):
             return _at(self._of_kind(action.kind), action.stage)
         if self.overlap is not None:
             return _at(self.overlap, action.parts[0].stage)
-        return sum(map(self.duration, action.parts))
+        return sum(Costs.duration(self, part, device) for part in action.parts)
 
     def transfer(self, action: Action, source: int, target: int) -> Real:
         """``comm``, or 0 if source and target are the same device."""

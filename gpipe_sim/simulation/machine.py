@@ -7,7 +7,7 @@ it gives the times that ``simulate`` gives.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from numbers import Real
 from typing import NamedTuple
 
@@ -51,12 +51,12 @@ class Machine:
         rows: Sequence[int],
         needs: Sequence[Sequence[Need]],
         durations: Sequence[Real] | None = None,
-        changes: Sequence[int] | None = None,
+        changes: Sequence[tuple[int, int]] | None = None,
         ordered: bool = True,
     ):
         count = rows[-1]
         self.rows, self.needs, self.ordered = rows, needs, ordered
-        self.durations, self.changes = durations or [0] * count, changes or [0] * count
+        self.durations, self.changes = durations or [0] * count, changes or [(0, 0)] * count
         self.home = [device for device in range(len(rows) - 1) for _ in range(rows[device], rows[device + 1])]
         self.users: list[list[int]] = [[] for _ in range(count)]
         for entry, needed in enumerate(needs):
@@ -87,7 +87,7 @@ class Machine:
             program.rows.tolist(),
             [needed[a:b] for a, b in pairwise(starts)],
             [durations.values[i] for i in durations.index.tolist()],
-            [sum(per_part[a:b]) for a, b in pairwise(parts)],
+            [(sum(per_part[a:b]), max(accumulate(per_part[a:b]))) for a, b in pairwise(parts)],
             ordered,
         )
 
@@ -125,7 +125,7 @@ class Machine:
         """What a ready entry would cost, in time and in memory, if it came next on its device."""
         device = self.home[entry]
         start = max(self.free[device], self.arrival(entry))
-        return Price(start, start + self.durations[entry], self.held[device] + self.changes[entry])
+        return Price(start, start + self.durations[entry], self.held[device] + self.changes[entry][1])
 
     def earliest(self) -> int | None:
         """The ready entry that could start first, on the lowest device of several; None if none is ready."""
@@ -144,7 +144,7 @@ class Machine:
         start = max(self.free[device], at, 0 if force else self.arrival(entry))
         self.starts[entry] = start
         self.free[device] = self.ends[entry] = start + self.durations[entry]
-        self.held[device] += self.changes[entry]
+        self.held[device] += self.changes[entry][0]
         for user in self.users[entry]:
             self.missing[user] -= 1
         return [candidate for candidate in self._affected(entry) if self.is_ready(candidate)]
@@ -156,11 +156,13 @@ class Machine:
 
     def undo(self) -> int:
         """Take back the entry that ran last, and return it."""
+        if not self.done:
+            raise ValueError("nothing has run that could be undone")
         entry, free, front = self.done.pop()
         device = self.home[entry]
         self.free[device], self.front[device] = free, front
         self.starts[entry] = self.ends[entry] = None
-        self.held[device] -= self.changes[entry]
+        self.held[device] -= self.changes[entry][0]
         for user in self.users[entry]:
             self.missing[user] += 1
         return entry

@@ -8,12 +8,13 @@ own numbers, which are slower.
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
-from numbers import Real
+from numbers import Rational, Real
 from typing import NamedTuple
 
 import numpy as np
 
 Column = np.ndarray
+LARGEST_UNIT = 1 << 256  #: denominators beyond it are not worth a common one
 
 
 class Prices(NamedTuple):
@@ -27,14 +28,24 @@ def as_columns(*prices: Prices) -> tuple[list[Column], Callable[[Column], Column
     """A column for each, all of one type, and a function that turns sums of their numbers back into times."""
     paid = [bill for price in prices for bill in _bill(price)]
     types = {type(value) for value, _ in paid}
-    if types <= {int, Fraction}:
-        unit = lcm(*(value.denominator for value, _ in paid)) if Fraction in types else 1
+    unit = _common_unit([value for value, _ in paid]) if types <= {int, Fraction} else None
+    if unit:
         fits = sum(int(value * unit) * count for value, count in paid) < 1 << 63
         columns = [_filled(price, np.int64 if fits else object, unit) for price in prices]
         return columns, (lambda times: _in_fractions(times, unit)) if Fraction in types else _same
     whole = sum(value * count for value, count in paid if type(value) is int)
     as_floats = types <= {int, float} and whole < 1 << 53
     return [_filled(price, np.float64 if as_floats else object) for price in prices], _same
+
+
+def _common_unit(values: list[Rational]) -> int | None:
+    """The common denominator; None where it has so many digits that fractions are the quicker way."""
+    unit = 1
+    for value in values:
+        unit = lcm(unit, value.denominator)
+        if unit >= LARGEST_UNIT:
+            return None
+    return unit
 
 
 def _bill(price: Prices) -> Iterator[tuple[Real, int]]:
@@ -44,9 +55,10 @@ def _bill(price: Prices) -> Iterator[tuple[Real, int]]:
 
 
 def _filled(price: Prices, dtype: type, unit: int = 1) -> Column:
-    values = [int(value * unit) for value in price.values] if unit > 1 else price.values
-    found = np.empty(len(values), dtype)
-    found[:] = values
+    """What each thing costs. A price that nothing pays may be of any size, and is left out."""
+    found = np.zeros(len(price.values), dtype)
+    for i in np.flatnonzero(np.bincount(price.index, minlength=len(price.values))).tolist():
+        found[i] = int(price.values[i] * unit) if unit > 1 else price.values[i]
     return found[price.index]
 
 

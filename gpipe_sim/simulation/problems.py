@@ -13,9 +13,8 @@ import numpy as np
 
 from gpipe_sim.errors import DeadlockError, ScheduleError
 from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.base import Schedule, needs, require_schedule
 from gpipe_sim.schedule.program import CODE, Program
-from gpipe_sim.schedule.rules import NEEDS
 from gpipe_sim.simulation.blocking import blocked_cycles
 from gpipe_sim.simulation.deadlock import Wait, all_waits, cycle, in_words, waiting
 
@@ -118,21 +117,18 @@ def _is_early(program: Program, part: int) -> bool:
 
 
 def _too_early(schedule: Schedule) -> Iterator[Problem]:
-    """Actions that stand before something that they need, in the row of one device."""
+    """Actions that stand before an action that they need, in the row of one device."""
     program = schedule.program
-    owner, needs = program.owner, program.needs
-    early = ~program.crosses & (program.position[needs] >= program.position[program.first][owner])
-    for index in np.flatnonzero(early).tolist():
-        entry, need = program.entry_of(owner[index]), program.action_of(needs[index])
-        part = next(part for part in entry.parts if need in _needs_of(part))
-        place = "in one block with" if need in entry.parts else "before"
-        device, reason = program.device[needs[index]], REASONS[part.kind, need.kind]
-        text = f"{part} stands {place} {need} on device {device}, but {reason}"
-        yield Problem("order", part, text)
-
-
-def _needs_of(part: Action) -> set[Action]:
-    return {Action(part.stage + step, kind, part.microbatch) for kind, step in NEEDS[part.kind]}
+    places = program.position[program.first][program.owner]
+    early = ~program.crosses & (program.position[program.needs] >= places)
+    for entry in np.unique(program.owner[early]).tolist():
+        parts, device = program.entry_of(entry).parts, int(program.device[program.parts[entry]])
+        for part, need in [(part, need) for part in parts for need in needs(part, schedule)]:
+            index = program.part_of(need)
+            if program.device[index] == device and program.entry[index] >= entry:
+                place = "in one block with" if need in parts else "before"
+                text = f"{part} stands {place} {need} on device {device}, but {REASONS[part.kind, need.kind]}"
+                yield Problem("order", part, text)
 
 
 def _action_problems(program: Program) -> Iterator[Problem]:
@@ -241,14 +237,17 @@ def _updates(program: Program) -> Iterator[Problem]:
         return
     parts = np.flatnonzero(program.kind == CODE[Kind.U])
     homes = program.homes(Kind.F)
-    for stage in set(program.stage[parts].tolist()) & set(range(program.stages)):
-        first, *others = parts[program.stage[parts] == stage].tolist()
-        update, devices = program.action_of(first), set(homes[stage].tolist()) - {-1}
-        last = np.flatnonzero((program.stage == stage) & np.isin(program.device, list(devices)))[-1:].tolist()
+    for stage in sorted(set(program.stage[parts].tolist()) & set(range(program.stages))):
+        updates = parts[program.stage[parts] == stage]
+        first, devices = int(updates[0]), set(homes[stage].tolist()) - {-1}
+        if not devices or stage not in program.placement[program.device[first]]:
+            continue  # a forward is missing or the update misplaced, which is reported
+        update = program.action_of(first)
+        last = np.flatnonzero((program.stage == stage) & np.isin(program.device, list(devices)))[-1]
         if len(devices) > 1:
             text = f"{update}: stage {stage} has two copies, whose gradients are summed after the step"
             yield Problem("update", update, text)
-        elif (others or last != [first]) and not _is_early(program, first):
+        elif program.action_of(last) != update and not _is_early(program, first):
             text = (
                 f"{update} is not the last action of stage {stage} on its device; "
                 "a step updates each stage once, last, when its whole gradient is there"

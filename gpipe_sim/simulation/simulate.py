@@ -34,14 +34,21 @@ def simulate(schedule: Schedule, costs: CostModel | None = None) -> Timeline:
     costs.require_stages(program.stages)
     check(schedule)
     (durations, delays), in_units = as_columns(costs.durations(program), costs.transfers(program))
-    with np.errstate(over="ignore"):  # told below, by the schedule
-        start, end = _timed(program, durations, delays)
+    try:
+        with np.errstate(over="ignore"):
+            start, end = _timed(program, durations, delays)
+    except OverflowError:  # of whole numbers beside floats
+        raise _too_long(schedule) from None
     needed = program.entry[program.needs[program.crosses]]
     arrived = in_units(end[needed] + delays)
     if end.dtype == float and not np.isfinite(end).all():
-        raise ValueError(f"{schedule!r} lasts longer than the largest float; whole numbers may be any size")
+        raise _too_long(schedule)
     start, end = in_units(start), in_units(end)
     return Timeline(schedule, start, end, sent=end[needed], arrived=arrived)
+
+
+def _too_long(schedule: Schedule) -> ValueError:
+    return ValueError(f"{schedule!r} lasts longer than the largest float; whole numbers may be any size")
 
 
 def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column, Column]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, wraps
+from math import isfinite
 from numbers import Real
 from typing import NamedTuple
 
@@ -51,6 +52,11 @@ class Timeline:
     arrived: Column | None = None
     took_turns: bool = False
 
+    def __post_init__(self):
+        for column in (self.start, self.end, self.sent, self.arrived):
+            if column is not None:
+                column.flags.writeable = False
+
     @classmethod
     def from_spans(cls, schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> "Timeline":
         """A timeline of measured spans, one for each action of the schedule, in any order; without messages.
@@ -72,6 +78,7 @@ class Timeline:
             found[entry] = span
         if None in found:
             raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
+        _require_in_order(found, schedule)
         starts, ends = (_column([getattr(span, name) for span in found]) for name in ("start", "end"))
         return cls(schedule, starts, ends, took_turns=took_turns)
 
@@ -82,7 +89,7 @@ class Timeline:
 
     @cached_property
     def rows(self) -> tuple[tuple[Span, ...], ...]:
-        """The spans of each device, in the order of its row."""
+        """The spans of each device, in time order, which is the order of its row."""
         starts, ends, at = self.start.tolist(), self.end.tolist(), 0
         rows = []
         for device, row in enumerate(self.schedule.actions):
@@ -143,6 +150,18 @@ class Timeline:
         from gpipe_sim.drawing.svg import to_svg
 
         return to_svg(self)
+
+
+def _require_in_order(spans: list[Span], schedule: Schedule) -> None:
+    """ValueError unless each span ends after it starts, and a device's follow each other as in its row."""
+    for before, span in zip([None, *spans], spans, strict=False):
+        if not (isfinite(span.start) and span.start <= span.end and isfinite(span.end)):
+            raise ValueError(f"{span.action} is measured from {span.start} to {span.end}")
+        if before and before.device == span.device and (span.start, span.end) < (before.start, before.end):
+            raise ValueError(
+                f"{span.action} is measured before {before.action}, but {schedule!r} has it after: "
+                "give the schedule that ran, Explicit([...])"
+            )
 
 
 def _column(times: list[Real]) -> Column:
