@@ -160,3 +160,51 @@ def test_a_cost_model_that_gives_no_time_is_refused_by_the_action(time):
 
     with pytest.raises((ValueError, TypeError), match=r"Costs needs duration of 0F0 to be "):
         gp.simulate(gp.GPipe(2, 2), Odd())
+
+
+@pytest.mark.parametrize("huge", [2**70, 1e300, 10**400, Fraction(1, 10**400)])
+def test_a_price_that_nothing_pays_may_be_anything(huge):
+    assert gp.simulate(gp.GPipe(1, 4), gp.Costs(comm=huge)).makespan == 12
+    assert gp.simulate(gp.GPipe(1, 4), gp.Costs(Fraction(1, 3), comm=huge)).makespan == Fraction(28, 3)
+    assert gp.simulate(gp.GPipe(1, 4), gp.Costs(0.5, comm=huge)).makespan == 10
+    again = gp.Explicit(["0F0 0R0 0B0", "1F0 1B0"])
+    assert gp.simulate(again, gp.Costs(recompute=[1, huge])).makespan == 6
+
+
+def test_fractions_without_a_handy_common_denominator_stay_exact_and_quick():
+    class Odd(CostModel):
+        def duration(self, action, device):
+            return Fraction(1, 10**9 + 2 * action.microbatch + action.stage)
+
+    schedule = gp.OneFOneB(4, 60)
+    assert by_columns(schedule, Odd()) == simulated(schedule, Odd())
+
+
+def test_a_whole_number_too_large_for_a_float_beside_it_is_refused_in_words():
+    with pytest.raises(ValueError, match="lasts longer than the largest float; whole numbers"):
+        gp.simulate(gp.GPipe(2, 2), gp.Costs(10**400, 0.5))
+
+
+def test_a_subclass_scales_pairs_as_it_scales_everything_else():
+    class Slow(gp.Costs):
+        def duration(self, action, device):
+            return 10 * super().duration(action, device)
+
+    for schedule in (gp.DualPipe(2, 4), gp.OneFOneB(4, 8)):
+        assert gp.simulate(schedule, Slow()).makespan == 10 * gp.simulate(schedule).makespan
+
+
+@pytest.mark.parametrize("schedule", [gp.DualPipe(4, 8), gp.DualPipeV(4, 8), gp.OneFOneB(4, 8)], ids=repr)
+def test_the_room_that_an_entry_asks_for_is_the_most_that_its_device_holds_meanwhile(schedule):
+    machine, most = Machine.of(schedule.program), [0] * schedule.devices
+    while (entry := machine.earliest()) is not None:
+        device = machine.home[entry]
+        most[device] = max(most[device], machine.price(entry).held)
+        machine.apply(entry)
+    assert tuple(most) == gp.peak_in_flight(schedule)
+    assert machine.held == [0] * schedule.devices
+
+
+def test_there_is_nothing_to_undo_at_first():
+    with pytest.raises(ValueError, match="nothing has run that could be undone"):
+        Machine.of(gp.GPipe(1, 1).program).undo()

@@ -29,7 +29,9 @@ from gpipe_sim import (
     train_step,
 )
 from gpipe_sim.schedule.placement import looped
+from gpipe_sim.schedule.rules import NEEDS
 from gpipe_sim.simulation.deadlock import Wait, all_waits, cycle, waiting
+from gpipe_sim.simulation.problems import REASONS
 
 
 def sentences(schedule: Schedule) -> list[str]:
@@ -305,3 +307,39 @@ def test_an_update_that_stands_before_its_own_backward_is_a_deadlock():
     assert next(problem.rule for problem in problems(schedule)) == "order"
     with pytest.raises(DeadlockError, match="device 0 is stuck at 0U0: it needs 0B0"):
         simulate(schedule)
+
+
+def test_nothing_is_said_of_an_update_whose_trouble_is_another():
+    for rows in (["0F0 0B0", "1F0 1B0 0U0"], ["0U0"], ["0F0 0B0 0U0 0U0"]):
+        assert "update" not in {problem.rule for problem in problems(Explicit(rows))}, rows
+
+
+def test_each_half_of_a_pair_is_told_what_it_stands_before():
+    found = problems(Explicit(["(1F0;0B0)OVERLAP_F_B 0F0 1B0"], placement=[[0, 1]]))
+    said = [problem.sentence for problem in found if problem.rule == "order"]
+    assert said == [
+        "1F0 stands before 0F0 on device 0, but reads its output",
+        "0B0 stands before 0F0 on device 0, but reads what it saves",
+        "0B0 stands before 1B0 on device 0, but reads its gradient",
+    ]
+
+
+def test_there_is_a_reason_for_every_need():
+    assert set(REASONS) == {(kind, need) for kind, wanted in NEEDS.items() for need, _ in wanted}
+
+
+def test_a_recompute_away_from_what_its_forward_kept_is_told():
+    elsewhere = Explicit(["0F0 0B0", "0R0 1F0 1B0"], placement=[[0], [0, 1]])
+    assert "0R0 is on device 1, but what 0F0 saved is on device 0" in [
+        p.sentence for p in problems(elsewhere)
+    ]
+
+
+@pytest.mark.parametrize(("placement", "found"), [(((0,), (-1,)), "stage -1"), (((), ()), "no stage")])
+def test_a_familys_placement_that_cannot_be_is_refused(placement, found):
+    class Odd(OneFOneB):
+        placement = None
+
+    Odd.placement = placement
+    with pytest.raises(ValueError, match=f"has a placement with {found}; stages are numbered 0, 1, 2"):
+        check(Odd(2, 2))

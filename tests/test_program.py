@@ -201,3 +201,46 @@ def test_spans_that_are_no_step_of_the_schedule_are_refused(change, says):
     with pytest.raises(ValueError) as refused:
         gp.Timeline.from_spans(timeline.schedule, change(list(timeline.spans)))
     assert says in str(refused.value)
+
+
+def test_spans_that_contradict_the_order_are_refused():
+    schedule = gp.Explicit(["0F0 0R0 0F1 0B0 0B1"])
+    times = {"0F0": (0, 1), "0F1": (1, 2), "0R0": (2, 3), "0B0": (3, 5), "0B1": (5, 7)}
+    spans = [gp.Span(gp.Action.parse(text), 0, *map(float, when)) for text, when in times.items()]
+    with pytest.raises(
+        ValueError, match=r"0F1 is measured before 0R0, but Explicit\(.*\) has it after: give"
+    ):
+        gp.Timeline.from_spans(schedule, spans)
+    ran = gp.Explicit([[span.action for span in spans]])
+    assert gp.idle_spans(gp.Timeline.from_spans(ran, spans), 0) == []
+
+
+@pytest.mark.parametrize("times", [(2.0, 1.0), (float("nan"), 1.0), (0.0, float("inf"))])
+def test_spans_without_a_length_are_refused(times):
+    timeline = gp.simulate(gp.Naive(1))
+    spans = [timeline.spans[0]._replace(start=times[0], end=times[1]), timeline.spans[1]]
+    with pytest.raises(ValueError, match=f"0F0 is measured from {times[0]} to {times[1]}"):
+        gp.Timeline.from_spans(timeline.schedule, spans)
+
+
+def test_a_timelines_columns_cannot_be_written_to_either():
+    timeline = gp.simulate(gp.OneFOneB(2, 2))
+    for column in (timeline.start, timeline.end, timeline.sent, timeline.arrived):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 5
+
+
+def test_what_takes_no_time_stands_after_what_it_needs():
+    """At zero cost everything ends at 0, and only the levels say what comes first."""
+    for schedule in (gp.OneFOneB(3, 4), gp.ZBV(2, 4), gp.DualPipe(2, 4)):
+        done = set()
+        for span in gp.simulate(schedule, gp.Costs(0, 0, 0)).spans:
+            assert done.issuperset(gp.needs(span.action, schedule))
+            done.update(span.action.parts)
+
+
+def test_an_order_split_differently_over_devices_is_not_the_same():
+    naive = gp.Naive(2, 1)
+    moved = gp.Explicit(["0F0 0B0 1F0 1B0", ""], placement=[[0, 1], []])
+    assert not moved.program.same_order(naive.program)
+    assert gp.recognize(gp.Explicit(["0F0 0B0", "1F0 1B0"])).startswith("this is the naive order")

@@ -22,6 +22,7 @@ from gpipe_sim import (
     B,
     Chimera,
     Context,
+    CostModel,
     Costs,
     DeadlockError,
     DualPipe,
@@ -645,3 +646,33 @@ def test_two_schedules_that_compare_equal_run_each_its_own_order():
         for each in (one, other)
     ]
     assert orders == [["0F0", "0B0", "0F1", "0B1"], ["0F0", "0F1", "0B0", "0B1"]]
+
+
+def test_a_step_at_no_cost_at_all_gives_the_same_gradients():
+    partitions, batch = split(mlp([8, 8, 8]), stages=2), (np.ones((4, 8)), np.ones((4, 8)))
+    usual, free = (
+        train_step(partitions, OneFOneB(2, 4), batch, mse, costs=costs) for costs in (None, Costs(0, 0, 0))
+    )
+    assert free.timeline.makespan == 0
+    assert all((free.gradients[key] == gradient).all() for key, gradient in usual.gradients.items())
+
+
+def test_a_steps_timeline_has_the_costs_that_it_was_given():
+    """Also those of a model that changed since the last step with the same schedule."""
+
+    class Changing(CostModel):
+        each = 1
+
+        def duration(self, action, device):
+            return self.each
+
+    schedule, model = OneFOneB(2, 4), Changing()
+    partitions, batch = split(mlp([8, 8, 8]), stages=2), (np.ones((4, 8)), np.ones((4, 8)))
+
+    def makespan(costs):
+        return train_step(partitions, schedule, batch, mse, costs=costs).timeline.makespan
+
+    assert [makespan(costs) for costs in (None, Costs(2), Costs(2), None)] == [15, 20, 20, 15]
+    assert makespan(model) == 10
+    model.each = 3
+    assert makespan(model) == 30

@@ -95,7 +95,7 @@ def repeat(schedule: Schedule, steps: int) -> Explicit:
 
     Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. Use it for
     timing only: the weights do not change between the steps, so to train with it would be to take one large
-    step over all the microbatches.
+    step over all the microbatches, and a schedule with updates is refused when it is timed.
     """
     require_schedule("repeat", schedule)
     steps = whole("repeat", "steps", steps)

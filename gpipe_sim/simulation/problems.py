@@ -123,12 +123,15 @@ def _too_early(schedule: Schedule) -> Iterator[Problem]:
     early = ~program.crosses & (program.position[program.needs] >= places)
     for entry in np.unique(program.owner[early]).tolist():
         parts, device = program.entry_of(entry).parts, int(program.device[program.parts[entry]])
-        for part, need in [(part, need) for part in parts for need in needs(part, schedule)]:
-            index = program.part_of(need)
-            if program.device[index] == device and program.entry[index] >= entry:
-                place = "in one block with" if need in parts else "before"
-                text = f"{part} stands {place} {need} on device {device}, but {REASONS[part.kind, need.kind]}"
-                yield Problem("order", part, text)
+        for part in parts:
+            for need in needs(part, schedule):
+                index = program.part_of(need)
+                if program.device[index] == device and program.entry[index] >= entry:
+                    place, reason = "before", REASONS[part.kind, need.kind]
+                    if need in parts:
+                        place = "in one block with"
+                    text = f"{part} stands {place} {need} on device {device}, but {reason}"
+                    yield Problem("order", part, text)
 
 
 def _action_problems(program: Program) -> Iterator[Problem]:
