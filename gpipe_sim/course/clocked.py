@@ -42,12 +42,11 @@ def measured(
     machine = Machine.of(schedule.program, _Worn(costs, slow or {}))
     done, spans = [0] * schedule.devices, []
     while (entry := machine.earliest()) is not None:
-        machine.apply(entry)
         device = machine.home[entry]
+        done[device] += 1
+        machine.apply(entry, rest=pauses(device, done[device]))
         action = schedule.program.entry_of(entry)
         spans.append(Span(action, device, float(machine.starts[entry]), machine.ends[entry]))
-        done[device] += 1
-        machine.free[device] += pauses(device, done[device])
     return Timeline.from_spans(schedule, spans)
 
 

@@ -76,6 +76,11 @@ class Program:
         """For each need, the entry that has it."""
         return np.repeat(np.arange(self.size), np.diff(self.needs_from))
 
+    @property
+    def target(self) -> Column:
+        """The device of the entry that each need is of: where a message goes."""
+        return self.device[self.first][self.owner]
+
     @cached_property
     def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
         """The order as objects again: one row per device."""

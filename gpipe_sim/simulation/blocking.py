@@ -69,10 +69,10 @@ def transfers(schedule: Schedule) -> list[list[Transfer]]:
     """
     program = schedule.program
     crossing, targets = defaultdict(list), defaultdict(dict)
-    needed = program.needs[program.crosses].tolist()
-    for entry, part in zip(program.owner[program.crosses].tolist(), needed, strict=True):
+    columns = (column[program.crosses].tolist() for column in (program.owner, program.needs, program.target))
+    for entry, part, target in zip(*columns, strict=True):
         crossing[entry].append(part)
-        targets[part][int(program.device[program.parts[entry]])] = True
+        targets[part][target] = True
     rows, parts = program.rows.tolist(), program.parts.tolist()
     return [
         list(_of_row(program, range(rows[k], rows[k + 1]), parts, crossing, targets))

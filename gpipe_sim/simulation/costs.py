@@ -11,7 +11,7 @@ import numpy as np
 from gpipe_sim.errors import duration, got, whole
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.program import CODE, KINDS, Program
-from gpipe_sim.simulation.numbers import Prices
+from gpipe_sim.simulation.numbers import CostColumn
 
 Cost = Real | Sequence[Real]
 
@@ -34,22 +34,22 @@ class CostModel(ABC):
     def require_stages(self, stages: int) -> None:  # noqa: B027
         """Raise ValueError if the costs are not for this number of stages. By default they are for any."""
 
-    def durations(self, program: Program) -> Prices:
+    def durations(self, program: Program) -> CostColumn:
         """``duration`` for every entry of a program."""
         rows = ((action, device) for device, row in enumerate(program.actions) for action in row)
         times = [
             duration("Costs", f"duration of {action}", self.duration(action, device))
             for action, device in rows
         ]
-        return Prices(times, np.arange(len(times)))
+        return CostColumn(times, np.arange(len(times)))
 
-    def transfers(self, program: Program) -> Prices:
+    def transfers(self, program: Program) -> CostColumn:
         """``transfer`` for every need that is a message, in the order of ``program.needs``."""
         needed = program.needs[program.crosses]
-        targets = program.device[program.first][program.owner[program.crosses]].tolist()
+        targets = program.target[program.crosses].tolist()
         ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
         times = [duration("Costs", f"transfer of {way[0]}", self.transfer(*way)) for way in ways]
-        return Prices(times, np.arange(len(times)))
+        return CostColumn(times, np.arange(len(times)))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Costs(CostModel):
                     f"but the schedule has {stages}; give one number, or {stages}"
                 )
 
-    def durations(self, program: Program) -> Prices:
+    def durations(self, program: Program) -> CostColumn:
         """One price for each stage and each kind that occurs, and one for each overlapped pair."""
         if type(self).duration is not Costs.duration:  # a subclass overrides it: ask it about each entry
             return super().durations(program)
@@ -136,13 +136,13 @@ class Costs(CostModel):
             of_pair = [self.duration(program.entry_of(entry)) for entry in pairs.tolist()]
             index[pairs] = len(values) + np.arange(len(pairs))
             values += of_pair
-        return Prices(values, index)
+        return CostColumn(values, index)
 
-    def transfers(self, program: Program) -> Prices:
+    def transfers(self, program: Program) -> CostColumn:
         """The same price for every message."""
         if type(self).transfer is not Costs.transfer:
             return super().transfers(program)
-        return Prices([self.comm], np.zeros(np.count_nonzero(program.crosses), np.int8))
+        return CostColumn([self.comm], np.zeros(np.count_nonzero(program.crosses), np.int8))
 
     def _of_kind(self, kind: Kind) -> Cost:
         match kind:

@@ -131,9 +131,10 @@ class Machine:
         """The ready entry that could start first, on the lowest device of several; None if none is ready."""
         return min(self.ready(), key=lambda entry: (self.price(entry).start, entry), default=None)
 
-    def apply(self, entry: int, at: Real = 0, force: bool = False) -> list[int]:
+    def apply(self, entry: int, at: Real = 0, rest: Real = 0, force: bool = False) -> list[int]:
         """Run an entry, not before ``at``, and return the entries that can run now and could not before.
 
+        Its device rests for ``rest`` afterwards.
         ValueError unless the entry is ready and, in an ordered machine, the next of its device. With
         ``force`` it runs all the same, at ``at``, as if everything that it needs were there.
         """
@@ -143,7 +144,8 @@ class Machine:
         self.done.append(_Done(entry, self.free[device], self.front[device]))
         start = max(self.free[device], at, 0 if force else self.arrival(entry))
         self.starts[entry] = start
-        self.free[device] = self.ends[entry] = start + self.durations[entry]
+        self.ends[entry] = start + self.durations[entry]
+        self.free[device] = self.ends[entry] + rest
         self.held[device] += self.changes[entry][0]
         for user in self.users[entry]:
             self.missing[user] -= 1

@@ -17,14 +17,14 @@ Column = np.ndarray
 LARGEST_UNIT = 1 << 256  #: denominators beyond it are not worth a common one
 
 
-class Prices(NamedTuple):
+class CostColumn(NamedTuple):
     """What each of many entries or messages costs: number i costs ``values[index[i]]``."""
 
     values: Sequence[Real]
     index: Column
 
 
-def as_columns(*prices: Prices) -> tuple[list[Column], Callable[[Column], Column]]:
+def as_columns(*prices: CostColumn) -> tuple[list[Column], Callable[[Column], Column]]:
     """A column for each, all of one type, and a function that turns sums of their numbers back into times."""
     paid = [bill for price in prices for bill in _bill(price)]
     types = {type(value) for value, _ in paid}
@@ -48,13 +48,13 @@ def _common_unit(values: list[Rational]) -> int | None:
     return unit
 
 
-def _bill(price: Prices) -> Iterator[tuple[Real, int]]:
+def _bill(price: CostColumn) -> Iterator[tuple[Real, int]]:
     """(value, how often it is paid), for the values that are. No time exceeds the sum of all that is paid."""
     counts = np.bincount(price.index, minlength=len(price.values)).tolist()
     return ((value, count) for value, count in zip(price.values, counts, strict=True) if count)
 
 
-def _filled(price: Prices, dtype: type, unit: int = 1) -> Column:
+def _filled(price: CostColumn, dtype: type, unit: int = 1) -> Column:
     """What each thing costs. A price that nothing pays may be of any size, and is left out."""
     found = np.zeros(len(price.values), dtype)
     for i in np.flatnonzero(np.bincount(price.index, minlength=len(price.values))).tolist():

@@ -131,7 +131,7 @@ class Timeline:
         columns = (
             map(program.action_of, needed.tolist()),
             program.device[needed].tolist(),
-            program.device[program.first][program.owner[program.crosses]].tolist(),
+            program.target[program.crosses].tolist(),
             self.sent.tolist(),
             self.arrived.tolist(),
         )
