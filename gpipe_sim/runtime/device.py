@@ -14,7 +14,7 @@ from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
 from gpipe_sim.runtime.memory import GRADIENTS, MESSAGES, PARAMETERS, Memory
 from gpipe_sim.runtime.partition import Gradients, Partition
-from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED, holds
 from gpipe_sim.simulation.timeline import Span
@@ -86,7 +86,7 @@ class Device:
         self, inputs: StepInputs, partitions: dict[int, Partition], memory: Memory, peers: list["Device"]
     ):
         self.inputs, self.partitions, self.memory, self.peers = inputs, partitions, memory, peers
-        self.last_stage = inputs.schedule.stages - 1
+        self.last_stage = inputs.schedule.program.stages - 1
         self.clock = 0
         self.losses: dict[int, float] = {}
         self.outputs: dict[int, Array] = {}
@@ -105,19 +105,20 @@ class Device:
         memory.sample(0)
 
     def perform(self, span: Span) -> None:
-        """Run the span's action; it ends when the span does, and then memory is sampled."""
-        self.clock = span.end
-        for part in span.action.parts:
-            self._act(part)
-        self.memory.sample(span.end, instant=span.start == span.end)
+        """Run the span's action; it ends when the span does, and then memory is sampled.
 
-    def _act(self, action: Action) -> None:
-        """Run one action: take from memory what ``HOLDS`` says it frees, and keep what ``HOLDS`` says."""
-        stage, kind, m = action
-        frees, makes = _LIFE[kind, self.inputs.recomputed[stage][m]]
-        made = self.handlers[kind](stage, m, *(self.memory.take(category, (stage, m)) for category in frees))
-        for category in makes:
-            self.memory.keep(category, (stage, m), made[category])
+        What it frees is handed to it, and what it makes is kept: both as ``HOLDS`` says.
+        """
+        self.clock, memory = span.end, self.memory
+        for stage, kind, m in span.action.parts:
+            key, freed = (stage, m), []
+            frees, makes = _LIFE[kind, self.inputs.recomputed[stage][m]]
+            for category in frees:
+                freed.append(memory.take(category, key))
+            made = self.handlers[kind](stage, m, *freed)
+            for category in makes:
+                memory.keep(category, key, made[category])
+        memory.sample(span.end, instant=span.start == span.end)
 
     def forward(self, stage: int, m: int) -> Made:
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)

@@ -147,7 +147,7 @@ def _require_optimizer_for_updates(schedule: Schedule, optimizer: Optimizer | No
 def _own_copies(partitions: Sequence[Partition], schedule: Schedule) -> Iterator[dict[int, Partition]]:
     """Per device, the partitions of its stages. If two devices hold a stage, the second gets a copy of it."""
     given = set()
-    for held in schedule.placement:
+    for held in schedule.program.placement:
         yield {stage: deepcopy(partitions[stage]) if stage in given else partitions[stage] for stage in held}
         given |= set(held)
 
@@ -195,8 +195,11 @@ def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
                 f"split(layers, stages={schedule.stages}) numbers them along the model"
             )
         end += len(partition)
-    require_distinct([layer for partition in partitions for layer in partition.layers])
-    _require_shared_as_labelled(partitions, schedule)
+    layers = [layer for partition in partitions for layer in partition.layers]
+    if len(set(map(id, layers))) < len(layers):  # each partition alone was looked at when it was made
+        require_distinct(layers)
+    if any(partition.device is not None for partition in partitions):
+        _require_shared_as_labelled(partitions, schedule)
 
 
 def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Schedule) -> None:
