@@ -64,26 +64,8 @@ def train_step(
     ScheduleError or DeadlockError for a schedule that cannot run; ValueError if partitions, batch and
     schedule do not fit each other; TypeError for arguments of another kind. No weight has changed then.
     """
-    require_schedule("a step", schedule)
-    batch = as_batch(batch)
-    require_loss(loss)
     require_fit(partitions, schedule)
-    if optimizer is not None:
-        require_optimizer("train_step", optimizer)
-    seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
-    cut = pieces(len(batch[0]), schedule.microbatches)
-    timeline = timed(schedule, costs)
-    _require_optimizer_for_updates(schedule, optimizer)
-    inputs = StepInputs(
-        schedule,
-        batch,
-        cut,
-        loss,
-        optimizer,
-        [Context(True, seed, step, m) for m in range(schedule.microbatches)],
-        schedule.program.homes(Kind.F).tolist(),
-        (schedule.program.homes(Kind.R) >= 0).tolist(),
-    )
+    timeline, inputs = _read(schedule, batch, loss, costs, optimizer, seed, step)
     devices: list[Device] = []
     for held in _own_copies(partitions, schedule):
         devices.append(Device(inputs, held, MeteredMemory() if meter else Memory(), devices))
@@ -91,6 +73,30 @@ def train_step(
         devices[span.device].perform(span)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
     return _collect(devices, inputs, memory, timeline)
+
+
+def _read(
+    schedule: Schedule,
+    batch: Batch,
+    loss: Loss,
+    costs: CostModel | None,
+    optimizer: Optimizer | None,
+    seed: int,
+    step: int,
+) -> tuple[Timeline, StepInputs]:
+    """What a step is told, looked at before anything runs; what takes longest to refuse comes last."""
+    batch = as_batch(batch)
+    require_loss(loss)
+    if optimizer is not None:
+        require_optimizer("train_step", optimizer)
+    seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
+    cut = pieces(len(batch[0]), schedule.microbatches)
+    timeline = timed(schedule, costs)
+    _require_optimizer_for_updates(schedule, optimizer)
+    contexts = [Context(True, seed, step, m) for m in range(schedule.microbatches)]
+    homes = schedule.program.homes(Kind.F).tolist()
+    recomputed = (schedule.program.homes(Kind.R) >= 0).tolist()
+    return timeline, StepInputs(schedule, batch, cut, loss, optimizer, contexts, homes, recomputed)
 
 
 def single_device_step(
@@ -171,6 +177,7 @@ def require_loss(loss: Loss) -> None:
 
 def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
     """TypeError or ValueError unless there is a partition for each stage, in the order of the model."""
+    require_schedule("a step", schedule)
     if not isinstance(partitions, Sequence):
         raise TypeError(
             f"train_step takes a list of partitions, as split(layers, stages={schedule.stages}) makes it "

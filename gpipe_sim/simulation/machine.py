@@ -43,7 +43,8 @@ class Machine:
     ``rows`` says where each device's entries begin, and where those of the last device end; ``needs`` lists
     the needs of each entry. If ``ordered``, a device runs its entries first to last; if not, the rows only
     say which entries it has, and any that is ready may come next. ``held`` counts what is in flight per
-    device, and ``changes`` says by how much each entry changes that.
+    device. ``changes`` says of each entry by how much it changes that, and by how much at most meanwhile:
+    an overlapped pair adds its forward before its backward frees anything.
     """
 
     def __init__(
