@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from gpipe_sim import F  # noqa: E402
 from gpipe_sim.schedule.actions import Kind  # noqa: E402
-from gpipe_sim.torch_backend.clock import Recorder  # noqa: E402
+from gpipe_sim.torch_backend.timeline import Recorder  # noqa: E402
 
 
 class Gpu:

@@ -1,6 +1,5 @@
 """What modules may be like, and what may happen around them: each once gave wrong numbers, or hung."""
 
-import contextlib
 import copy
 import importlib
 import sys
@@ -14,17 +13,15 @@ torch = pytest.importorskip("torch")
 
 from numeric import apart  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.distributed.pipelining import PipelineStage, schedules  # noqa: E402
 from torch_autograd import assert_like_autograd, by_autograd  # noqa: E402
-from torch_modules import Counts, LastOf, Pair, Scaled, Unfollowed, linears, some_batch  # noqa: E402
+from torch_modules import Counts, LastOf, Pair, Scaled, Unfollowed, linears, some_batch, tied_ends, tokens  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, fit_costs, mse, remat  # noqa: E402
 from gpipe_sim import torch_backend as tb  # noqa: E402
-from gpipe_sim.torch_backend import LocalProcesses, Pipeline, Sleep, data_parallel_step, train_step  # noqa: E402
-from gpipe_sim.torch_backend.inside import Inside  # noqa: E402
-from gpipe_sim.torch_backend.losses import cross_entropy_loss, mse_loss  # noqa: E402
-from gpipe_sim.torch_backend.private import HOOKS  # noqa: E402
+from gpipe_sim.torch_backend import LocalProcesses, Pipeline, Sleep, train_step  # noqa: E402
+from gpipe_sim.torch_backend.counterparts import cross_entropy_loss, mse_loss  # noqa: E402
+from gpipe_sim.torch_backend.stage import StageModule  # noqa: E402
 
 over_both = pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), gp.ZBH1(2, 4)], ids=repr)
 
@@ -77,7 +74,7 @@ class Sees(nn.Module):
 def test_a_trial_is_made_with_tokens_that_there_are_whatever_memory_holds():
     """And what runs again after an action, as a recompute does, with its own."""
     module = Sees()
-    inside = Inside(module, 0, last=True)
+    inside = StageModule(module, 0, last=True)
     for inside.acting in (False, True, False):
         inside(torch.tensor([7, 140588822628520]))
     assert module.seen == [[0, 0], [7, 140588822628520], [7, 140588822628520]]
@@ -214,9 +211,34 @@ def test_stages_may_be_listed_in_any_order(two, placement):
         assert_like_autograd(linears(4), schedule, some_batch(samples=6), devices=devices)
 
 
-def test_data_parallelism_is_for_local_processes():
-    with pytest.raises(TypeError, match=r"needs local processes: LocalProcesses\(4\) \(got \['cpu', 'cpu'\]"):
-        data_parallel_step(linears(2), some_batch(), mse, devices=["cpu"] * 2)
+# Stages that share a weight
+
+
+def assert_tied_right(schedule: gp.Schedule, devices=None) -> None:
+    """Two steps: of each the gradient is that of plain autograd, and ``.grad`` grows by it once."""
+    modules, alone = tied_ends(), nn.Sequential(*tied_ends())
+    pipeline = Pipeline(modules, schedule, gp.cross_entropy, devices=devices)
+    x, targets = map(torch.tensor, tokens())
+    nn.functional.cross_entropy(alone(x), targets).backward()
+    for times in (1, 2):
+        step = pipeline.step(tokens())
+        for parameter, expected in zip(nn.Sequential(*modules).parameters(), alone.parameters(), strict=True):
+            assert apart(parameter.grad.numpy(), times * expected.grad.numpy()) < 1e-14
+        assert apart(step.gradients[0, "weight"], alone[0].weight.grad.numpy()) < 1e-14
+        assert (step.gradients[5, "weight"] == step.gradients[0, "weight"]).all()
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [gp.ZBV(2, 4), gp.DualPipeV(2, 4), gp.remat(gp.ZBV(2, 4), "always"), gp.VHalf(2, 8)],
+    ids=repr,
+)
+def test_the_first_and_last_stage_of_one_device_may_be_tied(schedule):
+    assert_tied_right(schedule)
+
+
+def test_so_they_may_on_a_local_process(two):
+    assert_tied_right(gp.ZBV(2, 8), two)
 
 
 # Threads
@@ -257,21 +279,6 @@ def test_a_torch_without_pipelines_is_told_by_its_version(monkeypatch):
     assert str(error.value) == (
         f"torch {torch.__version__} has no torch.distributed.pipelining; torch 2.11 or newer has"
     )
-
-
-@pytest.mark.parametrize("name", ["_load_csv", *HOOKS])
-def test_a_torch_without_one_of_the_hooks_is_told_which(monkeypatch, name):
-    owner = schedules._PipelineScheduleRuntime if name == "_load_csv" else PipelineStage
-    for kind in owner.__mro__:
-        with contextlib.suppress(AttributeError):
-            monkeypatch.delattr(kind, name)
-    modules = linears(2)
-    with pytest.raises(
-        ImportError, match=rf"\({name} missing\); gpipe_sim was tested with torch 2\.11"
-    ) as error:
-        train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
-    assert f"torch {torch.__version__} has no" in str(error.value)
-    assert all(p.grad is None for p in nn.Sequential(*modules).parameters())
 
 
 def test_devices_that_take_turns_wait_for_each_other_and_not_for_messages():

@@ -1,11 +1,11 @@
 """Local processes: the same numbers as in NumPy, and no process, folder or silence after a failure."""
 
 import contextlib
+import copy
 import gc
 import io
 import os
 import pickle
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +21,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import cloudpickle  # noqa: E402
 import torch_modules  # noqa: E402
 from engine_cases import (  # noqa: E402
     assert_equal,
@@ -35,15 +36,14 @@ from torch import nn  # noqa: E402
 from torch_modules import linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
-from gpipe_sim import cross_entropy, mse, remat, single_device_step  # noqa: E402
+from gpipe_sim import cross_entropy, mse, remat  # noqa: E402
 from gpipe_sim.torch_backend import (  # noqa: E402
     LocalProcesses,
     Pipeline,
-    data_parallel_step,
     to_torch,
     train_step,
 )
-from gpipe_sim.torch_backend.processes import _reply, _send  # noqa: E402
+from gpipe_sim.torch_backend.processes import _ask  # noqa: E402
 
 LIVE = 20  #: seconds in which a failure must have come back, on however busy a machine
 
@@ -152,8 +152,8 @@ def test_batches_may_change_in_size_and_be_part_of_something_large(four):
 
 
 def test_what_is_sent_is_the_batch_and_not_what_it_was_cut_from(four, monkeypatch):
-    sent, pickled = [], pickle.dumps
-    monkeypatch.setattr(pickle, "dumps", lambda order: sent.append(pickled(order)) or sent[-1])
+    sent, pickled = [], cloudpickle.dumps
+    monkeypatch.setattr(cloudpickle, "dumps", lambda order: sent.append(pickled(order)) or sent[-1])
     data = torch.zeros(100_000, 3, dtype=torch.float64)
     train_step(linears(2), gp.OneFOneB(2, 4), (data[:8], data[:8]), mse, devices=four)
     assert max(map(len, sent)) < 20_000
@@ -167,25 +167,6 @@ def test_a_loss_of_ones_own_goes_along_if_it_can_be_imported(four):
     assert ours.loss == pytest.approx(theirs.loss / 2)
 
 
-def test_data_parallel_gives_what_one_device_gives(four):
-    layers, batch = model(), batch_for(8)
-    modules = to_torch(layers)
-    step = data_parallel_step(modules, batch, cross_entropy, devices=four)
-    assert_equal(step, single_device_step(layers, batch, cross_entropy))
-    assert furthest_apart(grads([modules]), step.gradients) == 0
-    assert str(step.timeline.schedule).splitlines()[3] == "device 3, stage 0: 0F3 0B3"
-    assert [len(step.timeline.on(k)) for k in range(4)] == [2] * 4
-    data_parallel_step(modules, batch, cross_entropy, devices=four)
-    assert furthest_apart(grads([modules]), {key: 2 * g for key, g in step.gradients.items()}) < 1e-12
-
-
-def test_a_batch_without_equal_shares_is_refused(four):
-    with pytest.raises(
-        ValueError, match=r"batch of 10 does not cut into 4 equal shares.*use a batch of 8 or 12"
-    ):
-        data_parallel_step(to_torch(model()), batch_for(5), cross_entropy, devices=four)
-
-
 # What is run elsewhere
 
 
@@ -194,38 +175,83 @@ def without_bias(linear: nn.Linear) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    "change",
     [
-        (nn.Module.float, "weight of stage 1 was float64 (3, 3) when .*, and is now float32 (3, 3)"),
-        (without_bias, "bias of stage 1 was float64 (3,) .* now gone"),
-        (lambda linear: linear.register_buffer("mean", torch.ones(2)), "mean .* was not there .* (2,)"),
-        (lambda linear: linear.add_module("after", nn.Tanh()), "after of stage 1 was not there .* now Tanh"),
+        nn.Module.double,
+        without_bias,
+        lambda linear: linear.register_buffer("mean", torch.ones(2)),
+        lambda linear: linear.register_forward_hook(lambda module, args, output: 2 * output),
+        lambda linear: setattr(linear, "forward", lambda x: linear.weight.sum() * x),
+        lambda linear: linear.weight.__init__(torch.ones(3, 3, dtype=torch.float64)),
     ],
-    ids=["number type", "no bias", "a buffer", "a layer"],
+    ids=["number type", "no bias", "a buffer", "a hook", "its forward", "a weight"],
 )
-def test_a_module_built_anew_is_refused_with_what_changed(four, change, says):
-    modules = linears(2)
-    pipeline = Pipeline(modules, gp.OneFOneB(2, 4), mse, devices=four)
+def test_a_module_built_anew_is_built_anew_there(four, change):
+    modules = [linear.float() for linear in linears(2)] if change is nn.Module.double else linears(2)
+    here, schedule = copy.deepcopy(modules), gp.OneFOneB(2, 4)
+    pipeline = Pipeline(modules, schedule, mse, devices=four)
     pipeline.step(some_batch())
-    change(modules[1])
-    pattern = says.replace("(", r"\(").replace(")", r"\)") + ".*: make another Pipeline$"
-    with pytest.raises(ValueError, match=pattern):
-        pipeline.step(some_batch())
+    for stages in (modules, here):
+        change(stages[1])
+        stages[0].to(stages[1].weight.dtype), [module.zero_grad() for module in stages]
+    assert_equal(pipeline.step(some_batch()), train_step(here, schedule, some_batch(), mse))
+
+
+def test_what_changes_in_a_module_between_steps_goes_along(four):
+    """The probability of a dropout, a number that is no buffer, and a tensor that is none."""
+
+    class Scaled(nn.Linear):
+        factor, shift = 1, torch.zeros(3, dtype=torch.float64)
+
+        def forward(self, x):
+            return super().forward(x) * self.factor + self.shift
+
+    modules = [nn.Sequential(nn.Dropout(0.0), linear) for linear in linears(1)]
+    modules.append(Scaled(3, 3, dtype=torch.float64))
+    here, schedule = copy.deepcopy(modules), gp.OneFOneB(2, 4)
+    pipeline = Pipeline(modules, schedule, mse, devices=four)
+    for change in (
+        lambda stages: None,
+        lambda stages: setattr(stages[0][0], "p", 1.0),
+        lambda stages: setattr(stages[1], "factor", 3),
+        lambda stages: setattr(stages[1], "shift", torch.ones(3, dtype=torch.float64)),
+        lambda stages: stages[1].shift.mul_(2),
+    ):
+        change(modules), change(here)
+        found, expected = pipeline.step(some_batch()), train_step(here, schedule, some_batch(), mse)
+        assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+        for key, gradient in expected.gradients.items():
+            assert np.allclose(found.gradients[key], gradient, rtol=1e-10, atol=1e-14)
+
+
+def test_what_holds_for_all_of_torch_holds_there(four):
+    """Autocast, its number type, and the number type that new tensors have."""
+
+    def found(devices) -> gp.StepResult:
+        modules = [torch_modules.Tells(), *(linear.float() for linear in linears(1))]
+        batch = [part.astype(np.float32) for part in some_batch()]
+        return train_step(modules, gp.OneFOneB(2, 4), batch, mse, devices=devices)
+
+    plain = found(None)
+    with torch.autocast("cpu", torch.bfloat16):
+        here, there = found(None), found(four)
+    assert_equal(there, here)
+    assert here.loss != plain.loss
+    torch.set_default_dtype(torch.float64)
+    try:
+        here, there = found(None), found(four)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert there.loss == here.loss != plain.loss
+    assert found(four).loss == plain.loss, "and no longer than it holds here"
+
+
+def test_a_hook_on_a_weight_is_refused_as_nobody_would_call_it(four):
+    modules = linears(2)
+    modules[1].weight.register_hook(lambda gradient: 2 * gradient)
+    with pytest.raises(ValueError, match="weight of stage 1 has a hook, which no backward of"):
+        Pipeline(modules, gp.OneFOneB(2, 4), mse, devices=four)
     assert four.run(torch_modules.rank) == [0, 1, 2, 3]
-
-
-def test_data_parallel_takes_what_pipelines_take(four):
-    """Weights that are not used, random numbers that follow the caller's seed."""
-    modules = [torch_modules.Idle(), nn.Dropout()]
-    torch.manual_seed(0)
-    first = data_parallel_step(modules, some_batch(), mse, devices=four)
-    torch.manual_seed(0)
-    assert data_parallel_step(modules, some_batch(), mse, devices=four).loss == first.loss
-    assert data_parallel_step(modules, some_batch(), mse, devices=four).loss != first.loss
-    for module in modules:
-        module.requires_grad_(False)
-    with pytest.raises(ValueError, match="no parameter of these modules asks for a gradient"):
-        data_parallel_step(modules, some_batch(), mse, devices=four)
 
 
 def test_a_function_runs_on_each_process(four):
@@ -234,12 +260,13 @@ def test_a_function_runs_on_each_process(four):
     assert len(four) == 4 and repr(four) == "LocalProcesses(4)"
 
 
-def test_what_a_module_prints_and_reads_is_not_between_the_replies(four, capfd):
+def test_what_a_module_prints_is_shown_here_and_is_not_between_the_replies(four, capfd):
     modules = [torch_modules.Prints(), torch_modules.Prints()]
     for _ in range(2):
         found = train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse, devices=four)
+        lines = capfd.readouterr().out.splitlines()
+        assert set(lines) == {"process 0: a module may print", "process 1: a module may print"}
     assert found.loss == pytest.approx(np.mean((some_batch()[0] - some_batch()[1]) ** 2))
-    assert "may print" not in "".join(capfd.readouterr())
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
@@ -263,17 +290,79 @@ def test_a_result_that_cannot_be_read_is_told_so_and_not_taken_for_a_death():
 
 def test_what_cannot_be_sent_is_refused_and_nothing_has_happened(four):
     step = {"schedule": gp.OneFOneB(2, 4), "batch": some_batch(), "devices": four}
-    with pytest.raises((pickle.PicklingError, AttributeError)) as error:
-        train_step(linears(2), loss=lambda outputs, targets: outputs.mean(), **step)
-    assert "use modules and functions of a .py file, no lambda" in error.value.__notes__[0]
-
-    class Local(nn.Linear):
-        pass
-
-    with pytest.raises((pickle.PicklingError, AttributeError)) as error:
-        train_step([Local(3, 3), *linears(1)], loss=mse, **step)
-    assert "has to be sent to another process" in error.value.__notes__[0]
+    modules = linears(2)
+    modules[1].file = threading.Lock()
+    with pytest.raises((pickle.PicklingError, AttributeError, TypeError)) as error:
+        train_step(modules, loss=mse, **step)
+    assert "this has to be sent to another process" in error.value.__notes__[0]
     assert train_step(linears(2), loss=mse, **step).loss > 0
+
+
+def test_what_only_the_caller_defines_goes_along(four):
+    class Local(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) + addend
+
+    addend, modules = 2.0, [Local(3, 3, dtype=torch.float64), *linears(1)]
+    step = {"schedule": gp.OneFOneB(2, 4), "batch": some_batch(), "loss": lambda a, b: ((a - b) ** 4).mean()}
+    here = train_step(copy.deepcopy(modules), **step)
+    assert_equal(train_step(modules, **step, devices=four), here)
+    assert four.run(lambda: addend) == [2.0] * 4
+
+
+#: A script without "if __name__", whose own stage, loss and error go to a process and back.
+SCRIPT = """\
+import sys
+{first}
+import numpy as np, torch
+from torch import nn
+import gpipe_sim as gp
+from gpipe_sim.torch_backend import LocalProcesses, train_step
+
+class Mine(nn.Linear):
+    def forward(self, x):
+        if x.isnan().any():
+            raise Unwell("not a number")
+        return super().forward(x)
+
+class Unwell(Exception):
+    pass
+
+modules = [Mine(3, 3), nn.Linear(3, 3)]
+with LocalProcesses(2) as processes:
+    for inputs in (np.ones((4, 3)), np.full((4, 3), np.nan)):
+        try:
+            step = train_step(modules, gp.GPipe(2, 2), (inputs, inputs), gp.mse, devices=processes)
+            print("went", step.loss > 0)
+        except Unwell as error:
+            print("caught", error)
+        except Exception as error:
+            print(type(error).__name__, *error.__notes__)
+            break
+"""
+
+
+def ran(script: str, folder: Path, *before: str) -> subprocess.CompletedProcess:
+    (folder / "script.py").write_text(script)
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, sys.path))}
+    return subprocess.run(
+        [*before, sys.executable, folder / "script.py"],
+        capture_output=True,
+        text=True,
+        env=paths,
+        timeout=120,
+    )
+
+
+def test_a_script_may_define_its_stages_and_its_errors(tmp_path):
+    found = ran(SCRIPT.format(first=""), tmp_path)
+    assert found.stdout.splitlines() == ["went True", "caught not a number"], found.stderr
+
+
+def test_without_cloudpickle_it_is_told_to_install_it(tmp_path):
+    found = ran(SCRIPT.format(first="sys.modules['cloudpickle'] = None"), tmp_path)
+    says = "AttributeError processes cannot see what a notebook or a script defines, unless cloudpickle"
+    assert found.stdout.startswith(says), found.stderr
 
 
 def test_too_few_processes_are_an_index_error_and_the_others_live_on(four):
@@ -311,7 +400,7 @@ class Started:
 
     def __init__(self, processes: LocalProcesses):
         self.pids = [process.pid for process in processes._processes]
-        self.folder = processes._folder
+        self.folder = processes.folder
         assert all(map(alive, self.pids)) and self.folder.is_dir()
 
     def assert_gone(self) -> None:
@@ -366,7 +455,8 @@ def test_an_error_that_cannot_travel_comes_as_text():
     error, _ = failing(torch_modules.RaisesOwnError(), at=0, count=1)
     assert type(error) is RuntimeError
     assert str(error) == "OwnError: the disk is full, as it was yesterday"
-    assert error.__notes__[0].startswith("on process 0 of 1:")
+    assert error.__notes__[0] == "in the forward of stage 0, RaisesOwnError"
+    assert error.__notes__[1].startswith("on process 0 of 1:")
 
 
 def test_a_killed_process_is_named_with_its_signal():
@@ -398,23 +488,79 @@ def test_a_process_that_died_between_two_steps_is_named():
         started.assert_gone()
 
 
-def test_what_a_notebook_defines_is_not_seen_by_processes_and_that_is_said(monkeypatch):
-    stage = type("OfTheNotebook", (nn.Linear,), {"__module__": "__main__"})
-    monkeypatch.setattr(sys.modules["__main__"], "OfTheNotebook", stage, raising=False)
-    error, _ = failing(stage(3, 3).double(), at=0, count=1)
-    assert isinstance(error, AttributeError) and "OfTheNotebook" in str(error)
-    assert "processes cannot see what a notebook or script defines: put it in a .py file" in error.__notes__
-
-
 def test_an_interrupt_ends_them():
     processes = LocalProcesses(1)
     started = Started(processes)
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # under nohup it may be ignored
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        train_step([torch_modules.Waits()], gp.OneFOneB(1, 4), some_batch(), mse, devices=processes)
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train_step([torch_modules.Waits()], gp.OneFOneB(1, 4), some_batch(), mse, devices=processes)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
     started.assert_gone()
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_stage_that_hangs_ends_within_the_timeout_and_is_named(at):
+    """Its neighbours wait for its messages, and are not to blame."""
+    processes = LocalProcesses(3, timeout=6)
+    started, modules = Started(processes), [*linears(3)]
+    modules[at] = torch_modules.Hangs()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError) as error:
+        train_step(modules, gp.OneFOneB(3, 4), some_batch(), mse, devices=processes)
+    assert 5 < time.monotonic() - began < LIVE
+    assert f"no answer within 6 seconds: process {at} is in {at}F1; process " in str(error.value)
+    assert "in act" in error.value.__notes__[0] and "torch_modules.py" in error.value.__notes__[0]
+    started.assert_gone()
+
+
+def test_a_function_that_hangs_is_said_to_be_wherever_it_is():
+    with LocalProcesses(2, timeout=4) as processes, pytest.raises(TimeoutError) as error:
+        processes.run_each(time.sleep, [(0,), (60,)])
+    assert str(error.value).startswith("no answer within 4 seconds: of process 1 nothing is known")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such signal")
+def test_where_interrupts_are_ignored_a_timeout_still_ends_them(tmp_path):
+    found = ran(HANGING, tmp_path, "sh", "-c", 'trap "" INT; exec "$@"', "sh")
+    assert found.stdout.splitlines()[-1] == "TimeoutError", found.stderr
+    assert not alive(int(found.stdout.split()[0]))
+
+
+HANGING = """\
+import os, time
+from gpipe_sim.torch_backend import LocalProcesses
+
+processes = LocalProcesses(1, timeout=5)
+print(processes._processes[0].pid, flush=True)
+try:
+    processes.run(time.sleep, 60)
+except TimeoutError as error:
+    print("TimeoutError")
+"""
+
+
+def test_processes_that_hold_on_to_everything_end_by_themselves_if_the_caller_is_killed(tmp_path):
+    """Even in a call that never lets another thread of theirs run."""
+    script = HANGING.replace(
+        "processes.run(time.sleep, 60)", "import ctypes, signal, threading\n    " + KILLED
+    )
+    found = ran(script, tmp_path)
+    assert found.returncode == -signal.SIGKILL, found.stderr
+    until = time.monotonic() + LIVE
+    while alive(int(found.stdout.split()[0])) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not alive(int(found.stdout.split()[0]))
+
+
+KILLED = """\
+import ctypes, signal, threading
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    processes.run(lambda: ctypes.PyDLL(None).sleep(60))"""
 
 
 def test_a_fork_of_the_caller_that_ends_does_not_end_them():
@@ -436,7 +582,7 @@ def test_a_folder_with_a_space_is_one_to_meet_in(tmp_path, monkeypatch):
     spaced.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(spaced))
     with LocalProcesses(2) as processes:
-        assert processes._folder.parent == spaced
+        assert processes.folder.parent == spaced
         assert processes.run(torch_modules.rank) == [0, 1]
 
 
@@ -451,9 +597,7 @@ def test_pipes_that_were_closed_meanwhile_are_those_of_a_process_that_is_gone():
     """As a step that runs while another thread closes the processes may find them."""
     pipe = io.BytesIO()
     pipe.close()
-    gone = types.SimpleNamespace(stdin=pipe, stdout=pipe)
-    _send(gone, b"an order")
-    reply = _reply(gone)
+    reply = _ask(types.SimpleNamespace(stdin=pipe, stdout=pipe), b"an order")
     assert (reply.ok, reply.value) == (False, None)
 
 
@@ -466,7 +610,7 @@ def test_an_interrupt_while_they_start_leaves_none(monkeypatch):
 
 
 def interrupted(begun: list):
-    def replies(processes):
+    def replies(processes, orders, timeout):
         begun.append(Started(processes))
         raise KeyboardInterrupt
 
@@ -484,7 +628,7 @@ def test_they_end_with_the_object_and_with_this_python(tmp_path):
             if __name__ == "__main__":
                 for goes in (True, False):
                     processes = LocalProcesses(1)
-                    print(processes._processes[0].pid, processes._folder, sep="|", flush=True)
+                    print(processes._processes[0].pid, processes.folder, sep="|", flush=True)
                     if goes:
                         del processes
                         gc.collect()
@@ -500,5 +644,4 @@ def test_they_end_with_the_object_and_with_this_python(tmp_path):
     until = time.monotonic() + LIVE
     while alive(int(orphan)) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not alive(int(orphan))
-    shutil.rmtree(folder)
+    assert not alive(int(orphan)) and not Path(folder).exists()

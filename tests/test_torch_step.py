@@ -488,8 +488,8 @@ def test_a_refused_layer_is_taken_once_its_counterpart_is_named_as_the_refusal_s
 
     with pytest.raises(TypeError) as refused:
         to_torch([Softsign()])
-    monkeypatch.setattr(gp.torch_backend.modules, "COUNTERPARTS", {**gp.torch_backend.COUNTERPARTS})
-    monkeypatch.setattr(gp.torch_backend, "COUNTERPARTS", gp.torch_backend.modules.COUNTERPARTS)
+    monkeypatch.setattr(gp.torch_backend.counterparts, "COUNTERPARTS", {**gp.torch_backend.COUNTERPARTS})
+    monkeypatch.setattr(gp.torch_backend, "COUNTERPARTS", gp.torch_backend.counterparts.COUNTERPARTS)
     names = {"torch_backend": gp.torch_backend, "Softsign": Softsign, "torch": torch}
     exec(str(refused.value).partition("torch.nn.Softsign: ")[2], names)
     (module,) = to_torch([Softsign()])

@@ -18,8 +18,8 @@ import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import B, F, I, Kind, R, W, mse, needs, plots, remat  # noqa: E402
 from gpipe_sim.simulation import metrics  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, Sleep, to_torch, train_step  # noqa: E402
-from gpipe_sim.torch_backend.measured import measured  # noqa: E402
 from gpipe_sim.torch_backend.sleep import MOST_LATE  # noqa: E402
+from gpipe_sim.torch_backend.timeline import measured  # noqa: E402
 
 
 def timed(schedule: gp.Schedule) -> gp.Timeline:

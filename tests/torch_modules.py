@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gpipe_sim.torch_backend import remote
+from gpipe_sim.torch_backend import worker
 
 
 def linears(count: int = 2, width: int = 3) -> list[nn.Module]:
@@ -108,6 +108,30 @@ class Waits(Stage):
         time.sleep(60)
 
 
+class Hangs(Stage):
+    """In its second microbatch; the engine's look at its output is a forward, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.runs = 0
+
+    def act(self) -> None:
+        self.runs += 1
+        while self.runs > 2:
+            time.sleep(0.01)
+
+
+class Tells(Stage):
+    """Shifts by whether autocast is on, and by the size of a new number."""
+
+    def __init__(self):
+        super().__init__()
+        self.float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + torch.is_autocast_enabled("cpu") + torch.empty(0).element_size()
+
+
 class Asks(Stage):
     """As a breakpoint would."""
 
@@ -126,7 +150,7 @@ def rank() -> int:
 
 def files_and_engines() -> tuple[int, int]:
     """How many files this process has open, and how many pipelines it remembers."""
-    return len(os.listdir("/proc/self/fd")), len(remote._ENGINES)
+    return len(os.listdir("/proc/self/fd")), len(worker._RANKS)
 
 
 class Tied(nn.Module):
@@ -222,3 +246,27 @@ class Scaled(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) * self.scale
+
+
+class Head(nn.Module):
+    """Scores for each token, by the weights of the embedding that it is tied to."""
+
+    def __init__(self, embedding: nn.Embedding):
+        super().__init__()
+        self.weight = embedding.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.T
+
+
+def tied_ends(between: int = 2) -> list[nn.Module]:
+    """An embedding, stages of a layer each, and a head with the embedding's weights."""
+    torch.manual_seed(0)
+    embedding = nn.Embedding(11, 6, dtype=torch.float64)
+    layers = [nn.Sequential(nn.Linear(6, 6, dtype=torch.float64), nn.Tanh()) for _ in range(between)]
+    return [embedding, *layers, Head(embedding)]
+
+
+def tokens(samples: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 11, samples), rng.integers(0, 11, samples)

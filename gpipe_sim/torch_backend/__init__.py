@@ -24,10 +24,11 @@ except ImportError as error:
         f"torch {_torch.__version__} has no torch.distributed.pipelining; torch 2.11 or newer has"
     ) from error
 
-from gpipe_sim.torch_backend.data_parallel import data_parallel_step
-from gpipe_sim.torch_backend.modules import COUNTERPARTS, split, to_torch
+from gpipe_sim.torch_backend.counterparts import COUNTERPARTS, to_torch
+from gpipe_sim.torch_backend.modules import split
 from gpipe_sim.torch_backend.pipeline import Pipeline, train_step
 from gpipe_sim.torch_backend.places import devices, place
+from gpipe_sim.torch_backend.private import UnsupportedTorch
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.sleep import Sleep
 
@@ -36,7 +37,7 @@ __all__ = [
     "LocalProcesses",
     "Pipeline",
     "Sleep",
-    "data_parallel_step",
+    "UnsupportedTorch",
     "devices",
     "place",
     "split",

@@ -4,90 +4,123 @@ import weakref
 from collections.abc import Sequence
 from itertools import count
 
+import torch
 from torch import Tensor, nn
 
 from gpipe_sim.errors import require_room
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.torch_backend import remote
-from gpipe_sim.torch_backend.engine import Part
-from gpipe_sim.torch_backend.gradients import add_gradients
-from gpipe_sim.torch_backend.hosts import Host, plain, recomputed
-from gpipe_sim.torch_backend.losses import MeanLoss
+from gpipe_sim.torch_backend import worker
+from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.places import CPU, require_on
+from gpipe_sim.torch_backend.private import has_hooks
 from gpipe_sim.torch_backend.processes import LocalProcesses
+from gpipe_sim.torch_backend.rank import RankResult
+from gpipe_sim.torch_backend.runner import Job, Runner
+from gpipe_sim.torch_backend.shared import Area, Packed, new_file, packed, size_of
+from gpipe_sim.torch_backend.tensors import grow, parameters_of
 
 
-class Local(Host):
-    """Local processes, told what to do from here: weights go there, gradients come back."""
+class Subprocess(Runner):
+    """Local processes: before a step the numbers of all modules go there, after it gradients and buffers come.
+
+    The numbers are copied, through memory that both sides see. What else belongs to a module goes there as
+    well whenever it has changed: attributes, modes, layers, hooks.
+    """
 
     _numbers = count()
 
-    def __init__(
-        self, modules: Sequence[nn.Module], schedule: Schedule, loss: MeanLoss, processes: LocalProcesses
-    ):
+    def __init__(self, job: Job, processes: LocalProcesses):
+        schedule = job.schedule
         require_room(schedule.devices, processes.devices)
-        held = [{stage: modules[stage] for stage in sorted(held)} for held in schedule.placement]
-        require_on(dict(enumerate(modules)), dict.fromkeys(range(schedule.stages), CPU))
-        self.held = held + [{}] * (len(processes) - len(held))
-        self.modules = dict(enumerate(modules))
-        self.structure = _structure(self.modules)
-        self.processes, self.number = processes, next(self._numbers)
+        self.job, self.processes, self.number = job, processes, next(self._numbers)
+        self.held = [{stage: job.modules[stage] for stage in sorted(held)} for held in schedule.placement]
         self.first, self.last, self.end = CPU, CPU, schedule.stages - 1
+        self._require_sendable()
+        self.packed: list[Packed] = []
+        packs = self._packs()
         weakref.finalize(self, processes.dropped.append, self.number)
-        order = plain(schedule), recomputed(schedule), loss
-        common = processes.forgotten(), remote.fresh_seed()
-        processes.run_each(
-            remote.build,
-            [
-                (self.number, modules, *order, device, *common)
-                for modules, device in zip(self.held, processes.devices, strict=True)
-            ],
-        )
+        seed = int(torch.randint(2**31, ()))  # of the caller's generator, which torch.manual_seed sets
+        processes.run(worker.enroll, schedule.devices, processes.forgotten(), seed)
+        self._build(packs)
 
-    def step(self, x: Tensor, targets: Tensor) -> list[Part]:
-        _require_unchanged(self.structure, _structure(self.modules))
+    def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
+        self._require_sendable()
+        packs = self._packs()
+        if [pack for pack, _ in packs] != self.packed:
+            self._build(packs)
+        for (_, tensors), area in zip(packs, self.areas, strict=True):
+            copy(tensors, area.tensors)
         replies = self.processes.run_each(
-            remote.step, [self._order(modules, x, targets) for modules in self.held]
+            worker.step, [self._order(modules, x, targets) for modules in self.held]
         )
-        parts = []
-        for modules, (part, buffers) in zip(self.held, filter(None, replies), strict=False):
-            add_gradients(modules, part.gradients)
-            for (stage, name), buffer in buffers.items():
-                modules[stage].get_buffer(name).copy_(buffer)
-            parts.append(part)
-        return parts
+        results = []
+        for modules, (_, tensors), area, (result, learned) in zip(
+            self.held, packs, self.areas, replies, strict=True
+        ):
+            results.append(result._replace(gradients=_taken(modules, tensors, area, learned)))
+            grow(modules, results[-1].gradients)
+        return results
 
     def _order(self, modules: dict[int, nn.Module], x: Tensor, targets: Tensor) -> tuple:
         """What one process is sent: the batch where it is needed, and its shape elsewhere."""
-        states = {stage: remote.State.of(module) for stage, module in modules.items()}
         x, targets = (
             whole if end in modules else whole.to("meta") for whole, end in ((x, 0), (targets, self.end))
         )
-        return self.number, states, x, targets
+        return self.number, Ambient.here(), x, targets
+
+    def _packs(self) -> list[tuple[Packed, list[Tensor]]]:
+        return [packed((held, self.job.loss if self.end in held else None)) for held in self.held]
+
+    def _build(self, packs: list[tuple[Packed, list[Tensor]]]) -> None:
+        """Make the modules anew in all processes, which agree on what they send to each other."""
+        self.packed = []
+        paths = [new_file(size_of(pack.specs), self.processes.folder) for pack, _ in packs]
+        try:
+            self.areas = [Area(path, pack.specs) for path, (pack, _) in zip(paths, packs, strict=True)]
+            order, job = self.job.order, self.job
+            self.processes.run_each(
+                worker.build,
+                [
+                    (self.number, pack, path, order.plain, order.recomputed, device, job.defer_pp_recv)
+                    for path, (pack, _), device in zip(paths, packs, self.processes.devices, strict=False)
+                ],
+            )
+        finally:
+            for path in paths:
+                path.unlink(missing_ok=True)
+        self.packed = [pack for pack, _ in packs]
+
+    def _require_sendable(self) -> None:
+        """ValueError unless everything is on the CPU, and no gradient is waited for by a hook."""
+        modules = dict(enumerate(self.job.modules))
+        require_on(modules, dict.fromkeys(modules, CPU))
+        for (stage, name), parameter in parameters_of(modules):
+            if has_hooks(parameter):
+                raise ValueError(
+                    f"{name} of stage {stage} has a hook, which no backward of a local process would call: "
+                    "remove it, or stay in one process"
+                )
 
     def __repr__(self) -> str:
         return repr(self.processes)
 
 
-def _structure(modules: dict[int, nn.Module]) -> dict[str, str]:
-    """Which layers there are, and which parameters and buffers of which shapes and number types."""
-    kinds = {
-        f"{name or 'the module'} of stage {stage}": type(inside).__name__
-        for stage, module in modules.items()
-        for name, inside in module.named_modules()
-    }
-    return kinds | {
-        f"{name} of stage {stage}": f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-        for stage, module in modules.items()
-        for name, tensor in [*module.named_parameters(), *module.named_buffers()]
-    }
+@torch.no_grad()
+def copy(tensors: Sequence[Tensor], memory: Sequence[Tensor]) -> None:
+    for tensor, place in zip(tensors, memory, strict=True):
+        place.copy_(tensor)
 
 
-def _require_unchanged(before: dict[str, str], now: dict[str, str]) -> None:
-    """ValueError, with the first difference, if modules are no longer built as they were."""
-    for what in [*before, *now]:
-        if before.get(what) != now.get(what):
-            raise ValueError(
-                f"{what} was {before.get(what, 'not there')} when this pipeline was made, and is now "
-                f"{now.get(what, 'gone')}: make another Pipeline"
-            )
+@torch.no_grad()
+def _taken(modules: dict[int, nn.Module], tensors: list[Tensor], area: Area, learned: list[int]) -> dict:
+    """Gradients by stage and name, of those that have one; and buffers, into the modules."""
+    number = {id(tensor): index for index, tensor in enumerate(tensors)}
+    for module in modules.values():
+        for buffer in module.buffers():
+            if id(buffer) in number:
+                buffer.copy_(area.tensors[number[id(buffer)]])
+    gradients = {index: area.gradients[index].clone() for index in learned}
+    return {
+        key: gradients[number[id(parameter)]]
+        for key, parameter in parameters_of(modules)
+        if number[id(parameter)] in gradients
+    }

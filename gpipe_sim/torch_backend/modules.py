@@ -1,65 +1,14 @@
-"""Torch modules: made from NumPy layers, cut into stages, and what a pipeline asks of them."""
+"""Torch modules: cut into stages, named as layers are, and what a pipeline asks of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from gpipe_sim.errors import got
-from gpipe_sim.nn import layers as numpy_layers
-from gpipe_sim.runtime.partition import Key, Partition, balanced
+from gpipe_sim.runtime.partition import Key, balanced
 from gpipe_sim.schedule.base import Schedule
-
-
-class Linear(nn.Module):
-    """y = x W + b with W (inputs, outputs), as the NumPy layer has it, so that gradients compare as is."""
-
-    def __init__(self, layer: numpy_layers.Linear):
-        super().__init__()
-        self.W = nn.Parameter(torch.tensor(layer.parameters["W"]))
-        self.b = nn.Parameter(torch.tensor(layer.parameters["b"]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.b, x, self.W)
-
-    def extra_repr(self) -> str:
-        return ", ".join(map(str, self.W.shape))
-
-
-#: What makes the torch module of a NumPy layer; a layer may do without. A module that names its parameters as
-#: the layer does has gradients that compare as they are.
-COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.Module]] = {
-    numpy_layers.Linear: Linear,
-    numpy_layers.ReLU: lambda _: nn.ReLU(),
-    numpy_layers.Tanh: lambda _: nn.Tanh(),
-    numpy_layers.GELU: lambda _: nn.GELU(approximate="tanh"),
-}
-
-
-def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module]:
-    """A torch module for each NumPy layer, or an ``nn.Sequential`` for each partition, with copied weights.
-
-    TypeError for a layer that ``COUNTERPARTS`` does not name; yours may be added there.
-    """
-    if isinstance(layers, Partition | numpy_layers.Layer):
-        raise TypeError(f"to_torch takes a list of layers or partitions: to_torch([it]) {got(layers)}")
-    return [
-        nn.Sequential(*to_torch(one.layers)) if isinstance(one, Partition) else _module(one) for one in layers
-    ]
-
-
-def _module(layer: numpy_layers.Layer) -> nn.Module:
-    if not isinstance(layer, numpy_layers.Layer):
-        raise TypeError(f"to_torch takes NumPy layers, and partitions of them {got(layer)}")
-    if type(layer) not in COUNTERPARTS:
-        name = type(layer).__name__
-        raise TypeError(
-            f"to_torch knows no torch module for {layer!r}; name one, here torch.nn.{name}: "
-            f"torch_backend.COUNTERPARTS[{name}] = lambda layer: torch.nn.{name}()"
-        )
-    return COUNTERPARTS[type(layer)](layer)
+from gpipe_sim.torch_backend.tensors import Named, parameters_of
 
 
 def split(
@@ -81,7 +30,7 @@ def split(
     return [nn.Sequential(*layers[a:b]) for a, b in pairwise(ends)]
 
 
-def labels(modules: Sequence[nn.Module]) -> dict[tuple[int, str], Key]:
+def labels(modules: Sequence[nn.Module]) -> dict[Named, Key]:
     """What a parameter is called: {(stage, name in the module): (layer, name in the layer)}.
 
     The children of an ``nn.Sequential`` are layers, any other module is one layer; numbered along the model.
@@ -136,19 +85,18 @@ def require_stages(modules: Sequence[nn.Module], schedule: Schedule) -> None:
 
 
 def require_fit(modules: Sequence[nn.Module], schedule: Schedule) -> None:
-    """ValueError unless there is one module per stage and none shares weights with another."""
+    """ValueError unless there is one module per stage, and no device shares weights with another.
+
+    Stages of one device may: the first and the last of a ZB-V, say, tied as embedding and head are.
+    """
     require_stages(modules, schedule)
-    home: dict[int, tuple[int, str]] = {}
-    for stage, name, parameter in _parameters(modules):
-        other, its_name = home.setdefault(id(parameter), (stage, name))
-        if other != stage:
+    devices = {stage: device for device, held in enumerate(schedule.placement) for stage in held}
+    first: dict[nn.Parameter, Named] = {}
+    for (stage, name), parameter in parameters_of(dict(enumerate(modules))):
+        other, its_name = first.setdefault(parameter, (stage, name))
+        if devices[other] != devices[stage]:
             raise ValueError(
-                f"stages {other} and {stage} share a parameter ({its_name} and {name}); "
-                "devices share nothing, so every stage needs parameters of its own"
+                f"stages {other} and {stage} share a parameter ({its_name} and {name}), but are on devices "
+                f"{devices[other]} and {devices[stage]}, which share nothing: give each its own, or use a "
+                "schedule that has both on one device, as ZB-V has the first and the last stage"
             )
-
-
-def _parameters(modules: Sequence[nn.Module]) -> Iterator[tuple[int, str, nn.Parameter]]:
-    for stage, module in enumerate(modules):
-        for name, parameter in module.named_parameters():
-            yield stage, name, parameter

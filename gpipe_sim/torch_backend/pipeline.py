@@ -1,24 +1,29 @@
 """Torch modules that run a schedule: in this process, on local processes, or under torchrun."""
 
+import weakref
 from collections.abc import Sequence
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import nn
 
-from gpipe_sim.export.torch_csv import require_torch
 from gpipe_sim.nn.losses import Loss
+from gpipe_sim.runtime.partition import Gradients, Key
 from gpipe_sim.runtime.step import StepResult
 from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.torch_backend.batch import Batch, as_tensor, dtype_of, require_even
-from gpipe_sim.torch_backend.engine import Part
-from gpipe_sim.torch_backend.hosts import Here, Host
-from gpipe_sim.torch_backend.launched import Launched, world
-from gpipe_sim.torch_backend.local import Local
-from gpipe_sim.torch_backend.losses import MeanLoss, mean_loss
-from gpipe_sim.torch_backend.measured import measured
+from gpipe_sim.simulation.timeline import Timeline
+from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_loss
+from gpipe_sim.torch_backend.local import Subprocess
 from gpipe_sim.torch_backend.modules import labels, listed, require_fit
+from gpipe_sim.torch_backend.order import EngineOrder
 from gpipe_sim.torch_backend.places import Names
+from gpipe_sim.torch_backend.private import version
 from gpipe_sim.torch_backend.processes import LocalProcesses
+from gpipe_sim.torch_backend.rank import RankResult
+from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun, world
+from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, require_even
+from gpipe_sim.torch_backend.timeline import measured
 
 
 def train_step(
@@ -28,13 +33,14 @@ def train_step(
     loss: Loss | MeanLoss,
     *,
     devices: Names | LocalProcesses | None = None,
+    defer_pp_recv: bool = False,
 ) -> StepResult:
     """Run one step of a schedule on PyTorch's engine; it means what ``gpipe_sim.train_step`` means.
 
     A first step also sets up connections and warms up: for times, make a ``Pipeline`` and take a later step.
     Arguments, result and errors are those of ``Pipeline``.
     """
-    return Pipeline(modules, schedule, loss, devices=devices).step(batch)
+    return Pipeline(modules, schedule, loss, devices=devices, defer_pp_recv=defer_pp_recv).step(batch)
 
 
 class Pipeline:
@@ -46,14 +52,14 @@ class Pipeline:
     real, concurrency is not. Under torchrun, or once a script has made a process group of several,
     each process is one of them.
 
-    On local processes weights, buffers and modes follow the modules given; after a change of their structure
-    or number type, make another pipeline. Hooks on parameters stay here, where no backward runs.
+    Stages of one device may share parameters, as the first and the last of ZB-V do in a model whose
+    embedding is its head. ``defer_pp_recv`` is the engine's own: it receives as late as it can (torch 2.13).
 
     A hook on a tensor inside a stage may run twice where a backward is split: in I, and in W again. One that
     changes a gradient then changes it twice: use a schedule without I and W.
 
     ScheduleError for a schedule that the engine cannot run; ValueError, TypeError or IndexError if modules,
-    devices and schedule do not fit.
+    devices and schedule do not fit; UnsupportedTorch for a torch whose engine is not the one that is known.
     """
 
     def __init__(
@@ -63,36 +69,32 @@ class Pipeline:
         loss: Loss | MeanLoss,
         *,
         devices: Names | LocalProcesses | None = None,
+        defer_pp_recv: bool = False,
     ):
         self.modules, self.schedule = listed(modules), schedule
-        require_torch(schedule)
+        self._order = EngineOrder(schedule)
         require_fit(self.modules, schedule)
         self._labels = labels(self.modules)
-        kind = Local if isinstance(devices, LocalProcesses) else Launched if world() > 1 else Here
-        self._host: Host = kind(self.modules, schedule, mean_loss(loss), devices)
+        job = Job(self.modules, schedule, self._order, mean_loss(loss), defer_pp_recv)
+        kind = Subprocess if isinstance(devices, LocalProcesses) else Torchrun if world() > 1 else InProcess
+        self._runner: Runner = kind(job, devices)
 
-    def step(self, batch: Batch) -> StepResult:
+    def step(self, batch: Batch) -> "MeasuredStep":
         """Run one step: loss, gradients by (layer, name), outputs, and a timeline, measured in milliseconds.
 
         Every parameter's ``.grad`` grows by its gradient, as after any backward; weights do not change. Under
-        torchrun every process passes the same batch, and gets the gradients of its own stages, and outputs if
-        it holds the last one.
+        torchrun every process passes the same batch (the first step compares them), and gets the gradients of
+        its own stages, and outputs if it holds the last one.
         ValueError for a batch that does not cut into equal microbatches, or tensors that are elsewhere.
         """
         require_even(batch, self.schedule.microbatches)
         dtype = dtype_of(self.modules)
+        _keep_unread(self.modules)
         with torch.inference_mode(False), torch.enable_grad():
-            x = as_tensor("inputs", batch[0], self._host.first, dtype)
-            targets = as_tensor("targets", batch[1], self._host.last, dtype)
-            return self._result(self._host.step(x, targets))
-
-    def _result(self, parts: Sequence[Part]) -> StepResult:
-        gradients = {self._labels[key]: g for part in parts for key, g in part.gradients.items()}
-        loss = next(part.loss for part in parts if part.loss is not None)
-        outputs = next((part.outputs for part in parts if part.outputs is not None), None)
-        noted = [timed for part in parts for timed in part.spans]
-        timeline = measured(self.schedule, noted, self._host.turns)
-        return StepResult(loss, dict(sorted(gradients.items())), outputs, timeline=timeline)
+            x = as_tensor("inputs", batch[0], self._runner.first, dtype)
+            targets = as_tensor("targets", batch[1], self._runner.last, dtype)
+            results = self._runner.step(self._order.batch(x), self._order.batch(targets))
+        return MeasuredStep(results, self.schedule, self._order, self._labels, self._runner.turns)
 
     def __getattr__(self, name: str):
         for stage, module in enumerate(vars(self).get("modules", ())):
@@ -104,4 +106,65 @@ class Pipeline:
         raise AttributeError(f"a Pipeline has no attribute {name!r}, and none of its modules has")
 
     def __repr__(self) -> str:
-        return f"Pipeline of {self.schedule!r} on {self._host}"
+        return f"Pipeline of {self.schedule!r} on {self._runner}"
+
+
+class MeasuredStep(StepResult):
+    """A ``StepResult`` of PyTorch's engine: its arrays and its timeline are made when they are asked for.
+
+    Until then gradients are where the step left them, which is in ``.grad`` if that was empty. A further step
+    reads them first; if something else has changed them in place, asking for them is a RuntimeError.
+    """
+
+    def __init__(
+        self,
+        results: Sequence[RankResult],
+        schedule: Schedule,
+        order: EngineOrder,
+        labels: dict[Named, Key],
+        turns: bool,
+    ):
+        tensors = {labels[key]: tensor for result in results for key, tensor in result.gradients.items()}
+        own = {
+            "loss": next(result.loss for result in results if result.loss is not None),
+            "_tensors": {key: (tensors[key], version(tensors[key])) for key in sorted(tensors)},
+            "_outputs": next((result.outputs for result in results if result.outputs is not None), None),
+            "_noted": [timed for result in results for timed in result.spans],
+            "_about": (schedule, order, turns),
+        }
+        vars(self).update(own)  # a StepResult is frozen
+        _UNREAD.add(self)
+
+    @cached_property
+    def gradients(self) -> Gradients:
+        changed = [key for key, (tensor, before) in self._tensors.items() if version(tensor) != before]
+        if changed:
+            layer, name = changed[0]
+            raise RuntimeError(
+                f"the gradient of {name} in layer {layer} was changed in place since this step, by "
+                "clip_grad_norm_ or zero_grad(set_to_none=False), say: read step.gradients before that"
+            )
+        _UNREAD.discard(self)
+        return {key: as_array(tensor) for key, (tensor, _) in self._tensors.items()}
+
+    @cached_property
+    def outputs(self) -> np.ndarray | None:
+        return None if self._outputs is None else as_array(self._about[1].outputs(self._outputs))
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        schedule, order, turns = self._about
+        noted = [(order.named(action), start, end) for action, start, end in self._noted]
+        return measured(schedule, noted, turns)
+
+
+_UNREAD: weakref.WeakSet[MeasuredStep] = weakref.WeakSet()  #: whose gradients nobody has asked for
+
+
+def _keep_unread(modules: Sequence[nn.Module]) -> None:
+    """Read the gradients of earlier steps that are in some ``.grad`` which is about to grow."""
+    growing = {id(parameter.grad) for module in modules for parameter in module.parameters()}
+    for step in list(_UNREAD):
+        kept = step._tensors.values()
+        if any(id(tensor) in growing for tensor, _ in kept) and all(version(t) == v for t, v in kept):
+            _ = step.gradients

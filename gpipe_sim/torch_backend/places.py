@@ -1,6 +1,10 @@
-"""Which torch devices there are, and which stage is on which of them."""
+"""Which torch devices there are, which stage is on which of them, and how processes here reach each other."""
 
+import os
+import socket
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -105,3 +109,32 @@ def require_on(modules: dict[int, nn.Module], homes: dict[int, torch.device]) ->
 def _where(module: nn.Module) -> Iterator[tuple[str, torch.device]]:
     for named in (module.named_parameters(), module.named_buffers()):
         yield from ((name, tensor.device) for name, tensor in named)
+
+
+def loopback() -> dict[str, str]:
+    """What keeps gloo and NCCL on the network interface that no other machine sees, for ``os.environ``.
+
+    Where there is none by a name that is known, it is empty, and a warning says so.
+    """
+    names = [name for _, name in socket.if_nameindex()] if hasattr(socket, "if_nameindex") else []
+    own = next((name for name in names if name.startswith("lo")), None)
+    if own is None:
+        warnings.warn(
+            f"this machine has no network interface called lo (it has {names}), so gloo and NCCL listen on one "
+            "of their own choice, which other machines may see; GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name it",
+            stacklevel=2,
+        )
+        return {}
+    return {"GLOO_SOCKET_IFNAME": own, "NCCL_SOCKET_IFNAME": own}
+
+
+@contextmanager
+def pinned_to_loopback() -> Iterator[None]:
+    """Process groups that are made meanwhile stay on this machine, unless the environment says where to go."""
+    added = {name: value for name, value in loopback().items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)

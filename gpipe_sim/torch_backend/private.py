@@ -1,16 +1,20 @@
-"""Every private name of torch that is touched, and what some releases get wrong."""
+"""Every private name of torch that is touched, each behind a guard, and what some releases get wrong.
+
+A torch in which one of them is gone, or stands for something else, ends in an ``UnsupportedTorch`` that says
+which releases work; never in gradients that are merely wrong.
+"""
 
 import logging
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 
 from gpipe_sim.errors import ScheduleError
@@ -18,7 +22,7 @@ from gpipe_sim.errors import ScheduleError
 TESTED = "2.11, 2.12, 2.13 and 2.15"
 
 _COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
-#: What a stage's engine calls, and ``RepairedStage`` and ``Stage`` look into.
+#: What a stage's engine calls, and ``RepairedStage`` and ``StageAdapter`` look into.
 HOOKS = (
     "forward_one_chunk",
     "forward_maybe_with_nosync",
@@ -27,28 +31,50 @@ HOOKS = (
     "backward_weight_one_chunk",
     "set_local_fwd_input",
     "set_local_bwd_input",
+    "_get_init_p2p_neighbors_ops",
 )
+#: What is asked of a tensor, and of its place in what autograd remembers.
+TENSOR = ("_is_view", "_version", "_backward_hooks", "_post_accumulate_grad_hooks")
 
 
-def runtime(stages: Sequence[PipelineStage], microbatches: int, loss: Callable, order: str) -> Any:
+class UnsupportedTorch(ImportError):
+    """This torch's pipeline engine is not the one that this package knows."""
+
+    def __init__(self, what: str):
+        super().__init__(
+            f"torch {torch.__version__} {what}, so its pipeline engine is not the one that gpipe_sim knows; "
+            f"it was tested with torch {TESTED}: pip install torch==2.13.0"
+        )
+
+
+def require_known() -> type:
+    """The engine's class; UnsupportedTorch for a torch that lacks it, or a name that is looked into."""
+    engine = getattr(torch.distributed.pipelining.schedules, "_PipelineScheduleRuntime", None)
+    if engine is None:
+        raise UnsupportedTorch("has no pipeline engine that reads an order (_PipelineScheduleRuntime)")
+    wanted = [(engine, "_load_csv"), *((PipelineStage, name) for name in HOOKS)]
+    wanted += [(Tensor, name) for name in TENSOR]
+    if missing := [f"{owner.__name__}.{name}" for owner, name in wanted if not hasattr(owner, name)]:
+        raise UnsupportedTorch(f"has no {', '.join(missing)}")
+    return engine
+
+
+def runtime(
+    stages: Sequence[PipelineStage], microbatches: int, loss: Callable, order: str, defer_pp_recv: bool
+) -> Any:
     """PyTorch's engine with these stages, for an order as text. It adds gradients up and divides nothing."""
-    engine = _engine()(stages, microbatches, loss_fn=loss, scale_grads=False)
+    options = {"loss_fn": loss, "scale_grads": False} | ({"defer_pp_recv": True} if defer_pp_recv else {})
+    kind = require_known()
+    try:
+        engine = kind(stages, microbatches, **options)
+    except TypeError as error:
+        raise UnsupportedTorch(f"makes no engine with {', '.join(options)} ({error})") from error
+    if getattr(engine, "scale_grads", None) is not False:
+        raise UnsupportedTorch("may scale gradients although it was told not to (scale_grads)")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "order.csv"
         path.write_text(order)
         engine._load_csv(str(path))
-    return engine
-
-
-def _engine() -> type:
-    """Its class; ImportError for a torch that lacks it, or the places where a stage is looked into."""
-    engine = getattr(torch.distributed.pipelining.schedules, "_PipelineScheduleRuntime", None)
-    wanted = [(engine, "_load_csv"), *((PipelineStage, name) for name in HOOKS)]
-    if missing := [name for owner, name in wanted if not hasattr(owner, name)]:
-        raise ImportError(
-            f"torch {torch.__version__} has no pipeline engine that reads an order, or another one "
-            f"({', '.join(missing)} missing); gpipe_sim was tested with torch {TESTED}"
-        )
     return engine
 
 
@@ -75,18 +101,36 @@ def is_view(tensor: Tensor) -> bool:
     return tensor._is_view()
 
 
+def version(tensor: Tensor) -> int:
+    """How often a tensor was changed in place."""
+    return tensor._version
+
+
+def has_hooks(parameter: nn.Parameter) -> bool:
+    """Whether somebody asked to be called when a parameter gets its gradient."""
+    return bool(parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
+
+
 class RepairedStage(PipelineStage):
-    """PyTorch's stage without what some releases of torch get wrong."""
+    """PyTorch's stage without what some releases of torch get wrong.
+
+    ``went`` is the part of a backward that the engine last ran through this class: "full", "input" or
+    "weight". Whoever runs an action can see from it whether it came this way.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.went: str | None = None
+        self._seen: list[tuple] = []
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
         """Torch 2.11 greets a stage's neighbours even in the same process, where gloo cannot."""
         return [op for op in super()._get_init_p2p_neighbors_ops() if op.peer != dist.get_rank()]
 
-    def _warmup_forward_vote(self, has_backward: bool, received_acc: Tensor | None = None) -> Any:
+    def _warmup_forward_vote(self, *args, **kwargs) -> Any:
         """Since 2.12 a process's stages vote; those on another device than the one before cannot count."""
-        if received_acc is not None:
-            received_acc = received_acc.to(self.device)
-        return super()._warmup_forward_vote(has_backward, received_acc)
+        args = [one.to(self.device) if isinstance(one, Tensor) else one for one in args]
+        return super()._warmup_forward_vote(*args, **kwargs)
 
     def _prepare_backward_infra(self, *args, **kwargs) -> Any:
         """Since 2.12 a first step tries the backward out beforehand."""
@@ -103,31 +147,42 @@ class RepairedStage(PipelineStage):
         there. So a weight without such a node is lost, one with two of them may count twice, and weights may
         be given one and the same tensor.
         """
+        self.went, run = backward_type, super().backward_maybe_with_nosync
         if backward_type == "full":
-            return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
+            return run(backward_type, bwd_kwargs, **kwargs)
         if backward_type == "input":
-            inputs, outputs = set(bwd_kwargs["input_values"]), bwd_kwargs["stage_output"]
-            outputs = [outputs] if isinstance(outputs, Tensor) else outputs
-            behind = _followed(outputs, bwd_kwargs["output_grads"])
-            result = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
-            self._require_each_once(behind, inputs, result[1])
-            return result
+            return self._input_part(run, bwd_kwargs, **kwargs)
+        if backward_type != "weight":
+            raise UnsupportedTorch(f"runs a backward called {backward_type!r}")
         fresh = [weight for weight in self.submod.parameters() if weight.grad is None]
-        with self._once_through(bwd_kwargs["param_groups"]):
-            result = super().backward_maybe_with_nosync(backward_type, bwd_kwargs, **kwargs)
+        (groups,) = _named(bwd_kwargs, "param_groups")
+        with self._once_through(groups):
+            result = run(backward_type, bwd_kwargs, **kwargs)
         for weight in fresh:
             if weight.grad is not None:  # may be one tensor with another weight's, and is added to in place
                 weight.grad = weight.grad.clone()
         return result
 
-    def _require_each_once(self, behind: list[set[Tensor]], inputs: set[Tensor], groups: list[dict]) -> None:
+    def _input_part(self, run: Callable, bwd_kwargs: dict, **kwargs) -> Any:
+        """I; and unless one with the same ways was looked at before, a look at what its W will do."""
+        inputs, outputs, gradients = _named(bwd_kwargs, "input_values", "stage_output", "output_grads")
+        outputs = [outputs] if isinstance(outputs, Tensor) else outputs
+        roots = [output.grad_fn for output in outputs]  # I takes them off their outputs
+        result = run("input", bwd_kwargs, **kwargs)
+        ways = Counter((_weights_of(group), _meets(group)) for group in _groups(result))
+        if ways not in self._seen:
+            self._require_each_once(_followed(roots, gradients), set(inputs), ways)
+            self._seen.append(ways)
+        return result
+
+    def _require_each_once(self, behind: list[set[Tensor]], inputs: set[Tensor], ways: Counter) -> None:
         """``behind``: the leaves of each output. I goes on from an input's way only, so it misses others'."""
-        found = Counter(weight for group in groups for weight in _weights_of(group))
+        found = Counter(weight for weights, _ in ways.elements() for weight in weights)
         lost = set().union(*(leaves for leaves in behind if not leaves & inputs))
         lost |= set().union(*behind) - found.keys()
         twice = {weight for weight, times in found.items() if times > 1}
         if not _COUNTS_ONCE:
-            twice |= {weight for group in groups if _meets(group) > 1 for weight in _weights_of(group)}
+            twice |= {weight for weights, meets in ways if meets > 1 for weight in weights}
         for name, weight in self.submod.named_parameters():
             if weight in twice:
                 raise self._refusal(f"count the gradient of {_bare(name)} more than once")
@@ -153,25 +208,44 @@ class RepairedStage(PipelineStage):
         )
 
 
-def _followed(outputs: Sequence[Tensor], gradients: Sequence[Tensor | None] | None) -> list[set[Tensor]]:
-    """The leaves behind each output of a stage that a gradient comes back for."""
-    gradients = [None] * len(outputs) if gradients is None else gradients  # of a loss it is 1
-    asked = (g is None or bool(g.any()) for g in gradients)
-    return [_leaves_behind(output) for output, wanted in zip(outputs, asked, strict=True) if wanted]
+def _named(given: Mapping[str, Any], *names: str) -> list:
+    """What torch hands over under these names."""
+    try:
+        return [given[name] for name in names]
+    except (KeyError, TypeError) as error:
+        raise UnsupportedTorch(f"hands a backward no {error}, but {', '.join(map(str, given))}") from error
 
 
-def _weights_of(group: dict) -> Iterable[Tensor]:
-    return {node.variable for node in group["params"]}
+def _groups(result: Any) -> list[dict]:
+    """The weights that I has left to W, in groups: the second of what it gives."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], list):
+        return result[1]
+    raise UnsupportedTorch("gives no groups of weights after an input gradient")
+
+
+def _weights_of(group: dict) -> frozenset[Tensor]:
+    (nodes,) = _named(group, "params")
+    if any(not hasattr(node, "variable") for node in nodes):
+        raise UnsupportedTorch("has nodes of weights without a variable")
+    return frozenset(node.variable for node in nodes)
 
 
 def _meets(group: dict) -> int:
     """At how many nodes the ways to its weights leave the way to the input."""
-    return len(group["intermediates"])
+    (nodes,) = _named(group, "intermediates")
+    return len(nodes)
 
 
-def _leaves_behind(output: Tensor) -> set[Tensor]:
-    """The leaves that autograd reaches from an output of a stage, its inputs among them."""
-    seen, waiting = set(), [output.grad_fn] if output.grad_fn is not None else []
+def _followed(roots: Sequence[Any], gradients: Sequence[Tensor | None] | None) -> list[set[Tensor]]:
+    """The leaves behind each output of a stage that a gradient comes back for."""
+    gradients = [None] * len(roots) if gradients is None else gradients  # of a loss it is 1
+    asked = (g is None or bool(g.any()) for g in gradients)
+    return [_leaves_behind(root) for root, wanted in zip(roots, asked, strict=True) if wanted]
+
+
+def _leaves_behind(root: Any) -> set[Tensor]:
+    """The leaves that autograd reaches from here, a stage's inputs among them."""
+    seen, waiting = set(), [root] if root is not None else []
     while waiting:
         node = waiting.pop()
         if node not in seen:
@@ -182,5 +256,5 @@ def _leaves_behind(output: Tensor) -> set[Tensor]:
 
 
 def _bare(name: str) -> str:
-    """A parameter's name in the stage's own module, which an ``Inside`` holds."""
+    """A parameter's name in the stage's own module, which a ``StageModule`` holds."""
     return name.removeprefix("module.")

@@ -1,54 +1,67 @@
 """Processes on this machine, one per device, that a notebook or a script can call.
 
-A process is this Python with this path, so it can import whatever the caller can, but not what a notebook or
-the script itself defines. Nothing listens on a fixed port: they meet through a file.
+A process is this Python with this path: it can import whatever the caller can, and what a notebook or script
+defines is sent along. Nothing listens on a fixed port: they meet through a file.
 """
 
+import math
 import os
 import pickle
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from gpipe_sim.errors import whole
-from gpipe_sim.torch_backend.places import CPU, device_named, require_own_gpus
+from gpipe_sim.errors import require_in, whole
+from gpipe_sim.torch_backend.places import CPU, device_named, loopback, require_own_gpus
+from gpipe_sim.torch_backend.shared import cloudpickle, explained
+from gpipe_sim.torch_backend.worker import STARTING, Told
 
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them
 _START = "from gpipe_sim.torch_backend.worker import main; main()"
+_LINES = 20  #: of what a process last wrote, in an error about it
 
 
 class LocalProcesses:
     """``LocalProcesses(4)``: four CPU processes; ``LocalProcesses(["cuda:0", "cuda:1"])``: one for each GPU.
 
-    Give it as ``devices=`` to ``train_step``, ``Pipeline`` or ``data_parallel_step``, as often as you like.
-    They end with the ``with`` block, with ``close()``, with this object, or with this Python, whichever comes
-    first. An error in one ends them all, and is raised here.
+    Give it as ``devices=`` to ``train_step`` or ``Pipeline``, as often as you like. They end with the ``with``
+    block, with ``close()``, with this object, or with this Python, whichever comes first. An error in one ends
+    them all, and is raised here. What is printed in one is printed here, after the call.
+
+    A call that takes longer than ``timeout`` seconds is a TimeoutError, which names who has not answered and
+    what it was doing, and ends them all; ``timeout=math.inf`` waits for ever.
+
+    Numbers of modules are copied before and after a step, through memory that both sides see: that takes no
+    part in a measured timeline, and about as long as two copies of all weights and one of all gradients.
     """
 
-    def __init__(self, devices: int | Sequence[str]):
+    def __init__(self, devices: int | Sequence[str], *, timeout: float = 600):
         if isinstance(devices, Sequence) and not isinstance(devices, str):
             whole("LocalProcesses", "devices", len(devices))
             self.devices = [device_named(name) for name in devices]
         else:
             self.devices = [CPU] * whole("LocalProcesses", "devices", devices)
         require_own_gpus(self.devices)
+        require_in("LocalProcesses", "timeout", timeout, 0, math.inf)
+        self.timeout = float(timeout)
         self.dropped: list[int] = []  # pipelines that are gone here and still there
-        self._folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
+        self.folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
         self._in_turn = threading.Lock()
         self._processes: list[subprocess.Popen] = []
-        self._end = weakref.finalize(self, _end, os.getpid(), self._processes, self._folder)
+        self._printed = [0] * len(self.devices)
+        self._end = weakref.finalize(self, _end, os.getpid(), self._processes, self.folder)
         try:
             self._start()
-            self._replies()
+            self._replies([b""] * len(self), max(self.timeout, STARTING))
         except BaseException:
             self.close()
             raise
@@ -72,20 +85,18 @@ class LocalProcesses:
     def run(self, function: Callable, *args: Any) -> list:
         """``function(*args)`` on each process, within a process group of all: one result per rank.
 
-        The function must be importable: of a ``.py`` file, not of a notebook. What it raises is raised here.
+        What it raises is raised here.
         """
         return self.run_each(function, [args] * len(self))
 
     def run_each(self, function: Callable, arguments: Sequence[tuple]) -> list:
-        """The same, with arguments for each rank."""
-        orders = [_pickled((function, args)) for args in arguments]
+        """The same, with arguments for each rank; for fewer ranks, on the first so many."""
+        orders = [explained(cloudpickle.dumps, (function, args)) for args in arguments]
         with self._in_turn:
             if not self._end.alive:  # in its turn: another thread's failure ends them
                 raise RuntimeError("these processes have ended; LocalProcesses(...) starts new ones")
             try:
-                for process, order in zip(self._processes, orders, strict=True):
-                    _send(process, order)
-                return self._replies()
+                return self._replies(orders, self.timeout)
             except BaseException:
                 self.close()
                 raise
@@ -98,16 +109,15 @@ class LocalProcesses:
         threads = max(1, (os.cpu_count() or 1) // len(self))
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(str(path or os.getcwd()) for path in sys.path),
-            "PYTHONUNBUFFERED": "1",  # a process that dies has written what it printed
             "OMP_NUM_THREADS": str(threads),
             "MKL_NUM_THREADS": str(threads),
-            "GLOO_SOCKET_IFNAME": _loopback(),
+            **loopback(),
         }
         for rank, device in enumerate(self.devices):
-            told = [str(rank), str(len(self)), str(device), str(self._folder)]
-            with open(self._log(rank), "wb") as log:
+            told = Told(rank, len(self), str(device), self.folder, self.timeout)
+            with open(told.file("log"), "wb") as log:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _START, *told],
+                    [sys.executable, "-P", "-c", _START, *map(str, told)],
                     env=environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -116,14 +126,18 @@ class LocalProcesses:
                 )
             self._processes.append(process)
 
-    def _replies(self) -> list:
-        """One reply from each. If one fails, the others have a moment to say what they know."""
-        with ThreadPoolExecutor(len(self)) as readers:
-            replies = [readers.submit(_reply, process) for process in self._processes]
+    def _replies(self, orders: Sequence[bytes], timeout: float) -> list:
+        """One reply to each order. If one fails, the others have a moment to say what they know."""
+        until = time.monotonic() + timeout
+        with ThreadPoolExecutor(len(orders)) as pool:
+            replies = [pool.submit(_ask, *one) for one in zip(self._processes, orders, strict=False)]
             try:
                 waiting = set(replies)
                 while waiting:
-                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                    left = None if math.isinf(until) else max(0, until - time.monotonic())
+                    done, waiting = wait(waiting, timeout=left, return_when=FIRST_COMPLETED)
+                    if not done:
+                        raise self._overdue(replies, timeout)
                     if any(not reply.result().ok for reply in done):
                         wait(waiting, timeout=GRACE)
                         raise self._failure(replies)
@@ -131,7 +145,38 @@ class LocalProcesses:
                 for process in self._processes:  # or the readers would wait for ever
                     process.kill()
                 raise
+            finally:
+                self._show()
         return [reply.result().value for reply in replies]
+
+    def _show(self) -> None:
+        """Print what was printed in the processes since the last time."""
+        for rank in range(len(self)):
+            text = self._read(rank, "out")
+            fresh, self._printed[rank] = text[self._printed[rank] :], len(text)
+            for line in fresh.splitlines():
+                print(f"process {rank}: {line}")
+
+    def _overdue(self, replies: list[Future], timeout: float) -> TimeoutError:
+        """Who has not answered, and what each was doing. A moment later all have written where they are."""
+        silent = [rank for rank, reply in enumerate(replies) if not reply.done()]
+        doing = {rank: self._read(rank, "doing").strip() for rank in silent}
+        busy = {rank: action for rank, action in doing.items() if action}
+        wait(replies, timeout=GRACE)
+        says = [f"process {rank} is in {action}" for rank, action in busy.items()]
+        if waiting := [str(rank) for rank in silent if rank not in busy]:
+            says.append(f"of process {', '.join(waiting)} nothing is known but that it has not answered")
+            if busy:
+                says[-1] = f"process {', '.join(waiting)} waits for messages, or is between two actions"
+        error = TimeoutError(f"no answer within {timeout:g} seconds: {'; '.join(says)}")
+        for rank in busy or silent:
+            error.add_note(f"process {rank}, the most recent call first:{self._where(rank)}")
+        return error
+
+    def _where(self, rank: int) -> str:
+        """Where its main thread was, as it wrote when its time was over."""
+        *_, last = self._read(rank, "log").split("Thread 0x")
+        return "\n".join(["", *last.splitlines()[1 : 1 + _LINES]])
 
     def _failure(self, replies: list[Future]) -> BaseException:
         """What ended the run: a process that died, or else the error that came first."""
@@ -161,11 +206,14 @@ class LocalProcesses:
             if code < 0
             else f"ended with exit code {code}"
         )
-        last = self._log(rank).read_text(errors="replace").strip().splitlines()[-20:]
+        last = [*self._read(rank, "log").splitlines(), *self._read(rank, "out").splitlines()][-_LINES:]
         return "\n".join([how + ("; it last wrote:" if last else ""), *last])
 
-    def _log(self, rank: int) -> Path:
-        return self._folder / f"{rank}.log"
+    def _read(self, rank: int, kind: str) -> str:
+        try:
+            return (self.folder / f"{rank}.{kind}").read_text(errors="replace")
+        except OSError:  # it has not begun, or is closed
+            return ""
 
 
 class Reply:
@@ -175,7 +223,13 @@ class Reply:
         self.ok, self.value, self.time = ok, value, at
 
 
-def _reply(process: subprocess.Popen) -> Reply:
+def _ask(process: subprocess.Popen, order: bytes) -> Reply:
+    """Give it an order, unless it is to say that it has started, and read its reply."""
+    try:
+        process.stdin.write(order)
+        process.stdin.flush()
+    except (OSError, ValueError):
+        pass  # it died, or was closed: its reply will say so
     try:
         return Reply(*pickle.load(process.stdout))
     except (EOFError, OSError, pickle.UnpicklingError):
@@ -184,24 +238,6 @@ def _reply(process: subprocess.Popen) -> Reply:
         if not process.stdout.closed:
             raise
         return Reply(False, None)
-
-
-def _send(process: subprocess.Popen, order: bytes) -> None:
-    try:
-        process.stdin.write(order)
-        process.stdin.flush()
-    except (OSError, ValueError):
-        pass  # it died, or was closed: its reply will say so
-
-
-def _pickled(order: tuple) -> bytes:
-    try:
-        return pickle.dumps(order)
-    except Exception as error:  # pickle raises what it likes: PicklingError, AttributeError, TypeError
-        error.add_note(
-            "this has to be sent to another process: use modules and functions of a .py file, no lambda"
-        )
-        raise
 
 
 def _end(owner: int, processes: list[subprocess.Popen], folder: Path) -> None:
@@ -214,9 +250,3 @@ def _end(owner: int, processes: list[subprocess.Popen], folder: Path) -> None:
         process.stdin.close()
         process.stdout.close()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _loopback() -> str:
-    """The name of this machine's own network interface, so that nothing depends on how the host is named."""
-    names = [name for _, name in socket.if_nameindex()] if hasattr(socket, "if_nameindex") else []
-    return next((name for name in names if name.startswith("lo")), os.environ.get("GLOO_SOCKET_IFNAME", ""))

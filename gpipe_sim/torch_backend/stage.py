@@ -1,16 +1,23 @@
-"""One stage on PyTorch's engine."""
+"""One stage, between what a user's module does and what PyTorch's engine expects."""
 
 from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.torch_backend.clock import Recorder
-from gpipe_sim.torch_backend.private import RepairedStage, unwrapped
+from gpipe_sim.torch_backend.private import RepairedStage, UnsupportedTorch, is_view, unwrapped
+from gpipe_sim.torch_backend.timeline import Recorder
 
+_IN_PLACE = ": if it changes what comes in, use inplace=False in its first layer, or x = x + 1 for x += 1"
+_COMPILED = (
+    "torch.compile reuses memory that a split backward still needs: set "
+    "torch._functorch.config.donated_buffer = False before the first step, or use a schedule without I and W"
+)
 _DOING = {
     Kind.B: "the backward",
     Kind.I: "the input gradient",
@@ -18,44 +25,140 @@ _DOING = {
 }
 
 
-class Stage(RepairedStage):
+class StageModule(nn.Module):
+    """Passes everything on to the user's module inside, and looks after what the engine does not.
+
+    The engine also runs it to see what comes out, and a checkpoint runs it again. Only an action's own
+    forward changes buffers, such as the running statistics of a BatchNorm; any other has copies of them.
+
+    What it sends on asks for a gradient even where nothing in the stage learns. Torch sends no gradient where
+    none is asked for, and then its split backward leaves out the weights of the stage that would have sent
+    it. A schedule has these messages whoever learns. And it is no view, which torch could not let go of, nor
+    an input or a weight itself, of which it would let go.
+    """
+
+    def __init__(self, module: nn.Module, stage: int, last: bool):
+        super().__init__()
+        self.module, self.stage, self.last = module, stage, last
+        self.acting, self.acted = False, False
+
+    def forward(self, *args, **kwargs) -> Any:
+        try:
+            output = self._output(*args, **kwargs)
+        except Exception as error:
+            error.add_note(f"in the forward of {self}{_IN_PLACE if 'leaf Variable' in str(error) else ''}")
+            raise
+        if not isinstance(output, Tensor):
+            self._require_tensors(output)
+        asked = () if self.last else tuple(x for x in args if isinstance(x, Tensor) and x.requires_grad)
+
+        def prepared(output: Tensor) -> Tensor:
+            own = output.clone() if output.is_leaf or is_view(output) else output
+            return own if self.last else _asking(own, asked)
+
+        return prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))
+
+    def _output(self, *args, **kwargs) -> Any:
+        if self.acting:
+            self.acted = True
+            return self.module(*args, **kwargs)
+        if not self.acted:
+            args = map(_tried, args)
+        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        return functional_call(self.module, buffers, tuple(args), kwargs)
+
+    def _require_tensors(self, output: Any) -> None:
+        if isinstance(output, tuple | list) and output and all(isinstance(one, Tensor) for one in output):
+            return
+        found = type(output).__name__
+        if isinstance(output, tuple | list):
+            found += f" of {', '.join(type(one).__name__ for one in output) or 'nothing'}"
+        raise TypeError(f"{self} gives {found}, but stages send a tensor or a tuple of tensors")
+
+    def __repr__(self) -> str:
+        return f"stage {self.stage}, {type(self.module).__name__}"
+
+
+def _tried(given: Any) -> Any:
+    """What a trial runs on: memory as it was found, where any number is a fraction, but not a token."""
+    return given if not isinstance(given, Tensor) or given.is_floating_point() else torch.zeros_like(given)
+
+
+def _asking(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
+    """The output, which asks for a gradient and, whatever the module did, hands one on to the inputs."""
+    if output.requires_grad or not output.is_floating_point():
+        return output
+    return _Unfollowed.apply(output, *inputs) if inputs else output.detach().clone().requires_grad_()
+
+
+class _Unfollowed(torch.autograd.Function):
+    """What autograd did not follow, as under no_grad: no change of an input changes it.
+
+    Torch before 2.13 fails where an input is not behind the output.
+    """
+
+    @staticmethod
+    def forward(ctx, output: Tensor, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        return output.clone()
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple:
+        return None, *map(torch.zeros_like, ctx.saved_tensors)
+
+
+class StageAdapter(RepairedStage):
     """PyTorch's stage, which also notes its actions, recomputes where told, and moves what it is handed.
 
     The microbatches in ``recomputed`` go through ``torch.utils.checkpoint``. It runs the forward again within
     the backward, so a recompute is noted there: it waits for the gradient, as R in a schedule does not. It
     does so in every call of autograd: a split backward recomputes in I, and in W again for each layer with
-    weights. ``inside`` is the stage's module in an ``Inside``.
+    weights. ``module`` is the user's, in a ``StageModule``.
     """
 
     def __init__(
-        self, inside: nn.Module, index: int, stages: int, group: Any, recorder: Recorder, recomputed: set
+        self, module: StageModule, stages: int, group: Any, recorder: Recorder, recomputed: set[int]
     ):
-        super().__init__(inside, index, stages, recorder.device, group=group)
+        super().__init__(module, module.stage, stages, recorder.device, group=group)
         self.recorder, self.recomputed = recorder, recomputed
         self.microbatch = 0
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args, **kwargs) -> Any:
-        self.microbatch = fwd_chunk_id
+        self.microbatch, self.submod.acted = fwd_chunk_id, False
         act = super().forward_one_chunk
-        return self._noted(Kind.F, fwd_chunk_id, act, *args, **kwargs)
+        output = self._noted(Kind.F, None, fwd_chunk_id, act, *args, **kwargs)
+        if not self.submod.acted:
+            raise UnsupportedTorch(f"ran {self.stage_index}F{fwd_chunk_id} without the forward of its stage")
+        return output
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args, full_backward: bool = True, **kwargs) -> Any:
-        kind, act = Kind.B if full_backward else Kind.I, super().backward_one_chunk
-        return self._noted(kind, bwd_chunk_id, act, *args, full_backward=full_backward, **kwargs)
+        kind, way = (Kind.B, "full") if full_backward else (Kind.I, None if self.is_first else "input")
+        act = super().backward_one_chunk
+        return self._noted(kind, way, bwd_chunk_id, act, *args, full_backward=full_backward, **kwargs)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, *args, **kwargs) -> Any:
-        return self._noted(Kind.W, bwd_chunk_id, super().backward_weight_one_chunk, *args, **kwargs)
+        way, act = "full" if self.is_first else "weight", super().backward_weight_one_chunk
+        return self._noted(Kind.W, way, bwd_chunk_id, act, *args, **kwargs)
 
-    def _noted(self, kind: Kind, microbatch: int, act: Callable, *args, **kwargs) -> Any:
+    def _noted(self, kind: Kind, way: str | None, microbatch: int, act: Callable, *args, **kwargs) -> Any:
         """An action, with its times. What fails in it is raised as it was, and says where it did."""
+        self.went = None
         try:
             with self.recorder.action(kind, self.stage_index, microbatch):
-                return act(microbatch, *args, **kwargs)
+                result = act(microbatch, *args, **kwargs)
         except Exception as error:
-            failure = unwrapped(error)
+            raise self._explained(unwrapped(error), kind) from None
+        if self.went != way:
+            action = f"{self.stage_index}{kind}{microbatch}"
+            raise UnsupportedTorch(f"ran {action} another way ({self.went} where {way} was expected)")
+        return result
+
+    def _explained(self, failure: BaseException, kind: Kind) -> BaseException:
         if kind is not Kind.F:  # of a forward the module says so itself
             failure.add_note(f"in {_DOING[kind]} of {self.submod}")
-        raise failure
+        if "donated buffer" in str(failure):
+            failure.add_note(_COMPILED)
+        return failure
 
     def forward_maybe_with_nosync(self, *args, **kwargs) -> Any:
         """The module's forward, through a checkpoint if this microbatch is to be recomputed."""

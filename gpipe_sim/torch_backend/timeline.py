@@ -1,14 +1,77 @@
-"""A measured timeline: the same ``Timeline`` as a simulated one, with the times of a clock."""
+"""A measured timeline: the clock that notes when actions start and end, and the ``Timeline`` of its notes."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
 
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.explicit import Explicit, unpaired
 from gpipe_sim.simulation.timeline import Span, Timeline
-from gpipe_sim.torch_backend.clock import Timed
 
 MILLISECONDS = 1000
+#: An action's start and end, in seconds of this machine's monotonic clock.
+Timed = tuple[Action, float, float]
+
+
+def untold(doing: str) -> None:
+    """What a recorder says to nobody."""
+
+
+class Recorder:
+    """Notes when actions start and end on one torch device: by the clock, on a GPU by CUDA events.
+
+    An action on a GPU starts when the GPU gets to it, not when Python asks for it. ``tell`` is told of every
+    action before it starts, and "" after it has ended.
+    """
+
+    def __init__(self, device: torch.device, tell: Callable[[str], None] = untold):
+        self.device, self.tell = device, tell
+        self.marks: list[list] = []
+
+    def begin(self) -> None:
+        """Forget what was noted. On a GPU, also tie its clock to the machine's."""
+        self.marks = []
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            self.origin, self.began = self.mark(), time.perf_counter()
+
+    @contextmanager
+    def action(self, kind: Kind, stage: int, microbatch: int) -> Iterator[None]:
+        noted = [Action(stage, kind, microbatch), self.mark(), None]
+        self.tell(f"{stage}{kind}{microbatch}")
+        try:
+            yield
+        finally:
+            self.tell("")
+            noted[2] = self.mark()
+            self.marks.append(noted)
+
+    def extend(self) -> None:
+        """The last action goes on until now: the loss belongs to the forward before it."""
+        if self.marks:
+            self.marks[-1][2] = self.mark()
+
+    def mark(self) -> Any:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self.device))
+        return event
+
+    def spans(self) -> list[Timed]:
+        """What was noted, in the order of the ends; on a GPU this waits until it is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return [(action, self._seconds(start), self._seconds(end)) for action, start, end in self.marks]
+
+    def _seconds(self, mark: Any) -> float:
+        if self.device.type != "cuda":
+            return mark
+        return self.began + self.origin.elapsed_time(mark) / 1000
 
 
 def measured(schedule: Schedule, noted: Sequence[Timed], turns: bool = False) -> Timeline:

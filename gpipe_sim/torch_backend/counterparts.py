@@ -1,14 +1,66 @@
-"""Losses on torch: those of this package, with their refusals, or a function of one's own."""
+"""What NumPy's layers and losses are on torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
+from gpipe_sim.errors import got
+from gpipe_sim.nn import layers as numpy_layers
 from gpipe_sim.nn.losses import Loss, cross_entropy, mse
+from gpipe_sim.runtime.partition import Partition
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Linear(nn.Module):
+    """y = x W + b with W (inputs, outputs), as the NumPy layer has it, so that gradients compare as is."""
+
+    def __init__(self, layer: numpy_layers.Linear):
+        super().__init__()
+        self.W = nn.Parameter(torch.tensor(layer.parameters["W"]))
+        self.b = nn.Parameter(torch.tensor(layer.parameters["b"]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.addmm(self.b, x, self.W)
+
+    def extra_repr(self) -> str:
+        return ", ".join(map(str, self.W.shape))
+
+
+#: What makes the torch module of a NumPy layer; a layer may do without. A module that names its parameters as
+#: the layer does has gradients that compare as they are.
+COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.Module]] = {
+    numpy_layers.Linear: Linear,
+    numpy_layers.ReLU: lambda _: nn.ReLU(),
+    numpy_layers.Tanh: lambda _: nn.Tanh(),
+    numpy_layers.GELU: lambda _: nn.GELU(approximate="tanh"),
+}
+
+
+def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module]:
+    """A torch module for each NumPy layer, or an ``nn.Sequential`` for each partition, with copied weights.
+
+    TypeError for a layer that ``COUNTERPARTS`` does not name; yours may be added there.
+    """
+    if isinstance(layers, Partition | numpy_layers.Layer):
+        raise TypeError(f"to_torch takes a list of layers or partitions: to_torch([it]) {got(layers)}")
+    return [
+        nn.Sequential(*to_torch(one.layers)) if isinstance(one, Partition) else _module(one) for one in layers
+    ]
+
+
+def _module(layer: numpy_layers.Layer) -> nn.Module:
+    if not isinstance(layer, numpy_layers.Layer):
+        raise TypeError(f"to_torch takes NumPy layers, and partitions of them {got(layer)}")
+    if type(layer) not in COUNTERPARTS:
+        name = type(layer).__name__
+        raise TypeError(
+            f"to_torch knows no torch module for {layer!r}; name one, here torch.nn.{name}: "
+            f"torch_backend.COUNTERPARTS[{name}] = lambda layer: torch.nn.{name}()"
+        )
+    return COUNTERPARTS[type(layer)](layer)
 
 
 def mse_loss(outputs: Tensor, targets: Tensor) -> Tensor:

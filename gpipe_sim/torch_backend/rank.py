@@ -1,0 +1,142 @@
+"""One process's part of a pipeline on PyTorch's engine.
+
+The engine reads an order as text, adds the messages, and runs the row of its rank. PyTorch's own classes for
+interleaved 1F1B and others do no more than fill it.
+"""
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gpipe_sim.export.torch_csv import to_torch_csv
+from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
+from gpipe_sim.torch_backend.places import pinned_to_loopback
+from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged
+from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
+from gpipe_sim.torch_backend.tensors import Named, parameters_of
+from gpipe_sim.torch_backend.timeline import Recorder, Timed, untold
+
+group_lock = threading.RLock()  #: held while this process has a group of its own
+
+
+class RankResult(NamedTuple):
+    """What one process got out of a step: loss and outputs if it holds the last stage, and its own spans."""
+
+    loss: float | None
+    outputs: Tensor | None
+    gradients: dict[Named, Tensor]
+    spans: list[Timed]
+
+
+class Rank:
+    """The stages of one process on the engine: ``modules``, on the torch devices ``homes``.
+
+    ``order`` has a row per process and no R: ``recomputed`` says which microbatches of a stage have one.
+    ``tell`` is told what is being done. A step changes buffers as a forward does, and nothing else.
+    """
+
+    def __init__(
+        self,
+        modules: dict[int, nn.Module],
+        order: Schedule,
+        recomputed: dict[int, set[int]],
+        loss: MeanLoss,
+        homes: dict[int, torch.device],
+        *,
+        defer_pp_recv: bool = False,
+        group: Any = None,
+        tell: Callable[[str], None] = untold,
+    ):
+        self.modules, self.order, self.recomputed = modules, order, recomputed
+        self.loss, self.homes, self.group, self.defer_pp_recv = loss, homes, group, defer_pp_recv
+        self.recorders = {device: Recorder(device, tell) for device in homes.values()}
+        self.last = order.stages - 1
+        self.runtime, self.fits = None, None
+
+    def step(self, x: Tensor, targets: Tensor) -> RankResult:
+        """Run one step. ``.grad`` is as it was before, also if the step fails."""
+        parameters = dict(parameters_of(self.modules))
+        kept = {parameter: parameter.grad for parameter in parameters.values()}
+        for parameter in kept:
+            parameter.grad = None
+        try:
+            with some_group(), unlogged():
+                loss, outputs, spans = self._run(x, targets)
+            gradients = {key: p.grad for key, p in parameters.items() if p.grad is not None}
+        except BaseException:
+            self.runtime = None  # it may hold half a step
+            raise
+        finally:
+            for parameter, gradient in kept.items():
+                parameter.grad = gradient
+        return RankResult(loss, outputs, gradients, spans)
+
+    def _run(self, x: Tensor, targets: Tensor) -> tuple[float | None, Tensor | None, list[Timed]]:
+        if self.fits != (x.shape, x.dtype):  # what it receives into has one size
+            self.runtime, self.fits = None, (x.shape, x.dtype)
+        self.runtime = self.runtime or self._made()
+        for recorder in self.recorders.values():
+            recorder.begin()
+        losses: list[Tensor] = []
+        last = self.last in self.modules
+        inputs = [x.to(self.homes[0])] if 0 in self.modules else []
+        target = targets.to(self.homes[self.last]) if last else None
+        outputs = self.runtime.step(*inputs, target=target, losses=losses)
+        spans = [timed for recorder in self.recorders.values() for timed in recorder.spans()]
+        self._require_all_done(spans)
+        if not last:
+            return None, None, spans
+        return torch.stack(losses).sum().item(), outputs.detach(), spans
+
+    def _made(self) -> Any:
+        stages = [
+            StageAdapter(
+                StageModule(module, stage, last=stage == self.last),
+                self.last + 1,
+                self.group,
+                self.recorders[self.homes[stage]],
+                self.recomputed.get(stage, set()),
+            )
+            for stage, module in self.modules.items()
+        ]
+        text = to_torch_csv(self.order)
+        return runtime(stages, self.order.microbatches, self._weighted, text, self.defer_pp_recv)
+
+    def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
+        """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
+        value = mean_of(self.loss, output, target) / self.order.microbatches
+        self.recorders[self.homes[self.last]].extend()
+        return value
+
+    def _require_all_done(self, spans: list[Timed]) -> None:
+        """UnsupportedTorch unless the engine ran this process's actions, each once, through the adapters."""
+        ran = Counter(action for action, _, _ in spans if action.kind is not Kind.R)
+        wanted = (part for row in self.order.actions for action in row for part in action.parts)
+        if ran != Counter(part for part in wanted if part.stage in self.modules):
+            raise UnsupportedTorch(f"ran other actions than it was told ({ran.total()} noted)")
+
+
+@contextmanager
+def some_group() -> Iterator[None]:
+    """The engine wants a process group, even for one process that sends nothing. One thread at a time."""
+    with group_lock:
+        if dist.is_initialized():
+            yield
+            return
+        hook = sys.excepthook
+        with pinned_to_loopback():
+            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        sys.excepthook = hook  # or every step wraps it once more, to say on which of one ranks it failed
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()

@@ -1,0 +1,202 @@
+"""Where the processes of a pipeline are: this one, or those that torchrun started."""
+
+import atexit
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gpipe_sim.plan.colocate import colocate
+from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.torch_backend.counterparts import MeanLoss
+from gpipe_sim.torch_backend.order import EngineOrder
+from gpipe_sim.torch_backend.places import (
+    CPU,
+    Names,
+    by_stage,
+    chosen,
+    devices,
+    pinned_to_loopback,
+    require_on,
+    require_own_gpus,
+)
+from gpipe_sim.torch_backend.rank import Rank, RankResult, group_lock
+from gpipe_sim.torch_backend.tensors import as_array, grow
+
+_KINDS = tuple(Kind)
+
+
+class Job(NamedTuple):
+    """What a pipeline is to do: modules, an order, a loss."""
+
+    modules: list[nn.Module]
+    schedule: Schedule
+    order: EngineOrder
+    loss: MeanLoss
+    defer_pp_recv: bool = False
+
+    def rank(self, held: Sequence[int], homes: dict[int, torch.device], plain: Schedule, **options) -> Rank:
+        """The stages that one process holds."""
+        modules = {stage: self.modules[stage] for stage in held}
+        recomputed, options = self.order.recomputed, options | {"defer_pp_recv": self.defer_pp_recv}
+        return Rank(modules, plain, recomputed, self.loss, homes, **options)
+
+
+class Runner(ABC):
+    """Runs a step wherever its processes are.
+
+    ``first`` and ``last``: where inputs and targets are needed. ``turns``: whether its devices take turns.
+    """
+
+    first: torch.device
+    last: torch.device
+    turns = False
+
+    @abstractmethod
+    def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
+        """What each process got out of a step. Every ``.grad`` here has grown."""
+
+
+class InProcess(Runner):
+    """All in this process, in the order of a dependency-respecting merge of the rows."""
+
+    def __init__(self, job: Job, names: Names | None):
+        schedule, of_device = job.schedule, chosen(job.schedule, names)
+        homes = by_stage(schedule, of_device)
+        require_on(dict(enumerate(job.modules)), homes)
+        merged = colocate(job.order.plain, [0] * schedule.devices)
+        self.rank = job.rank(range(schedule.stages), homes, merged)
+        self.first, self.last = homes[0], homes[schedule.stages - 1]
+        self.turns = len(set(of_device)) == 1
+        self.names = ", ".join(map(str, of_device))
+
+    def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
+        result = self.rank.step(x, targets)
+        grow(self.rank.modules, result.gradients)
+        return [result]
+
+    def __repr__(self) -> str:
+        return self.names
+
+
+class Torchrun(Runner):
+    """This process is one device, started by torchrun, say. Each learns the loss and the spans of all."""
+
+    def __init__(self, job: Job, names: Names | None):
+        schedule, count = job.schedule, dist.get_world_size()
+        if count != schedule.devices:
+            raise ValueError(
+                f"{schedule!r} runs on {schedule.devices} processes, one per device, but there are {count}: "
+                f"torchrun --nproc-per-node {schedule.devices} ..."
+            )
+        if os.environ.get("LOCAL_WORLD_SIZE", str(count)) != str(count):
+            raise ValueError("a pipeline runs on one machine, whose clock its processes share")
+        device = _named_device(schedule, names) if names is not None else _own_device()
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        held = sorted(schedule.placement[dist.get_rank()])
+        self.rank = job.rank(held, dict.fromkeys(held, device), job.order.plain)
+        require_on(self.rank.modules, self.rank.homes)
+        self.first = self.last = device
+        self.most = max(sum(len(action.parts) for action in row) for row in schedule.actions)
+        self.compared = False
+
+    def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
+        if not self.compared:  # by the first step only: it is read whole for that, by every process
+            require_same(x, targets, self.first)
+            self.compared = True
+        own = self.rank.step(x, targets)
+        grow(self.rank.modules, own.gradients)
+        return gathered(own, self.most, self.first)
+
+    def __repr__(self) -> str:
+        return f"{self.first}, process {dist.get_rank()} of {dist.get_world_size()}"
+
+
+def world() -> int:
+    """How many processes this one belongs to; under torchrun it joins them first."""
+    if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
+        with pinned_to_loopback():
+            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(_leave)
+    with group_lock:  # or another thread's group may go between the two
+        return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def _leave() -> None:
+    if dist.is_initialized():  # the script may have left already
+        dist.destroy_process_group()
+
+
+def _named_device(schedule: Schedule, names: Names) -> torch.device:
+    of_process = chosen(schedule, names)
+    require_own_gpus(of_process)
+    return of_process[dist.get_rank()]
+
+
+def _own_device() -> torch.device:
+    """Under torchrun: a GPU for each process of this machine, or the CPU where there is no GPU at all."""
+    if not torch.cuda.is_available():
+        return CPU
+    rank, here = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if here > torch.cuda.device_count():
+        raise ValueError(
+            f"torchrun started {here} processes here, but there are {len(devices())} GPUs, and NCCL wants "
+            "one for each. In one process stages can share a GPU: devices=['cuda:0', 'cuda:0', ...]"
+        )
+    return torch.device("cuda", rank)
+
+
+def require_same(x: Tensor, targets: Tensor, device: torch.device) -> None:
+    """ValueError on every process unless all were given the same batch: one takes inputs, one targets."""
+    own = torch.tensor([_checksum(x), _checksum(targets)], dtype=torch.float64, device=device)
+    for rank, other in enumerate(found := _from_all(own)):
+        if not torch.equal(other, found[0]):
+            raise ValueError(
+                f"process {rank} was given another batch than process 0: every process passes the same one, "
+                "of which the pipeline takes what it needs (data parallelism would take other batches)"
+            )
+
+
+def _checksum(tensor: Tensor) -> int:
+    array = as_array(tensor)
+    return crc32(array.tobytes(), crc32(f"{array.dtype} {array.shape}".encode()))
+
+
+def gathered(own: RankResult, most: int, device: torch.device) -> list[RankResult]:
+    """This process's result, and the losses and spans of the others, in one message of one size.
+
+    ``most``: how many spans any of them can have.
+    """
+    tables = _from_all(_packed(own, most).to(device))
+    return [own if rank == dist.get_rank() else _unpacked(table) for rank, table in enumerate(tables)]
+
+
+def _from_all(own: Tensor) -> list[Tensor]:
+    found = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(found, own)
+    return found
+
+
+def _packed(result: RankResult, most: int) -> Tensor:
+    """Whether there is a loss, and the loss; then a row per span, with stage -1 where there is none."""
+    rows = [[result.loss is not None, result.loss or 0, 0, 0, 0]]
+    rows += [[a.stage, _KINDS.index(a.kind), a.microbatch, start, end] for a, start, end in result.spans]
+    rows += [[-1, 0, 0, 0, 0]] * (most + 1 - len(rows))
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _unpacked(table: Tensor) -> RankResult:
+    (known, loss, *_), *rows = table.tolist()
+    spans = [
+        (Action(int(stage), _KINDS[int(kind)], int(microbatch)), start, end)
+        for stage, kind, microbatch, start, end in rows
+        if stage >= 0
+    ]
+    return RankResult(loss if known else None, None, {}, spans)
