@@ -95,5 +95,6 @@ clean:  ## remove .venv and every cache; figures and lessons stay
 	@echo "Installing torch $(TORCH) in .venv (once)"
 	@$(RUN) pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch==$(TORCH)" \
 	    $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@$(INSTALL) ".[torch]"
 	@rm -f .venv/torch-*
 	@touch $@

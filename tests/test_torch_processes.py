@@ -21,7 +21,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import cloudpickle  # noqa: E402
 import torch_modules  # noqa: E402
 from engine_cases import (  # noqa: E402
     assert_equal,
@@ -44,7 +43,9 @@ from gpipe_sim.torch_backend import (  # noqa: E402
     train_step,
 )
 from gpipe_sim.torch_backend.processes import _ask  # noqa: E402
+from gpipe_sim.torch_backend.shared import cloudpickle  # noqa: E402
 
+by_value = pytest.mark.skipif(cloudpickle is pickle, reason="cloudpickle is not installed")
 LIVE = 20  #: seconds in which a failure must have come back, on however busy a machine
 
 
@@ -180,11 +181,10 @@ def without_bias(linear: nn.Linear) -> None:
         nn.Module.double,
         without_bias,
         lambda linear: linear.register_buffer("mean", torch.ones(2)),
-        lambda linear: linear.register_forward_hook(lambda module, args, output: 2 * output),
-        lambda linear: setattr(linear, "forward", lambda x: linear.weight.sum() * x),
+        lambda linear: linear.register_forward_hook(torch_modules.doubled),
         lambda linear: linear.weight.__init__(torch.ones(3, 3, dtype=torch.float64)),
     ],
-    ids=["number type", "no bias", "a buffer", "a hook", "its forward", "a weight"],
+    ids=["number type", "no bias", "a buffer", "a hook", "a weight"],
 )
 def test_a_module_built_anew_is_built_anew_there(four, change):
     modules = [linear.float() for linear in linears(2)] if change is nn.Module.double else linears(2)
@@ -197,6 +197,7 @@ def test_a_module_built_anew_is_built_anew_there(four, change):
     assert_equal(pipeline.step(some_batch()), train_step(here, schedule, some_batch(), mse))
 
 
+@by_value
 def test_what_changes_in_a_module_between_steps_goes_along(four):
     """The probability of a dropout, a number that is no buffer, and a tensor that is none."""
 
@@ -298,6 +299,7 @@ def test_what_cannot_be_sent_is_refused_and_nothing_has_happened(four):
     assert train_step(linears(2), loss=mse, **step).loss > 0
 
 
+@by_value
 def test_what_only_the_caller_defines_goes_along(four):
     class Local(nn.Linear):
         def forward(self, x):
@@ -354,6 +356,7 @@ def ran(script: str, folder: Path, *before: str) -> subprocess.CompletedProcess:
     )
 
 
+@by_value
 def test_a_script_may_define_its_stages_and_its_errors(tmp_path):
     found = ran(SCRIPT.format(first=""), tmp_path)
     assert found.stdout.splitlines() == ["went True", "caught not a number"], found.stderr
@@ -544,6 +547,7 @@ except TimeoutError as error:
 """
 
 
+@by_value
 def test_processes_that_hold_on_to_everything_end_by_themselves_if_the_caller_is_killed(tmp_path):
     """Even in a call that never lets another thread of theirs run."""
     script = HANGING.replace(
