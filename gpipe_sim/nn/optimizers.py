@@ -5,11 +5,11 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from gpipe_sim.errors import got, require_in
+from gpipe_sim.errors import got, listed, numbers, require, require_in
 
 Key = tuple[int, str]
 Arrays = dict[Key, np.ndarray]
@@ -29,10 +29,18 @@ class Optimizer(ABC):
         ValueError, before anything changes, if a gradient is missing or misshapen, or the state is another
         model's.
         """
+        for arrays, such_as in ((parameters, "partition.parameters"), (gradients, "step.gradients")):
+            require("Optimizer.step", arrays, Mapping, f"arrays by layer and name, such as {such_as}")
         for key, parameter in parameters.items():
-            if key not in gradients or gradients[key].shape != parameter.shape:
-                got = gradients[key].shape if key in gradients else "none"
-                raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {got}")
+            if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f":
+                raise TypeError(f"parameter {key} needs to be an array of floats {got(parameter)}")
+            there = (
+                numbers("Optimizer.step", f"gradient {key}", gradients[key]).shape
+                if key in gradients
+                else "none"
+            )
+            if there != parameter.shape:
+                raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {there}")
             kept = {np.shape(value) for value in self.state.get(key, {}).values()}
             if kept - {(), parameter.shape}:
                 raise ValueError(f"the state of parameter {key} is another model's; make a new optimizer")
@@ -69,10 +77,8 @@ class Adam(Optimizer):
     ):
         super().__init__(learning_rate)
         name = type(self).__name__
-        if not isinstance(betas, Sequence):
-            raise TypeError(f"{name} needs two betas, such as (0.9, 0.999) (got {betas!r})")
-        if len(betas) != 2:
-            raise ValueError(f"{name} needs two betas (got {betas})")
+        if len(betas := tuple(listed(name, "two betas, such as (0.9, 0.999)", betas))) != 2:
+            raise ValueError(f"{name} needs two betas {got(betas)}")
         for beta in betas:
             require_in(name, "betas", beta, 0, 1)
         require_in(name, "eps", eps, 0, float("inf"))
@@ -113,5 +119,4 @@ class AdamW(Adam):
 
 def require_optimizer(owner: str, value) -> None:
     """TypeError unless the value is an optimizer: its class is not enough."""
-    if not isinstance(value, Optimizer):
-        raise TypeError(f"{owner} needs an optimizer, such as Adam(1e-3) {got(value)}")
+    require(owner, value, Optimizer, "an optimizer, such as Adam(1e-3)")
