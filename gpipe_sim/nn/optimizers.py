@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gpipe_sim.errors import got, listed, numbers, require, require_in
+from gpipe_sim.errors import got, listed, require, require_in
 
 Key = tuple[int, str]
 Arrays = dict[Key, np.ndarray]
@@ -29,17 +29,11 @@ class Optimizer(ABC):
         ValueError, before anything changes, if a gradient is missing or misshapen, or the state is another
         model's.
         """
-        for arrays, such_as in ((parameters, "partition.parameters"), (gradients, "step.gradients")):
-            require("Optimizer.step", arrays, Mapping, f"arrays by layer and name, such as {such_as}")
+        require_arrays("step", "parameters", parameters, "f")
+        require_arrays("step", "gradients", gradients, "fiub")
         for key, parameter in parameters.items():
-            if not isinstance(parameter, np.ndarray) or parameter.dtype.kind != "f":
-                raise TypeError(f"parameter {key} needs to be an array of floats {got(parameter)}")
-            there = (
-                numbers("Optimizer.step", f"gradient {key}", gradients[key]).shape
-                if key in gradients
-                else "none"
-            )
-            if there != parameter.shape:
+            if key not in gradients or gradients[key].shape != parameter.shape:
+                there = gradients[key].shape if key in gradients else "none"
                 raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {there}")
             kept = {np.shape(value) for value in self.state.get(key, {}).values()}
             if kept - {(), parameter.shape}:
@@ -115,6 +109,14 @@ class AdamW(Adam):
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
         decay = self.learning_rate * self.weight_decay * parameter
         return super().change(parameter, gradient, state) + decay
+
+
+def require_arrays(owner: str, name: str, arrays: Arrays, kinds: str) -> None:
+    """TypeError unless it maps keys to arrays whose numbers are of these kinds."""
+    such_as = f"{name} to be arrays of numbers by layer and name, as partition.parameters is"
+    for array in require(owner, arrays, Mapping, such_as).values():
+        if require(owner, array, np.ndarray, such_as).dtype.kind not in kinds:
+            raise TypeError(f"{owner} needs {such_as} (got {array.dtype})")
 
 
 def require_optimizer(owner: str, value) -> None:

@@ -91,8 +91,10 @@ class OverlapFB(NamedTuple):
 def plain(action: Action) -> Action:
     """The action with Python's own ints and a ``Kind``; it may have been made with NumPy's, or a string."""
     try:
-        stage, microbatch = (whole("it", "every label", label, -math.inf) for label in action[::2])
-        return Action(stage, Kind(action.kind), microbatch)
+        stage = whole("it", "its stage", action.stage, low=-math.inf)
+        return Action(
+            stage, Kind(action.kind), whole("it", "its microbatch", action.microbatch, low=-math.inf)
+        )
     except (TypeError, ValueError) as error:
         raise type(error)(f"{short(str(action))} is not an action: {error}") from None
 

@@ -113,6 +113,7 @@ class Costs(CostModel):
 
     def require_stages(self, stages: int) -> None:
         """Raise ValueError if a cost is listed for another number of stages."""
+        stages = whole("require_stages", "stages", stages)
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, tuple) and len(value) != stages:

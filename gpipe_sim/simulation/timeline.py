@@ -167,10 +167,13 @@ class Timeline:
 
 def _plain(span: Span) -> Span:
     """A span in Python's own numbers; TypeError or ValueError for what is none."""
-    action = read("from_spans", require("from_spans", span, Span, SPANS).action)
-    owner = f"the span of {action}"
-    times = (duration(owner, name, getattr(span, name)) for name in ("start", "end"))
-    return Span(action, whole(owner, "device", span.device, 0), *times)
+    action, device, start, end = require("from_spans", span, Span, SPANS)
+    action = read("from_spans", action)
+    try:
+        times = duration("it", "start", start), duration("it", "end", end)
+        return Span(action, whole("it", "device", device, 0), *times)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the span of {action} is none: {error}") from None
 
 
 def _require_in_order(spans: list[Span], schedule: Schedule) -> None:

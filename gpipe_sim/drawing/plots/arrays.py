@@ -30,6 +30,8 @@ def plot_memory(
     tops = [
         memory.over_time(category) for category in listed("plot_memory", "a list of categories", categories)
     ]
+    if not tops:
+        raise ValueError("plot_memory needs at least one category")
     ax = given_or_new(ax, WIDTH, 2.6)
     times = [float(time) for time in memory.times]
     bottom = [0] * len(times)
