@@ -93,3 +93,32 @@ def test_what_was_refused_changed_nothing():
             gp.train(partitions, gp.GPipe(2, 2), (X, Y), **usual | {"report": None} | wrong)
     after = {key: p for part in partitions for key, p in part.parameters.items()}
     assert all((before[key] == after[key]).all() for key in before)
+
+
+def test_an_action_is_asked_for_by_its_spelling_or_as_part_of_a_pair():
+    schedule = gp.DualPipe(2, 4)
+    pair = next(action for row in schedule.actions for action in row if len(action.parts) == 2)
+    apart = gp.OverlapFB(pair.forward, pair.backward._replace(microbatch=3 - pair.backward.microbatch))
+    assert schedule.contains(pair) and schedule.contains(pair.forward) and not schedule.contains(apart)
+    assert schedule.device_of(pair) == schedule.device_of(str(pair)) == schedule.device_of(pair.backward)
+    assert gp.needs("1F0", schedule) == gp.needs(gp.F(1, np.int8(0)), schedule) == (gp.F(0, 0),)
+    assert gp.Costs(3).duration("0F0") == 3
+
+
+def test_measured_times_are_pythons_own_numbers():
+    spans = [
+        gp.Span(a, np.int64(d), np.float64(s), np.float32(e))
+        for a, d, s, e in gp.GPipe(2, 2).timeline().spans
+    ]
+    timeline = gp.Timeline.from_spans(gp.GPipe(2, 2), spans)
+    assert {type(value) for span in timeline.spans for value in span[1:]} == {int, float}
+    assert timeline.start.dtype == np.float64 and timeline.makespan == 9
+
+
+def test_a_price_that_nobody_pays_may_be_any():
+    class Unused(gp.Costs):
+        def durations(self, program):
+            column = super().durations(program)
+            return column._replace(values=[*column.values, -1, None])
+
+    assert gp.simulate(gp.GPipe(2, 2), Unused()).makespan == 9
