@@ -2,20 +2,61 @@
 
 import math
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 from numbers import Rational, Real
 
+import numpy as np
 
-def got(value) -> str:
-    """The end of a message, "(got 3)": the value, or only its type if the value prints long, as arrays do."""
-    text = repr(value)
+MOST = 10_000_000  #: of whatever a public call makes one by one: more would take minutes and all memory
+
+
+def got(value, word: str = "got ") -> str:
+    """The end of a message, "(got 3)": the value, or only its type if it prints long, as arrays do."""
+    try:
+        text = repr(value)
+    except Exception:  # of a class of one's own; and Python prints no whole number of 5,000 digits
+        text = "\n"
     short = len(text) <= 120 and "\n" not in text
-    return f"(got {text if short else type(value).__name__})"
+    return f"({word}{text if short else type(value).__name__})"
 
 
 def short(text: str, most: int = 60) -> str:
     """A text as a message quotes it: in quotes, and no longer than a line."""
     return repr(text) if len(text) <= most else f"{text[:most]!r}... ({len(text)} characters)"
+
+
+def require(owner: str, value, kind: type | tuple[type, ...], such_as: str):
+    """The value; TypeError unless it is of this kind: a class or a name is no instance."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{owner} needs {such_as} {got(value)}")
+    return value
+
+
+def one_of(owner: str, name: str, value, choices: Collection[str]) -> str:
+    """The value; ValueError unless it is one of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{owner} needs {name} to be one of {tuple(choices)} {got(value)}")
+    return value
+
+
+def listed(owner: str, such_as: str, value) -> list:
+    """The value as a list; TypeError for a text, for what has no order, and for what holds no items."""
+    unfit = isinstance(value, str | bytes | Set | Mapping) or getattr(value, "shape", None) == ()
+    if unfit or not isinstance(value, Iterable):
+        raise TypeError(f"{owner} needs {such_as} {got(value)}")
+    return list(value)
+
+
+def require_flags(owner: str, **flags) -> None:
+    """TypeError unless each is True or False: "no" would count as yes."""
+    for name, value in flags.items():
+        require(owner, value, bool | np.bool_, f"{name} to be True or False")
+
+
+def require_few(owner: str, count: int, of_what: str, most: int = MOST) -> None:
+    """ValueError if there would be more of something than can be made."""
+    if count > most:
+        raise ValueError(f"{owner} needs at most {most:,} {of_what} {got(count)}")
 
 
 def whole(owner: str, name: str, value, low: int = 1, high: int | None = None) -> int:
@@ -36,11 +77,16 @@ def whole(owner: str, name: str, value, low: int = 1, high: int | None = None) -
     return number
 
 
-def duration(owner: str, name: str, value) -> Real:
-    """A time as Python's own number: TypeError unless it is a number, ValueError unless finite and >= 0."""
+def number(owner: str, name: str, value) -> Real:
+    """A number as Python's own; TypeError unless it is a real one."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
-    time = value.item() if hasattr(value, "item") else value
+    return value.item() if hasattr(value, "item") else value
+
+
+def duration(owner: str, name: str, value) -> Real:
+    """A time as Python's own number: TypeError unless it is a number, ValueError unless finite and >= 0."""
+    time = number(owner, name, value)
     if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
         raise ValueError(f"{owner} needs {name} to be finite and >= 0 {got(value)}")
     return time
@@ -48,16 +94,8 @@ def duration(owner: str, name: str, value) -> Real:
 
 def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
     """TypeError unless the value is a number, ValueError if it is NaN or outside [low, high)."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
-    if not low <= value < high:
+    if not low <= number(owner, name, value) < high:
         raise ValueError(f"{owner} needs {low} <= {name} < {high} {got(value)}")
-
-
-def require_text(owner: str, value) -> None:
-    """TypeError unless the value is a string."""
-    if not isinstance(value, str):
-        raise TypeError(f"{owner} reads a text {got(value)}")
 
 
 def require_batch(batch) -> None:
@@ -74,10 +112,29 @@ def require_batch(batch) -> None:
         raise ValueError(f"a batch is (inputs, targets) of equal length (got lengths {lengths})")
 
 
-def require_numbers(owner: str, name: str, array) -> None:
-    """TypeError unless a NumPy array holds real numbers: whole ones, floats or truth values."""
+def numbers(owner: str, name: str, value) -> np.ndarray:
+    """The value as an array; TypeError unless it holds real numbers: whole ones, floats or truth values."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of several lengths
+        array = np.asarray(None)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{owner} needs {name} to hold real numbers (got {array.dtype})")
+        found = got(value) if array.dtype == object else f"(got {array.dtype})"
+        raise TypeError(f"{owner} needs {name} to hold real numbers {found}")
+    return array
+
+
+def floating(owner: str, dtype) -> np.dtype:
+    """The dtype, as NumPy's own; ValueError unless it is one of floats."""
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.kind != "f":
+        raise ValueError(
+            f"{owner} needs a floating dtype {got(dtype) if found is None else f'(got {found})'}"
+        )
+    return found
 
 
 class ScheduleError(ValueError):
@@ -88,12 +145,17 @@ class DeadlockError(ScheduleError):
     """Every action is there, but in an order in which some devices wait for ever."""
 
 
-def require_room(partitions: int, devices: Sequence[Hashable]) -> None:
-    """IndexError, in torchgpipe's words, if there are more partitions than devices; TypeError for no list."""
-    if isinstance(devices, str) or not isinstance(devices, Sequence):
-        raise TypeError(f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}")
-    if partitions > len(devices):
+def require_room(partitions: int, devices: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """The names; IndexError, in torchgpipe's words, for fewer than partitions, TypeError for no names."""
+    try:
+        hash(names := tuple(listed("devices", "a list", devices)))
+    except TypeError:
+        raise TypeError(
+            f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}"
+        ) from None
+    if partitions > len(names):
         raise IndexError(
             "too few devices to hold given partitions "
-            f"(devices: {len(devices)}, partitions: {partitions}); a device may be listed again"
+            f"(devices: {len(names)}, partitions: {partitions}); a device may be listed again"
         )
+    return names

@@ -132,7 +132,7 @@ def test_an_order_that_deadlocks_anyway_is_told_as_such():
 
 def test_sends_are_buffered_or_blocking():
     for refuses in (check, problems):
-        with pytest.raises(ValueError, match=r"sends needs to be one of .*'buffered', 'blocking'.*'eager'"):
+        with pytest.raises(ValueError, match=r"needs sends to be one of .*'buffered', 'blocking'.*'eager'"):
             refuses(GPipe(2, 2), sends="eager")
 
 

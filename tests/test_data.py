@@ -58,7 +58,7 @@ def test_the_shuffle_mixes_the_writers():
 
 @pytest.mark.parametrize("held_out", [0, 1, -0.2, 1.5, float("nan")])
 def test_a_share_held_out_that_cannot_be_is_refused(held_out):
-    with pytest.raises(ValueError, match=rf"digits needs 0 < held_out < 1 \(got {held_out}\)"):
+    with pytest.raises(ValueError, match=rf"digits needs .*held_out.* \(got {held_out}\)"):
         digits(held_out=held_out)
 
 

@@ -3,176 +3,30 @@
 import re
 import time
 import tracemalloc
-from collections.abc import Callable
+from inspect import isfunction, signature
 
 import numpy as np
 import pytest
 from cases import every_schedule
+from misused import CASES, HANDED_IN, X, Y, parts, step
 
 import gpipe_sim as gp
 
-X, Y = np.random.default_rng(0).normal(size=(16, 64)), np.arange(16) % 10
-STAGES = 2
-LINEAR = gp.Linear(64, 64, rng=np.random.default_rng(0))
-
-
-def parts() -> list[gp.Partition]:
-    return gp.split(gp.mlp([64, 10, 10]), stages=STAGES)
-
-
-def step(schedule=None, batch=(X, Y), loss=gp.cross_entropy, partitions=None, **options) -> gp.StepResult:
-    return gp.train_step(partitions or parts(), schedule or gp.GPipe(2, 2), batch, loss, **options)
-
-
-def train(**options) -> gp.History:
-    usual = {"loss": gp.cross_entropy, "optimizer": gp.SGD(0.1), "epochs": 1, "batch_size": 4, "report": None}
-    return gp.train(parts(), gp.GPipe(2, 2), (X, Y), **usual | options)
-
-
-TIMELINE = gp.simulate(gp.GPipe(2, 2))
-
-#: (what is done, the error, what it says)
-CASES: list[tuple[Callable, type, str]] = [
-    # Sizes
-    (lambda: gp.GPipe(2.0, 2), TypeError, "GPipe needs devices to be a whole number (got 2.0)"),
-    (lambda: gp.GPipe(2, "2"), TypeError, "GPipe needs microbatches to be a whole number (got '2')"),
-    (lambda: gp.GPipe(True, 2), TypeError, "GPipe needs devices to be a whole number (got True)"),
-    (lambda: gp.GPipe(0, 2), ValueError, "GPipe needs devices >= 1 (got 0)"),
-    (lambda: gp.Interleaved1F1B(2, 2, 0), ValueError, "Interleaved1F1B needs stages_per_device >= 1 (got 0)"),
-    (lambda: gp.repeat(gp.GPipe(2, 2), 0), ValueError, "repeat needs steps >= 1 (got 0)"),
-    (lambda: gp.greedy(0, 2), ValueError, "greedy needs devices >= 1 (got 0)"),
-    (lambda: gp.looped(2, None), TypeError, "looped needs stages to be a whole number (got None)"),
-    (lambda: gp.mlp([64, 0]), ValueError, "mlp needs every size >= 1 (got 0)"),
-    (lambda: gp.mlp(64), TypeError, "mlp needs a list of sizes, such as [64, 32, 10] (got 64)"),
-    (lambda: gp.mlp("64"), TypeError, "mlp needs a list of sizes, such as [64, 32, 10] (got '64')"),
-    (lambda: gp.mlp([64]), ValueError, "mlp needs at least two sizes"),
-    (lambda: gp.digits(seed=-1), ValueError, "digits needs seed >= 0 (got -1)"),
-    (lambda: gp.digits(seed=0.5), TypeError, "digits needs seed to be a whole number (got 0.5)"),
-    (lambda: train(epochs=0), ValueError, "train needs epochs >= 1 (got 0)"),
-    (lambda: train(batch_size=2.5), TypeError, "train needs batch_size to be a whole number (got 2.5)"),
-    (lambda: train(batch_size=17), ValueError, "train needs batch_size <= 16"),
-    (lambda: step(seed=-1), ValueError, "train_step needs seed >= 0 (got -1)"),
-    (lambda: step(step="a"), TypeError, "train_step needs step to be a whole number (got 'a')"),
-    # Orders
-    (lambda: gp.Explicit(["999F999"]), ValueError, "far beyond 1 actions: is a label wrong?"),
-    (lambda: gp.Explicit(["0F0 0B999999"]), ValueError, "far beyond 2 actions: is a label wrong?"),
-    (lambda: gp.Explicit(["x" * 10**6]), ValueError, "(1000000 characters) is not an action"),
-    (lambda: gp.Explicit(["0F" + "9" * 10**6]), ValueError, "(1000002 characters) is not an action"),
-    (lambda: gp.Explicit("0F0"), TypeError, "Explicit takes one row per device, such as ['0F0 0B0']"),
-    (lambda: gp.Explicit([["0F0", 3]]), TypeError, "takes actions or their spelling, such as '0F0' (got 3)"),
-    (lambda: gp.Explicit(["0F0 0B0"], placement=[[0, 0]]), ValueError, "list a stage once on device 0"),
-    (lambda: gp.Explicit(["0F0 0B0"], placement=[[-1]]), ValueError, "without a gap (got [-1])"),
-    (lambda: gp.Explicit(["0F0 0B0"], placement=3), TypeError, "to list the stages of each device"),
-    (lambda: gp.simulate("GPipe"), TypeError, "simulate needs a schedule, such as GPipe(4, 8) (got 'GPipe')"),
-    (lambda: gp.simulate(gp.GPipe), TypeError, "simulate needs a schedule, such as GPipe(4, 8)"),
-    (lambda: gp.check(TIMELINE), TypeError, "check needs a schedule, such as GPipe(4, 8)"),
-    (lambda: gp.greedy(2, 2, priority={"B", "F"}), ValueError, "greedy needs priority to list F and B"),
-    (lambda: gp.greedy(2, 2, placement=[[0], [0, 1]]), ValueError, "stage 0 is on devices 0 and 1"),
-    (lambda: gp.from_torch_csv("0F" + "1" * 200_000), ValueError, "from_torch_csv cannot read the text"),
-    (lambda: gp.from_torch_csv("0F0,zz"), ValueError, "line 1, cell 2: 'zz' is not an action"),
-    (lambda: gp.remat(gp.GPipe(2, 2), "often"), ValueError, "remat needs mode to be one of"),
-    (lambda: gp.colocate(gp.GPipe(2, 2), 2), TypeError, "devices lists a name for each of 2"),
-    (
-        lambda: gp.bubble_fraction(gp.GPipe(2, 2)),
-        TypeError,
-        "bubble_fraction needs a timeline",
-    ),
-    (lambda: gp.why_idle(TIMELINE, 5, 0), ValueError, "why_idle needs a device from 0 to 1 (got 5)"),
-    (lambda: TIMELINE.on(2), ValueError, "there are devices 0 to 1 (got 2)"),
-    # Costs
-    (lambda: gp.Costs(comm=(1, 1)), TypeError, "Costs needs comm to be a number (got (1, 1))"),
-    (lambda: gp.Costs(-1), ValueError, "Costs needs forward to be finite and >= 0 (got -1)"),
-    (lambda: gp.Costs(float("nan")), ValueError, "Costs needs forward to be finite and >= 0 (got nan)"),
-    (lambda: gp.Costs(1j), TypeError, "Costs needs forward to be a number (got 1j)"),
-    (lambda: gp.Costs("1"), TypeError, "Costs needs forward to be a number (got '1')"),
-    (
-        lambda: gp.simulate(gp.GPipe(2, 2), 1),
-        TypeError,
-        "simulate needs costs, such as Costs",
-    ),
-    (lambda: gp.greedy(2, 2, costs={}), TypeError, "greedy needs costs, such as Costs(comm=1) (got {})"),
-    (lambda: gp.greedy(2, 2, costs=0), TypeError, "greedy needs costs, such as Costs(comm=1) (got 0)"),
-    (lambda: gp.simulate(gp.GPipe(2, 2), gp.Costs([1, 2, 3])), ValueError, "lists forward for 3 stages"),
-    (lambda: gp.simulate(gp.GPipe(4, 8), gp.Costs(1e308)), ValueError, "lasts longer than the largest float"),
-    # Batches, losses, models
-    (lambda: step(gp.GPipe(2, 10**6)), ValueError, "16 samples cannot be cut into 1000000 microbatches"),
-    (lambda: step(batch=(np.array(["a"] * 16), Y)), TypeError, "a batch needs inputs to hold real numbers"),
-    (
-        lambda: step(batch=(X * 1j, Y)),
-        TypeError,
-        "inputs to hold real numbers (got complex128)",
-    ),
-    (lambda: step(batch=(X, Y[:3])), ValueError, "of equal length (got lengths 16 and 3)"),
-    (lambda: step(batch=X), TypeError, "a batch is (inputs, targets) (got ndarray)"),
-    (lambda: step(loss="mse"), TypeError, "a step needs a loss, such as cross_entropy or mse (got 'mse')"),
-    (
-        lambda: gp.mse(np.array([[1j]]), np.array([[1.0]])),
-        TypeError,
-        "needs outputs to hold real numbers",
-    ),
-    (lambda: gp.mse(np.ones((1, 1)), np.array([["a"]])), TypeError, "mse needs targets to hold real numbers"),
-    (lambda: gp.cross_entropy(np.ones((1, 2)), np.array([2])), ValueError, "needs targets from 0 to 1"),
-    (lambda: gp.cross_entropy(np.ones((1, 2)), np.array([0.5])), TypeError, "targets to be class numbers"),
-    (lambda: gp.single_device_step(parts()[0], (X, Y), gp.cross_entropy), TypeError, "are partition.layers"),
-    (lambda: gp.single_device_step("model", (X, Y), gp.mse), TypeError, "a model is a list of layers"),
-    (lambda: step(partitions=parts()[:1]), ValueError, "has 2 stages, but there are 1 partitions"),
-    (
-        lambda: step(partitions=[gp.Partition([LINEAR]), gp.Partition([LINEAR], 1)]),
-        ValueError,
-        "layers 0 and 1 are the same Linear(64, 64)",
-    ),
-    (lambda: gp.split(gp.mlp([4, 4]), stages=2), ValueError, "cannot cut 1 layers into 2 stages; at most 1"),
-    (lambda: gp.Adam(1e-3, 0.9), TypeError, "Adam needs two betas, such as (0.9, 0.999) (got 0.9)"),
-    (lambda: gp.SGD(-1), ValueError, "SGD needs 0 <= learning_rate < inf (got -1)"),
-    (lambda: gp.Adam(eps=0), ValueError, "Adam needs eps > 0"),
-    (lambda: train(report="x"), TypeError, "train needs report to be a function of a line of text, or None"),
-    (lambda: train(optimizer="adam"), TypeError, "train needs an optimizer"),
-    (
-        lambda: gp.evaluate(parts(), X * np.nan, Y),
-        ValueError,
-        "evaluate needs finite inputs (sample 0",
-    ),
-    (lambda: gp.evaluate(broken(), X, Y), ValueError, "evaluate needs a model whose outputs are finite"),
-    # Formulas
-    (
-        lambda: gp.formulas.gpipe_bubble(4, 0),
-        ValueError,
-        "gpipe_bubble needs microbatches >= 1 (got 0)",
-    ),
-    (lambda: gp.formulas.gpipe_makespan(4, 8, -1), ValueError, "gpipe_makespan needs forward to be finite"),
-    (
-        lambda: gp.formulas.gpipe_makespan(4, 8, float("nan")),
-        ValueError,
-        "forward to be finite and >= 0",
-    ),
-    (lambda: gp.formulas.one_f_one_b_in_flight(4, 8, 1.5), TypeError, "needs device to be a whole number"),
-    (lambda: gp.formulas.one_f_one_b_in_flight(4, 8, 4), ValueError, "needs device from 0 to 3 (got 4)"),
-    (lambda: gp.formulas.chimera_bubble(4, 6), ValueError, "is for K dividing M (got K = 4, M = 6)"),
-    (lambda: gp.formulas.chimera_bubble(3, 6), ValueError, "needs an even number of devices (got 3)"),
-    (lambda: gp.formulas.zbh1_memory(4, 0, -1), ValueError, "needs before_input_grad to be finite and >= 0"),
-    (lambda: gp.formulas.microbatches_for(4, "1e9999999"), ValueError, "needs a bubble between 0 and 1"),
-    (lambda: gp.formulas.microbatches_for(4, "1e-9999999"), ValueError, "needs a bubble between 0 and 1"),
-    (lambda: gp.formulas.microbatches_for(4, None), ValueError, "needs a bubble between 0 and 1 (got None)"),
-    # Charts
-    (lambda: gp.draw(), ValueError, "draw needs at least one timeline"),
-    (lambda: gp.draw(gp.GPipe(2, 2)), TypeError, "draw needs a timeline, such as simulate"),
-    (lambda: gp.draw(TIMELINE, titles="My title"), TypeError, "titles=['My title']"),
-    (lambda: gp.draw(TIMELINE, titles=["a", "b"]), ValueError, "a title for each of 1 timelines (got 2)"),
-    (
-        lambda: gp.plots.plot_memory(step()),
-        TypeError,
-        "plot_memory needs one device's memory",
-    ),
-    (lambda: gp.recorded_run("gpt"), ValueError, "there is no recorded run 'gpt'; there are 1f1b"),
+LESSONS = [
+    getattr(gp.course, f"lesson_{name}") for name in (*(f"0{n}" for n in range(1, 10)), "13", "18", "A")
+]
+CHECKS = [
+    check
+    for lesson in LESSONS
+    for name, check in vars(lesson).items()
+    if isfunction(check) and not name.startswith("_") and list(signature(check).parameters) == ["answer"]
 ]
 
 
-def broken() -> list[gp.Partition]:
-    """A model that has learned NaN."""
-    partitions = parts()
-    for array in partitions[0].parameters.values():
-        array *= np.nan
-    return partitions
+def test_the_table_is_long_and_each_row_is_another_mistake():
+    assert len(CASES) >= 200
+    told = [(do.__code__.co_code, do.__code__.co_consts, do.__code__.co_names) for do, _, _ in CASES]
+    assert len(set(map(repr, told))) == len(CASES)
 
 
 @pytest.mark.parametrize(("do", "error", "says"), CASES, ids=[case[2][:50] for case in CASES])
@@ -189,6 +43,14 @@ def test_it_is_refused_in_words_and_at_once(do, error, says):
         tracemalloc.stop()
     assert type(refused.value) is error
     assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check.__module__[-2:]}-{check.__name__}")
+def test_a_check_replies_to_whatever_is_handed_in(check):
+    for answer in HANDED_IN:
+        reply = check(answer)
+        assert isinstance(reply, gp.course.Reply) and reply.verdict != "correct", answer
+        assert len(reply.text) < 1000
 
 
 @pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])
@@ -231,3 +93,32 @@ def test_what_was_refused_changed_nothing():
             gp.train(partitions, gp.GPipe(2, 2), (X, Y), **usual | {"report": None} | wrong)
     after = {key: p for part in partitions for key, p in part.parameters.items()}
     assert all((before[key] == after[key]).all() for key in before)
+
+
+def test_an_action_is_asked_for_by_its_spelling_or_as_part_of_a_pair():
+    schedule = gp.DualPipe(2, 4)
+    pair = next(action for row in schedule.actions for action in row if len(action.parts) == 2)
+    apart = gp.OverlapFB(pair.forward, pair.backward._replace(microbatch=3 - pair.backward.microbatch))
+    assert schedule.contains(pair) and schedule.contains(pair.forward) and not schedule.contains(apart)
+    assert schedule.device_of(pair) == schedule.device_of(str(pair)) == schedule.device_of(pair.backward)
+    assert gp.needs("1F0", schedule) == gp.needs(gp.F(1, np.int8(0)), schedule) == (gp.F(0, 0),)
+    assert gp.Costs(3).duration("0F0") == 3
+
+
+def test_measured_times_are_pythons_own_numbers():
+    spans = [
+        gp.Span(a, np.int64(d), np.float64(s), np.float32(e))
+        for a, d, s, e in gp.GPipe(2, 2).timeline().spans
+    ]
+    timeline = gp.Timeline.from_spans(gp.GPipe(2, 2), spans)
+    assert {type(value) for span in timeline.spans for value in span[1:]} == {int, float}
+    assert timeline.start.dtype == np.float64 and timeline.makespan == 9
+
+
+def test_a_price_that_nobody_pays_may_be_any():
+    class Unused(gp.Costs):
+        def durations(self, program):
+            column = super().durations(program)
+            return column._replace(values=[*column.values, -1, None])
+
+    assert gp.simulate(gp.GPipe(2, 2), Unused()).makespan == 9

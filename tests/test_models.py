@@ -62,7 +62,7 @@ def test_a_size_that_cannot_be_is_refused(size, error):
 
 
 def test_an_unknown_activation_is_refused_with_the_ones_there_are():
-    with pytest.raises(ValueError, match=r"one of \['gelu', 'relu', 'tanh'\] \(got 'sigmoid'\)"):
+    with pytest.raises(ValueError, match=r"one of \('relu', 'tanh', 'gelu'\) \(got 'sigmoid'\)"):
         mlp([2, 2], activation="sigmoid")
 
 

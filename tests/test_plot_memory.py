@@ -18,6 +18,6 @@ def test_what_is_named_is_stacked(categories, top):
 
 
 def test_an_unknown_category_is_refused():
-    with pytest.raises(ValueError, match="no category"):
+    with pytest.raises(ValueError, match="needs category to be one of"):
         gp.plots.plot_memory(TRACE, categories=["activations"])
     plt.close("all")

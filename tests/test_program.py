@@ -122,7 +122,9 @@ def test_a_label_that_no_column_holds_is_refused():
         def order(self, device):
             yield gp.F(0, 10**30)
 
-    with pytest.raises(ValueError, match="a stage or microbatch has a label of 31 digits"):
+    with pytest.raises(
+        ValueError, match=r"^GPipe\(devices=1, microbatches=1\) has a label of about 31 digits"
+    ):
         gp.check(Odd(1, 1))
 
 
@@ -219,7 +221,9 @@ def test_spans_that_contradict_the_order_are_refused():
 def test_spans_without_a_length_are_refused(times):
     timeline = gp.simulate(gp.Naive(1))
     spans = [timeline.spans[0]._replace(start=times[0], end=times[1]), timeline.spans[1]]
-    with pytest.raises(ValueError, match=f"0F0 is measured from {times[0]} to {times[1]}"):
+    with pytest.raises(
+        ValueError, match=r"0F0 is (measured from 2.0 to 1.0|none: it needs (start|end) to be finite)"
+    ):
         gp.Timeline.from_spans(timeline.schedule, spans)
 
 

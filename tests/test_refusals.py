@@ -160,9 +160,9 @@ def test_numpy_costs_are_plain_numbers():
     assert "F0" in str(timeline)
 
 
-@pytest.mark.parametrize("device", [-1, 2, "0"])
+@pytest.mark.parametrize("device", [-1, 2])
 def test_a_timeline_has_the_devices_of_its_schedule(device):
-    with pytest.raises(ValueError, match="there are devices 0 to 1"):
+    with pytest.raises(ValueError, match="needs device from 0 to 1"):
         gp.simulate(gp.GPipe(2, 2)).on(device)
 
 
@@ -236,7 +236,7 @@ def test_evaluate_scores_class_numbers_only():
     partitions, (x, y) = gp.split(gp.mlp(SIZES), stages=2), batch()
     assert gp.evaluate(partitions, x.tolist(), y.tolist()) == gp.evaluate(partitions, x, y)
     for wrong, error in ((y + 0.5, TypeError), (y + 8, ValueError), (y.astype(str), TypeError)):
-        with pytest.raises(error, match="cross_entropy needs targets"):
+        with pytest.raises(error, match=r"(cross_entropy|evaluate) needs (targets|y)"):
             gp.evaluate(partitions, x, wrong)
 
 
@@ -303,9 +303,9 @@ def test_a_class_a_name_or_a_timeline_is_no_schedule(function, wrong):
         function(wrong)
 
 
-@pytest.mark.parametrize("device", [1.0, None, "1", -1, 2])
+@pytest.mark.parametrize("device", [1.0, None, "1", True, np.array([0, 1])], ids=repr)
 def test_a_device_of_a_timeline_has_a_number(device):
-    with pytest.raises(ValueError, match=r"there are devices 0 to 1 \(got "):
+    with pytest.raises(TypeError, match=r"needs device to be a whole number \(got "):
         gp.simulate(gp.GPipe(2, 2)).on(device)
 
 
@@ -372,16 +372,16 @@ def test_a_placement_of_ones_own_lists_stages(held):
     [
         (
             lambda: gp.Explicit("0F0 0B0"),
-            "Explicit takes one row per device, such as ['0F0 0B0'] (got '0F0 0B0')",
+            "Explicit needs one row per device, such as ['0F0 0B0'] (got '0F0 0B0')",
         ),
-        (lambda: gp.Explicit.parse(["0F0"]), "Explicit.parse reads a text (got ['0F0'])"),
+        (lambda: gp.Explicit.parse(["0F0"]), "Explicit.parse needs a text (got ['0F0'])"),
         (
             lambda: gp.Explicit([gp.F(0, 0), gp.B(0, 0)]),
             "row 0 of Explicit needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' "
             f"(got {gp.F(0, 0)!r})",
         ),
-        (lambda: gp.Action.parse(3), "Action.parse reads a text (got 3)"),
-        (lambda: gp.from_torch_csv(None), "from_torch_csv reads a text (got None)"),
+        (lambda: gp.Action.parse(3), "Action.parse needs a text (got 3)"),
+        (lambda: gp.from_torch_csv(None), "from_torch_csv needs a text (got None)"),
         (
             lambda: gp.Explicit(["0F0 0B0"], placement=[0]),
             "Explicit needs placement to list the stages of each device, such as [[0, 3], [1, 2]] (got [0])",
@@ -432,7 +432,7 @@ def test_data_to_train_on_comes_in_parts(data):
 
 @pytest.mark.parametrize("partitions", [None, gp.split(gp.mlp(SIZES), stages=2)[0]])
 def test_one_partition_is_no_list_of_them(partitions):
-    with pytest.raises(TypeError, match="train_step takes a list of partitions"):
+    with pytest.raises(TypeError, match="train_step needs a list of partitions"):
         train(partitions, batch())
 
 

@@ -7,6 +7,7 @@ question; it never gives the answer. If there is no answer yet (None), it says w
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 
 from gpipe_sim.course.reply import Reply, predict
 
@@ -15,6 +16,6 @@ __all__ = ["Reply", "predict"]
 
 def __getattr__(name: str):
     """Import a lesson's module when it is first used, so that ``course.lesson_04`` just works."""
-    if name.startswith("lesson_"):
+    if name.startswith("lesson_") and find_spec(f"gpipe_sim.course.{name}"):
         return import_module(f"gpipe_sim.course.{name}")
     raise AttributeError(f"module 'gpipe_sim.course' has no attribute {name!r}")

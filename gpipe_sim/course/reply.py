@@ -8,6 +8,9 @@ from numbers import Real
 
 import numpy as np
 
+from gpipe_sim.errors import number, require
+
+MOST = 800  #: characters of a reply
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
 
 
@@ -17,6 +20,10 @@ class Reply:
 
     verdict: str
     text: str
+
+    def __post_init__(self):
+        if len(self.text) > MOST:  # a student's list of a million numbers is quoted in the middle
+            object.__setattr__(self, "text", f"{self.text[: MOST // 2]} ... {self.text[-MOST // 2 :]}")
 
     def __repr__(self) -> str:
         return f"{self.verdict}: {self.text}"
@@ -58,10 +65,12 @@ def called(function: Callable, *arguments, where: str = "") -> object:
     if not callable(function):
         return keep_working(f"pass in a function, not {function!r}")
     try:
-        return function(*(deepcopy(one) if isinstance(one, list | np.ndarray) else one for one in arguments))
+        said = function(*(deepcopy(one) if isinstance(one, list | np.ndarray) else one for one in arguments))
+        repr(said)  # a reply may quote it
     except Exception as error:
         where = where or f"called with ({', '.join(map(repr, arguments))})"
         return keep_working(f"{where} it stopped: {type(error).__name__}: {error}")
+    return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
 
 
 def predict(guess: Real | None, measured: Real, unit: str = "", *, within: Real = 0) -> Reply:
@@ -70,6 +79,8 @@ def predict(guess: Real | None, measured: Real, unit: str = "", *, within: Real 
     With ``within=0.25``, a guess is right if it is off by at most a quarter of what was measured; that is for
     measured times and rules of thumb. By default only the number itself is right.
     """
+    require("predict", unit, str, "unit to be a text, such as 'ms'")
+    measured, within = number("predict", "measured", measured), number("predict", "within", within)
     unit = f" {unit}" if unit else ""
     if guess is None:
         return your_turn("write your guess in the cell above, run that, and then this again")

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from math import hypot
 from numbers import Real
+from os import PathLike
 from typing import NamedTuple
 
 from gpipe_sim.drawing.geometry import PHASES, ticks
 from gpipe_sim.drawing.palette import FAINT, INK, PAPER, hatched
+from gpipe_sim.errors import require
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.simulation.timeline import number
 
@@ -57,6 +59,7 @@ class Svg:
         return f"<Svg of {self.says}>"
 
     def save(self, path: str) -> None:
+        require("save", path, str | PathLike, "a path, such as 'timeline.svg'")
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.text)
 

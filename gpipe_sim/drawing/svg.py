@@ -39,6 +39,7 @@ from gpipe_sim.drawing.page import (
     unit_for,
 )
 from gpipe_sim.drawing.palette import IN_FLIGHT, INK, PAPER, hatched, ink
+from gpipe_sim.errors import listed, require, require_flags
 from gpipe_sim.simulation.critical_path import critical_path
 from gpipe_sim.simulation.metrics import in_flight, peak_in_flight
 from gpipe_sim.simulation.timeline import Timeline, of_timeline, require_timeline
@@ -74,9 +75,13 @@ def draw(
         raise ValueError("draw needs at least one timeline")
     for timeline in timelines:
         require_timeline("draw", timeline)
-    if isinstance(titles, str):
-        raise TypeError(f"draw needs a list of titles, one for each timeline: titles=[{titles!r}]")
-    titles = [caption(timeline) for timeline in timelines] if titles is None else list(titles)
+    require_flags("draw", in_flight=in_flight, messages=messages, critical_path=critical_path)
+    such_as = "titles, one for each timeline, such as titles=['GPipe']"
+    titles = (
+        [caption(timeline) for timeline in timelines] if titles is None else listed("draw", such_as, titles)
+    )
+    for title in titles:
+        require("draw", title, str, such_as)
     if len(titles) != len(timelines):
         raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")
     until = max(timeline.makespan for timeline in timelines)

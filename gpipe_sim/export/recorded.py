@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from gpipe_sim import families
+from gpipe_sim.errors import one_of
 from gpipe_sim.schedule.actions import Action
 from gpipe_sim.simulation.timeline import Span, Timeline
 
@@ -23,9 +24,7 @@ def recorded_run(name: str = "1f1b") -> Timeline:
     the same on one. ValueError for any other name.
     """
     runs = _stored()["runs"]
-    if name not in runs:
-        raise ValueError(f"there is no recorded run {name!r}; there are {', '.join(runs)}")
-    run = runs[name]
+    run = runs[one_of("recorded_run", "name", name, runs)]
     family, devices, microbatches = run["schedule"]
     schedule = getattr(families, family)(devices, microbatches)
     actions = {text: Action.parse(text) for text in run["spans"]}

@@ -8,7 +8,7 @@ import csv
 import re
 from collections.abc import Iterator
 
-from gpipe_sim.errors import ScheduleError, require_text
+from gpipe_sim.errors import ScheduleError, require
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.explicit import Explicit
@@ -39,7 +39,7 @@ def from_torch_csv(text: str) -> Explicit:
     Empty cells (PyTorch's padding) and what PyTorch adds by itself (messages, UNSHARD, RESHARD, REDUCE_GRAD)
     are left out. ValueError, with line and cell, for a cell that cannot be read.
     """
-    require_text("from_torch_csv", text)
+    require("from_torch_csv", text, str, "a text")
     try:
         lines = list(csv.reader(text.splitlines()))
     except csv.Error as error:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpipe_sim.errors import one_of
 from gpipe_sim.schedule.actions import Action, B, F
 from gpipe_sim.schedule.base import Schedule
 
@@ -22,8 +23,7 @@ class GPipe(Schedule):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.drain not in DRAINS:
-            raise ValueError(f"GPipe needs drain to be one of {DRAINS} (got {self.drain!r})")
+        one_of("GPipe", "drain", self.drain, DRAINS)
 
     def __repr__(self) -> str:
         drain = "" if self.drain == "reversed" else f", drain={self.drain!r}"

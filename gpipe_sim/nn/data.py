@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import whole
+from gpipe_sim.errors import floating, require_in, whole
 
 
 class Data(NamedTuple):
@@ -28,10 +28,8 @@ def digits(*, held_out: float = 0.2, seed: int = 0, dtype: np.dtype = np.float64
     training never saw, and accuracy would be lower. ValueError unless 0 < held_out < 1 leaves some digits on
     both sides, or for a dtype that is not floating.
     """
-    if not 0 < held_out < 1:
-        raise ValueError(f"digits needs 0 < held_out < 1 (got {held_out})")
-    if np.dtype(dtype).kind != "f":
-        raise ValueError(f"digits needs a floating dtype (got {np.dtype(dtype)})")
+    require_in("digits", "held_out", held_out, 0, 1)
+    dtype = floating("digits", dtype)
     images, labels = digit_images()
     order = np.random.default_rng(whole("digits", "seed", seed, low=0)).permutation(len(labels))
     x = (images.reshape(len(images), -1)[order] / 16).astype(dtype)

@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import whole
+from gpipe_sim.errors import floating, require, require_few, whole
 
 Array = np.ndarray
+LARGEST = 100_000_000  #: weights of a layer: 800 MB in float64
 
 
 class Context(NamedTuple):
@@ -74,6 +75,9 @@ class Linear(Layer):
 
     def __init__(self, inputs: int, outputs: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
         inputs, outputs = whole("Linear", "inputs", inputs), whole("Linear", "outputs", outputs)
+        require_few("Linear", inputs * outputs, "weights", most=LARGEST)
+        require("Linear", rng, np.random.Generator, "rng to be a generator, such as np.random.default_rng(0)")
+        dtype = floating("Linear", dtype)
         weight = rng.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs))
         self.parameters = {"W": weight.astype(dtype), "b": np.zeros(outputs, dtype)}
 

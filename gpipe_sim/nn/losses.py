@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import require_numbers
+from gpipe_sim.errors import numbers
 
 Array = np.ndarray
 
@@ -19,7 +19,11 @@ class Loss(ABC):
 
     def __call__(self, outputs: Array, targets: Array) -> float:
         """The mean loss over the batch."""
-        return self.forward(np.asarray(outputs), np.asarray(targets))[0]
+        owner = type(self).__name__
+        outputs, targets = numbers(owner, "outputs", outputs), numbers(owner, "targets", targets)
+        if not outputs.size:
+            raise ValueError(f"{owner} needs at least one output (got shape {outputs.shape})")
+        return self.forward(outputs, targets)[0]
 
     def require(self, outputs: Array, targets: Array) -> None:
         """Raise ValueError or TypeError if targets do not fit outputs. ``forward`` calls this first."""
@@ -37,7 +41,7 @@ class Loss(ABC):
 
 def floating(array: Array) -> Array:
     """Floats as they are, whole numbers as float64, which does not overflow; TypeError for anything else."""
-    require_numbers("a loss", "outputs", array)
+    numbers("a loss", "outputs", array)
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
@@ -45,7 +49,7 @@ class MSE(Loss):
     """The mean squared error over all elements. ``targets`` has the shape of ``outputs``."""
 
     def require(self, outputs: Array, targets: Array) -> None:
-        require_numbers("mse", "targets", targets)
+        numbers("mse", "targets", targets)
         if outputs.shape != targets.shape:
             raise ValueError(f"mse needs targets of shape {outputs.shape}, got {targets.shape}")
 

@@ -1,11 +1,11 @@
 """Models: plain lists of layers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from gpipe_sim.errors import got, whole
+from gpipe_sim.errors import floating, got, listed, one_of, whole
 from gpipe_sim.nn.layers import GELU, Layer, Linear, ReLU, Tanh
 
 ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
@@ -20,16 +20,13 @@ def mlp(
     seed. ValueError for fewer than two sizes, a size below 1, an unknown activation or a dtype that is not
     floating.
     """
-    if isinstance(sizes, str) or not isinstance(sizes, Iterable):
-        raise TypeError(f"mlp needs a list of sizes, such as [64, 32, 10] {got(sizes)}")
-    sizes = list(sizes)
+    sizes = [
+        whole("mlp", "every size", size) for size in listed("mlp", "a list of sizes, such as [64, 10]", sizes)
+    ]
     if len(sizes) < 2:
-        raise ValueError(f"mlp needs at least two sizes, input and output (got {list(sizes)})")
-    sizes = [whole("mlp", "every size", size) for size in sizes]
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"mlp needs activation to be one of {sorted(ACTIVATIONS)} (got {activation!r})")
-    if np.dtype(dtype).kind != "f":
-        raise ValueError(f"mlp needs a floating dtype (got {np.dtype(dtype)})")
+        raise ValueError(f"mlp needs at least two sizes, input and output {got(sizes)}")
+    one_of("mlp", "activation", activation, ACTIVATIONS)
+    floating("mlp", dtype)
     rng = np.random.default_rng(whole("mlp", "seed", seed, low=0))
     layers: list[Layer] = []
     for inputs, outputs in pairwise(sizes):

@@ -5,11 +5,11 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from gpipe_sim.errors import got, require_in
+from gpipe_sim.errors import got, listed, require, require_in
 
 Key = tuple[int, str]
 Arrays = dict[Key, np.ndarray]
@@ -29,10 +29,12 @@ class Optimizer(ABC):
         ValueError, before anything changes, if a gradient is missing or misshapen, or the state is another
         model's.
         """
+        require_arrays("step", "parameters", parameters, "f")
+        require_arrays("step", "gradients", gradients, "fiub")
         for key, parameter in parameters.items():
             if key not in gradients or gradients[key].shape != parameter.shape:
-                got = gradients[key].shape if key in gradients else "none"
-                raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {got}")
+                there = gradients[key].shape if key in gradients else "none"
+                raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {there}")
             kept = {np.shape(value) for value in self.state.get(key, {}).values()}
             if kept - {(), parameter.shape}:
                 raise ValueError(f"the state of parameter {key} is another model's; make a new optimizer")
@@ -69,10 +71,8 @@ class Adam(Optimizer):
     ):
         super().__init__(learning_rate)
         name = type(self).__name__
-        if not isinstance(betas, Sequence):
-            raise TypeError(f"{name} needs two betas, such as (0.9, 0.999) (got {betas!r})")
-        if len(betas) != 2:
-            raise ValueError(f"{name} needs two betas (got {betas})")
+        if len(betas := tuple(listed(name, "two betas, such as (0.9, 0.999)", betas))) != 2:
+            raise ValueError(f"{name} needs two betas {got(betas)}")
         for beta in betas:
             require_in(name, "betas", beta, 0, 1)
         require_in(name, "eps", eps, 0, float("inf"))
@@ -111,7 +111,14 @@ class AdamW(Adam):
         return super().change(parameter, gradient, state) + decay
 
 
+def require_arrays(owner: str, name: str, arrays: Arrays, kinds: str) -> None:
+    """TypeError unless it maps keys to arrays whose numbers are of these kinds."""
+    such_as = f"{name} to be arrays of numbers by layer and name, as partition.parameters is"
+    for array in require(owner, arrays, Mapping, such_as).values():
+        if require(owner, array, np.ndarray, such_as).dtype.kind not in kinds:
+            raise TypeError(f"{owner} needs {such_as} (got {array.dtype})")
+
+
 def require_optimizer(owner: str, value) -> None:
     """TypeError unless the value is an optimizer: its class is not enough."""
-    if not isinstance(value, Optimizer):
-        raise TypeError(f"{owner} needs an optimizer, such as Adam(1e-3) {got(value)}")
+    require(owner, value, Optimizer, "an optimizer, such as Adam(1e-3)")

@@ -16,8 +16,7 @@ def colocate(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
     deadlock, and it is not faster. Surplus names are unused; IndexError for fewer names than devices.
     """
     require_schedule("colocate", schedule)
-    require_room(schedule.devices, devices)
-    used = list(devices[: schedule.devices])
+    used = require_room(schedule.devices, devices)[: schedule.devices]
     names = list(dict.fromkeys(used))
     rows = [[] for _ in names]
     for span in sorted(simulate(schedule).spans, key=lambda span: span.start):

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from numbers import Real
 
-from gpipe_sim.errors import ScheduleError, whole
+from gpipe_sim.errors import MOST, ScheduleError, got, listed, number, require_few, require_flags, whole
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
@@ -23,6 +23,7 @@ from gpipe_sim.simulation.machine import Machine
 Priority = Sequence[Kind | str] | Callable[[Action], object]
 Placement = tuple[tuple[int, ...], ...]
 
+LIMITS = "memory_limit in numbers of stage-activations: one, or one per device"
 WHOLE = (Kind.F, Kind.B)
 SPLIT = (Kind.F, Kind.I, Kind.W)
 
@@ -56,7 +57,11 @@ def greedy(
     """
     devices = whole("greedy", "devices", devices)
     microbatches = whole("greedy", "microbatches", microbatches)
+    require_flags("greedy", split=split)
     held = _read_placement(placement, devices)
+    require_few(
+        "greedy", sum(map(len, held)) * microbatches, "pairs of stage and microbatch", most=MOST // 10
+    )
     kinds, key = _read_priority(priority, split)
     limits = _read_limits(memory_limit, devices)
     _require_room(held, limits)
@@ -210,7 +215,7 @@ def _sorted_by(key: Callable, actions: list[Action]) -> list[int]:
     keys = [(key(action), action.microbatch, action.stage) for action in actions]
     try:
         return sorted(range(len(actions)), key=keys.__getitem__)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(f"greedy needs priority to return keys that can be sorted: {error}") from None
 
 
@@ -226,10 +231,10 @@ def _read_priority(priority: Priority, split: bool) -> tuple[tuple[Kind, ...], C
     if kinds is None:
         raise ValueError(
             "greedy needs priority to list F and B, or F, I and W, each once and the most urgent first, "
-            f"or to be a function of an action (got {priority!r})"
+            f"or to be a function of an action {got(priority)}"
         )
     if split and kinds is WHOLE:
-        raise ValueError(f"greedy splits no backward if priority lists B: list I and W (got {priority!r})")
+        raise ValueError(f"greedy splits no backward if priority lists B: list I and W {got(priority)}")
     return kinds, lambda action: order.index(action.kind)
 
 
@@ -256,15 +261,13 @@ def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int) -> tu
     """One limit per device, infinite if none is given."""
     if memory_limit is None:
         return (math.inf,) * devices
-    alone = isinstance(memory_limit, (Real, str)) or not isinstance(memory_limit, Iterable)
-    limits = (memory_limit,) * devices if alone else tuple(memory_limit)
+    alone = isinstance(memory_limit, Real)
+    limits = (memory_limit,) * devices if alone else tuple(listed("greedy", LIMITS, memory_limit))
     if len(limits) != devices:
         raise ValueError(f"greedy needs one memory_limit, or {devices}, one per device (got {len(limits)})")
     for limit in limits:
-        if isinstance(limit, bool) or not isinstance(limit, Real):
-            raise TypeError(f"greedy needs memory_limit in numbers of stage-activations (got {limit!r})")
-        if not limit >= 0:
-            raise ValueError(f"greedy needs memory_limit >= 0 (got {limit})")
+        if not number("greedy", "memory_limit", limit) >= 0:
+            raise ValueError(f"greedy needs memory_limit >= 0 {got(limit)}")
     return limits
 
 

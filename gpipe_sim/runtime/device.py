@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import require_batch, require_numbers
+from gpipe_sim.errors import numbers, require_batch
 from gpipe_sim.nn.layers import Context
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
@@ -27,10 +27,7 @@ Made = dict[str, Any]  #: what an action made, by the categories of ``HOLDS``
 def as_batch(batch: Batch) -> Batch:
     """(inputs, targets) as arrays; TypeError or ValueError unless there are two of equal length."""
     require_batch(batch)
-    inputs, targets = np.asarray(batch[0]), np.asarray(batch[1])
-    for name, array in (("inputs", inputs), ("targets", targets)):
-        require_numbers("a batch", name, array)
-    return inputs, targets
+    return numbers("a batch", "inputs", batch[0]), numbers("a batch", "targets", batch[1])
 
 
 class Piece(NamedTuple):

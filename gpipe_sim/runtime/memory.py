@@ -11,11 +11,13 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from math import inf
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from gpipe_sim.errors import one_of, require_in
 from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
 
 PARAMETERS, GRADIENTS = "parameters", "gradients"
@@ -106,9 +108,8 @@ class MemoryTrace:
 
         ValueError for a category that does not exist.
         """
-        unknown = set(categories) - set(CATEGORIES)
-        if unknown:
-            raise ValueError(f"no category {sorted(unknown)}; there are {', '.join(CATEGORIES)}")
+        for category in categories:
+            one_of("a memory trace", "category", category, CATEGORIES)
         chosen = categories or CATEGORIES
         return tuple(map(sum, zip(*(self.bytes[category] for category in chosen), strict=True)))
 
@@ -123,6 +124,7 @@ class MemoryTrace:
 
     def at(self, time: Real) -> dict[str, int]:
         """Bytes per category at a time: those of the last sample up to then."""
+        require_in("MemoryTrace.at", "time", time, -inf, inf)
         i = max(0, bisect_right(self.times, time) - 1)
         return {category: held[i] for category, held in self.bytes.items()}
 

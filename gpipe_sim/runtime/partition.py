@@ -1,11 +1,12 @@
 """One stage's layers, and how a model is cut into stages."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import got, require_room, whole
+from gpipe_sim.errors import got, listed, require, require_room, whole
 from gpipe_sim.nn.layers import Context, Layer
 
 Array = np.ndarray
@@ -24,7 +25,7 @@ class Partition:
     def __init__(self, layers: Sequence[Layer], first_layer: int = 0, device: Hashable = None):
         require_distinct(layers)
         self.layers = tuple(layers)
-        self.first_layer = first_layer
+        self.first_layer = whole("Partition", "first_layer", first_layer, low=0)
         self.device = device
 
     @property
@@ -106,13 +107,11 @@ def split(
     require_distinct(layers)
     layers = list(layers)
     balance = balanced(len(layers), stages, balance)
-    if devices is not None:
-        require_room(len(balance), devices)
+    labels = [None] * len(balance) if devices is None else require_room(len(balance), devices)
     starts = [sum(balance[:i]) for i in range(len(balance))]
-    labels = [None] * len(balance) if devices is None else devices[: len(balance)]
     return [
         Partition(layers[start : start + size], start, label)
-        for start, size, label in zip(starts, balance, labels, strict=True)
+        for start, size, label in zip(starts, balance, labels, strict=False)
     ]
 
 
@@ -122,20 +121,18 @@ def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> 
         raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
     if balance is None:
         return _even(layers, stages)
-    if not isinstance(balance, Iterable):
-        raise TypeError(f"split needs balance to list how many layers each stage gets (got {balance!r})")
-    _require_balance(balance := list(balance), layers)
+    balance = listed("split", "balance to list how many layers each stage gets", balance)
+    _require_balance(balance, layers)
     return balance
 
 
 def require_distinct(layers: Sequence[Layer]) -> None:
-    if isinstance(layers, Partition) or not isinstance(layers, Sequence):
+    if isinstance(layers, Partition | str) or not isinstance(layers, Sequence):
         hint = "its layers are partition.layers" if isinstance(layers, Partition) else "such as mlp([64, 10])"
         raise TypeError(f"a model is a list of layers, {hint} {got(layers)}")
     first: dict[int, int] = {}
     for number, layer in enumerate(layers):
-        if not isinstance(layer, Layer):
-            raise TypeError(f"a model is a list of layers (got {layer!r})")
+        require("a model", layer, Layer, "layers, such as mlp([64, 10])")
         if first.setdefault(id(layer), number) != number and layer.parameters:
             raise ValueError(
                 f"layers {first[id(layer)]} and {number} are the same {layer!r}; "
@@ -154,9 +151,8 @@ def _even(layers: int, stages: int) -> list[int]:
 
 def _require_balance(balance: list[int], layers: int) -> None:
     for size in balance:
-        if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
-            raise ValueError(f"all balance numbers must be positive integers (balance: {balance})")
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+            raise ValueError(f"all balance numbers must be positive integers {got(balance, 'balance: ')}")
     if sum(balance) != layers:
-        raise ValueError(
-            f"the model has {layers} layers but the balance adds up to {sum(balance)} (balance: {balance})"
-        )
+        total = f"{sum(balance)} {got(balance, 'balance: ')}"
+        raise ValueError(f"the model has {layers} layers but the balance adds up to {total}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpipe_sim.errors import got, whole
+from gpipe_sim.errors import require, require_flags, whole
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
@@ -65,6 +65,7 @@ def train_step(
     schedule do not fit each other; TypeError for arguments of another kind. No weight has changed then.
     """
     require_fit(partitions, schedule)
+    require_flags("train_step", meter=meter)
     timeline, inputs = _read(schedule, batch, loss, costs, optimizer, seed, step)
     devices: list[Device] = []
     for held in _own_copies(partitions, schedule):
@@ -114,7 +115,7 @@ def single_device_step(
     full-batch backpropagation.
     """
     microbatches = whole("single_device_step", "microbatches", microbatches)
-    seed = whole("single_device_step", "seed", seed, low=0)
+    seed, step = (whole("single_device_step", n, v, low=0) for n, v in (("seed", seed), ("step", step)))
     require_loss(loss)
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
@@ -171,23 +172,13 @@ def _collect(devices: list[Device], inputs: StepInputs, memory: tuple, timeline:
 
 
 def require_loss(loss: Loss) -> None:
-    if not isinstance(loss, Loss):
-        raise TypeError(f"a step needs a loss, such as cross_entropy or mse (got {loss!r})")
+    require("a step", loss, Loss, "a loss, such as cross_entropy or mse")
 
 
 def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
     """TypeError or ValueError unless there is a partition for each stage, in the order of the model."""
     require_schedule("a step", schedule)
-    if not isinstance(partitions, Sequence):
-        raise TypeError(
-            f"train_step takes a list of partitions, as split(layers, stages={schedule.stages}) makes it "
-            f"{got(partitions)}"
-        )
-    if strangers := [each for each in partitions if not isinstance(each, Partition)]:
-        raise TypeError(
-            f"train_step takes partitions (got {strangers[0]!r}); "
-            f"split(layers, stages={schedule.stages}) makes them"
-        )
+    require_partitions("train_step", partitions, schedule.stages)
     if len(partitions) != schedule.stages:
         raise ValueError(
             f"{schedule!r} has {schedule.stages} stages, but there are {len(partitions)} partitions; "
@@ -207,6 +198,13 @@ def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
         require_distinct(layers)
     if any(partition.device is not None for partition in partitions):
         _require_shared_as_labelled(partitions, schedule)
+
+
+def require_partitions(owner: str, partitions: Sequence[Partition], stages: int = 2) -> None:
+    """TypeError unless it is a list of partitions."""
+    such_as = f"a list of partitions, as split(layers, stages={stages}) makes it"
+    for partition in require(owner, partitions, Sequence, such_as) or [None]:
+        require(owner, partition, Partition, such_as)
 
 
 def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Schedule) -> None:

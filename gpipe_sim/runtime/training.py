@@ -5,14 +5,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpipe_sim.errors import got, whole
+from gpipe_sim.errors import got, numbers, whole
 from gpipe_sim.nn.data import Data
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss, cross_entropy
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, as_batch
 from gpipe_sim.runtime.partition import Partition
-from gpipe_sim.runtime.step import StepResult, require_fit, require_loss, single_device_step, train_step
+from gpipe_sim.runtime.step import (
+    StepResult,
+    require_fit,
+    require_loss,
+    require_partitions,
+    single_device_step,
+    train_step,
+)
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.problems import check
@@ -93,12 +100,14 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
     ``x`` is (samples, features), ``y`` (samples,) class numbers. Layers run in evaluation mode. ValueError or
     TypeError if ``y`` does not fit the outputs.
     """
-    if np.shape(y) != (len(x),):
-        raise ValueError(f"evaluate needs a class for each of {len(x)} samples, got {np.shape(y)}")
-    if len(x) == 0:
+    x, y = numbers("evaluate", "x", x), numbers("evaluate", "y", y)
+    samples = len(x) if x.ndim else 0
+    if y.shape != (samples,):
+        raise ValueError(f"evaluate needs a class for each of {samples} samples, got {y.shape}")
+    if not samples:
         raise ValueError("evaluate needs at least one sample")
-    _require_finite("evaluate", np.asarray(x))
-    found, y = outputs(partitions, np.asarray(x)), np.asarray(y)
+    _require_finite("evaluate", x)
+    found = outputs(partitions, x)
     cross_entropy.require(found, y)
     if not np.isfinite(found).all():
         raise ValueError("evaluate needs a model whose outputs are finite: its weights hold NaN or infinity")
@@ -107,6 +116,8 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
 
 def outputs(partitions: Sequence[Partition], x: Array) -> Array:
     """The model's outputs for x, (samples, features of the last layer), in evaluation mode."""
+    require_partitions("outputs", partitions)
+    x = numbers("outputs", "x", x)
     for partition in partitions:
         x, _ = partition.forward(x, Context(training=False))
     return x

@@ -4,12 +4,13 @@ An action is written as PyTorch writes it, stage first: ``2F0`` is the forward o
 microbatch 0. A schedule is one row of actions for each device, and nothing more.
 """
 
-import operator
+import math
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from gpipe_sim.errors import require_text, short
+from gpipe_sim.errors import got, require, short, whole
 
 
 class Kind(StrEnum):
@@ -21,6 +22,10 @@ class Kind(StrEnum):
     W = "W"  #: weight gradient: only the update waits for it
     R = "R"  #: recompute the forward from the saved boundary input
     U = "U"  #: update the stage's weights; ``2U7``: once microbatch 7's gradient is in
+
+    @classmethod
+    def _missing_(cls, value):
+        raise ValueError(f"there are the kinds {', '.join(cls)} {got(value)}")
 
     @property
     def meaning(self) -> str:
@@ -58,7 +63,7 @@ class Action(NamedTuple):
 
         Raises ValueError for anything else.
         """
-        require_text("Action.parse", text)
+        require("Action.parse", text, str, "a text")
         if pair := _PAIR.fullmatch(text.strip()):
             return OverlapFB(Action.parse(pair[1]), Action.parse(pair[2]))
         if word := _WORD.fullmatch(text.strip()):
@@ -86,9 +91,19 @@ class OverlapFB(NamedTuple):
 def plain(action: Action) -> Action:
     """The action with Python's own ints and a ``Kind``; it may have been made with NumPy's, or a string."""
     try:
-        return Action(operator.index(action.stage), Kind(action.kind), operator.index(action.microbatch))
+        stage = whole("it", "its stage", action.stage, low=-math.inf)
+        return Action(
+            stage, Kind(action.kind), whole("it", "its microbatch", action.microbatch, low=-math.inf)
+        )
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{action} is not an action: {error}") from None
+        raise type(error)(f"{short(str(action))} is not an action: {error}") from None
+
+
+def require_labels(owner: str, labels: Iterable[int]) -> None:
+    """ValueError for a label beyond 64 bits: no table holds it, and Python may not even print it."""
+    most = max(map(abs, labels), default=0)
+    if most >= 1 << 63:
+        raise ValueError(f"{owner} has a label of about {math.ceil(most.bit_length() * 0.30103)} digits")
 
 
 _WORD = re.compile(r"(\d{1,18})([FBIWRU])(\d{1,18})")  # more digits than any label has

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from gpipe_sim.errors import got, whole
+from gpipe_sim.errors import require, require_few, whole
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.lowering import lower
 from gpipe_sim.schedule.placement import looped, named, read_placement
 from gpipe_sim.schedule.program import Program
+from gpipe_sim.schedule.rows import read
 from gpipe_sim.schedule.rules import NEEDS
 
 
@@ -43,6 +44,8 @@ class Schedule(ABC):
             size = whole(type(self).__name__, name, getattr(self, name))
             if name in vars(self):
                 object.__setattr__(self, name, size)
+        count = self.devices * self.stages_per_device * self.microbatches
+        require_few(type(self).__name__, count, "pairs of stage and microbatch")
 
     @abstractmethod
     def order(self, device: int) -> Iterable[Action | OverlapFB]:
@@ -69,13 +72,13 @@ class Schedule(ABC):
         """One row of actions per device."""
         return self.program.actions
 
-    def contains(self, action: Action) -> bool:
-        """Whether some device performs this action."""
-        return self.program.part_of(action) >= 0
+    def contains(self, action: Action | OverlapFB | str) -> bool:
+        """Whether some device performs this action, or this pair as one block."""
+        return self.program.find(read("contains", action)) >= 0
 
-    def device_of(self, action: Action) -> int:
-        """The device that performs this action; ValueError if none does."""
-        part = self.program.part_of(action)
+    def device_of(self, action: Action | OverlapFB | str) -> int:
+        """The device that performs this action, or this pair as one block; ValueError if none does."""
+        part = self.program.find(action := read("device_of", action))
         if part < 0:
             raise ValueError(f"{action} is not in {self!r}")
         return int(self.program.device[part])
@@ -109,17 +112,18 @@ class Schedule(ABC):
         return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
 
 
-def needs(action: Action | OverlapFB, schedule: Schedule) -> tuple[Action, ...]:
+def needs(action: Action | OverlapFB | str, schedule: Schedule) -> tuple[Action, ...]:
     """The actions that must have ended, and sent what they made, before this one can start."""
+    require_schedule("needs", schedule)
+    part_of = schedule.program.part_of
     wanted = (
         Action(part.stage + step, kind, part.microbatch)
-        for part in action.parts
+        for part in read("needs", action).parts
         for kind, step in NEEDS[part.kind]
     )
-    return tuple(filter(schedule.contains, wanted))
+    return tuple(need for need in wanted if part_of(need) >= 0)
 
 
 def require_schedule(owner: str, value) -> None:
     """TypeError unless the value is a schedule: its name or its class is not enough."""
-    if not isinstance(value, Schedule):
-        raise TypeError(f"{owner} needs a schedule, such as GPipe(4, 8) {got(value)}")
+    require(owner, value, Schedule, "a schedule, such as GPipe(4, 8)")

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpipe_sim.errors import got, require_text, whole
-from gpipe_sim.schedule.actions import Action, OverlapFB
+from gpipe_sim.errors import listed, require, require_few, whole
+from gpipe_sim.schedule.actions import Action, OverlapFB, require_labels
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.placement import looped, read_placement, require_gapless
 from gpipe_sim.schedule.rows import read_row
@@ -35,12 +35,12 @@ class Explicit(Schedule):
         placement: Sequence[Sequence[int]] | None = None,
         microbatches: int | None = None,
     ):
-        if isinstance(rows, str) or not isinstance(rows, Iterable):
-            raise TypeError(f"Explicit takes one row per device, such as ['0F0 0B0'] {got(rows)}")
+        rows = listed("Explicit", "one row per device, such as ['0F0 0B0']", rows)
         rows = tuple(tuple(read_row(f"row {i} of Explicit", row)) for i, row in enumerate(rows))
         parts = [part for row in rows for action in row for part in action.parts]
         if not parts:
             raise ValueError("Explicit needs at least one action, such as 0F0")
+        require_labels("Explicit", (label for part in parts for label in part[::2]))
         if microbatches is None:
             microbatches = 1 + max(part.microbatch for part in parts)
         microbatches = whole("Explicit", "microbatches", microbatches)
@@ -64,7 +64,7 @@ class Explicit(Schedule):
         If none does, ``placement`` says it, and without that, device s mod K holds stage s. ValueError for a
         row that begins with another device's number.
         """
-        require_text("Explicit.parse", text)
+        require("Explicit.parse", text, str, "a text")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         rows = [_HEAD.fullmatch(line) for line in lines]
         for device, row in enumerate(rows):
@@ -99,6 +99,7 @@ def repeat(schedule: Schedule, steps: int) -> Explicit:
     """
     require_schedule("repeat", schedule)
     steps = whole("repeat", "steps", steps)
+    require_few("repeat", steps * schedule.stages * schedule.microbatches, "pairs of stage and microbatch")
     shifts = [step * schedule.microbatches for step in range(steps)]
     rows = [[_later(action, by) for by in shifts for action in row] for row in schedule.actions]
     return Explicit(rows, placement=schedule.placement, microbatches=steps * schedule.microbatches)

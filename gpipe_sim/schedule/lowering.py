@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpipe_sim.schedule.actions import Action, Kind, plain
+from gpipe_sim.schedule.actions import Action, Kind, plain, require_labels
 from gpipe_sim.schedule.placement import read_placement
 from gpipe_sim.schedule.program import CODE, KINDS, Column, Program
 from gpipe_sim.schedule.rows import cells, read
@@ -84,25 +84,27 @@ def _pieces(schedule: "Schedule", lengths: list[int]) -> Iterator[tuple[Column, 
                 sizes += [len(entry.parts) for entry in entries]
                 parts += [part for entry in entries for part in entry.parts]
             if len(parts) >= CHUNK:
-                yield _columns(parts, sizes)
+                yield _columns(schedule, parts, sizes)
                 parts, sizes = [], []
         lengths.append(length)
-    yield _columns(parts, sizes)
+    yield _columns(schedule, parts, sizes)
 
 
-def _columns(parts: list[Action], sizes: list[int]) -> tuple[Column, Column, Column, Column]:
+def _columns(
+    schedule: "Schedule", parts: list[Action], sizes: list[int]
+) -> tuple[Column, Column, Column, Column]:
     stages, kinds, microbatches = zip(*parts, strict=True) if parts else ((), (), ())
     if not ({*map(type, stages), *map(type, microbatches)} <= {int} and {*map(type, kinds)} <= {Kind}):
-        return _columns(list(map(plain, parts)), sizes)
+        return _columns(schedule, list(map(plain, parts)), sizes)
     letters = np.frombuffer("".join(kinds).encode(), np.uint8)
-    return _whole(stages), _CODE_OF_LETTER[letters], _whole(microbatches), np.array(sizes, np.int8)
+    labels = _whole(schedule, stages), _whole(schedule, microbatches)
+    return labels[0], _CODE_OF_LETTER[letters], labels[1], np.array(sizes, np.int8)
 
 
-def _whole(labels: tuple[int, ...]) -> Column:
+def _whole(schedule: "Schedule", labels: tuple[int, ...]) -> Column:
     """The labels as a column of 32 bits; of 64 only if one is so large that it is surely wrong."""
     least, most = min(labels, default=0), max(labels, default=0)
-    if least < -(1 << 63) or most >= 1 << 63:
-        raise ValueError(f"a stage or microbatch has a label of {len(str(max(-least, most)))} digits")
+    require_labels(repr(schedule), (least, most))
     return np.array(labels, np.int64 if least < -(1 << 31) or most >= 1 << 31 else np.int32)
 
 

@@ -106,6 +106,13 @@ class Program:
             return -1
         return int(self.where[kind][stage * self.microbatches + microbatch])
 
+    def find(self, action: Action | OverlapFB) -> int:
+        """As ``part_of``; for a pair, the number of its forward, if the two run as one block."""
+        part = self.part_of(action.parts[0])
+        if part < 0 or len(action.parts) == 1:
+            return part
+        return part if self.entry_of(int(self.entry[part])) == action else -1
+
     def action_of(self, part: int) -> Action:
         """A part as an action."""
         return Action(int(self.stage[part]), KINDS[self.kind[part]], int(self.microbatch[part]))

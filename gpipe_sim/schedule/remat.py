@@ -8,6 +8,7 @@ wait for the gradient, and so it can start while the device would otherwise be i
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gpipe_sim.errors import one_of
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, R
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.rows import read_row
@@ -58,8 +59,7 @@ def remat(schedule: Schedule, mode: str) -> Schedule:
     arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
     """
     require_schedule("remat", schedule)
-    if mode not in MODES:
-        raise ValueError(f"remat needs mode to be one of {MODES} (got {mode!r})")
+    one_of("remat", "mode", mode, MODES)
     if Kind.R in schedule.program.where:
         raise ValueError(f"{schedule!r} recomputes already")
     if mode == "never":

@@ -7,7 +7,9 @@ from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, plain
 
 
 def cells(owner: str, row: str | Iterable) -> Iterator:
-    if isinstance(row, Action | OverlapFB) or not isinstance(row, Iterable):
+    """What a row holds, one by one: a long order need not exist as a list."""
+    unfit = isinstance(row, Action | OverlapFB) or getattr(row, "shape", None) == ()
+    if unfit or not isinstance(row, Iterable):
         raise TypeError(f"{owner} needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' {got(row)}")
     return iter(row.split() if isinstance(row, str) else row)
 

@@ -1,16 +1,17 @@
 """How long things take: plain numbers, in one unit of your choice."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.errors import duration, got, whole
+from gpipe_sim.errors import duration, got, require, whole
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.program import CODE, KINDS, Program
+from gpipe_sim.schedule.rows import read
 from gpipe_sim.simulation.numbers import CostColumn
 
 Cost = Real | Sequence[Real]
@@ -37,19 +38,14 @@ class CostModel(ABC):
     def durations(self, program: Program) -> CostColumn:
         """``duration`` for every entry of a program."""
         rows = ((action, device) for device, row in enumerate(program.actions) for action in row)
-        times = [
-            duration("Costs", f"duration of {action}", self.duration(action, device))
-            for action, device in rows
-        ]
-        return CostColumn(times, np.arange(len(times)))
+        return CostColumn([self.duration(*entry) for entry in rows], np.arange(program.size))
 
     def transfers(self, program: Program) -> CostColumn:
         """``transfer`` for every need that is a message, in the order of ``program.needs``."""
         needed = program.needs[program.crosses]
         targets = program.target[program.crosses].tolist()
         ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
-        times = [duration("Costs", f"transfer of {way[0]}", self.transfer(*way)) for way in ways]
-        return CostColumn(times, np.arange(len(times)))
+        return CostColumn([self.transfer(*way) for way in ways], np.arange(len(needed)))
 
 
 @dataclass(frozen=True)
@@ -84,9 +80,14 @@ class Costs(CostModel):
             else:
                 plain = duration("Costs", field.name, value)
             object.__setattr__(self, field.name, plain)
+        lengths = {name: len(cost) for name, cost in vars(self).items() if isinstance(cost, tuple)}
+        if len({*lengths.values()}) > 1:
+            said = " and ".join(f"{name} for {stages}" for name, stages in lengths.items())
+            raise ValueError(f"Costs lists {said} stages; a schedule has one number of them")
 
     def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
         """How long a device is busy with the action; the same on every device."""
+        action = read("duration", action)
         if len(action.parts) == 1:
             return _at(self._of_kind(action.kind), action.stage)
         if self.overlap is not None:
@@ -112,6 +113,7 @@ class Costs(CostModel):
 
     def require_stages(self, stages: int) -> None:
         """Raise ValueError if a cost is listed for another number of stages."""
+        stages = whole("require_stages", "stages", stages)
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, tuple) and len(value) != stages:
@@ -161,7 +163,11 @@ class Costs(CostModel):
 
 
 def _at(cost: Cost, stage: int) -> Real:
-    return cost[stage] if isinstance(cost, tuple) else cost
+    if not isinstance(cost, tuple):
+        return cost
+    if not 0 <= stage < len(cost):
+        raise ValueError(f"Costs lists {len(cost)} stages, from 0, and {stage} is none of them")
+    return cost[stage]
 
 
 def _plus(a: Cost, b: Cost) -> Cost:
@@ -183,9 +189,32 @@ def _divided(cost: Cost | None, by: int) -> Cost | None:
 
 def require_costs(owner: str, value) -> CostModel:
     """The value; TypeError unless it is a cost model."""
-    if not isinstance(value, CostModel):
-        raise TypeError(f"{owner} needs costs, such as Costs(comm=1) {got(value)}")
-    return value
+    return require(owner, value, CostModel, "costs, such as Costs(comm=1)")
+
+
+def priced(costs: CostModel, program: Program) -> tuple[CostColumn, CostColumn]:
+    """What entries and messages cost; TypeError or ValueError, by model and action, for what is no time."""
+    needed, owner = program.needs[program.crosses], type(costs).__name__
+    return (
+        _read(owner, "duration", costs.durations(program), program.size, program.entry_of),
+        _read(
+            owner, "transfer", costs.transfers(program), len(needed), lambda i: program.action_of(needed[i])
+        ),
+    )
+
+
+def _read(owner: str, name: str, column: CostColumn, count: int, action_of: Callable) -> CostColumn:
+    """The column in Python's own numbers; what nothing pays may be of any kind."""
+    if not isinstance(column, CostColumn) or len(column.index) != count:
+        raise TypeError(f"{owner}.{name}s needs to give a CostColumn of {count} prices {got(column)}")
+    values = list(column.values)
+    for place, value in enumerate(values):
+        try:
+            values[place] = duration(owner, name, value)
+        except (TypeError, ValueError):
+            for payer in np.flatnonzero(column.index == place)[:1]:
+                duration(owner, f"{name} of {action_of(int(payer))}", value)
+    return CostColumn(values, column.index)
 
 
 UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

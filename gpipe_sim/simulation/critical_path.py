@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Real
 
+from gpipe_sim.errors import got
+from gpipe_sim.errors import number as read_number
 from gpipe_sim.schedule.actions import Action
 from gpipe_sim.schedule.base import needs
 from gpipe_sim.simulation.timeline import Span, Timeline, number, of_timeline
@@ -91,12 +93,9 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     no reason in the schedule, and the sentence says so. ValueError for a device that the schedule does not
     have, or a time before 0 or after the makespan.
     """
-    devices, until = timeline.schedule.devices, timeline.makespan
-    if device not in range(devices):
-        raise ValueError(f"why_idle needs a device from 0 to {devices - 1} (got {device!r})")
-    if not 0 <= time <= until:
-        raise ValueError(f"why_idle needs a time from 0 to {until} (got {time!r})")
-    row = timeline.on(device)
+    row, until = timeline.on(device), timeline.makespan
+    if not 0 <= read_number("why_idle", "time", time) <= until:
+        raise ValueError(f"why_idle needs a time from 0 to {until} {got(time)}")
     if now := next((span for span in row if span.start <= time < span.end), None):
         says = f"device {device} is busy with {now.action} from {number(now.start)} to {number(now.end)}"
         return Explanation(device, now.start, now.end, (now,), says)

@@ -91,13 +91,16 @@ def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:
 
 def _waits(timeline: Timeline) -> Iterator[Real]:
     """For each message that an idle device waited for: from the sender's end to the receiver's start."""
-    device_of = timeline.schedule.device_of
+    program = timeline.schedule.program
     turns = sorted(span.start for span in timeline.spans) if timeline.took_turns else []
     for device, row in enumerate(timeline.rows):
         free = 0
         for span in row:
             wanted = needs(span.action, timeline.schedule)
-            sent = max((timeline.ends[need] for need in wanted if device_of(need) != device), default=-1)
+            sent = max(
+                (timeline.ends[need] for need in wanted if program.device[program.part_of(need)] != device),
+                default=-1,
+            )
             if sent >= free and bisect_left(turns, sent) == bisect_left(turns, span.start):
                 yield span.start - sent
             free = span.end

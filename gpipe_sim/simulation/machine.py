@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gpipe_sim.schedule.program import KINDS, Program
 from gpipe_sim.schedule.rules import in_flight
-from gpipe_sim.simulation.costs import UNIT, CostModel
+from gpipe_sim.simulation.costs import UNIT, CostModel, priced
 
 Need = tuple[int, Real]  #: (entry, how long what it made is on its way)
 
@@ -75,7 +75,7 @@ class Machine:
     def of(cls, program: Program, costs: CostModel | None = None, ordered: bool = True) -> "Machine":
         """A machine for a program's entries, with unit costs unless given."""
         costs = UNIT if costs is None else costs
-        durations, delays = costs.durations(program), costs.transfers(program)
+        durations, delays = priced(costs, program)
         late = [0] * len(program.needs)
         for need, price in zip(program.crosses.nonzero()[0].tolist(), delays.index.tolist(), strict=True):
             late[need] = delays.values[price]

@@ -11,6 +11,7 @@ from numbers import Real
 
 import numpy as np
 
+from gpipe_sim.errors import duration
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import CODE, KINDS
@@ -97,6 +98,9 @@ def activation_memory(
     and Lin 2024, arXiv:2401.10241, table 2. Like them, it counts as if nothing were recomputed; for the bytes
     that really exist, see ``train_step(...).memory``.
     """
+    saved, pending = (
+        duration("activation_memory", name, unit) for name, unit in (("saved", saved), ("pending", pending))
+    )
     return _held(timeline, device, {BOUNDARY: saved, SAVED: saved, PENDING: pending})
 
 
@@ -111,7 +115,7 @@ def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple
     steps = [(0, total())]
     for span in timeline.on(device):
         changes = [
-            holds(part.kind, recomputes and schedule.contains(part._replace(kind=Kind.R)))
+            holds(part.kind, recomputes and schedule.program.part_of(part._replace(kind=Kind.R)) >= 0)
             for part in span.action.parts
         ]
         for change in changes:

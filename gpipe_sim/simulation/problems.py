@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from gpipe_sim.errors import DeadlockError, ScheduleError
+from gpipe_sim.errors import DeadlockError, ScheduleError, one_of
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule, needs, require_schedule
 from gpipe_sim.schedule.program import CODE, Program
@@ -48,7 +48,7 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
     With ``sends="blocking"``, also raise DeadlockError if devices hang because a send ends only when the
     other device receives. ValueError for another ``sends``.
     """
-    _require_sends(sends)
+    one_of("check", "sends", sends, SENDS)
     check_actions(schedule)
     if schedule.program.levels.stuck:
         waits = waiting(schedule)
@@ -84,7 +84,7 @@ def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
     is stuck at. If there is no deadlock either, ``sends="blocking"`` adds where devices hang because a send
     ends only when the other device receives, and what to swap. ValueError for another ``sends``.
     """
-    _require_sends(sends)
+    one_of("problems", "sends", sends, SENDS)
     require_schedule("problems", schedule)
     if found := list(_action_problems(schedule.program)):
         return [*found, *_too_early(schedule)]
@@ -93,11 +93,6 @@ def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
     if sends == "buffered":
         return []
     return [Problem("blocking", each.early.what, each.sentence) for each in blocked_cycles(schedule)]
-
-
-def _require_sends(sends: str) -> None:
-    if sends not in SENDS:
-        raise ValueError(f"sends needs to be one of {SENDS} (got {sends!r})")
 
 
 def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ import numpy as np
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.levels import Levels, places
 from gpipe_sim.schedule.program import Program
-from gpipe_sim.simulation.costs import UNIT, CostModel, require_costs
+from gpipe_sim.simulation.costs import UNIT, CostModel, priced, require_costs
 from gpipe_sim.simulation.numbers import as_columns
 from gpipe_sim.simulation.problems import check
 from gpipe_sim.simulation.timeline import Timeline
@@ -33,7 +33,7 @@ def simulate(schedule: Schedule, costs: CostModel | None = None) -> Timeline:
     program = schedule.program
     costs.require_stages(program.stages)
     check(schedule)
-    (durations, delays), in_units = as_columns(costs.durations(program), costs.transfers(program))
+    (durations, delays), in_units = as_columns(*priced(costs, program))
     try:
         with np.errstate(over="ignore"):
             start, end = _timed(program, durations, delays)

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from math import isfinite
 from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import got
+from gpipe_sim.errors import duration, got, listed, require, require_flags, whole
 from gpipe_sim.schedule.actions import Action, OverlapFB
-from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.rows import read
 
 Column = np.ndarray
+SPANS = "spans, such as Span(F(0, 0), device=0, start=0, end=1)"
 
 
 class Span(NamedTuple):
@@ -53,19 +54,33 @@ class Timeline:
     took_turns: bool = False
 
     def __post_init__(self):
-        for column in (self.start, self.end, self.sent, self.arrived):
-            if column is not None:
-                column.flags.writeable = False
+        require_schedule("Timeline", self.schedule)
+        program = self.schedule.program
+        entries, messages = program.size, int(program.crosses.sum())
+        for name, size in (("start", entries), ("end", entries), ("sent", messages), ("arrived", messages)):
+            column = getattr(self, name)
+            if column is None and name in ("sent", "arrived"):
+                continue
+            if (
+                not isinstance(column, np.ndarray)
+                or column.shape != (size,)
+                or column.dtype.kind not in "fiuO"
+            ):
+                raise TypeError(f"Timeline needs {name} to be a column of {size} times {got(column)}")
+            column.flags.writeable = False
 
     @classmethod
     def from_spans(cls, schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> "Timeline":
         """A timeline of measured spans, one for each action of the schedule, in any order; without messages.
 
-        ValueError if a span is missing, given twice, on the wrong device, or not of this schedule.
+        ValueError if a span is missing, given twice, on the wrong device, or not of this schedule; TypeError
+        for anything but spans.
         """
+        require_schedule("from_spans", schedule)
+        require_flags("from_spans", took_turns=took_turns)
         program = schedule.program
         found: list[Span | None] = [None] * program.size
-        for span in spans:
+        for span in map(_plain, listed("from_spans", SPANS, spans)):
             part = program.part_of(span.action.parts[0])
             entry = int(program.entry[part]) if part >= 0 else None
             if entry is None or program.entry_of(entry) != span.action:
@@ -112,9 +127,7 @@ class Timeline:
 
     def on(self, device: int) -> tuple[Span, ...]:
         """The spans of one device, in time order; ValueError if the schedule has no such device."""
-        if not hasattr(device, "__index__") or device not in range(self.schedule.devices):
-            raise ValueError(f"there are devices 0 to {self.schedule.devices - 1} (got {device!r})")
-        return self.rows[device]
+        return self.rows[whole(repr(self.schedule), "device", device, 0, self.schedule.devices - 1)]
 
     @cached_property
     def ends(self) -> dict[Action, Real]:
@@ -152,10 +165,21 @@ class Timeline:
         return to_svg(self)
 
 
+def _plain(span: Span) -> Span:
+    """A span in Python's own numbers; TypeError or ValueError for what is none."""
+    action, device, start, end = require("from_spans", span, Span, SPANS)
+    action = read("from_spans", action)
+    try:
+        times = duration("it", "start", start), duration("it", "end", end)
+        return Span(action, whole("it", "device", device, 0), *times)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the span of {action} is none: {error}") from None
+
+
 def _require_in_order(spans: list[Span], schedule: Schedule) -> None:
     """ValueError unless each span ends after it starts, and a device's follow each other as in its row."""
     for before, span in zip([None, *spans], spans, strict=False):
-        if not (isfinite(span.start) and span.start <= span.end and isfinite(span.end)):
+        if span.start > span.end:
             raise ValueError(f"{span.action} is measured from {span.start} to {span.end}")
         if before and before.device == span.device and (span.start, span.end) < (before.start, before.end):
             raise ValueError(

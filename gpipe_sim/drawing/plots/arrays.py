@@ -12,10 +12,10 @@ from gpipe_sim.drawing.plots.style import (
     Array,
     byte_axis,
     finish,
+    given_or_new,
     legend_outside,
-    new_axes,
 )
-from gpipe_sim.errors import got
+from gpipe_sim.errors import got, listed, numbers, require
 from gpipe_sim.runtime.memory import MemoryTrace
 
 
@@ -26,13 +26,17 @@ def plot_memory(
 
     ``categories`` says which ones to show, the first at the bottom.
     """
-    if not isinstance(memory, MemoryTrace):
-        raise TypeError(f"plot_memory needs one device's memory, such as step.memory[0] {got(memory)}")
-    ax = ax or new_axes(WIDTH, 2.6)
+    require("plot_memory", memory, MemoryTrace, "one device's memory, such as step.memory[0]")
+    tops = [
+        memory.over_time(category) for category in listed("plot_memory", "a list of categories", categories)
+    ]
+    if not tops:
+        raise ValueError("plot_memory needs at least one category")
+    ax = given_or_new(ax, WIDTH, 2.6)
     times = [float(time) for time in memory.times]
     bottom = [0] * len(times)
-    for category in categories:
-        top = [b + held for b, held in zip(bottom, memory.over_time(category), strict=True)]
+    for category, held in zip(categories, tops, strict=True):
+        top = [below + more for below, more in zip(bottom, held, strict=True)]
         ax.fill_between(times, bottom, top, step="post", color=MEMORY[category], lw=0, label=category)
         bottom = top
     ax.set(xlim=(0, times[-1] or 1), ylim=(0, 1.05 * max(*bottom, 1)))
@@ -50,10 +54,19 @@ def plot_parts(parts: Sequence[Array], whole: Array, axes: Sequence[Axes] | None
     Each is a 2-D array. Zero is white; parts, sum and whole share one colour scale, the difference has its
     own. Below each image is its largest absolute value. Takes ``len(parts) + 3`` axes.
     """
+    such_as = "2-D arrays of one shape, such as [array, array]"
+    parts = [numbers("plot_parts", "parts", part) for part in listed("plot_parts", such_as, parts)]
+    whole = numbers("plot_parts", "whole", whole)
+    if not whole.size or whole.ndim != 2 or {part.shape for part in parts} != {whole.shape}:
+        shapes = [image.shape for image in (*parts, whole)]
+        raise ValueError(f"plot_parts needs {such_as} {got(shapes)}")
     panels = len(parts) + 3
     if axes is None:
         size = WIDTH, 0.7 + WIDTH / panels
         axes = plt.subplots(1, panels, figsize=size, layout="constrained")[1]
+    axes = [given_or_new(ax, 1, 1) for ax in listed("plot_parts", f"a list of {panels} axes", axes)]
+    if len(axes) != panels:
+        raise ValueError(f"plot_parts needs {panels} axes (got {len(axes)})")
     total = sum(parts)
     images = {f"part {i}": part for i, part in enumerate(parts)} | {"sum": total, "whole": whole}
     signs = ["", *"+" * (len(parts) - 1), "=", ""]

@@ -13,8 +13,10 @@ from gpipe_sim.drawing.plots.style import (
     Losses,
     Measured,
     finish,
+    given_or_new,
     legend_outside,
-    new_axes,
+    read_losses,
+    read_measured,
 )
 
 
@@ -24,7 +26,8 @@ def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
     ``measured[K][M]`` is the bubble fraction of a timeline. If M = 4K was measured, that mark gets a ring and
     its value.
     """
-    ax = ax or new_axes(WIDTH, 4.2)
+    measured = read_measured("plot_bubble_curves", measured)
+    ax = given_or_new(ax, WIDTH, 4.2)
     ax.plot([], [], "o", ms=11, mfc="none", mec=INK, label="M = 4K")
     for i, (devices, by_m) in enumerate(measured.items()):
         _add_curve(ax, i, by_m, lambda m, k=devices: _bubble(k, m), f"K = {devices}")
@@ -42,7 +45,8 @@ def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
 
     ``measured[M][K]`` is the utilization of a timeline.
     """
-    ax = ax or new_axes(WIDTH, 4.2)
+    measured = read_measured("plot_efficiency", measured)
+    ax = given_or_new(ax, WIDTH, 4.2)
     for i, (microbatches, by_k) in enumerate(measured.items()):
         _add_curve(ax, i, by_k, lambda k, m=microbatches: 1 - _bubble(k, m), f"M = {microbatches}")
     _log_axis(ax, "devices K", measured)
@@ -57,8 +61,8 @@ def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
 
     The curves take turns in marking a step, so that each can be seen even where they coincide.
     """
-    ax = ax or new_axes(WIDTH, 4.2)
-    (name, reference), *others = losses.items()
+    (name, reference), *others = read_losses("plot_losses", losses).items()
+    ax = given_or_new(ax, WIDTH, 4.2)
     ax.plot(range(1, len(reference) + 1), reference, color=REFERENCE, lw=2.5, label=name)
     _take_turns(ax, dict(others), lw=0)
     ax.set(xlim=(0, len(reference) + 1), ylim=(0, None))
@@ -71,8 +75,10 @@ def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
 
 def plot_loss_differences(losses: Losses, ax: Axes | None = None) -> Axes:
     """How far each curve is from the first, in units of 1e-15; colours and marks as in ``plot_losses``."""
-    ax = ax or new_axes(WIDTH, 2.2)
-    (_, reference), *others = losses.items()
+    (_, reference), *others = read_losses("plot_loss_differences", losses).items()
+    if lengths := {len(curve) for _, curve in others} - {len(reference)}:
+        raise ValueError(f"plot_loss_differences needs curves of {len(reference)} steps (got {min(lengths)})")
+    ax = given_or_new(ax, WIDTH, 2.2)
     apart = {
         name: [1e15 * abs(a - b) for a, b in zip(curve, reference, strict=True)] for name, curve in others
     }

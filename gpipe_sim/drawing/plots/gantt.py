@@ -21,7 +21,8 @@ from gpipe_sim.drawing.geometry import (
     ticks,
 )
 from gpipe_sim.drawing.palette import IN_FLIGHT, INK, PAPER, hatched, in_legend, ink
-from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, new_axes
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new
+from gpipe_sim.errors import require, whole
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.simulation.metrics import in_flight, peak_in_flight
 from gpipe_sim.simulation.timeline import Timeline, of_timeline
@@ -40,8 +41,10 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
     separate warm-up, steady state and drain. ``title`` replaces the line on top, which by default names the
     schedule, its makespan and its bubble.
     """
-    title = caption(timeline) if title is None else title
-    ax = ax or new_axes(_width(timeline, title), 1.1 + _row(timeline) * timeline.schedule.devices)
+    title = require(
+        "plot_timeline", caption(timeline) if title is None else title, str, "a text as its title"
+    )
+    ax = given_or_new(ax, _width(timeline, title), 1.1 + _row(timeline) * timeline.schedule.devices)
     every = list(boxes(timeline))
     for kind in kinds_drawn(timeline):
         _add_boxes(ax, kind, [box for box in every if box.kind is kind])
@@ -73,8 +76,8 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
     on the right.
     """
     devices, peaks = timeline.schedule.devices, peak_in_flight(timeline.schedule)
-    ax = ax or new_axes(_width(timeline), 0.9 + _row(timeline) * devices)
-    scale = scale or max(*peaks, 1)
+    ax = given_or_new(ax, _width(timeline), 0.9 + _row(timeline) * devices)
+    scale = max(*peaks, 1) if scale is None else whole("plot_in_flight", "scale", scale)
     for device, peak in enumerate(peaks):
         steps = [*in_flight(timeline, device), (timeline.makespan, 0)]
         floor = device + 1

@@ -1,6 +1,7 @@
 """What the charts share: sizes, axes, a place for the legend."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from numbers import Real
 
 import matplotlib.pyplot as plt
@@ -8,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gpipe_sim.drawing.palette import GRID
+from gpipe_sim.errors import got, listed, number, require, require_in, whole
 
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
 WIDTH = 9.0  #: inches: the widest chart; its labels can still be read on a page
@@ -17,8 +19,37 @@ Measured = Mapping[int, Mapping[int, Real]]
 Losses = Mapping[str, Sequence[float]]
 
 
-def new_axes(width: float, height: float) -> Axes:
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes; new ones of this size for None, TypeError for anything else."""
+    if ax is None:
+        return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return require("a plot", ax, Axes, "axes, such as ax=plt.subplots()[1]")
+
+
+def read_measured(owner: str, measured: Measured) -> Measured:
+    """Numbers by K and M; TypeError or ValueError for anything else, or for nothing."""
+    such_as = "numbers by two sizes, such as {2: {4: 0.2, 8: 0.1}}"
+    for size, points in _items(owner, measured, such_as):
+        whole(owner, "every size", size)
+        for other, value in _items(owner, points, such_as):
+            whole(owner, "every size", other)
+            require_in(owner, "every value", value, -inf, inf)
+    return measured
+
+
+def read_losses(owner: str, losses: Losses) -> Losses:
+    """A list of numbers by name; TypeError or ValueError for anything else, or for nothing."""
+    such_as = "losses by name, such as {'GPipe': [2.3, 1.9]}"
+    return {
+        str(name): [number(owner, "every loss", loss) for loss in listed(owner, such_as, curve)]
+        for name, curve in _items(owner, losses, such_as)
+    }
+
+
+def _items(owner: str, value: Mapping, such_as: str) -> Iterable[tuple]:
+    if not require(owner, value, Mapping, such_as):
+        raise ValueError(f"{owner} needs {such_as} {got(value)}")
+    return value.items()
 
 
 def finish(ax: Axes) -> None:

@@ -1,0 +1,639 @@
+"""Calls that nobody should make, each with the error that it gets and what that says; see ``test_misuse``."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+import gpipe_sim as gp
+
+X, Y = np.random.default_rng(0).normal(size=(16, 64)), np.arange(16) % 10
+STAGES = 2
+RNG = np.random.default_rng(0)
+LINEAR = gp.Linear(64, 64, rng=np.random.default_rng(0))
+SCHEDULE = gp.GPipe(2, 2)
+TIMELINE = gp.simulate(SCHEDULE)
+SPANS = TIMELINE.spans
+NAN, INF = float("nan"), float("inf")
+HUGE = 10**30  #: fits no machine number
+UNPRINTABLE = 10**5000  #: Python refuses to write it out
+LONG = "x" * 100_000
+
+Case = tuple[Callable, type, str]  #: what is done, the error, what it says
+
+
+def parts() -> list[gp.Partition]:
+    return gp.split(gp.mlp([64, 10, 10]), stages=STAGES)
+
+
+def step(schedule=None, batch=(X, Y), loss=gp.cross_entropy, partitions=None, **options) -> gp.StepResult:
+    return gp.train_step(partitions or parts(), schedule or SCHEDULE, batch, loss, **options)
+
+
+STEP = step()
+
+
+def alone(layers=None, batch=(X, Y), loss=gp.cross_entropy, **options) -> gp.StepResult:
+    return gp.single_device_step(gp.mlp([64, 10]) if layers is None else layers, batch, loss, **options)
+
+
+def train(data=(X, Y), **options) -> gp.History:
+    usual = {"loss": gp.cross_entropy, "optimizer": gp.SGD(0.1), "epochs": 1, "batch_size": 4, "report": None}
+    return gp.train(parts(), SCHEDULE, data, **usual | options)
+
+
+def update(parameter, gradient) -> None:
+    gp.SGD(0.1).step({(0, "b"): parameter}, {(0, "b"): gradient})
+
+
+def measured(**changes) -> gp.Timeline:
+    """The spans of a step, one of them changed."""
+    return gp.Timeline.from_spans(SCHEDULE, [SPANS[0]._replace(**changes), *SPANS[1:]])
+
+
+def broken() -> list[gp.Partition]:
+    """A model that has learned NaN."""
+    partitions = parts()
+    for array in partitions[0].parameters.values():
+        array *= np.nan
+    return partitions
+
+
+class Orders(gp.Schedule):
+    """A schedule of one's own, on one device; it is one class with the wrong order."""
+
+    def __init__(self, row):
+        super().__init__(1, 1)
+        object.__setattr__(self, "row", row)
+
+    def order(self, device):
+        return self.row
+
+
+class Holds(gp.GPipe):
+    """A schedule of one's own whose placement is wrong."""
+
+    def __init__(self, held):
+        super().__init__(2, 2)
+        object.__setattr__(self, "held", held)
+
+    @property
+    def placement(self):
+        return self.held
+
+
+class Takes(gp.CostModel):
+    """A cost model of one's own: what actions and messages take."""
+
+    def __init__(self, actions, messages=0):
+        self.actions, self.messages = actions, messages
+
+    def duration(self, action, device):
+        return self.actions if action.kind == "B" else 1
+
+    def transfer(self, action, source, target):
+        return self.messages
+
+
+class Earns(gp.Costs):
+    """Costs whose backwards are paid for."""
+
+    def duration(self, action, device=0):
+        return -1 if action.kind == "B" else 1
+
+
+class Columns(gp.Costs):
+    """Costs that are asked for all entries at once, and give something else."""
+
+    def durations(self, program):
+        column = super().durations(program)
+        return column._replace(values=[-value for value in column.values])
+
+
+class Rows(gp.Costs):
+    def durations(self, program):
+        return [1] * program.size
+
+
+SIZES: list[Case] = [
+    (lambda: gp.GPipe(2.0, 2), TypeError, "GPipe needs devices to be a whole number (got 2.0)"),
+    (lambda: gp.GPipe(2, "2"), TypeError, "GPipe needs microbatches to be a whole number (got '2')"),
+    (lambda: gp.GPipe(True, 2), TypeError, "GPipe needs devices to be a whole number (got True)"),
+    (lambda: gp.GPipe(0, 2), ValueError, "GPipe needs devices >= 1 (got 0)"),
+    (lambda: gp.GPipe(2, UNPRINTABLE), ValueError, "GPipe needs at most 10,000,000 pairs of stage and"),
+    (lambda: gp.GPipe(10**5, 10**5), ValueError, "pairs of stage and microbatch (got 10000000000)"),
+    (
+        lambda: gp.GPipe(2, 2, drain="sideways"),
+        ValueError,
+        "needs drain to be one of ('reversed', 'in_order')",
+    ),
+    (lambda: gp.GPipe(2, 2, drain=["reversed"]), ValueError, "needs drain to be one of"),
+    (lambda: gp.GPipe(2, 2, drain=LONG), ValueError, "GPipe needs drain to be one of"),
+    (lambda: gp.GPipe(2, chunks=4), TypeError, "torchgpipe's chunks are microbatches="),
+    (lambda: gp.Naive([2]), TypeError, "Naive needs devices to be a whole number (got [2])"),
+    (lambda: gp.OneFOneB(np.array([2, 4]), 8), TypeError, "devices to be a whole number (got array([2, 4]))"),
+    (lambda: gp.Eager1F1B(4, NAN), TypeError, "Eager1F1B needs microbatches to be a whole number (got nan)"),
+    (lambda: gp.Interleaved1F1B(2, 2, 0), ValueError, "Interleaved1F1B needs stages_per_device >= 1 (got 0)"),
+    (lambda: gp.Interleaved1F1B(4, 9), ValueError, "9 do not cut into 2 (devices=4); microbatches="),
+    (lambda: gp.LoopedBFS(2, 2, HUGE), ValueError, "LoopedBFS needs at most 10,000,000 pairs of stage"),
+    (lambda: gp.ZBH1(gp.ZBH1, 4), TypeError, "ZBH1 needs devices to be a whole number (got <class"),
+    (lambda: gp.ZBV(-4, 8), ValueError, "ZBV needs devices >= 1 (got -4)"),
+    (lambda: gp.VMin(4, 1e400), TypeError, "VMin needs microbatches to be a whole number (got inf)"),
+    (lambda: gp.DualPipe(3, 8), ValueError, "DualPipe needs an even number of devices (got 3); 4 would work"),
+    (lambda: gp.DualPipe(4, 4), ValueError, "DualPipe needs microbatches >= 8, twice its devices (got 4)"),
+    (lambda: gp.DualPipeV(4, 7), ValueError, "DualPipeV needs microbatches >= 8"),
+    (lambda: gp.Chimera(3, 3), ValueError, "Chimera needs an even number of devices (got 3)"),
+    (lambda: gp.looped(2, None), TypeError, "looped needs stages to be a whole number (got None)"),
+    (lambda: gp.looped(2, HUGE), ValueError, "looped needs at most 10,000,000 stages"),
+    (lambda: gp.v_shaped("4"), TypeError, "v_shaped needs devices to be a whole number (got '4')"),
+    (lambda: gp.v_shaped(10**9), ValueError, "v_shaped needs at most 10,000,000 devices (got 1000000000)"),
+    (lambda: gp.bidirectional(0), ValueError, "bidirectional needs devices >= 1 (got 0)"),
+    (lambda: gp.repeat(SCHEDULE, 0), ValueError, "repeat needs steps >= 1 (got 0)"),
+    (lambda: gp.repeat(SCHEDULE, 10**9), ValueError, "repeat needs at most 10,000,000 pairs of stage"),
+    (lambda: gp.repeat(2, SCHEDULE), TypeError, "repeat needs a schedule, such as GPipe(4, 8) (got 2)"),
+]
+
+ORDERS: list[Case] = [
+    (lambda: gp.Kind("X"), ValueError, "there are the kinds F, B, I, W, R, U (got 'X')"),
+    (lambda: gp.Kind(LONG), ValueError, "there are the kinds F, B, I, W, R, U (got str)"),
+    (lambda: gp.Action.parse("F0"), ValueError, "'F0' is not an action; write stage, kind, microbatch"),
+    (lambda: gp.Action.parse(b"0F0"), TypeError, "Action.parse needs a text (got b'0F0')"),
+    (lambda: gp.Explicit(["999F999"]), ValueError, "far beyond 1 actions: is a label wrong?"),
+    (lambda: gp.Explicit(["0F0 0B999999"]), ValueError, "far beyond 2 actions: is a label wrong?"),
+    (lambda: gp.Explicit(["x" * 10**6]), ValueError, "(1000000 characters) is not an action"),
+    (lambda: gp.Explicit(["0F" + "9" * 10**6]), ValueError, "(1000002 characters) is not an action"),
+    (lambda: gp.Explicit([[gp.F(0, UNPRINTABLE)]]), ValueError, "Explicit has a label of about 5001 digits"),
+    (lambda: gp.Explicit("0F0"), TypeError, "Explicit needs one row per device, such as ['0F0 0B0']"),
+    (lambda: gp.Explicit({"0F0", "1F0"}), TypeError, "Explicit needs one row per device"),
+    (lambda: gp.Explicit(np.array(3)), TypeError, "Explicit needs one row per device"),
+    (lambda: gp.Explicit([]), ValueError, "Explicit needs at least one action, such as 0F0"),
+    (lambda: gp.Explicit([["0F0", 3]]), TypeError, "takes actions or their spelling, such as '0F0' (got 3)"),
+    (lambda: gp.Explicit([np.array(3)]), TypeError, "row 0 of Explicit needs to list actions"),
+    (
+        lambda: gp.Explicit([[gp.F(0.0, 0)]]),
+        TypeError,
+        "'0.0F0' is not an action: it needs its stage to",
+    ),
+    (lambda: gp.Explicit([[gp.F(0, True)]]), TypeError, "to be a whole number (got True)"),
+    (
+        lambda: gp.Explicit([[gp.Action(0, "Q", 0)]]),
+        ValueError,
+        "'0Q0' is not an action: there are the kinds",
+    ),
+    (lambda: gp.Explicit([[gp.Action(LONG, "F", 0)]]), TypeError, "(100002 characters) is not an action"),
+    (lambda: gp.Explicit(["0F0 0B0"], placement=[[0, 0]]), ValueError, "list a stage once on device 0"),
+    (lambda: gp.Explicit(["0F0 0B0"], placement=[[-1]]), ValueError, "without a gap (got [-1])"),
+    (lambda: gp.Explicit(["0F0 0B0"], placement=3), TypeError, "to list the stages of each device"),
+    (lambda: gp.Explicit(["0F0 0B0"], placement=[["0"]]), TypeError, "to list the stages of each device"),
+    (lambda: gp.Explicit(["0F0 0B0"], placement=[[0], [1]]), ValueError, "to list 1 devices (got 2)"),
+    (
+        lambda: gp.Explicit(["0F0 0B0"], microbatches=1.5),
+        TypeError,
+        "Explicit needs microbatches to be a whole",
+    ),
+    (lambda: gp.Explicit.parse(["0F0 0B0"]), TypeError, "Explicit.parse needs a text (got ['0F0 0B0'])"),
+    (lambda: gp.Explicit.parse("device 1: 0F0"), ValueError, "row 0 is called device 1"),
+    (lambda: gp.check(Orders(None)), TypeError, "Orders.order(0) needs to list actions"),
+    (lambda: gp.check(Orders([gp.F(0, 0), 1])), TypeError, "Orders.order(0) takes actions or their spelling"),
+    (lambda: gp.check(Orders([gp.F(0, HUGE)])), ValueError, "has a label of about 31 digits"),
+    (lambda: gp.check(Holds([0, 1])), TypeError, "Holds needs placement to list the stages of each device"),
+    (lambda: gp.check(Holds([[0], [-1]])), ValueError, "has a placement with stage -1; stages are numbered"),
+    (lambda: gp.check(Holds([[], []])), ValueError, "has a placement with no stage"),
+    (
+        lambda: gp.check(SCHEDULE, "eager"),
+        ValueError,
+        "check needs sends to be one of ('buffered', 'blocking')",
+    ),
+    (lambda: gp.problems(SCHEDULE, sends=None), ValueError, "problems needs sends to be one of"),
+    (lambda: gp.check(TIMELINE), TypeError, "check needs a schedule, such as GPipe(4, 8)"),
+    (lambda: gp.problems("0F0 0B0"), TypeError, "problems needs a schedule, such as GPipe(4, 8)"),
+    (lambda: SCHEDULE.contains(None), TypeError, "contains takes actions or their spelling, such as '0F0'"),
+    (lambda: SCHEDULE.contains(gp.F(0.0, 0)), TypeError, "'0.0F0' is not an action"),
+    (lambda: SCHEDULE.contains((0, "F", 0)), TypeError, "contains takes actions or their spelling"),
+    (lambda: SCHEDULE.contains("forward"), ValueError, "'forward' is not an action; write stage, kind"),
+    (lambda: SCHEDULE.device_of(None), TypeError, "device_of takes actions or their spelling, such as '0F0'"),
+    (lambda: SCHEDULE.device_of(gp.F(7, 0)), ValueError, "7F0 is not in GPipe(devices=2, microbatches=2)"),
+    (
+        lambda: SCHEDULE.device_of(gp.OverlapFB(gp.F(0, 0), gp.B(0, 1))),
+        ValueError,
+        "(0F0;0B1)OVERLAP_F_B is not in GPipe",
+    ),
+    (lambda: gp.needs("0", SCHEDULE), ValueError, "'0' is not an action; write stage, kind, microbatch"),
+    (lambda: gp.needs(SCHEDULE, gp.F(1, 0)), TypeError, "needs needs a schedule, such as GPipe(4, 8)"),
+    (lambda: gp.needs(gp.OverlapFB(None, gp.B(0, 0)), SCHEDULE), TypeError, "needs takes actions or their"),
+    (lambda: gp.remat(SCHEDULE, "often"), ValueError, "remat needs mode to be one of"),
+    (lambda: gp.remat(SCHEDULE, {"always"}), ValueError, "remat needs mode to be one of"),
+    (lambda: gp.remat(gp.remat(SCHEDULE, "always"), "always"), ValueError, "recomputes already"),
+    (lambda: gp.recognize("1F1B"), TypeError, "recognize needs a schedule, such as GPipe(4, 8) (got '1F1B')"),
+    (lambda: gp.from_torch_csv("0F" + "1" * 200_000), ValueError, "from_torch_csv cannot read the text"),
+    (lambda: gp.from_torch_csv("0F0,zz"), ValueError, "line 1, cell 2: 'zz' is not an action"),
+    (lambda: gp.from_torch_csv(["0F0,0B0"]), TypeError, "from_torch_csv needs a text (got ['0F0,0B0'])"),
+    (lambda: gp.from_torch_csv(""), ValueError, "Explicit needs at least one action"),
+    (lambda: gp.to_torch_csv(gp.Explicit(["0F0"])), gp.ScheduleError, "is not a training step"),
+    (lambda: gp.to_torch_csv(gp.Chimera(2, 2)), gp.ScheduleError, "gives a stage one rank"),
+]
+
+PLANS: list[Case] = [
+    (lambda: gp.greedy(0, 2), ValueError, "greedy needs devices >= 1 (got 0)"),
+    (lambda: gp.greedy(2, HUGE), ValueError, "greedy needs at most 1,000,000 pairs of stage and microbatch"),
+    (lambda: gp.greedy(2, 2, priority={"B", "F"}), ValueError, "greedy needs priority to list F and B"),
+    (lambda: gp.greedy(2, 2, priority="B then F"), ValueError, "greedy needs priority to list F and B"),
+    (lambda: gp.greedy(2, 2, priority=LONG), ValueError, "or to be a function of an action (got str)"),
+    (lambda: gp.greedy(2, 2, priority=lambda a: a.kind and [None, 1j][a.microbatch]), TypeError, "be sorted"),
+    (lambda: gp.greedy(2, 2, priority=lambda a: np.ones(2)), TypeError, "return keys that can be sorted"),
+    (lambda: gp.greedy(2, 2, placement=[[0], [0, 1]]), ValueError, "stage 0 is on devices 0 and 1"),
+    (lambda: gp.greedy(2, 2, memory_limit="4"), TypeError, "one, or one per device (got '4')"),
+    (lambda: gp.greedy(2, 2, memory_limit={4, 2}), TypeError, "one, or one per device (got {2, 4})"),
+    (lambda: gp.greedy(2, 2, memory_limit=[4, 1j]), TypeError, "memory_limit to be a number (got 1j)"),
+    (lambda: gp.greedy(2, 2, memory_limit=NAN), ValueError, "greedy needs memory_limit >= 0 (got nan)"),
+    (lambda: gp.greedy(2, 2, memory_limit=[1, 1, 1]), ValueError, "or 2, one per device (got 3)"),
+    (lambda: gp.greedy(2, 2, memory_limit=0), gp.ScheduleError, "memory_limit=1 would do"),
+    (lambda: gp.greedy(2, 2, split="no"), TypeError, "greedy needs split to be True or False (got 'no')"),
+    (lambda: gp.greedy(2, 2, costs={}), TypeError, "greedy needs costs, such as Costs(comm=1) (got {})"),
+    (lambda: gp.greedy(2, 2, costs=0), TypeError, "greedy needs costs, such as Costs(comm=1) (got 0)"),
+    (lambda: gp.greedy(2, 2, costs=Takes(NAN)), ValueError, "Takes needs duration of 0B0 to be finite"),
+    (lambda: gp.colocate(SCHEDULE, 2), TypeError, "devices lists a name for each of 2, such as 'a' (got 2)"),
+    (lambda: gp.colocate(SCHEDULE, "ab"), TypeError, "devices lists a name for each of 2"),
+    (lambda: gp.colocate(SCHEDULE, ["a", ["b"]]), TypeError, "devices lists a name for each of 2"),
+    (lambda: gp.colocate(SCHEDULE, {"a", "b"}), TypeError, "devices lists a name for each of 2"),
+    (lambda: gp.colocate(SCHEDULE, ["a"]), IndexError, "too few devices to hold given partitions"),
+]
+
+COSTS: list[Case] = [
+    (lambda: gp.Costs(comm=(1, 1)), TypeError, "Costs needs comm to be a number (got (1, 1))"),
+    (lambda: gp.Costs(-1), ValueError, "Costs needs forward to be finite and >= 0 (got -1)"),
+    (lambda: gp.Costs(NAN), ValueError, "Costs needs forward to be finite and >= 0 (got nan)"),
+    (lambda: gp.Costs(1j), TypeError, "Costs needs forward to be a number (got 1j)"),
+    (lambda: gp.Costs("1"), TypeError, "Costs needs forward to be a number (got '1')"),
+    (lambda: gp.Costs(np.array([1, 2])), TypeError, "Costs needs forward to be a number (got array([1, 2]))"),
+    (lambda: gp.Costs([1, None]), TypeError, "Costs needs forward to be a number (got None)"),
+    (lambda: gp.Costs(recompute=[1, -2]), ValueError, "needs recompute to be finite and >= 0 (got -2)"),
+    (
+        lambda: gp.Costs([1, 2, 3], [1, 2]),
+        ValueError,
+        "Costs lists forward for 3 and input_grad for 2 stages",
+    ),
+    (
+        lambda: gp.Costs([1, 2]).duration(gp.F(2, 0)),
+        ValueError,
+        "Costs lists 2 stages, from 0, and 2 is none",
+    ),
+    (lambda: gp.Costs([1, 2]).duration(gp.F(-1, 0)), ValueError, "and -1 is none of them"),
+    (lambda: gp.Costs().duration("F"), ValueError, "'F' is not an action; write stage, kind"),
+    (lambda: gp.Costs().duration(SPANS[0]), TypeError, "duration takes actions or their spelling"),
+    (lambda: gp.Costs().per_stage(0), ValueError, "per_stage needs stages_per_device >= 1 (got 0)"),
+    (lambda: gp.Costs().per_stage(0.5), TypeError, "per_stage needs stages_per_device to be a whole number"),
+    (lambda: gp.simulate("GPipe"), TypeError, "simulate needs a schedule, such as GPipe(4, 8) (got 'GPipe')"),
+    (lambda: gp.simulate(gp.GPipe), TypeError, "simulate needs a schedule, such as GPipe(4, 8)"),
+    (lambda: gp.simulate(SCHEDULE, 1), TypeError, "simulate needs costs, such as Costs(comm=1) (got 1)"),
+    (lambda: gp.simulate(SCHEDULE, gp.Costs), TypeError, "simulate needs costs, such as Costs(comm=1) (got"),
+    (lambda: SCHEDULE.timeline(costs=[1, 2]), TypeError, "simulate needs costs, such as Costs(comm=1)"),
+    (lambda: gp.simulate(SCHEDULE, gp.Costs([1, 2, 3])), ValueError, "lists forward for 3 stages"),
+    (lambda: gp.simulate(SCHEDULE, gp.Costs([])), ValueError, "lists forward for 0 stages"),
+    (lambda: gp.simulate(gp.GPipe(4, 8), gp.Costs(1e308)), ValueError, "lasts longer than the largest float"),
+    (
+        lambda: gp.simulate(SCHEDULE, Takes(-1)),
+        ValueError,
+        "Takes needs duration of 0B1 to be finite and >= 0",
+    ),
+    (lambda: gp.simulate(SCHEDULE, Takes("1")), TypeError, "duration of 0B1 to be a number (got '1')"),
+    (lambda: gp.simulate(SCHEDULE, Takes(1, INF)), ValueError, "Takes needs transfer of 1B1 to be finite"),
+    (lambda: gp.simulate(SCHEDULE, Takes(1, None)), TypeError, "transfer of 1B1 to be a number (got None)"),
+    (lambda: gp.simulate(SCHEDULE, Earns()), ValueError, "Earns needs duration of 0B1 to be finite and >= 0"),
+    (lambda: gp.simulate(SCHEDULE, Columns()), ValueError, "duration of 0F0 to be finite and >= 0 (got -1)"),
+    (
+        lambda: gp.simulate(SCHEDULE, Rows()),
+        TypeError,
+        "Rows.durations needs to give a CostColumn of 8 prices",
+    ),
+    (lambda: gp.simulate(gp.Explicit(["0B0 0F0"])), gp.DeadlockError, "device 0 is stuck at 0B0"),
+    (lambda: gp.fit_costs(STEP), TypeError, "fit_costs needs a timeline, such as its .timeline"),
+    (lambda: gp.published.ZERO_BUBBLE[0].costs("3"), TypeError, "stages_per_device to be a whole number"),
+]
+
+TIMELINES: list[Case] = [
+    (lambda: gp.bubble_fraction(SCHEDULE), TypeError, "bubble_fraction needs a timeline, such as simulate"),
+    (lambda: gp.critical_path(SPANS), TypeError, "critical_path needs a timeline"),
+    (lambda: gp.speedup(STEP), TypeError, "speedup needs a timeline, such as its .timeline"),
+    (lambda: gp.utilization(gp.Timeline), TypeError, "utilization needs a timeline"),
+    (lambda: gp.peak_in_flight(TIMELINE), TypeError, "peak_in_flight needs a schedule"),
+    (lambda: gp.why_idle(TIMELINE, 5, 0), ValueError, "needs device from 0 to 1 (got 5)"),
+    (lambda: gp.why_idle(TIMELINE, "0", 0), TypeError, "needs device to be a whole number (got '0')"),
+    (lambda: gp.why_idle(TIMELINE, True, 0), TypeError, "needs device to be a whole number (got True)"),
+    (lambda: gp.why_idle(TIMELINE, 0, "x"), TypeError, "why_idle needs time to be a number (got 'x')"),
+    (lambda: gp.why_idle(TIMELINE, 0, None), TypeError, "why_idle needs time to be a number (got None)"),
+    (lambda: gp.why_idle(TIMELINE, 0, 99), ValueError, "why_idle needs a time from 0 to 9 (got 99)"),
+    (lambda: gp.why_idle(TIMELINE, 0, NAN), ValueError, "why_idle needs a time from 0 to 9 (got nan)"),
+    (lambda: TIMELINE.on(2), ValueError, "GPipe(devices=2, microbatches=2) needs device from 0 to 1 (got 2)"),
+    (lambda: TIMELINE.on(LONG), TypeError, "needs device to be a whole number (got str)"),
+    (lambda: gp.in_flight(TIMELINE, np.array([0, 1])), TypeError, "needs device to be a whole number"),
+    (lambda: gp.idle_spans(TIMELINE, -1), ValueError, "needs device from 0 to 1 (got -1)"),
+    (lambda: gp.phases(TIMELINE, None), TypeError, "needs device to be a whole number (got None)"),
+    (
+        lambda: gp.activation_memory(TIMELINE, 0, "1"),
+        TypeError,
+        "activation_memory needs saved to be a number",
+    ),
+    (lambda: gp.activation_memory(TIMELINE, 0, saved=-1), ValueError, "saved to be finite and >= 0 (got -1)"),
+    (lambda: gp.activation_memory(TIMELINE, 0, pending=NAN), ValueError, "pending to be finite and >= 0"),
+    (lambda: gp.Timeline("GPipe", TIMELINE.start, TIMELINE.end), TypeError, "Timeline needs a schedule"),
+    (lambda: gp.Timeline(SCHEDULE, [0], [1]), TypeError, "Timeline needs start to be a column of 8 times"),
+    (lambda: gp.Timeline(SCHEDULE, TIMELINE.start, np.ones(3)), TypeError, "end to be a column of 8 times"),
+    (lambda: gp.Timeline.from_spans("GPipe", SPANS), TypeError, "from_spans needs a schedule, such as GPipe"),
+    (
+        lambda: gp.Timeline.from_spans(SCHEDULE, None),
+        TypeError,
+        "from_spans needs spans, such as Span(F(0, 0)",
+    ),
+    (lambda: gp.Timeline.from_spans(SCHEDULE, ["0F0"] * 8), TypeError, "from_spans needs spans, such as"),
+    (lambda: gp.Timeline.from_spans(SCHEDULE, [None] * 8), TypeError, "from_spans needs spans, such as"),
+    (lambda: gp.Timeline.from_spans(SCHEDULE, SPANS[1:]), ValueError, "was not measured"),
+    (lambda: gp.Timeline.from_spans(SCHEDULE, SPANS, "no"), TypeError, "took_turns to be True or False"),
+    (lambda: measured(action=None), TypeError, "from_spans takes actions or their spelling"),
+    (lambda: measured(action=gp.F(9, 9)), ValueError, "9F9 is not in GPipe(devices=2, microbatches=2)"),
+    (lambda: measured(device=1), ValueError, "0F0 is measured on device 1, but GPipe"),
+    (lambda: measured(device=0.0), TypeError, "the span of 0F0 is none: it needs device to be a whole"),
+    (
+        lambda: measured(start="0"),
+        TypeError,
+        "the span of 0F0 is none: it needs start to be a number (got '0')",
+    ),
+    (lambda: measured(start=-1), ValueError, "the span of 0F0 is none: it needs start to be finite"),
+    (lambda: measured(end=NAN), ValueError, "the span of 0F0 is none: it needs end to be finite"),
+    (lambda: measured(start=3, end=2), ValueError, "0F0 is measured from 3 to 2"),
+    (lambda: gp.recorded_run("gpt"), ValueError, "recorded_run needs name to be one of ('1f1b', 'zbh1',"),
+    (lambda: gp.recorded_run(["1f1b"]), ValueError, "recorded_run needs name to be one of"),
+]
+
+MODELS: list[Case] = [
+    (lambda: gp.mlp([64, 0]), ValueError, "mlp needs every size >= 1 (got 0)"),
+    (lambda: gp.mlp(64), TypeError, "mlp needs a list of sizes, such as [64, 10] (got 64)"),
+    (lambda: gp.mlp("64"), TypeError, "mlp needs a list of sizes, such as [64, 10] (got '64')"),
+    (lambda: gp.mlp({64, 10}), TypeError, "mlp needs a list of sizes, such as [64, 10]"),
+    (lambda: gp.mlp([64]), ValueError, "mlp needs at least two sizes"),
+    (lambda: gp.mlp([64, HUGE]), ValueError, "Linear needs at most 100,000,000 weights"),
+    (lambda: gp.mlp([64, 10], activation=gp.ReLU), ValueError, "mlp needs activation to be one of ('relu',"),
+    (lambda: gp.mlp([64, 10], activation=["relu"]), ValueError, "mlp needs activation to be one of"),
+    (lambda: gp.mlp([64, 10], dtype="float23"), ValueError, "mlp needs a floating dtype (got 'float23')"),
+    (lambda: gp.mlp([64, 10], dtype=int), ValueError, "mlp needs a floating dtype (got int64)"),
+    (lambda: gp.mlp([64, 10], seed=None), TypeError, "mlp needs seed to be a whole number (got None)"),
+    (lambda: gp.Linear(4, 4, rng=0), TypeError, "Linear needs rng to be a generator, such as np.random"),
+    (
+        lambda: gp.Linear(4, 4, rng=RNG, dtype=object),
+        ValueError,
+        "Linear needs a floating dtype (got object)",
+    ),
+    (lambda: gp.Linear(4, "4", rng=RNG), TypeError, "Linear needs outputs to be a whole number (got '4')"),
+    (lambda: gp.digits(seed=-1), ValueError, "digits needs seed >= 0 (got -1)"),
+    (lambda: gp.digits(seed=0.5), TypeError, "digits needs seed to be a whole number (got 0.5)"),
+    (lambda: gp.digits(held_out="20%"), TypeError, "digits needs held_out to be a number (got '20%')"),
+    (lambda: gp.digits(held_out=20), ValueError, "digits needs 0 <= held_out < 1 (got 20)"),
+    (lambda: gp.digits(dtype=[1]), ValueError, "digits needs a floating dtype (got [1])"),
+    (lambda: gp.Partition(64), TypeError, "a model is a list of layers, such as mlp([64, 10]) (got 64)"),
+    (lambda: gp.Partition("ReLU"), TypeError, "a model is a list of layers, such as mlp([64, 10])"),
+    (lambda: gp.Partition([gp.ReLU]), TypeError, "a model needs layers, such as mlp([64, 10]) (got <class"),
+    (lambda: gp.Partition([LINEAR], "1"), TypeError, "Partition needs first_layer to be a whole number"),
+    (lambda: gp.Partition([LINEAR], -1), ValueError, "Partition needs first_layer >= 0 (got -1)"),
+    (lambda: gp.split(gp.mlp([4, 4]), stages=2), ValueError, "cannot cut 1 layers into 2 stages; at most 1"),
+    (lambda: gp.split(gp.mlp([4, 4])), TypeError, "split needs either stages=, how many, or balance="),
+    (lambda: gp.split(gp.mlp([4, 4]), balance="1"), TypeError, "split needs balance to list how many layers"),
+    (lambda: gp.split(gp.mlp([4, 4]), balance=np.ones((1, 1), int)), ValueError, "must be positive integers"),
+    (lambda: gp.split(gp.mlp([4, 4]), balance=[1] * 999), ValueError, "has 1 layers but the balance adds up"),
+    (lambda: gp.split(gp.mlp([4, 4]), stages=1, devices="cpu"), TypeError, "lists a name for each of 1"),
+    (lambda: gp.split(gp.mlp([4, 4]), stages=1, devices=[[0]]), TypeError, "lists a name for each of 1"),
+    (lambda: gp.mse(np.array([[1j]]), np.array([[1.0]])), TypeError, "needs outputs to hold real numbers"),
+    (lambda: gp.mse(np.ones((1, 1)), np.array([["a"]])), TypeError, "MSE needs targets to hold real numbers"),
+    (lambda: gp.mse([[1], [2, 3]], [[1]]), TypeError, "MSE needs outputs to hold real numbers"),
+    (lambda: gp.mse(None, None), TypeError, "MSE needs outputs to hold real numbers (got None)"),
+    (lambda: gp.mse([], []), ValueError, "MSE needs at least one output (got shape (0,))"),
+    (lambda: gp.mse([1, 2], [1]), ValueError, "mse needs targets of shape (2,), got (1,)"),
+    (lambda: gp.cross_entropy(np.ones((1, 2)), np.array([2])), ValueError, "needs targets from 0 to 1"),
+    (lambda: gp.cross_entropy(np.ones((1, 2)), np.array([0.5])), TypeError, "targets to be class numbers"),
+    (lambda: gp.cross_entropy(np.ones((0, 2)), []), ValueError, "CrossEntropy needs at least one output"),
+    (lambda: gp.cross_entropy("cat", [0]), TypeError, "CrossEntropy needs outputs to hold real numbers"),
+    (lambda: gp.Adam(1e-3, 0.9), TypeError, "Adam needs two betas, such as (0.9, 0.999) (got 0.9)"),
+    (lambda: gp.Adam(1e-3, (0.9, 1)), ValueError, "Adam needs 0 <= betas < 1 (got 1)"),
+    (lambda: gp.Adam(1e-3, list(range(999))), ValueError, "Adam needs two betas (got tuple)"),
+    (lambda: gp.Adam(eps=0), ValueError, "Adam needs eps > 0"),
+    (lambda: gp.AdamW(weight_decay=None), TypeError, "AdamW needs weight_decay to be a number (got None)"),
+    (lambda: gp.SGD(-1), ValueError, "SGD needs 0 <= learning_rate < inf (got -1)"),
+    (lambda: gp.SGD("fast"), TypeError, "SGD needs learning_rate to be a number (got 'fast')"),
+    (lambda: gp.SGD(0.1, momentum=NAN), ValueError, "SGD needs 0 <= momentum < 1 (got nan)"),
+    (
+        lambda: gp.SGD(0.1).step(parts(), {}),
+        TypeError,
+        "step needs parameters to be arrays of numbers by layer",
+    ),
+    (lambda: gp.SGD(0.1).step({}, STEP), TypeError, "step needs gradients to be arrays of numbers by layer"),
+    (
+        lambda: update(np.zeros(2, int), np.ones(2)),
+        TypeError,
+        "step needs parameters to be arrays of numbers by",
+    ),
+    (
+        lambda: update(np.zeros(2), np.ones(3)),
+        ValueError,
+        "parameter (0, 'b') has shape (2,), its gradient (3,)",
+    ),
+    (lambda: update(np.zeros(2), np.ones(2) * 1j), TypeError, "as partition.parameters is (got complex128)"),
+    (lambda: update(np.zeros(2), None), TypeError, "as partition.parameters is (got None)"),
+]
+
+STEPS: list[Case] = [
+    (lambda: step(gp.GPipe(2, 10**6)), ValueError, "16 samples cannot be cut into 1000000 microbatches"),
+    (lambda: step(batch=(np.array(["a"] * 16), Y)), TypeError, "a batch needs inputs to hold real numbers"),
+    (lambda: step(batch=(X * 1j, Y)), TypeError, "inputs to hold real numbers (got complex128)"),
+    (lambda: step(batch=([[1], [2, 3]], Y[:2])), TypeError, "a batch needs inputs to hold real numbers"),
+    (lambda: step(batch=(X, Y[:3])), ValueError, "of equal length (got lengths 16 and 3)"),
+    (lambda: step(batch=(X, 3)), TypeError, "with a row per sample: targets (got 3)"),
+    (lambda: step(batch=X), TypeError, "a batch is (inputs, targets) (got ndarray)"),
+    (lambda: step(batch=(X,)), ValueError, "a batch is (inputs, targets) (got 1 parts)"),
+    (lambda: step(batch=(X[:, :5], Y)), ValueError, "takes an input of shape (batch, 64), got"),
+    (lambda: step(loss="mse"), TypeError, "a step needs a loss, such as cross_entropy or mse (got 'mse')"),
+    (lambda: step(loss=LONG), TypeError, "a step needs a loss, such as cross_entropy or mse (got str)"),
+    (lambda: step(seed=-1), ValueError, "train_step needs seed >= 0 (got -1)"),
+    (lambda: step(step="a"), TypeError, "train_step needs step to be a whole number (got 'a')"),
+    (lambda: step(meter="no"), TypeError, "train_step needs meter to be True or False (got 'no')"),
+    (
+        lambda: step(optimizer=gp.SGD),
+        TypeError,
+        "train_step needs an optimizer, such as Adam(1e-3) (got <class",
+    ),
+    (lambda: step(partitions=parts()[:1]), ValueError, "has 2 stages, but there are 1 partitions"),
+    (lambda: step(partitions=gp.mlp([64, 10])), TypeError, "as split(layers, stages=2) makes it (got Linear"),
+    (
+        lambda: step(partitions=[gp.Partition([LINEAR]), gp.Partition([LINEAR], 1)]),
+        ValueError,
+        "layers 0 and 1 are the same Linear(64, 64)",
+    ),
+    (lambda: alone(parts()[0]), TypeError, "a model is a list of layers, its layers are partition.layers"),
+    (lambda: alone("model"), TypeError, "a model is a list of layers"),
+    (lambda: alone(step="x"), TypeError, "single_device_step needs step to be a whole number (got 'x')"),
+    (lambda: alone(microbatches=17), ValueError, "16 samples cannot be cut into 17 microbatches"),
+    (lambda: alone(loss=gp.cross_entropy(X, Y)), TypeError, "a step needs a loss, such as cross_entropy"),
+    (lambda: train(epochs=0), ValueError, "train needs epochs >= 1 (got 0)"),
+    (lambda: train(batch_size=2.5), TypeError, "train needs batch_size to be a whole number (got 2.5)"),
+    (lambda: train(batch_size=17), ValueError, "train needs batch_size <= 16"),
+    (lambda: train(report="x"), TypeError, "train needs report to be a function of a line of text, or None"),
+    (lambda: train(optimizer="adam"), TypeError, "train needs an optimizer"),
+    (lambda: train(data=X), TypeError, "train needs (x, y) or (x, y, x_held_out, y_held_out) (got ndarray)"),
+    (lambda: train(data=(X, Y, X)), ValueError, "(got 3 arrays)"),
+    (lambda: train(data=(X * NAN, Y)), ValueError, "train needs finite inputs (sample 0"),
+    (lambda: train(data=(X, Y, X, Y + 0.5)), TypeError, "cross_entropy needs targets to be class numbers"),
+    (lambda: gp.evaluate(parts(), X * NAN, Y), ValueError, "evaluate needs finite inputs (sample 0"),
+    (lambda: gp.evaluate(broken(), X, Y), ValueError, "evaluate needs a model whose outputs are finite"),
+    (lambda: gp.evaluate([], X, Y), TypeError, "outputs needs a list of partitions, as split("),
+    (lambda: gp.evaluate(parts(), None, Y), TypeError, "evaluate needs x to hold real numbers (got None)"),
+    (lambda: gp.evaluate(parts(), X, "y"), TypeError, "evaluate needs y to hold real numbers"),
+    (lambda: gp.outputs(gp.mlp([64, 10]), X), TypeError, "outputs needs a list of partitions"),
+    (lambda: gp.outputs(parts()[0], X), TypeError, "outputs needs a list of partitions"),
+    (lambda: gp.outputs(parts(), "digits"), TypeError, "outputs needs x to hold real numbers"),
+    (
+        lambda: STEP.memory[0].peak("weights"),
+        ValueError,
+        "needs category to be one of ('parameters', 'gradients'",
+    ),
+    (lambda: STEP.memory[0].over_time(["messages"]), ValueError, "needs category to be one of"),
+    (lambda: STEP.memory[0].at("3"), TypeError, "MemoryTrace.at needs time to be a number (got '3')"),
+    (lambda: STEP.memory[0].at(NAN), ValueError, "MemoryTrace.at needs -inf <= time < inf (got nan)"),
+]
+
+FORMULAS: list[Case] = [
+    (lambda: gp.formulas.gpipe_bubble(4, 0), ValueError, "gpipe_bubble needs microbatches >= 1 (got 0)"),
+    (
+        lambda: gp.formulas.naive_idle([4]),
+        TypeError,
+        "naive_idle needs devices to be a whole number (got [4])",
+    ),
+    (lambda: gp.formulas.gpipe_makespan(4, 8, -1), ValueError, "gpipe_makespan needs forward to be finite"),
+    (lambda: gp.formulas.gpipe_makespan(4, 8, NAN), ValueError, "forward to be finite and >= 0"),
+    (lambda: gp.formulas.gpipe_makespan(4, 8, "1"), TypeError, "gpipe_makespan needs forward to be a number"),
+    (lambda: gp.formulas.one_f_one_b_in_flight(4, 8, 1.5), TypeError, "needs device to be a whole number"),
+    (lambda: gp.formulas.one_f_one_b_in_flight(4, 8, 4), ValueError, "needs device from 0 to 3 (got 4)"),
+    (lambda: gp.formulas.interleaved_in_flight(4, 6, 2, 0), ValueError, "is for K dividing M"),
+    (lambda: gp.formulas.chimera_bubble(4, 6), ValueError, "is for K dividing M (got K = 4, M = 6)"),
+    (lambda: gp.formulas.chimera_bubble(3, 6), ValueError, "needs an even number of devices (got 3)"),
+    (lambda: gp.formulas.zbh1_memory(4, 0, -1), ValueError, "needs before_input_grad to be finite and >= 0"),
+    (lambda: gp.formulas.zbh2_bubble_time(4, 1, 1, 2), ValueError, "is for T_W at most T_F and T_B"),
+    (lambda: gp.formulas.dualpipe_bubble_time(4, 3, 2, 2), ValueError, "at most half a full backward"),
+    (lambda: gp.formulas.microbatches_for(4, "1e9999999"), ValueError, "needs a bubble between 0 and 1"),
+    (lambda: gp.formulas.microbatches_for(4, "1e-9999999"), ValueError, "needs a bubble between 0 and 1"),
+    (lambda: gp.formulas.microbatches_for(4, None), ValueError, "needs a bubble between 0 and 1 (got None)"),
+    (lambda: gp.formulas.microbatches_for(4, LONG), ValueError, "needs a bubble between 0 and 1"),
+]
+
+CHARTS: list[Case] = [
+    (lambda: gp.draw(), ValueError, "draw needs at least one timeline"),
+    (lambda: gp.draw(SCHEDULE), TypeError, "draw needs a timeline, such as simulate(GPipe(4, 8))"),
+    (lambda: gp.draw([TIMELINE, TIMELINE]), TypeError, "draw needs a timeline"),
+    (lambda: gp.draw(TIMELINE, titles="My title"), TypeError, "such as titles=['GPipe'] (got 'My title')"),
+    (lambda: gp.draw(TIMELINE, titles=3), TypeError, "such as titles=['GPipe'] (got 3)"),
+    (lambda: gp.draw(TIMELINE, titles=[None]), TypeError, "such as titles=['GPipe'] (got None)"),
+    (lambda: gp.draw(TIMELINE, titles=["a", "b"]), ValueError, "a title for each of 1 timelines (got 2)"),
+    (
+        lambda: gp.draw(TIMELINE, messages="no"),
+        TypeError,
+        "draw needs messages to be True or False (got 'no')",
+    ),
+    (lambda: gp.draw(TIMELINE, in_flight=np.ones(2)), TypeError, "draw needs in_flight to be True or False"),
+    (lambda: gp.draw(TIMELINE).save(1), TypeError, "save needs a path, such as 'timeline.svg' (got 1)"),
+    (lambda: gp.to_svg(SCHEDULE), TypeError, "to_svg needs a timeline"),
+    (lambda: gp.draw_deadlock(TIMELINE), TypeError, "check needs a schedule"),
+    (lambda: gp.draw_deadlock(SCHEDULE), ValueError, "can finish: nobody waits for ever"),
+    (lambda: gp.overlay(TIMELINE, SCHEDULE), TypeError, "overlay needs a timeline"),
+    (lambda: gp.overlay(TIMELINE, STEP), TypeError, "overlay needs a timeline, such as its .timeline"),
+    (
+        lambda: gp.overlay(TIMELINE, gp.GPipe(2, 3).timeline()),
+        ValueError,
+        "two timelines of the same actions",
+    ),
+    (lambda: gp.overlay(TIMELINE, TIMELINE).save(None), TypeError, "save needs a path"),
+    (lambda: gp.plots.plot_timeline(SCHEDULE), TypeError, "plot_timeline needs a timeline"),
+    (
+        lambda: gp.plots.plot_timeline(TIMELINE, ax=0),
+        TypeError,
+        "a plot needs axes, such as ax=plt.subplots()",
+    ),
+    (lambda: gp.plots.plot_timeline(TIMELINE, title=3), TypeError, "plot_timeline needs a text as its title"),
+    (lambda: gp.plots.plot_in_flight(TIMELINE, scale="2"), TypeError, "scale to be a whole number (got '2')"),
+    (
+        lambda: gp.plots.plot_in_flight(TIMELINE, scale=0),
+        ValueError,
+        "plot_in_flight needs scale >= 1 (got 0)",
+    ),
+    (lambda: gp.plots.plot_memory(STEP), TypeError, "plot_memory needs one device's memory"),
+    (lambda: gp.plots.plot_memory(STEP.memory), TypeError, "plot_memory needs one device's memory"),
+    (
+        lambda: gp.plots.plot_memory(STEP.memory[0], categories="messages"),
+        TypeError,
+        "plot_memory needs a list of categories (got 'messages')",
+    ),
+    (lambda: gp.plots.plot_memory(STEP.memory[0], categories=[3]), ValueError, "needs category to be one of"),
+    (lambda: gp.plots.plot_parts(X, X[0]), ValueError, "plot_parts needs 2-D arrays of one shape"),
+    (lambda: gp.plots.plot_parts([X, X[:3]], X), ValueError, "plot_parts needs 2-D arrays of one shape"),
+    (lambda: gp.plots.plot_parts(None, X), TypeError, "plot_parts needs 2-D arrays of one shape"),
+    (lambda: gp.plots.plot_parts([X, "X"], X), TypeError, "plot_parts needs parts to hold real numbers"),
+    (lambda: gp.plots.plot_parts([X], X, axes=[None]), ValueError, "plot_parts needs 4 axes (got 1)"),
+    (lambda: gp.plots.plot_bubble_curves([0.2]), TypeError, "such as {2: {4: 0.2, 8: 0.1}} (got [0.2])"),
+    (lambda: gp.plots.plot_bubble_curves({}), ValueError, "plot_bubble_curves needs numbers by two sizes"),
+    (
+        lambda: gp.plots.plot_bubble_curves({2: 0.2}),
+        TypeError,
+        "plot_bubble_curves needs numbers by two sizes",
+    ),
+    (
+        lambda: gp.plots.plot_bubble_curves({2: {}}),
+        ValueError,
+        "plot_bubble_curves needs numbers by two sizes",
+    ),
+    (lambda: gp.plots.plot_bubble_curves({2: {"4": 0.2}}), TypeError, "every size to be a whole number"),
+    (lambda: gp.plots.plot_bubble_curves({2: {0: 0.2}}), ValueError, "needs every size >= 1 (got 0)"),
+    (
+        lambda: gp.plots.plot_efficiency({2: {4: TIMELINE}}),
+        TypeError,
+        "plot_efficiency needs every value to be",
+    ),
+    (lambda: gp.plots.plot_efficiency({2: {4: NAN}}), ValueError, "every value < inf (got nan)"),
+    (
+        lambda: gp.plots.plot_losses([1, 2]),
+        TypeError,
+        "plot_losses needs losses by name, such as {'GPipe': [",
+    ),
+    (lambda: gp.plots.plot_losses({"GPipe": gp.History()}), TypeError, "plot_losses needs losses by name"),
+    (
+        lambda: gp.plots.plot_losses({"GPipe": [None]}),
+        TypeError,
+        "plot_losses needs every loss to be a number",
+    ),
+    (
+        lambda: gp.plots.plot_loss_differences({"one": [1, 2], "other": [1]}),
+        ValueError,
+        "plot_loss_differences needs curves of 2 steps (got 1)",
+    ),
+]
+
+LESSONS: list[Case] = [
+    (lambda: gp.course.predict(1, "2"), TypeError, "predict needs measured to be a number (got '2')"),
+    (
+        lambda: gp.course.predict(1, 2, within=None),
+        TypeError,
+        "predict needs within to be a number (got None)",
+    ),
+    (
+        lambda: gp.course.predict(1, 2, 0.1),
+        TypeError,
+        "predict needs unit to be a text, such as 'ms' (got 0.1)",
+    ),
+    (lambda: gp.course.lesson_99, AttributeError, "module 'gpipe_sim.course' has no attribute 'lesson_99'"),
+]
+
+SECTIONS = (SIZES, ORDERS, PLANS, COSTS, TIMELINES, MODELS, STEPS, FORMULAS, CHARTS, LESSONS)
+CASES = [case for section in SECTIONS for case in section]
+
+#: What a student may hand in by mistake: every check of a lesson replies to it in a sentence.
+HANDED_IN = (
+    "x", LONG, 3, -1, NAN, HUGE, [], {}, object(), X, gp.GPipe, SCHEDULE, TIMELINE,
+    lambda: 1, lambda *a: UNPRINTABLE, lambda *a: None,
+    lambda *a: "x", lambda *a: NAN, lambda *a: 1j, lambda *a: -1, lambda *a: HUGE,
+    lambda *a: np.int8(100), lambda *a: X, lambda *a: [1, None], lambda *a: a, lambda *a: 1 / 0,
+    lambda *a: True,
+)  # fmt: skip
