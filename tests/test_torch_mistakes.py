@@ -26,7 +26,7 @@ from gpipe_sim.torch_backend import (  # noqa: E402
     to_torch,
     train_step,
 )
-from gpipe_sim.torch_backend.places import require_own_gpus  # noqa: E402
+from gpipe_sim.torch_backend.modules import require_own_gpus  # noqa: E402
 
 SCHEDULE = gp.OneFOneB(2, 4)
 HERE = ["cpu", "cpu"]

@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from engine_cases import (  # noqa: E402
 )
 from numeric import furthest_apart  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.distributed.pipelining import schedules  # noqa: E402
 from torch_modules import linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
@@ -43,6 +45,7 @@ from gpipe_sim.torch_backend import (  # noqa: E402
     train_step,
 )
 from gpipe_sim.torch_backend.processes import _ask  # noqa: E402
+from gpipe_sim.torch_backend.rank import loopback  # noqa: E402
 from gpipe_sim.torch_backend.shared import cloudpickle  # noqa: E402
 
 by_value = pytest.mark.skipif(cloudpickle is pickle, reason="cloudpickle is not installed")
@@ -330,8 +333,17 @@ class Mine(nn.Linear):
 class Unwell(Exception):
     pass
 
+class Told(Exception):
+    def told(self):
+        return name
+
+name = "then"
 modules = [Mine(3, 3), nn.Linear(3, 3)]
 with LocalProcesses(2) as processes:
+    if {whole}:
+        [given, _] = processes.run(lambda: Told())
+        name = "now"
+        print(type(given) is Told, given.told(), Told().told())
     for inputs in (np.ones((4, 3)), np.full((4, 3), np.nan)):
         try:
             step = train_step(modules, gp.GPipe(2, 2), (inputs, inputs), gp.mse, devices=processes)
@@ -358,12 +370,12 @@ def ran(script: str, folder: Path, *before: str) -> subprocess.CompletedProcess:
 
 @by_value
 def test_a_script_may_define_its_stages_and_its_errors(tmp_path):
-    found = ran(SCRIPT.format(first=""), tmp_path)
-    assert found.stdout.splitlines() == ["went True", "caught not a number"], found.stderr
+    found = ran(SCRIPT.format(first="", whole=True), tmp_path)
+    assert found.stdout.splitlines() == ["True now now", "went True", "caught not a number"], found.stderr
 
 
 def test_without_cloudpickle_it_is_told_to_install_it(tmp_path):
-    found = ran(SCRIPT.format(first="sys.modules['cloudpickle'] = None"), tmp_path)
+    found = ran(SCRIPT.format(first="sys.modules['cloudpickle'] = None", whole=False), tmp_path)
     says = "AttributeError processes cannot see what a notebook or a script defines, unless cloudpickle"
     assert found.stdout.startswith(says), found.stderr
 
@@ -393,6 +405,47 @@ def test_processes_that_cannot_be_are_refused_before_any_is_started(devices, err
     with pytest.raises(error) as refused:
         LocalProcesses(devices)
     assert says in str(refused.value)
+
+
+def test_a_step_says_what_moving_numbers_took(four):
+    """And it took no more than the rest of the call."""
+    pipeline = Pipeline(linears(2), gp.OneFOneB(2, 4), mse, devices=four)
+    began = time.perf_counter()
+    step = pipeline.step(some_batch())
+    around = (time.perf_counter() - began) * 1000 - step.timeline.makespan
+    assert 0 < step.moved < around
+    assert train_step(linears(2), gp.OneFOneB(2, 4), some_batch(), mse).moved == 0
+
+
+def test_weights_in_any_layout_go_there(four):
+    """A view of something larger, columns before rows, and none at all."""
+    modules = linears(3)
+    whole = torch.randn(5, 6, dtype=torch.float64)
+    modules[0].weight = nn.Parameter(whole[1:4, ::2])
+    modules[1].weight = nn.Parameter(modules[1].weight.detach().T.contiguous().T)
+    modules[2] = nn.Identity()
+    here = copy.deepcopy(modules)
+    found = train_step(modules, gp.ZBH1(3, 4), some_batch(), mse, devices=four)
+    assert_equal(found, train_step(here, gp.ZBH1(3, 4), some_batch(), mse))
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="reads what Linux lists")
+def test_nothing_listens_where_another_machine_could_hear(four):
+    train_step(linears(4), gp.OneFOneB(4, 4), some_batch(), mse, devices=four)
+    listening = [address for addresses in four.run(torch_modules.listening) for address in addresses]
+    assert listening and all(address.startswith("127.") for address in listening)
+
+
+def test_a_machine_without_loopback_is_told_so(monkeypatch):
+    monkeypatch.setattr(socket, "if_nameindex", lambda: [(1, "eth0"), (2, "wlan0")])
+    with pytest.warns(UserWarning, match=r"no network interface called lo \(it has \['eth0', 'wlan0'\]\)"):
+        assert loopback() == {}
+
+
+@pytest.mark.skipif(not hasattr(schedules, "_defer_recv_ops"), reason="this torch always receives early")
+def test_receiving_late_gives_the_same(four):
+    found = train_step(linears(4), gp.OneFOneB(4, 8), some_batch(), mse, devices=four, defer_pp_recv=True)
+    assert_equal(found, train_step(linears(4), gp.OneFOneB(4, 8), some_batch(), mse))
 
 
 # When something goes wrong

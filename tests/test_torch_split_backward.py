@@ -264,3 +264,32 @@ class Summed(nn.Module):
 @pytest.mark.parametrize("schedule", [gp.OneFOneB(3, 4), gp.ZBH1(3, 4), gp.ZBH2(3, 5)], ids=repr)
 def test_parameters_with_one_gradient_each_get_their_own(schedule):
     assert_like_autograd([Summed() for _ in range(3)], schedule, some_batch(2 * schedule.microbatches))
+
+
+class Squares(nn.Module):
+    """What a compiler may save for the backward, and let go of in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(3, 3, dtype=torch.float64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(self.inner(x))
+
+
+@pytest.mark.parametrize("donated", [True, False])
+def test_a_compiled_stage_is_told_what_makes_it_work(donated):
+    """Where a compiler gives memory of the forward away in the backward, I leaves none to W."""
+    torch._dynamo.reset()
+    modules = [Squares() for _ in range(2)]
+    compiled = [torch.compile(module, backend="aot_eager") for module in modules]
+    with torch._functorch.config.patch(donated_buffer=donated):
+        if donated:
+            with pytest.raises(RuntimeError) as error:
+                train_step(compiled, gp.ZBH1(2, 4), some_batch(), mse)
+            assert any(
+                "set torch._functorch.config.donated_buffer = False" in n for n in error.value.__notes__
+            )
+        else:
+            step = train_step(compiled, gp.ZBH1(2, 4), some_batch(), mse)
+            assert step.loss == pytest.approx(train_step(modules, gp.GPipe(2, 4), some_batch(), mse).loss)

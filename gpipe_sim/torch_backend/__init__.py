@@ -25,9 +25,8 @@ except ImportError as error:
     ) from error
 
 from gpipe_sim.torch_backend.counterparts import COUNTERPARTS, to_torch
-from gpipe_sim.torch_backend.modules import split
+from gpipe_sim.torch_backend.modules import devices, place, split
 from gpipe_sim.torch_backend.pipeline import Pipeline, train_step
-from gpipe_sim.torch_backend.places import devices, place
 from gpipe_sim.torch_backend.private import UnsupportedTorch
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.sleep import Sleep

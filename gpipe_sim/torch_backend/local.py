@@ -1,5 +1,6 @@
 """A pipeline on local processes, told what to do from here."""
 
+import time
 import weakref
 from collections.abc import Sequence
 from itertools import count
@@ -7,30 +8,33 @@ from itertools import count
 import torch
 from torch import Tensor, nn
 
-from gpipe_sim.errors import require_room
 from gpipe_sim.torch_backend import worker
-from gpipe_sim.torch_backend.ambient import Ambient
-from gpipe_sim.torch_backend.places import CPU, require_on
+from gpipe_sim.torch_backend.modules import CPU, require_on
 from gpipe_sim.torch_backend.private import has_hooks
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult
 from gpipe_sim.torch_backend.runner import Job, Runner
-from gpipe_sim.torch_backend.shared import Area, Packed, new_file, packed, size_of
+from gpipe_sim.torch_backend.shared import Ambient, Area, Packed, new_file, packed, size_of
 from gpipe_sim.torch_backend.tensors import grow, parameters_of
+from gpipe_sim.torch_backend.timeline import MILLISECONDS
 
 
 class Subprocess(Runner):
-    """Local processes: before a step the numbers of all modules go there, after it gradients and buffers come.
+    """Local processes: the numbers of all modules go there before a step, gradients and buffers come back.
 
-    The numbers are copied, through memory that both sides see. What else belongs to a module goes there as
-    well whenever it has changed: attributes, modes, layers, hooks.
+    They are copied through memory that both sides see. What else belongs to a module goes there, too, when it
+    has changed: attributes, modes, layers, hooks.
     """
 
     _numbers = count()
 
     def __init__(self, job: Job, processes: LocalProcesses):
         schedule = job.schedule
-        require_room(schedule.devices, processes.devices)
+        if len(processes) < schedule.devices:
+            raise IndexError(
+                f"too few devices to hold given partitions (devices: {len(processes)}, "
+                f"partitions: {schedule.devices}): LocalProcesses({schedule.devices}) starts enough"
+            )
         self.job, self.processes, self.number = job, processes, next(self._numbers)
         self.held = [{stage: job.modules[stage] for stage in sorted(held)} for held in schedule.placement]
         self.first, self.last, self.end = CPU, CPU, schedule.stages - 1
@@ -47,17 +51,21 @@ class Subprocess(Runner):
         packs = self._packs()
         if [pack for pack, _ in packs] != self.packed:
             self._build(packs)
+        began = time.perf_counter()
         for (_, tensors), area in zip(packs, self.areas, strict=True):
-            copy(tensors, area.tensors)
-        replies = self.processes.run_each(
-            worker.step, [self._order(modules, x, targets) for modules in self.held]
-        )
-        results = []
-        for modules, (_, tensors), area, (result, learned) in zip(
-            self.held, packs, self.areas, replies, strict=True
-        ):
-            results.append(result._replace(gradients=_taken(modules, tensors, area, learned)))
-            grow(modules, results[-1].gradients)
+            _copy(tensors, area.tensors)
+        sent = time.perf_counter()
+        orders = [self._order(modules, x, targets) for modules in self.held]
+        replies = self.processes.run_each(worker.step, orders)
+        came = time.perf_counter()
+        parts = zip(self.held, packs, self.areas, replies, strict=True)
+        results = [
+            result._replace(gradients=_taken(modules, tensors, area, learned))
+            for modules, (_, tensors), area, (result, learned) in parts
+        ]
+        for modules, result in zip(self.held, results, strict=True):
+            grow(modules, result.gradients)
+        self.moved = (time.perf_counter() - came + sent - began) * MILLISECONDS
         return results
 
     def _order(self, modules: dict[int, nn.Module], x: Tensor, targets: Tensor) -> tuple:
@@ -105,7 +113,7 @@ class Subprocess(Runner):
 
 
 @torch.no_grad()
-def copy(tensors: Sequence[Tensor], memory: Sequence[Tensor]) -> None:
+def _copy(tensors: Sequence[Tensor], memory: Sequence[Tensor]) -> None:
     for tensor, place in zip(tensors, memory, strict=True):
         place.copy_(tensor)
 

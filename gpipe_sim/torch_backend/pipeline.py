@@ -15,15 +15,13 @@ from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.timeline import Timeline
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.local import Subprocess
-from gpipe_sim.torch_backend.modules import labels, listed, require_fit
-from gpipe_sim.torch_backend.order import EngineOrder
-from gpipe_sim.torch_backend.places import Names
+from gpipe_sim.torch_backend.modules import Names, labels, listed, require_fit
 from gpipe_sim.torch_backend.private import version
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult
 from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun, world
 from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, require_even
-from gpipe_sim.torch_backend.timeline import measured
+from gpipe_sim.torch_backend.timeline import EngineOrder, measured
 
 
 def train_step(
@@ -94,7 +92,7 @@ class Pipeline:
             x = as_tensor("inputs", batch[0], self._runner.first, dtype)
             targets = as_tensor("targets", batch[1], self._runner.last, dtype)
             results = self._runner.step(self._order.batch(x), self._order.batch(targets))
-        return MeasuredStep(results, self.schedule, self._order, self._labels, self._runner.turns)
+        return MeasuredStep(results, self.schedule, self._order, self._labels, self._runner)
 
     def __getattr__(self, name: str):
         for stage, module in enumerate(vars(self).get("modules", ())):
@@ -114,7 +112,12 @@ class MeasuredStep(StepResult):
 
     Until then gradients are where the step left them, which is in ``.grad`` if that was empty. A further step
     reads them first; if something else has changed them in place, asking for them is a RuntimeError.
+
+    ``moved`` is how many milliseconds went into copying numbers to local processes and gradients back, before
+    and after what the timeline shows; 0 elsewhere.
     """
+
+    moved: float
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class MeasuredStep(StepResult):
         schedule: Schedule,
         order: EngineOrder,
         labels: dict[Named, Key],
-        turns: bool,
+        runner: Runner,
     ):
         tensors = {labels[key]: tensor for result in results for key, tensor in result.gradients.items()}
         own = {
@@ -130,7 +133,8 @@ class MeasuredStep(StepResult):
             "_tensors": {key: (tensors[key], version(tensors[key])) for key in sorted(tensors)},
             "_outputs": next((result.outputs for result in results if result.outputs is not None), None),
             "_noted": [timed for result in results for timed in result.spans],
-            "_about": (schedule, order, turns),
+            "_about": (schedule, order, runner.turns),
+            "moved": runner.moved,
         }
         vars(self).update(own)  # a StepResult is frozen
         _UNREAD.add(self)

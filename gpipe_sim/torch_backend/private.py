@@ -137,7 +137,8 @@ class RepairedStage(PipelineStage):
         try:
             return super()._prepare_backward_infra(*args, **kwargs)
         except Exception as error:
-            error.add_note(f"in the backward of {self.submod}")
+            if not getattr(error, "__notes__", None):  # or a loss, which is tried out with it, has said so
+                error.add_note(f"in the backward of {self.submod}")
             raise
 
     def backward_maybe_with_nosync(self, backward_type: str, bwd_kwargs: dict, **kwargs) -> Any:

@@ -20,9 +20,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from gpipe_sim.errors import require_in, whole
-from gpipe_sim.torch_backend.places import CPU, device_named, loopback, require_own_gpus
-from gpipe_sim.torch_backend.shared import cloudpickle, explained
+from gpipe_sim.errors import got, number, whole
+from gpipe_sim.torch_backend.modules import CPU, device_named, require_own_gpus
+from gpipe_sim.torch_backend.rank import loopback
+from gpipe_sim.torch_backend.shared import Reader, cloudpickle, explained
 from gpipe_sim.torch_backend.worker import STARTING, Told
 
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them
@@ -33,15 +34,15 @@ _LINES = 20  #: of what a process last wrote, in an error about it
 class LocalProcesses:
     """``LocalProcesses(4)``: four CPU processes; ``LocalProcesses(["cuda:0", "cuda:1"])``: one for each GPU.
 
-    Give it as ``devices=`` to ``train_step`` or ``Pipeline``, as often as you like. They end with the ``with``
-    block, with ``close()``, with this object, or with this Python, whichever comes first. An error in one ends
-    them all, and is raised here. What is printed in one is printed here, after the call.
+    Give it as ``devices=`` to ``train_step`` or ``Pipeline``, as often as you like. They end with the
+    ``with`` block, with ``close()``, with this object, or with this Python, whichever comes first. An error
+    in one ends them all, and is raised here. What one prints is printed here, after the call.
 
     A call that takes longer than ``timeout`` seconds is a TimeoutError, which names who has not answered and
     what it was doing, and ends them all; ``timeout=math.inf`` waits for ever.
 
-    Numbers of modules are copied before and after a step, through memory that both sides see: that takes no
-    part in a measured timeline, and about as long as two copies of all weights and one of all gradients.
+    Before a step all numbers of the modules are copied to where the processes see them, and after it
+    gradients and buffers come back. No timeline shows that; ``step.moved`` says how long it took.
     """
 
     def __init__(self, devices: int | Sequence[str], *, timeout: float = 600):
@@ -51,14 +52,16 @@ class LocalProcesses:
         else:
             self.devices = [CPU] * whole("LocalProcesses", "devices", devices)
         require_own_gpus(self.devices)
-        require_in("LocalProcesses", "timeout", timeout, 0, math.inf)
+        if not number("LocalProcesses", "timeout", timeout) > 0:
+            raise ValueError(f"LocalProcesses needs timeout > 0, in seconds {got(timeout)}")
         self.timeout = float(timeout)
         self.dropped: list[int] = []  # pipelines that are gone here and still there
         self.folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
         self._in_turn = threading.Lock()
         self._processes: list[subprocess.Popen] = []
         self._printed = [0] * len(self.devices)
-        self._end = weakref.finalize(self, _end, os.getpid(), self._processes, self.folder)
+        self._pool = ThreadPoolExecutor(len(self))  # a thread to talk to each
+        self._end = weakref.finalize(self, _end, os.getpid(), self._processes, self._pool, self.folder)
         try:
             self._start()
             self._replies([b""] * len(self), max(self.timeout, STARTING))
@@ -129,24 +132,19 @@ class LocalProcesses:
     def _replies(self, orders: Sequence[bytes], timeout: float) -> list:
         """One reply to each order. If one fails, the others have a moment to say what they know."""
         until = time.monotonic() + timeout
-        with ThreadPoolExecutor(len(orders)) as pool:
-            replies = [pool.submit(_ask, *one) for one in zip(self._processes, orders, strict=False)]
-            try:
-                waiting = set(replies)
-                while waiting:
-                    left = None if math.isinf(until) else max(0, until - time.monotonic())
-                    done, waiting = wait(waiting, timeout=left, return_when=FIRST_COMPLETED)
-                    if not done:
-                        raise self._overdue(replies, timeout)
-                    if any(not reply.result().ok for reply in done):
-                        wait(waiting, timeout=GRACE)
-                        raise self._failure(replies)
-            except BaseException:
-                for process in self._processes:  # or the readers would wait for ever
-                    process.kill()
-                raise
-            finally:
-                self._show()
+        replies = [self._pool.submit(_ask, *one) for one in zip(self._processes, orders, strict=False)]
+        try:
+            waiting = set(replies)
+            while waiting:
+                left = None if math.isinf(until) else max(0, until - time.monotonic())
+                done, waiting = wait(waiting, timeout=left, return_when=FIRST_COMPLETED)
+                if not done:
+                    raise self._overdue(replies, timeout)
+                if any(not reply.result().ok for reply in done):
+                    wait(waiting, timeout=GRACE)
+                    raise self._failure(replies)
+        finally:
+            self._show()
         return [reply.result().value for reply in replies]
 
     def _show(self) -> None:
@@ -231,7 +229,7 @@ def _ask(process: subprocess.Popen, order: bytes) -> Reply:
     except (OSError, ValueError):
         pass  # it died, or was closed: its reply will say so
     try:
-        return Reply(*pickle.load(process.stdout))
+        return Reply(*Reader(process.stdout).load())
     except (EOFError, OSError, pickle.UnpicklingError):
         return Reply(False, None)
     except ValueError:
@@ -240,11 +238,12 @@ def _ask(process: subprocess.Popen, order: bytes) -> Reply:
         return Reply(False, None)
 
 
-def _end(owner: int, processes: list[subprocess.Popen], folder: Path) -> None:
+def _end(owner: int, processes: list[subprocess.Popen], pool: ThreadPoolExecutor, folder: Path) -> None:
     if os.getpid() != owner:  # a fork of the caller ends, and they are not its own
         return
     for process in processes:
         process.kill()
+    pool.shutdown()  # what they read has ended
     for process in processes:
         process.wait()
         process.stdin.close()

@@ -4,8 +4,11 @@ The engine reads an order as text, adds the messages, and runs the row of its ra
 interleaved 1F1B and others do no more than fill it.
 """
 
+import os
+import socket
 import sys
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +22,6 @@ from gpipe_sim.export.torch_csv import to_torch_csv
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
-from gpipe_sim.torch_backend.places import pinned_to_loopback
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of
@@ -113,7 +115,11 @@ class Rank:
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
-        value = mean_of(self.loss, output, target) / self.order.microbatches
+        try:
+            value = mean_of(self.loss, output, target) / self.order.microbatches
+        except Exception as error:
+            error.add_note(f"in the loss, after the forward of stage {self.last}")
+            raise
         self.recorders[self.homes[self.last]].extend()
         return value
 
@@ -140,3 +146,32 @@ def some_group() -> Iterator[None]:
             yield
         finally:
             dist.destroy_process_group()
+
+
+def loopback() -> dict[str, str]:
+    """What keeps gloo and NCCL on the network interface that no other machine sees, for ``os.environ``.
+
+    Where there is none by a name that is known, it is empty, and a warning says so.
+    """
+    names = [name for _, name in socket.if_nameindex()] if hasattr(socket, "if_nameindex") else []
+    own = next((name for name in names if name.startswith("lo")), None)
+    if own is None:
+        warnings.warn(
+            f"this machine has no network interface called lo (it has {names}): gloo and NCCL listen on one "
+            "of their own choice, which others may see; GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME set it",
+            stacklevel=2,
+        )
+        return {}
+    return {"GLOO_SOCKET_IFNAME": own, "NCCL_SOCKET_IFNAME": own}
+
+
+@contextmanager
+def pinned_to_loopback() -> Iterator[None]:
+    """Process groups that are made meanwhile stay on this machine, unless the environment says otherwise."""
+    added = {name: value for name, value in loopback().items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)

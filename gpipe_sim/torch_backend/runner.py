@@ -15,19 +15,18 @@ from gpipe_sim.plan.colocate import colocate
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.counterparts import MeanLoss
-from gpipe_sim.torch_backend.order import EngineOrder
-from gpipe_sim.torch_backend.places import (
+from gpipe_sim.torch_backend.modules import (
     CPU,
     Names,
     by_stage,
     chosen,
     devices,
-    pinned_to_loopback,
     require_on,
     require_own_gpus,
 )
-from gpipe_sim.torch_backend.rank import Rank, RankResult, group_lock
+from gpipe_sim.torch_backend.rank import Rank, RankResult, group_lock, pinned_to_loopback
 from gpipe_sim.torch_backend.tensors import as_array, grow
+from gpipe_sim.torch_backend.timeline import EngineOrder
 
 _KINDS = tuple(Kind)
 
@@ -52,11 +51,13 @@ class Runner(ABC):
     """Runs a step wherever its processes are.
 
     ``first`` and ``last``: where inputs and targets are needed. ``turns``: whether its devices take turns.
+    ``moved``: milliseconds that the last step spent on copies between processes, around its timeline.
     """
 
     first: torch.device
     last: torch.device
     turns = False
+    moved = 0.0
 
     @abstractmethod
     def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:

@@ -1,11 +1,12 @@
-"""Modules in another process: their structure as bytes, their numbers in memory that both processes see."""
+"""What goes to another process: modules as bytes, their numbers, and what is set for all of torch."""
 
 import io
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,9 +53,9 @@ class Area:
 
     def __init__(self, path: Path, specs: Sequence[Spec]):
         size = size_of(specs)
-        whole = (
-            torch.from_file(str(path), shared=True, size=size, dtype=torch.uint8) if size else torch.empty(0)
-        )
+        whole = torch.empty(0, dtype=torch.uint8)
+        if size:
+            whole = torch.from_file(str(path), shared=True, size=size, dtype=torch.uint8)
         offset, views = 0, []
         for spec in [*specs, *filter(_learns, specs)]:
             flat = whole[offset : offset + prod(spec.shape) * spec.dtype.itemsize].view(spec.dtype)
@@ -116,6 +117,22 @@ def understood(load: Callable[[], Any]) -> Any:
         raise
 
 
+class Reader(pickle.Unpickler):
+    """Reads what a process sends back. A class that this process has stays as it is.
+
+    Cloudpickle sends a class of the caller's script along with what it is the class of, and would give the
+    caller's own one methods that no longer see the script's names.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return found if name != "_class_setstate" else partial(_unless_there, found)
+
+
+def _unless_there(change: Callable, kind: type, state: tuple) -> type:
+    return kind if state[0].keys() <= vars(kind).keys() else change(kind, state)
+
+
 def explained(pickle_it: Any, what: Any) -> Any:
     """Pickle it; what cannot be sent to another process is told so."""
     try:
@@ -148,9 +165,50 @@ class _Unpickler(pickle.Unpickler):
         index, kind, asks, attributes = pid
         if index not in self.made:
             memory = self.memory[index]
-            made = (
-                nn.Parameter(memory, asks) if kind is nn.Parameter else memory.detach().requires_grad_(asks)
-            )
-            vars(made).update(attributes)
+            made = nn.Parameter(memory) if kind is nn.Parameter else memory.detach()
+            vars(made.requires_grad_(asks)).update(attributes)
             self.made[index] = made
         return self.made[index]
+
+
+_KINDS = ("cpu", "cuda")
+
+
+class Ambient(NamedTuple):
+    """Autocast of each kind of device as (on, number type), its cache, and what ``torch.set_...`` set."""
+
+    autocast: tuple[tuple[bool, torch.dtype], ...]
+    cached: bool
+    default_dtype: torch.dtype
+    matmul_precision: str
+    deterministic: tuple[bool, bool]
+    anomaly: tuple[bool, bool]
+
+    @classmethod
+    def here(cls) -> "Ambient":
+        return cls(
+            tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _KINDS),
+            torch.is_autocast_cache_enabled(),
+            torch.get_default_dtype(),
+            torch.get_float32_matmul_precision(),
+            (
+                torch.are_deterministic_algorithms_enabled(),
+                torch.is_deterministic_algorithms_warn_only_enabled(),
+            ),
+            (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        )
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Compute as where this was taken."""
+        torch.set_default_dtype(self.default_dtype)
+        torch.set_float32_matmul_precision(self.matmul_precision)
+        torch.use_deterministic_algorithms(self.deterministic[0], warn_only=self.deterministic[1])
+        with ExitStack() as stack:
+            for kind, (on, dtype) in zip(_KINDS, self.autocast, strict=True):
+                if on:
+                    cast = torch.autocast(kind, dtype, enabled=on, cache_enabled=self.cached)
+                    stack.enter_context(cast)
+            if self.anomaly[0]:
+                stack.enter_context(torch.autograd.set_detect_anomaly(*self.anomaly))
+            yield

@@ -23,8 +23,8 @@ def require_even(batch: Batch, pieces: int) -> None:
     cuts = sorted((m for m in range(1, samples + 1) if samples % m == 0), key=lambda m: abs(m - pieces))[:2]
     other = f", or {' or '.join(map(str, sorted(cuts)))} microbatches" if cuts else ""
     raise ValueError(
-        f"a batch of {samples} does not cut into {pieces} equal microbatches, which PyTorch's engine needs: it "
-        f"receives into buffers of one size, and averages evenly; use a batch of {sizes}{other}"
+        f"a batch of {samples} does not cut into {pieces} equal microbatches, which PyTorch's engine needs: "
+        f"it receives into buffers of one size, and averages evenly; use a batch of {sizes}{other}"
     )
 
 

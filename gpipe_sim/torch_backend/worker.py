@@ -21,9 +21,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.rank import Rank, RankResult
-from gpipe_sim.torch_backend.shared import Area, Packed, cloudpickle, understood, unpacked
+from gpipe_sim.torch_backend.shared import Ambient, Area, Packed, cloudpickle, understood, unpacked
 
 STARTING = 120  #: seconds in which processes start and meet, at most
 LONGEST = 10 * 365 * 24 * 3600  #: seconds that a message may take: it is not to be what ends first
@@ -54,9 +53,10 @@ def main() -> None:
     os.dup2(2, 1)  # what user code prints goes to a file, not between the replies
     orders = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what user code reads is not what it is ordered
-    sys.stdout = sys.stderr = open(told.file("out"), "a", buffering=1)
+    sys.stdout = sys.stderr = open(told.file("out"), "a", buffering=1)  # noqa: SIM115
     threading.Thread(target=_leave_with_the_caller, args=[orders, told.folder], daemon=True).start()
     Held.tell = _teller(told)
+    faulthandler.enable(file=sys.__stderr__)  # what crashes says where
     gc.freeze()  # or every full collection looks through all of torch again, in the middle of a step
     _answer(replies, _meet, (told,), STARTING)
     while True:
@@ -156,7 +156,7 @@ class Held:
 
     @torch.no_grad()
     def leave(self, result: RankResult) -> list[int]:
-        """Leave gradients and buffers where the caller sees them; return the numbers of those that have one."""
+        """Leave gradients and buffers where the caller sees them; return whose gradients these are."""
         for key, gradient in result.gradients.items():
             self.area.gradients[self.parameters[key]].copy_(
                 gradient.to_dense() if gradient.is_sparse else gradient
@@ -169,7 +169,7 @@ class Held:
 
 
 def enroll(size: int, forget: Sequence[int], seed: int) -> None:
-    """Before a pipeline: what is random here follows from the caller's seed, and differs between processes."""
+    """Before a pipeline: what is random here follows from the caller's seed, and is each process's own."""
     torch.manual_seed(seed + dist.get_rank())
     for gone in forget:
         _RANKS.pop(gone, None)
@@ -186,7 +186,7 @@ def build(
     device: torch.device,
     defer_pp_recv: bool,
 ) -> None:
-    """Make what this process does in a pipeline: from modules and a loss as bytes, and their numbers' memory."""
+    """Make what this process does in a pipeline, from modules and a loss as bytes and their memory."""
     area = Area(path, packed.specs)
     path.unlink()
     memory = area.tensors if device.type == "cpu" else [tensor.to(device) for tensor in area.tensors]
