@@ -88,13 +88,9 @@ class Schedule(ABC):
 
     def _repr_svg_(self) -> str | None:
         """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
-        from gpipe_sim.drawing.svg import to_svg
-        from gpipe_sim.errors import ScheduleError
+        from gpipe_sim.drawing.svg import at_unit_costs
 
-        try:
-            return to_svg(self.timeline())
-        except ScheduleError:
-            return None
+        return at_unit_costs(self)
 
     def __getstate__(self) -> dict:
         """What is copied or pickled: everything but the program, which a copy can make again."""
