@@ -9,6 +9,7 @@ from gpipe_sim.drawing.deadlock import LEFT, ROW, STEP, TOP, WIDTH
 from gpipe_sim.drawing.palette import IN_THE_WAY, WAITS
 from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 
+DOTS = "\N{HORIZONTAL ELLIPSIS}"
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"
 
 
@@ -75,3 +76,40 @@ def test_a_cycle_reads_as_a_sentence():
     assert in_words(cycle(waiting(heads))) == (
         "1B0 needs 2B0, queued behind 2F1, which needs 1F1, queued behind 1B0"
     )
+
+
+def test_of_a_long_queue_it_draws_what_is_near_the_knot():
+    """Device 1 of 1F1B on 4 x 100 runs 1F71 too early, so 0B49 never gets its gradient."""
+    rows = [list(row) for row in gp.OneFOneB(4, 100).actions]
+    rows[1][100], rows[1][140] = rows[1][140], rows[1][100]
+    drawing = str(gp.draw_deadlock(gp.Explicit(rows)))
+    words = re.findall(r">([^<>]+)</text>", drawing)
+    assert words[:9] == [
+        "device 0",
+        "0F52",
+        "0B49",
+        "0F53",
+        "0B67",
+        "0F71",
+        "0B68",
+        f"{DOTS} 101",
+        f"{DOTS} 34",
+    ]
+    assert words[-1] == f"{DOTS} and a number: that many actions are left out"
+    left_out = sum(int(word[2:]) for word in words if word.startswith(DOTS) and word[2:].isdigit())
+    assert left_out + sum(bool(re.fullmatch(r"\d[FB]\d+", word)) for word in words) == 800
+
+
+def test_of_very_many_devices_it_draws_the_shortest_cycle():
+    rows = [[*(f"{k}F{m}" for m in range(40)), *(f"{k}B{m}" for m in range(40))] for k in range(300)]
+    for row in rows[:-1]:
+        row[39], row[40] = row[40], row[39]
+    drawing = str(gp.draw_deadlock(gp.Explicit(rows)))
+    assert re.findall(r">(device \d+)<", drawing) == ["device 298", "device 299"]
+    assert "2 of 300 devices: the shortest cycle" in drawing
+    with pytest.raises(gp.DeadlockError) as refused:
+        gp.check(gp.Explicit(rows))
+    assert str(refused.value).splitlines()[32:] == [
+        "  device 31 is stuck at 31B0: it needs 32B0 (queued on device 32)",
+        "  ... and 268 more",
+    ]

@@ -189,8 +189,8 @@ def test_a_label_that_does_not_fit_leaves_no_ink():
 
 
 def test_thousands_of_boxes_make_no_thousands_of_texts():
-    ax = plot_timeline(simulate(OneFOneB(16, 128)))
-    assert len(in_axes(ax)) == 2 * 16 * 128
+    ax = plot_timeline(simulate(OneFOneB(16, 90)))
+    assert len(in_axes(ax)) == 2 * 16 * 90
     assert not any(isinstance(text, BoxLabel) for text in ax.texts)
 
 

@@ -1,9 +1,21 @@
-"""Timelines as text, each small picture spelled out."""
+"""Timelines as text, each small picture spelled out; and what a text leaves out of a huge one."""
 
 from fractions import Fraction
 from textwrap import dedent
 
-from gpipe_sim import Costs, Explicit, GPipe, Interleaved1F1B, Naive, OneFOneB, simulate
+import pytest
+
+from gpipe_sim import (
+    Costs,
+    Explicit,
+    GPipe,
+    Interleaved1F1B,
+    Naive,
+    OneFOneB,
+    from_torch_csv,
+    simulate,
+    to_torch_csv,
+)
 from gpipe_sim.drawing.text import MOST_COLUMNS
 
 
@@ -93,3 +105,22 @@ def test_a_timeline_too_long_for_a_line_is_listed():
     longest = MOST_COLUMNS // 3
     assert grid(OneFOneB(1, longest)).startswith("time")
     assert grid(OneFOneB(1, longest + 1)).startswith("device 0: F0 0-1  B0 1-3  F1 3-4")
+
+
+def test_the_text_of_a_huge_schedule_or_timeline_is_its_beginning():
+    schedule = GPipe(16, 4096)
+    first, *_, last = str(schedule).splitlines()
+    assert first.startswith("device 0: 0F0 0F1 0F2") and first.endswith(" 0F98 0F99 ... and 8,092 more")
+    assert last.startswith("device 15: 15F0") and len(str(schedule)) < 20_000
+    listed = str(simulate(schedule)).splitlines()
+    assert listed[0].endswith("  F99 99-100  ... and 8,092 more") and len(listed) == 16
+    with pytest.raises(ValueError, match=r"'\.\.\.' is not an action"):
+        Explicit.parse(str(schedule))
+    wide = GPipe(5001, 1)
+    assert str(wide).splitlines()[99:] == ["device 99: 99F0 99B0", "... and 4,901 more devices"]
+    assert str(simulate(wide)).splitlines()[100] == "... and 4,901 more devices"
+
+
+def test_a_text_of_10_000_actions_is_complete_and_a_csv_always_is():
+    assert "more" not in str(GPipe(50, 100))
+    assert from_torch_csv(to_torch_csv(GPipe(50, 101))).actions == GPipe(50, 101).actions

@@ -4,73 +4,124 @@ It has no time axis, because nothing moves any more. Each device's row is a queu
 """
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gpipe_sim.drawing.page import Svg, document
 from gpipe_sim.drawing.palette import IN_THE_WAY, INK, KINDS, NOT_RUN, PAPER, WAITS, ink, tint
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.deadlock import Wait, blocked, waiting
+from gpipe_sim.simulation.deadlock import Wait, all_waits, blocked, cycle, waiting
 from gpipe_sim.simulation.problems import check_actions
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
+MOST_DEVICES = 16  #: of more, only those of the shortest cycle are shown
+MOST_IN_QUEUE = 24  #: of a longer queue, only what is near a place where something is stuck or needed
+
+
+class Queue(NamedTuple):
+    """A device's row as far as it is shown: the column of each place, and how many are left out in others."""
+
+    device: int
+    y: int
+    column: dict[int, int]
+    left_out: dict[int, int]
+
+    def x(self, place: int) -> int:
+        """The middle of the box at this place."""
+        return LEFT + self.column[place] * STEP + WIDTH // 2
 
 
 def draw_deadlock(schedule: Schedule) -> Svg:
     """Each device's queue: what it has run, where it is stuck, what it waits for, and what is in the way.
 
-    ScheduleError if actions are missing, repeated or misplaced; ValueError if the order can finish.
+    Long queues are shown near the actions that are stuck or needed; of more than 16 devices, the shortest
+    cycle. ScheduleError if actions are missing, repeated or misplaced; ValueError if the order can finish.
     """
     check_actions(schedule)
     stuck = blocked(schedule)
     if not stuck:
         raise ValueError(f"{schedule!r} can finish: nobody waits for ever")
-    longest = max(map(len, schedule.actions))
-    width = max(LEFT + longest * STEP + 10, 540)
-    height = TOP + (schedule.devices - 1) * ROW + HEIGHT + 66
-    queues, arrows = _queues(schedule, stuck), _arrows(waiting(schedule), stuck)
-    parts = [_heads(), *queues, *arrows, *_legend(height - 14)]
-    return document(parts, width, height, f"{schedule!r}, deadlocked", size=12)
+    few = schedule.devices <= MOST_DEVICES
+    waits = waiting(schedule) if few else cycle(all_waits(schedule))[:MOST_DEVICES]
+    devices = range(schedule.devices) if few else sorted({wait.device for wait in waits})
+    queues = {device: _queue(schedule, device, i, stuck, waits) for i, device in enumerate(devices)}
+    columns = max(len(queue.column) + len(queue.left_out) for queue in queues.values())
+    notes = list(_notes(schedule, queues))
+    width, legend = max(LEFT + columns * STEP + 10, 540), TOP + (len(queues) - 1) * ROW + HEIGHT + 52
+    boxes = (part for queue in queues.values() for part in _boxes(schedule, queue, stuck))
+    arrows = _arrows([wait for wait in waits if wait.other in queues], stuck, queues)
+    below = (_text(LEFT, legend + 20 * i, words, INK, "start") for i, words in enumerate(notes, 1))
+    parts = [_heads(), *boxes, *arrows, *_legend(legend), *below]
+    return document(parts, width, legend + 14 + 20 * len(notes), f"{schedule!r}, deadlocked", size=12)
 
 
-def _queues(schedule: Schedule, stuck: dict[int, int]) -> Iterator[str]:
-    for device, row in enumerate(schedule.actions):
-        y = TOP + device * ROW
-        yield _text(LEFT - 12, y + HEIGHT // 2 + 4, f"device {device}", INK, "end")
-        done = stuck.get(device, len(row))
-        for i, action in enumerate(row):
-            fill = tint(KINDS[action.parts[0].kind].colour, 0 if i < done else NOT_RUN)
-            edge = f' stroke="{INK}" stroke-width="2.5"' if i == done else ""
-            x = LEFT + i * STEP
-            yield f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="3" fill="{fill}"{edge}/>'
-            label = "/".join(map(str, action.parts))
-            yield _text(x + WIDTH // 2, y + HEIGHT // 2 + 4, label, ink(fill), "middle")
+def _queue(schedule: Schedule, device: int, row: int, stuck: dict[int, int], waits: Sequence[Wait]) -> Queue:
+    """Which places of a device's row are shown: all, or those beside its stuck and its needed actions."""
+    start, end = schedule.program.rows[device : device + 2].tolist()
+    shown, size = range(end - start), end - start
+    if size > MOST_IN_QUEUE:
+        seen = {stuck.get(device, size), *(wait.place for wait in waits if wait.other == device)}
+        shown = sorted({place + by for place in seen for by in (-1, 0, 1)} & set(shown))
+    column, left_out, before = {}, {}, -1
+    for place in [*shown, size]:
+        if place > before + 1:
+            left_out[len(column) + len(left_out)] = place - before - 1
+        if place < size:
+            column[place] = len(column) + len(left_out)
+        before = place
+    return Queue(device, TOP + row * ROW, column, left_out)
 
 
-def _arrows(waits: Sequence[Wait], stuck: dict[int, int]) -> Iterator[str]:
+def _boxes(schedule: Schedule, queue: Queue, stuck: dict[int, int]) -> Iterator[str]:
+    """The boxes of a queue, its device's name, and a number where something is left out."""
+    program, y, middle = schedule.program, queue.y, queue.y + HEIGHT // 2 + 4
+    yield _text(LEFT - 12, middle, f"device {queue.device}", INK, "end")
+    first = int(program.rows[queue.device])
+    done = stuck.get(queue.device, program.size)
+    for i in queue.column:
+        action = program.entry_of(first + i)
+        fill = tint(KINDS[action.parts[0].kind].colour, 0 if i < done else NOT_RUN)
+        edge = f' stroke="{INK}" stroke-width="2.5"' if i == done else ""
+        x = queue.x(i) - WIDTH // 2
+        yield f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="3" fill="{fill}"{edge}/>'
+        yield _text(queue.x(i), middle, "/".join(map(str, action.parts)), ink(fill), "middle")
+    for column, count in queue.left_out.items():
+        yield _text(LEFT + column * STEP + WIDTH // 2, middle, f"\u2026 {count:,}", INK, "middle")
+
+
+def _notes(schedule: Schedule, queues: dict[int, Queue]) -> Iterator[str]:
+    """What is left out, in words."""
+    if any(queue.left_out for queue in queues.values()):
+        yield "\u2026 and a number: that many actions are left out"
+    if len(queues) < schedule.devices:
+        yield f"{len(queues)} of {schedule.devices:,} devices: the shortest cycle, or its beginning"
+
+
+def _arrows(waits: Sequence[Wait], stuck: dict[int, int], queues: dict[int, Queue]) -> Iterator[str]:
     """From each stuck action to what it needs; and from there, along its queue, to the action in its way."""
     for device, _, _, other, place in waits:
         if other == device:
-            yield _arc(device, stuck[device], place, 1, WAITS)
+            yield _arc(queues[device], stuck[device], place, 1, WAITS)
         else:
-            yield _across(device, stuck[device], other, place)
+            yield _across(queues[device], stuck[device], queues[other], place)
         if place > stuck[other]:
             outside = -1 if other <= device else 1  # the side of the queue to which no long arrow goes
-            yield _arc(other, place, stuck[other], outside, IN_THE_WAY)
+            yield _arc(queues[other], place, stuck[other], outside, IN_THE_WAY)
 
 
-def _across(device: int, at: int, other: int, place: int) -> str:
-    down = other > device
-    y0 = TOP + device * ROW + (HEIGHT + 3 if down else -3)
-    y1 = TOP + other * ROW + (-3 if down else HEIGHT + 3)
-    return _arrow(f"M{_middle(at)} {y0}L{_middle(place)} {y1}", WAITS)
+def _across(queue: Queue, at: int, other: Queue, place: int) -> str:
+    down = other.y > queue.y
+    y0 = queue.y + (HEIGHT + 3 if down else -3)
+    y1 = other.y + (-3 if down else HEIGHT + 3)
+    return _arrow(f"M{queue.x(at)} {y0}L{other.x(place)} {y1}", WAITS)
 
 
-def _arc(device: int, a: int, b: int, side: int, colour: str) -> str:
+def _arc(queue: Queue, a: int, b: int, side: int, colour: str) -> str:
     """An arrow over a row (side -1) or under it (side 1), from box a to box b."""
-    y = TOP + device * ROW + (HEIGHT + 3 if side > 0 else -3)
-    bulge = y + side * 32
-    return _arrow(f"M{_middle(a)} {y}C{_middle(a)} {bulge} {_middle(b)} {bulge} {_middle(b)} {y}", colour)
+    y = queue.y + (HEIGHT + 3 if side > 0 else -3)
+    bulge, a, b = y + side * 32, queue.x(a), queue.x(b)
+    return _arrow(f"M{a} {y}C{a} {bulge} {b} {bulge} {b} {y}", colour)
 
 
 def _arrow(path: str, colour: str) -> str:
@@ -99,10 +150,6 @@ def _legend(y: int) -> Iterator[str]:
     yield _arrow(f"M{LEFT + 300} {y - 4}h28", IN_THE_WAY)
     for x, words in ((20, "done"), (87, "stuck"), (156, "not run"), (247, "needs"), (335, "stands behind")):
         yield _text(LEFT + x, y, words, INK, "start")
-
-
-def _middle(i: int) -> int:
-    return LEFT + i * STEP + WIDTH // 2
 
 
 def _text(x: int, y: int, words: str, colour: str, anchor: str) -> str:

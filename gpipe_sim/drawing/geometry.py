@@ -87,17 +87,22 @@ def stage_shades(schedule: Schedule) -> list[dict[int, float]]:
 
 def kinds_drawn(*timelines: Timeline) -> list[Kind]:
     """The kinds that occur, in the order of the palette."""
-    found = {part.kind for timeline in timelines for span in timeline.spans for part in span.action.parts}
+    found = {kind for timeline in timelines for kind in timeline.schedule.program.where}
     return [kind for kind in KINDS if kind in found]
 
 
-def legend(*timelines: Timeline) -> list[tuple[Kind | None, str, str]]:
-    """(kind, colour, words) of each entry: the kinds, then paler boxes and dashed lines if there are any."""
+def legend(*timelines: Timeline, coarse: bool = False) -> list[tuple[Kind | None, str, str]]:
+    """(kind, colour, words) of each entry: the kinds, then paler boxes and dashed lines if there are any.
+
+    A ``coarse`` chart has neither.
+    """
     kinds = kinds_drawn(*timelines)
     alike: dict[Look, list[Kind]] = {}
     for kind in kinds:  # B and I look the same, and so share an entry
         alike.setdefault(KINDS[kind], []).append(kind)
     entries = [(same[0], look.colour, ", ".join(map(in_legend, same))) for look, same in alike.items()]
+    if coarse:
+        return entries
     if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
         entries.append((kinds[0], tint(KINDS[kinds[0]].colour, LATER / 2), "paler: a later stage"))
     if any(next(phase_lines(timeline), None) for timeline in timelines):
@@ -114,7 +119,7 @@ def caption(timeline: Timeline) -> str:
 
 def has_pairs(timeline: Timeline) -> bool:
     """Whether there is an overlapped pair; its two halves need a higher row."""
-    return any(len(span.action.parts) > 1 for span in timeline.spans)
+    return timeline.schedule.program.paired
 
 
 def ticks(until: Real, at_most: int = 12) -> list[Real]:

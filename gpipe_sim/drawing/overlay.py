@@ -9,6 +9,7 @@ from html import escape
 from numbers import Real
 from typing import NamedTuple
 
+from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.geometry import has_pairs
 from gpipe_sim.drawing.page import (
     LEFT,
@@ -62,6 +63,8 @@ class Overlay:
     def __post_init__(self):
         require_timeline("overlay", self.simulated)
         require_timeline("overlay", self.measured)
+        if self.simulated.schedule.program.same_order(self.measured.schedule.program):
+            return
         if odd := list(_differences(_homes(self.simulated), _homes(self.measured))):
             more = f"; and {len(odd) - 1} more such" if len(odd) > 1 else ""
             raise ValueError(f"overlay needs two timelines of the same actions: {odd[0]}{more}")
@@ -168,24 +171,26 @@ def _percent(error: float) -> str:
 def _draw(overlay: Overlay) -> Svg:
     """Each device has two rows close together, the simulated one above the measured one."""
     both = overlay.simulated, overlay.measured
-    devices, until = overlay.simulated.schedule.devices, max(overlay.makespan)
-    row = row_height(2 * devices) * (PAIRED if any(map(has_pairs, both)) else 1)
+    grain, until = grain_of(*both), max(overlay.makespan)
+    rows = grain.rows(overlay.simulated)
+    row = row_height(2 * rows) * (PAIRED if any(map(has_pairs, both)) else 1)
     left = LEFT + (NAMES_WIDE if row >= NAMES_HIGH else 0)
-    upper = Place(TITLE + NUMBERS_HIGH, unit_for(until, left), row, left, gap=row + BETWEEN)
+    unit = unit_for(until, left, fill=grain.column > 0)
+    upper = Place(TITLE + NUMBERS_HIGH, unit, row, left, gap=row + BETWEEN)
     lower = upper._replace(top=upper.top + row)
     device = Place(upper.top - BETWEEN / 2, upper.unit, 2 * row + BETWEEN)
-    bottom = upper.y(devices) - BETWEEN
+    bottom = upper.y(rows) - BETWEEN
     title = f"{overlay.simulated.schedule!r}: simulated above, measured below"
     parts = [
         text(LEFT, 17, escape(title), "start", 13),
         text(LEFT, 17 + NUMBERS_HIGH, _numbers(overlay), "start"),
-        *device_names(devices, device),
-        *(_row_names(devices, (upper, lower)) if left > LEFT else ()),
-        *chart(overlay.simulated, upper),
-        *chart(overlay.measured, lower),
+        *device_names(rows, device, grain.devices),
+        *(_row_names(rows, (upper, lower)) if left > LEFT else ()),
+        *chart(overlay.simulated, upper, grain),
+        *chart(overlay.measured, lower, grain),
         *axis(until, upper._replace(top=bottom)),
     ]
-    return sheet(parts, explained(both, upper.unit), [title], upper.x(until), bottom + AXIS)
+    return sheet(parts, explained(both, upper.unit, grain), [title], upper.x(until), bottom + AXIS)
 
 
 def _numbers(overlay: Overlay) -> str:
@@ -194,7 +199,7 @@ def _numbers(overlay: Overlay) -> str:
     return f"makespan {spans} ({_percent(overlay.makespan.error)}), bubble {bubbles}"
 
 
-def _row_names(devices: int, places: tuple[Place, Place]) -> Iterator[str]:
+def _row_names(rows: int, places: tuple[Place, Place]) -> Iterator[str]:
     for name, at in zip(NAMES, places, strict=True):
-        for device in range(devices):
-            yield text(at.left - 5, at.y(device + 0.5) + 3, name, "end", size=9, colour=FAINT)
+        for row in range(rows):
+            yield text(at.left - 5, at.y(row + 0.5) + 3, name, "end", size=9, colour=FAINT)

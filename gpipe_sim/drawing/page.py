@@ -88,9 +88,10 @@ def document(parts: Sequence[str], width: float, height: float, says: str, size:
     return Svg(text, says)
 
 
-def unit_for(until: Real, left: float = LEFT) -> float:
-    """Pixels for one unit of time, so that a chart up to time ``until`` is not too wide."""
-    return min(UNIT, (WIDTH - left - RIGHT) / float(until)) if until else UNIT
+def unit_for(until: Real, left: float = LEFT, fill: bool = False) -> float:
+    """Pixels for one unit of time, for a chart up to time ``until``: not too wide, or ``fill`` the page."""
+    wide = (WIDTH - left - RIGHT) / (float(until) or 1)
+    return wide if fill else min(UNIT, wide)
 
 
 def row_height(devices: int) -> float:
@@ -98,11 +99,15 @@ def row_height(devices: int) -> float:
     return 24 if devices <= 8 else 18 if devices <= 16 else 12 if devices <= 32 else 8
 
 
-def device_names(devices: int, at: Place) -> Iterator[str]:
-    """The device's name on the left of each row, or of every fourth row if rows are low."""
-    every = 1 if at.row >= 12 else 4
-    for device in range(0, devices, every):
-        yield text(at.left - 8, at.y(device + 0.5) + 4, f"device {device}", "end")
+def every_row(at: Place) -> int:
+    """Of how many rows one has room for words."""
+    return 1 if at.row >= 12 else 4
+
+
+def device_names(rows: int, at: Place, each: int = 1) -> Iterator[str]:
+    """The device's name on the left of each row that has room; of the first one, if a row has several."""
+    for row in range(0, rows, every_row(at)):
+        yield text(at.left - 8, at.y(row + 0.5) + 4, f"device {row * each}", "end")
 
 
 def axis(until: Real, at: Place) -> Iterator[str]:
@@ -124,11 +129,11 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
             yield frame(f"M{px(x)} {px(top)}h11v11h-11z")
         elif words.endswith(PHASES):
             yield dashes(f"M{px(x + 5.5)} {px(top - 2)}v15")
-        else:
+        elif colour:
             yield f'<rect x="{px(x)}" y="{px(top)}" width="11" height="11" fill="{colour}"/>'
         if hatched(kind):
             yield hatch(f"M{px(x)} {px(top)}h11v11h-11z")
-        yield text(x + 16, top + 10, words, "start")
+        yield text(x + 16 if colour else x, top + 10, words, "start")
         x += _entry_width(words)
 
 

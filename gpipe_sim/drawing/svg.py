@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 
+import numpy as np
+
+from gpipe_sim.drawing.coarse import Area, Grain, areas, grain_of, in_flight_steps
 from gpipe_sim.drawing.geometry import (
     PHASES,
     Box,
@@ -23,6 +26,7 @@ from gpipe_sim.drawing.page import (
     CRITICAL,
     LEFT,
     MESSAGE,
+    WIDTH,
     Entry,
     Place,
     Svg,
@@ -30,6 +34,8 @@ from gpipe_sim.drawing.page import (
     axis,
     dashes,
     device_names,
+    document,
+    every_row,
     frame,
     hatch,
     px,
@@ -38,10 +44,12 @@ from gpipe_sim.drawing.page import (
     text,
     unit_for,
 )
-from gpipe_sim.drawing.palette import IN_FLIGHT, INK, PAPER, hatched, ink
-from gpipe_sim.errors import listed, require, require_flags
+from gpipe_sim.drawing.palette import IN_FLIGHT, INK, KINDS, PAPER, hatched, ink
+from gpipe_sim.errors import ScheduleError, listed, require, require_flags
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.critical_path import critical_path
-from gpipe_sim.simulation.metrics import in_flight, peak_in_flight
+from gpipe_sim.simulation.metrics import peak_in_flight
+from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline, of_timeline, require_timeline
 
 FINE = 4  #: pixels; edges and phase lines are drawn if three quarters of the boxes are at least this wide
@@ -49,11 +57,33 @@ TITLE, AXIS = 26, 22  #: pixels of the line above a timeline, and of the axis be
 DIGIT = 6.4  #: pixels per character at 11 px
 PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that a number fits into half a row
 
+STRIPS = "microbatches in flight"
+EXTRAS = {STRIPS: IN_FLIGHT, MESSAGE: INK, CRITICAL: INK}  #: what can be added to a chart, as its legend says
+MOST_TIMED = 300_000  #: actions that are timed unasked
+MOST_ARROWS = 800  #: messages that a page shows
+
 
 @of_timeline
 def to_svg(timeline: Timeline) -> str:
     """The SVG text of one timeline; TypeError for anything else."""
     return str(draw(timeline))
+
+
+def at_unit_costs(schedule: Schedule) -> str | None:
+    """What a notebook shows of a schedule: its timeline for unit costs as SVG, None for one that cannot run.
+
+    A notebook shows it without being asked, so a schedule that takes long to time is only described.
+    """
+    stages, microbatches = schedule.stages, schedule.microbatches
+    if 2 * stages * microbatches > MOST_TIMED:
+        says = f"{stages:,} stages x {microbatches:,} microbatches take a while to time."
+        lines = escape(repr(schedule)), says, "gp.draw(gp.simulate(schedule)) does it, and draws them."
+        parts = [text(8, 16 + 18 * i, line, "start") for i, line in enumerate(lines)]
+        return str(document(parts, WIDTH, 62, f"{schedule!r}: {says}"))
+    try:
+        return to_svg(simulate(schedule))
+    except ScheduleError:
+        return None
 
 
 def draw(
@@ -70,61 +100,113 @@ def draw(
     to where and when it arrives. ``critical_path=True`` outlines the chain of actions that sets the makespan.
     ``titles`` replaces the line above each timeline. ValueError without a timeline, or for another number of
     titles; TypeError for anything but timelines.
+
+    With too many actions for a box each, the chart shows how much of its time each device spends on what, and
+    the legend says so; it leaves out what is too fine to see: messages and the critical path.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
     for timeline in timelines:
         require_timeline("draw", timeline)
     require_flags("draw", in_flight=in_flight, messages=messages, critical_path=critical_path)
-    such_as = "titles, one for each timeline, such as titles=['GPipe']"
-    titles = (
-        [caption(timeline) for timeline in timelines] if titles is None else listed("draw", such_as, titles)
-    )
-    for title in titles:
-        require("draw", title, str, such_as)
-    if len(titles) != len(timelines):
-        raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")
+    titles = _titles(timelines, titles)
+    wanted = zip(EXTRAS, (in_flight, messages, critical_path), strict=True)
+    extras, grain = [words for words, is_wanted in wanted if is_wanted], grain_of(*timelines)
+    drawn = [words for words in extras if _has_room(words, timelines, grain)]
     until = max(timeline.makespan for timeline in timelines)
-    unit = unit_for(until)
-    most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
+    unit = unit_for(until, fill=grain.column > 0)
+    most = max(max(peak_in_flight(each.schedule)) for each in timelines) if in_flight else 0
     parts, top = [], 0.0
     for timeline, title in zip(timelines, titles, strict=True):
-        devices = timeline.schedule.devices
-        at = Place(top + TITLE, unit, row_height(devices) * (PAIRED if has_pairs(timeline) else 1))
-        parts += [
-            text(LEFT, top + 17, escape(title), "start", 13),
-            *device_names(devices, at),
-            *chart(timeline, at),
-            *(_critical(timeline, at) if critical_path else ()),
-            *(_arrows(timeline, at) if messages else ()),
-        ]
-        top += TITLE + at.row * devices
+        rows = grain.rows(timeline)
+        at = Place(top + TITLE, unit, row_height(rows) * (PAIRED if has_pairs(timeline) else 1))
+        parts += _titled(timeline, title, at, grain, drawn)
+        top = at.y(rows)
         if in_flight:
-            parts += _strips(timeline, at._replace(top=top + 8), most)
-            top += 8 + at.row * devices
+            at = at._replace(top=top + 8)
+            parts += _strips(timeline, at, grain, most)
+            top = at.y(rows)
         parts += axis(until, at._replace(top=top))
         top += AXIS
-    entries = explained(timelines, unit) + _asked(in_flight, messages, critical_path)
-    return sheet(parts, entries, titles, LEFT + float(until) * unit, top)
+    entries = explained(timelines, unit, grain) + _added(extras, drawn, grain)
+    right = LEFT + float(until) * unit + max(0, DIGIT * len(str(most)) - 24)  # beyond it is room for a peak
+    return sheet(parts, entries, titles, right, top)
 
 
-def explained(timelines: Sequence[Timeline], unit: float) -> list[Entry]:
-    """The legend's entries for the boxes, and for the lines between phases if any are drawn."""
+def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list[str]:
+    """A title for each timeline: the given ones, or the captions."""
+    such_as = "titles, one for each timeline, such as titles=['GPipe']"
+    if titles is None:
+        titles = [caption(timeline) for timeline in timelines]
+    titles = [require("draw", title, str, such_as) for title in listed("draw", such_as, titles)]
+    if len(titles) != len(timelines):
+        raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")
+    return titles
+
+
+def _has_room(words: str, timelines: Sequence[Timeline], grain: Grain) -> bool:
+    """Strips always have; messages and the critical path only between boxes, and messages only if few."""
+    arrows = sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
+    return words == STRIPS or (not grain.column and (words != MESSAGE or arrows <= MOST_ARROWS))
+
+
+def _titled(timeline: Timeline, title: str, at: Place, grain: Grain, extras: Sequence[str]) -> Iterator[str]:
+    """One timeline below its title, with its messages and its critical path where they are wanted."""
+    yield text(LEFT, at.top - TITLE + 17, escape(title), "start", 13)
+    yield from device_names(grain.rows(timeline), at, grain.devices)
+    yield from chart(timeline, at, grain)
+    if CRITICAL in extras:
+        yield from _critical(timeline, at)
+    if MESSAGE in extras:
+        yield from _arrows(timeline, at)
+
+
+def explained(timelines: Sequence[Timeline], unit: float, grain: Grain) -> list[Entry]:
+    """The legend's entries for what is painted, and for the lines between phases if any are drawn."""
+    if grain.column:
+        return [*legend(*timelines, coarse=True), (None, "", grain.words)]
     lines = any(_fine(timeline, unit) and any(phase_lines(timeline)) for timeline in timelines)
     return [entry for entry in legend(*timelines) if lines or not entry[2].endswith(PHASES)]
 
 
-def _asked(strips: bool, arrows: bool, path: bool) -> list[Entry]:
-    """The legend's entries for what was asked for in addition: strips, arrows, critical path."""
-    entries = (
-        (strips, (None, IN_FLIGHT, "microbatches in flight")),
-        (arrows, (None, INK, MESSAGE)),
-        (path, (None, INK, CRITICAL)),
-    )
-    return [entry for wanted, entry in entries if wanted]
+def _added(extras: Sequence[str], drawn: Sequence[str], grain: Grain) -> list[Entry]:
+    """The legend's entries for what was asked for in addition; in words for what is too fine to draw."""
+    most = ", the most in each column" if grain.column else ""
+    entries = [(None, EXTRAS[words], words + most * (words == STRIPS)) for words in drawn]
+    if missing := [words for words in extras if words not in drawn]:
+        entries.append((None, "", f"too fine to draw: any {' or '.join(missing)}"))
+    return entries
 
 
-def chart(timeline: Timeline, at: Place) -> Iterator[str]:
+def chart(timeline: Timeline, at: Place, grain: Grain) -> Iterator[str]:
+    """What the devices do: boxes, or areas if the grain is coarse."""
+    return _areas(timeline, at, grain) if grain.column else _boxes(timeline, at)
+
+
+def _areas(timeline: Timeline, at: Place, grain: Grain) -> Iterator[str]:
+    """One path per kind of action."""
+    for kind, found in groupby(areas(timeline, grain), key=lambda area: area.kind):
+        path = "".join(_steps(area, at) for area in found)
+        yield f'<path d="{path}" fill="{KINDS[kind].colour}"/>'
+        if hatched(kind):
+            yield hatch(path)
+
+
+def _steps(area: Area, at: Place) -> str:
+    """The outline of an area, without those corners that are none once pixels are rounded to tenths."""
+    x, y = area.outline.T
+    points = np.column_stack([at.left + x * at.unit, at.y(area.row) + (y - area.row) * at.row])
+    points = np.rint(10 * points).astype(int)
+    points = points[(points != np.roll(points, 1, axis=0)).any(axis=1)]
+    straight = points == np.roll(points, 1, axis=0)
+    points = points[~(straight & np.roll(straight, -1, axis=0)).any(axis=1)]
+    if not len(points):
+        return ""
+    moves = (f"h{dx / 10:g}" if dx else f"v{dy / 10:g}" for dx, dy in np.diff(points, axis=0).tolist())
+    return f"M{px(points[0, 0] / 10)} {px(points[0, 1] / 10)}{''.join(moves)}z"
+
+
+def _boxes(timeline: Timeline, at: Place) -> Iterator[str]:
     """The boxes with their numbers, and the lines between the phases."""
     every = sorted(boxes(timeline), key=lambda box: box.fill)
     edge = f' stroke="{PAPER}" stroke-width="0.7"' if _fine(timeline, at.unit) else ""
@@ -193,18 +275,17 @@ def _arrows(timeline: Timeline, at: Place) -> Iterator[str]:
         yield f"<g><title>{says}</title>{arrow(x, y, *tip)}</g>"
 
 
-def _strips(timeline: Timeline, at: Place, most: int) -> Iterator[str]:
-    """In-flight counts as filled steps, one strip per device, its peak on the right; ``most`` fills a row."""
-    peaks = peak_in_flight(timeline.schedule)
+def _strips(timeline: Timeline, at: Place, grain: Grain, most: int) -> Iterator[str]:
+    """In-flight counts as filled steps, one strip per row, its peak on the right; ``most`` fills a row."""
     scale = (at.row - 4) / max(most, 1)
     right = at.x(timeline.makespan)
-    yield from device_names(timeline.schedule.devices, at)
-    for device, peak in enumerate(peaks):
-        floor, outline = at.y(device + 1) - 2, ""
-        for time, count in in_flight(timeline, device):
-            outline += f"H{px(at.x(time))}V{px(floor - count * scale)}"
+    yield from device_names(grain.rows(timeline), at, grain.devices)
+    for row, steps in enumerate(in_flight_steps(timeline, grain)):
+        floor, peak = at.y(row + 1) - 2, max(count for _, count in steps)
+        outline = "".join(f"H{px(at.x(time))}V{px(floor - count * scale)}" for time, count in steps)
         yield (
             f'<path d="M{px(at.left)} {px(floor)}{outline}H{px(right)}V{px(floor)}z" '
-            f'fill="{IN_FLIGHT}"><title>device {device}: at most {peak} in flight</title></path>'
+            f'fill="{IN_FLIGHT}"><title>device {row * grain.devices}: at most {peak} in flight</title></path>'
         )
-        yield text(right + 6, floor - 3, str(peak), "start")
+        if row % every_row(at) == 0:
+            yield text(right + 6, floor - 3, str(peak), "start")

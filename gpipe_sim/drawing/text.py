@@ -3,7 +3,10 @@
 from fractions import Fraction
 from math import gcd, lcm
 
+import numpy as np
+
 from gpipe_sim.drawing.geometry import short
+from gpipe_sim.schedule.program import MOST_WRITTEN, written
 from gpipe_sim.simulation.timeline import Timeline, number
 
 MOST_COLUMNS = 200
@@ -11,7 +14,13 @@ IDLE, GOES_ON = "·", "-"
 
 
 def text_grid(timeline: Timeline) -> str:
-    """The grid that ``print(timeline)`` shows; if the times fit no grid, a list of actions and times."""
+    """The grid that ``print(timeline)`` shows; if the times fit no grid, a list of actions and times.
+
+    Of a very long list, only the first actions of each device.
+    """
+    program = timeline.schedule.program
+    if program.size > MOST_WRITTEN or np.diff(program.rows).max() > MOST_COLUMNS:
+        return _listed(timeline)
     step = _unit(timeline)
     if step is None or timeline.makespan / step > MOST_COLUMNS:
         return _listed(timeline)
@@ -42,10 +51,10 @@ def _unit(timeline: Timeline) -> Fraction | None:
 
 
 def _listed(timeline: Timeline) -> str:
-    rows = (
-        "  ".join(
-            f"{short(span.action, timeline.schedule)} {number(span.start)}-{number(span.end)}" for span in row
-        )
-        for row in timeline.rows
-    )
-    return "\n".join(f"device {device}: {row}" for device, row in enumerate(rows))
+    schedule, program = timeline.schedule, timeline.schedule.program
+
+    def spell(entry: int) -> str:
+        start, end = (number(times[entry]) for times in (timeline.start, timeline.end))
+        return f"{short(program.entry_of(entry), schedule)} {start}-{end}"
+
+    return written(program, [f"device {device}" for device in range(schedule.devices)], spell, gap="  ")

@@ -14,7 +14,7 @@ from gpipe_sim.errors import require, require_few, whole
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.lowering import lower
 from gpipe_sim.schedule.placement import looped, named, read_placement
-from gpipe_sim.schedule.program import Program
+from gpipe_sim.schedule.program import Program, written
 from gpipe_sim.schedule.rows import read
 from gpipe_sim.schedule.rules import NEEDS
 
@@ -91,25 +91,24 @@ class Schedule(ABC):
 
     def _repr_svg_(self) -> str | None:
         """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
-        from gpipe_sim.drawing.svg import to_svg
-        from gpipe_sim.errors import ScheduleError
+        from gpipe_sim.drawing.svg import at_unit_costs
 
-        try:
-            return to_svg(self.timeline())
-        except ScheduleError:
-            return None
+        return at_unit_costs(self)
 
     def __getstate__(self) -> dict:
         """What is copied or pickled: everything but the program, which a copy can make again."""
         return {name: value for name, value in vars(self).items() if name != "program"}
 
     def __str__(self) -> str:
-        """One row per device; it names the device's stages too, where a reader would place them otherwise."""
-        placement, heads = self.program.placement, [f"device {device}" for device in range(self.devices)]
-        if placement != looped(self.devices, 1 + int(self.program.stage.max(initial=0))):
-            heads = [f"{head}, {named(held)}" for head, held in zip(heads, placement, strict=True)]
-        rows = (" ".join(map(str, row)) for row in self.actions)
-        return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
+        """One row per device; it names the device's stages too, where a reader would place them otherwise.
+
+        Of more than 10,000 actions it has only the first of each row, and says how many it leaves out.
+        """
+        program = self.program
+        heads = [f"device {device}" for device in range(self.devices)]
+        if program.placement != looped(self.devices, 1 + int(program.stage.max(initial=0))):
+            heads = [f"{head}, {named(held)}" for head, held in zip(heads, program.placement, strict=True)]
+        return written(program, heads, lambda entry: str(program.entry_of(entry)))
 
 
 def needs(action: Action | OverlapFB | str, schedule: Schedule) -> tuple[Action, ...]:

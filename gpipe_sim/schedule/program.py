@@ -5,6 +5,7 @@ inside are called parts: one per action, two per pair. Entries are numbered row 
 an order without pairs, entries and parts are the same. Columns are NumPy arrays that cannot be written to.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +18,10 @@ from gpipe_sim.schedule.levels import Levels, find_levels
 Column = np.ndarray
 KINDS = tuple(Kind)  #: the columns store a kind as its place in this tuple
 CODE = {kind: code for code, kind in enumerate(KINDS)}
+MOST_WRITTEN, FIRST = (
+    10_000,
+    100,
+)  #: of more entries than this, a text has only the first rows, and of each the first
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +140,23 @@ class Program:
         """Whether both have the same entries, in the same rows."""
         names = ("rows", "parts", "kind", "stage", "microbatch")
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+
+def written(program: Program, heads: Sequence[str], spell: Callable[[int], str], gap: str = " ") -> str:
+    """A text with a row per device: after its head, its entries as ``spell`` writes them.
+
+    If there are very many, it has only the first ones and says how many it leaves out.
+    """
+    most = program.size if program.size <= MOST_WRITTEN else FIRST
+    lines = []
+    for head, (a, b) in zip(heads[:most], pairwise(program.rows.tolist()), strict=False):
+        cells = [spell(entry) for entry in range(a, min(b, a + most))]
+        lines.append(f"{head}: {gap.join([*cells, *_more(b - a - most)])}".rstrip())
+    return "\n".join([*lines, *_more(len(heads) - most, " devices")])
+
+
+def _more(left_out: int, what: str = "") -> list[str]:
+    return [f"... and {left_out:,} more{what}"] if left_out > 0 else []
 
 
 def _joined(parts: list[Action]) -> Action | OverlapFB:

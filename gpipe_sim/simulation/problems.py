@@ -52,7 +52,7 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
     check_actions(schedule)
     if schedule.program.levels.stuck:
         waits = waiting(schedule)
-        raise DeadlockError(_listed(f"{schedule!r} cannot finish:", waits))
+        raise DeadlockError(_listed(f"{schedule!r} cannot finish:", waits, at_most=32))
     if sends == "blocking" and (found := blocked_cycles(schedule)):
         raise DeadlockError(_listed(f"{schedule!r} cannot finish with blocking sends:", found, at_most=8))
 

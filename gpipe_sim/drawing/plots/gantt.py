@@ -1,6 +1,7 @@
 """The Gantt chart; and a strip per device of its microbatches in flight, to go below it."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
@@ -8,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
 
+from gpipe_sim.drawing.coarse import Grain, areas, grain_of, in_flight_steps
 from gpipe_sim.drawing.geometry import (
     PHASES,
     Box,
@@ -20,11 +22,11 @@ from gpipe_sim.drawing.geometry import (
     phase_lines,
     ticks,
 )
-from gpipe_sim.drawing.palette import IN_FLIGHT, INK, PAPER, hatched, in_legend, ink
+from gpipe_sim.drawing.palette import IN_FLIGHT, INK, KINDS, PAPER, hatched, in_legend, ink
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new
 from gpipe_sim.errors import require, whole
 from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.simulation.metrics import in_flight, peak_in_flight
+from gpipe_sim.simulation.metrics import peak_in_flight
 from gpipe_sim.simulation.timeline import Timeline, of_timeline
 
 STRIP_FILL = 0.9  #: how much of a strip's height ``scale`` takes
@@ -39,21 +41,23 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
     The boxes are one ``PolyCollection`` per kind of action, labelled with its meaning: so thousands of boxes
     are drawn fast, and tests can read them back. A box shows its microbatch if the number fits; dashed lines
     separate warm-up, steady state and drain. ``title`` replaces the line on top, which by default names the
-    schedule, its makespan and its bubble.
+    schedule, its makespan and its bubble. With too many actions for a box each, it shows how much of its time
+    each device spends on what, as ``draw`` does.
     """
     title = require(
         "plot_timeline", caption(timeline) if title is None else title, str, "a text as its title"
     )
-    ax = given_or_new(ax, _width(timeline, title), 1.1 + _row(timeline) * timeline.schedule.devices)
-    every = list(boxes(timeline))
-    for kind in kinds_drawn(timeline):
-        _add_boxes(ax, kind, [box for box in every if box.kind is kind])
-    _time_and_devices(ax, timeline)
-    _label_boxes(ax, every, timeline)
-    _add_phase_lines(ax, timeline)
+    grain = grain_of(timeline)
+    entries = legend(timeline, coarse=grain.column > 0)
+    ax = given_or_new(ax, _width(timeline, entries, title), 1.1 + _height(timeline, grain))
+    if grain.column:
+        _add_areas(ax, timeline, grain)
+    else:
+        _add_all_boxes(ax, timeline)
+    _time_and_devices(ax, timeline, grain)
     ax.set_title(title, loc="left", fontsize=TITLE_SIZE, pad=20)
     ax.legend(
-        handles=[_handle(*entry) for entry in legend(timeline)],
+        handles=[_handle(*entry) for entry in entries],
         loc="lower left",
         bbox_to_anchor=(0, 1.02),
         ncols=6,
@@ -75,12 +79,13 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
     ``scale`` is the count that fills a strip, by default the largest peak; each device's own peak is written
     on the right.
     """
-    devices, peaks = timeline.schedule.devices, peak_in_flight(timeline.schedule)
-    ax = given_or_new(ax, _width(timeline), 0.9 + _row(timeline) * devices)
-    scale = max(*peaks, 1) if scale is None else whole("plot_in_flight", "scale", scale)
-    for device, peak in enumerate(peaks):
-        steps = [*in_flight(timeline, device), (timeline.makespan, 0)]
-        floor = device + 1
+    grain = grain_of(timeline)
+    entries = legend(timeline, coarse=grain.column > 0)
+    ax = given_or_new(ax, _width(timeline, entries), 0.9 + _height(timeline, grain))
+    most = max(*peak_in_flight(timeline.schedule), 1)
+    scale = most if scale is None else whole("plot_in_flight", "scale", scale)
+    for floor, held in enumerate(in_flight_steps(timeline, grain), 1):
+        steps, peak = [*held, (timeline.makespan, 0)], max(count for _, count in held)
         ax.fill_between(
             [float(time) for time, _ in steps],
             [floor - STRIP_FILL * count / scale for _, count in steps],
@@ -98,11 +103,30 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
             va="center_baseline",
             fontsize=LABEL_SIZE,
         )
-    _time_and_devices(ax, timeline)
+    _time_and_devices(ax, timeline, grain)
     each = ", counted per stage" if any(len(held) > 1 for held in timeline.schedule.placement) else ""
     words = f"microbatches in flight{each}: a full strip is {scale}, each device's peak on the right"
     ax.set_title(words, loc="left", fontsize=LABEL_SIZE)
     return ax
+
+
+def _add_areas(ax: Axes, timeline: Timeline, grain: Grain) -> None:
+    """One collection per kind, as for boxes, with an area for each row."""
+    for kind, found in groupby(areas(timeline, grain), key=lambda area: area.kind):
+        look = {"facecolors": KINDS[kind].colour, "hatch": HATCH if hatched(kind) else None}
+        outlines = [area.outline for area in found]
+        ax.add_collection(
+            PolyCollection(outlines, edgecolors=PAPER, linewidths=0, label=in_legend(kind), **look)
+        )
+
+
+def _add_all_boxes(ax: Axes, timeline: Timeline) -> None:
+    """The boxes with their numbers, and the lines between the phases."""
+    every = list(boxes(timeline))
+    for kind in kinds_drawn(timeline):
+        _add_boxes(ax, kind, [box for box in every if box.kind is kind])
+    _label_boxes(ax, every, timeline)
+    _add_phase_lines(ax, timeline)
 
 
 def _add_boxes(ax: Axes, kind: Kind, drawn: Sequence[Box]) -> None:
@@ -167,27 +191,27 @@ def _handle(kind: Kind | None, colour: str, words: str) -> Patch | Line2D:
     return Patch(facecolor=colour, edgecolor=PAPER, linewidth=0, hatch=hatch, label=words)
 
 
-def _time_and_devices(ax: Axes, timeline: Timeline) -> None:
+def _time_and_devices(ax: Axes, timeline: Timeline, grain: Grain) -> None:
     """Time to the right from 0 to the makespan, device 0 on top, and no frame around them."""
-    devices, until = timeline.schedule.devices, float(timeline.makespan)
-    shown, times = range(0, devices, max(1, devices // 16)), ticks(until)
-    ax.set(xlim=(0, until or 1), ylim=(devices, 0))
-    ax.set_xlabel("time", fontsize=LABEL_SIZE)
+    rows, until = grain.rows(timeline), float(timeline.makespan)
+    shown, times = range(0, rows, max(1, rows // 16)), ticks(until)
+    ax.set(xlim=(0, until or 1), ylim=(rows, 0))
+    ax.set_xlabel(f"time; {grain.words}" if grain.column else "time", fontsize=LABEL_SIZE)
     ax.set_xticks(times, [number(time) for time in times])
-    ax.set_yticks([device + 0.5 for device in shown], [f"device {device}" for device in shown])
+    ax.set_yticks([row + 0.5 for row in shown], [f"device {row * grain.devices}" for row in shown])
     ax.tick_params(labelsize=LABEL_SIZE)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _width(timeline: Timeline, title: str = "") -> float:
+def _width(timeline: Timeline, entries: Sequence[tuple], title: str = "") -> float:
     """The width in inches: enough for the labels, title and legend, but at most that of a page."""
-    words = max(len(title), sum(len(words) + 4 for _, _, words in legend(timeline)))
+    words = max(len(title), sum(len(words) + 4 for _, _, words in entries))
     return min(WIDTH, max(5.0, 1.2 + 0.28 * float(timeline.makespan), 1.2 + 0.085 * words))
 
 
-def _row(timeline: Timeline) -> float:
-    """The height of one device's row in inches; rows are lower if there are many devices."""
-    devices = timeline.schedule.devices
-    row = 0.32 if devices <= 8 else 0.24 if devices <= 16 else 0.16 if devices <= 32 else 0.1
-    return row * (1.4 if has_pairs(timeline) else 1)
+def _height(timeline: Timeline, grain: Grain) -> float:
+    """The height of all rows in inches; rows are lower if there are many of them."""
+    rows = grain.rows(timeline)
+    row = 0.32 if rows <= 8 else 0.24 if rows <= 16 else 0.16 if rows <= 32 else 0.1
+    return rows * row * (1.4 if has_pairs(timeline) else 1)
