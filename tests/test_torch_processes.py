@@ -455,7 +455,7 @@ class Started:
     """Processes that a test may end, and what must be gone after that."""
 
     def __init__(self, processes: LocalProcesses):
-        self.pids = [process.pid for process in processes._processes]
+        self.pids = [process.pid for process in (*processes._processes, processes._guard)]
         self.folder = processes.folder
         assert all(map(alive, self.pids)) and self.folder.is_dir()
 
@@ -592,7 +592,7 @@ import os, time
 from gpipe_sim.torch_backend import LocalProcesses
 
 processes = LocalProcesses(1, timeout=5)
-print(processes._processes[0].pid, flush=True)
+print(processes._processes[0].pid, processes.folder, flush=True)
 try:
     processes.run(time.sleep, 60)
 except TimeoutError as error:
@@ -609,9 +609,10 @@ def test_processes_that_hold_on_to_everything_end_by_themselves_if_the_caller_is
     found = ran(script, tmp_path)
     assert found.returncode == -signal.SIGKILL, found.stderr
     until = time.monotonic() + LIVE
-    while alive(int(found.stdout.split()[0])) and time.monotonic() < until:
+    pid, folder = found.stdout.split()[:2]
+    while (alive(int(pid)) or Path(folder).exists()) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not alive(int(found.stdout.split()[0]))
+    assert not alive(int(pid)) and not Path(folder).exists()
 
 
 KILLED = """\
@@ -699,6 +700,6 @@ def test_they_end_with_the_object_and_with_this_python(tmp_path):
     (collected, its_folder), (orphan, folder) = (line.split("|") for line in ran.stdout.splitlines())
     assert not alive(int(collected)) and not Path(its_folder).exists()
     until = time.monotonic() + LIVE
-    while alive(int(orphan)) and time.monotonic() < until:
+    while (alive(int(orphan)) or Path(folder).exists()) and time.monotonic() < until:
         time.sleep(0.05)
     assert not alive(int(orphan)) and not Path(folder).exists()

@@ -31,7 +31,6 @@ HOOKS = (
     "backward_weight_one_chunk",
     "set_local_fwd_input",
     "set_local_bwd_input",
-    "_get_init_p2p_neighbors_ops",
 )
 #: What is asked of a tensor, and of its place in what autograd remembers.
 TENSOR = ("_is_view", "_version", "_backward_hooks", "_post_accumulate_grad_hooks")

@@ -28,6 +28,8 @@ from gpipe_sim.torch_backend.worker import STARTING, Told
 
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them
 _START = "from gpipe_sim.torch_backend.worker import main; main()"
+#: Told of every process; ends them all, and removes the folder, once the caller has ended, however it did.
+_GUARD = 'while read pid; do pids="$pids $pid"; done; kill -9 $pids; rm -rf "$0"'
 _LINES = 20  #: of what a process last wrote, in an error about it
 
 
@@ -61,7 +63,9 @@ class LocalProcesses:
         self._processes: list[subprocess.Popen] = []
         self._printed = [0] * len(self.devices)
         self._pool = ThreadPoolExecutor(len(self))  # a thread to talk to each
-        self._end = weakref.finalize(self, _end, os.getpid(), self._processes, self._pool, self.folder)
+        self._guard = _piped(["sh", "-c", _GUARD, str(self.folder)])
+        ending = os.getpid(), self._guard, self._processes, self._pool, self.folder
+        self._end = weakref.finalize(self, _end, *ending)
         try:
             self._start()
             self._replies([b""] * len(self), max(self.timeout, STARTING))
@@ -119,14 +123,9 @@ class LocalProcesses:
         for rank, device in enumerate(self.devices):
             told = Told(rank, len(self), str(device), self.folder, self.timeout)
             with open(told.file("log"), "wb") as log:
-                process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _START, *map(str, told)],
-                    env=environment,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,  # an interrupt is for the caller, who then ends them
-                )
+                process = _piped([sys.executable, "-P", "-c", _START, *map(str, told)], log, environment)
+            self._guard.stdin.write(b"%d\n" % process.pid)
+            self._guard.stdin.flush()
             self._processes.append(process)
 
     def _replies(self, orders: Sequence[bytes], timeout: float) -> list:
@@ -138,9 +137,10 @@ class LocalProcesses:
             while waiting:
                 left = None if math.isinf(until) else max(0, until - time.monotonic())
                 done, waiting = wait(waiting, timeout=left, return_when=FIRST_COMPLETED)
-                if not done:
+                failed = any(not reply.result().ok for reply in done)
+                if (waiting or failed) and time.monotonic() >= until:  # those who are late end themselves
                     raise self._overdue(replies, timeout)
-                if any(not reply.result().ok for reply in done):
+                if failed:
                     wait(waiting, timeout=GRACE)
                     raise self._failure(replies)
         finally:
@@ -157,7 +157,7 @@ class LocalProcesses:
 
     def _overdue(self, replies: list[Future], timeout: float) -> TimeoutError:
         """Who has not answered, and what each was doing. A moment later all have written where they are."""
-        silent = [rank for rank, reply in enumerate(replies) if not reply.done()]
+        silent = [rank for rank, reply in enumerate(replies) if not reply.done() or not reply.result().ok]
         doing = {rank: self._read(rank, "doing").strip() for rank in silent}
         busy = {rank: action for rank, action in doing.items() if action}
         wait(replies, timeout=GRACE)
@@ -214,6 +214,12 @@ class LocalProcesses:
             return ""
 
 
+def _piped(command: list[str], log: Any = subprocess.DEVNULL, env: dict | None = None) -> subprocess.Popen:
+    """A process that reads orders. It has its own session: an interrupt is for the caller, who ends it."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
+
+
 class Reply:
     """What a process answered: a value; an error, its traceback and when; or None, if it died."""
 
@@ -238,13 +244,19 @@ def _ask(process: subprocess.Popen, order: bytes) -> Reply:
         return Reply(False, None)
 
 
-def _end(owner: int, processes: list[subprocess.Popen], pool: ThreadPoolExecutor, folder: Path) -> None:
+def _end(
+    owner: int,
+    guard: subprocess.Popen,
+    processes: list[subprocess.Popen],
+    pool: ThreadPoolExecutor,
+    folder: Path,
+) -> None:
     if os.getpid() != owner:  # a fork of the caller ends, and they are not its own
         return
-    for process in processes:
+    for process in (guard, *processes):
         process.kill()
-    pool.shutdown()  # what they read has ended
-    for process in processes:
+    pool.shutdown()  # what its threads read has ended
+    for process in (guard, *processes):
         process.wait()
         process.stdin.close()
         process.stdout.close()

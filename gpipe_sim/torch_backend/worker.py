@@ -5,10 +5,7 @@ import gc
 import math
 import os
 import pickle
-import select
-import shutil
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -54,7 +51,6 @@ def main() -> None:
     orders = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what user code reads is not what it is ordered
     sys.stdout = sys.stderr = open(told.file("out"), "a", buffering=1)  # noqa: SIM115
-    threading.Thread(target=_leave_with_the_caller, args=[orders, told.folder], daemon=True).start()
     Held.tell = _teller(told)
     faulthandler.enable(file=sys.__stderr__)  # what crashes says where
     gc.freeze()  # or every full collection looks through all of torch again, in the middle of a step
@@ -68,15 +64,6 @@ def main() -> None:
             _answer(replies, _fail, (error,), told.timeout)
             continue
         _answer(replies, function, args, told.timeout)
-
-
-def _leave_with_the_caller(orders: Any, folder: Path) -> None:
-    """End this process once nobody can give it orders any more, whatever it is waiting for."""
-    hangup = select.poll()
-    hangup.register(orders, 0)
-    hangup.poll()
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)
 
 
 def _teller(told: Told) -> Callable[[str], None]:
