@@ -54,7 +54,7 @@ lint: .venv/test  ## check style and format, notebooks too
 bench: .venv/figures  ## time the library against plain loops
 	@$(RUN) benchmarks
 
-bench-torch: .venv/torch-$(TORCH)  ## time PyTorch's engine against the simulator and against its own 1F1B
+bench-torch: .venv/torch-$(TORCH)  ## time PyTorch's engine: against the simulator, and against its own classes
 	@$(RUN) benchmarks torch
 
 clean:  ## remove .venv and every cache; figures and lessons stay

@@ -1,4 +1,4 @@
-"""PyTorch's engine against the simulator, and this backend against PyTorch's own 1F1B.
+"""PyTorch's engine against the simulator, and this backend against PyTorch's own classes.
 
 Needs torch (`make bench-torch` installs it). With stages that sleep, any machine can stand in for four
 devices. Each target is a ratio within one run. On a machine with a GPU, the last part runs on the GPU.
@@ -14,8 +14,13 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch import Tensor, nn
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleZBVZeroBubble,
+)
 from torch.nn import functional
 
 import gpipe_sim as gp
@@ -68,40 +73,136 @@ def sleeping_stages(count: int, times: int = 1) -> list[nn.Module]:
     return [tb.Sleep(**{name: times * took for name, took in SLEEP.items()}) for _ in range(count)]
 
 
-def linear_stages(count: int, width: int) -> list[nn.Module]:
-    """12 layers of Linear and ReLU, cut into ``count`` stages."""
+class Block(nn.Module):
+    """A Transformer's: attention and an MLP, each added to what came in."""
+
+    def __init__(self, width: int, heads: int = 4):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.attention = nn.MultiheadAttention(width, heads, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norms[0](x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return x + self.mlp(self.norms[1](x))
+
+
+def mlp(stages: int, width: int = 1024) -> list[nn.Module]:
     torch.manual_seed(0)
-    layers = [layer for _ in range(12) for layer in (nn.Linear(width, width), nn.ReLU())]
-    return tb.split(layers, stages=count)
+    return tb.split([layer for _ in range(16) for layer in (nn.Linear(width, width), nn.ReLU())], stages)
 
 
-def in_turn(modules: list[nn.Module], shape: tuple[int, int], rounds: int) -> tuple[float, float]:
-    """Run on each process: median seconds per step of this backend's 1F1B and of PyTorch's, taken in turn."""
-    rank, count = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(0)  # the same batch on each
-    batch = torch.randn(*shape), torch.randn(*shape)
-    ours = tb.Pipeline(modules, gp.OneFOneB(count, MICROBATCHES), functional.mse_loss)
-    stage = PipelineStage(modules[rank], rank, count, torch.device("cpu"))
-    stock = Schedule1F1B(stage, MICROBATCHES, loss_fn=functional.mse_loss)
+def language_model(stages: int, width: int = 128, words: int = 256) -> list[nn.Module]:
+    """An embedding, eight blocks and a head: 1.7 million parameters."""
+    torch.manual_seed(0)
+    layers = [nn.Embedding(words, width), *(Block(width) for _ in range(8)), nn.Linear(width, words)]
+    return tb.split(layers, stages)
 
-    def step_of_torch() -> None:
-        modules[rank].zero_grad()
-        inputs = batch[:1] if rank == 0 else ()
-        stock.step(*inputs, **({"target": batch[1], "losses": []} if rank == count - 1 else {}))
+
+def next_word(outputs: Tensor, targets: Tensor) -> Tensor:
+    return functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+
+def batch_for(model: str) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(0)  # the same on each process
+    if model == "language model":
+        return torch.randint(256, (32, 64)), torch.randint(256, (32, 64))
+    shape = (MICROBATCHES, 4) if model == "sleeping stages" else (256, 1024)
+    return torch.randn(shape), torch.randn(shape)
+
+
+MODELS = {
+    "sleeping stages": (sleeping_stages, functional.mse_loss),
+    "MLP": (mlp, functional.mse_loss),
+    "language model": (language_model, next_word),
+}
+THEIRS = {gp.GPipe: ScheduleGPipe, gp.OneFOneB: Schedule1F1B, gp.ZBV: ScheduleZBVZeroBubble}
+
+
+def in_turn(model: str, schedule: gp.Schedule, rounds: int) -> list[float]:
+    """Run on each process: median seconds per step of this backend and of PyTorch's own class, in turn."""
+    make, loss = MODELS[model]
+    modules, batch, rank = make(schedule.stages), batch_for(model), dist.get_rank()
+    ours = tb.Pipeline(modules, schedule, loss)
+    mine = schedule.placement[rank]
+    held = [PipelineStage(modules[stage], stage, schedule.stages, torch.device("cpu")) for stage in mine]
+    kind = THEIRS[type(schedule)]
+    theirs = kind(held if len(held) > 1 else held[0], schedule.microbatches, loss_fn=loss)
+    inputs = batch[:1] if 0 in mine else ()
+    ends = {"target": batch[1], "losses": []} if schedule.stages - 1 in mine else {}
 
     def step_of_ours() -> None:
-        modules[rank].zero_grad()
         ours.step(batch)
+
+    def step_of_torch() -> None:
+        theirs.step(*inputs, **ends)
 
     taken: list[list[float]] = [[], []]
     for _ in range(rounds + 1):
-        for step, times in zip((step_of_ours, step_of_torch), taken, strict=True):
+        for step, times in zip(
+            (lambda: ours.step(batch), lambda: theirs.step(*inputs, **ends)), taken, strict=True
+        ):
+            for stage in mine:
+                modules[stage].zero_grad()
             dist.barrier()
             start = time.perf_counter()
             step()
             dist.barrier()
             times.append(time.perf_counter() - start)
-    return tuple(statistics.median(times[1:]) for times in taken)
+    return [statistics.median(times[1:]) for times in taken]
+
+
+def slower(
+    processes: tb.LocalProcesses, model: str, schedule: gp.Schedule, rounds: int
+) -> tuple[float, float]:
+    """How many times as long as PyTorch's own class ours takes, on the slowest process; and its seconds."""
+    ours, theirs = zip(*processes.run(in_turn, model, schedule, rounds), strict=True)
+    return max(ours) / max(theirs), max(theirs)
+
+
+def beside_torch(devices: int) -> bool:
+    """This backend beside PyTorch's own classes, on one machine at one time."""
+    met = True
+    with tb.LocalProcesses(devices) as processes:
+        for schedule in (kind(devices, MICROBATCHES) for kind in THEIRS):
+            for model, rounds in (("MLP", 15), ("language model", 25)):
+                name = f"{type(schedule).__name__}, K={devices}, {model}: this backend / torch's class"
+                met &= report(name, slower(processes, model, schedule, rounds)[0], "x", 1.15)
+    return met
+
+
+def own_costs() -> bool:
+    """Stages that only sleep: what a step takes beyond the simulated one is the engine's, and gloo's."""
+    met = True
+    with tb.LocalProcesses(DEVICES) as processes:
+        for schedule in (kind(DEVICES, MICROBATCHES) for kind in (gp.GPipe, gp.OneFOneB)):
+            name = f"{type(schedule).__name__}, sleeping stages"
+            ratio, theirs = slower(processes, "sleeping stages", schedule, ROUNDS)
+            met &= report(f"{name}: this backend / torch's class", ratio, "x", 1.05)
+            beyond = 1000 * theirs - gp.simulate(schedule, gp.Costs(*SLEEP.values())).makespan
+            actions = 2 * (MICROBATCHES + DEVICES - 1)  # one after the other on the longest path
+            each = 1000 * beyond / actions
+            print(f"      {name}: torch's class takes {each:.0f} us more per action than simulated")
+    return met
+
+
+def moving() -> bool:
+    """A call on local processes beside its timeline: numbers of 17 MB of weights go there and back."""
+    modules, batch = mlp(DEVICES)[:DEVICES], batch_for("MLP")
+    with tb.LocalProcesses(DEVICES) as processes:
+        pipeline = tb.Pipeline(modules, gp.OneFOneB(DEVICES, MICROBATCHES), gp.mse, devices=processes)
+        pipeline.step(batch)
+        ratios = []
+        for _ in range(ROUNDS):
+            for module in modules:
+                module.zero_grad()
+            start = time.perf_counter()
+            step = pipeline.step(batch)
+            ratios.append((time.perf_counter() - start) * 1000 / step.timeline.makespan)
+    megabytes = sum(p.numel() * 4 for module in modules for p in module.parameters()) / 1e6
+    name = f"local processes, {megabytes:.0f} MB of weights: wall time / makespan"
+    return report(name, statistics.median(ratios), "x", 1.3)
 
 
 def on_gpu() -> None:
@@ -131,25 +232,14 @@ def on_gpu() -> None:
     (RESULTS / f"{device.replace(' ', '_')}.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
-def slower(
-    processes: tb.LocalProcesses, modules: list[nn.Module], shape: tuple[int, int], rounds: int
-) -> float:
-    """How many times as long as a step of PyTorch's own class our step takes, on the slowest process."""
-    ours, stock = zip(*processes.run(in_turn, modules, shape, rounds), strict=True)
-    return max(ours) / max(stock)
-
-
 def run() -> bool:
     print(f"torch {torch.__version__}")
     with tb.LocalProcesses(DEVICES) as processes:
         met = sleeping(processes)
-        ratio = slower(processes, sleeping_stages(DEVICES), (8, 4), ROUNDS)
-        met &= report("1F1B, sleeping stages: this backend / Schedule1F1B", ratio, "x", 1.05)
-    with tb.LocalProcesses(2) as processes:
-        for width, rounds in ((256, 31), (1024, 9)):
-            ratio = slower(processes, linear_stages(2, width), (512, width), rounds)
-            name = f"1F1B, width {width}, 2 processes: this backend / Schedule1F1B"
-            met &= report(name, ratio, "x", 1.15)
+    met &= beside_torch(2)
+    met &= beside_torch(DEVICES)
+    met &= own_costs()
+    met &= moving()
     if torch.cuda.is_available():
         on_gpu()
     return met
