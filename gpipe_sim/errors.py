@@ -36,11 +36,19 @@ def whole(owner: str, name: str, value, low: int = 1, high: int | None = None) -
     return number
 
 
+def own(number: Real) -> Real:
+    """The number as Python's own if it is NumPy's, so that no sum can overflow."""
+    return number.item() if hasattr(number, "item") else number
+
+
 def duration(owner: str, name: str, value) -> Real:
-    """A time as Python's own number: TypeError unless it is a number, ValueError unless finite and >= 0."""
+    """A time, or an amount, as Python's own number.
+
+    TypeError unless it is a number, ValueError unless it is finite and >= 0.
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
-    time = value.item() if hasattr(value, "item") else value
+    time = own(value)
     if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
         raise ValueError(f"{owner} needs {name} to be finite and >= 0 {got(value)}")
     return time

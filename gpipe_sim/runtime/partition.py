@@ -1,5 +1,6 @@
 """One stage's layers, and how a model is cut into stages."""
 
+import operator
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
@@ -124,8 +125,7 @@ def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> 
         return _even(layers, stages)
     if not isinstance(balance, Iterable):
         raise TypeError(f"split needs balance to list how many layers each stage gets (got {balance!r})")
-    _require_balance(balance := list(balance), layers)
-    return balance
+    return _read_balance(list(balance), layers)
 
 
 def require_distinct(layers: Sequence[Layer]) -> None:
@@ -152,11 +152,14 @@ def _even(layers: int, stages: int) -> list[int]:
     return [small + (stage < larger) for stage in range(stages)]
 
 
-def _require_balance(balance: list[int], layers: int) -> None:
+def _read_balance(balance: list[int], layers: int) -> list[int]:
+    """The sizes as Python's own ints, which add up to all layers; ValueError otherwise."""
     for size in balance:
         if isinstance(size, bool) or not hasattr(size, "__index__") or size < 1:
             raise ValueError(f"all balance numbers must be positive integers (balance: {balance})")
+    balance = list(map(operator.index, balance))
     if sum(balance) != layers:
         raise ValueError(
             f"the model has {layers} layers but the balance adds up to {sum(balance)} (balance: {balance})"
         )
+    return balance

@@ -11,6 +11,7 @@ from numbers import Real
 
 import numpy as np
 
+from gpipe_sim.errors import duration
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import CODE, KINDS
@@ -95,8 +96,10 @@ def activation_memory(
     Each microbatch of each stage holds ``saved`` from the end of F until the end of I or B, and ``pending``
     from I until W: the papers' M_B and M_W. If both are 1, this is what ``in_flight`` counts. Qi, Wan, Huang
     and Lin 2024, arXiv:2401.10241, table 2. Like them, it counts as if nothing were recomputed; for the bytes
-    that really exist, see ``train_step(...).memory``.
+    that really exist, see ``train_step(...).memory``. ValueError unless both are finite and not negative.
     """
+    saved = duration("activation_memory", "saved", saved)
+    pending = duration("activation_memory", "pending", pending)
     return _held(timeline, device, {BOUNDARY: saved, SAVED: saved, PENDING: pending})
 
 

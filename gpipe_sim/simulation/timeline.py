@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import got
+from gpipe_sim.errors import got, own
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.base import Schedule
 
@@ -79,8 +79,8 @@ class Timeline:
         if None in found:
             raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
         _require_in_order(found, schedule)
-        starts, ends = (_column([getattr(span, name) for span in found]) for name in ("start", "end"))
-        return cls(schedule, starts, ends, took_turns=took_turns)
+        starts, ends = ([own(getattr(span, name)) for span in found] for name in ("start", "end"))
+        return cls(schedule, _column(starts), _column(ends), took_turns=took_turns)
 
     @cached_property
     def makespan(self) -> Real:
