@@ -30,6 +30,12 @@ def test_the_families_are_naive_gpipe_1f1b_and_interleaved():
     assert {Naive, GPipe, OneFOneB, Interleaved1F1B} <= set(SCHEDULES)
 
 
+@over_every_schedule()
+def test_every_family_says_how_many_stages_a_device_holds(schedule):
+    """So ``costs.per_stage(schedule.stages_per_device)`` is as much work on a device whatever the family."""
+    assert {len(held) for held in schedule.placement} == {schedule.stages_per_device}
+
+
 # Pictures
 
 

@@ -8,6 +8,7 @@ steps, as in the authors' program: DeepSeek-AI 2024, arXiv:2412.19437, and githu
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gpipe_sim.schedule.actions import Action, B, F, I, OverlapFB, W
 from gpipe_sim.schedule.base import Schedule
@@ -79,6 +80,8 @@ class DualPipeV(Schedule):
     takes 51; with each pair as one block it takes 54.
     """
 
+    stages_per_device: ClassVar[int] = 2
+
     def __post_init__(self):
         super().__post_init__()
         _require_filled("DualPipeV", self.microbatches, 2 * self.devices)
@@ -99,6 +102,8 @@ class DualPipe(Schedule):
     Bubble (K/2-1)(F&B + B - 3W) if I takes as long as F. A device holds at most K+1 activations, and twice
     the parameters. K and M must be even, and M at least 2K.
     """
+
+    stages_per_device: ClassVar[int] = 2
 
     def __post_init__(self):
         super().__post_init__()

@@ -28,7 +28,7 @@ class Schedule(ABC):
 
     devices: int
     microbatches: int
-    stages_per_device: ClassVar[int] = 1
+    stages_per_device: ClassVar[int] = 1  #: of a family; orders written out may hold any number
 
     def __new__(cls, *args, **kwargs):
         if "chunks" in kwargs:
