@@ -59,7 +59,7 @@ def span_bubble(timeline: Timeline) -> Real:
     ``longest`` is the largest (last end - first start) of any device, so waiting before a device's first
     action and after its last does not count. ``useful`` is the useful time of a device, on average.
     """
-    longest = max((row[-1].end - row[0].start for row in timeline.rows if row), default=0)
+    longest = max(row[-1].end - row[0].start for row in timeline.rows if row)
     if not longest:
         return 0
     return 1 - _ratio(useful_time(timeline), timeline.schedule.devices * longest)
