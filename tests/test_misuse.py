@@ -253,6 +253,12 @@ def test_small_numpy_integers_are_pythons_in_plans_placements_and_steps_too(smal
     assert {type(time) for span in again.spans for time in (span.start, span.end)} == {int}
 
 
+def test_what_has_a_timeline_is_told_to_give_that():
+    for function in (gp.draw, gp.fit_costs, gp.bubble_fraction):
+        with pytest.raises(TypeError, match=r"needs a timeline, such as its \.timeline \(got StepResult\)"):
+            function(step())
+
+
 def test_losses_of_small_integers_do_not_overflow():
     assert gp.mse(np.array([[100]], np.int8), np.array([[-100]], np.int8)) == 40000
     assert gp.cross_entropy(np.array([[250, 3]], np.uint8), np.array([0])) == pytest.approx(0, abs=1e-12)

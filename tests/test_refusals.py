@@ -204,6 +204,22 @@ def test_each_step_of_a_training_draws_its_own_randomness():
     assert sorted(set(steps)) == list(range(8))
 
 
+def test_the_seed_of_a_training_is_the_seed_of_each_of_its_steps():
+    """For layers that draw numbers, such as dropout: another seed, other numbers."""
+    seeds = set()
+
+    class Witness(gp.Layer):
+        def forward(self, x, ctx):
+            seeds.add((ctx.training, ctx.seed))
+            return x, None
+
+        def backward_input(self, saved, dy):
+            return dy, None
+
+    train(gp.split([Witness(), *gp.mlp(SIZES)], stages=2), batch(), seed=7)
+    assert {seed for training, seed in seeds if training} == {7}
+
+
 def test_a_star_import_brings_names_and_hides_no_modules():
     names = {}
     exec("from gpipe_sim import *", names)
