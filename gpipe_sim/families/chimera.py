@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gpipe_sim.schedule.actions import Action, B, F
 from gpipe_sim.schedule.base import Schedule
@@ -20,8 +19,6 @@ class Chimera(Schedule):
     does not divide M, the last unit is not full, and the bubble is larger.
     Li and Hoefler 2021, arXiv:2107.06925.
     """
-
-    stages_per_device: ClassVar[int] = 2
 
     def __post_init__(self):
         super().__post_init__()

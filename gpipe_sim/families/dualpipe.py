@@ -103,8 +103,6 @@ class DualPipe(Schedule):
     the parameters. K and M must be even, and M at least 2K.
     """
 
-    stages_per_device: ClassVar[int] = 2
-
     def __post_init__(self):
         super().__post_init__()
         for name in ("devices", "microbatches"):
