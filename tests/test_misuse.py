@@ -58,6 +58,11 @@ CASES: list[tuple[Callable, type, str]] = [
     # Orders
     (lambda: gp.Explicit(["999F999"]), ValueError, "far beyond 1 actions: is a label wrong?"),
     (lambda: gp.Explicit(["0F0 0B999999"]), ValueError, "far beyond 2 actions: is a label wrong?"),
+    (
+        lambda: gp.Explicit(["0F10100"]),
+        ValueError,
+        "1 stages and 10101 microbatches are far beyond 1 actions",
+    ),
     (lambda: gp.Explicit(["x" * 10**6]), ValueError, "(1000000 characters) is not an action"),
     (lambda: gp.Explicit(["0F" + "9" * 10**6]), ValueError, "(1000002 characters) is not an action"),
     (lambda: gp.Explicit("0F0"), TypeError, "Explicit takes one row per device, such as ['0F0 0B0']"),
@@ -116,6 +121,8 @@ CASES: list[tuple[Callable, type, str]] = [
     (lambda: gp.cross_entropy(np.ones((1, 2)), np.array([2])), ValueError, "needs targets from 0 to 1"),
     (lambda: gp.cross_entropy(np.ones((1, 2)), np.array([0.5])), TypeError, "targets to be class numbers"),
     (lambda: gp.single_device_step(parts()[0], (X, Y), gp.cross_entropy), TypeError, "are partition.layers"),
+    (lambda: gp.split(3, stages=1), TypeError, "a model is a list of layers, such as mlp([64, 10]) (got 3)"),
+    (lambda: gp.split(parts()[0], stages=1), TypeError, "its layers are partition.layers"),
     (lambda: gp.single_device_step("model", (X, Y), gp.mse), TypeError, "a model is a list of layers"),
     (lambda: step(partitions=parts()[:1]), ValueError, "has 2 stages, but there are 1 partitions"),
     (
@@ -251,6 +258,10 @@ def test_small_numpy_integers_are_pythons_in_plans_placements_and_steps_too(smal
     again = gp.Timeline.from_spans(TIMELINE.schedule, spans)
     assert (gp.busy_time(again), gp.idle_time(again), again.makespan) == (120, 60, 90)
     assert {type(time) for span in again.spans for time in (span.start, span.end)} == {int}
+
+
+def test_one_action_may_be_labelled_up_to_10099():
+    assert gp.Explicit(["0F10099"]).microbatches == 10_100
 
 
 def test_what_has_a_timeline_is_told_to_give_that():

@@ -309,6 +309,12 @@ def test_losses_that_coincide_are_all_seen():
     assert [text.get_text() for text in ax.get_legend().texts] == ["alone", "a", "b", "c"]
 
 
+@pytest.mark.parametrize("plot", [plot_losses, plot_loss_differences])
+def test_the_first_and_the_last_step_stand_inside_the_axes(plot):
+    ax = plot({"a": [1.0, 0.5, 0.25], "b": [1.0, 0.5, 0.25]})
+    assert (ax.get_xlim(), list(ax.lines[-1].get_xdata())) == ((0, 4), [1, 2, 3])
+
+
 def test_differences_of_losses_are_in_units_of_1e_15():
     ax = plot_loss_differences({"alone": [0.5, 0.25], "same": [0.5, 0.25], "other": [0.5, 0.25 + 2**-50]})
     assert [list(line.get_ydata()) for line in ax.lines] == [[0, 0], [0, pytest.approx(2**-50 * 1e15)]]
@@ -328,6 +334,7 @@ def test_all_that_is_written_on_charts_is_9_points_high_and_their_titles_10():
     ):
         ax.figure.canvas.draw()
         written = [text for text in ax.figure.findobj(Text) if text.get_text()]
+        assert ax.get_xlabel(), ax.get_title()
         titles = {ax.get_title("left")} - {""}
         assert len(written) > 5 and {
             text.get_fontsize() for text in written if text.get_text() not in titles

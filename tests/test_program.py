@@ -9,6 +9,7 @@ import pytest
 from cases import over_every_schedule, overlapped
 
 import gpipe_sim as gp
+from gpipe_sim.schedule import lowering
 from gpipe_sim.schedule.program import CODE, KINDS, Program
 from gpipe_sim.schedule.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS, in_flight
 
@@ -115,6 +116,23 @@ def test_a_label_that_is_far_out_is_a_problem_like_another(label):
 
     (problem,) = gp.problems(Odd(1, 1))
     assert problem.sentence == f"0F{label} is out of range: stages are 0 to 0, microbatches 0 to 0"
+
+
+def test_an_order_without_an_action_lacks_every_one():
+    class Empty(gp.GPipe):
+        def order(self, device):
+            return ()
+
+    assert [problem.sentence for problem in gp.problems(Empty(1, 1))] == ["0F0 is missing", "0B0 is missing"]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 4, 8, 12, 24])
+def test_in_pieces_of_any_size_an_order_reads_the_same(piece, monkeypatch):
+    """12 actions of each device, of which a piece may end with one, or with the order itself."""
+    monkeypatch.setattr(lowering, "CHUNK", piece)
+    for schedule in (gp.GPipe(2, 6), overlapped(2, 6)):
+        rows = lowering.lower(schedule).actions
+        assert rows == schedule.actions
 
 
 @pytest.mark.parametrize(("label", "digits"), [(10**30, 31), (2**63, 19), (-(2**63) - 1, 19)])
