@@ -15,7 +15,7 @@ from gpipe_sim.errors import duration
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import CODE, KINDS
-from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED, holds
+from gpipe_sim.schedule.rules import BOUNDARY, HOLDS, PENDING, SAVED
 from gpipe_sim.schedule.rules import in_flight as held_more
 from gpipe_sim.simulation.timeline import Timeline, of_timeline
 
@@ -104,23 +104,22 @@ def activation_memory(
 
 
 def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple[Real, Real]]:
-    """(time, held) steps: what the device holds by ``HOLDS``, where ``units`` weighs each category."""
-    counts, schedule = Counter(), timeline.schedule
-    recomputes = Kind.R in schedule.program.where
+    """(time, held) steps: what the device holds by ``HOLDS``, where ``units`` weighs each category.
+
+    A boundary input weighs as much as saved activations, so which of the two a forward keeps is all one.
+    """
+    counts = Counter()
 
     def total() -> Real:
         return sum(unit * counts[category] for category, unit in units.items())
 
     steps = [(0, total())]
     for span in timeline.on(device):
-        changes = [
-            holds(part.kind, recomputes and schedule.contains(part._replace(kind=Kind.R)))
-            for part in span.action.parts
-        ]
-        for change in changes:
-            counts.update(change)
-            if change is not changes[-1]:  # what the pair's forward saves is there while the pair runs
-                steps.append((span.start, total()))
+        *first, last = span.action.parts
+        for half in first:  # what a pair's forward saves is there while the pair runs
+            counts.update(HOLDS[half.kind])
+            steps.append((span.start, total()))
+        counts.update(HOLDS[last.kind])
         steps.append((span.end, total()))
     return steps
 
