@@ -43,6 +43,11 @@ CASES: list[tuple[Callable, type, str]] = [
     (lambda: gp.Interleaved1F1B(2, 2, 0), ValueError, "Interleaved1F1B needs stages_per_device >= 1 (got 0)"),
     (lambda: gp.repeat(gp.GPipe(2, 2), 0), ValueError, "repeat needs steps >= 1 (got 0)"),
     (lambda: gp.greedy(0, 2), ValueError, "greedy needs devices >= 1 (got 0)"),
+    (
+        lambda: gp.greedy(2, 2, memory_limit=1j),
+        TypeError,
+        "memory_limit in numbers of stage-activations (got 1j)",
+    ),
     (lambda: gp.looped(2, None), TypeError, "looped needs stages to be a whole number (got None)"),
     (lambda: gp.mlp([64, 0]), ValueError, "mlp needs every size >= 1 (got 0)"),
     (lambda: gp.mlp(64), TypeError, "mlp needs a list of sizes, such as [64, 32, 10] (got 64)"),
