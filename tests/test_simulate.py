@@ -222,3 +222,4 @@ def test_a_timeline_stays_as_it_was_measured():
     with pytest.raises(ValueError, match="read-only"):
         timeline.start[0] = 1
     assert not timeline.took_turns
+    assert timeline in {timeline} and timeline != simulate(GPipe(2, 2)), "it is itself, and can be a key"
