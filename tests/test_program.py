@@ -118,6 +118,13 @@ def test_a_label_that_is_far_out_is_a_problem_like_another(label):
     assert problem.sentence == f"0F{label} is out of range: stages are 0 to 0, microbatches 0 to 0"
 
 
+def test_labels_and_places_are_pythons_own_numbers_though_columns_hold_numpys():
+    stuck = gp.Explicit(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"]).program
+    labels = [label for part in range(8) for label in stuck.action_of(part)[::2]]
+    assert stuck.levels.stuck == {0: 1, 1: 4}
+    assert {type(n) for n in (*labels, *stuck.levels.stuck, *stuck.levels.stuck.values())} == {int}
+
+
 def test_an_order_without_an_action_lacks_every_one():
     class Empty(gp.GPipe):
         def order(self, device):
