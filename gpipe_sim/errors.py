@@ -85,7 +85,10 @@ def number(owner: str, name: str, value) -> Real:
 
 
 def duration(owner: str, name: str, value) -> Real:
-    """A time as Python's own number: TypeError unless it is a number, ValueError unless finite and >= 0."""
+    """A time, or an amount, as Python's own number.
+
+    TypeError unless it is a number, ValueError unless it is finite and >= 0.
+    """
     time = number(owner, name, value)
     if time < 0 or not (isinstance(time, Rational) or math.isfinite(time)):
         raise ValueError(f"{owner} needs {name} to be finite and >= 0 {got(value)}")

@@ -3,7 +3,15 @@
 from fractions import Fraction
 
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped, with_updates, zero_bubble
+from cases import (
+    BOTH_WAYS,
+    V_SHAPED,
+    every_schedule,
+    over_every_schedule,
+    overlapped,
+    with_updates,
+    zero_bubble,
+)
 from engine_cases import legal_orders
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,6 +200,15 @@ def test_a_subclass_scales_pairs_as_it_scales_everything_else():
 
     for schedule in (gp.DualPipe(2, 4), gp.OneFOneB(4, 8)):
         assert gp.simulate(schedule, Slow()).makespan == 10 * gp.simulate(schedule).makespan
+
+
+@over_every_schedule([(2, 3), (4, 8)])
+def test_what_could_start_first_is_named_first_and_of_several_that_of_the_lowest_device(schedule):
+    machine, told = Machine.of(schedule.program), []
+    while (entry := machine.earliest()) is not None:
+        machine.apply(entry)
+        told.append((machine.starts[entry], entry))
+    assert told == sorted(told) and len(told) == schedule.program.size
 
 
 @pytest.mark.parametrize("schedule", [gp.DualPipe(4, 8), gp.DualPipeV(4, 8), gp.OneFOneB(4, 8)], ids=repr)

@@ -1,11 +1,13 @@
 """The picture of a deadlock, read back from its SVG."""
 
 import re
+from xml.etree import ElementTree
 
 import pytest
+from drawn import SVG, texts
 
 import gpipe_sim as gp
-from gpipe_sim.drawing.deadlock import LEFT, ROW, STEP, TOP, WIDTH
+from gpipe_sim.drawing.deadlock import HEIGHT, LEFT, ROW, STEP, TOP, WIDTH
 from gpipe_sim.drawing.palette import IN_THE_WAY, WAITS
 from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 
@@ -35,6 +37,66 @@ def test_a_device_can_wait_for_itself():
     svg = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
     assert arrows(svg, WAITS) == [((0, 1), (1, 0)), ((1, 0), (1, 1))]
     assert arrows(svg, IN_THE_WAY) == [((1, 1), (1, 0))]
+
+
+def test_long_arrows_leave_and_reach_boxes_on_the_sides_that_face_each_other():
+    """Down from under row 0 to above row 1, and up from above row 1 to under row 0."""
+    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    down, up = heights(svg, WAITS)
+    under, above = TOP + HEIGHT + 3, TOP + ROW - 3
+    assert (down, up) == ([under, above], [above, under])
+
+
+def test_arcs_bend_on_the_side_to_which_no_long_arrow_goes():
+    """Over row 0 if device 1 points at it, under row 1 if device 0 does; if a device waits for itself, it
+    needs below its row and stands behind above."""
+    knot = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    assert [set(ys) for ys in heights(knot, IN_THE_WAY)] == [
+        {TOP + ROW + HEIGHT + 3, TOP + ROW + HEIGHT + 3 + 32},
+        {TOP - 3, TOP - 3 - 32},
+    ]
+    itself = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
+    assert set(heights(itself, WAITS)[1]) == {TOP + ROW + HEIGHT + 3, TOP + ROW + HEIGHT + 3 + 32}
+    assert set(heights(itself, IN_THE_WAY)[0]) == {TOP + ROW - 3, TOP + ROW - 3 - 32}
+
+
+def test_what_is_written_lies_on_the_sheet_and_on_its_own_box():
+    schedule = gp.Explicit.parse(KNOT)
+    root = ElementTree.fromstring(str(gp.draw_deadlock(schedule)))
+    width, height = float(root.get("width")), float(root.get("height"))
+    boxes = {(r.get("x"), r.get("y")) for r in root.iter(f"{SVG}rect")}
+    said = {}
+    for text in texts(root):
+        x, y, wide = float(text.get("x")), float(text.get("y")), 6.5 * len(text.text)
+        left = x - {"start": 0, "middle": wide / 2, "end": wide}[text.get("text-anchor")]
+        assert left >= 0 and left + wide <= width and 0 < y < height, text.text
+        said[text.text] = (x, y)
+    for device, row in enumerate(schedule.actions):
+        assert said[f"device {device}"][0] < LEFT
+        for at, action in enumerate(row):
+            left, top = LEFT + at * STEP, TOP + device * ROW
+            assert (str(left), str(top)) in boxes
+            x, y = said[str(action)]
+            assert (x, left + WIDTH - x) == (left + WIDTH / 2, WIDTH / 2) and top < y < top + HEIGHT
+
+
+def test_each_entry_of_the_legend_stands_right_of_what_it_names_and_left_of_the_next():
+    root = ElementTree.fromstring(str(gp.draw_deadlock(gp.Explicit.parse(KNOT))))
+    bottom = max(float(text.get("y")) for text in texts(root))
+    words = {t.text: float(t.get("x")) for t in texts(root) if float(t.get("y")) == bottom}
+    swatches = [float(r.get("x")) for r in root.iter(f"{SVG}rect") if r.get("width") == "14"]
+    lines = [p.get("d") for p in root.iter(f"{SVG}path") if re.search(r"h28$", p.get("d"))]
+    signs = swatches + [float(re.match(r"M(\S+)", line)[1]) for line in lines]
+    assert list(words) == ["done", "stuck", "not run", "needs", "stands behind"]
+    for (word, x), sign, after in zip(words.items(), signs, [*signs[1:], 540], strict=True):
+        wide = 14 if sign in swatches else 28
+        assert sign + wide <= x and x + 6.5 * len(word) < after
+
+
+def heights(svg: str, colour: str) -> list[list[int]]:
+    """The y of each point of the arrows, control points of curves too, without the legend's."""
+    paths = re.findall(rf'<path d="M([^h"]+)" fill="none" stroke="{colour}"', svg)
+    return [[int(y) for _, y in re.findall(r"(\d+) (-?\d+)", path)] for path in paths]
 
 
 def test_every_action_is_drawn_and_the_stuck_ones_are_framed():

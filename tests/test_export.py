@@ -176,6 +176,12 @@ def test_stages_are_where_their_line_is():
     assert from_torch_csv("2F0,0F0\n1F0\n").placement == ((0, 2), (1,))
 
 
+def test_a_stage_that_is_only_the_second_half_of_a_pair_is_on_its_line_too():
+    """So in DualPipeV, whose device runs some stages' backwards in pairs; here nothing else of stage 1 is."""
+    found = from_torch_csv("0F0,(0F1;1B0)OVERLAP_F_B,0B0\n2F0,1F0\n")
+    assert found.placement == ((0, 1), (1, 2))
+
+
 def test_an_order_that_cannot_run_is_read_all_the_same():
     """So that it can be looked at: ``problems`` says what is wrong."""
     assert from_torch_csv("0B0,0F0").actions == Explicit(["0B0 0F0"]).actions

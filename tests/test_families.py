@@ -19,6 +19,7 @@ from gpipe_sim import (
     peak_in_flight,
     problems,
     simulate,
+    useful_time,
     utilization,
 )
 
@@ -28,6 +29,15 @@ EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 
 def test_the_families_are_naive_gpipe_1f1b_and_interleaved():
     assert {Naive, GPipe, OneFOneB, Interleaved1F1B} <= set(SCHEDULES)
+
+
+@over_every_schedule()
+def test_every_family_says_into_how_many_stages_each_devices_share_of_the_model_is_cut(schedule):
+    """2 in a V; 1 in Chimera, which holds two copies. So with ``Costs().per_stage(stages_per_device)`` a step
+    is the same work for all."""
+    assert schedule.stages == schedule.devices * schedule.stages_per_device
+    timeline = simulate(schedule, EXACT.per_stage(schedule.stages_per_device))
+    assert useful_time(timeline) == 3 * schedule.devices * schedule.microbatches
 
 
 # Pictures

@@ -121,6 +121,13 @@ def test_a_message_is_timed_only_where_a_device_waited_for_it():
     assert fit_costs(spelled(rows, last)).comm == 5
 
 
+def test_a_device_free_at_the_moment_at_which_the_other_ended_waited_for_the_message():
+    """Device 1 is free at 5, when 0F1 ends: 1F1 waited 4. 1F0 waited 2, 0B0 4, and 0B1 for 0B0."""
+    rows = [("0F0", 0, 1), ("0F1", 1, 5), ("0B0", 17, 21), ("0B1", 21, 25)]
+    last = [("1F0", 3, 5), ("1F1", 9, 11), ("1B0", 11, 13), ("1B1", 13, 15)]
+    assert fit_costs(spelled(rows, last)).comm == 4
+
+
 def test_where_devices_take_turns_waiting_for_the_other_to_finish_is_no_message():
     """1F0 waited 7 while 0F1 ran, and 0B0 10 while 1F1 ran; only 0B1 waited 5 for nothing but its message."""
     rows = [("0F0", 0, 5), ("0F1", 5, 12), ("0B0", 30, 35), ("0B1", 45, 50)]

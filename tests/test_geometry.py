@@ -17,6 +17,8 @@ from gpipe_sim import (
     Kind,
     Naive,
     OneFOneB,
+    Span,
+    Timeline,
     remat,
     simulate,
 )
@@ -101,6 +103,13 @@ def test_hovering_names_the_action_and_its_times():
 )
 def test_lines_part_warm_up_steady_state_and_drain(schedule, lines):
     assert list(phase_lines(simulate(schedule))) == lines
+
+
+@pytest.mark.parametrize("row", ["1F0 1F1", "1B0 1B1"])
+def test_a_device_on_which_only_forwards_or_only_backwards_were_measured_has_no_phases(row):
+    schedule = Explicit(["0F0 0F1 0B0 0B1", row])
+    spans = [Span(a, k, at, at + 1) for k, row in enumerate(schedule.actions) for at, a in enumerate(row)]
+    assert list(phase_lines(Timeline.from_spans(schedule, spans))) == [(2, 0)]
 
 
 def test_later_stages_of_a_device_are_paler_and_counted_from_each_device():

@@ -8,9 +8,10 @@ from inspect import isfunction, signature
 import numpy as np
 import pytest
 from cases import every_schedule
-from misused import CASES, HANDED_IN, X, Y, parts, step
+from misused import CASES, HANDED_IN, TIMELINE, X, Y, parts, step, train
 
 import gpipe_sim as gp
+from gpipe_sim.theory import formulas
 
 LESSONS = [
     getattr(gp.course, f"lesson_{name}") for name in (*(f"0{n}" for n in range(1, 10)), "13", "18", "A")
@@ -70,6 +71,57 @@ def test_small_numpy_integers_are_what_pythons_are(small):
     assert gp.formulas.gpipe_makespan(4, 8, small(100), small(100)) == 2200
     assert gp.simulate(gp.GPipe(4, 8), gp.Costs(small(100), small(100), small(100))).makespan == 3300
     assert gp.formulas.gpipe_messages(small(100), small(100), small(100)) == 2 * 9999 * 100
+
+
+@pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])
+def test_every_formula_of_small_numpy_integers_is_that_of_pythons(small):
+    """Devices and times up to 120, whose sums and products no int8 holds."""
+    tried = 0
+    for name, formula in vars(formulas).items():
+        if not hasattr(formula, "__wrapped__") or name == "microbatches_for":
+            continue
+        sizes = {"devices": 20, "microbatches": 120, "stages_per_device": 3, "device": 19, "pair": 110}
+        sizes |= {"backward": 100, "forward": 120, "input_grad": 110, "weight_grad": 40, "comm": 90}
+        given = {each: sizes.get(each, 115) for each in signature(formula).parameters}
+        plain, again = formula(**given), formula(**{each: small(value) for each, value in given.items()})
+        assert (again, type(again)) == (plain, type(plain)), name
+        tried += 1
+    assert tried == 25
+
+
+@pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])
+def test_small_numpy_integers_are_pythons_in_plans_placements_and_steps_too(small):
+    assert gp.looped(small(2), small(4)) == gp.looped(2, 4)
+    assert gp.v_shaped(small(100)) == gp.v_shaped(100)
+    assert gp.bidirectional(small(100)) == gp.bidirectional(100)
+    explicit = gp.Explicit(["0F0 0B0"], placement=[[small(0)]], microbatches=small(1))
+    assert explicit == gp.Explicit(["0F0 0B0"]) and type(explicit.placement[0][0]) is int
+    assert gp.greedy(small(2), small(70)).actions == gp.greedy(2, 70).actions
+    assert gp.Costs(small(120)).per_stage(small(3)) == gp.Costs(120).per_stage(3)
+    assert [len(part.layers) for part in gp.split(gp.mlp([2] * 130), stages=small(2))] == [
+        len(part.layers) for part in gp.split(gp.mlp([2] * 130), stages=2)
+    ]
+    balance = [small(120), small(9)]
+    assert [len(part.layers) for part in gp.split([gp.Tanh() for _ in range(129)], balance=balance)] == [
+        120,
+        9,
+    ]
+    assert gp.activation_memory(TIMELINE, small(0), small(100)) == gp.activation_memory(TIMELINE, 0, 100)
+    assert train(epochs=small(2), batch_size=small(8)).losses == train(epochs=2, batch_size=8).losses
+    spans = [span._replace(start=small(span.start * 10), end=small(span.end * 10)) for span in TIMELINE.spans]
+    again = gp.Timeline.from_spans(TIMELINE.schedule, spans)
+    assert (gp.busy_time(again), gp.idle_time(again), again.makespan) == (120, 60, 90)
+    assert {type(time) for span in again.spans for time in (span.start, span.end)} == {int}
+
+
+def test_one_action_may_be_labelled_up_to_10099():
+    assert gp.Explicit(["0F10099"]).microbatches == 10_100
+
+
+def test_what_has_a_timeline_is_told_to_give_that():
+    for function in (gp.draw, gp.fit_costs, gp.bubble_fraction):
+        with pytest.raises(TypeError, match=r"needs a timeline, such as its \.timeline \(got StepResult\)"):
+            function(step())
 
 
 def test_losses_of_small_integers_do_not_overflow():

@@ -11,6 +11,7 @@ from cases import every_schedule, over, over_every_schedule, overlapped, splits,
 from drawn import bubble, in_axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
+from matplotlib.text import Text
 
 from gpipe_sim import (
     Costs,
@@ -41,6 +42,7 @@ from gpipe_sim.runtime.memory import BOUNDARY, CATEGORIES, PARAMETERS, SAVED, Me
 
 UP_TO_12 = (1, 2, 3, 5, 8, 12)
 SEVERAL = [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
+TIMELINE = simulate(OneFOneB(2, 3))
 EXACT = Costs(forward=Fraction(1), input_grad=Fraction(1), weight_grad=Fraction(1))
 
 
@@ -236,6 +238,12 @@ def test_each_strip_has_its_peak_on_the_right():
     assert tops == pytest.approx([k + 1 - STRIP_FILL * (4 - k) / 4 for k in range(4)])
 
 
+def test_strips_stand_under_the_devices_and_times_of_a_gantt_chart():
+    ax = plot_in_flight(simulate(OneFOneB(4, 8)))
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 33), (4, 0))
+    assert [t.get_text() for t in ax.get_yticklabels()] == [f"device {k}" for k in range(4)]
+
+
 def test_memory_is_stacked_from_the_bottom_up():
     held = {category: (0, rank + 1, 0) for rank, category in enumerate(CATEGORIES)}
     ax = plot_memory(MemoryTrace((0, 2, 5), held))
@@ -301,9 +309,51 @@ def test_losses_that_coincide_are_all_seen():
     assert [text.get_text() for text in ax.get_legend().texts] == ["alone", "a", "b", "c"]
 
 
+@pytest.mark.parametrize("plot", [plot_losses, plot_loss_differences])
+def test_the_first_and_the_last_step_stand_inside_the_axes(plot):
+    ax = plot({"a": [1.0, 0.5, 0.25], "b": [1.0, 0.5, 0.25]})
+    assert (ax.get_xlim(), list(ax.lines[-1].get_xdata())) == ((0, 4), [1, 2, 3])
+
+
 def test_differences_of_losses_are_in_units_of_1e_15():
     ax = plot_loss_differences({"alone": [0.5, 0.25], "same": [0.5, 0.25], "other": [0.5, 0.25 + 2**-50]})
     assert [list(line.get_ydata()) for line in ax.lines] == [[0, 0], [0, pytest.approx(2**-50 * 1e15)]]
+
+
+def test_all_that_is_written_on_charts_is_9_points_high_and_their_titles_10():
+    measured = {2: {1: 0.5, 8: 0.3}}
+    losses = {"a": [1.0, 0.5], "b": [1.0, 0.5]}
+    for ax in (
+        plot_timeline(TIMELINE),
+        plot_in_flight(TIMELINE),
+        plot_bubble_curves(measured),
+        plot_efficiency(measured),
+        plot_losses(losses),
+        plot_loss_differences(losses),
+        plot_memory(MemoryTrace((0, 1), dict.fromkeys(CATEGORIES, (0, 1)))),
+    ):
+        ax.figure.canvas.draw()
+        written = [text for text in ax.figure.findobj(Text) if text.get_text()]
+        assert ax.get_xlabel(), ax.get_title()
+        titles = {ax.get_title("left")} - {""}
+        assert len(written) > 5 and {
+            text.get_fontsize() for text in written if text.get_text() not in titles
+        } == {9}
+        assert {text.get_fontsize() for text in written if text.get_text() in titles} <= {9, 10}
+
+
+def test_white_edges_part_the_boxes():
+    """Of the same colour, one right after the other: 0F0 and 0F1."""
+    ax = plot_timeline(TIMELINE)
+    boxes = [c for c in ax.collections if isinstance(c, PolyCollection)]
+    assert {to_hex(edge) for box in boxes for edge in box.get_edgecolors()} == {"#ffffff"}
+    assert {tuple(box.get_linewidths()) for box in boxes} == {(0.5,)}
+
+
+def test_the_ticks_of_a_logarithmic_axis_are_the_powers_of_two_measured():
+    ax = plot_bubble_curves({2: {m: 1 / (1 + m) for m in (1, 3, 4, 6, 16)}})
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4", "16"]
+    assert list(ax.get_xticks()) == [1, 4, 16]
 
 
 def test_axes_that_are_given_are_used_and_no_style_changes():
@@ -332,6 +382,14 @@ def test_rows_get_flatter_where_devices_are_many_but_never_leave_the_page():
     assert all(5 <= width <= 9 and height <= 8 for width, height in sizes)
     per_device = [height / k for (_, height), k in zip(sizes, (4, 16, 32, 64), strict=True)]
     assert per_device == sorted(per_device, reverse=True)
+
+
+def test_rows_with_pairs_are_higher_so_that_a_number_fits_into_half_a_row():
+    plain, pairs = (
+        plot_timeline(simulate(schedule)).figure for schedule in (OneFOneB(4, 8), overlapped(4, 8))
+    )
+    rows = [figure.get_size_inches()[1] - 1.1 for figure in (plain, pairs)]
+    assert rows[1] == pytest.approx(1.4 * rows[0])
 
 
 def pixels(ax):

@@ -5,6 +5,7 @@ import pytest
 from cases import BOTH_WAYS, V_SHAPED, over_every_schedule, overlapped, with_updates, zero_bubble
 
 from gpipe_sim import (
+    SGD,
     Action,
     B,
     DeadlockError,
@@ -300,6 +301,30 @@ def test_an_update_anywhere_but_last_is_refused_by_all_alike(rows, placement, ac
         with pytest.raises(ScheduleError) as refused:
             judge(schedule)
         assert first.sentence in str(refused.value)
+
+
+@over_every_schedule([(2, 3), (4, 8)])
+def test_an_update_on_a_device_that_does_not_hold_its_stage_is_refused_by_all_alike(schedule):
+    """Wherever it stands there, first or last: nothing on that device keeps it from running."""
+    for stage, device in ((0, schedule.devices - 1), (schedule.stages - 1, 1)):
+        if stage in schedule.placement[device]:
+            continue
+        for place in (0, len(schedule.actions[device])):
+            rows = [list(row) for row in schedule.actions]
+            rows[device].insert(place, U(stage, 0))
+            wrong = Explicit(rows, placement=schedule.placement)
+            names = " and ".join(str(k) for k, held in enumerate(schedule.placement) if stage in held)
+            said = f"{stage}U0 is on device {device}, but stage {stage} is on device {names}"
+            assert ("misplaced", U(stage, 0), said) in problems(wrong)
+            for judge in (check, simulate, trained):
+                with pytest.raises(ScheduleError, match=said):
+                    judge(wrong)
+
+
+def trained(schedule: Schedule) -> None:
+    partitions = split(mlp([2] * (schedule.stages + 1)), stages=schedule.stages)
+    batch = np.ones((schedule.microbatches, 2)), np.ones((schedule.microbatches, 2))
+    train_step(partitions, schedule, batch, mse, optimizer=SGD(0.1))
 
 
 def test_an_update_that_stands_before_its_own_backward_is_a_deadlock():

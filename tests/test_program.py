@@ -9,6 +9,7 @@ import pytest
 from cases import over_every_schedule, overlapped
 
 import gpipe_sim as gp
+from gpipe_sim.schedule import lowering
 from gpipe_sim.schedule.program import CODE, KINDS, Program
 from gpipe_sim.schedule.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS, in_flight
 
@@ -106,7 +107,7 @@ def test_the_same_order_is_seen_and_another_is_not():
     assert not PAIR.program.same_order(gp.Explicit(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]).program)
 
 
-@pytest.mark.parametrize("label", [2**31, 2**62, -(2**40)])
+@pytest.mark.parametrize("label", [2**31, 2**63 - 1, -(2**63)])
 def test_a_label_that_is_far_out_is_a_problem_like_another(label):
     class Odd(gp.GPipe):
         def order(self, device):
@@ -117,14 +118,38 @@ def test_a_label_that_is_far_out_is_a_problem_like_another(label):
     assert problem.sentence == f"0F{label} is out of range: stages are 0 to 0, microbatches 0 to 0"
 
 
-def test_a_label_that_no_column_holds_is_refused():
+def test_labels_and_places_are_pythons_own_numbers_though_columns_hold_numpys():
+    stuck = gp.Explicit(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"]).program
+    labels = [label for part in range(8) for label in stuck.action_of(part)[::2]]
+    assert stuck.levels.stuck == {0: 1, 1: 4}
+    assert {type(n) for n in (*labels, *stuck.levels.stuck, *stuck.levels.stuck.values())} == {int}
+
+
+def test_an_order_without_an_action_lacks_every_one():
+    class Empty(gp.GPipe):
+        def order(self, device):
+            return ()
+
+    assert [problem.sentence for problem in gp.problems(Empty(1, 1))] == ["0F0 is missing", "0B0 is missing"]
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 4, 8, 12, 24])
+def test_in_pieces_of_any_size_an_order_reads_the_same(piece, monkeypatch):
+    """12 actions of each device, of which a piece may end with one, or with the order itself."""
+    monkeypatch.setattr(lowering, "CHUNK", piece)
+    for schedule in (gp.GPipe(2, 6), overlapped(2, 6)):
+        rows = lowering.lower(schedule).actions
+        assert rows == schedule.actions
+
+
+@pytest.mark.parametrize(("label", "digits"), [(10**30, 31), (2**63, 19), (-(2**63) - 1, 19)])
+def test_a_label_that_no_column_holds_is_refused(label, digits):
     class Odd(gp.GPipe):
         def order(self, device):
-            yield gp.F(0, 10**30)
+            yield gp.F(0, label)
 
-    with pytest.raises(
-        ValueError, match=r"^GPipe\(devices=1, microbatches=1\) has a label of about 31 digits"
-    ):
+    says = rf"^GPipe\(devices=1, microbatches=1\) has a label of about {digits} digits"
+    with pytest.raises(ValueError, match=says):
         gp.check(Odd(1, 1))
 
 

@@ -204,6 +204,22 @@ def test_each_step_of_a_training_draws_its_own_randomness():
     assert sorted(set(steps)) == list(range(8))
 
 
+def test_the_seed_of_a_training_is_the_seed_of_each_of_its_steps():
+    """For layers that draw numbers, such as dropout: another seed, other numbers."""
+    seeds = set()
+
+    class Witness(gp.Layer):
+        def forward(self, x, ctx):
+            seeds.add((ctx.training, ctx.seed))
+            return x, None
+
+        def backward_input(self, saved, dy):
+            return dy, None
+
+    train(gp.split([Witness(), *gp.mlp(SIZES)], stages=2), batch(), seed=7)
+    assert {seed for training, seed in seeds if training} == {7}
+
+
 def test_a_star_import_brings_names_and_hides_no_modules():
     names = {}
     exec("from gpipe_sim import *", names)
@@ -223,6 +239,29 @@ def test_only_a_forward_and_a_backward_overlap():
     assert [(found.rule, found.action) for found in gp.problems(schedule)] == [("pair", gp.F(0, 0))]
     with pytest.raises(gp.ScheduleError, match="is no pair: a forward and a backward overlap"):
         gp.simulate(schedule)
+
+
+@pytest.mark.parametrize("first", gp.Kind)
+@pytest.mark.parametrize("second", gp.Kind)
+def test_of_all_36_pairs_of_kinds_only_a_forward_with_a_backward_after_it_is_one(first, second):
+    """The rest of the order is right: around the pair, microbatch 0 and 1 each do what is still to do."""
+    before, after = zip(split_around(first, 0), split_around(second, 1), strict=True)
+    pair = gp.OverlapFB(gp.Action(0, first, 0), gp.Action(0, second, 1))
+    schedule = gp.Explicit([[*before[0], *before[1], pair, *after[0], *after[1]]])
+    rules = {problem.rule for problem in gp.problems(schedule)}
+    if (first, second) == ("F", "B"):
+        assert not rules and gp.simulate(schedule).makespan == 6
+    else:
+        assert "pair" in rules and rules <= {"pair"} | ({"update"} if "U" in (first, second) else set())
+        with pytest.raises(gp.ScheduleError, match="is no pair: a forward and a backward overlap"):
+            gp.simulate(schedule)
+
+
+def split_around(kind: str, microbatch: int) -> tuple[list[gp.Action], list[gp.Action]]:
+    """What a microbatch has to do before and after an action of this kind."""
+    chain = {"R": "FRB", "U": "FBU"}.get(kind, "FB" if kind in "FB" else "FIW")
+    before, after = chain.split(kind)
+    return tuple([gp.Action(0, gp.Kind(each), microbatch) for each in side] for side in (before, after))
 
 
 def test_a_row_stands_under_its_own_number():

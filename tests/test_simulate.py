@@ -213,3 +213,13 @@ def test_a_timeline_introduces_itself():
 def test_an_overlapped_pair_is_one_span():
     spans = simulate(overlapped(2, 3)).spans
     assert sum(isinstance(span.action, OverlapFB) for span in spans) == 3
+
+
+def test_a_timeline_stays_as_it_was_measured():
+    timeline = simulate(GPipe(2, 2))
+    with pytest.raises(AttributeError):
+        timeline.took_turns = True
+    with pytest.raises(ValueError, match="read-only"):
+        timeline.start[0] = 1
+    assert not timeline.took_turns
+    assert timeline in {timeline} and timeline != simulate(GPipe(2, 2)), "it is itself, and can be a key"

@@ -116,6 +116,14 @@ def test_nothing_is_drawn_outside_the_sheet(schedule, options):
         assert left >= 0 and right <= width and top >= 0 and bottom <= height
 
 
+@pytest.mark.parametrize("options", [{}, {"in_flight": True, "messages": True, "critical_path": True}])
+@over(SEVERAL)
+def test_below_the_last_line_of_the_legend_is_no_more_than_a_line_of_white(schedule, options):
+    root = ElementTree.fromstring(str(draw(simulate(schedule), **options)))
+    lowest = max(float(text.get("y")) for text in texts(root))
+    assert 0 <= float(root.get("height")) - lowest <= 15
+
+
 def test_strips_rise_and_fall_with_what_is_in_flight():
     timelines = [simulate(GPipe(4, 8)), simulate(OneFOneB(4, 8))]
     strips = [
@@ -136,7 +144,10 @@ def test_strips_rise_and_fall_with_what_is_in_flight():
 
 def test_peaks_stand_on_the_right_of_the_strips():
     root = ElementTree.fromstring(str(draw(simulate(OneFOneB(4, 8)), in_flight=True)))
-    assert [t.text for t in texts(root) if t.get("text-anchor") == "start"][1:5] == ["4", "3", "2", "1"]
+    peaks = [t for t in texts(root) if t.get("text-anchor") == "start"][1:5]
+    assert [peak.text for peak in peaks] == ["4", "3", "2", "1"]
+    ends = max(right for _, _, right, _, _ in pixels(root))
+    assert all(ends < float(peak.get("x")) <= ends + 10 for peak in peaks)
 
 
 def test_timelines_under_each_other_share_one_time_axis():

@@ -24,12 +24,14 @@ from gpipe_sim import (
     mse,
     outputs,
     remat,
+    simulate,
     single_device_step,
     split,
     train,
     train_single_device,
 )
 from gpipe_sim.nn.data import digit_images
+from gpipe_sim.runtime import step as step_module
 
 EPOCHS = 6
 OPTIONS = {"loss": cross_entropy, "epochs": EPOCHS, "batch_size": 64, "seed": 0, "report": None}
@@ -271,3 +273,15 @@ def test_a_schedule_that_updates_its_weights_itself_trains_as_one_that_does_not(
         )  # fmt: skip
         losses.append((history.losses, weights(partitions).tolist()))
     assert losses[0] == losses[1]
+
+
+def test_a_training_of_many_steps_simulates_its_schedule_once(monkeypatch):
+    simulated = []
+    monkeypatch.setattr(step_module, "simulate", lambda *asked: simulated.append(asked) or simulate(*asked))
+    train(
+        split(mlp([64, 10]), stages=1),
+        GPipe(1, 2),
+        digits(),
+        **OPTIONS | {"optimizer": SGD(0.1), "epochs": 2},
+    )
+    assert len(simulated) == 1

@@ -96,21 +96,17 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
 
 def _length(devices: int, microbatches: int, comm: Rational, V: int) -> Real:
     """The length of a step if a device's V equal stages together take 1 forward and 2 backward."""
-    return _simulated(devices, microbatches, V, Costs(comm=comm).per_stage(V))
+    schedule = Interleaved1F1B(devices, microbatches, stages_per_device=V)
+    return simulate(schedule, Costs(comm=comm).per_stage(V)).makespan
 
 
 def _best(*case) -> int:
     return min(CHOICES, key=lambda V: _length(*case, V))
 
 
-def _simulated(devices: int, microbatches: int, V: int, costs: Costs) -> Real:
-    schedule = Interleaved1F1B(devices, microbatches, stages_per_device=V)
-    return simulate(schedule, costs).makespan
-
-
 def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
     where = f"for {_link(*case)} you say V = {V}, which takes {float(_length(*case, V)):.4g}"
-    if given == _with_whole_stages():
+    if set(given) == {min(CHOICES)}:  # as if each of V stages took as long as a whole device's work
         return almost(f"{where}. How long is one of V stages that share a device?")
     if given == _with_smaller_messages():
         return almost(f"{where}. Does a message carry less if the stage that sends it is thinner?")
@@ -123,17 +119,9 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
     return keep_working(f"{where}; another of the three is shorter. What did you compare?")
 
 
-def _with_whole_stages() -> list[int]:
-    """The answers of someone who thinks that each of V stages takes as long as a whole device's work."""
-    return [min(CHOICES, key=lambda V: _simulated(K, M, V, Costs(comm=comm))) for K, M, comm in HIDDEN_LINKS]
-
-
 def _with_smaller_messages() -> list[int]:
     """The answers of someone who thinks that messages get V times quicker too."""
-    return [
-        min(CHOICES, key=lambda V: _simulated(K, M, V, Costs(comm=comm / V).per_stage(V)))
-        for K, M, comm in HIDDEN_LINKS
-    ]
+    return [min(CHOICES, key=lambda V: _length(K, M, comm / V, V)) for K, M, comm in HIDDEN_LINKS]
 
 
 def _with_one_f_one_b() -> list[int]:

@@ -141,7 +141,6 @@ def _mistaken_for(timeline: Timeline, K: int, M: int, costs: Costs) -> dict[str,
     """Wrong numbers that one easily arrives at, each with the question that leads on from it."""
     longest = max(row[-1].end - row[0].start for row in timeline.rows)
     useful = M * (costs.forward + costs.input_grad + costs.weight_grad)
-    whole = span_bubble(simulate(ZBH2(K, M), Costs(costs.forward, costs.input_grad + costs.weight_grad, 0)))
     return {
         "that is in percent. As a fraction of 1?": 100 * span_bubble(timeline),
         "that is idle over the makespan. Is any device there from 0 to the end?": (
@@ -159,5 +158,4 @@ def _mistaken_for(timeline: Timeline, K: int, M: int, costs: Costs) -> dict[str,
             simulate(ZBH1(K, M), costs)
         ),
         "that is 1F1B's. What has moved into its holes?": span_bubble(simulate(OneFOneB(K, M), costs)),
-        "that takes the whole backward for its I. Whom does the device before wait for?": whole,
     }

@@ -8,6 +8,7 @@ steps, as in the authors' program: DeepSeek-AI 2024, arXiv:2412.19437, and githu
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gpipe_sim.schedule.actions import Action, B, F, I, OverlapFB, W
 from gpipe_sim.schedule.base import Schedule
@@ -78,6 +79,8 @@ class DualPipeV(Schedule):
     action. But PyTorch runs the halves of a pair one after the other: at 4 x 8 with unit costs, a step then
     takes 51; with each pair as one block it takes 54.
     """
+
+    stages_per_device: ClassVar[int] = 2
 
     def __post_init__(self):
         super().__post_init__()

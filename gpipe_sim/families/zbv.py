@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, repeat
+from typing import ClassVar
 
 from gpipe_sim.schedule.actions import Action, F, I, W
 from gpipe_sim.schedule.base import Schedule
@@ -22,6 +23,8 @@ class ZBV(Schedule):
     Devices then wait where those would have run: with F = I = W = 1 and M < (3K-1)/2 a step takes 4(K+M) - 2.
     That is 30 at 4 x 4, 46 at 8 x 4 and 62 at 8 x 8. Within the same memory a solver found 27, 39 and 55.
     """
+
+    stages_per_device: ClassVar[int] = 2
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:

@@ -1,5 +1,6 @@
 """One stage's layers, and how a model is cut into stages."""
 
+import operator
 from collections.abc import Hashable, Sequence
 from numbers import Integral
 from typing import Any
@@ -122,8 +123,7 @@ def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> 
     if balance is None:
         return _even(layers, stages)
     balance = listed("split", "balance to list how many layers each stage gets", balance)
-    _require_balance(balance, layers)
-    return balance
+    return _read_balance(balance, layers)
 
 
 def require_distinct(layers: Sequence[Layer]) -> None:
@@ -149,10 +149,13 @@ def _even(layers: int, stages: int) -> list[int]:
     return [small + (stage < larger) for stage in range(stages)]
 
 
-def _require_balance(balance: list[int], layers: int) -> None:
+def _read_balance(balance: list[int], layers: int) -> list[int]:
+    """The sizes as Python's own ints, which add up to all layers; ValueError otherwise."""
     for size in balance:
         if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
             raise ValueError(f"all balance numbers must be positive integers {got(balance, 'balance: ')}")
-    if sum(balance) != layers:
-        total = f"{sum(balance)} {got(balance, 'balance: ')}"
+    sizes = list(map(operator.index, balance))
+    if sum(sizes) != layers:
+        total = f"{sum(sizes)} {got(balance, 'balance: ')}"
         raise ValueError(f"the model has {layers} layers but the balance adds up to {total}")
+    return sizes

@@ -101,9 +101,9 @@ def plain(action: Action) -> Action:
 
 def require_labels(owner: str, labels: Iterable[int]) -> None:
     """ValueError for a label beyond 64 bits: no table holds it, and Python may not even print it."""
-    most = max(map(abs, labels), default=0)
-    if most >= 1 << 63:
-        raise ValueError(f"{owner} has a label of about {math.ceil(most.bit_length() * 0.30103)} digits")
+    for label in labels:
+        if not -(1 << 63) <= label < 1 << 63:
+            raise ValueError(f"{owner} has a label of about {int(math.log10(abs(label))) + 1} digits")
 
 
 _WORD = re.compile(r"(\d{1,18})([FBIWRU])(\d{1,18})")  # more digits than any label has

@@ -29,7 +29,7 @@ class Schedule(ABC):
 
     devices: int
     microbatches: int
-    stages_per_device: ClassVar[int] = 1
+    stages_per_device: ClassVar[int] = 1  #: stages of the model for each device, copies not counted
 
     def __new__(cls, *args, **kwargs):
         if "chunks" in kwargs:

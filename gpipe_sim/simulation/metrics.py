@@ -15,7 +15,7 @@ from gpipe_sim.errors import duration
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import CODE, KINDS
-from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED, holds
+from gpipe_sim.schedule.rules import BOUNDARY, HOLDS, PENDING, SAVED
 from gpipe_sim.schedule.rules import in_flight as held_more
 from gpipe_sim.simulation.timeline import Timeline, of_timeline
 
@@ -59,7 +59,7 @@ def span_bubble(timeline: Timeline) -> Real:
     ``longest`` is the largest (last end - first start) of any device, so waiting before a device's first
     action and after its last does not count. ``useful`` is the useful time of a device, on average.
     """
-    longest = max((row[-1].end - row[0].start for row in timeline.rows if row), default=0)
+    longest = max(row[-1].end - row[0].start for row in timeline.rows if row)
     if not longest:
         return 0
     return 1 - _ratio(useful_time(timeline), timeline.schedule.devices * longest)
@@ -96,32 +96,30 @@ def activation_memory(
     Each microbatch of each stage holds ``saved`` from the end of F until the end of I or B, and ``pending``
     from I until W: the papers' M_B and M_W. If both are 1, this is what ``in_flight`` counts. Qi, Wan, Huang
     and Lin 2024, arXiv:2401.10241, table 2. Like them, it counts as if nothing were recomputed; for the bytes
-    that really exist, see ``train_step(...).memory``.
+    that really exist, see ``train_step(...).memory``. ValueError unless both are finite and not negative.
     """
-    saved, pending = (
-        duration("activation_memory", name, unit) for name, unit in (("saved", saved), ("pending", pending))
-    )
+    saved = duration("activation_memory", "saved", saved)
+    pending = duration("activation_memory", "pending", pending)
     return _held(timeline, device, {BOUNDARY: saved, SAVED: saved, PENDING: pending})
 
 
 def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple[Real, Real]]:
-    """(time, held) steps: what the device holds by ``HOLDS``, where ``units`` weighs each category."""
-    counts, schedule = Counter(), timeline.schedule
-    recomputes = Kind.R in schedule.program.where
+    """(time, held) steps: what the device holds by ``HOLDS``, where ``units`` weighs each category.
+
+    A boundary input weighs as much as saved activations, so which of the two a forward keeps is all one.
+    """
+    counts = Counter()
 
     def total() -> Real:
         return sum(unit * counts[category] for category, unit in units.items())
 
     steps = [(0, total())]
     for span in timeline.on(device):
-        changes = [
-            holds(part.kind, recomputes and schedule.program.part_of(part._replace(kind=Kind.R)) >= 0)
-            for part in span.action.parts
-        ]
-        for change in changes:
-            counts.update(change)
-            if change is not changes[-1]:  # what the pair's forward saves is there while the pair runs
-                steps.append((span.start, total()))
+        *first, last = span.action.parts
+        for half in first:  # what a pair's forward saves is there while the pair runs
+            counts.update(HOLDS[half.kind])
+            steps.append((span.start, total()))
+        counts.update(HOLDS[last.kind])
         steps.append((span.end, total()))
     return steps
 

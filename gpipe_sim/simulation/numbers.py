@@ -57,7 +57,7 @@ def _bill(price: CostColumn) -> Iterator[tuple[Real, int]]:
 def _filled(price: CostColumn, dtype: type, unit: int = 1) -> Column:
     """What each thing costs. A price that nothing pays may be of any size, and is left out."""
     found = np.zeros(len(price.values), dtype)
-    for i in np.flatnonzero(np.bincount(price.index, minlength=len(price.values))).tolist():
+    for i in np.flatnonzero(np.bincount(price.index)).tolist():
         found[i] = int(price.values[i] * unit) if unit > 1 else price.values[i]
     return found[price.index]
 

@@ -216,7 +216,7 @@ def _places(program: Program) -> Iterator[Problem]:
         holds[device, list(held)] = True
     if program.in_range and holds[program.device, program.stage].all():
         return
-    for kind in (kind for kind in Kind if kind in program.where):
+    for kind in Kind:
         homes = program.homes(kind)
         stage, microbatch = np.nonzero((homes >= 0) & ~holds[homes, np.arange(program.stages)[:, None]])
         told = set()

@@ -94,8 +94,8 @@ class Timeline:
         if None in found:
             raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
         _require_in_order(found, schedule)
-        starts, ends = (_column([getattr(span, name) for span in found]) for name in ("start", "end"))
-        return cls(schedule, starts, ends, took_turns=took_turns)
+        starts, ends = ([getattr(span, name) for span in found] for name in ("start", "end"))
+        return cls(schedule, _column(starts), _column(ends), took_turns=took_turns)
 
     @cached_property
     def makespan(self) -> Real:

@@ -168,10 +168,13 @@ class RepairedStage(PipelineStage):
         inputs, outputs, gradients = _named(bwd_kwargs, "input_values", "stage_output", "output_grads")
         outputs = [outputs] if isinstance(outputs, Tensor) else outputs
         roots = [output.grad_fn for output in outputs]  # I takes them off their outputs
+        behind = None if self._seen else _followed(roots, gradients)
         result = run("input", bwd_kwargs, **kwargs)
         ways = Counter((_weights_of(group), _meets(group)) for group in _groups(result))
         if ways not in self._seen:
-            self._require_each_once(_followed(roots, gradients), set(inputs), ways)
+            if behind is None:  # not every torch follows a graph that a backward went through
+                behind = _followed(roots, gradients)
+            self._require_each_once(behind, set(inputs), ways)
             self._seen.append(ways)
         return result
 

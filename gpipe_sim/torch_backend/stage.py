@@ -15,8 +15,8 @@ from gpipe_sim.torch_backend.timeline import Recorder
 
 _IN_PLACE = ": if it changes what comes in, use inplace=False in its first layer, or x = x + 1 for x += 1"
 _COMPILED = (
-    "torch.compile reuses memory that a split backward still needs: set "
-    "torch._functorch.config.donated_buffer = False before the first step, or use a schedule without I and W"
+    "a compiled stage reuses memory that a split backward still needs: with torch 2.13, set "
+    "torch._functorch.config.donated_buffer = False before the first step; or use a schedule without I and W"
 )
 _DOING = {
     Kind.B: "the backward",
@@ -156,7 +156,7 @@ class StageAdapter(RepairedStage):
     def _explained(self, failure: BaseException, kind: Kind) -> BaseException:
         if kind is not Kind.F:  # of a forward the module says so itself
             failure.add_note(f"in {_DOING[kind]} of {self.submod}")
-        if "donated buffer" in str(failure):
+        if kind in (Kind.I, Kind.W) and any(hasattr(one, "_orig_mod") for one in self.submod.modules()):
             failure.add_note(_COMPILED)
         return failure
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpipe_sim import SGD, Adam, cross_entropy, mlp
+from gpipe_sim import SGD, Adam, Naive, cross_entropy, digits, mlp, split, train
 from gpipe_sim.course import lesson_02
 from gpipe_sim.course.lesson_02 import EightTimes, accuracy, measured_bytes, message_bytes, which_hides_it
 
@@ -105,3 +105,9 @@ def test_eight_times_too_large_a_gradient_of_the_right_value():
     saved = cross_entropy.forward(outputs, targets)[1]
     assert EightTimes()(outputs, targets) == cross_entropy(outputs, targets)
     assert np.array_equal(EightTimes().backward(saved, 1.0), 8 * cross_entropy.backward(saved, 1.0))
+
+
+def test_the_accuracies_that_are_told_are_those_after_five_epochs():
+    run = {"loss": cross_entropy, "optimizer": SGD(0.05), "batch_size": 32, "report": None}
+    found = train(split(mlp([64, 32, 10]), stages=2), Naive(2), digits(), epochs=5, **run).accuracies
+    assert accuracy(SGD(0.05), cross_entropy) == found[4] > found[3]

@@ -53,6 +53,10 @@ def drops_the_rest(mean_gradient, x, y, microbatches):
     return sum(mean_gradient(x[r], y[r]) for r in rows) / microbatches
 
 
+def every_microbatch_twice(mean_gradient, x, y, microbatches):
+    return sum(len(p) / len(x) * mean_gradient(p, q) for p, q in 2 * cut(x, y, microbatches)) / 2
+
+
 def last_one_only(mean_gradient, x, y, microbatches):
     for p, q in cut(x, y, microbatches):
         gradient = mean_gradient(p, q)
@@ -77,6 +81,7 @@ def last_one_only(mean_gradient, x, y, microbatches):
         ),
         (sum_of_means, "keep working", "times too large. What is the batch's loss a mean of?"),
         (drops_the_rest, "keep working", "have 2, 2, 2, 2 digits, 8 together. Where are the others?"),
+        (every_microbatch_twice, "keep working", "3, 2, 2 digits, 20 together. Which come more than once?"),
         (last_one_only, "keep working", "With which weight does each microbatch come in?"),
         (
             lambda g, x, y, m: g(x, y),

@@ -9,6 +9,10 @@ PUT_OFF = """
 0F0 0F1 0F2 0F3 0B3 0B1 0B2 0B0
 1F0 1F1 1F2 1F3 1B0 1B1 1B2 1B3
 2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3"""
+WAITS_AT_ONCE = """
+0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3
+1F0 1F2 1F3 1F1 1B0 1B1 1B2 1B3
+2F0 2F1 2B0 2B1 2F2 2B2 2F3 2B3"""
 LATE = """
 0F0 0F1 0F2 0F3 0B3 0B2 0B1 0B0
 1F3 1F2 1F1 1F0 1B3 1B2 1B1 1B0
@@ -58,6 +62,10 @@ def test_all_forwards_first():
     ("answer", "says"),
     [
         (gp.Naive(3, 4), "takes 36, with peaks 1, 1, 1. Device 2 waits from 5 to 11 for 1F1. What keeps 1F1"),
+        (
+            WAITS_AT_ONCE,
+            "takes 21, with peaks 4, 4, 2. Device 2 waits from 3 to 6 for 1F1. What keeps 1F1 so",
+        ),
         (warming_up((1, 1, 0)), "takes 24, with peaks 2, 2, 1. Device 2 waits from 8 to 11 for 1F2."),
         (
             PUT_OFF,

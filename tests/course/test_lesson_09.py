@@ -123,3 +123,15 @@ def test_a_wrong_choice_is_told_why(wrong, verdict, says):
     reply = lesson_09.best_stages_per_device(wrong)
     assert reply.verdict == verdict
     assert says in reply.text
+
+
+def test_whoever_gives_each_stage_a_whole_devices_work_answers_1_everywhere():
+    """So the check knows this mistake by its answers alone."""
+
+    def length(devices, microbatches, comm, V):
+        schedule = gp.Interleaved1F1B(devices, microbatches, stages_per_device=V)
+        return gp.simulate(schedule, gp.Costs(comm=comm)).makespan
+
+    answers = [min((1, 2, 4), key=lambda V: length(*case, V)) for case in lesson_09.HIDDEN_LINKS]
+    assert answers == [1] * 7
+    assert "How long is one of V stages" in lesson_09.best_stages_per_device(lambda *case: 1).text

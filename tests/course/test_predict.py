@@ -65,3 +65,11 @@ def test_a_check_hands_out_copies():
 
     assert called(greedy, layers, x) == 1
     assert layers == [1, [2]] and not x.any()
+
+
+def test_a_reply_stays_as_it_was_given():
+    """FrozenInstanceError is an AttributeError: keep working stays keep working."""
+    reply = predict(24, 33)
+    with pytest.raises(AttributeError):
+        reply.verdict = "correct"
+    assert reply == predict(24, 33) and hash(reply) == hash(predict(24, 33))
