@@ -226,6 +226,10 @@ def test_a_trace_adds_up_the_categories_that_are_asked_for():
     assert TRACE.activation_peak == 30 + 40
 
 
+def test_a_trace_shows_itself_in_a_line_however_long_it_is():
+    assert repr(TRACE) == "<MemoryTrace of 3 samples, peak 150 bytes>"
+
+
 def test_a_trace_holds_its_bytes_until_the_next_time():
     for time, n in ((-1, 1), (0, 1), (1.9, 1), (2, 10), (4, 10), (5, 1), (99, 1)):
         assert TRACE.at(time)[PARAMETERS] == n

@@ -676,3 +676,8 @@ def test_a_steps_timeline_has_the_costs_that_it_was_given():
     assert makespan(model) == 10
     model.each = 3
     assert makespan(model) == 30
+
+
+def test_a_step_shows_itself_in_a_line_however_large_its_arrays_are():
+    step = run(GPipe(4, 8))
+    assert repr(step) == f"<StepResult with loss {step.loss:.4g}>"

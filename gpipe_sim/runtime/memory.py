@@ -96,12 +96,16 @@ class MeteredMemory(Memory):
         self.samples.append((time, tuple(self._bytes)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MemoryTrace:
     """What one device held over a step: ``bytes[category][i]`` from ``times[i]`` until the next time."""
 
     times: tuple[Real, ...]
     bytes: dict[str, tuple[int, ...]]
+
+    def __repr__(self) -> str:
+        """One line, however many samples there are."""
+        return f"<MemoryTrace of {len(self.times)} samples, peak {self.peak():,} bytes>"
 
     def over_time(self, *categories: str) -> tuple[int, ...]:
         """Bytes at each of ``times``: the sum of the named categories, or of all if none is named.

@@ -25,7 +25,7 @@ from gpipe_sim.simulation.timeline import Timeline
 Array = np.ndarray
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no single answer to whether they are equal
+@dataclass(frozen=True, eq=False, repr=False)  # arrays have no single answer to whether they are equal
 class StepResult:
     """What one training step gave.
 
@@ -40,6 +40,10 @@ class StepResult:
     outputs: Array
     memory: tuple[MemoryTrace, ...] = ()
     timeline: Timeline | None = None
+
+    def __repr__(self) -> str:
+        """One line, however large the arrays are."""
+        return f"<{type(self).__name__} with loss {self.loss:.4g}>"
 
 
 def train_step(
