@@ -13,6 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from figures._store import module, read
+from gpipe_sim.drawing.geometry import WAITING
 
 SVG = "{http://www.w3.org/2000/svg}"
 OUTLINE = re.compile(r"M(\S+) (\S+)h(\S+)v(\S+)h-(\S+)z")
@@ -37,19 +38,20 @@ def committed(name: str) -> Figure:
 
 
 def bubble(boxes: Iterable[Drawn]) -> Fraction:
-    """The white share of the chart: 1 - coloured area, with each box taken as high as its row."""
+    """What shows of the lanes: 1 - coloured area, with each box taken as high as its row."""
     boxes = [box for box in boxes if box.end > box.start]
     devices, until = 1 + max(box.device for box in boxes), Fraction(max(box.end for box in boxes))
     return 1 - sum(Fraction(box.end) - Fraction(box.start) for box in boxes) / (devices * until)
 
 
-def in_axes(ax: Axes) -> list[Drawn]:
-    """The boxes of a Gantt chart in matplotlib axes, one row per unit of y, device 0 on top."""
+def in_axes(ax: Axes, lanes: bool = False) -> list[Drawn]:
+    """The boxes of a Gantt chart in matplotlib axes, or its lanes: a row per unit of y, device 0 on top."""
     boxes = []
     for collection in ax.collections:
-        if isinstance(collection, PolyCollection):
+        if isinstance(collection, PolyCollection) and (collection.get_label() == WAITING) == lanes:
             colours = [to_hex(colour) for colour in collection.get_facecolors()]
-            for path, colour in zip(collection.get_paths(), colours, strict=True):
+            paths = collection.get_paths()
+            for path, colour in zip(paths, colours * len(paths) if lanes else colours, strict=not lanes):
                 (start, top), (end, bottom) = (
                     path.vertices.min(axis=0).tolist(),
                     path.vertices.max(axis=0).tolist(),
@@ -65,7 +67,7 @@ def in_svg(text: str) -> list[Drawn]:
     chart of other times cannot be read so.
     """
     root = ElementTree.fromstring(text)
-    zero, unit = _time_axis(root)
+    zero, unit = time_axis(root)
     rows = {
         float(t.get("y")) - 4: int(t.text[7:]) for t in texts(root) if (t.text or "").startswith("device ")
     }
@@ -89,9 +91,10 @@ def texts(root: ElementTree.Element) -> Iterable[ElementTree.Element]:
     return root.iter(f"{SVG}text")
 
 
-def _time_axis(root: ElementTree.Element) -> tuple[float, float]:
-    """Where time 0 is, and how many pixels a unit of time is: from the first and the last tick."""
-    ticks = [(float(t.text), float(t.get("x"))) for t in texts(root) if t.get("text-anchor") == "middle"]
+def time_axis(root: ElementTree.Element) -> tuple[float, float]:
+    """Where time 0 is, and how many pixels a unit of time is: from the first and the last number."""
+    centred = [t for t in texts(root) if t.get("text-anchor") == "middle" and "waits" not in t.text]
+    ticks = sorted((float(t.text), float(t.get("x"))) for t in centred)
     (first, zero), (last, x) = ticks[0], ticks[-1]
     assert first == 0 < last
     return zero, (x - zero) / last

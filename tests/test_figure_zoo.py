@@ -82,5 +82,6 @@ def test_the_posters_legend_leaves_out_what_it_does_not_draw():
         "F  forward",
         "B  backward, I  input gradient",
         "W  weight gradient",
+        "waiting",
         "paler: a later stage",
     ]

@@ -140,9 +140,14 @@ def test_tint_goes_from_the_colour_to_white():
 
 
 def test_the_legend_names_what_is_drawn_and_explains_pale_boxes():
-    assert [words for _, _, words in legend(simulate(GPipe(2, 1)))] == ["F  forward", "B  backward"]
+    assert [words for _, _, words in legend(simulate(GPipe(2, 1)))] == [
+        "F  forward",
+        "B  backward",
+        "waiting",
+    ]
     words = [words for _, _, words in legend(simulate(remat(Interleaved1F1B(2, 2), "always")))]
-    assert words == ["F  forward", "B  backward", "R  recompute", "paler: a later stage", "first B, last F"]
+    kinds = ["F  forward", "B  backward", "R  recompute"]
+    assert words == [*kinds, "waiting", "paler: a later stage", "first B, last F"]
     both = kinds_drawn(simulate(Naive(2)), simulate(zero_bubble(2, 2)))
     assert both == [Kind.F, Kind.B, Kind.I, Kind.W]
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from cases import over_every_schedule, overlapped, zero_bubble
-from drawn import OUTLINE, SVG, texts
+from drawn import OUTLINE, SVG, texts, time_axis
 from measured import PLANNED, measured
 
 from gpipe_sim import (
@@ -184,9 +184,7 @@ def test_both_stand_on_one_time_axis(schedule):
     """A box of either starts where the axis says that its time is, to a tenth of a pixel."""
     both = jittered(schedule)
     root = ElementTree.fromstring(both._repr_svg_())
-    ticks = [(float(t.text), float(t.get("x"))) for t in texts(root) if t.get("text-anchor") == "middle"]
-    (_, zero), (last, x) = ticks[0], ticks[-1]
-    unit = (x - zero) / last
+    zero, unit = time_axis(root)
     starts = {
         title: start
         for timeline in (both.simulated, both.measured)

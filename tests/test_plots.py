@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cases import every_schedule, over, over_every_schedule, overlapped, splits, zero_bubble
 from drawn import bubble, in_axes
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
@@ -92,7 +93,7 @@ def test_device_0_is_on_top_and_time_runs_from_0_to_the_makespan():
     ax = plot_timeline(simulate(OneFOneB(4, 8)))
     assert (ax.get_xlim(), ax.get_ylim()) == ((0, 33), (4, 0))
     assert [t.get_text() for t in ax.get_yticklabels()] == [f"device {k}" for k in range(4)]
-    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "5", "10", "15", "20", "25", "30"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == [*map(str, range(0, 33, 2)), "33"]
 
 
 def test_an_overlapped_pair_is_drawn_as_two_halves_of_one_row():
@@ -107,20 +108,54 @@ def test_an_overlapped_pair_is_drawn_as_two_halves_of_one_row():
 def test_one_collection_per_kind_named_by_what_it_means():
     ax = plot_timeline(simulate(zero_bubble(2, 3)))
     drawn = {c.get_label(): c for c in ax.collections if isinstance(c, PolyCollection)}
-    assert list(drawn) == ["F  forward", "I  input gradient", "W  weight gradient"]
-    assert [len(c.get_paths()) for c in drawn.values()] == [6, 6, 6]
-    assert [bool(c.get_hatch()) for c in drawn.values()] == [False, False, True]
+    assert list(drawn) == ["waiting", "F  forward", "I  input gradient", "W  weight gradient"]
+    assert [len(c.get_paths()) for c in drawn.values()] == [2, 6, 6, 6]
+    assert [bool(c.get_hatch()) for c in drawn.values()] == [False, False, False, True]
+
+
+@over(SEVERAL)
+def test_every_device_has_a_lane_on_which_its_boxes_stand(schedule):
+    """From 0 to the makespan, as high as a box: so what shows of it is the bubble, exactly."""
+    timeline = simulate(schedule)
+    ax = plot_timeline(timeline)
+    lanes = in_axes(ax, lanes=True)
+    assert [lane.device for lane in lanes] == list(range(schedule.devices))
+    assert {(lane.start, lane.end, lane.colour) for lane in lanes} == {(0, timeline.makespan, "#e9e7e2")}
+    for box in in_axes(ax):
+        lane = lanes[box.device]
+        assert lane.top - 1e-9 <= box.top < box.bottom <= lane.bottom + 1e-9
+    plt.close(ax.figure)
 
 
 def test_the_legend_shows_full_colours_and_stands_outside_the_axes():
     ax = plot_timeline(simulate(remat(Interleaved1F1B(2, 2), "always")))
     ax.figure.canvas.draw()
     words = [text.get_text() for text in ax.get_legend().texts]
-    assert words == ["F  forward", "B  backward", "R  recompute", "paler: a later stage", "first B, last F"]
+    kinds = ["F  forward", "B  backward", "R  recompute"]
+    assert words == [*kinds, "waiting", "paler: a later stage", "first B, last F"]
     colours = [to_hex(patch.get_facecolor()) for patch in ax.get_legend().get_patches()]
-    assert colours[:3] == ["#0072b2", "#e69f00", "#cc79a7"]
-    assert colours[3] in {box.colour for box in in_axes(ax)}
+    assert colours[:4] == ["#0072b2", "#e69f00", "#cc79a7", "#e9e7e2"]
+    assert colours[4] in {box.colour for box in in_axes(ax)}
     assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
+
+
+def box_labels(ax: Axes) -> list[BoxLabel]:
+    return [text for text in ax.texts if isinstance(text, BoxLabel)]
+
+
+def test_long_waits_say_how_long_they_are_where_there_is_room():
+    ax = plot_timeline(simulate(GPipe(4, 8)), plt.figure(figsize=(12, 2)).add_subplot())
+    waits = {(text.get_position(), text.get_text()) for text in ax.texts if not isinstance(text, BoxLabel)}
+    assert waits == {
+        ((12.5, 0.5), "waits 9"),
+        ((12.0, 1.5), "waits 6"),
+        ((11.5, 2.5), "waits 3"),
+        ((31.0, 2.5), "done, waits 4"),
+        ((1.5, 3.5), "waits 3"),
+        ((30.0, 3.5), "done, waits 6"),
+    }
+    ax.figure.set_figwidth(1)
+    assert not any(text.fits() for text in ax.texts)
 
 
 @over(SEVERAL)
@@ -130,7 +165,7 @@ def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
     drawn = in_axes(ax)
     for width in (24, 9, 7):
         ax.figure.set_figwidth(width)
-        labels = [text for text in ax.texts if text.fits()]
+        labels = [text for text in box_labels(ax) if text.fits()]
         too_narrow = width == 7 and splits(schedule)  # 51 boxes in a row of 7 inches: none as wide as a digit
         assert too_narrow or len(labels) > len(drawn) / 2 - 1, f"{width} inches wide"
         assert len(labels) == len(drawn) or width < 24  # inches, room for every number
@@ -156,11 +191,11 @@ def test_a_chart_made_narrow_has_the_labels_of_one_that_became_narrow(schedule):
         became.figure.set_figwidth(width)
         made = plot_timeline(timeline, plt.figure(figsize=(width, 3)).add_subplot())
         shown, expected = (
-            [(text.get_position(), text.get_text()) for text in ax.texts if text.fits()]
+            [(text.get_position(), text.get_text()) for text in box_labels(ax) if text.fits()]
             for ax in (made, became)
         )
         assert shown == expected, f"{width} inches wide"
-        assert shown or width < 9
+        assert shown or width < 12
 
 
 def test_labels_are_drawn_where_they_fit_when_the_chart_changes_size():
@@ -169,12 +204,10 @@ def test_labels_are_drawn_where_they_fit_when_the_chart_changes_size():
     for size in ((30, 2), (12, 2), (6, 2), (3, 2), (30, 0.3)):
         ax.figure.set_size_inches(size)
         ax.figure.canvas.draw()
-        shown[size] = sum(text.fits() for text in ax.texts)
-    forwards_and_backwards, one_digit_or_backward, one_digit_backward = 2 * 48, 2 * (10 + 24), 2 * 10
-    assert shown[30, 2] == forwards_and_backwards
-    assert shown[12, 2] == one_digit_or_backward
-    assert shown[6, 2] == one_digit_backward
-    assert shown[3, 2] == 0
+        shown[size] = sum(text.fits() for text in box_labels(ax))
+    assert shown[30, 2] == 2 * 48, "forwards and backwards"
+    assert shown[12, 2] == 2 * 24, "backwards, and no forward, as those from 10 on have no room"
+    assert shown[6, 2] == shown[3, 2] == 0
     assert shown[30, 0.3] == 0  # wide, but too flat
 
 
@@ -345,7 +378,7 @@ def test_all_that_is_written_on_charts_is_9_points_high_and_their_titles_10():
 def test_white_edges_part_the_boxes():
     """Of the same colour, one right after the other: 0F0 and 0F1."""
     ax = plot_timeline(TIMELINE)
-    boxes = [c for c in ax.collections if isinstance(c, PolyCollection)]
+    boxes = [c for c in ax.collections if isinstance(c, PolyCollection) and c.get_label() != "waiting"]
     assert {to_hex(edge) for box in boxes for edge in box.get_edgecolors()} == {"#ffffff"}
     assert {tuple(box.get_linewidths()) for box in boxes} == {(0.5,)}
 

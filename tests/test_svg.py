@@ -90,9 +90,11 @@ def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
 
 
 def test_a_box_without_room_has_no_label():
-    root = ElementTree.fromstring(to_svg(simulate(OneFOneB(8, 32))))
-    numbers = [int(t.text) for group in labelled(root) for t in group]
-    assert sorted(numbers) == sorted(list(range(10)) * 8)  # the backwards 0 to 9, of eight devices
+    """Of a kind all have one or none: numbers that stopped at 9 would look like a mistake."""
+    for microbatches, kinds in ((10, "FB"), (20, "B"), (32, "")):
+        root = ElementTree.fromstring(to_svg(simulate(OneFOneB(8, microbatches))))
+        numbers = [int(t.text) for group in labelled(root) for t in group]
+        assert sorted(numbers) == sorted(list(range(microbatches)) * 8 * len(kinds))
     assert not list(labelled(ElementTree.fromstring(to_svg(simulate(OneFOneB(16, 64))))))  # too narrow
     assert not list(labelled(ElementTree.fromstring(to_svg(simulate(OneFOneB(40, 1))))))  # too flat
 

@@ -1,21 +1,24 @@
 """The geometry of a chart: where each box is, its colour, and the number in it.
 
-Time runs to the right and device 0 is on top. Idle time has no box: the bubble is what stays white. ``svg``
-and ``plots`` both draw these boxes, so a chart shows the same numbers whichever of them draws it.
+Time runs to the right and device 0 is on top. Every device has a lane, from 0 to the makespan, on which its
+boxes stand: what shows of the lane is waiting. ``svg`` and ``plots`` both draw these lanes and boxes, so a
+chart shows the same numbers whichever of them draws it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from itertools import count, takewhile
+from itertools import accumulate, count, takewhile
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.drawing.palette import INK, KINDS, LATER, Look, in_legend, tint
+from gpipe_sim.drawing.palette import INK, KINDS, LANE, LATER, Look, in_legend, tint
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.metrics import bubble_fraction, phases
 from gpipe_sim.simulation.timeline import Span, Timeline, number
 
+WAITING = "waiting"  #: what the legend calls the lane
+LONG = 12  #: a wait is long, and says how long, from this part of the makespan on
 PHASES = "last F"  #: how the legend's entry for the dashed lines between phases ends
 ROW_FILL = 0.86  #: how much of a row's height a box takes
 
@@ -56,6 +59,27 @@ def boxes(timeline: Timeline) -> Iterator[Box]:
                 str(part.microbatch),
                 span,
             )
+
+
+class Wait(NamedTuple):
+    """What shows of a device's lane: from when to when it does nothing, and what is written there."""
+
+    device: int
+    start: Real
+    end: Real
+    label: str
+
+
+def long_waits(timeline: Timeline) -> Iterator[Wait]:
+    """The waits of a twelfth of the makespan or more, with how long they are."""
+    long = timeline.makespan / LONG
+    for device, row in enumerate(timeline.rows):
+        ends = [0, *accumulate((span.end for span in row), max)]
+        starts = [*(span.start for span in row), timeline.makespan]
+        for place, (start, end) in enumerate(zip(ends, starts, strict=True)):
+            if end - start >= long and end > start:
+                done = "done, " if place == len(row) > 0 else ""
+                yield Wait(device, start, end, f"{done}waits {number(end - start)}")
 
 
 def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
@@ -101,6 +125,7 @@ def legend(*timelines: Timeline, coarse: bool = False) -> list[tuple[Kind | None
     for kind in kinds:  # B and I look the same, and so share an entry
         alike.setdefault(KINDS[kind], []).append(kind)
     entries = [(same[0], look.colour, ", ".join(map(in_legend, same))) for look, same in alike.items()]
+    entries.append((None, LANE, WAITING))
     if coarse:
         return entries
     if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
@@ -129,6 +154,21 @@ def ticks(until: Real, at_most: int = 12) -> list[Real]:
     steps = (factor * Fraction(10) ** power for power in count(-12) for factor in (1, 2, 5))
     step = next(step for step in steps if until <= at_most * step)
     return [float(i * step) for i in range(int(until / step + 1e-9) + 1)]
+
+
+def numbered(boxes: Sequence[Box], fits: Callable[[Box], bool]) -> list[Box]:
+    """The boxes that show their number: of each kind all that have room, or none.
+
+    None, if the longest number of its kind does not fit into a box of median width: or they would stop
+    half-way, where numbers get longer.
+    """
+    shown = []
+    for kind in dict.fromkeys(box.kind for box in boxes):
+        alike = [box for box in boxes if box.kind is kind]
+        median = sorted(alike, key=lambda box: box.width)[len(alike) // 2]
+        if fits(median._replace(label=max((box.label for box in alike), key=len))):
+            shown += filter(fits, alike)
+    return shown
 
 
 def short(action: Action | OverlapFB, schedule: Schedule) -> str:

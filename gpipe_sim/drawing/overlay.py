@@ -188,7 +188,7 @@ def _draw(overlay: Overlay) -> Svg:
         *(_row_names(rows, (upper, lower)) if left > LEFT else ()),
         *chart(overlay.simulated, upper, grain),
         *chart(overlay.measured, lower, grain),
-        *axis(until, upper._replace(top=bottom)),
+        *axis(until, upper._replace(top=bottom), *overlay.makespan),
     ]
     return sheet(parts, explained(both, upper.unit, grain), [title], upper.x(until), bottom + AXIS)
 

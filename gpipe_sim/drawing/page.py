@@ -17,6 +17,7 @@ WIDTH = 840  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
 LEFT, RIGHT, LEGEND = 66, 30, 28
 LEGEND_LINE = 18  #: from one line of a legend to the next
+NUMBER, FINER = 36, 9  #: pixels from one number of the axis to the next, and from one tick to the next
 CHARACTER = 5.5  #: pixels per character of words at 11 px
 TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
 HEAD = 7  #: pixels from the point of an arrow to its shaft
@@ -110,14 +111,22 @@ def device_names(rows: int, at: Place, each: int = 1) -> Iterator[str]:
         yield text(at.left - 8, at.y(row + 0.5) + 4, f"device {row * each}", "end")
 
 
-def axis(until: Real, at: Place) -> Iterator[str]:
-    """The time axis, with as many ticks as there is room for their numbers."""
+def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
+    """The time axis, with as many ticks as there is room for their numbers; each of ``ends`` is marked."""
     wide = float(until) * at.unit
     yield f'<path d="M{px(at.left)} {px(at.top + 1)}h{px(wide)}" stroke="{FAINT}"/>'
-    for time in ticks(until, at_most=max(2, int(wide / 60))):
+    taken: list[float] = []
+    for time, colour, long in (
+        *((end, INK, 6) for end in sorted(ends, reverse=True)),
+        *((time, FAINT, 4) for time in ticks(until, at_most=max(2, int(wide / NUMBER)))),
+    ):
         x = at.x(time)
-        yield f'<path d="M{px(x)} {px(at.top + 1)}v4" stroke="{FAINT}"/>'
-        yield text(x, at.top + 16, number(time), "middle", colour=FAINT)
+        yield f'<path d="M{px(x)} {px(at.top + 1)}v{long}" stroke="{colour}"/>'
+        if all(abs(x - other) >= NUMBER for other in taken):
+            taken.append(x)
+            yield text(x, at.top + 16, number(time), "middle", colour=colour)
+    for time in ticks(until, at_most=max(2, int(wide / FINER))):
+        yield f'<path d="M{px(at.x(time))} {px(at.top + 1)}v2" stroke="{FAINT}"/>'
 
 
 def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:

@@ -44,7 +44,8 @@ SIGNED = "RdBu"  #: matplotlib's colour map for images in which zero is white
 
 PAPER = "#fff"  #: the background, the edges between boxes, and hatching
 INK = "#222222"  #: words, arrows, outlines, the lines between phases
-FAINT = "#777777"  #: the axis, and words that matter less
+FAINT = "#6b6b6b"  #: the axis, and words that matter less
+LANE = "#e9e7e2"  #: the ground of each device, on which its boxes stand: what shows of it is waiting
 GRID = "#e5e5e5"
 IN_FLIGHT = "#999999"
 WAITS, IN_THE_WAY = "#D55E00", "#888888"  #: the arrows of a deadlock

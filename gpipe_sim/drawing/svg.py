@@ -14,15 +14,19 @@ import numpy as np
 from gpipe_sim.drawing.coarse import Area, Grain, areas, grain_of, in_flight_steps
 from gpipe_sim.drawing.geometry import (
     PHASES,
+    ROW_FILL,
     Box,
     boxes,
     caption,
     has_pairs,
     legend,
+    long_waits,
     number,
+    numbered,
     phase_lines,
 )
 from gpipe_sim.drawing.page import (
+    CHARACTER,
     CRITICAL,
     LEFT,
     MESSAGE,
@@ -44,7 +48,7 @@ from gpipe_sim.drawing.page import (
     text,
     unit_for,
 )
-from gpipe_sim.drawing.palette import IN_FLIGHT, INK, KINDS, PAPER, hatched, ink
+from gpipe_sim.drawing.palette import IN_FLIGHT, INK, KINDS, LANE, PAPER, hatched, ink
 from gpipe_sim.errors import ScheduleError, listed, require, require_flags
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.critical_path import critical_path
@@ -126,7 +130,7 @@ def draw(
             at = at._replace(top=top + 8)
             parts += _strips(timeline, at, grain, most)
             top = at.y(rows)
-        parts += axis(until, at._replace(top=top))
+        parts += axis(until, at._replace(top=top), timeline.makespan)
         top += AXIS
     entries = explained(timelines, unit, grain) + _added(extras, drawn, grain)
     right = LEFT + float(until) * unit + max(0, DIGIT * len(str(most)) - 24)  # beyond it is room for a peak
@@ -179,8 +183,14 @@ def _added(extras: Sequence[str], drawn: Sequence[str], grain: Grain) -> list[En
 
 
 def chart(timeline: Timeline, at: Place, grain: Grain) -> Iterator[str]:
-    """What the devices do: boxes, or areas if the grain is coarse."""
-    return _areas(timeline, at, grain) if grain.column else _boxes(timeline, at)
+    """What the devices do, each on its lane: boxes, or areas if the grain is coarse."""
+    wide, high = px(float(timeline.makespan) * at.unit), px(at.row * ROW_FILL)
+    lanes = (
+        f"M{px(at.left)} {px(at.y(row + (1 - ROW_FILL) / 2))}h{wide}v{high}h-{wide}z"
+        for row in range(grain.rows(timeline))
+    )
+    yield f'<path d="{"".join(lanes)}" fill="{LANE}"/>'
+    yield from _areas(timeline, at, grain) if grain.column else _boxes(timeline, at)
 
 
 def _areas(timeline: Timeline, at: Place, grain: Grain) -> Iterator[str]:
@@ -216,7 +226,8 @@ def _boxes(timeline: Timeline, at: Place) -> Iterator[str]:
         yield "</g>"
     if over := [box for box in every if hatched(box.kind)]:
         yield hatch("".join(_outline(box, at) for box in over))
-    labelled = [box for box in every if _fits(box, at)]
+    yield from _waits(timeline, at)
+    labelled = numbered(every, lambda box: _fits(box, at))
     for style, group in groupby(sorted(labelled, key=_lettering), key=_lettering):
         yield f'<g {style} text-anchor="middle" pointer-events="none">'
         yield from (_label(box, at) for box in group)
@@ -226,6 +237,14 @@ def _boxes(timeline: Timeline, at: Place) -> Iterator[str]:
             f"M{px(at.x(time))} {px(at.y(device))}v{px(at.row)}" for time, device in phase_lines(timeline)
         )
         yield dashes("".join(lines))
+
+
+def _waits(timeline: Timeline, at: Place) -> Iterator[str]:
+    """How long the long waits are, where there is room to say it."""
+    for wait in long_waits(timeline) if at.row >= 12 else ():
+        if float(wait.end - wait.start) * at.unit >= len(wait.label) * CHARACTER + 6:
+            x, y = at.x((wait.start + wait.end) / 2), at.y(wait.device + 0.5) + 4
+            yield text(x, y, wait.label, "middle")
 
 
 def _fine(timeline: Timeline, unit: float) -> bool:

@@ -12,17 +12,21 @@ from matplotlib.text import Text
 from gpipe_sim.drawing.coarse import Grain, areas, grain_of, in_flight_steps
 from gpipe_sim.drawing.geometry import (
     PHASES,
+    ROW_FILL,
+    WAITING,
     Box,
     boxes,
     caption,
     has_pairs,
     kinds_drawn,
     legend,
+    long_waits,
     number,
+    numbered,
     phase_lines,
     ticks,
 )
-from gpipe_sim.drawing.palette import IN_FLIGHT, INK, KINDS, PAPER, hatched, in_legend, ink
+from gpipe_sim.drawing.palette import IN_FLIGHT, INK, KINDS, LANE, PAPER, hatched, in_legend, ink
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new
 from gpipe_sim.errors import require, whole
 from gpipe_sim.schedule.actions import Kind
@@ -36,7 +40,7 @@ DASHES = (0, (3, 2))  #: of the lines between phases, in points
 
 @of_timeline
 def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None = None) -> Axes:
-    """The Gantt chart: one row per device, device 0 on top, idle left white.
+    """The Gantt chart: a lane per device, device 0 on top; what shows of a lane is waiting.
 
     The boxes are one ``PolyCollection`` per kind of action, labelled with its meaning: so thousands of boxes
     are drawn fast, and tests can read them back. A box shows its microbatch if the number fits; dashed lines
@@ -50,6 +54,7 @@ def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None 
     grain = grain_of(timeline)
     entries = legend(timeline, coarse=grain.column > 0)
     ax = given_or_new(ax, _width(timeline, entries, title), 1.1 + _height(timeline, grain))
+    _add_lanes(ax, timeline, grain)
     if grain.column:
         _add_areas(ax, timeline, grain)
     else:
@@ -110,6 +115,15 @@ def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None
     return ax
 
 
+def _add_lanes(ax: Axes, timeline: Timeline, grain: Grain) -> None:
+    until, inset = float(timeline.makespan), (1 - ROW_FILL) / 2
+    corners = [
+        [(0, row + inset), (until, row + inset), (until, row + 1 - inset), (0, row + 1 - inset)]
+        for row in range(grain.rows(timeline))
+    ]
+    ax.add_collection(PolyCollection(corners, facecolors=LANE, linewidths=0, label=WAITING))
+
+
 def _add_areas(ax: Axes, timeline: Timeline, grain: Grain) -> None:
     """One collection per kind, as for boxes, with an area for each row."""
     for kind, found in groupby(areas(timeline, grain), key=lambda area: area.kind):
@@ -126,6 +140,9 @@ def _add_all_boxes(ax: Axes, timeline: Timeline) -> None:
     for kind in kinds_drawn(timeline):
         _add_boxes(ax, kind, [box for box in every if box.kind is kind])
     _label_boxes(ax, every, timeline)
+    for wait in long_waits(timeline):
+        middle = float(wait.start + wait.end) / 2, wait.device + 0.5
+        ax.add_artist(Fitting(middle, float(wait.end - wait.start), ROW_FILL, wait.label, INK))
     _add_phase_lines(ax, timeline)
 
 
@@ -152,36 +169,45 @@ def _add_phase_lines(ax: Axes, timeline: Timeline) -> None:
     ax.add_collection(LineCollection(lines, colors=INK, linewidths=0.8, linestyles=[DASHES]))
 
 
-class BoxLabel(Text):
-    """The number in a box; it is not drawn if it does not fit at the size of the chart."""
+class Fitting(Text):
+    """Words in a place, (width, height) in time and rows; not drawn if they do not fit into it."""
 
-    def __init__(self, box: Box):
-        self.box = box
-        middle = float(box.x + box.width / 2), box.y + box.height / 2
-        style = {"ha": "center", "va": "center_baseline", "fontsize": LABEL_SIZE, "color": ink(box.fill)}
-        super().__init__(*middle, box.label, **style)
+    def __init__(self, middle: tuple[float, float], width: float, height: float, words: str, colour: str):
+        self.room, self.needs = (width, height), _points(words)
+        style = {"ha": "center", "va": "center_baseline", "fontsize": LABEL_SIZE, "color": colour}
+        super().__init__(*middle, words, **style)
 
     def fits(self) -> bool:
-        corners = self.axes.transData.transform([(0, 0), (float(self.box.width), self.box.height)])
+        corners = self.axes.transData.transform([(0, 0), self.room])
         width, height = abs(corners[1] - corners[0]) * 72 / self.figure.dpi
-        return width >= _label_width(self.box) and height >= LABEL_SIZE
+        return width >= self.needs and height >= LABEL_SIZE
 
     def draw(self, renderer) -> None:
         if self.fits():
             super().draw(renderer)
 
 
+class BoxLabel(Fitting):
+    """The number in a box. If a longer one of its kind would not fit, none of them is drawn."""
+
+    def __init__(self, box: Box, longest: str):
+        self.box = box
+        middle = float(box.x + box.width / 2), box.y + box.height / 2
+        super().__init__(middle, float(box.width), box.height, box.label, ink(box.fill))
+        self.needs = _points(longest)
+
+
 def _label_boxes(ax: Axes, drawn: Sequence[Box], timeline: Timeline) -> None:
     """A label for each box that would have room for one if the axes filled the whole figure."""
     widest = 72 * ax.figure.get_size_inches()[0] / (float(timeline.makespan) or 1)
-    for box in drawn:
-        if float(box.width) * widest >= _label_width(box):
-            ax.add_artist(BoxLabel(box))
+    for box in numbered(drawn, lambda box: float(box.width) * widest >= _points(box.label)):
+        longest = max((other.label for other in drawn if other.kind is box.kind), key=len)
+        ax.add_artist(BoxLabel(box, longest))
 
 
-def _label_width(box: Box) -> float:
-    """The width of the number in points, with a little room on both sides."""
-    return len(box.label) * 0.65 * LABEL_SIZE + 2
+def _points(words: str) -> float:
+    """The width of a number or of words in points, with a little room on both sides."""
+    return len(words) * 0.65 * LABEL_SIZE + 2
 
 
 def _handle(kind: Kind | None, colour: str, words: str) -> Patch | Line2D:
@@ -194,7 +220,7 @@ def _handle(kind: Kind | None, colour: str, words: str) -> Patch | Line2D:
 def _time_and_devices(ax: Axes, timeline: Timeline, grain: Grain) -> None:
     """Time to the right from 0 to the makespan, device 0 on top, and no frame around them."""
     rows, until = grain.rows(timeline), float(timeline.makespan)
-    shown, times = range(0, rows, max(1, rows // 16)), ticks(until)
+    shown, times = range(0, rows, max(1, rows // 16)), _times(until)
     ax.set(xlim=(0, until or 1), ylim=(rows, 0))
     ax.set_xlabel(f"time; {grain.words}" if grain.column else "time", fontsize=LABEL_SIZE)
     ax.set_xticks(times, [number(time) for time in times])
@@ -202,6 +228,13 @@ def _time_and_devices(ax: Axes, timeline: Timeline, grain: Grain) -> None:
     ax.tick_params(labelsize=LABEL_SIZE)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _times(until: float) -> list[float]:
+    """Where the axis has numbers: at round times, and at the makespan."""
+    round_ones = ticks(until, at_most=24)
+    near = until / 40
+    return [*(time for time in round_ones if until - time > near), until]
 
 
 def _width(timeline: Timeline, entries: Sequence[tuple], title: str = "") -> float:
