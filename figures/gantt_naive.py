@@ -1,4 +1,4 @@
-"""Model parallelism without a pipeline: down the diagonal and back, three quarters of it white."""
+"""Model parallelism without a pipeline: down the diagonal and back, three quarters of it waiting."""
 
 from matplotlib.figure import Figure
 

@@ -25,7 +25,7 @@ from gpipe_sim.simulation.timeline import number
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick
 FINE_HATCH = "//////"  #: for small boxes
-HEADINGS = "Each backward in one piece", "Backwards cut in two: W fills the white"
+HEADINGS = "Each backward in one piece", "Backwards cut in two: W fills the waits"
 #: Below the columns: how to read the line and the titles.
 NOTES = "dashed: the end, if no device ever waited", "holds: microbatches, on the fullest device"
 #: What the papers call a family, if that is not the name of its class.
@@ -98,7 +98,7 @@ def _panel(ax: Axes, entry: dict) -> Legend:
     ax.axvline(entry["waitless"], color=INK, lw=0.8, ls=DASHES)
     idle, all_time = entry["bubble"]
     until = f"{number(entry['makespan'])} long{' (cut off here)' if entry['makespan'] > UNTIL else ''}"
-    says = f"{until}, {idle / all_time:.1%} white, holds {number(entry['holds'])}"
+    says = f"{until}, {idle / all_time:.1%} waiting, holds {number(entry['holds'])}"
     ax.set_title(entry["name"], loc="left", fontsize=TITLE_SIZE, pad=3, fontweight="bold")
     ax.set_title(says, loc="right", fontsize=LABEL_SIZE, pad=3)
     ax.set(xlim=(0, UNTIL), xlabel="", yticks=[])

@@ -59,7 +59,7 @@ def test_a_title_says_the_numbers_of_its_schedule(panels, name):
     assert (entry["makespan"], Fraction(*entry["bubble"]), entry["holds"]) == (makespan, white, holds)
     cut = " (cut off here)" if makespan > zoo.UNTIL else ""
     assert ax.get_title("left") == name
-    assert ax.get_title("right") == f"{makespan} long{cut}, {float(white):.1%} white, holds {holds}"
+    assert ax.get_title("right") == f"{makespan} long{cut}, {float(white):.1%} waiting, holds {holds}"
 
 
 @pytest.mark.parametrize("name", SHOWN)

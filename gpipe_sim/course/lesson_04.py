@@ -23,31 +23,35 @@ HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 
 def name_the_bubble(answer: Real | None) -> Reply:
     """Check the bubble fraction of GPipe with 4 devices and 8 microbatches."""
     if answer is None:
-        return your_turn("divide the white of the chart by all of it, as a Fraction")
+        return your_turn("divide the waiting in the chart by all of it, as a Fraction")
     if not is_number(answer):
         return keep_working(f"{answer!r} is not a number; write it as Fraction(1, 2)")
     timeline = _gpipe(4, 8)
-    wanted, white = bubble_fraction(timeline), idle_time(timeline)
+    wanted, waiting = bubble_fraction(timeline), idle_time(timeline)
     if answer == wanted:
-        return correct(f"{answer} of all device time: {white} of {_device_time(timeline)} units are white")
+        return correct(
+            f"{answer} of all device time: {waiting} of {_device_time(timeline)} units are waiting"
+        )
     if isclose(answer, wanted, rel_tol=NEAR):
         return almost(f"{answer} is near it, but rounded. Which two whole numbers did you divide?")
     return _named(answer, timeline) or keep_working(
         f"a share of {answer} would leave {_short(answer * _device_time(timeline))} of "
-        f"{_device_time(timeline)} units white. How many are white in the row of one device?"
+        f"{_device_time(timeline)} units of waiting. How many of them are in the row of one device?"
     )
 
 
 def _named(answer: Real, timeline: Timeline) -> Reply | None:
     """A reply to a well-known wrong number, which says what the number is; None for any other number."""
-    devices, white = timeline.schedule.devices, idle_time(timeline)
+    devices, waiting = timeline.schedule.devices, idle_time(timeline)
     replies = {
         bubble_overhead(timeline): almost(
             "that is idle over useful time (overhead). Divide by all device time."
         ),
         utilization(timeline): almost("in that share of the time devices work. How large is the rest?"),
-        white: almost(f"{white} is the white of all {devices} devices in units of time. Of how many units?"),
-        white / devices: almost(f"{white / devices} is how long one device idles. Out of how long?"),
+        waiting: almost(
+            f"{waiting} is the waiting of all {devices} devices in units of time. Of how many units?"
+        ),
+        waiting / devices: almost(f"{waiting / devices} is how long one device idles. Out of how long?"),
         bubble_fraction(simulate(Naive(devices), EXACT)): keep_working(
             "so much idles in the naive order. What do further microbatches add to each row of the chart?"
         ),
