@@ -181,7 +181,9 @@ def test_the_painted_area_of_each_colour_is_its_share_of_the_busy_time(schedule)
 def test_matplotlib_paints_the_same_areas(schedule):
     timeline = simulate(schedule)
     painted = Counter()
-    for collection in plot_timeline(timeline).collections:
+    lanes, *collections = plot_timeline(timeline).collections
+    assert len(lanes.get_paths()) == timeline.schedule.devices
+    for collection in collections:
         assert isinstance(collection, PolyCollection)  # no lines between phases
         colour = to_hex(collection.get_facecolor()[0]).upper()
         painted[colour] += sum(shoelace(path.vertices) for path in collection.get_paths())
@@ -211,9 +213,10 @@ def test_the_last_column_may_be_too_narrow_to_see():
 
 def test_the_legend_says_what_a_column_is_and_what_is_too_fine():
     words = said(draw(simulate(OneFOneB(32, 512)), **EVERYTHING))
-    assert words[-5:] == [
+    assert words[-6:] == [
         "F  forward",
         "B  backward",
+        "waiting",
         "each column sums 15 time units: as high as the device is busy",
         "microbatches in flight, the most in each column",
         "too fine to draw: any message or critical path",

@@ -313,7 +313,7 @@ def test_a_step_is_told_that_its_timeline_is_wanted():
     step = train_step(linears(2), SCHEDULE, some_batch(), mse)
     for wants in (gp.fit_costs, lambda step: gp.overlay(gp.simulate(SCHEDULE), step)):
         with pytest.raises(
-            TypeError, match=r"needs a timeline, such as its \.timeline \(got MeasuredStep\)$"
+            TypeError, match=r"needs a timeline, such as its \.timeline \(got <MeasuredStep with loss"
         ):
             wants(step)
 

@@ -125,8 +125,9 @@ def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
         if all(abs(x - other) >= NUMBER for other in taken):
             taken.append(x)
             yield text(x, at.top + 16, number(time), "middle", colour=colour)
-    for time in ticks(until, at_most=max(2, int(wide / FINER))):
-        yield f'<path d="M{px(at.x(time))} {px(at.top + 1)}v2" stroke="{FAINT}"/>'
+    finer = ticks(until, at_most=max(2, int(wide / FINER)))
+    lines = "".join(f"M{px(at.x(time))} {px(at.top + 1)}v2" for time in finer)
+    yield f'<path d="{lines}" stroke="{FAINT}"/>'
 
 
 def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
