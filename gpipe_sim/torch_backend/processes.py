@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,7 @@ def _end(
     pool.shutdown()  # what its threads read has ended
     for process in (guard, *processes):
         process.wait()
-        process.stdin.close()
         process.stdout.close()
+        with suppress(OSError):  # of what it did not read any more
+            process.stdin.close()
     shutil.rmtree(folder, ignore_errors=True)
