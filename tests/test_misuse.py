@@ -120,9 +120,7 @@ def test_one_action_may_be_labelled_up_to_10099():
 
 def test_what_has_a_timeline_is_told_to_give_that():
     for function in (gp.draw, gp.fit_costs, gp.bubble_fraction):
-        with pytest.raises(
-            TypeError, match=r"timeline, such as its \.timeline \(got <StepResult with"
-        ):
+        with pytest.raises(TypeError, match=r"timeline, such as its \.timeline \(got <StepResult with"):
             function(step())
 
 

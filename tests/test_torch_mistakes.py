@@ -396,6 +396,20 @@ def test_a_loss_without_a_gradient_is_refused(loss):
     assert refused(ValueError, loss=loss).startswith("the loss has no gradient: what it does to the outputs")
 
 
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_loss_that_fails_is_not_taken_for_a_backward(at):
+    """In the engine's trial beforehand, or at a microbatch: it is said in the same words."""
+    calls = []
+
+    def loss(outputs, targets):
+        calls.append(at)
+        return 1 / 0 if len(calls) > at else functional.mse_loss(outputs, targets)
+
+    with pytest.raises(ZeroDivisionError) as error:
+        train_step(linears(), SCHEDULE, some_batch(), loss, devices=HERE)
+    assert error.value.__notes__ == ["in the loss, after the forward of stage 1"]
+
+
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
 def test_a_caller_who_turned_gradients_off_gets_them(off):
     modules = linears(2)

@@ -382,7 +382,9 @@ def test_without_cloudpickle_it_is_told_to_install_it(tmp_path):
 
 def test_too_few_processes_are_an_index_error_and_the_others_live_on(four):
     with pytest.raises(
-        IndexError, match=r"^too few devices to hold given partitions \(devices: 4, partitions: 5\)"
+        IndexError,
+        match=r"^too few devices to hold given partitions \(devices: 4, partitions: 5\): "
+        r"LocalProcesses\(5\) starts enough$",
     ):
         train_step(linears(5), gp.OneFOneB(5, 4), some_batch(), mse, devices=four)
     assert four.run(torch_modules.rank) == [0, 1, 2, 3]

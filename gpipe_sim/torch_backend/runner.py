@@ -87,7 +87,10 @@ class InProcess(Runner):
 
 
 class Torchrun(Runner):
-    """This process is one device, started by torchrun, say. Each learns the loss and the spans of all."""
+    """This process is one device, started by torchrun, say. Each learns the loss and the spans of all.
+
+    How long it waits for another is up to the process group: ``init_process_group(timeout=...)``.
+    """
 
     def __init__(self, job: Job, names: Names | None):
         schedule, count = job.schedule, dist.get_world_size()
