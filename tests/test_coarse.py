@@ -40,7 +40,7 @@ from gpipe_sim.drawing.geometry import ROW_FILL
 from gpipe_sim.drawing.page import Place, row_height
 from gpipe_sim.drawing.palette import KINDS as COLOURS
 from gpipe_sim.drawing.plots import plot_in_flight, plot_timeline
-from gpipe_sim.drawing.svg import chart
+from gpipe_sim.drawing.svg import at_unit_costs, chart
 from gpipe_sim.schedule.program import KINDS
 
 GRAINS = [Grain(1, 1), Grain(2.5, 2), Grain(7, 3), Grain(10**6, 100)]
@@ -162,7 +162,7 @@ def test_a_large_chart_is_small(schedule):
 def test_a_large_measured_chart_and_its_overlay_are_small_too(schedule):
     real = measured(schedule)
     assert len(str(draw(real, **EVERYTHING))) < MOST
-    assert len(overlay(simulate(real.schedule, Costs(20, 20, 20)), real)._repr_svg_()) < MOST
+    assert len(overlay(simulate(real.schedule, Costs(20, 20, 20)), real).drawing.text) < MOST
 
 
 @over([*LARGE, remat(zero_bubble(3, 150), "always"), overlapped(4, 400)])
@@ -270,14 +270,14 @@ def test_peaks_of_low_rows_do_not_overlap():
 
 def test_a_schedule_that_takes_long_to_time_is_described():
     schedule = GPipe(2, 10**6)
-    shown = schedule._repr_svg_()
+    shown = str(at_unit_costs(schedule))
     assert "program" not in vars(schedule)  # it has not even been laid out
     assert [t.text for t in texts(ElementTree.fromstring(shown))] == [
         "GPipe(devices=2, microbatches=1000000)",
         "2 stages x 1,000,000 microbatches take a while to time.",
         "gp.draw(gp.simulate(schedule)) does it, and draws them.",
     ]
-    assert "each column sums" in OneFOneB(32, 512)._repr_svg_()
+    assert "each column sums" in str(at_unit_costs(OneFOneB(32, 512)))
 
 
 # Reading

@@ -233,7 +233,7 @@ def test_a_colour(copy):
         from matplotlib.colors import to_hex
 
         timeline = gp.simulate(gp.Explicit(["0F0 0B0 0U0"]), gp.Costs(update=1))
-        svg = timeline._repr_svg_()
+        svg = gp.to_svg(timeline)
         updates = gp.plots.plot_timeline(timeline).collections[3]
         colours = [to_hex(colour) for colour in updates.get_facecolors()]
         print(svg.lower().count("#56b4e9") > 1, "<pattern" in svg, *colours, updates.get_hatch())

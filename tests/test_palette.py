@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 
 import figures
 import gpipe_sim
-from gpipe_sim import Explicit, Kind, simulate
+from gpipe_sim import Explicit, Kind, simulate, to_svg
 from gpipe_sim.drawing.palette import KINDS, MEMORY, Look, hatched
 from gpipe_sim.drawing.plots import plot_memory, plot_timeline
 from gpipe_sim.runtime.memory import CATEGORIES, MemoryTrace
@@ -38,7 +38,7 @@ def pink_updates(monkeypatch):
 
 
 def test_svg_draws_a_kind_as_its_line_says(pink_updates):
-    drawn = simulate(WITH_AN_UPDATE)._repr_svg_()
+    drawn = to_svg(simulate(WITH_AN_UPDATE))
     assert drawn.count('fill="#ff00cc"') == 2  # the boxes, and the legend
     assert drawn.count("url(#weight-gradient)") == 2
     assert "<pattern" in drawn
@@ -55,9 +55,9 @@ def test_matplotlib_draws_a_kind_as_its_line_says(pink_updates):
 
 def test_only_kinds_that_look_the_same_share_a_line_of_the_legend(monkeypatch):
     split = simulate(Explicit(["0F0 0F1 0B0 0I1 0W1"]))
-    assert "B  backward, I  input gradient<" in split._repr_svg_()
+    assert "B  backward, I  input gradient<" in to_svg(split)
     monkeypatch.setitem(KINDS, Kind.I, KINDS[Kind.B]._replace(hatched=True))
-    assert ">B  backward<" in split._repr_svg_() and ">I  input gradient<" in split._repr_svg_()
+    assert ">B  backward<" in to_svg(split) and ">I  input gradient<" in to_svg(split)
 
 
 def test_memory_is_stacked_in_the_order_and_colours_of_the_palette(monkeypatch):

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from base64 import b64decode
 from fractions import Fraction
 from xml.etree import ElementTree
 
@@ -244,14 +245,23 @@ def test_the_same_bytes_in_every_process():
 def test_a_drawing_can_be_shown_saved_and_named(tmp_path):
     drawing = draw(simulate(GPipe(2, 2)), titles=["one step"])
     drawing.save(tmp_path / "chart.svg")
-    assert (tmp_path / "chart.svg").read_text(encoding="utf-8") == str(drawing) == drawing._repr_svg_()
+    assert (tmp_path / "chart.svg").read_text(encoding="utf-8") == str(drawing)
     assert repr(drawing) == "<Svg of one step>"
 
 
 def test_a_notebook_shows_schedules_and_timelines_as_drawings():
+    """As an image, which needs nobody's trust, with words for those who cannot see it; and only once."""
     schedule = OneFOneB(2, 3)
-    assert schedule._repr_svg_() == simulate(schedule)._repr_svg_() == to_svg(simulate(schedule))
-    assert Explicit.parse("0F0 0B0\n1B0 1F0")._repr_svg_() is None  # a deadlock has no times to draw
+    timeline = simulate(schedule)
+    shown = re.fullmatch(
+        r'<img alt="(.*)" src="data:image/svg\+xml;base64,(.*)">', draw(timeline)._repr_html_()
+    )
+    assert shown[1] == "OneFOneB(devices=2, microbatches=3): makespan 12, bubble 25.0%"
+    assert b64decode(shown[2]).decode() == to_svg(timeline)
+    assert schedule._repr_html_() == timeline._repr_html_() == shown[0]
+    assert not any(hasattr(one, "_repr_svg_") for one in (schedule, timeline, draw(timeline)))
+    assert Explicit.parse("0F0 0B0\n1B0 1F0")._repr_html_() is None  # a deadlock has no times to draw
+    assert 'alt="a &quot;b&quot; &lt;c&gt;"' in draw(timeline, titles=['a "b" <c>'])._repr_html_()
 
 
 def test_nothing_to_draw_is_refused():

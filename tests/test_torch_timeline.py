@@ -269,6 +269,6 @@ def test_it_is_printed_and_drawn(timeline):
     drawn = str(gp.draw(timeline, in_flight=True, messages=True, critical_path=True))
     assert drawn.startswith("<svg") and all(str(span.action) in drawn for span in timeline.spans)
     assert timeline.messages == (), "nobody measured when they came"
-    assert timeline._repr_svg_()
+    assert timeline._repr_html_()
     assert plots.plot_timeline(timeline).collections
     assert plots.plot_in_flight(timeline)

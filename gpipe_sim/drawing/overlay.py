@@ -103,8 +103,8 @@ class Overlay:
         """Write the drawing as SVG."""
         self.drawing.save(path)
 
-    def _repr_svg_(self) -> str:
-        return str(self.drawing)
+    def _repr_html_(self) -> str:
+        return self.drawing._repr_html_()
 
     def __repr__(self) -> str:
         simulated, measured = map(number, self.makespan)

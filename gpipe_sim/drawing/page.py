@@ -1,5 +1,6 @@
 """An SVG page for charts: white, with a time axis, device names, a legend, and the marks that it explains."""
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from html import escape
 from math import hypot
@@ -45,13 +46,18 @@ class Place(NamedTuple):
 
 
 class Svg:
-    """A drawing: a notebook shows it, ``str`` gives the SVG text, ``save`` writes that to a file."""
+    """A drawing: a notebook shows it, ``str`` gives the SVG text, ``save`` writes that to a file.
+
+    A notebook gets it as an image with the words that it ``says``. That is shown in a fresh clone, too, where
+    JupyterLab trusts no stored output, and shows an SVG of its own as text.
+    """
 
     def __init__(self, text: str, says: str):
         self.text, self.says = text, says
 
-    def _repr_svg_(self) -> str:
-        return self.text
+    def _repr_html_(self) -> str:
+        data = b64encode(self.text.encode()).decode()
+        return f'<img alt="{escape(self.says)}" src="data:image/svg+xml;base64,{data}">'
 
     def __str__(self) -> str:
         return self.text

@@ -73,8 +73,8 @@ def to_svg(timeline: Timeline) -> str:
     return str(draw(timeline))
 
 
-def at_unit_costs(schedule: Schedule) -> str | None:
-    """What a notebook shows of a schedule: its timeline for unit costs as SVG, None for one that cannot run.
+def at_unit_costs(schedule: Schedule) -> Svg | None:
+    """What a notebook shows of a schedule: its timeline for unit costs, None for one that cannot run.
 
     A notebook shows it without being asked, so a schedule that takes long to time is only described.
     """
@@ -83,9 +83,9 @@ def at_unit_costs(schedule: Schedule) -> str | None:
         says = f"{stages:,} stages x {microbatches:,} microbatches take a while to time."
         lines = escape(repr(schedule)), says, "gp.draw(gp.simulate(schedule)) does it, and draws them."
         parts = [text(8, 16 + 18 * i, line, "start") for i, line in enumerate(lines)]
-        return str(document(parts, WIDTH, 62, f"{schedule!r}: {says}"))
+        return document(parts, WIDTH, 62, f"{schedule!r}: {says}")
     try:
-        return to_svg(simulate(schedule))
+        return draw(simulate(schedule))
     except ScheduleError:
         return None
 

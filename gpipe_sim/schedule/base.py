@@ -89,11 +89,12 @@ class Schedule(ABC):
 
         return simulate(self, costs)
 
-    def _repr_svg_(self) -> str | None:
+    def _repr_html_(self) -> str | None:
         """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
         from gpipe_sim.drawing.svg import at_unit_costs
 
-        return at_unit_costs(self)
+        drawing = at_unit_costs(self)
+        return drawing and drawing._repr_html_()
 
     def __getstate__(self) -> dict:
         """What is copied or pickled: everything but the program, which a copy can make again."""

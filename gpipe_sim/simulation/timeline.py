@@ -159,10 +159,10 @@ class Timeline:
 
         return text_grid(self)
 
-    def _repr_svg_(self) -> str:
-        from gpipe_sim.drawing.svg import to_svg
+    def _repr_html_(self) -> str:
+        from gpipe_sim.drawing.svg import draw
 
-        return to_svg(self)
+        return draw(self)._repr_html_()
 
 
 def _plain(span: Span) -> Span:
