@@ -635,6 +635,22 @@ def test_a_fork_of_the_caller_that_ends_does_not_end_them():
     started.assert_gone()
 
 
+def test_a_fork_of_the_caller_is_told_to_start_its_own():
+    """Its threads are not there, so it would wait for ever."""
+    with LocalProcesses(1) as processes:
+        reading, writing = os.pipe()
+        if not (child := os.fork()):
+            try:
+                processes.run(torch_modules.rank)
+            except RuntimeError as error:
+                os.write(writing, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(reading, 100).startswith(b"a fork cannot use the processes of its parent")
+        assert processes.run(torch_modules.rank) == [0]
+
+
 def test_a_folder_with_a_space_is_one_to_meet_in(tmp_path, monkeypatch):
     spaced = tmp_path / "my files"
     spaced.mkdir()
