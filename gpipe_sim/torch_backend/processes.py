@@ -68,6 +68,7 @@ class LocalProcesses:
         self._owner = os.getpid()
         ending = self._owner, self._guard, self._processes, self._pool, self.folder
         self._end = weakref.finalize(self, _end, *ending)
+        _ALL.add(self)
         try:
             self._start()
             self._replies([b""] * len(self), max(self.timeout, STARTING))
@@ -218,6 +219,19 @@ class LocalProcesses:
             return (self.folder / f"{rank}.{kind}").read_text(errors="replace")
         except OSError:  # it has not begun, or is closed
             return ""
+
+
+_ALL: weakref.WeakSet[LocalProcesses] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a fork: the guards wait for the end of the caller, not of the fork."""
+    for processes in _ALL:
+        processes._guard.stdin.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _piped(command: list[str], log: Any = subprocess.DEVNULL, env: dict | None = None) -> subprocess.Popen:
