@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import pickle
 import sys
 import threading
 from collections.abc import Callable
@@ -14,7 +15,18 @@ torch = pytest.importorskip("torch")
 from numeric import apart  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_autograd import assert_like_autograd, by_autograd  # noqa: E402
-from torch_modules import Counts, LastOf, Pair, Scaled, Unfollowed, linears, some_batch, tied_ends, tokens  # noqa: E402
+from torch_modules import (  # noqa: E402
+    Counts,
+    Gives,
+    LastOf,
+    Pair,
+    Scaled,
+    Unfollowed,
+    linears,
+    some_batch,
+    tied_ends,
+    tokens,
+)
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, fit_costs, mse, remat  # noqa: E402
@@ -59,6 +71,38 @@ def test_a_stage_may_send_on_the_last_of_a_sequence(schedule):
     assert_like_autograd([LastOf(nn.RNN), *linears(1)], schedule, some_batch(shape=(4, 3)))
 
 
+class Turned(nn.Module):
+    """Channels last, as convolutions may compute, and back."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x).contiguous(memory_format=torch.channels_last)
+
+
+@over_both
+def test_numbers_in_another_order_of_memory_go_from_process_to_process(two, schedule):
+    """And their gradients go back: gloo takes contiguous memory only."""
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(3, 3, 1, dtype=torch.float64).to(memory_format=torch.channels_last)
+    modules = [Turned(nn.Conv2d(3, 3, 1, dtype=torch.float64)), nn.Sequential(convolution, nn.Flatten())]
+    batch = np.random.default_rng(0).normal(size=(8, 3, 2, 2)), np.zeros((8, 12))
+    assert_like_autograd(modules, schedule, batch, devices=two)
+
+
+@over_both
+def test_complex_numbers_stay_within_a_stage(schedule):
+    """The engine sends no gradient of them back."""
+    turned, back = Gives(lambda x: x * (1 + 1j)), Gives(lambda x: x.abs())
+    with pytest.raises(TypeError, match=r"^stage 0, Gives gives complex numbers, .*send torch.view_as_real"):
+        train_step([turned, back], schedule, some_batch(), mse)
+    turned.function = lambda x: torch.view_as_real(x * (1 + 1j))
+    back.function = lambda x: torch.view_as_complex(x).abs()
+    assert_like_autograd([turned, back], schedule, some_batch())
+
+
 class Sees(nn.Module):
     """Remembers what came in."""
 
@@ -90,7 +134,106 @@ def test_a_last_stage_gives_one_tensor_and_says_so():
         assert modules[0].bias.grad is modules[1][0].weight.grad is None
 
 
+# What a forward changes
+
+
+class Replaces(Counts):
+    """Another buffer every time, where ``Counts`` changes the one that there is."""
+
+    def forward(self, x):
+        y = x * self.factor
+        self.factor = self.factor + x.detach().mean()
+        return y
+
+
+@pytest.mark.parametrize("kind", [Counts, Replaces])
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), gp.ZBH1(2, 4), gp.ZBV(1, 4)], ids=repr)
+def test_a_recompute_finds_the_buffers_that_its_forward_found(kind, schedule):
+    modules = [nn.Sequential(linear, kind()) for linear in linears(2)]
+    assert_like_autograd(modules, remat(schedule, "always"), some_batch())
+
+
+class Makes(nn.Module):
+    """A parameter, once it sees what comes in."""
+
+    def forward(self, x):
+        if not hasattr(self, "weight"):
+            self.weight = nn.Parameter(torch.ones_like(x[0]))
+        return x * self.weight
+
+
+def test_a_parameter_that_a_forward_makes_counts_from_then_on():
+    modules = [Makes(), *linears(1)]
+    pipeline = Pipeline(modules, gp.OneFOneB(2, 4), mse)
+    first = pipeline.step(some_batch())
+    assert (first.gradients[0, "weight"] == modules[0].weight.grad.numpy()).all()
+    pipeline.step(some_batch())
+    assert apart(modules[0].weight.grad.numpy(), 2 * first.gradients[0, "weight"]) < 1e-14
+
+
+def test_a_layer_that_is_added_between_two_steps_counts_from_then_on():
+    modules = [nn.Sequential(linear) for linear in linears(2)]
+    pipeline = Pipeline(modules, gp.OneFOneB(2, 4), mse)
+    pipeline.step(some_batch())
+    modules[0].extend(linears(1))
+    assert list(pipeline.step(some_batch()).gradients)[2:4] == [(1, "bias"), (1, "weight")]
+
+
+@pytest.mark.parametrize(
+    ("modules", "says"),
+    [
+        (lambda: [Makes(), *linears(1)], "stage 0 made weight in its forward, and it is not in the caller's"),
+        (lambda: [nn.LazyLinear(3, dtype=torch.float64), *linears(1)], "weight of stage 0 has no shape yet"),
+        (lambda: [Grows(), *linears(1)], r"kept of stage 0 changed its shape from \(1,\) to \(5,\)"),
+    ],
+)
+def test_what_cannot_come_back_from_a_process_is_refused(modules, says):
+    with LocalProcesses(2) as processes, pytest.raises(ValueError, match=says):
+        train_step(modules(), gp.OneFOneB(2, 4), some_batch(), mse, devices=processes)
+
+
+class Trims(nn.Module):
+    """As long as the first of its numbers says."""
+
+    def forward(self, x):
+        return x[:, : int(x[0, 0])]
+
+
+def test_microbatches_that_differ_in_size_between_processes_are_refused():
+    x = np.repeat([3.0, 2.0, 1.0, 2.0], 2)[:, None] * np.ones(3)
+    modules = [nn.Sequential(Trims(), Gives(abs)), nn.Identity()]
+    with (
+        LocalProcesses(2) as processes,
+        pytest.raises(ValueError, match="every microbatch has one size and type"),
+    ):
+        train_step(modules, gp.OneFOneB(2, 4), (x, x), lambda y, _: y.mean(), devices=processes)
+
+
+class Grows(nn.Module):
+    """A buffer, by a number each time."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(1))
+
+    def forward(self, x):
+        self.kept = torch.cat([self.kept, torch.ones(1)])
+        return x
+
+
 # Gradients
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda step: pickle.loads(pickle.dumps(step))])
+def test_a_result_is_copied_whole_though_nobody_has_looked_at_it(copied):
+    pipeline = Pipeline(linears(2), gp.OneFOneB(2, 4), mse)
+    pipeline.step(some_batch())
+    step = pipeline.step(some_batch())
+    other = copied(step)
+    assert (other.loss, other.moved) == (step.loss, step.moved)
+    assert other.timeline.makespan == step.timeline.makespan
+    assert (other.outputs == step.outputs).all()
+    assert all((other.gradients[key] == gradient).all() for key, gradient in step.gradients.items())
 
 
 def test_grad_grows_in_the_tensor_that_it_is(two):
@@ -209,6 +352,23 @@ def test_stages_may_be_listed_in_any_order(two, placement):
     schedule = gp.Explicit(gp.ZBV(2, 3).actions, placement=placement)
     for devices in (["cpu"] * 2, two):
         assert_like_autograd(linears(4), schedule, some_batch(samples=6), devices=devices)
+
+
+@pytest.mark.parametrize("order", [(False, True, False), (True, False, True)], ids=str)
+def test_autocast_may_be_on_in_one_step_and_off_in_the_next(two, order):
+    """What is received has another type of number then."""
+    modules = [linear.float() for linear in linears(2, 8)]
+    here, there = (Pipeline(modules, gp.OneFOneB(2, 4), squares, devices=d) for d in (["cpu"] * 2, two))
+    batch = tuple(part.astype("float32") for part in some_batch(width=8))
+    for on in order:
+        with torch.autocast("cpu", torch.bfloat16, enabled=on):
+            expected, found = here.step(batch), there.step(batch)
+        assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+        assert all(apart(found.gradients[key], expected.gradients[key]) < 1e-5 for key in expected.gradients)
+
+
+def squares(outputs, targets):
+    return ((outputs.float() - targets) ** 2).mean()
 
 
 # Stages that share a weight

@@ -603,11 +603,10 @@ except TimeoutError as error:
 
 
 @by_value
-def test_processes_that_hold_on_to_everything_end_by_themselves_if_the_caller_is_killed(tmp_path):
-    """Even in a call that never lets another thread of theirs run."""
-    script = HANGING.replace(
-        "processes.run(time.sleep, 60)", "import ctypes, signal, threading\n    " + KILLED
-    )
+@pytest.mark.parametrize("how", ["killed", "forked"])
+def test_processes_that_hold_on_to_everything_end_by_themselves_if_the_caller_is_killed(tmp_path, how):
+    """Even in a call that never lets another thread of theirs run, and if a fork of the caller lives on."""
+    script = HANGING.replace("processes.run(time.sleep, 60)", {"killed": KILLED, "forked": FORKED}[how])
     found = ran(script, tmp_path)
     assert found.returncode == -signal.SIGKILL, found.stderr
     until = time.monotonic() + LIVE
@@ -622,6 +621,12 @@ import ctypes, signal, threading
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
     processes.run(lambda: ctypes.PyDLL(None).sleep(60))"""
 
+FORKED = """\
+import signal
+    if not os.fork():
+        os.close(1), os.close(2), time.sleep(20), os._exit(0)
+    os.kill(os.getpid(), signal.SIGKILL)"""
+
 
 def test_a_fork_of_the_caller_that_ends_does_not_end_them():
     with LocalProcesses(1) as processes:
@@ -635,6 +640,22 @@ def test_a_fork_of_the_caller_that_ends_does_not_end_them():
         assert processes.run(torch_modules.rank) == [0]
         assert started.folder.is_dir()
     started.assert_gone()
+
+
+def test_a_fork_of_the_caller_is_told_to_start_its_own():
+    """Its threads are not there, so it would wait for ever."""
+    with LocalProcesses(1) as processes:
+        reading, writing = os.pipe()
+        if not (child := os.fork()):
+            try:
+                processes.run(torch_modules.rank)
+            except RuntimeError as error:
+                os.write(writing, str(error).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(reading, 100).startswith(b"a fork cannot use the processes of its parent")
+        assert processes.run(torch_modules.rank) == [0]
 
 
 def test_a_folder_with_a_space_is_one_to_meet_in(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from itertools import count
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from gpipe_sim.torch_backend import worker
 from gpipe_sim.torch_backend.modules import CPU, require_on
@@ -102,6 +103,11 @@ class Subprocess(Runner):
         modules = dict(enumerate(self.job.modules))
         require_on(modules, dict.fromkeys(modules, CPU))
         for (stage, name), parameter in parameters_of(modules):
+            if is_lazy(parameter):
+                raise ValueError(
+                    f"{name} of stage {stage} has no shape yet, which a local process could not send back: "
+                    "run the modules once beforehand, one after the other"
+                )
             if has_hooks(parameter):
                 raise ValueError(
                     f"{name} of stage {stage} has a hook, which no backward of a local process would call: "

@@ -72,7 +72,6 @@ class Pipeline:
         self.modules, self.schedule = listed(modules), schedule
         self._order = EngineOrder(schedule)
         require_fit(self.modules, schedule)
-        self._labels = labels(self.modules)
         job = Job(self.modules, schedule, self._order, mean_loss(loss), defer_pp_recv)
         kind = Subprocess if isinstance(devices, LocalProcesses) else Torchrun if world() > 1 else InProcess
         self._runner: Runner = kind(job, devices)
@@ -92,7 +91,7 @@ class Pipeline:
             x = as_tensor("inputs", batch[0], self._runner.first, dtype)
             targets = as_tensor("targets", batch[1], self._runner.last, dtype)
             results = self._runner.step(self._order.batch(x), self._order.batch(targets))
-        return MeasuredStep(results, self.schedule, self._order, self._labels, self._runner)
+        return MeasuredStep(results, self.schedule, self._order, labels(self.modules), self._runner)
 
     def __getattr__(self, name: str):
         for stage, module in enumerate(vars(self).get("modules", ())):
@@ -111,7 +110,8 @@ class MeasuredStep(StepResult):
     """A ``StepResult`` of PyTorch's engine: its arrays and its timeline are made when they are asked for.
 
     Until then gradients are where the step left them, which is in ``.grad`` if that was empty. A further step
-    reads them first; if something else has changed them in place, asking for them is a RuntimeError.
+    reads them first; if something else has changed them in place, asking for them is a RuntimeError. What
+    torch does not count as a change, such as one through ``.grad.data``, goes unnoticed.
 
     ``moved`` is how many milliseconds went into copying numbers to local processes and gradients back, before
     and after what the timeline shows; 0 elsewhere.
@@ -150,6 +150,10 @@ class MeasuredStep(StepResult):
             )
         _UNREAD.discard(self)
         return {key: as_array(tensor) for key, (tensor, _) in self._tensors.items()}
+
+    def __getstate__(self) -> dict:
+        """What a copy or a pickle of it has: all that can be asked for, made by now."""
+        return {name: getattr(self, name) for name in ("loss", "gradients", "outputs", "timeline", "moved")}
 
     @cached_property
     def outputs(self) -> np.ndarray | None:

@@ -45,7 +45,8 @@ class LocalProcesses:
     what it was doing, and ends them all; ``timeout=math.inf`` waits for ever.
 
     Before a step all numbers of the modules are copied to where the processes see them, and after it
-    gradients and buffers come back. No timeline shows that; ``step.moved`` says how long it took.
+    gradients and buffers come back. No timeline shows that; ``step.moved`` says how long it took. What a
+    forward leaves in other attributes, such as a counter, stays in its process.
     """
 
     def __init__(self, devices: int | Sequence[str], *, timeout: float = 600):
@@ -65,8 +66,10 @@ class LocalProcesses:
         self._printed = [0] * len(self.devices)
         self._pool = ThreadPoolExecutor(len(self))  # a thread to talk to each
         self._guard = _piped(["sh", "-c", _GUARD, str(self.folder)])
-        ending = os.getpid(), self._guard, self._processes, self._pool, self.folder
+        self._owner = os.getpid()
+        ending = self._owner, self._guard, self._processes, self._pool, self.folder
         self._end = weakref.finalize(self, _end, *ending)
+        _ALL.add(self)
         try:
             self._start()
             self._replies([b""] * len(self), max(self.timeout, STARTING))
@@ -99,6 +102,10 @@ class LocalProcesses:
 
     def run_each(self, function: Callable, arguments: Sequence[tuple]) -> list:
         """The same, with arguments for each rank; for fewer ranks, on the first so many."""
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                "a fork cannot use the processes of its parent; LocalProcesses(...) starts its own"
+            )
         orders = [explained(cloudpickle.dumps, (function, args)) for args in arguments]
         with self._in_turn:
             if not self._end.alive:  # in its turn: another thread's failure ends them
@@ -213,6 +220,19 @@ class LocalProcesses:
             return (self.folder / f"{rank}.{kind}").read_text(errors="replace")
         except OSError:  # it has not begun, or is closed
             return ""
+
+
+_ALL: weakref.WeakSet[LocalProcesses] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a fork: the guards wait for the end of the caller, not of the fork."""
+    for processes in _ALL:
+        processes._guard.stdin.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def _piped(command: list[str], log: Any = subprocess.DEVNULL, env: dict | None = None) -> subprocess.Popen:

@@ -23,6 +23,7 @@ from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged
+from gpipe_sim.torch_backend.shared import Ambient
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of
 from gpipe_sim.torch_backend.timeline import Recorder, Timed, untold
@@ -66,25 +67,25 @@ class Rank:
 
     def step(self, x: Tensor, targets: Tensor) -> RankResult:
         """Run one step. ``.grad`` is as it was before, also if the step fails."""
-        parameters = dict(parameters_of(self.modules))
-        kept = {parameter: parameter.grad for parameter in parameters.values()}
+        kept = {parameter: parameter.grad for _, parameter in parameters_of(self.modules)}
         for parameter in kept:
             parameter.grad = None
         try:
             with some_group(), unlogged():
                 loss, outputs, spans = self._run(x, targets)
-            gradients = {key: p.grad for key, p in parameters.items() if p.grad is not None}
+            gradients = {key: p.grad for key, p in parameters_of(self.modules) if p.grad is not None}
         except BaseException:
             self.runtime = None  # it may hold half a step
             raise
         finally:
-            for parameter, gradient in kept.items():
-                parameter.grad = gradient
+            for _, parameter in parameters_of(self.modules):  # a forward may have made some
+                parameter.grad = kept.get(parameter)
         return RankResult(loss, outputs, gradients, spans)
 
     def _run(self, x: Tensor, targets: Tensor) -> tuple[float | None, Tensor | None, list[Timed]]:
-        if self.fits != (x.shape, x.dtype):  # what it receives into has one size
-            self.runtime, self.fits = None, (x.shape, x.dtype)
+        fits = x.shape, x.dtype, Ambient.here()  # what it receives into has one size, and one type of number
+        if self.fits != fits:
+            self.runtime, self.fits = None, fits
         self.runtime = self.runtime or self._made()
         for recorder in self.recorders.values():
             recorder.begin()

@@ -1,16 +1,18 @@
 """One stage, between what a user's module does and what PyTorch's engine expects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.torch_backend.private import RepairedStage, UnsupportedTorch, is_view, unwrapped
+from gpipe_sim.torch_backend.private import RepairedStage, UnsupportedTorch, is_view, unwrapped, version
 from gpipe_sim.torch_backend.timeline import Recorder
 
 _IN_PLACE = ": if it changes what comes in, use inplace=False in its first layer, or x = x + 1 for x += 1"
@@ -29,20 +31,26 @@ class StageModule(nn.Module):
     """Passes everything on to the user's module inside, and looks after what the engine does not.
 
     The engine also runs it to see what comes out, and a checkpoint runs it again. Only an action's own
-    forward changes buffers, such as the running statistics of a BatchNorm; any other has copies of them.
+    forward changes buffers, such as the running statistics of a BatchNorm; any other has copies of them:
+    ``found`` are those that the action found and changed, for a recompute to find again.
 
     What it sends on asks for a gradient even where nothing in the stage learns. Torch sends no gradient where
     none is asked for, and then its split backward leaves out the weights of the stage that would have sent
     it. A schedule has these messages whoever learns. And it is no view, which torch could not let go of, nor
-    an input or a weight itself, of which it would let go.
+    an input or a weight itself, of which it would let go; and it is contiguous, as gloo wants it,
+    and as are the gradients that go back.
     """
 
     def __init__(self, module: nn.Module, stage: int, last: bool):
         super().__init__()
         self.module, self.stage, self.last = module, stage, last
         self.acting, self.acted = False, False
+        self.found: dict[str, Tensor] = {}
 
     def forward(self, *args, **kwargs) -> Any:
+        asking = tuple(x for x in args if isinstance(x, Tensor) and x.requires_grad)
+        for x in asking:
+            x.register_hook(Tensor.contiguous)
         try:
             output = self._output(*args, **kwargs)
         except Exception as error:
@@ -50,11 +58,16 @@ class StageModule(nn.Module):
             raise
         if not isinstance(output, Tensor):
             self._require_tensors(output)
-        asked = () if self.last else tuple(x for x in args if isinstance(x, Tensor) and x.requires_grad)
 
         def prepared(output: Tensor) -> Tensor:
-            own = output.clone() if output.is_leaf or is_view(output) else output
-            return own if self.last else _asking(own, asked)
+            if output.is_leaf or is_view(output) or not output.is_contiguous():
+                output = output.clone(memory_format=torch.contiguous_format)
+            if output.is_complex() and not self.last:
+                raise TypeError(
+                    f"{self} gives complex numbers, of which PyTorch's engine sends no gradient back: send "
+                    "torch.view_as_real(x) on, and begin the next stage with torch.view_as_complex(x)"
+                )
+            return output if self.last else _asking(output, asking)
 
         return prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))
 
@@ -64,8 +77,18 @@ class StageModule(nn.Module):
             return self.module(*args, **kwargs)
         if not self.acted:
             args = map(_tried, args)
-        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        buffers = {name: self.found.get(name, now).clone() for name, now in self.module.named_buffers()}
         return functional_call(self.module, buffers, tuple(args), kwargs)
+
+    @contextmanager
+    def finding(self, found: dict[str, Tensor]) -> Iterator[None]:
+        """Put into ``found`` what the buffers that change meanwhile were before."""
+        before = {name: (kept, version(kept), kept.clone()) for name, kept in self.module.named_buffers()}
+        yield
+        after = dict(self.module.named_buffers())
+        for name, (kept, number, copy) in before.items():
+            if after.get(name) is not kept or version(kept) != number:
+                found[name] = copy
 
     def _require_tensors(self, output: Any) -> None:
         if isinstance(output, tuple | list) and output and all(isinstance(one, Tensor) for one in output):
@@ -122,6 +145,7 @@ class StageAdapter(RepairedStage):
         super().__init__(module, module.stage, stages, recorder.device, group=group)
         self.recorder, self.recomputed = recorder, recomputed
         self.microbatch = 0
+        self.sends: list[tuple] = []
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args, **kwargs) -> Any:
         self.microbatch, self.submod.acted = fwd_chunk_id, False
@@ -129,7 +153,19 @@ class StageAdapter(RepairedStage):
         output = self._noted(Kind.F, None, fwd_chunk_id, act, *args, **kwargs)
         if not self.submod.acted:
             raise UnsupportedTorch(f"ran {self.stage_index}F{fwd_chunk_id} without the forward of its stage")
+        if not self.is_last and dist.get_world_size(self.group) > 1:
+            self._require_alike(output if isinstance(output, tuple) else (output,))
         return output
+
+    def _require_alike(self, outputs: tuple[Tensor, ...]) -> None:
+        """ValueError if it would not fit into what another process receives it into."""
+        found = [(tuple(output.shape), output.dtype) for output in outputs]
+        self.sends = self.sends or found
+        if found != self.sends:
+            raise ValueError(
+                f"{self.submod} gives {found}, after {self.sends}: between processes every microbatch has "
+                "one size and type of number; if the model has changed, make a new Pipeline"
+            )
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args, full_backward: bool = True, **kwargs) -> Any:
         kind, way = (Kind.B, "full") if full_backward else (Kind.I, None if self.is_first else "input")
@@ -163,21 +199,23 @@ class StageAdapter(RepairedStage):
     def forward_maybe_with_nosync(self, *args, **kwargs) -> Any:
         """The module's forward, through a checkpoint if this microbatch is to be recomputed."""
         forward, microbatch, runs = super().forward_maybe_with_nosync, self.microbatch, count()
+        found: dict[str, Tensor] = {}
 
         def run(*args, **kwargs):
             turn = next(runs)
-            self.submod.acting = turn == 0
+            self.submod.acting, self.submod.found = turn == 0, found
             try:
                 if turn != 1:  # of several backwards, I and W, the first one's recompute is noted
                     return forward(*args, **kwargs)
                 with self.recorder.action(Kind.R, self.stage_index, microbatch):
                     return forward(*args, **kwargs)
             finally:
-                self.submod.acting = False
+                self.submod.acting, self.submod.found = False, {}
 
         if microbatch not in self.recomputed:
             return run(*args, **kwargs)
-        return checkpoint(run, *args, use_reentrant=False, **kwargs)
+        with self.submod.finding(found):
+            return checkpoint(run, *args, use_reentrant=False, **kwargs)
 
     def set_local_fwd_input(self, prev_stage_outputs: Any, mb_index: int) -> None:
         super().set_local_fwd_input(self._here(prev_stage_outputs), mb_index)

@@ -145,11 +145,21 @@ class Held:
     def leave(self, result: RankResult) -> list[int]:
         """Leave gradients and buffers where the caller sees them; return whose gradients these are."""
         for key, gradient in result.gradients.items():
+            if key not in self.parameters:
+                raise ValueError(
+                    f"stage {key[0]} made {key[1]} in its forward, and it is not in the caller's module: "
+                    "run the modules once beforehand, one after the other"
+                )
             self.area.gradients[self.parameters[key]].copy_(
                 gradient.to_dense() if gradient.is_sparse else gradient
             )
         for (stage, name), index in self.buffers.items():
             buffer = self.rank.modules[stage].get_buffer(name)
+            if buffer.shape != self.area.tensors[index].shape:
+                raise ValueError(
+                    f"{name} of stage {stage} changed its shape from {tuple(self.area.tensors[index].shape)} "
+                    f"to {tuple(buffer.shape)}, but local processes give back buffers as large as they were"
+                )
             if buffer.data_ptr() != self.area.tensors[index].data_ptr():
                 self.area.tensors[index].copy_(buffer)
         return sorted({self.parameters[key] for key in result.gradients})
