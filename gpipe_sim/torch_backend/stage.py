@@ -76,9 +76,11 @@ class StageModule(nn.Module):
             self.acted = True
             return self.module(*args, **kwargs)
         if not self.acted:
-            args = map(_tried, args)
+            args = tuple(map(_tried, args))
         buffers = {name: self.found.get(name, now).clone() for name, now in self.module.named_buffers()}
-        return functional_call(self.module, buffers, tuple(args), kwargs)
+        return (
+            functional_call(self.module, buffers, args, kwargs) if buffers else self.module(*args, **kwargs)
+        )
 
     @contextmanager
     def finding(self, found: dict[str, Tensor]) -> Iterator[None]:
