@@ -210,6 +210,7 @@ def test_microbatches_that_differ_in_size_between_processes_are_refused():
         train_step(modules, gp.OneFOneB(2, 4), (x, x), lambda y, _: y.mean(), devices=processes)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_a_compiled_script_is_a_stage():
     modules = linears(2)
     scripted = [torch.jit.script(module) for module in modules]
