@@ -28,18 +28,6 @@ FINE_HATCH = "//////"  #: for small boxes
 HEADINGS = "Each backward in one piece", "Backwards cut in two: W fills the waits"
 #: Below the columns: how to read the line and the titles.
 NOTES = "dashed: the end, if no device ever waited", "holds: microbatches, on the fullest device"
-#: What the papers call a family, if that is not the name of its class.
-NAMES = {
-    "OneFOneB": "1F1B",
-    "Eager1F1B": "Eager 1F1B",
-    "Interleaved1F1B": "Interleaved 1F1B",
-    "LoopedBFS": "Looped BFS",
-    "ZBH1": "ZB-H1",
-    "ZBH2": "ZB-H2",
-    "ZBV": "ZB-V",
-    "VHalf": "V-Half",
-    "VMin": "V-Min",
-}
 
 
 def data() -> dict:
@@ -73,7 +61,7 @@ def _numbers(schedule: Schedule) -> dict:
     cut = schedule.stages // schedule.devices
     timeline = simulate(schedule, Costs().per_stage(cut))
     return {
-        "name": NAMES.get(type(schedule).__name__, type(schedule).__name__),
+        "name": schedule.name,
         "placement": [list(held) for held in schedule.placement],
         "microbatches": schedule.microbatches,
         "makespan": plain(timeline.makespan),

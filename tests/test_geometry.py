@@ -166,10 +166,23 @@ def test_the_dashed_lines_are_named_by_the_backwards_that_are_drawn(families, ma
     assert words == marked
 
 
-def test_the_caption_says_schedule_makespan_and_bubble():
-    assert (
-        caption(simulate(OneFOneB(4, 8))) == "OneFOneB(devices=4, microbatches=8): makespan 33, bubble 27.3%"
-    )
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        (OneFOneB(4, 8), "1F1B, 4 devices, 8 microbatches: makespan 33, bubble 27.3%"),
+        (
+            Interleaved1F1B(4, 8),
+            "Interleaved 1F1B, 4 devices with 2 stages each, 8 microbatches: makespan 57",
+        ),
+        (remat(ZBV(1, 1), "always"), "ZB-V with recompute, 1 device with 2 stages each, 1 microbatch: "),
+        (Explicit(["0F0 0B0"]), "An order written out, 1 device, 1 microbatch: makespan 3, bubble 0.0%"),
+    ],
+    ids=repr,
+)
+def test_the_caption_says_schedule_makespan_and_bubble(schedule, says):
+    """By the names of the papers; a family without one goes by its class."""
+    assert caption(simulate(schedule)).startswith(says)
+    assert GPipe(1, 1).name == "GPipe"
 
 
 @pytest.mark.parametrize(

@@ -239,9 +239,7 @@ def test_dashed_lines_part_the_phases_of_each_device():
 
 def test_the_title_is_the_caption_unless_given():
     timeline = simulate(Naive(2))
-    assert (
-        plot_timeline(timeline).get_title("left").startswith("Naive(devices=2, microbatches=1): makespan 6")
-    )
+    assert plot_timeline(timeline).get_title("left").startswith("Naive, 2 devices, 1 microbatch: makespan 6")
     assert plot_timeline(timeline, title="down and back").get_title("left") == "down and back"
 
 

@@ -222,7 +222,7 @@ def test_titles_are_escaped():
 
 
 def test_the_title_names_schedule_makespan_and_bubble():
-    assert "GPipe(devices=2, microbatches=2): makespan 9, bubble 33.3%" in {
+    assert "GPipe, 2 devices, 2 microbatches: makespan 9, bubble 33.3%" in {
         t.text for t in texts(ElementTree.fromstring(to_svg(simulate(GPipe(2, 2)))))
     }
 
@@ -256,7 +256,7 @@ def test_a_notebook_shows_schedules_and_timelines_as_drawings():
     shown = re.fullmatch(
         r'<img alt="(.*)" src="data:image/svg\+xml;base64,(.*)">', draw(timeline)._repr_html_()
     )
-    assert shown[1] == "OneFOneB(devices=2, microbatches=3): makespan 12, bubble 25.0%"
+    assert shown[1] == "1F1B, 2 devices, 3 microbatches: makespan 12, bubble 25.0%"
     assert b64decode(shown[2]).decode() == to_svg(timeline)
     assert schedule._repr_html_() == timeline._repr_html_() == shown[0]
     assert not any(hasattr(one, "_repr_svg_") for one in (schedule, timeline, draw(timeline)))

@@ -6,6 +6,7 @@ It has no time axis, because nothing moves any more. Each device's row is a queu
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gpipe_sim.drawing.geometry import described
 from gpipe_sim.drawing.page import Svg, document
 from gpipe_sim.drawing.palette import IN_THE_WAY, INK, KINDS, NOT_RUN, PAPER, WAITS, ink, tint
 from gpipe_sim.schedule.actions import Kind
@@ -53,7 +54,9 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     arrows = _arrows([wait for wait in waits if wait.other in queues], stuck, queues)
     below = (_text(LEFT, legend + 20 * i, words, INK, "start") for i, words in enumerate(notes, 1))
     parts = [_heads(), *boxes, *arrows, *_legend(legend), *below]
-    return document(parts, width, legend + 14 + 20 * len(notes), f"{schedule!r}, deadlocked", size=12)
+    return document(
+        parts, width, legend + 14 + 20 * len(notes), f"{described(schedule)}: deadlocked", size=12
+    )
 
 
 def _queue(schedule: Schedule, device: int, row: int, stuck: dict[int, int], waits: Sequence[Wait]) -> Queue:

@@ -139,7 +139,16 @@ def legend(*timelines: Timeline, coarse: bool = False) -> list[tuple[Kind | None
 def caption(timeline: Timeline) -> str:
     """The title of a chart: the schedule, and the makespan and bubble fraction of the timeline."""
     bubble = float(bubble_fraction(timeline))
-    return f"{timeline.schedule!r}: makespan {number(timeline.makespan)}, bubble {bubble:.1%}"
+    return f"{described(timeline.schedule)}: makespan {number(timeline.makespan)}, bubble {bubble:.1%}"
+
+
+def described(schedule: Schedule) -> str:
+    """A schedule in words: its family, and how many of what."""
+    devices = "1 device" if schedule.devices == 1 else f"{schedule.devices} devices"
+    microbatches = "1 microbatch" if schedule.microbatches == 1 else f"{schedule.microbatches} microbatches"
+    most = max(map(len, schedule.placement))
+    each = f" with {most} stages each" if most > 1 else ""
+    return f"{schedule.name}, {devices}{each}, {microbatches}"
 
 
 def has_pairs(timeline: Timeline) -> bool:

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.drawing.coarse import grain_of
-from gpipe_sim.drawing.geometry import has_pairs
+from gpipe_sim.drawing.geometry import described, has_pairs
 from gpipe_sim.drawing.page import (
     LEFT,
     Place,
@@ -180,7 +180,7 @@ def _draw(overlay: Overlay) -> Svg:
     lower = upper._replace(top=upper.top + row)
     device = Place(upper.top - BETWEEN / 2, upper.unit, 2 * row + BETWEEN)
     bottom = upper.y(rows) - BETWEEN
-    title = f"{overlay.simulated.schedule!r}: simulated above, measured below"
+    title = f"{described(overlay.simulated.schedule)}: simulated above, measured below"
     parts = [
         text(LEFT, 17, escape(title), "start", 13),
         text(LEFT, 17 + NUMBERS_HIGH, _numbers(overlay), "start"),

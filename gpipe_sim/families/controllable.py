@@ -125,6 +125,8 @@ class VMin(Schedule):
     43, and 41 is possible.
     """
 
+    name = "V-Min"
+
     stages_per_device: ClassVar[int] = 2
     hops: ClassVar[Hops] = (1, 1, 1, 1)
 
@@ -158,6 +160,8 @@ class VHalf(VMin):
     3 x 4, 3 x 8, 4 x 4, 4 x 8, 5 x 5, 6 x 6, 7 x 7 and 8 x 8. At 3 x 4 this is 29 within 4 stage-activations;
     27 is possible with room for 5.
     """
+
+    name = "V-Half"
 
     hops: ClassVar[Hops] = (1, 2, 1, 2)
 

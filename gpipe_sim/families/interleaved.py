@@ -20,6 +20,8 @@ class Interleaved1F1B(Schedule):
     Narayanan et al. 2021, arXiv:2104.04473.
     """
 
+    name = "Interleaved 1F1B"
+
     stages_per_device: int = 2
 
     def __post_init__(self):

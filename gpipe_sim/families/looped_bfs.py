@@ -16,6 +16,8 @@ class LoopedBFS(Schedule):
     for action. Lamy-Poirier 2022, arXiv:2211.05953.
     """
 
+    name = "Looped BFS"
+
     stages_per_device: int = 2
 
     def order(self, device: int) -> Iterator[Action]:

@@ -15,6 +15,8 @@ class OneFOneB(Schedule):
     Also known as PipeDream-Flush and DAPPLE. Narayanan et al. 2021, arXiv:2006.09503.
     """
 
+    name = "1F1B"
+
     def warmup(self, device: int) -> int:
         """How many forwards the device runs before it alternates; ``order`` caps this at M."""
         return self.devices - device - 1
@@ -36,6 +38,8 @@ class Eager1F1B(OneFOneB):
     If messages take no time, it takes as long as 1F1B and only holds more: at most 2(K-k)-1 microbatches on
     device k. Zhuang et al. 2023, arXiv:2211.05322.
     """
+
+    name = "Eager 1F1B"
 
     def warmup(self, device: int) -> int:
         return 2 * (self.devices - device - 1)

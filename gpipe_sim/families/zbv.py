@@ -24,6 +24,8 @@ class ZBV(Schedule):
     That is 30 at 4 x 4, 46 at 8 x 4 and 62 at 8 x 8. Within the same memory a solver found 27, 39 and 55.
     """
 
+    name = "ZB-V"
+
     stages_per_device: ClassVar[int] = 2
 
     @property

@@ -21,6 +21,8 @@ class ZBH1(Schedule):
     ScheduleInterleavedZeroBubble with one stage per device is the same order.
     """
 
+    name = "ZB-H1"
+
     def warmup(self, device: int) -> int:
         """How many forwards the device runs before it alternates; ``order`` caps this at M."""
         return self.devices - device - 1
@@ -50,6 +52,8 @@ class ZBH2(ZBH1):
     device waits between its first and last action: only the two corners of the chart stay idle.
     Device k, from 0, holds at most 2(K-k)-1 microbatches from F until I and another 2k from I until W.
     """
+
+    name = "ZB-H2"
 
     def warmup(self, device: int) -> int:
         return 2 * (self.devices - device - 1)

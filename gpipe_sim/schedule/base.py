@@ -47,6 +47,11 @@ class Schedule(ABC):
         count = self.devices * self.stages_per_device * self.microbatches
         require_few(type(self).__name__, count, "pairs of stage and microbatch")
 
+    @property
+    def name(self) -> str:
+        """What its paper calls the family, as charts do: 1F1B for OneFOneB. The class's name, unless set."""
+        return type(self).__name__
+
     @abstractmethod
     def order(self, device: int) -> Iterable[Action | OverlapFB]:
         """The actions of this device, first to last."""

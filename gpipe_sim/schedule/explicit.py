@@ -25,6 +25,8 @@ class Explicit(Schedule):
     action, for no action at all, or for labels far beyond what is there.
     """
 
+    name = "An order written out"
+
     rows: tuple[tuple[Action | OverlapFB, ...], ...]
     _placement: tuple[tuple[int, ...], ...]
 

@@ -24,6 +24,10 @@ class Remat(Schedule):
     mode: str
 
     @property
+    def name(self) -> str:
+        return f"{self.inner.name} with recompute"
+
+    @property
     def stages_per_device(self) -> int:
         return self.inner.stages_per_device
 
