@@ -202,6 +202,7 @@ def test_ticks_are_round_and_few(until, expected):
 
 
 def test_fewer_ticks_can_be_asked_for():
+    assert ticks(12, at_most=24) == list(range(13)), "no halves of what comes in wholes"
     assert ticks(33, at_most=4) == [0, 10, 20, 30]
 
 

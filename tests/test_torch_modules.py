@@ -24,6 +24,7 @@ from torch_modules import (  # noqa: E402
     Unfollowed,
     linears,
     some_batch,
+    tied_by_torch,
     tied_ends,
     tokens,
 )
@@ -404,6 +405,16 @@ def assert_tied_right(schedule: gp.Schedule, devices=None) -> None:
 )
 def test_the_first_and_last_stage_of_one_device_may_be_tied(schedule):
     assert_tied_right(schedule)
+
+
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="README says it of torch 2.13")
+def test_torchs_own_class_gives_them_another_gradient(two):
+    """As the README says: 90% off."""
+    alone = nn.Sequential(*tied_ends())
+    x, targets = map(torch.tensor, tokens())
+    nn.functional.cross_entropy(alone(x), targets).backward()
+    found, _ = two.run(tied_by_torch)
+    assert apart(found.numpy(), alone[0].weight.grad.numpy()) == pytest.approx(0.9, abs=0.01)
 
 
 def test_so_they_may_on_a_local_process(two):

@@ -1,5 +1,6 @@
 """Stages for the tests, plain or misbehaving: a local process can import what is here, and not a test."""
 
+import ipaddress
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, ScheduleZBVZeroBubble
 
 from gpipe_sim.torch_backend import worker
 
@@ -98,7 +100,7 @@ class Prints(Stage):
     """To where the replies go, in Python and below it."""
 
     def act(self) -> None:
-        print("a module may print", flush=True)
+        print("a module may print \u2013 once", flush=True)
         os.write(1, b"\x80\x04K\x07." * 100)
 
 
@@ -164,8 +166,9 @@ def listening() -> list[str]:
         for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
             _, local, _, state, *_, inode = line.split()[:10]
             if state == "0A" and f"socket:[{inode}]" in own:
-                address = bytes.fromhex(local.split(":")[0])
-                found.append(".".join(map(str, address[-4:][::-1])))
+                words = bytes.fromhex(local.split(":")[0])  # of four bytes, each the other way round
+                address = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+                found.append(str(ipaddress.ip_address(address)))
     return found
 
 
@@ -291,3 +294,16 @@ def tied_ends(between: int = 2) -> list[nn.Module]:
 def tokens(samples: int = 16) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     return rng.integers(0, 11, samples), rng.integers(0, 11, samples)
+
+
+def tied_by_torch() -> Tensor:
+    """The gradient of the tied weights by PyTorch's own ZB-V, on two processes, as it is by default."""
+    modules, rank = tied_ends(), torch.distributed.get_rank()
+    stages = [PipelineStage(modules[stage], stage, 4, torch.device("cpu")) for stage in (rank, 3 - rank)]
+    schedule = ScheduleZBVZeroBubble(stages, 8, loss_fn=nn.functional.cross_entropy)
+    x, targets = map(torch.tensor, tokens())
+    if rank:
+        schedule.step()
+    else:
+        schedule.step(x, target=targets, losses=[])
+    return modules[rank].weight.grad if rank == 0 else torch.zeros(1)

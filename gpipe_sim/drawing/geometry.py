@@ -157,9 +157,14 @@ def has_pairs(timeline: Timeline) -> bool:
 
 
 def ticks(until: Real, at_most: int = 12) -> list[Real]:
-    """Round times for an axis from 0: steps of 1, 2 or 5 times a power of ten."""
+    """Round times for an axis from 0: steps of 1, 2 or 5 times a power of ten.
+
+    From a length of 5 on a step is 1 or more: halves say nothing about times that are whole.
+    """
     if until <= 0:
         return [0]
+    if until >= 5:
+        at_most = min(at_most, int(until))
     steps = (factor * Fraction(10) ** power for power in count(-12) for factor in (1, 2, 5))
     step = next(step for step in steps if until <= at_most * step)
     return [float(i * step) for i in range(int(until / step + 1e-9) + 1)]

@@ -134,18 +134,46 @@ def _train(
     seed: int,
     report: Report,
 ) -> History:
-    if not isinstance(data, tuple | list):
-        raise TypeError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {type(data).__name__})")
-    if len(data) not in (2, 4):
-        raise ValueError(f"train needs (x, y) or (x, y, x_held_out, y_held_out) (got {len(data)} arrays)")
-    require_loss(loss)
+    epochs, batch_size, seed = _read_sizes(epochs, batch_size, seed, report)
+    (x, y), held_out = _read_data(partitions, data, loss, batch_size)
+    parameters = {key: p for partition in partitions for key, p in partition.parameters.items()}
+    history, rng = History(), np.random.default_rng(seed)
+    for epoch in range(1, epochs + 1):
+        before = len(history.losses)
+        for rows in _batches(len(x), batch_size, rng):
+            result = step((x[rows], y[rows]), len(history.losses))
+            if optimizer:
+                optimizer.step(parameters, result.gradients)
+            history.losses.append(result.loss)
+        mean = np.mean(history.losses[before:])
+        line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  loss {mean:.3f}"
+        if held_out:
+            history.accuracies.append(evaluate(partitions, *held_out))
+            line += f"  held-out accuracy {history.accuracies[-1]:.1%}"
+        if report:
+            report(line)
+    return history
+
+
+def _read_sizes(epochs: int, batch_size: int, seed: int, report: Report) -> tuple[int, int, int]:
     if report is not None and not callable(report):
         raise TypeError(f"train needs report to be a function of a line of text, or None {got(report)}")
     seed = whole("train", "seed", seed, low=0)
+    return whole("train", "epochs", epochs), whole("train", "batch_size", batch_size), seed
+
+
+def _read_data(
+    partitions: Sequence[Partition], data: Data | Batch, loss: Loss, batch_size: int
+) -> tuple[Batch, Batch | None]:
+    """(x, y), and what is held out or None, all looked at before any weight changes."""
+    needs = "train needs (x, y) or (x, y, x_held_out, y_held_out)"
+    if not isinstance(data, tuple | list):
+        raise TypeError(f"{needs} (got {type(data).__name__})")
+    if len(data) not in (2, 4):
+        raise ValueError(f"{needs} (got {len(data)} arrays)")
+    require_loss(loss)
     x, y = as_batch(data[:2])
-    held_out = as_batch(data[2:]) if data[2:] else ()
-    epochs = whole("train", "epochs", epochs)
-    batch_size = whole("train", "batch_size", batch_size)
+    held_out = as_batch(data[2:]) if data[2:] else None
     if batch_size > len(x):
         raise ValueError(f"train needs batch_size <= {len(x)}, the number of samples (got {batch_size})")
     _require_targets(partitions, loss, x, y)
@@ -153,23 +181,7 @@ def _train(
     if held_out:
         evaluate(partitions, *held_out)
         _require_targets(partitions, loss, *held_out)
-    parameters = {key: p for partition in partitions for key, p in partition.parameters.items()}
-    history, rng = History(), np.random.default_rng(seed)
-    for epoch in range(1, epochs + 1):
-        epoch_losses = []
-        for rows in _batches(len(x), batch_size, rng):
-            result = step((x[rows], y[rows]), len(history.losses))
-            if optimizer:
-                optimizer.step(parameters, result.gradients)
-            history.losses.append(result.loss)
-            epoch_losses.append(result.loss)
-        line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  loss {np.mean(epoch_losses):.3f}"
-        if held_out:
-            history.accuracies.append(evaluate(partitions, *held_out))
-            line += f"  held-out accuracy {history.accuracies[-1]:.1%}"
-        if report:
-            report(line)
-    return history
+    return (x, y), held_out
 
 
 def _require_targets(partitions: Sequence[Partition], loss: Loss, x: Array, y: Array) -> None:

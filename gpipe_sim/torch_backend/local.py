@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gpipe_sim.torch_backend import worker
+from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.modules import CPU, require_on
 from gpipe_sim.torch_backend.private import has_hooks
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult
 from gpipe_sim.torch_backend.runner import Job, Runner
-from gpipe_sim.torch_backend.shared import Ambient, Area, Packed, new_file, packed, size_of
+from gpipe_sim.torch_backend.shared import Area, Packed, new_file, packed, size_of
 from gpipe_sim.torch_backend.tensors import grow, parameters_of
 from gpipe_sim.torch_backend.timeline import MILLISECONDS
 

@@ -14,12 +14,13 @@ from gpipe_sim.runtime.step import StepResult
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.timeline import Timeline
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_loss
+from gpipe_sim.torch_backend.group import world
 from gpipe_sim.torch_backend.local import Subprocess
 from gpipe_sim.torch_backend.modules import Names, labels, listed, require_fit
 from gpipe_sim.torch_backend.private import version
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult
-from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun, world
+from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun
 from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, require_even
 from gpipe_sim.torch_backend.timeline import EngineOrder, measured
 

@@ -19,11 +19,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpipe_sim.errors import got, number, whole
+from gpipe_sim.torch_backend.group import loopback
 from gpipe_sim.torch_backend.modules import CPU, device_named, require_own_gpus
-from gpipe_sim.torch_backend.rank import loopback
 from gpipe_sim.torch_backend.shared import Reader, cloudpickle, explained
 from gpipe_sim.torch_backend.worker import STARTING, Told
 
@@ -63,7 +63,7 @@ class LocalProcesses:
         self.folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
         self._in_turn = threading.Lock()
         self._processes: list[subprocess.Popen] = []
-        self._printed = [0] * len(self.devices)
+        self._printed = [0] * len(self.devices)  # bytes of each
         self._pool = ThreadPoolExecutor(len(self))  # a thread to talk to each
         self._guard = _piped(["sh", "-c", _GUARD, str(self.folder)])
         self._owner = os.getpid()
@@ -128,13 +128,15 @@ class LocalProcesses:
             "MKL_NUM_THREADS": str(threads),
             **loopback(),
         }
-        for rank, device in enumerate(self.devices):
-            told = Told(rank, len(self), str(device), self.folder, self.timeout)
+        for told in map(self._told, range(len(self))):
             with open(told.file("log"), "wb") as log:
                 process = _piped([sys.executable, "-P", "-c", _START, *map(str, told)], log, environment)
             self._guard.stdin.write(b"%d\n" % process.pid)
             self._guard.stdin.flush()
             self._processes.append(process)
+
+    def _told(self, rank: int) -> Told:
+        return Told(rank, len(self), str(self.devices[rank]), self.folder, self.timeout)
 
     def _replies(self, orders: Sequence[bytes], timeout: float) -> list:
         """One reply to each order. If one fails, the others have a moment to say what they know."""
@@ -145,10 +147,9 @@ class LocalProcesses:
             while waiting:
                 left = None if math.isinf(until) else max(0, until - time.monotonic())
                 done, waiting = wait(waiting, timeout=left, return_when=FIRST_COMPLETED)
-                failed = any(not reply.result().ok for reply in done)
-                if (waiting or failed) and time.monotonic() >= until:  # those who are late end themselves
+                if time.monotonic() >= until and any(map(_silent, replies)):
                     raise self._overdue(replies, timeout)
-                if failed:
+                if any(not reply.result().ok for reply in done):
                     wait(waiting, timeout=GRACE)
                     raise self._failure(replies)
         finally:
@@ -156,17 +157,17 @@ class LocalProcesses:
         return [reply.result().value for reply in replies]
 
     def _show(self) -> None:
-        """Print what was printed in the processes since the last time."""
-        for rank in range(len(self)):
-            text = self._read(rank, "out")
-            fresh, self._printed[rank] = text[self._printed[rank] :], len(text)
-            for line in fresh.splitlines():
+        """Print here what the user's modules printed in the processes since the last time."""
+        for rank, before in enumerate(self._printed):
+            fresh = self._read(rank, "out", before)
+            self._printed[rank] += len(fresh)
+            for line in fresh.decode(errors="replace").splitlines():
                 print(f"process {rank}: {line}")
 
     def _overdue(self, replies: list[Future], timeout: float) -> TimeoutError:
         """Who has not answered, and what each was doing. A moment later all have written where they are."""
-        silent = [rank for rank, reply in enumerate(replies) if not reply.done() or not reply.result().ok]
-        doing = {rank: self._read(rank, "doing").strip() for rank in silent}
+        silent = [rank for rank, reply in enumerate(replies) if _silent(reply)]
+        doing = {rank: self._text(rank, "doing").strip() for rank in silent}
         busy = {rank: action for rank, action in doing.items() if action}
         wait(replies, timeout=GRACE)
         says = [f"process {rank} is in {action}" for rank, action in busy.items()]
@@ -181,7 +182,7 @@ class LocalProcesses:
 
     def _where(self, rank: int) -> str:
         """Where its main thread was, as it wrote when its time was over."""
-        *_, last = self._read(rank, "log").split("Thread 0x")
+        *_, last = self._text(rank, "log").split("Thread 0x")
         return "\n".join(["", *last.splitlines()[1 : 1 + _LINES]])
 
     def _failure(self, replies: list[Future]) -> BaseException:
@@ -192,7 +193,7 @@ class LocalProcesses:
             if reply.done() and not reply.result().ok
         }
         for rank, failure in failed.items():
-            if failure.value is None:
+            if failure is NOTHING:
                 return RuntimeError(f"process {rank} of {len(self)} {self._death(rank)}")
         rank, first = min(failed.items(), key=lambda item: item[1].time)
         error, trace = first.value
@@ -212,14 +213,20 @@ class LocalProcesses:
             if code < 0
             else f"ended with exit code {code}"
         )
-        last = [*self._read(rank, "log").splitlines(), *self._read(rank, "out").splitlines()][-_LINES:]
+        last = [*self._text(rank, "log").splitlines(), *self._text(rank, "out").splitlines()][-_LINES:]
         return "\n".join([how + ("; it last wrote:" if last else ""), *last])
 
-    def _read(self, rank: int, kind: str) -> str:
+    def _text(self, rank: int, kind: str) -> str:
+        return self._read(rank, kind).decode(errors="replace")
+
+    def _read(self, rank: int, kind: str, start: int = 0) -> bytes:
+        """What a process has written to a file of its own, from this byte on."""
         try:
-            return (self.folder / f"{rank}.{kind}").read_text(errors="replace")
+            with open(self._told(rank).file(kind), "rb") as file:
+                file.seek(start)
+                return file.read()
         except OSError:  # it has not begun, or is closed
-            return ""
+            return b""
 
 
 _ALL: weakref.WeakSet[LocalProcesses] = weakref.WeakSet()
@@ -241,11 +248,20 @@ def _piped(command: list[str], log: Any = subprocess.DEVNULL, env: dict | None =
     return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
 
 
-class Reply:
-    """What a process answered: a value; an error, its traceback and when; or None, if it died."""
+class Reply(NamedTuple):
+    """What a process answered: a value; or an error with its traceback, and when."""
 
-    def __init__(self, ok: bool, value: Any, at: float = 0):
-        self.ok, self.value, self.time = ok, value, at
+    ok: bool
+    value: Any
+    time: float = 0
+
+
+NOTHING = Reply(False, None)  #: of a process that died
+
+
+def _silent(reply: Future) -> bool:
+    """Whether nothing was heard of a process, or no more than its end: those who are late end themselves."""
+    return not reply.done() or reply.result() is NOTHING
 
 
 def _ask(process: subprocess.Popen, order: bytes) -> Reply:
@@ -258,11 +274,11 @@ def _ask(process: subprocess.Popen, order: bytes) -> Reply:
     try:
         return Reply(*Reader(process.stdout).load())
     except (EOFError, OSError, pickle.UnpicklingError):
-        return Reply(False, None)
+        return NOTHING
     except ValueError:
         if not process.stdout.closed:
             raise
-        return Reply(False, None)
+        return NOTHING
 
 
 def _end(

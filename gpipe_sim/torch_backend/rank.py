@@ -4,31 +4,23 @@ The engine reads an order as text, adds the messages, and runs the row of its ra
 interleaved 1F1B and others do no more than fill it.
 """
 
-import os
-import socket
-import sys
-import threading
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from gpipe_sim.export.torch_csv import to_torch_csv
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
+from gpipe_sim.torch_backend.group import some_group
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged
-from gpipe_sim.torch_backend.shared import Ambient
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of
 from gpipe_sim.torch_backend.timeline import Recorder, Timed, untold
-
-group_lock = threading.RLock()  #: held while this process has a group of its own
 
 
 class RankResult(NamedTuple):
@@ -130,49 +122,3 @@ class Rank:
         wanted = (part for row in self.order.actions for action in row for part in action.parts)
         if ran != Counter(part for part in wanted if part.stage in self.modules):
             raise UnsupportedTorch(f"ran other actions than it was told ({ran.total()} noted)")
-
-
-@contextmanager
-def some_group() -> Iterator[None]:
-    """The engine wants a process group, even for one process that sends nothing. One thread at a time."""
-    with group_lock:
-        if dist.is_initialized():
-            yield
-            return
-        hook = sys.excepthook
-        with pinned_to_loopback():
-            dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        sys.excepthook = hook  # or every step wraps it once more, to say on which of one ranks it failed
-        try:
-            yield
-        finally:
-            dist.destroy_process_group()
-
-
-def loopback() -> dict[str, str]:
-    """What keeps gloo and NCCL on the network interface that no other machine sees, for ``os.environ``.
-
-    Where there is none by a name that is known, it is empty, and a warning says so.
-    """
-    names = [name for _, name in socket.if_nameindex()] if hasattr(socket, "if_nameindex") else []
-    own = next((name for name in names if name.startswith("lo")), None)
-    if own is None:
-        warnings.warn(
-            f"this machine has no network interface called lo (it has {names}): gloo and NCCL listen on one "
-            "of their own choice, which others may see; GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME set it",
-            stacklevel=2,
-        )
-        return {}
-    return {"GLOO_SOCKET_IFNAME": own, "NCCL_SOCKET_IFNAME": own}
-
-
-@contextmanager
-def pinned_to_loopback() -> Iterator[None]:
-    """Process groups that are made meanwhile stay on this machine, unless the environment says otherwise."""
-    added = {name: value for name, value in loopback().items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)

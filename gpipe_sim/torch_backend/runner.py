@@ -1,6 +1,5 @@
 """Where the processes of a pipeline are: this one, or those that torchrun started."""
 
-import atexit
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from gpipe_sim.torch_backend.modules import (
     require_on,
     require_own_gpus,
 )
-from gpipe_sim.torch_backend.rank import Rank, RankResult, group_lock, pinned_to_loopback
+from gpipe_sim.torch_backend.rank import Rank, RankResult
 from gpipe_sim.torch_backend.tensors import as_array, grow
 from gpipe_sim.torch_backend.timeline import EngineOrder
 
@@ -121,21 +120,6 @@ class Torchrun(Runner):
 
     def __repr__(self) -> str:
         return f"{self.first}, process {dist.get_rank()} of {dist.get_world_size()}"
-
-
-def world() -> int:
-    """How many processes this one belongs to; under torchrun it joins them first."""
-    if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
-        with pinned_to_loopback():
-            dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-        atexit.register(_leave)
-    with group_lock:  # or another thread's group may go between the two
-        return dist.get_world_size() if dist.is_initialized() else 1
-
-
-def _leave() -> None:
-    if dist.is_initialized():  # the script may have left already
-        dist.destroy_process_group()
 
 
 def _named_device(schedule: Schedule, names: Names) -> torch.device:

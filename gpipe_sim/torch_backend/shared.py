@@ -1,11 +1,11 @@
-"""What goes to another process: modules as bytes, their numbers, and what is set for all of torch."""
+"""Modules in another process: their structure as bytes, their numbers in memory that both see."""
 
 import io
 import os
 import pickle
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -57,17 +57,13 @@ class Area:
         if size:
             whole = torch.from_file(str(path), shared=True, size=size, dtype=torch.uint8)
         offset, views = 0, []
-        for spec in [*specs, *filter(_learns, specs)]:
+        learning = [index for index, spec in enumerate(specs) if spec.learns]
+        for spec in [*specs, *(specs[index] for index in learning)]:
             flat = whole[offset : offset + prod(spec.shape) * spec.dtype.itemsize].view(spec.dtype)
             views.append(flat.as_strided(spec.shape, spec.stride).data)  # each with changes of its own
             offset += spec.bytes
         self.tensors = views[: len(specs)]
-        learning = (index for index, spec in enumerate(specs) if spec.learns)
         self.gradients = dict(zip(learning, views[len(specs) :], strict=True))
-
-
-def _learns(spec: Spec) -> bool:
-    return spec.learns
 
 
 def size_of(specs: Sequence[Spec]) -> int:
@@ -80,7 +76,8 @@ def new_file(size: int, folder: Path) -> Path:
         with suppress(OSError):
             handle, path = tempfile.mkstemp(prefix="gpipe_sim_", dir=place)
             try:
-                os.posix_fallocate(handle, 0, size) if size and hasattr(os, "posix_fallocate") else None
+                if size and hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(handle, 0, size)
                 return Path(path)
             except OSError:
                 os.unlink(path)
@@ -169,46 +166,3 @@ class _Unpickler(pickle.Unpickler):
             vars(made.requires_grad_(asks)).update(attributes)
             self.made[index] = made
         return self.made[index]
-
-
-_KINDS = ("cpu", "cuda")
-
-
-class Ambient(NamedTuple):
-    """Autocast of each kind of device as (on, number type), its cache, and what ``torch.set_...`` set."""
-
-    autocast: tuple[tuple[bool, torch.dtype], ...]
-    cached: bool
-    default_dtype: torch.dtype
-    matmul_precision: str
-    deterministic: tuple[bool, bool]
-    anomaly: tuple[bool, bool]
-
-    @classmethod
-    def here(cls) -> "Ambient":
-        return cls(
-            tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _KINDS),
-            torch.is_autocast_cache_enabled(),
-            torch.get_default_dtype(),
-            torch.get_float32_matmul_precision(),
-            (
-                torch.are_deterministic_algorithms_enabled(),
-                torch.is_deterministic_algorithms_warn_only_enabled(),
-            ),
-            (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
-        )
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """Compute as where this was taken."""
-        torch.set_default_dtype(self.default_dtype)
-        torch.set_float32_matmul_precision(self.matmul_precision)
-        torch.use_deterministic_algorithms(self.deterministic[0], warn_only=self.deterministic[1])
-        with ExitStack() as stack:
-            for kind, (on, dtype) in zip(_KINDS, self.autocast, strict=True):
-                if on:
-                    cast = torch.autocast(kind, dtype, enabled=on, cache_enabled=self.cached)
-                    stack.enter_context(cast)
-            if self.anomaly[0]:
-                stack.enter_context(torch.autograd.set_detect_anomaly(*self.anomaly))
-            yield

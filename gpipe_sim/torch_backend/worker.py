@@ -18,8 +18,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.rank import Rank, RankResult
-from gpipe_sim.torch_backend.shared import Ambient, Area, Packed, cloudpickle, understood, unpacked
+from gpipe_sim.torch_backend.shared import Area, Packed, cloudpickle, understood, unpacked
 
 STARTING = 120  #: seconds in which processes start and meet, at most
 LONGEST = 10 * 365 * 24 * 3600  #: seconds that a message may take: it is not to be what ends first

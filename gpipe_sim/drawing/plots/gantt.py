@@ -232,9 +232,8 @@ def _time_and_devices(ax: Axes, timeline: Timeline, grain: Grain) -> None:
 
 def _times(until: float) -> list[float]:
     """Where the axis has numbers: at round times, and at the makespan."""
-    round_ones = ticks(until, at_most=24)
-    near = until / 40
-    return [*(time for time in round_ones if until - time > near), until]
+    near = until / 25
+    return [*(time for time in ticks(until, at_most=21) if until - time > near), until]
 
 
 def _width(timeline: Timeline, entries: Sequence[tuple], title: str = "") -> float:
