@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from figures._store import module, read
-from gpipe_sim.drawing.geometry import WAITING
+from gpipe_sim.drawing.panel import WAITING
 
 SVG = "{http://www.w3.org/2000/svg}"
 OUTLINE = re.compile(r"M(\S+) (\S+)h(\S+)v(\S+)h-(\S+)z")
@@ -48,7 +48,7 @@ def in_axes(ax: Axes, lanes: bool = False) -> list[Drawn]:
     """The boxes of a Gantt chart in matplotlib axes, or its lanes: a row per unit of y, device 0 on top."""
     boxes = []
     for collection in ax.collections:
-        if isinstance(collection, PolyCollection) and (collection.get_label() == WAITING) == lanes:
+        if isinstance(collection, PolyCollection) and (collection.get_label() == WAITING.words) == lanes:
             colours = [to_hex(colour) for colour in collection.get_facecolors()]
             paths = collection.get_paths()
             for path, colour in zip(paths, colours * len(paths) if lanes else colours, strict=not lanes):

@@ -36,7 +36,7 @@ from gpipe_sim import (
     to_svg,
 )
 from gpipe_sim.drawing.coarse import Grain, grain_of, in_flight_steps, shares
-from gpipe_sim.drawing.geometry import ROW_FILL
+from gpipe_sim.drawing.geometry import LANE_HIGH
 from gpipe_sim.drawing.page import Place, row_height
 from gpipe_sim.drawing.palette import KINDS as COLOURS
 from gpipe_sim.drawing.plots import plot_in_flight, plot_timeline
@@ -170,7 +170,7 @@ def test_the_painted_area_of_each_colour_is_its_share_of_the_busy_time(schedule)
     """Read back from the drawing, where edges are rounded to tenths of a pixel."""
     timeline = simulate(schedule)
     painted = painted_by_colour(to_svg(timeline).splitlines())
-    row = row_height(schedule.devices) * (1.4 if schedule.program.paired else 1) * ROW_FILL
+    row = row_height(schedule.devices) * (1.4 if schedule.program.paired else 1) * LANE_HIGH
     whole = 744 * row * schedule.devices
     for colour, time in busy_by_colour(timeline).items():
         share = time / (schedule.devices * float(timeline.makespan))
@@ -187,7 +187,7 @@ def test_matplotlib_paints_the_same_areas(schedule):
         assert isinstance(collection, PolyCollection)  # no lines between phases
         colour = to_hex(collection.get_facecolor()[0]).upper()
         painted[colour] += sum(shoelace(path.vertices) for path in collection.get_paths())
-    assert painted == pytest.approx({c: ROW_FILL * t for c, t in busy_by_colour(timeline).items()})
+    assert painted == pytest.approx({c: LANE_HIGH * t for c, t in busy_by_colour(timeline).items()})
 
 
 def test_areas_stand_on_the_floor_of_their_row_and_stay_in_it():
@@ -195,8 +195,8 @@ def test_areas_stand_on_the_floor_of_their_row_and_stay_in_it():
     for collection in plot_timeline(timeline).collections:
         for path in collection.get_paths():
             device = int(path.vertices[0, 1])
-            assert path.vertices[:, 1].min() >= device + (1 - ROW_FILL) / 2 - 1e-9
-            assert path.vertices[:, 1].max() <= device + (1 + ROW_FILL) / 2 + 1e-9
+            assert path.vertices[:, 1].min() >= device + (1 - LANE_HIGH) / 2 - 1e-9
+            assert path.vertices[:, 1].max() <= device + (1 + LANE_HIGH) / 2 + 1e-9
             assert path.vertices[:, 0].min() >= 0 and path.vertices[:, 0].max() <= timeline.makespan
 
 
@@ -206,7 +206,7 @@ def test_the_last_column_may_be_too_narrow_to_see():
     grain = Grain((timeline.makespan - 0.001) / 50)
     assert len(grain.edges(timeline)) == 52
     painted = painted_by_colour(chart(timeline, Place(26, 744 / timeline.makespan, 24), grain))
-    whole = 744 * 24 * ROW_FILL * 4
+    whole = 744 * 24 * LANE_HIGH * 4
     for colour, time in busy_by_colour(timeline).items():
         assert painted[colour] / whole == pytest.approx(time / (4 * timeline.makespan), abs=0.005)
 

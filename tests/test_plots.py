@@ -28,7 +28,7 @@ from gpipe_sim import (
     simulate,
     utilization,
 )
-from gpipe_sim.drawing.geometry import ROW_FILL, phase_lines
+from gpipe_sim.drawing.geometry import LANE_HIGH, phase_lines
 from gpipe_sim.drawing.plots import (
     plot_bubble_curves,
     plot_efficiency,
@@ -100,7 +100,7 @@ def test_an_overlapped_pair_is_drawn_as_two_halves_of_one_row():
     drawn = in_axes(plot_timeline(simulate(Explicit.parse("0F0 (0F1;0B0)OVERLAP_F_B 0B1"))))
     upper, lower = sorted((box for box in drawn if box.start == 1), key=lambda box: box.top)
     assert (upper.end, lower.end) == (4, 4)
-    assert [box.bottom - box.top for box in (upper, lower)] == [pytest.approx(ROW_FILL / 2)] * 2
+    assert [box.bottom - box.top for box in (upper, lower)] == [pytest.approx(LANE_HIGH / 2)] * 2
     assert upper.bottom == pytest.approx(lower.top)
     assert upper.colour != lower.colour
 

@@ -28,7 +28,7 @@ from gpipe_sim import (
     simulate,
     to_svg,
 )
-from gpipe_sim.drawing.geometry import ROW_FILL
+from gpipe_sim.drawing.geometry import LANE_HIGH
 from gpipe_sim.drawing.page import WIDTH
 
 DIGIT_WIDE, DIGIT_HIGH = 6.2, 8  #: pixels of a digit of Helvetica or Arial at 11 px
@@ -70,9 +70,9 @@ def test_an_overlapped_pair_is_drawn_as_two_halves_of_one_row():
     assert upper.colour != lower.colour
     whole = [box for box in in_svg(to_svg(timeline)) if "OVERLAP" not in box.title]
     for box in (upper, lower):
-        assert box.bottom - box.top == pytest.approx(ROW_FILL / 2, abs=0.01)
+        assert box.bottom - box.top == pytest.approx(LANE_HIGH / 2, abs=0.01)
     assert upper.bottom == pytest.approx(lower.top, abs=0.01)
-    assert all(box.bottom - box.top == pytest.approx(ROW_FILL, abs=0.01) for box in whole)
+    assert all(box.bottom - box.top == pytest.approx(LANE_HIGH, abs=0.01) for box in whole)
 
 
 @over(SEVERAL)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.drawing.geometry import ROW_FILL, kinds_drawn
+from gpipe_sim.drawing.geometry import Rows, kinds_drawn
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.program import CODE, KINDS
 from gpipe_sim.schedule.rules import in_flight as held_more
@@ -47,14 +47,6 @@ class Grain(NamedTuple):
         """How to read such a chart."""
         of, busy = (f" of {self.devices} devices", "they are") if self.devices > 1 else ("", "the device is")
         return f"each column sums {number(self.column)} time units{of}: as high as {busy} busy"
-
-
-class Area(NamedTuple):
-    """What one kind of action takes of one row: ``outline`` is (corners, 2), of x in time and y in rows."""
-
-    kind: Kind
-    row: int
-    outline: Array
 
 
 def grain_of(*timelines: Timeline) -> Grain:
@@ -117,19 +109,22 @@ def _column(times: Array, edges: Array) -> Array:
     return np.minimum((times / (edges[1] or 1)).astype(np.int64), len(edges) - 2)
 
 
-def areas(timeline: Timeline, grain: Grain) -> Iterator[Area]:
-    """What is painted: per kind, in the order of the palette, and per row in which it occurs."""
+def areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[tuple[Kind, list[Array]]]:
+    """Per kind, in the order of the palette: an outline, (corners, 2), for each row in which it occurs."""
     found, x = shares(timeline, grain), np.repeat(grain.edges(timeline), 2)[1:-1]
-    floor, ground = np.zeros(found.shape[1:]), (1 + ROW_FILL) / 2
+    floor = np.zeros(found.shape[1:])
     for kind in kinds_drawn(timeline):
         ceiling = floor + found[CODE[kind]]
-        for row in np.flatnonzero(found[CODE[kind]].any(axis=1)).tolist():
-            forth, back = (
-                np.column_stack([x, np.repeat(row + ground - ROW_FILL * level[row], 2)])
-                for level in (ceiling, floor)
-            )
-            yield Area(kind, row, np.concatenate([forth, back[::-1]]))
+        busy = np.flatnonzero(found[CODE[kind]].any(axis=1)).tolist()
+        yield kind, [_outline(x, floor[row], ceiling[row], row, rows) for row in busy]
         floor = ceiling
+
+
+def _outline(x: Array, floor: Array, ceiling: Array, row: int, rows: Rows) -> Array:
+    forth, back = (
+        np.column_stack([x, np.repeat(rows.y(row, 1) - rows.height * level, 2)]) for level in (ceiling, floor)
+    )
+    return np.concatenate([forth, back[::-1]])
 
 
 def in_flight_steps(timeline: Timeline, grain: Grain) -> Iterator[list[tuple[Real, int]]]:

@@ -6,9 +6,9 @@ It has no time axis, because nothing moves any more. Each device's row is a queu
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpipe_sim.drawing.geometry import described
-from gpipe_sim.drawing.page import Svg, document
-from gpipe_sim.drawing.palette import IN_THE_WAY, INK, KINDS, NOT_RUN, PAPER, WAITS, ink, tint
+from gpipe_sim.drawing.page import Svg, text
+from gpipe_sim.drawing.palette import FAINT, INK, KINDS, PAPER, ink
+from gpipe_sim.drawing.words import described
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.deadlock import Wait, all_waits, blocked, cycle, waiting
@@ -16,6 +16,7 @@ from gpipe_sim.simulation.problems import check_actions
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
+WAITS, IN_THE_WAY = INK, FAINT  #: the arrows
 MOST_DEVICES = 16  #: of more, only those of the shortest cycle are shown
 MOST_IN_QUEUE = 24  #: of a longer queue, only what is near a place where something is stuck or needed
 
@@ -52,11 +53,10 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     width, legend = max(LEFT + columns * STEP + 10, 540), TOP + (len(queues) - 1) * ROW + HEIGHT + 52
     boxes = (part for queue in queues.values() for part in _boxes(schedule, queue, stuck))
     arrows = _arrows([wait for wait in waits if wait.other in queues], stuck, queues)
-    below = (_text(LEFT, legend + 20 * i, words, INK, "start") for i, words in enumerate(notes, 1))
+    below = (text(LEFT, legend + 20 * i, words, "start") for i, words in enumerate(notes, 1))
     parts = [_heads(), *boxes, *arrows, *_legend(legend), *below]
-    return document(
-        parts, width, legend + 14 + 20 * len(notes), f"{described(schedule)}: deadlocked", size=12
-    )
+    says = f"{described(schedule)}: deadlocked"
+    return Svg(lambda hover: iter(parts), (width, legend + 14 + 20 * len(notes)), says, str(schedule))
 
 
 def _queue(schedule: Schedule, device: int, row: int, stuck: dict[int, int], waits: Sequence[Wait]) -> Queue:
@@ -79,18 +79,29 @@ def _queue(schedule: Schedule, device: int, row: int, stuck: dict[int, int], wai
 def _boxes(schedule: Schedule, queue: Queue, stuck: dict[int, int]) -> Iterator[str]:
     """The boxes of a queue, its device's name, and a number where something is left out."""
     program, y, middle = schedule.program, queue.y, queue.y + HEIGHT // 2 + 4
-    yield _text(LEFT - 12, middle, f"device {queue.device}", INK, "end")
+    yield text(LEFT - 12, middle, f"device {queue.device}", "end")
     first = int(program.rows[queue.device])
     done = stuck.get(queue.device, program.size)
     for i in queue.column:
         action = program.entry_of(first + i)
-        fill = tint(KINDS[action.parts[0].kind].colour, 0 if i < done else NOT_RUN)
-        edge = f' stroke="{INK}" stroke-width="2.5"' if i == done else ""
-        x = queue.x(i) - WIDTH // 2
-        yield f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="3" fill="{fill}"{edge}/>'
-        yield _text(queue.x(i), middle, "/".join(map(str, action.parts)), ink(fill), "middle")
+        colour = KINDS[action.parts[0].kind].colour
+        yield _box(queue.x(i) - WIDTH // 2, y, WIDTH, HEIGHT, *_look(colour, i - done))
+        words = "/".join(map(str, action.parts))
+        yield text(queue.x(i), middle, words, "middle", colour=ink(colour) if i < done else INK)
     for column, count in queue.left_out.items():
-        yield _text(LEFT + column * STEP + WIDTH // 2, middle, f"\u2026 {count:,}", INK, "middle")
+        yield text(LEFT + column * STEP + WIDTH // 2, middle, f"\u2026 {count:,}", "middle")
+
+
+def _look(colour: str, after: int) -> tuple[str, str, float]:
+    """(fill, edge, its width): filled if it ran before the device got stuck, else hollow; framed if stuck."""
+    if after < 0:
+        return colour, colour, 0
+    return (PAPER, INK, 3) if after == 0 else (PAPER, colour, 1.5)
+
+
+def _box(x: int, y: int, wide: int, high: int, fill: str, edge: str, width: float) -> str:
+    stroke = f' stroke="{edge}" stroke-width="{width:g}"' if width else ""
+    return f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="3" fill="{fill}"{stroke}/>'
 
 
 def _notes(schedule: Schedule, queues: dict[int, Queue]) -> Iterator[str]:
@@ -128,6 +139,7 @@ def _arc(queue: Queue, a: int, b: int, side: int, colour: str) -> str:
 
 
 def _arrow(path: str, colour: str) -> str:
+    """Drawn through if it is what the action waits for, dashed if it only says what is in the way."""
     dashes = ' stroke-dasharray="5 3"' if colour == IN_THE_WAY else ""
     head = "waits" if colour == WAITS else "behind"
     return (
@@ -145,15 +157,10 @@ def _heads() -> str:
 
 
 def _legend(y: int) -> Iterator[str]:
-    done, swatch = KINDS[Kind.F].colour, f'y="{y - 11}" width="14" height="14" rx="2"'
-    yield f'<rect x="{LEFT}" {swatch} fill="{done}"/>'
-    yield f'<rect x="{LEFT + 66}" {swatch} fill="{PAPER}" stroke="{INK}" stroke-width="2.5"/>'
-    yield f'<rect x="{LEFT + 136}" {swatch} fill="{tint(done, NOT_RUN)}"/>'
+    done = KINDS[Kind.F].colour
+    for x, after in ((0, -1), (66, 0), (136, 1)):
+        yield _box(LEFT + x, y - 11, 14, 14, *_look(done, after))
     yield _arrow(f"M{LEFT + 212} {y - 4}h28", WAITS)
     yield _arrow(f"M{LEFT + 300} {y - 4}h28", IN_THE_WAY)
     for x, words in ((20, "done"), (87, "stuck"), (156, "not run"), (247, "needs"), (335, "stands behind")):
-        yield _text(LEFT + x, y, words, INK, "start")
-
-
-def _text(x: int, y: int, words: str, colour: str, anchor: str) -> str:
-    return f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{colour}">{words}</text>'
+        yield text(LEFT + x, y, words, "start")

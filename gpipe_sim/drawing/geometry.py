@@ -1,39 +1,53 @@
-"""The geometry of a chart: where each box is, its colour, and the number in it.
+"""The geometry of a timeline: where each box is, how pale, and the number in it; the waits; the phases.
 
 Time runs to the right and device 0 is on top. Every device has a lane, from 0 to the makespan, on which its
-boxes stand: what shows of the lane is waiting. ``svg`` and ``plots`` both draw these lanes and boxes, so a
-chart shows the same numbers whichever of them draws it.
+boxes stand: what shows of the lane is waiting.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, count, takewhile
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.drawing.palette import INK, KINDS, LANE, LATER, Look, in_legend, tint
+from gpipe_sim.drawing.marks import Corner
+from gpipe_sim.drawing.palette import KINDS, LATER
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.metrics import bubble_fraction, phases
+from gpipe_sim.simulation.metrics import phases
 from gpipe_sim.simulation.timeline import Span, Timeline, number
 
-WAITING = "waiting"  #: what the legend calls the lane
 LONG = 12  #: a wait is long, and says how long, from this part of the makespan on
-PHASES = "last F"  #: how the legend's entry for the dashed lines between phases ends
-ROW_FILL = 0.86  #: how much of a row's height a box takes
+LANE_HIGH = 0.86  #: how much of a row's height a lane takes
+
+
+class Rows(NamedTuple):
+    """Where lanes are, in rows: each device has a block ``pitch`` high, its lane ``top`` below the edge."""
+
+    pitch: float = 1.0
+    top: float = (1 - LANE_HIGH) / 2
+    height: float = LANE_HIGH
+
+    def y(self, device: int, part: float = 0.0) -> float:
+        """How far down a part of a device's lane is: 0 is the lane's upper edge, 1 its lower one."""
+        return device * self.pitch + self.top + part * self.height
 
 
 class Box(NamedTuple):
-    """A rectangle for one part of a span: x and width in time, y and height in rows, row 0 on top."""
+    """A rectangle for one part of a span: x and width in time, y and height in rows; ``shade``: how pale."""
 
     x: Real
     y: float
     width: Real
     height: float
     kind: Kind
-    fill: str
+    shade: float
     label: str
     span: Span
+
+    @property
+    def outline(self) -> list[Corner]:
+        return rectangle(self.x, self.y, self.x + self.width, self.y + self.height)
 
     @property
     def title(self) -> str:
@@ -41,21 +55,24 @@ class Box(NamedTuple):
         return f"{self.span.action} {number(self.span.start)}\u2013{number(self.span.end)}"
 
 
-def boxes(timeline: Timeline) -> Iterator[Box]:
+def rectangle(left: Real, top: float, right: Real, bottom: float) -> list[Corner]:
+    left, right = float(left), float(right)
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]
+
+
+def boxes(timeline: Timeline, rows: Rows = Rows()) -> Iterator[Box]:  # noqa: B008 (a value that cannot change)
     """A box for each span; two, one above the other, for an overlapped pair."""
     shades = stage_shades(timeline.schedule)
-    inset = (1 - ROW_FILL) / 2
     for span in timeline.spans:
         parts = span.action.parts
-        height = ROW_FILL / len(parts)
         for i, part in enumerate(parts):
             yield Box(
                 span.start,
-                span.device + inset + i * height,
+                rows.y(span.device, i / len(parts)),
                 span.end - span.start,
-                height,
+                rows.height / len(parts),
                 part.kind,
-                tint(KINDS[part.kind].colour, shades[span.device][part.stage]),
+                shades[span.device][part.stage],
                 str(part.microbatch),
                 span,
             )
@@ -109,51 +126,9 @@ def stage_shades(schedule: Schedule) -> list[dict[int, float]]:
     ]
 
 
-def kinds_drawn(*timelines: Timeline) -> list[Kind]:
+def kinds_drawn(timeline: Timeline) -> list[Kind]:
     """The kinds that occur, in the order of the palette."""
-    found = {kind for timeline in timelines for kind in timeline.schedule.program.where}
-    return [kind for kind in KINDS if kind in found]
-
-
-def legend(*timelines: Timeline, coarse: bool = False) -> list[tuple[Kind | None, str, str]]:
-    """(kind, colour, words) of each entry: the kinds, then paler boxes and dashed lines if there are any.
-
-    A ``coarse`` chart has neither.
-    """
-    kinds = kinds_drawn(*timelines)
-    alike: dict[Look, list[Kind]] = {}
-    for kind in kinds:  # B and I look the same, and so share an entry
-        alike.setdefault(KINDS[kind], []).append(kind)
-    entries = [(same[0], look.colour, ", ".join(map(in_legend, same))) for look, same in alike.items()]
-    entries.append((None, LANE, WAITING))
-    if coarse:
-        return entries
-    if any(len(held) > 1 for timeline in timelines for held in timeline.schedule.placement):
-        entries.append((kinds[0], tint(KINDS[kinds[0]].colour, LATER / 2), "paler: a later stage"))
-    if any(next(phase_lines(timeline), None) for timeline in timelines):
-        backwards = " or ".join(kind for kind in (Kind.B, Kind.I) if kind in kinds)
-        entries.append((None, INK, f"first {backwards}, {PHASES}"))
-    return entries
-
-
-def caption(timeline: Timeline) -> str:
-    """The title of a chart: the schedule, and the makespan and bubble fraction of the timeline."""
-    bubble = float(bubble_fraction(timeline))
-    return f"{described(timeline.schedule)}: makespan {number(timeline.makespan)}, bubble {bubble:.1%}"
-
-
-def described(schedule: Schedule) -> str:
-    """A schedule in words: its family, and how many of what."""
-    devices = "1 device" if schedule.devices == 1 else f"{schedule.devices} devices"
-    microbatches = "1 microbatch" if schedule.microbatches == 1 else f"{schedule.microbatches} microbatches"
-    most = max(map(len, schedule.placement))
-    each = f" with {most} stages each" if most > 1 else ""
-    return f"{schedule.name}, {devices}{each}, {microbatches}"
-
-
-def has_pairs(timeline: Timeline) -> bool:
-    """Whether there is an overlapped pair; its two halves need a higher row."""
-    return timeline.schedule.program.paired
+    return [kind for kind in KINDS if kind in timeline.schedule.program.where]
 
 
 def ticks(until: Real, at_most: int = 12) -> list[Real]:
@@ -168,21 +143,6 @@ def ticks(until: Real, at_most: int = 12) -> list[Real]:
     steps = (factor * Fraction(10) ** power for power in count(-12) for factor in (1, 2, 5))
     step = next(step for step in steps if until <= at_most * step)
     return [float(i * step) for i in range(int(until / step + 1e-9) + 1)]
-
-
-def numbered(boxes: Sequence[Box], fits: Callable[[Box], bool]) -> list[Box]:
-    """The boxes that show their number: of each kind all that have room, or none.
-
-    None, if the longest number of its kind does not fit into a box of median width: or they would stop
-    half-way, where numbers get longer.
-    """
-    shown = []
-    for kind in dict.fromkeys(box.kind for box in boxes):
-        alike = [box for box in boxes if box.kind is kind]
-        median = sorted(alike, key=lambda box: box.width)[len(alike) // 2]
-        if fits(median._replace(label=max((box.label for box in alike), key=len))):
-            shown += filter(fits, alike)
-    return shown
 
 
 def short(action: Action | OverlapFB, schedule: Schedule) -> str:

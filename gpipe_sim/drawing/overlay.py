@@ -5,34 +5,26 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.drawing.coarse import grain_of
-from gpipe_sim.drawing.geometry import described, has_pairs
-from gpipe_sim.drawing.page import (
-    LEFT,
-    Place,
-    Svg,
-    axis,
-    device_names,
-    row_height,
-    sheet,
-    text,
-    unit_for,
-)
+from gpipe_sim.drawing.geometry import Rows
+from gpipe_sim.drawing.marks import Name, Panel, legend
+from gpipe_sim.drawing.page import LEFT, Laid, Place, Svg, above, row_height, sheet, unit_for
 from gpipe_sim.drawing.palette import FAINT
-from gpipe_sim.drawing.svg import AXIS, PAIRED, TITLE, chart, explained
+from gpipe_sim.drawing.panel import PAIRED, panel
+from gpipe_sim.drawing.wanted import Wanted, notes
+from gpipe_sim.drawing.words import described
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.simulation.metrics import bubble_fraction
 from gpipe_sim.simulation.timeline import Timeline, number, require_timeline
 
 NAMES = ("simulated", "measured")
-NAMES_WIDE = 50  #: pixels of these two, at 9 px
-NAMES_HIGH = 9  #: pixels that a row needs for its name
-BETWEEN = 8  #: pixels between two devices
-NUMBERS_HIGH = 17  #: pixels of the line of numbers below the title
+THIN, FULL = Rows(1.55, 0.1, 0.42), Rows(1.55, 0.54, 0.86)  #: lanes of each device
+LANES = tuple(zip((THIN, FULL), NAMES, strict=True))
+NAMES_WIDE = 56  #: pixels of these two names
+SMALL = 10, FAINT  #: their font and colour
 
 
 class Compared(NamedTuple):
@@ -169,37 +161,30 @@ def _percent(error: float) -> str:
 
 
 def _draw(overlay: Overlay) -> Svg:
-    """Each device has two rows close together, the simulated one above the measured one."""
+    """Each device has a thin lane, simulated, on top of a full one, measured."""
     both = overlay.simulated, overlay.measured
     grain, until = grain_of(*both), max(overlay.makespan)
-    rows = grain.rows(overlay.simulated)
-    row = row_height(2 * rows) * (PAIRED if any(map(has_pairs, both)) else 1)
-    left = LEFT + (NAMES_WIDE if row >= NAMES_HIGH else 0)
-    unit = unit_for(until, left, fill=grain.column > 0)
-    upper = Place(TITLE + NUMBERS_HIGH, unit, row, left, gap=row + BETWEEN)
-    lower = upper._replace(top=upper.top + row)
-    device = Place(upper.top - BETWEEN / 2, upper.unit, 2 * row + BETWEEN)
-    bottom = upper.y(rows) - BETWEEN
+    devices = grain.rows(overlay.simulated)
+    row = row_height(devices) * (PAIRED if any(each.schedule.program.paired for each in both) else 1)
+    named = THIN.height * row >= 8
+    left = LEFT + (NAMES_WIDE if named else 0)
+    at = Place(above("title", "numbers"), unit_for(until, left, fill=grain.column > 0), row, left)
+    thin, full = (
+        panel(each, grain, at.scale, Wanted(), rows) for each, rows in zip(both, (THIN, FULL), strict=True)
+    )
+    names = [Name(rows.y(k, 0.5), words, *SMALL) for k in range(devices) for rows, words in LANES if named]
+    devices = [name._replace(y=name.y - 0.15) for name in full.names]
+    page = Panel([*thin.marks, *full.marks], full.height, names)
     title = f"{described(overlay.simulated.schedule)}: simulated above, measured below"
-    parts = [
-        text(LEFT, 17, escape(title), "start", 13),
-        text(LEFT, 17 + NUMBERS_HIGH, _numbers(overlay), "start"),
-        *device_names(rows, device, grain.devices),
-        *(_row_names(rows, (upper, lower)) if left > LEFT else ()),
-        *chart(overlay.simulated, upper, grain),
-        *chart(overlay.measured, lower, grain),
-        *axis(until, upper._replace(top=bottom), *overlay.makespan),
+    laid = [
+        Laid(Panel([], full.height, devices), at._replace(left=LEFT), "", ""),
+        Laid(page, at, title, _numbers(overlay), until, overlay.makespan),
     ]
-    return sheet(parts, explained(both, upper.unit, grain), [title], upper.x(until), bottom + AXIS)
+    entries = [*legend([page], at.scale), *notes(grain, [Wanted()])]
+    return sheet(laid, entries, at.x(until), f"Chart: {title}; {_numbers(overlay)}")
 
 
 def _numbers(overlay: Overlay) -> str:
     spans = " and ".join(map(number, overlay.makespan))
     bubbles = " and ".join(map(_share, overlay.bubble))
     return f"makespan {spans} ({_percent(overlay.makespan.error)}), bubble {bubbles}"
-
-
-def _row_names(rows: int, places: tuple[Place, Place]) -> Iterator[str]:
-    for name, at in zip(NAMES, places, strict=True):
-        for row in range(rows):
-            yield text(at.left - 5, at.y(row + 0.5) + 3, name, "end", size=9, colour=FAINT)

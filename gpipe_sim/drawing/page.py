@@ -1,62 +1,109 @@
-"""An SVG page for charts: white, with a time axis, device names, a legend, and the marks that it explains."""
+"""A page of SVG: it paints marks, and lays titles, axis and legend around them."""
 
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from html import escape
 from math import hypot
 from numbers import Real
 from os import PathLike
 from typing import NamedTuple
 
-from gpipe_sim.drawing.geometry import PHASES, ticks
-from gpipe_sim.drawing.palette import FAINT, INK, PAPER, hatched
+from gpipe_sim.drawing.geometry import rectangle, ticks
+from gpipe_sim.drawing.marks import (
+    FRAME,
+    LETTER,
+    MESSAGE,
+    PHASE,
+    Corner,
+    Entry,
+    Labels,
+    Lines,
+    Mark,
+    Panel,
+    Scale,
+    Shape,
+    Style,
+)
+from gpipe_sim.drawing.palette import DARK, DOTS, FAINT, INK, LINES, ON_DARK, PAPER, Look
 from gpipe_sim.errors import require
-from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.simulation.timeline import number
 
-WIDTH = 840  #: the most pixels that a chart takes from left to right
+WIDTH = 780  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
-LEFT, RIGHT, LEGEND = 66, 30, 28
-LEGEND_LINE = 18  #: from one line of a legend to the next
+FONT, TITLE_FONT = 12, 14
+LEFT, RIGHT = 68, 24
+TITLE, CAPTION, AXIS = 26, 17, 26  #: pixels of the lines above a panel, and of the axis below
+LEGEND_LINE, SWATCH = 19, 12  #: from one line of a legend to the next, and the side of a swatch
 NUMBER, FINER = 36, 9  #: pixels from one number of the axis to the next, and from one tick to the next
-CHARACTER = 5.5  #: pixels per character of words at 11 px
-TITLE_CHARACTER = 6.6  #: pixels per character of a title, at 13 px
 HEAD = 7  #: pixels from the point of an arrow to its shaft
-MESSAGE = "message"
-CRITICAL = "critical path"
-HATCHED = "weight-gradient"  #: the id of the white lines over a hatched box
-
-Entry = tuple[Kind | None, str, str]  #: an entry of a legend: kind, colour, words
+DARKER = "".join(
+    f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
+)
+#: In pixels; their ids are the names of the patterns.
+PATTERNS = {
+    LINES: '<pattern id="lines" width="5" height="5" patternUnits="userSpaceOnUse" '
+    f'patternTransform="rotate(45)"><path d="M0 0v5" stroke="{ON_DARK}" stroke-width="3"/></pattern>',
+    DOTS: '<pattern id="dots" width="4" height="4" patternUnits="userSpaceOnUse">'
+    f'<circle cx="2" cy="2" r="1.3" fill="{ON_DARK}"/></pattern>',
+}
 
 
 class Place(NamedTuple):
-    """Where a chart is on its page, and how large; all in pixels."""
+    """Where a panel is on its page, and how large; all in pixels."""
 
     top: float
     unit: float  #: width of one unit of time
     row: float  #: height of a row
     left: float = LEFT
-    gap: float = 0  #: between two rows
 
     def x(self, time: Real) -> float:
         return self.left + float(time) * self.unit
 
     def y(self, rows: float) -> float:
-        return self.top + rows * self.row + int(rows) * self.gap
+        return self.top + rows * self.row
+
+    @property
+    def scale(self) -> Scale:
+        return Scale(self.unit, self.row, FONT)
+
+
+PIXELS = Place(0, 1, 1, 0)  #: where a unit of time and a row are a pixel
 
 
 class Svg:
     """A drawing: a notebook shows it, ``str`` gives the SVG text, ``save`` writes that to a file.
 
     A notebook gets it as an image with the words that it ``says``. That is shown in a fresh clone, too, where
-    JupyterLab trusts no stored output, and shows an SVG of its own as text.
+    JupyterLab trusts no stored output, and shows an SVG of its own as text. An image has no hover and knows
+    no theme, so it leaves out both; a saved file has them.
     """
 
-    def __init__(self, text: str, says: str):
-        self.text, self.says = text, says
+    def __init__(
+        self, parts: Callable[[bool], Iterator[str]], size: tuple[float, float], says: str, more: str = ""
+    ):
+        self._parts, self.size, self.says, self.more = parts, size, says, more
+
+    @cached_property
+    def text(self) -> str:
+        """The file: with words under the mouse and for screen readers, dark for who prefers dark pages."""
+        style = f"<style>@media(prefers-color-scheme:dark){{{DARKER}}}</style>"
+        more = f"<desc>{escape(self.more)}</desc>" if self.more else ""
+        return self._written([f"<title>{escape(self.says)}</title>{more}", style], hover=True)
+
+    def _written(self, head: Sequence[str], hover: bool) -> str:
+        width, height = map(px, self.size)
+        body = "\n".join(
+            [*head, f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>', *self._parts(hover)]
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" '
+            f'font-family="Helvetica, Arial, sans-serif" font-size="{FONT}" role="img">\n{body}\n</svg>'
+        )
 
     def _repr_html_(self) -> str:
-        data = b64encode(self.text.encode()).decode()
+        data = b64encode(self._written([], hover=False).encode()).decode()
         return f'<img alt="{escape(self.says)}" src="data:image/svg+xml;base64,{data}">'
 
     def __str__(self) -> str:
@@ -71,33 +118,47 @@ class Svg:
             file.write(self.text)
 
 
-def sheet(
-    parts: Sequence[str], entries: Sequence[Entry], titles: Sequence[str], right: float, bottom: float
-) -> Svg:
-    """The drawing of these parts, which reach to ``right`` and ``bottom``, with a legend below them."""
+class Laid(NamedTuple):
+    """A panel on its page, with the lines above it; ``ends`` are marked on the axis below it."""
+
+    panel: Panel
+    at: Place
+    title: str
+    caption: str = ""
+    until: Real = 0
+    ends: Sequence[Real] = ()
+
+
+def sheet(laid: Sequence[Laid], entries: Sequence[Entry], right: float, says: str, more: str = "") -> Svg:
+    """The page of these panels, which reach to ``right``, with a legend below them."""
+    last = laid[-1]
+    bottom = last.at.y(last.panel.height) + (AXIS if last.ends else 0)
     lines = list(_legend_lines(entries))
-    below = [part for i, line in enumerate(lines) for part in _legend(line, bottom + 6 + i * LEGEND_LINE)]
-    words = *map(_legend_width, lines), *map(_title_width, titles)
-    width = max(right, LEFT + max(words)) + RIGHT
-    height = bottom + (len(lines) - 1) * LEGEND_LINE + LEGEND
-    return document([*_defined(entries), *parts, *below], width, height, "; ".join(titles))
+    words = [words_wide(each.title, TITLE_FONT * 1.08) for each in laid]
+    words += [words_wide(each.caption) for each in laid]
+    width = max(right, LEFT + max([*map(_legend_width, lines), *words])) + RIGHT
+    height = bottom + len(lines) * LEGEND_LINE + 14
+
+    def parts(hover: bool) -> Iterator[str]:
+        used = {mark.pattern for each in laid for mark in each.panel.marks if isinstance(mark, Shape)} - {""}
+        if used:
+            yield f"<defs>{''.join(PATTERNS[pattern] for pattern in sorted(used))}</defs>"
+        for each in laid:
+            yield from _panel(each, hover)
+        for i, line in enumerate(lines):
+            yield from _legend(line, bottom + 6 + i * LEGEND_LINE)
+
+    return Svg(parts, (width, height), says, more)
 
 
-def document(parts: Sequence[str], width: float, height: float, says: str, size: int = 11) -> Svg:
-    """The drawing of these parts on white, in a font of ``size`` px; it shrinks on a narrower page."""
-    body = "\n".join(parts)
-    text = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{px(width)}" height="{px(height)}" '
-        f'viewBox="0 0 {px(width)} {px(height)}" style="max-width:100%;height:auto" '
-        f'font-family="Helvetica, Arial, sans-serif" font-size="{size}" role="img" '
-        f'aria-label="{escape(says)}">\n<rect width="100%" height="100%" fill="{PAPER}"/>\n{body}\n</svg>'
-    )
-    return Svg(text, says)
+def above(title: str, caption: str) -> float:
+    """Pixels of the lines above a panel."""
+    return (TITLE if title else 0) + (CAPTION if caption else 0)
 
 
-def unit_for(until: Real, left: float = LEFT, fill: bool = False) -> float:
+def unit_for(until: Real, left: float = LEFT, fill: bool = False, right: float = RIGHT) -> float:
     """Pixels for one unit of time, for a chart up to time ``until``: not too wide, or ``fill`` the page."""
-    wide = (WIDTH - left - RIGHT) / (float(until) or 1)
+    wide = (WIDTH - left - right) / (float(until) or 1)
     return wide if fill else min(UNIT, wide)
 
 
@@ -106,15 +167,133 @@ def row_height(devices: int) -> float:
     return 24 if devices <= 8 else 18 if devices <= 16 else 12 if devices <= 32 else 8
 
 
-def every_row(at: Place) -> int:
-    """Of how many rows one has room for words."""
-    return 1 if at.row >= 12 else 4
+def words_wide(words: str, font: float = FONT) -> float:
+    return len(words) * LETTER * font
 
 
-def device_names(rows: int, at: Place, each: int = 1) -> Iterator[str]:
-    """The device's name on the left of each row that has room; of the first one, if a row has several."""
-    for row in range(0, rows, every_row(at)):
-        yield text(at.left - 8, at.y(row + 0.5) + 4, f"device {row * each}", "end")
+def _panel(laid: Laid, hover: bool) -> Iterator[str]:
+    panel, at = laid.panel, laid.at
+    if laid.title:
+        line = at.top - (CAPTION if laid.caption else 0) - 9
+        yield text(LEFT, line, escape(laid.title), "start", TITLE_FONT, bold=True)
+    if laid.caption:
+        yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT)
+    for mark in panel.marks:
+        yield from paint(mark, at, hover)
+    for name in panel.names:
+        yield text(at.left - 8, at.y(name.y) + 4, name.words, "end", name.size, name.colour)
+    for peak in panel.peaks:
+        yield text(at.x(laid.until) + 6, at.y(peak.y) + 4, peak.words, "start", peak.size, peak.colour)
+    if laid.ends:
+        floor = at._replace(top=at.y(panel.height))
+        yield text(at.left - 8, floor.top + 18, "time", "end", colour=FAINT)
+        yield from axis(max(laid.ends), floor, *laid.ends)
+
+
+# Marks
+
+
+def paint(mark: Mark, at: Place, hover: bool) -> Iterator[str]:
+    """One mark in pixels; ``hover`` adds what it says under the mouse."""
+    if isinstance(mark, Shape):
+        yield from _shape(mark, at, hover)
+    elif isinstance(mark, Lines):
+        yield from _lines(mark, at, hover)
+    else:
+        yield from _labels(mark, at)
+
+
+def _shape(mark: Shape, at: Place, hover: bool) -> Iterator[str]:
+    outlines = [outline(corners, at) for corners in mark.outlines]
+    if mark.fill:
+        edge = f' stroke="{PAPER}" stroke-width="0.8"' if mark.edged else ""
+        look = f'fill="{mark.fill}"{edge}'
+        if hover and mark.says:
+            says = zip(outlines, mark.says, strict=True)
+            paths = (f'<path d="{path}"><title>{words}</title></path>' for path, words in says)
+            yield f"<g {look}>{''.join(paths)}</g>"
+        else:
+            yield f'<path d="{"".join(outlines)}" {look}/>'
+    if mark.pattern:
+        yield f'<path d="{"".join(outlines)}" fill="url(#{mark.pattern})" pointer-events="none"/>'
+
+
+def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
+    if mark.style is MESSAGE:
+        for i, (start, end) in enumerate(mark.paths):
+            drawn = _arrow(at.x(start[0]), at.y(start[1]), at.x(end[0]), at.y(end[1]))
+            said = f"<title>{mark.says[i]}</title>" if hover and mark.says else ""
+            yield f"<g>{said}{drawn}</g>" if said else drawn
+    elif mark.style is FRAME:
+        yield _stroke("".join(outline(corners, at) for corners in mark.paths), FRAME)
+    else:
+        paths = (f"M{px(at.x(x))} {px(at.y(y))}v{px(at.y(end) - at.y(y))}" for (x, y), (_, end) in mark.paths)
+        yield _stroke("".join(paths), mark.style)
+
+
+def _labels(mark: Labels, at: Place) -> Iterator[str]:
+    if shown := mark.shown(at.scale):
+        yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none">'
+        for label in shown:
+            yield f'<text x="{px(at.x(label.x))}" y="{px(at.y(label.y) + 4)}">{label.words}</text>'
+        yield "</g>"
+
+
+def outline(corners: Sequence[Corner], at: Place) -> str:
+    """A path along the axes, in tenths of pixels, without corners that are none once they are rounded."""
+    left, top, unit, row = 10 * at.left, 10 * at.top, 10 * at.unit, 10 * at.row
+    points = [(round(left + x * unit), round(top + y * row)) for x, y in corners]
+    if len(points) > 4:
+        points = _turns(points)
+        if len(points) < 3:
+            return ""
+    (x, y), *others = points
+    path = [f"M{_tenths(x)} {_tenths(y)}"]
+    for to_x, to_y in others:
+        path.append(f"v{_tenths(to_y - y)}" if to_x == x and to_y != y else f"h{_tenths(to_x - x)}")
+        x, y = to_x, to_y
+    return "".join([*path, "z"])
+
+
+def _turns(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those points at which an outline turns."""
+    points = [point for point, before in zip(points, [points[-1], *points], strict=False) if point != before]
+    return [
+        here
+        for before, here, after in zip(
+            [points[-1], *points], points, [*points[1:], *points[:1]], strict=False
+        )
+        if not (before[0] == here[0] == after[0] or before[1] == here[1] == after[1])
+    ]
+
+
+def _tenths(value: int) -> str:
+    whole, tenth = divmod(abs(value), 10)
+    return f"{'-' if value < 0 else ''}{whole}" + (f".{tenth}" if tenth else "")
+
+
+def _stroke(path: str, style: Style) -> str:
+    dashes = ' stroke-dasharray="3 2"' if style is PHASE else ""
+    return (
+        f'<path d="{path}" stroke="{INK}" stroke-width="{style.width}"{dashes} fill="none" '
+        'pointer-events="none"/>'
+    )
+
+
+def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
+    """A line with an arrowhead: a message."""
+    scale = HEAD / hypot(tip_x - x, tip_y - y)
+    along_x, along_y = scale * (tip_x - x), scale * (tip_y - y)
+    neck_x, neck_y = tip_x - along_x, tip_y - along_y
+    left = f"{px(neck_x + along_y / 2)} {px(neck_y - along_x / 2)}"
+    right = f"{px(neck_x - along_y / 2)} {px(neck_y + along_x / 2)}"
+    return (
+        f'<path d="M{px(x)} {px(y)}L{px(neck_x)} {px(neck_y)}" stroke="{INK}" fill="none"/>'
+        f'<path d="M{px(tip_x)} {px(tip_y)}L{left}L{right}z" fill="{INK}"/>'
+    )
+
+
+# Around the marks
 
 
 def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
@@ -130,27 +309,41 @@ def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
         yield f'<path d="M{px(x)} {px(at.top + 1)}v{long}" stroke="{colour}"/>'
         if all(abs(x - other) >= NUMBER for other in taken):
             taken.append(x)
-            yield text(x, at.top + 16, number(time), "middle", colour=colour)
+            yield text(x, at.top + 18, number(time), "middle", colour=colour, bold=colour == INK)
     finer = ticks(until, at_most=max(2, int(wide / FINER)))
     lines = "".join(f"M{px(at.x(time))} {px(at.top + 1)}v2" for time in finer)
     yield f'<path d="{lines}" stroke="{FAINT}"/>'
 
 
 def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
-    x = LEFT
-    for kind, colour, words in entries:
-        if words == MESSAGE:
-            yield arrow(x - 3, top + 5.5, x + 12, top + 5.5)
-        elif words == CRITICAL:
-            yield frame(f"M{px(x)} {px(top)}h11v11h-11z")
-        elif words.endswith(PHASES):
-            yield dashes(f"M{px(x + 5.5)} {px(top - 2)}v15")
-        elif colour:
-            yield f'<rect x="{px(x)}" y="{px(top)}" width="11" height="11" fill="{colour}"/>'
-        if hatched(kind):
-            yield hatch(f"M{px(x)} {px(top)}h11v11h-11z")
-        yield text(x + 16 if colour else x, top + 10, words, "start")
-        x += _entry_width(words)
+    x = float(LEFT)
+    for entry in entries:
+        if isinstance(entry.swatch, Style):
+            yield _line_swatch(entry.swatch, x, top)
+        elif entry.swatch:
+            yield from _swatch(entry.swatch, x, top)
+        yield text(x + (SWATCH + 5 if entry.swatch else 0), top + 10, escape(entry.words), "start")
+        x += _entry_width(entry)
+
+
+def _swatch(look: Look, x: float, top: float) -> Iterator[str]:
+    square = _square(x, top)
+    yield f'<path d="{outline(square, PIXELS)}" fill="{look.colour}"/>'
+    if look.pattern:
+        band = _square(x, top + SWATCH * (1 - max(look.band, 0.5)), SWATCH * max(look.band, 0.5))
+        yield f'<path d="{outline(band, PIXELS)}" fill="url(#{look.pattern})"/>'
+
+
+def _square(x: float, top: float, height: float = SWATCH) -> list[Corner]:
+    return rectangle(x, top, x + SWATCH, top + height)
+
+
+def _line_swatch(style: Style, x: float, top: float) -> str:
+    if style is MESSAGE:
+        return _arrow(x - 3, top + SWATCH / 2, x + SWATCH + 1, top + SWATCH / 2)
+    if style is FRAME:
+        return _stroke(outline(_square(x, top), PIXELS), style)
+    return _stroke(f"M{px(x + SWATCH / 2)} {px(top - 2)}v{SWATCH + 4}", style)
 
 
 def _legend_lines(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
@@ -165,59 +358,22 @@ def _legend_lines(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 
 
 def _legend_width(entries: Sequence[Entry]) -> float:
-    return sum(_entry_width(words) for _, _, words in entries)
+    return sum(map(_entry_width, entries))
 
 
-def _entry_width(words: str) -> float:
-    return 16 + len(words) * CHARACTER + 18
+def _entry_width(entry: Entry) -> float:
+    return (SWATCH + 5 if entry.swatch else 0) + words_wide(entry.words) + 16
 
 
-def _title_width(title: str) -> float:
-    return len(title) * TITLE_CHARACTER
-
-
-def _defined(entries: Sequence[Entry]) -> list[str]:
-    """The SVG definition of the hatching, if any entry is hatched."""
-    hatching = (
-        f'<defs><pattern id="{HATCHED}" width="6" height="6" patternUnits="userSpaceOnUse" '
-        'patternTransform="rotate(45)">'
-        f'<path d="M0 0v6" stroke="{PAPER}" stroke-width="1.6"/></pattern></defs>'
-    )
-    return [hatching] if any(hatched(kind) for kind, _, _ in entries) else []
-
-
-def hatch(outline: str) -> str:
-    """White lines over a box."""
-    return f'<path d="{outline}" fill="url(#{HATCHED})" pointer-events="none"/>'
-
-
-def dashes(lines: str) -> str:
-    """Lines between two phases."""
-    return f'<path d="{lines}" stroke="{INK}" stroke-dasharray="3 2" fill="none"/>'
-
-
-def frame(outline: str) -> str:
-    """A dark edge round boxes: the critical path."""
-    return f'<path d="{outline}" fill="none" stroke="{INK}" stroke-width="2" pointer-events="none"/>'
-
-
-def arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
-    """A line with an arrowhead: a message."""
-    scale = HEAD / hypot(tip_x - x, tip_y - y)
-    along_x, along_y = scale * (tip_x - x), scale * (tip_y - y)
-    neck_x, neck_y = tip_x - along_x, tip_y - along_y
-    left = f"{px(neck_x + along_y / 2)} {px(neck_y - along_x / 2)}"
-    right = f"{px(neck_x - along_y / 2)} {px(neck_y + along_x / 2)}"
-    return (
-        f'<path d="M{px(x)} {px(y)}L{px(neck_x)} {px(neck_y)}" stroke="{INK}" fill="none"/>'
-        f'<path d="M{px(tip_x)} {px(tip_y)}L{left}L{right}z" fill="{INK}"/>'
-    )
-
-
-def text(x: float, y: float, words: str, anchor: str, size: int = 11, colour: str = INK) -> str:
+def text(
+    x: float, y: float, words: str, anchor: str, size: int = FONT, colour: str = INK, bold: bool = False
+) -> str:
     """Words at a place. The caller escapes <, > and &."""
-    sized = f' font-size="{size}"' if size != 11 else ""
-    return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{sized}>{words}</text>'
+    sized = f' font-size="{size}"' if size != FONT else ""
+    heavy = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{sized}{heavy}>{words}</text>'
+    )
 
 
 def px(value: float) -> str:

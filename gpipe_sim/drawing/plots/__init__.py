@@ -4,22 +4,21 @@ Without ``ax``, each function makes a figure whose size follows from the data. N
 changes matplotlib's style; show or save the figure yourself (``ax.figure.savefig``).
 """
 
-from gpipe_sim.drawing.plots.arrays import plot_memory, plot_parts
+from gpipe_sim.drawing.plots.arrays import plot_parts
 from gpipe_sim.drawing.plots.curves import (
     plot_bubble_curves,
     plot_efficiency,
     plot_loss_differences,
     plot_losses,
 )
-from gpipe_sim.drawing.plots.gantt import plot_in_flight, plot_timeline
+from gpipe_sim.drawing.plots.gantt import plot_pushed, plot_timeline
 
 __all__ = [
     "plot_bubble_curves",
     "plot_efficiency",
-    "plot_in_flight",
     "plot_loss_differences",
     "plot_losses",
-    "plot_memory",
     "plot_parts",
+    "plot_pushed",
     "plot_timeline",
 ]

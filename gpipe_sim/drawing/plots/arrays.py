@@ -1,51 +1,18 @@
-"""Pictures of arrays: the bytes that a device holds, and images that add up."""
+"""Pictures of arrays: images that add up."""
 
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from gpipe_sim.drawing.palette import MEMORY, SIGNED
+from gpipe_sim.drawing.palette import SIGNED
 from gpipe_sim.drawing.plots.style import (
     LABEL_SIZE,
     WIDTH,
     Array,
-    byte_axis,
-    finish,
     given_or_new,
-    legend_outside,
 )
-from gpipe_sim.errors import got, listed, numbers, require
-from gpipe_sim.runtime.memory import MemoryTrace
-
-
-def plot_memory(
-    memory: MemoryTrace, ax: Axes | None = None, categories: Sequence[str] = tuple(MEMORY)
-) -> Axes:
-    """What one device holds over a step, in bytes, stacked by category. ``memory`` is ``step.memory[k]``.
-
-    ``categories`` says which ones to show, the first at the bottom.
-    """
-    require("plot_memory", memory, MemoryTrace, "one device's memory, such as step.memory[0]")
-    tops = [
-        memory.over_time(category) for category in listed("plot_memory", "a list of categories", categories)
-    ]
-    if not tops:
-        raise ValueError("plot_memory needs at least one category")
-    ax = given_or_new(ax, WIDTH, 2.6)
-    times = [float(time) for time in memory.times]
-    bottom = [0] * len(times)
-    for category, held in zip(categories, tops, strict=True):
-        top = [below + more for below, more in zip(bottom, held, strict=True)]
-        ax.fill_between(times, bottom, top, step="post", color=MEMORY[category], lw=0, label=category)
-        bottom = top
-    ax.set(xlim=(0, times[-1] or 1), ylim=(0, 1.05 * max(*bottom, 1)))
-    ax.set_xlabel("time", fontsize=LABEL_SIZE)
-    byte_axis(ax, max(bottom), "bytes held")
-    handles, labels = ax.get_legend_handles_labels()
-    finish(ax)
-    legend_outside(ax, handles=handles[::-1], labels=labels[::-1])
-    return ax
+from gpipe_sim.errors import got, listed, numbers
 
 
 def plot_parts(parts: Sequence[Array], whole: Array, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:

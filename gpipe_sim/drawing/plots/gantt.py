@@ -1,233 +1,225 @@
-"""The Gantt chart; and a strip per device of its microbatches in flight, to go below it."""
+"""The Gantt chart in matplotlib axes: it paints what ``draw`` paints."""
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.transforms import ScaledTranslation
 
-from gpipe_sim.drawing.coarse import Grain, areas, grain_of, in_flight_steps
-from gpipe_sim.drawing.geometry import (
-    PHASES,
-    ROW_FILL,
-    WAITING,
-    Box,
-    boxes,
-    caption,
-    has_pairs,
-    kinds_drawn,
+from gpipe_sim.drawing.coarse import grain_of
+from gpipe_sim.drawing.geometry import ticks
+from gpipe_sim.drawing.marks import (
+    FRAME,
+    LETTER,
+    MESSAGE,
+    PHASE,
+    Entry,
+    Label,
+    Labels,
+    Lines,
+    Mark,
+    Panel,
+    Scale,
+    Shape,
+    Style,
     legend,
-    long_waits,
-    number,
-    numbered,
-    phase_lines,
-    ticks,
 )
-from gpipe_sim.drawing.palette import IN_FLIGHT, INK, KINDS, LANE, PAPER, hatched, in_legend, ink
+from gpipe_sim.drawing.palette import DOTS, FAINT, INK, LINES, PAPER
+from gpipe_sim.drawing.panel import PAIRED, panel
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new
-from gpipe_sim.errors import require, whole
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.simulation.metrics import peak_in_flight
-from gpipe_sim.simulation.timeline import Timeline, of_timeline
+from gpipe_sim.drawing.pushed import TITLE as PUSHED
+from gpipe_sim.drawing.pushed import pushed
+from gpipe_sim.drawing.wanted import notes, read_wanted
+from gpipe_sim.drawing.words import caption, title
+from gpipe_sim.errors import require
+from gpipe_sim.runtime.memory import MemoryTrace
+from gpipe_sim.schedule.actions import Action
+from gpipe_sim.simulation.timeline import Span, Timeline, number, of_timeline
 
-STRIP_FILL = 0.9  #: how much of a strip's height ``scale`` takes
-HATCH = "//"  #: matplotlib's name for the lines over hatched boxes
+HATCH = {LINES: "////", DOTS: "...."}  #: matplotlib's names for patterns
 DASHES = (0, (3, 2))  #: of the lines between phases, in points
+WIDE = 1.14  #: how much wider the letters of matplotlib's font are than Helvetica's
+BELOW = 36  #: points from the axis to the legend
+ROW = 0.32  #: inches of a row, if there are few
 
 
 @of_timeline
-def plot_timeline(timeline: Timeline, ax: Axes | None = None, title: str | None = None) -> Axes:
+def plot_timeline(
+    timeline: Timeline,
+    ax: Axes | None = None,
+    title: str | None = None,
+    *,
+    in_flight: bool = False,
+    memory: Sequence[MemoryTrace] | None = None,
+    messages: bool = False,
+    critical_path: bool = False,
+    highlight: Iterable[Action | Span | str] | None = None,
+) -> Axes:
     """The Gantt chart: a lane per device, device 0 on top; what shows of a lane is waiting.
 
-    The boxes are one ``PolyCollection`` per kind of action, labelled with its meaning: so thousands of boxes
-    are drawn fast, and tests can read them back. A box shows its microbatch if the number fits; dashed lines
-    separate warm-up, steady state and drain. ``title`` replaces the line on top, which by default names the
-    schedule, its makespan and its bubble. With too many actions for a box each, it shows how much of its time
-    each device spends on what, as ``draw`` does.
+    The boxes are one ``PolyCollection`` per colour, labelled as in the legend: so thousands of boxes are
+    drawn fast, and tests can read them back. ``title`` replaces the line on top. All else is as in ``draw``.
     """
-    title = require(
-        "plot_timeline", caption(timeline) if title is None else title, str, "a text as its title"
-    )
+    words = require("plot_timeline", _title(timeline) if title is None else title, str, "a text as its title")
     grain = grain_of(timeline)
-    entries = legend(timeline, coarse=grain.column > 0)
-    ax = given_or_new(ax, _width(timeline, entries, title), 1.1 + _height(timeline, grain))
-    _add_lanes(ax, timeline, grain)
-    if grain.column:
-        _add_areas(ax, timeline, grain)
-    else:
-        _add_all_boxes(ax, timeline)
-    _time_and_devices(ax, timeline, grain)
-    ax.set_title(title, loc="left", fontsize=TITLE_SIZE, pad=20)
-    ax.legend(
-        handles=[_handle(*entry) for entry in entries],
-        loc="lower left",
-        bbox_to_anchor=(0, 1.02),
-        ncols=6,
-        frameon=False,
-        fontsize=LABEL_SIZE,
-        handlelength=1,
-        handleheight=1,
-        columnspacing=1.6,
-        borderpad=0,
-        borderaxespad=0,
-    ).set_in_layout(False)  # the title above it keeps its place free
-    return ax
+    options = in_flight, memory, messages, critical_path, highlight
+    [wanted] = read_wanted("plot_timeline", [timeline], grain, *options)
+    pitch = wanted.strips.rows.pitch if wanted.strips else 1
+    high = _height(grain.rows(timeline) * pitch, timeline)
+    ax = given_or_new(ax, _width(timeline), 1.25 + high)
+    shown = panel(timeline, grain, scale_of(ax, timeline, grain.rows(timeline) * pitch), wanted)
+    return paint(ax, timeline, shown, words, caption(timeline), [*notes(grain, [wanted])])
+
+
+_title = title
 
 
 @of_timeline
-def plot_in_flight(timeline: Timeline, ax: Axes | None = None, scale: int | None = None) -> Axes:
-    """Below a Gantt chart: how many microbatches each device holds over time, one strip per device.
-
-    ``scale`` is the count that fills a strip, by default the largest peak; each device's own peak is written
-    on the right.
-    """
+def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED) -> Axes:
+    """The same work, pushed to the left: what is left of the lanes is the waiting of all devices."""
     grain = grain_of(timeline)
-    entries = legend(timeline, coarse=grain.column > 0)
-    ax = given_or_new(ax, _width(timeline, entries), 0.9 + _height(timeline, grain))
-    most = max(*peak_in_flight(timeline.schedule), 1)
-    scale = most if scale is None else whole("plot_in_flight", "scale", scale)
-    for floor, held in enumerate(in_flight_steps(timeline, grain), 1):
-        steps, peak = [*held, (timeline.makespan, 0)], max(count for _, count in held)
-        ax.fill_between(
-            [float(time) for time, _ in steps],
-            [floor - STRIP_FILL * count / scale for _, count in steps],
-            floor,
-            step="post",
-            color=IN_FLIGHT,
-            lw=0,
-        )
-        ax.annotate(
-            str(peak),
-            (1, floor - 0.5),
-            xycoords=("axes fraction", "data"),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center_baseline",
-            fontsize=LABEL_SIZE,
-        )
-    _time_and_devices(ax, timeline, grain)
-    each = ", counted per stage" if any(len(held) > 1 for held in timeline.schedule.placement) else ""
-    words = f"microbatches in flight{each}: a full strip is {scale}, each device's peak on the right"
-    ax.set_title(words, loc="left", fontsize=LABEL_SIZE)
+    ax = given_or_new(ax, _width(timeline), 1.1 + _height(grain.rows(timeline), timeline))
+    shown = pushed(timeline, grain, scale_of(ax, timeline, grain.rows(timeline)))
+    return paint(ax, timeline, shown, require("plot_pushed", title, str, "a text as its title"), "", [])
+
+
+def scale_of(ax: Axes, timeline: Timeline, rows: float) -> Scale:
+    """How large things will be, in points, if the axes fill the figure as far as they do now."""
+    width, height = ax.get_position().size * ax.figure.get_size_inches() * 72
+    return Scale(float(width) / (float(timeline.makespan) or 1), float(height) / rows, LABEL_SIZE, WIDE)
+
+
+def paint(
+    ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str, notes: Sequence[Entry]
+) -> Axes:
+    """The marks of a panel, its names, title and legend, on axes whose x is time and whose y is rows."""
+    scale = scale_of(ax, timeline, shown.height)
+    for mark in shown.marks:
+        _paint_mark(ax, mark)
+    until = float(timeline.makespan)
+    ax.set(xlim=(0, until or 1), ylim=(shown.height, 0))
+    ax.set_yticks([name.y for name in shown.names], [name.words for name in shown.names])
+    times = _times(until)
+    ax.set_xticks(times, [number(time) for time in times])
+    ax.get_xticklabels()[-1].set_fontweight("bold")
+    ax.set_xlabel("time", fontsize=LABEL_SIZE)
+    ax.tick_params(labelsize=LABEL_SIZE, colors=INK)
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    for peak in shown.peaks:
+        _beside(ax, peak.y, peak.words)
+    _head(ax, title, caption)
+    _legend(ax, [*legend([shown], scale), *notes], scale.unit * until)
     return ax
 
 
-def _add_lanes(ax: Axes, timeline: Timeline, grain: Grain) -> None:
-    until, inset = float(timeline.makespan), (1 - ROW_FILL) / 2
-    corners = [
-        [(0, row + inset), (until, row + inset), (until, row + 1 - inset), (0, row + 1 - inset)]
-        for row in range(grain.rows(timeline))
-    ]
-    ax.add_collection(PolyCollection(corners, facecolors=LANE, linewidths=0, label=WAITING))
+def _paint_mark(ax: Axes, mark: Mark) -> None:
+    if isinstance(mark, Shape):
+        _add_shape(ax, mark)
+    elif isinstance(mark, Labels):
+        for label in mark.labels:
+            ax.add_artist(Fitting(label, mark))
+    elif mark.style is MESSAGE:
+        for start, end in mark.paths:
+            how = {"arrowstyle": "-|>", "color": INK, "lw": 0.8, "shrinkA": 0, "shrinkB": 0}
+            ax.annotate("", end, start, arrowprops=how | {"mutation_scale": 7})
+    else:
+        _add_lines(ax, mark)
 
 
-def _add_areas(ax: Axes, timeline: Timeline, grain: Grain) -> None:
-    """One collection per kind, as for boxes, with an area for each row."""
-    for kind, found in groupby(areas(timeline, grain), key=lambda area: area.kind):
-        look = {"facecolors": KINDS[kind].colour, "hatch": HATCH if hatched(kind) else None}
-        outlines = [area.outline for area in found]
-        ax.add_collection(
-            PolyCollection(outlines, edgecolors=PAPER, linewidths=0, label=in_legend(kind), **look)
-        )
+def _add_shape(ax: Axes, mark: Shape) -> None:
+    label = mark.entry.words if mark.entry else "_"
+    if mark.fill:
+        look = {"facecolors": mark.fill, "edgecolors": PAPER, "linewidths": 0.6 if mark.edged else 0}
+        ax.add_collection(PolyCollection(mark.outlines, label=label, **look))
+    if mark.pattern:
+        look = {"facecolors": "none", "edgecolors": PAPER, "linewidths": 0, "hatch": HATCH[mark.pattern]}
+        ax.add_collection(PolyCollection(mark.outlines, label="_", **look))
 
 
-def _add_all_boxes(ax: Axes, timeline: Timeline) -> None:
-    """The boxes with their numbers, and the lines between the phases."""
-    every = list(boxes(timeline))
-    for kind in kinds_drawn(timeline):
-        _add_boxes(ax, kind, [box for box in every if box.kind is kind])
-    _label_boxes(ax, every, timeline)
-    for wait in long_waits(timeline):
-        middle = float(wait.start + wait.end) / 2, wait.device + 0.5
-        ax.add_artist(Fitting(middle, float(wait.end - wait.start), ROW_FILL, wait.label, INK))
-    _add_phase_lines(ax, timeline)
-
-
-def _add_boxes(ax: Axes, kind: Kind, drawn: Sequence[Box]) -> None:
-    corners = []
-    for box in drawn:
-        left, right = float(box.x), float(box.x + box.width)
-        top, bottom = box.y, box.y + box.height
-        corners.append([(left, top), (right, top), (right, bottom), (left, bottom)])
-    ax.add_collection(
-        PolyCollection(
-            corners,
-            facecolors=[box.fill for box in drawn],
-            edgecolors=PAPER,
-            linewidths=0.5 if len(drawn) < 2000 else 0,
-            hatch=HATCH if hatched(kind) else None,
-            label=in_legend(kind),
-        )
-    )
-
-
-def _add_phase_lines(ax: Axes, timeline: Timeline) -> None:
-    lines = [[(float(time), device), (float(time), device + 1)] for time, device in phase_lines(timeline)]
-    ax.add_collection(LineCollection(lines, colors=INK, linewidths=0.8, linestyles=[DASHES]))
+def _add_lines(ax: Axes, mark: Lines) -> None:
+    closed = [[*path, path[0]] if mark.style is FRAME else path for path in mark.paths]
+    dashes = DASHES if mark.style is PHASE else "solid"
+    look = {"colors": INK, "linewidths": 0.8 * mark.style.width, "linestyles": [dashes]}
+    ax.add_collection(LineCollection(closed, capstyle="projecting", **look))
 
 
 class Fitting(Text):
-    """Words in a place, (width, height) in time and rows; not drawn if they do not fit into it."""
+    """Words in a place; not drawn while they do not fit into it."""
 
-    def __init__(self, middle: tuple[float, float], width: float, height: float, words: str, colour: str):
-        self.room, self.needs = (width, height), _points(words)
-        style = {"ha": "center", "va": "center_baseline", "fontsize": LABEL_SIZE, "color": colour}
-        super().__init__(*middle, words, **style)
+    def __init__(self, label: Label, among: Labels):
+        self.label, self.among = label, among
+        style = {"ha": "center", "va": "center_baseline", "fontsize": LABEL_SIZE, "color": among.colour}
+        super().__init__(label.x, label.y, label.words, **style)
 
     def fits(self) -> bool:
-        corners = self.axes.transData.transform([(0, 0), self.room])
-        width, height = abs(corners[1] - corners[0]) * 72 / self.figure.dpi
-        return width >= self.needs and height >= LABEL_SIZE
+        unit, row = abs(self.axes.transData.transform([(1, 1)]) - self.axes.transData.transform([(0, 0)]))[0]
+        point = self.figure.dpi / 72
+        return self.among.fits(self.label, Scale(unit / point, row / point, LABEL_SIZE, WIDE))
 
     def draw(self, renderer) -> None:
         if self.fits():
             super().draw(renderer)
 
 
-class BoxLabel(Fitting):
-    """The number in a box. If a longer one of its kind would not fit, none of them is drawn."""
-
-    def __init__(self, box: Box, longest: str):
-        self.box = box
-        middle = float(box.x + box.width / 2), box.y + box.height / 2
-        super().__init__(middle, float(box.width), box.height, box.label, ink(box.fill))
-        self.needs = _points(longest)
+def _beside(ax: Axes, y: float, words: str) -> None:
+    right = {"xycoords": ("axes fraction", "data"), "xytext": (5, 0), "textcoords": "offset points"}
+    ax.annotate(words, (1, y), va="center_baseline", fontsize=LABEL_SIZE, **right)
 
 
-def _label_boxes(ax: Axes, drawn: Sequence[Box], timeline: Timeline) -> None:
-    """A label for each box that would have room for one if the axes filled the whole figure."""
-    widest = 72 * ax.figure.get_size_inches()[0] / (float(timeline.makespan) or 1)
-    for box in numbered(drawn, lambda box: float(box.width) * widest >= _points(box.label)):
-        longest = max((other.label for other in drawn if other.kind is box.kind), key=len)
-        ax.add_artist(BoxLabel(box, longest))
+def _head(ax: Axes, title: str, caption: str) -> None:
+    """The title, and the caption below it."""
+    if caption:
+        above = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": LABEL_SIZE}
+        ax.annotate(caption, (0, 1), (0, 6), color=FAINT, **above)
+    ax.set_title(title, loc="left", fontsize=TITLE_SIZE, pad=20 if caption else 6, weight="bold")
 
 
-def _points(words: str) -> float:
-    """The width of a number or of words in points, with a little room on both sides."""
-    return len(words) * 0.65 * LABEL_SIZE + 2
+def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:
+    """Below the axis, in as many columns as fit into a width in points."""
+    wide = [
+        (len(entry.words) * LETTER * WIDE + (3.5 if entry.swatch else 2)) * LABEL_SIZE for entry in entries
+    ]
+    columns = next(n for n in range(len(wide), 0, -1) if n == 1 or _columns_wide(wide, n) <= width)
+    rows = [entries[i : i + columns] for i in range(0, len(entries), columns)]
+    by_column = [row[i] for i in range(columns) for row in rows if i < len(row)]  # as matplotlib fills them
+    below = ScaledTranslation(0, -BELOW / 72, ax.figure.dpi_scale_trans)
+    ax.legend(
+        handles=[_handle(entry) for entry in by_column],
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=ax.transAxes + below,
+        ncols=columns,
+        frameon=False,
+        fontsize=LABEL_SIZE,
+        handlelength=1,
+        handleheight=1,
+        handletextpad=0.4,
+        columnspacing=1.2,
+        borderpad=0,
+        borderaxespad=0,
+    )
 
 
-def _handle(kind: Kind | None, colour: str, words: str) -> Patch | Line2D:
-    if words.endswith(PHASES):
-        return Line2D([0.5, 0.5], [0, 1], color=colour, lw=0.8, ls=DASHES, label=words)
-    hatch = HATCH if hatched(kind) else None
-    return Patch(facecolor=colour, edgecolor=PAPER, linewidth=0, hatch=hatch, label=words)
+def _columns_wide(wide: Sequence[float], columns: int) -> float:
+    return sum(max(wide[i::columns]) for i in range(columns))
 
 
-def _time_and_devices(ax: Axes, timeline: Timeline, grain: Grain) -> None:
-    """Time to the right from 0 to the makespan, device 0 on top, and no frame around them."""
-    rows, until = grain.rows(timeline), float(timeline.makespan)
-    shown, times = range(0, rows, max(1, rows // 16)), _times(until)
-    ax.set(xlim=(0, until or 1), ylim=(rows, 0))
-    ax.set_xlabel(f"time; {grain.words}" if grain.column else "time", fontsize=LABEL_SIZE)
-    ax.set_xticks(times, [number(time) for time in times])
-    ax.set_yticks([row + 0.5 for row in shown], [f"device {row * grain.devices}" for row in shown])
-    ax.tick_params(labelsize=LABEL_SIZE)
-    ax.tick_params(axis="y", length=0)
-    ax.spines[["top", "right", "left"]].set_visible(False)
+def _handle(entry: Entry) -> Patch | Line2D:
+    swatch = entry.swatch
+    if isinstance(swatch, Style):
+        if swatch is PHASE:
+            return Line2D([0.5, 0.5], [0, 1], color=INK, lw=0.8, ls=DASHES, label=entry.words)
+        if swatch is MESSAGE:
+            return Line2D([], [], color=INK, lw=0.8, marker=9, ms=4, label=entry.words)
+        return Patch(facecolor="none", edgecolor=INK, linewidth=1.6, label=entry.words)
+    if not swatch:
+        return Patch(facecolor="none", linewidth=0, label=entry.words)
+    hatch = HATCH[swatch.pattern] if swatch.pattern else None
+    return Patch(facecolor=swatch.colour, edgecolor=PAPER, linewidth=0, hatch=hatch, label=entry.words)
 
 
 def _times(until: float) -> list[float]:
@@ -236,14 +228,12 @@ def _times(until: float) -> list[float]:
     return [*(time for time in ticks(until, at_most=21) if until - time > near), until]
 
 
-def _width(timeline: Timeline, entries: Sequence[tuple], title: str = "") -> float:
-    """The width in inches: enough for the labels, title and legend, but at most that of a page."""
-    words = max(len(title), sum(len(words) + 4 for _, _, words in entries))
-    return min(WIDTH, max(5.0, 1.2 + 0.28 * float(timeline.makespan), 1.2 + 0.085 * words))
+def _width(timeline: Timeline) -> float:
+    """The width in inches: enough for the legend, but at most that of a page."""
+    return min(WIDTH, max(7.5, 1.2 + 0.28 * float(timeline.makespan)))
 
 
-def _height(timeline: Timeline, grain: Grain) -> float:
+def _height(rows: float, timeline: Timeline) -> float:
     """The height of all rows in inches; rows are lower if there are many of them."""
-    rows = grain.rows(timeline)
-    row = 0.32 if rows <= 8 else 0.24 if rows <= 16 else 0.16 if rows <= 32 else 0.1
-    return rows * row * (1.4 if has_pairs(timeline) else 1)
+    row = ROW if rows <= 12 else 0.24 if rows <= 24 else 0.16 if rows <= 48 else 0.1
+    return rows * row * (PAIRED if timeline.schedule.program.paired else 1)

@@ -1,0 +1,136 @@
+"""What a chart is made of. A panel decides all of it, once; SVG and matplotlib only paint it.
+
+x is in units of time, y in rows from the top. Every mark knows what the legend says of it, so a legend lists
+what is there and nothing else.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gpipe_sim.drawing.palette import INK, Look
+
+DIGIT, LETTER = 0.58, 0.5  #: the width of a character, in sizes of its font
+Corner = tuple[float, float]
+
+
+class Scale(NamedTuple):
+    """How large things will be: a unit of time, a row and the letters in the same unit, pixels or points."""
+
+    unit: float
+    row: float
+    font: float
+    wide: float = 1.0  #: how much wider the letters are than Helvetica's
+
+
+class Style(NamedTuple):
+    """Of lines: a word for each painter, and how thick they are."""
+
+    name: str
+    width: float
+
+
+PHASE, FRAME, MESSAGE = Style("dashed", 1), Style("frame", 2), Style("arrow", 1)
+
+
+class Entry(NamedTuple):
+    """A line of the legend; entries with the same swatch share a line. ``rank`` says where it stands."""
+
+    rank: int
+    words: str
+    swatch: Look | Style | None = None
+
+
+class Shape(NamedTuple):
+    """Areas that are filled alike; each outline goes along the axes from corner to corner.
+
+    ``says`` has a text for each, which appears under the mouse. ``fill`` is "" for a pattern alone.
+    """
+
+    outlines: Sequence[Sequence[Corner]]
+    fill: str
+    entry: Entry | None = None
+    pattern: str = ""
+    edged: bool = False
+    says: Sequence[str] = ()
+
+
+class Lines(NamedTuple):
+    """Lines of one style: dashes and arrows from the first to the last corner, frames around all of them."""
+
+    paths: Sequence[Sequence[Corner]]
+    style: Style
+    entry: Entry | None = None
+    says: Sequence[str] = ()
+
+
+class Label(NamedTuple):
+    """Words in the middle of a place; width in time, height in rows."""
+
+    x: float
+    y: float
+    words: str
+    width: float
+    height: float
+
+
+class Labels(NamedTuple):
+    """Words that are shown where they fit.
+
+    ``unless`` is the widest of them all and a typical width of their places: if that does not fit, none is
+    shown. Otherwise numbers in boxes would stop half-way, where they get longer.
+    """
+
+    labels: Sequence[Label]
+    colour: str
+    letter: float = LETTER
+    unless: tuple[str, float] | None = None
+    entry: Entry | None = None
+
+    def shown(self, scale: Scale) -> Sequence[Label]:
+        return [label for label in self.labels if self.fits(label, scale)]
+
+    def fits(self, label: Label, scale: Scale) -> bool:
+        places = [(label.words, label.width), *([self.unless] if self.unless else [])]
+        wide = all(self.needs(words, scale) <= width * scale.unit for words, width in places)
+        return wide and scale.font <= label.height * scale.row
+
+    def needs(self, words: str, scale: Scale) -> float:
+        """The width of these words, with a little room on both sides."""
+        return (len(words) * self.letter * scale.wide + 0.25) * scale.font
+
+
+Mark = Shape | Lines | Labels
+
+
+class Name(NamedTuple):
+    """Words beside the panel, at a height in rows."""
+
+    y: float
+    words: str
+    size: int = 12  #: pixels
+    colour: str = INK
+
+
+class Panel(NamedTuple):
+    """A timeline, laid out: what is painted, from back to front, and the words on its left and right."""
+
+    marks: Sequence[Mark]
+    height: float  #: in rows
+    names: Sequence[Name]
+    peaks: Sequence[Name] = ()
+
+
+def legend(panels: Iterable[Panel], scale: Scale) -> list[Entry]:
+    """What the legend says of these panels; kinds that look the same share an entry."""
+    found = {
+        mark.entry
+        for panel in panels
+        for mark in panel.marks
+        if mark.entry and (not isinstance(mark, Labels) or mark.shown(scale))
+    }
+    shared: dict[Look | Style | str, Entry] = {}
+    for entry in sorted(found, key=lambda entry: entry[:2]):
+        key = entry.swatch or entry.words
+        before = shared.get(key)
+        shared[key] = before._replace(words=f"{before.words}, {entry.words}") if before else entry
+    return list(shared.values())

@@ -1,0 +1,213 @@
+"""A timeline, laid out: which marks there are, decided once for every painter."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from gpipe_sim.drawing.coarse import Grain, areas
+from gpipe_sim.drawing.geometry import (
+    Box,
+    Rows,
+    boxes,
+    long_waits,
+    phase_lines,
+    rectangle,
+)
+from gpipe_sim.drawing.marks import (
+    DIGIT,
+    FRAME,
+    MESSAGE,
+    PHASE,
+    Corner,
+    Entry,
+    Label,
+    Labels,
+    Lines,
+    Mark,
+    Name,
+    Panel,
+    Scale,
+    Shape,
+)
+from gpipe_sim.drawing.palette import (
+    FADED,
+    FAINT,
+    INK,
+    KINDS,
+    LANE,
+    LATER,
+    Look,
+    in_legend,
+    ink,
+    tint,
+)
+from gpipe_sim.drawing.strips import strip_marks
+from gpipe_sim.drawing.wanted import Picked, Wanted
+from gpipe_sim.simulation.timeline import Timeline, number
+
+FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
+PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that a number fits into half a row
+AT_MOST = 12  #: the least height of rows, in pixels, at which every one has room for its name
+WAITING = Entry(10, "waiting", Look(LANE))
+LATER_STAGE = "paler: a later stage"
+PHASES = Entry(12, "warm-up ends, drain begins", PHASE)
+ARROW = Entry(30, "message", MESSAGE)
+NUMBER = Entry(40, "number: the microbatch")
+
+
+def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: Rows | None = None) -> Panel:
+    """Lanes, what the devices do, and what is wanted besides."""
+    rows = rows or (wanted.strips.rows if wanted.strips else Rows())
+    marks = [lanes(timeline, grain, rows)]
+    marks += _areas(timeline, grain, rows) if grain.column else _detail(timeline, scale, wanted, rows)
+    peaks: list[Name] = []
+    if wanted.strips:
+        found, peaks = strip_marks(timeline, grain, rows, wanted.strips)
+        marks += found
+    names = device_names(timeline, grain, rows, scale)
+    return Panel(marks, rows.pitch * grain.rows(timeline), names, peaks)
+
+
+def device_names(timeline: Timeline, grain: Grain, rows: Rows, scale: Scale) -> list[Name]:
+    """The device's name beside each lane that has room; of the first one, if a row has several."""
+    every = 1 if rows.pitch * scale.row >= AT_MOST else 4
+    return [
+        Name(rows.y(row, 0.5), f"device {row * grain.devices}")
+        for row in range(0, grain.rows(timeline), every)
+    ]
+
+
+def lanes(timeline: Timeline, grain: Grain, rows: Rows) -> Shape:
+    return Shape(
+        [rectangle(0, rows.y(row), timeline.makespan, rows.y(row, 1)) for row in range(grain.rows(timeline))],
+        LANE,
+        WAITING,
+    )
+
+
+def _areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
+    """One shape per kind of action, and one for its pattern."""
+    for kind, outlines in areas(timeline, grain, rows):
+        look = KINDS[kind]
+        yield Shape(outlines, look.colour, entry_of(kind))
+        if look.pattern:
+            yield Shape(outlines, "", pattern=look.pattern)
+
+
+def entry_of(kind) -> Entry:
+    return Entry(list(KINDS).index(kind), in_legend(kind), KINDS[kind])
+
+
+def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Iterator[Mark]:
+    """The boxes and what is written on them; phases, the frames of what is picked, and messages."""
+    every, picked = list(boxes(timeline, rows)), wanted.picked
+    fine = is_fine(every, scale)
+    yield from box_marks(every, picked, fine)
+    yield from _waits(timeline, rows)
+    yield from _numbers(every, picked)
+    if fine and (lines := list(phase_lines(timeline))):
+        over = (rows.top + rows.height / 2) if rows.pitch > 1 else rows.pitch / 2
+        paths = [
+            [(float(time), rows.y(k, 0.5) - over), (float(time), rows.y(k, 0.5) + over)] for time, k in lines
+        ]
+        yield Lines(paths, PHASE, PHASES)
+    if picked:
+        framed = [box.outline for box in every if not fades(box, picked)]
+        yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
+    if wanted.messages:
+        yield _messages(timeline, picked, rows)
+
+
+def fades(box: Box, picked: Picked | None) -> bool:
+    """Whether something else is picked."""
+    return picked is not None and not picked.has(box.span)
+
+
+def is_fine(every: Sequence[Box], scale: Scale) -> bool:
+    """Whether three quarters of the boxes (of those that take any time) are wide enough for edges."""
+    widths = sorted(box.width for box in every if box.width > 0)
+    return bool(widths) and float(widths[len(widths) // 4]) * scale.unit >= FINE * scale.font
+
+
+def _fill(box: Box, picked: Picked | None) -> str:
+    colour = tint(KINDS[box.kind].colour, box.shade)
+    return tint(colour, FADED, LANE) if fades(box, picked) else colour
+
+
+def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterator[Shape]:
+    """A shape for the boxes of each colour; and one for each pattern, which is below the numbers."""
+    alike, patterned = defaultdict(list), defaultdict(list)
+    order = list(KINDS)
+    for box in every:
+        faded = fades(box, picked)
+        alike[order.index(box.kind), box.shade, _fill(box, picked)].append(box)
+        if KINDS[box.kind].pattern and not faded:
+            patterned[KINDS[box.kind].pattern].append(box)
+    first = True
+    for (code, shade, fill), group in sorted(alike.items(), key=lambda item: item[0]):
+        kind = order[code]
+        outlines, says = [box.outline for box in group], [box.title for box in group]
+        entry = entry_of(kind)
+        if shade and first:
+            pale = tint(KINDS[kind].colour, LATER / 2)
+            entry, first = Entry(11, LATER_STAGE, Look(pale)), False
+        yield Shape(outlines, fill, entry, edged=fine, says=says)
+    for pattern, group in patterned.items():
+        yield Shape([_band(box) for box in group], "", pattern=pattern)
+
+
+def _band(box: Box) -> list[Corner]:
+    bottom = box.y + box.height
+    return rectangle(box.x, bottom - KINDS[box.kind].band * box.height, box.x + box.width, bottom)
+
+
+def _waits(timeline: Timeline, rows: Rows) -> Iterator[Labels]:
+    """How long the long waits are."""
+    labels = [
+        Label(
+            float(wait.start + wait.end) / 2,
+            rows.y(wait.device, 0.5),
+            wait.label,
+            float(wait.end - wait.start),
+            rows.height,
+        )
+        for wait in long_waits(timeline)
+    ]
+    yield Labels(labels, INK)
+
+
+def _numbers(every: Sequence[Box], picked: Picked | None) -> Iterator[Labels]:
+    """The microbatch in each box: of a kind and a colour all that have room, or none."""
+    alike = defaultdict(list)
+    for box in every:
+        alike[box.kind].append(box)
+    for group in alike.values():
+        by_ink = defaultdict(list)
+        for box in group:
+            colour = FAINT if fades(box, picked) else ink(_fill(box, picked))
+            by_ink[colour].append(_label(box))
+        longest = max((box.label for box in group), key=len)
+        median = sorted(float(box.width) for box in group)[len(group) // 2]
+        for colour, labels in by_ink.items():
+            yield Labels(labels, colour, DIGIT, (longest, median), NUMBER)
+
+
+def _label(box: Box) -> Label:
+    """A number stands above the pattern of its box."""
+    look = KINDS[box.kind]
+    clear = box.height * (1 - look.band / 2 if look.pattern else 1)
+    return Label(float(box.x + box.width / 2), box.y + clear / 2, box.label, float(box.width), box.height)
+
+
+def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Lines:
+    """One arrow per message, between the sides of the two lanes that face each other: it hides few numbers.
+
+    Beside what is picked, only the messages from one picked action to another.
+    """
+    paths, says = [], []
+    for action, source, target, start, end in timeline.messages:
+        if picked and action not in picked.parts:
+            continue
+        leaves, enters = (0.79, 0.21) if target > source else (0.21, 0.79)
+        paths.append([(float(start), rows.y(source, leaves)), (float(end), rows.y(target, enters))])
+        says.append(f"{action} from device {source} to {target}, {number(start)}\u2013{number(end)}")
+    return Lines(paths, MESSAGE, ARROW, says)

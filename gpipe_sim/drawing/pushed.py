@@ -1,0 +1,80 @@
+"""A timeline with every row pushed to the left: the same work, and the waiting of all devices as one block.
+
+It keeps no order between devices, so it is a picture of amounts, not of times.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.drawing.coarse import Grain, shares
+from gpipe_sim.drawing.geometry import Rows, boxes, kinds_drawn, rectangle
+from gpipe_sim.drawing.marks import FRAME, Corner, Label, Labels, Lines, Panel, Scale, Shape
+from gpipe_sim.drawing.palette import INK, KINDS, LANE
+from gpipe_sim.drawing.panel import box_marks, device_names, entry_of, is_fine, lanes
+from gpipe_sim.schedule.program import CODE
+from gpipe_sim.simulation.metrics import bubble_fraction
+from gpipe_sim.simulation.timeline import Timeline, number
+
+TITLE = "The same work, pushed to the left: what is left is one block"
+
+
+def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
+    """Every lane with its work and no wait in it, and a frame around what is left of all lanes."""
+    rows, devices, until = Rows(), grain.rows(timeline), float(timeline.makespan)
+    coarse = grain.column > 0
+    work = list(_sums(timeline, grain, rows) if coarse else _boxes(timeline, scale, rows))
+    ends = [0.0] * devices
+    for shape in work:
+        for outline in shape.outlines:
+            row = int(np.mean(outline, axis=0)[1])
+            ends[row] = max(ends[row], *(x for x, _ in outline))
+    marks = [lanes(timeline, grain, rows), *work]
+    if min(ends) < until:
+        block, room = _staircase(ends, until, rows), until - max(ends)
+        label = Label(until - room / 2, devices / 2, _left(timeline), room, 1)
+        marks += [Shape([block], LANE), Lines([block], FRAME), Labels([label], INK)]
+    return Panel(marks, devices, device_names(timeline, grain, rows, scale))
+
+
+def _boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[Shape]:
+    starts: dict[tuple, Real] = {}
+    for row in timeline.rows:
+        moved = accumulate((span.end - span.start for span in row), initial=0)
+        starts |= dict(zip(row, moved, strict=False))
+    every = [box._replace(x=starts[box.span]) for box in boxes(timeline, rows)]
+    for shape in box_marks(every, None, is_fine(every, scale)):
+        yield shape._replace(says=())  # they would say when, and this is not where
+
+
+def _sums(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
+    """Where there are too many boxes: per row one box for all actions of a kind."""
+    time = shares(timeline, grain) @ np.diff(grain.edges(timeline))
+    ends = time[[CODE[kind] for kind in kinds_drawn(timeline)]].cumsum(axis=0)
+    starts = np.vstack([np.zeros(ends.shape[1]), ends[:-1]])
+    for kind, left, right in zip(kinds_drawn(timeline), starts, ends, strict=True):
+        outlines = [
+            rectangle(a, rows.y(row), b, rows.y(row, 1))
+            for row, (a, b) in enumerate(zip(left, right, strict=True))
+        ]
+        yield Shape(outlines, KINDS[kind].colour, entry_of(kind))
+
+
+def _staircase(ends: Sequence[float], until: float, rows: Rows) -> list[Corner]:
+    """The outline of what is left: down the right side, and up along the ends of the rows."""
+    last = len(ends) - 1
+    edges = [rows.y(0), *map(float, range(1, last + 1)), rows.y(last, 1)]
+    corners = [(until, edges[0]), (until, edges[-1])]
+    for row in reversed(range(last + 1)):
+        corners += [(ends[row], edges[row + 1]), (ends[row], edges[row])]
+    return corners
+
+
+def _left(timeline: Timeline) -> str:
+    """What is left: how much of each device's time if all have the same; otherwise the share of all time."""
+    waits = {timeline.makespan - sum(span.end - span.start for span in row) for row in timeline.rows}
+    if len(waits) == 1:
+        return f"waiting: {number(waits.pop())} of {number(timeline.makespan)}"
+    return f"waiting: {float(bubble_fraction(timeline)):.1%}"

@@ -1,0 +1,125 @@
+"""Strips below the lanes: how many microbatches, or how many bytes, each device holds over time."""
+
+from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.drawing.coarse import Grain, in_flight_steps
+from gpipe_sim.drawing.geometry import Rows
+from gpipe_sim.drawing.marks import Corner, Entry, Name, Shape
+from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY
+from gpipe_sim.runtime.memory import MemoryTrace
+from gpipe_sim.simulation.metrics import peak_in_flight
+from gpipe_sim.simulation.timeline import Timeline
+
+BELOW = 0.04  #: rows between a lane and its strip
+COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
+MOST_STEPS = 4000  #: of all strips together, times categories
+COUNTED = Entry(26, "microbatches in flight, and the most", IN_FLIGHT)
+
+
+class Strips(NamedTuple):
+    """What strips show: bytes if there are traces, one per device, otherwise microbatches in flight.
+
+    ``most`` is what a full strip holds, the same for all strips of a page.
+    """
+
+    most: Real
+    traces: Sequence[MemoryTrace] = ()
+
+    @property
+    def high(self) -> float:
+        return BYTES_HIGH if self.traces else COUNTS_HIGH
+
+    @property
+    def rows(self) -> Rows:
+        """Lanes with room for a strip below each."""
+        return Rows(1 + BELOW + self.high)
+
+    def in_words(self, held: int) -> str:
+        return in_bytes(held) if self.traces else str(held)
+
+
+class Stack(NamedTuple):
+    """What a device holds from each of these times on: a row of ``held`` per category, from the bottom."""
+
+    times: Sequence[Real]
+    held: np.ndarray
+
+
+def most_in_flight(timelines: Sequence[Timeline]) -> int:
+    return max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
+
+
+def most_held(traces: Sequence[Sequence[MemoryTrace]]) -> int:
+    return max(trace.peak() for each in traces for trace in each)
+
+
+def strip_marks(
+    timeline: Timeline, grain: Grain, rows: Rows, strips: Strips
+) -> tuple[list[Shape], list[Name]]:
+    """The strips of all devices, a shape per category; and each one's peak, to stand on its right."""
+    looks = MEMORY if strips.traces else {COUNTED.words: IN_FLIGHT}
+    stacks = list(_stacks(timeline, grain, strips))
+    scale = strips.high / (float(strips.most) or 1)
+    outlines: list[list[list[Corner]]] = [[] for _ in looks]
+    says, peaks = [], []
+    for row, (times, held) in enumerate(stacks):
+        floor = rows.y(row, 1) + BELOW + strips.high
+        levels = floor - scale * np.vstack([np.zeros(len(times)), held.cumsum(axis=0)])
+        ends = [*map(float, times), float(timeline.makespan)]
+        for into, below, above in zip(outlines, levels, levels[1:], strict=False):
+            into.append(_between(ends, below.tolist(), above.tolist()))
+        total = held.sum(axis=0).max()
+        peak = strips.in_words(int(total))
+        says.append(f"device {row * grain.devices}: at most {peak}{'' if strips.traces else ' in flight'}")
+        peaks.append(Name(floor - strips.high / 2, peak))
+    held = np.sum([stack.held.sum(axis=1) for stack in stacks], axis=0)
+    shapes = [
+        Shape(shape, look.colour, Entry(20 + i, words, look), look.pattern, says=says)
+        for i, (shape, (words, look), any_held) in enumerate(zip(outlines, looks.items(), held, strict=True))
+        if any_held
+    ]
+    return shapes, peaks
+
+
+def in_bytes(count: int) -> str:
+    """Bytes as text: in kB (1,000 bytes) below ten million, in MB above."""
+    unit, name = (10**6, "MB") if count >= 10**7 else (1000, "kB")
+    return f"{count / unit:,.0f} {name}" if count >= unit else f"{count} B"
+
+
+def _stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:
+    if not strips.traces:
+        for steps in in_flight_steps(timeline, grain):
+            times, counts = zip(*steps, strict=True)
+            yield Stack(times, np.array([counts]))
+        return
+    columns = max(16, MOST_STEPS // (len(strips.traces) * len(MEMORY)))
+    for first in range(0, len(strips.traces), grain.devices):
+        group = strips.traces[first : first + grain.devices]
+        yield _thinned(max(group, key=MemoryTrace.peak), columns, float(timeline.makespan))
+
+
+def _thinned(trace: MemoryTrace, columns: int, until: float) -> Stack:
+    """The trace; of one with more samples than this, in each of so many columns the fullest moment."""
+    held = np.array([trace.bytes[category] for category in MEMORY])
+    if len(trace.times) <= columns:
+        return Stack(trace.times, held)
+    edges = np.arange(columns) * (until / columns)
+    times, total = np.array(trace.times, float), held.sum(axis=0)
+    begins = np.maximum(np.searchsorted(times, edges, "right") - 1, 0)  # what is held as a column begins
+    ends = np.append(begins[1:], len(times) - 1)
+    fullest = [a + int(total[a : b + 1].argmax()) for a, b in zip(begins, ends, strict=True)]
+    return Stack(edges.tolist(), held[:, fullest])
+
+
+def _between(times: Sequence[float], below: Sequence[float], above: Sequence[float]) -> list[Corner]:
+    """The outline between two lines of steps; ``times`` has one more, the end."""
+    forth, back = [], []
+    for i, (low, high) in enumerate(zip(below, above, strict=True)):
+        forth += [(times[i], high), (times[i + 1], high)]
+        back += [(times[i], low), (times[i + 1], low)]
+    return forth + back[::-1]

@@ -1,0 +1,53 @@
+"""What a chart says: its title is a claim in numbers, its caption says what was run."""
+
+import numpy as np
+
+from gpipe_sim.drawing.palette import KINDS
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.program import KINDS as CODES
+from gpipe_sim.simulation.metrics import bubble_fraction
+from gpipe_sim.simulation.timeline import Timeline, number
+
+SAME = 1e-9  #: times differ by rounding up to this part of them
+
+
+def title(timeline: Timeline) -> str:
+    """The claim: how long the step is, and how much of the devices' time is waiting."""
+    waiting = f"{float(bubble_fraction(timeline)):.1%} waiting"
+    return f"{timeline.schedule.name}: {number(timeline.makespan)} long, {waiting}"
+
+
+def caption(timeline: Timeline) -> str:
+    """What was run: how many of what, and how long an action of each kind takes if all take the same."""
+    takes = durations(timeline)
+    return size(timeline.schedule) + (f"; {takes}" if takes else "")
+
+
+def described(schedule: Schedule) -> str:
+    """A schedule in words: its family, and how many of what."""
+    return f"{schedule.name}, {size(schedule)}"
+
+
+def size(schedule: Schedule) -> str:
+    """How many devices, stages on each, and microbatches."""
+    devices = "1 device" if schedule.devices == 1 else f"{schedule.devices} devices"
+    microbatches = "1 microbatch" if schedule.microbatches == 1 else f"{schedule.microbatches} microbatches"
+    most = max(map(len, schedule.placement))
+    each = f" with {most} stages each" if most > 1 else ""
+    return f"{devices}{each}, {microbatches}"
+
+
+def durations(timeline: Timeline) -> str:
+    """In words, as "F takes 1, B 2"; nothing if two actions of one kind differ or run in pairs."""
+    program = timeline.schedule.program
+    if program.paired or not program.size:
+        return ""
+    each, times = {}, timeline.end - timeline.start
+    for code in np.unique(program.kind).tolist():
+        found = times[program.kind == code]
+        shortest, longest = found.min(), found.max()
+        if longest - shortest > SAME * longest:
+            return ""
+        each[CODES[code]] = number(longest)
+    first, *others = (f"{kind} {each[kind]}" for kind in KINDS if kind in each)
+    return ", ".join([first.replace(" ", " takes "), *others])
