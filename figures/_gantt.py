@@ -1,11 +1,11 @@
-"""A schedule's Gantt chart, and below it the microbatches that each device holds: numbers and picture."""
+"""A schedule's Gantt chart with a strip of what each device holds: numbers and picture."""
 
 from matplotlib.figure import Figure
 
 from figures._exact import bubble, pair, plain
 from figures._page import page
 from gpipe_sim import Action, Costs, Explicit, Schedule, Span, Timeline, peak_in_flight, simulate
-from gpipe_sim.drawing.plots import plot_in_flight, plot_timeline
+from gpipe_sim.drawing.plots import plot_timeline
 
 
 def numbers(schedule: Schedule) -> dict:
@@ -16,11 +16,18 @@ def numbers(schedule: Schedule) -> dict:
     timeline = simulate(schedule, Costs().per_stage(schedule.stages // schedule.devices))
     return {
         "schedule": repr(schedule),
-        "placement": [list(held) for held in schedule.placement],
-        "microbatches": schedule.microbatches,
+        "peak_in_flight": list(peak_in_flight(schedule)),
+        **of_timeline(timeline),
+    }
+
+
+def of_timeline(timeline: Timeline) -> dict:
+    """What ``timeline_of`` needs, and how long it is and how much of it is waiting."""
+    return {
+        "placement": [list(held) for held in timeline.schedule.placement],
+        "microbatches": timeline.schedule.microbatches,
         "makespan": plain(timeline.makespan),
         "bubble": pair(bubble(timeline)),
-        "peak_in_flight": list(peak_in_flight(schedule)),
         "spans": [
             [span.device, plain(span.start), plain(span.end), str(span.action)]
             for row in timeline.rows
@@ -37,14 +44,13 @@ def timeline_of(data: dict) -> Timeline:
     return Timeline.from_spans(order, spans)
 
 
-def picture(data: dict, name: str) -> Figure:
-    """The chart, and strips of what each device holds; a full strip is the whole batch, at all its stages."""
-    timeline = timeline_of(data)
-    idle, whole = data["bubble"]
-    title = f"{name}: makespan {data['makespan']}, bubble {idle}/{whole} = {idle / whole:.1%}"
-    figure, (chart, strips) = page(4.1, 2, sharex=True)
-    plot_timeline(timeline, chart, title)
-    plot_in_flight(timeline, strips, scale=data["microbatches"] * max(map(len, data["placement"])))
-    chart.set_xlabel("")
-    chart.tick_params(labelbottom=False)
+def picture(data: dict, claim: str) -> Figure:
+    """The chart, below its claim."""
+    figure, ax = page(3.9)
+    plot_timeline(timeline_of(data), ax, claim, in_flight=True)
     return figure
+
+
+def fraction(data: dict) -> str:
+    """The bubble as "3/11"."""
+    return "{}/{}".format(*data["bubble"])

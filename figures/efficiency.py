@@ -1,13 +1,11 @@
 """Efficiency against the number of devices: what more devices cost when the microbatches stay as they are."""
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures._exact import bubble, pair, table
-from figures._page import page
+from figures._page import claim, page
 from gpipe_sim import GPipe, simulate
 from gpipe_sim.drawing.plots import plot_efficiency
-from gpipe_sim.drawing.plots.style import TITLE_SIZE
 
 MICROBATCHES = (4, 8, 16, 32, 64)
 DEVICES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -20,12 +18,11 @@ def data() -> dict:
 
 
 def draw(data: dict) -> Figure:
-    figure, ax = page(4.4)
-    draw_on(ax, data)
-    title = "Efficiency of GPipe, 1 - bubble: measured marks on the curves M/(K-1+M)"
-    ax.set_title(title, loc="left", fontsize=TITLE_SIZE)
+    figure, ax = page(4.6)
+    measured = table(data["microbatches"], data["devices"], data["efficiency"])
+    plot_efficiency(measured, ax)
+    k, few, many = max(data["devices"]), data["microbatches"][1], data["microbatches"][-1]
+    at_work = [f"{float(k * measured[m][k]):.1f} with {m}" for m in (few, many)]
+    words = f"{k} devices do the work of {at_work[0]} microbatches, of {at_work[1]}"
+    claim(ax, words, "GPipe; marks: measured on timelines; lines: K M/(K\u22121+M)")
     return figure
-
-
-def draw_on(ax: Axes, data: dict) -> None:
-    plot_efficiency(table(data["microbatches"], data["devices"], data["efficiency"]), ax)

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from figures._gantt import numbers, picture
+from figures._gantt import fraction, numbers, picture
 from gpipe_sim import GPipe
 
 
@@ -11,4 +11,4 @@ def data() -> dict:
 
 
 def draw(data: dict) -> Figure:
-    return picture(data, "GPipe, 4 devices, 8 microbatches")
+    return picture(data, f"GPipe leaves {fraction(data)} of the device time unused")

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from figures._gantt import numbers, picture
+from figures._gantt import fraction, numbers, picture
 from gpipe_sim import Naive
 
 
@@ -11,4 +11,4 @@ def data() -> dict:
 
 
 def draw(data: dict) -> Figure:
-    return picture(data, "Naive, 4 devices")
+    return picture(data, f"Without a pipeline, {fraction(data)} of the device time is waiting")

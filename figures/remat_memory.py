@@ -7,20 +7,19 @@ recompute it keeps the boundary input of each, and everything only for the one w
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 import gpipe_sim as gp
-from figures._page import page
-from gpipe_sim.drawing.palette import CURVES, GRID, INK, MARKERS, MEMORY
-from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, byte_axis
+from figures._page import claim, page
+from gpipe_sim.drawing.palette import INK, MEMORY
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, byte_axis, finish
 from gpipe_sim.runtime.memory import BOUNDARY, SAVED, MemoryTrace
 from gpipe_sim.theory.formulas import remat_activation_units
 
 SIZES = (*[64] * 24, 10)  # 24 Linear and 23 ReLU
 DEVICES, MICROBATCHES, BATCH = (2, 4, 8), 8, 256
 MODES = ("never", "except_last", "always")
-SHOWN = 4  #: devices of the left panel
+SHOWN, DRAWN = 4, ("never", "always")  #: how many devices are drawn, and which modes
 NUMBER = 8  #: bytes of a float64, and of a class number
 BELOW = {"textcoords": "offset points", "fontsize": LABEL_SIZE, "annotation_clip": False}
 
@@ -45,69 +44,47 @@ def data() -> dict:
 
 
 def draw(data: dict) -> Figure:
-    figure, (left, right) = page(4.2, 1, 2, width_ratios=(1.15, 1))
-    _draw_devices(left, data)
-    draw_on(right, data)
-    left.set_title(f"Each of {data['shown']} devices", loc="left", fontsize=TITLE_SIZE)
-    right.set_title("The fullest device against K; lines predicted", loc="left", fontsize=TITLE_SIZE)
-    figure.suptitle(
-        "Activations at their peak: GPipe with 8 microbatches, an MLP of 47 layers, 256 digits",
-        x=0.012,
-        ha="left",
-        fontsize=TITLE_SIZE,
-    )
+    figure, ax = page(4.0)
+    k = str(data["shown"])
+    for left, mode in zip((0.0, data["shown"] + 1.0), DRAWN, strict=True):
+        _draw_group(ax, left, data["measured"][mode][k], data["predicted"][mode][k])
+    held = [max(map(sum, data["measured"][mode][k])) for mode in DRAWN]
+    _style(ax, data, held[0])
+    times = [data["makespan"][mode][k] for mode in DRAWN]
+    less, longer = 1 - held[1] / held[0], times[1] / times[0] - 1
+    words = f"Recomputing activations holds {less:.0%} fewer bytes and takes {longer:.0%} more time"
+    note = "one bar per device, at its fullest; GPipe, 8 microbatches, 47 layers, 256 digits; line: predicted"
+    claim(ax, words, note)
     return figure
 
 
-def draw_on(ax: Axes, data: dict) -> None:
-    """The peak of the fullest device against K: measured marks on lines that join the predictions."""
-    for i, mode in enumerate(data["modes"]):
-        measured = [max(map(sum, data["measured"][mode][str(k)])) for k in data["devices"]]
-        lines = [max(data["predicted"][mode][str(k)]) for k in data["devices"]]
-        ring = {"ms": 11, "mfc": "none"} if mode == "except_last" else {"ms": 5.5}  # it lies on "always"
-        ax.plot(data["devices"], lines, color=CURVES[i], lw=1.2)
-        ax.plot(data["devices"], measured, MARKERS[i], color=CURVES[i], label=mode, **ring)
-    _style(ax, max(max(map(sum, held)) for held in data["measured"]["never"].values()))
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(data["devices"], [str(k) for k in data["devices"]])
-    ax.minorticks_off()
-    ax.set_xlabel("devices K", fontsize=LABEL_SIZE)
-    ax.legend(frameon=False, fontsize=LABEL_SIZE, title="recompute", title_fontsize=LABEL_SIZE)
+def _draw_group(ax: Axes, left: float, measured: list[list[int]], predicted: list[int]) -> None:
+    """A bar per device: boundary inputs, above them the rest, and a line at the prediction."""
+    for device, ((boundary, rest), at) in enumerate(zip(measured, predicted, strict=True)):
+        x = left + device
+        ax.bar(x, boundary, color=MEMORY[BOUNDARY].colour, width=0.8)
+        ax.bar(x, rest, bottom=boundary, color=MEMORY[SAVED].colour, width=0.8)
+        ax.plot([x - 0.46, x + 0.46], [at, at], color=INK, lw=1.6, solid_capstyle="butt")
 
 
-def _draw_devices(ax: Axes, data: dict) -> None:
-    """A group of bars per mode, a bar per device: boundary inputs, the rest, and a line at the prediction."""
-    k, places = str(data["shown"]), []
-    for group, mode in enumerate(data["modes"]):
-        first = len(places) + group
-        for device, (boundary, rest) in enumerate(data["measured"][mode][k], first):
-            ax.bar(device, boundary, color=MEMORY[BOUNDARY], width=0.8)
-            ax.bar(device, rest, bottom=boundary, color=MEMORY[SAVED], width=0.8)
-            places.append(device)
-        ends = [[device - 0.46, device + 0.46] for device in places[first - group :]]
-        for x, at in zip(ends, data["predicted"][mode][k], strict=True):
-            ax.plot(x, [at, at], color=INK, lw=1.6, solid_capstyle="butt")
-        words = f"{mode}\nmakespan {data['makespan'][mode][k]}"
-        middle = sum(places[first - group :]) / data["shown"]
-        ax.annotate(words, (middle, 0), (0, -42), ha="center", va="baseline", **BELOW)
-    _style(ax, max(map(sum, data["measured"]["never"][k])))
-    ax.set_xticks(places, [str(device) for device in range(data["shown"])] * len(data["modes"]))
+def _style(ax: Axes, data: dict, most: int) -> None:
+    shown, k = data["shown"], str(data["shown"])
+    byte_axis(ax, most, "activations held")
+    ax.set_ylim(0, 1.1 * most)
+    places = [*range(shown), *range(shown + 1, 2 * shown + 1)]
+    ax.set_xticks(places, [f"device {i % (shown + 1)}" for i in places])
+    for left, mode, words in zip((0, shown + 1), DRAWN, ("keep everything", "recompute"), strict=True):
+        middle = left + (shown - 1) / 2
+        name = f"{words}: the step is {data['makespan'][mode][k]} long"
+        ax.annotate(name, (middle, 0), (0, -30), ha="center", va="baseline", **BELOW)
     ax.tick_params(axis="x", length=0)
+    finish(ax)
+    ax.grid(axis="x", visible=False)
     handles = [
-        Patch(color=MEMORY[SAVED], label="other saved activations"),
-        Patch(color=MEMORY[BOUNDARY], label="boundary inputs"),
-        Line2D([], [], color=INK, lw=1.6, label="predicted from shapes"),
+        Patch(color=MEMORY[SAVED].colour, label="what layers saved"),
+        Patch(color=MEMORY[BOUNDARY].colour, label="inputs of the stage"),
     ]
     ax.legend(handles=handles, frameon=False, fontsize=LABEL_SIZE, handlelength=1.2)
-
-
-def _style(ax: Axes, most: int) -> None:
-    byte_axis(ax, most, "activations held")
-    ax.set_ylim(0, 1.05 * most)
-    ax.grid(axis="y", color=GRID, lw=0.6)
-    ax.set_axisbelow(True)
-    ax.tick_params(labelsize=LABEL_SIZE)
-    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _step(partitions: list[gp.Partition], schedule: gp.Schedule) -> gp.StepResult:

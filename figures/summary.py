@@ -1,38 +1,60 @@
-"""Four charts on one page: that it learns, what bubbles cost, what remat saves, what more devices bring."""
+"""One page: the same work, from model parallelism without a pipeline to zero bubble; and that it learns."""
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures import bubble_curves, efficiency, remat_memory, training_loss
-from figures._page import page
-from gpipe_sim.drawing.plots import plot_losses
-from gpipe_sim.drawing.plots.style import TITLE_SIZE
+from figures import training_loss
+from figures._gantt import numbers, timeline_of
+from figures._page import WIDTH, claim
+from gpipe_sim import ZBH1, GPipe, Naive, OneFOneB
+from gpipe_sim.drawing.palette import INK
+from gpipe_sim.drawing.plots import plot_bare
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
+
+DEVICES, MICROBATCHES = 4, 8
+FAMILIES = (Naive, GPipe, OneFOneB, ZBH1)
 
 
 def data() -> dict:
-    """The numbers of the four figures, under their names."""
-    parts = (training_loss, bubble_curves, remat_memory, efficiency)
-    return {part.__name__.removeprefix("figures."): part.data() for part in parts}
+    """The step of each family, longest first; and the numbers of the training."""
+    schedules = [family(DEVICES, MICROBATCHES) for family in FAMILIES]
+    steps = [{"name": schedule.name, **numbers(schedule)} for schedule in schedules]
+    return {"steps": steps, "training_loss": training_loss.data()}
 
 
 def draw(data: dict) -> Figure:
-    figure, ((loss, bubble), (memory, share)) = page(6.8, 2, 2)
-    plot_losses(training_loss.losses(data["training_loss"]), loss)
-    bubble_curves.draw_on(bubble, data["bubble_curves"])
-    remat_memory.draw_on(memory, data["remat_memory"])
-    efficiency.draw_on(share, data["efficiency"])
-    accuracy = min(data["training_loss"]["accuracy"].values())
-    titles = {
-        loss: f"Loss; {accuracy:.1%} right on held-out digits",
-        bubble: "The bubble of GPipe, measured on (K-1)/(K-1+M)",
-        memory: "Activations of the fullest device, M = 8",
-        share: "The efficiency of GPipe, measured on M/(K-1+M)",
-    }
-    for ax, title in titles.items():
-        ax.set_title(title, loc="left", fontsize=TITLE_SIZE)
-    for value in list(bubble.texts):  # beside the rings there is no room here
-        value.remove()
-    for ax, place in ((loss, "upper right"), (bubble, "upper right"), (share, "lower left")):
-        ax.get_legend().set_bbox_to_anchor((0, 0, 1, 1), ax.transAxes)
-        ax.get_legend().set_loc(place)
-        ax.get_legend().borderaxespad = 0.6
+    steps = data["steps"]
+    figure = Figure(figsize=(WIDTH, 7.2), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06, hspace=0.03)
+    *charts, loss = figure.subplots(len(steps) + 1, 1, height_ratios=[1] * len(steps) + [2.6])
+    longest, shortest = steps[0]["makespan"], min(step["makespan"] for step in steps)
+    for ax, step in zip(charts, steps, strict=True):
+        _chart(ax, step, longest)
+    claim(
+        charts[0],
+        f"The same work on {DEVICES} devices takes {longest} units, or {shortest}: the schedule decides",
+        "grey is waiting; a forward takes 1, a backward 2 (blue, orange and green); "
+        f"{MICROBATCHES} microbatches",
+    )
+    training_loss.draw_on(loss, data["training_loss"])
     return figure
+
+
+def _chart(ax: Axes, step: dict, longest: float) -> None:
+    """Behind a chart its name, and what it costs."""
+    plot_bare(timeline_of(step), ax)
+    idle, all_time = step["bubble"]
+    says = f"{step['makespan']} long, {idle / all_time:.0%} waiting, holds {max(step['peak_in_flight'])}"
+    ax.set_xlim(0, 1.3 * longest)
+    rows = len(step["placement"])
+    beside = {"textcoords": "offset points", "va": "center"}
+    ax.annotate(
+        step["name"],
+        (step["makespan"], 0.3 * rows),
+        (8, 0),
+        fontsize=TITLE_SIZE,
+        weight="bold",
+        color=INK,
+        **beside,
+    )
+    ax.annotate(says, (step["makespan"], 0.72 * rows), (8, 0), fontsize=LABEL_SIZE, **beside)

@@ -10,12 +10,12 @@ within ``TOLERANCE``, a million times what was measured between orders; an accur
 from collections.abc import Callable
 from functools import cache
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import gpipe_sim as gp
-from figures._page import page
-from gpipe_sim.drawing.plots import plot_loss_differences, plot_losses
-from gpipe_sim.drawing.plots.style import TITLE_SIZE
+from figures._page import claim, page
+from gpipe_sim.drawing.plots import plot_losses
 
 SIZES, SEED = (64, 32, 32, 32, 32, 32, 10), 0
 EPOCHS, BATCH, MICROBATCHES, LEARNING_RATE = 15, 64, 8, 2e-3
@@ -44,16 +44,18 @@ def data() -> dict:
 
 
 def draw(data: dict) -> Figure:
-    figure, (above, below) = page(5.2, 2, sharex=True, height_ratios=(3, 1.2))
-    curves, accuracy = losses(data), min(data["accuracy"].values())
-    plot_losses(curves, above)
-    plot_loss_differences(curves, below)
-    above.set_xlabel("")
-    model = f"{data['layers']} layers on 4 devices"
-    title = f"{model} learn digits: held-out accuracy {accuracy:.1%} with every schedule"
-    above.set_title(title, loc="left", fontsize=TITLE_SIZE)
-    below.set_title(_apart_in_words(curves), loc="left", fontsize=TITLE_SIZE)
+    figure, ax = page(4.4)
+    draw_on(ax, data)
     return figure
+
+
+def draw_on(ax: Axes, data: dict) -> None:
+    """All curves on one device's, and in words what they share and how far they are apart."""
+    curves, accuracy = losses(data), min(data["accuracy"].values())
+    plot_losses(curves, ax)
+    worst = max(apart(curves).values())
+    note = f"{data['layers']} layers, 4 devices; on no step are two losses further apart than {worst:.0e}"
+    claim(ax, f"Every schedule learns what one device learns: {accuracy:.1%} of new digits right", note)
 
 
 def losses(data: dict) -> dict[str, list[float]]:
@@ -65,14 +67,6 @@ def apart(curves: dict[str, list[float]]) -> dict[str, float]:
     """The largest difference of each schedule's loss from one device's, over all steps."""
     (_, alone), *others = curves.items()
     return {name: max(abs(a - b) for a, b in zip(alone, curve, strict=True)) for name, curve in others}
-
-
-def _apart_in_words(curves: dict[str, list[float]]) -> str:
-    found = apart(curves)
-    some = [f"{name} at most {most:.1e}" for name, most in found.items() if most]
-    none = [name for name, most in found.items() if not most]
-    words = some + ([f"{', '.join(none)} exactly 0"] if none else [])
-    return f"Loss minus one device's: {'; '.join(words)}"
 
 
 def _train(name: str, schedule: gp.Schedule | None) -> gp.History:

@@ -2,8 +2,9 @@
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
-from figures._page import page
+from figures._page import claim, page
 from gpipe_sim import (
     ZBH1,
     ZBH2,
@@ -15,13 +16,13 @@ from gpipe_sim import (
     span_bubble,
     useful_time,
 )
-from gpipe_sim.drawing.palette import CURVES, INK, MARKERS
-from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, finish, legend_outside
+from gpipe_sim.drawing.palette import FAINT, INK
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, finish
 from gpipe_sim.theory.published import ZERO_BUBBLE, ZeroBubbleRun
 
 FAMILIES = {"1F1B": OneFOneB, "interleaved": Interleaved1F1B, "ZB-H1": ZBH1, "ZB-H2": ZBH2}
-ASIDE = dict(zip(FAMILIES, (-0.27, -0.09, 0.09, 0.27), strict=True))  #: marks side by side, none hidden
 DIGITS = 4  #: after the point, as the paper prints
+RING = {"ms": 9, "mfc": "none", "mec": FAINT, "lw": 0}
 
 
 def data() -> dict:
@@ -58,52 +59,59 @@ def k_messages_fewer(run: ZeroBubbleRun) -> float:
 
 
 def draw(data: dict) -> Figure:
-    figure, (rates, apart) = page(6.4, 2, sharex=True, height_ratios=(3, 2))
-    draw_rates(rates, data)
-    draw_differences(apart, data)
-    names = [f"{model}\nK = {k}, M = {m}" for model, k, m in data["settings"]]
-    apart.set_xticks(range(len(names)), names)
+    """A line for each printed rate, in a group for each schedule."""
+    figure, ax = page(5.6)
+    lines = [(name, i) for name in FAMILIES for i in range(len(data["settings"]))]
+    places = [i + name_at for name_at, _ in enumerate(FAMILIES) for i in _lines(data, name_at)]
+    for y, (name, i) in zip(places, lines, strict=True):
+        ax.plot(data["published"][name][i], y, "o", **RING)
+        ax.plot(data["simulated"][name][i], y, "o", color=INK, ms=4)
+    ax.plot([], [], "o", **RING, label="printed in the paper")
+    ax.plot([], [], "o", color=INK, ms=4, lw=0, label="simulated here, from the times in the paper")
+    same, all_of_them = _agreeing(data)
+    words = (
+        f"{same} of {all_of_them} bubble rates of the zero-bubble paper come out to the last printed digit"
+    )
+    furthest = max(_apart(data["simulated"]["interleaved"], data["published"]["interleaved"])) / 10**DIGITS
+    note = f"interleaved: up to {furthest:.2%} more, for K messages that the printed step does not wait for"
+    claim(ax, words, note)
+    _style(ax, data, places)
     return figure
 
 
-def draw_rates(ax: Axes, data: dict) -> None:
-    """Published rates as rings, simulated ones as marks inside them."""
-    ring = {"ms": 11, "mfc": "none", "mec": INK, "lw": 0}
+def _lines(data: dict, group: int) -> range:
+    """The lines of a group, from the top."""
+    each = len(data["settings"])
+    return range(group * each, (group + 1) * each)
+
+
+def _agreeing(data: dict) -> tuple[int, int]:
+    """How many simulated rates equal the printed ones, and how many there are."""
+    pairs = [
+        (a, b)
+        for name in FAMILIES
+        for a, b in zip(data["simulated"][name], data["published"][name], strict=True)
+    ]
+    return sum(a == b for a, b in pairs), len(pairs)
+
+
+def _style(ax: Axes, data: dict, places: list[int]) -> None:
+    """Each line has its setting on the left; each group its schedule on the right."""
+    settings = [f"{model}, K = {k}, M = {m}" for model, k, m in data["settings"]]
+    ax.set_yticks(places, settings * len(FAMILIES))
+    most = max(max(rates) for rates in data["simulated"].values())
+    ax.set(xlim=(0, 1.2 * most), ylim=(places[-1] + 1, -1))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set_xlabel("bubble rate (span bubble)", fontsize=LABEL_SIZE)
+    each = len(settings)
     for i, name in enumerate(FAMILIES):
-        ax.plot(_places(data, name), data["simulated"][name], MARKERS[i], color=CURVES[i], ms=5, label=name)
-        ax.plot(_places(data, name), data["published"][name], "o", **ring)
-    ax.plot([], [], "o", label="published", **ring)
-    _finish(ax, "span bubble", "The zero-bubble paper's bubble rates (rings) and simulated ones (marks)")
-    ax.set_ylim(0, None)
-    ax.tick_params(axis="x", length=0)
-
-
-def draw_differences(ax: Axes, data: dict) -> None:
-    """Simulated minus published rates, too small to see above; in units of the last printed digit."""
-    rates, published = data["simulated"], data["published"]
-    messages = _apart(rates["interleaved"], data["k_messages_fewer"])
-    bars = {"width": 0.16, "color": "none", "edgecolor": INK, "label": "K messages"}
-    ax.bar(_places(data, "interleaved"), messages, **bars)
-    for i, name in enumerate(FAMILIES):
-        ax.plot(_places(data, name), _apart(rates[name], published[name]), MARKERS[i], color=CURVES[i], ms=5)
-    title = (
-        "Simulated minus published: 0, but for interleaved, whose published step waits for K messages fewer"
-    )
-    _finish(ax, "difference (0.0001)", title)
-    ax.set_ylim(-3, None)
-
-
-def _places(data: dict, name: str) -> list[float]:
-    return [at + ASIDE[name] for at in range(len(data["settings"]))]
+        middle = sum(places[i * each : (i + 1) * each]) / each
+        right = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
+        ax.annotate(name, (0.99, middle), fontsize=TITLE_SIZE, weight="bold", **right)
+    finish(ax)
+    ax.tick_params(axis="y", length=0)
+    ax.legend(frameon=False, fontsize=LABEL_SIZE, loc="lower center", bbox_to_anchor=(0.62, 0.02))
 
 
 def _apart(rates: list[float], others: list[float]) -> list[int]:
     return [round((rate - other) * 10**DIGITS) for rate, other in zip(rates, others, strict=True)]
-
-
-def _finish(ax: Axes, label: str, title: str) -> None:
-    ax.set_ylabel(label, fontsize=LABEL_SIZE)
-    ax.set_title(title, loc="left", fontsize=TITLE_SIZE)
-    finish(ax)
-    ax.grid(axis="x", visible=False)
-    legend_outside(ax)

@@ -7,24 +7,22 @@ where the step would end if no device ever waited.
 from fractions import Fraction
 
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 
-from figures._exact import bubble, pair, plain
-from figures._gantt import timeline_of
+from figures._exact import plain
+from figures._gantt import of_timeline, timeline_of
 from figures._page import page
 from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
-from gpipe_sim.drawing.geometry import PHASES
-from gpipe_sim.drawing.palette import INK
-from gpipe_sim.drawing.plots import plot_timeline
-from gpipe_sim.drawing.plots.gantt import DASHES
+from gpipe_sim.drawing.marks import Entry
+from gpipe_sim.drawing.palette import INK, KINDS, in_legend
+from gpipe_sim.drawing.panel import WAITING
+from gpipe_sim.drawing.plots import plot_bare
+from gpipe_sim.drawing.plots.gantt import DASHES, handle
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
 from gpipe_sim.simulation.timeline import number
 
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick
-FINE_HATCH = "//////"  #: for small boxes
 HEADINGS = "Each backward in one piece", "Backwards cut in two: W fills the waits"
 #: Below the columns: how to read the line and the titles.
 NOTES = "dashed: the end, if no device ever waited", "holds: microbatches, on the fullest device"
@@ -41,14 +39,18 @@ def data() -> dict:
 
 def draw(data: dict) -> Figure:
     """One panel per schedule, two columns, one legend."""
-    rows = max(map(len, data["columns"]))
-    figure, axes = page(1.2 + 0.88 * rows, rows, 2, sharex=True, squeeze=False)
+    rows, every = max(map(len, data["columns"])), [entry for column in data["columns"] for entry in column]
+    figure, axes = page(1.5 + 0.88 * rows, rows, 2, sharex=True, squeeze=False)
+    lengths = [number(pick(e["makespan"] for e in every)) for pick in (max, min)]
+    words = f"The same work in {len(every)} schedules: from {lengths[0]} units of time down to {lengths[1]}"
+    figure.suptitle(words, x=0.013, ha="left", fontsize=TITLE_SIZE + 2, weight="bold")
     figure.get_layout_engine().set(wspace=0.05)
     for column, heading, note, entries in zip(axes.T, HEADINGS, NOTES, data["columns"], strict=True):
-        legends = [_panel(ax, entry) for ax, entry in zip(column, entries, strict=True)]
+        for ax, entry in zip(column, entries, strict=True):
+            _panel(ax, entry)
         _heading(column[0], heading)
         _time_axis(column[-1], note)
-    _legend(figure, max(legends, key=lambda legend: sum(len(text.get_text()) for text in legend.texts)))
+    _legend(figure)
     return figure
 
 
@@ -62,37 +64,23 @@ def _numbers(schedule: Schedule) -> dict:
     timeline = simulate(schedule, Costs().per_stage(cut))
     return {
         "name": schedule.name,
-        "placement": [list(held) for held in schedule.placement],
-        "microbatches": schedule.microbatches,
-        "makespan": plain(timeline.makespan),
         "waitless": plain(busy_time(timeline) / schedule.devices),
-        "bubble": pair(bubble(timeline)),
         "holds": plain(Fraction(max(peak_in_flight(schedule)), cut)),
-        "spans": [
-            [s.device, plain(s.start), plain(s.end), str(s.action)] for row in timeline.rows for s in row
-        ],
+        **of_timeline(timeline),
     }
 
 
-def _panel(ax: Axes, entry: dict) -> Legend:
-    """Draw a bare chart of one schedule, and return the legend that was taken off it."""
-    plot_timeline(timeline_of(entry), ax, "")
-    own = ax.get_legend()
-    own.remove()
-    for artist in (*ax.texts, *(lines for lines in ax.collections if isinstance(lines, LineCollection))):
-        artist.remove()  # numbers and phases, too small to be read here
-    for boxes in ax.collections:
-        boxes.set_hatch(boxes.get_hatch() and FINE_HATCH)
+def _panel(ax: Axes, entry: dict) -> None:
+    """A small chart of one schedule, with its name and numbers above it."""
+    plot_bare(timeline_of(entry), ax)
     ax.axvline(entry["waitless"], color=INK, lw=0.8, ls=DASHES)
     idle, all_time = entry["bubble"]
     until = f"{number(entry['makespan'])} long{' (cut off here)' if entry['makespan'] > UNTIL else ''}"
     says = f"{until}, {idle / all_time:.1%} waiting, holds {number(entry['holds'])}"
     ax.set_title(entry["name"], loc="left", fontsize=TITLE_SIZE, pad=3, fontweight="bold")
     ax.set_title(says, loc="right", fontsize=LABEL_SIZE, pad=3)
-    ax.set(xlim=(0, UNTIL), xlabel="", yticks=[])
-    ax.spines["bottom"].set_visible(False)
+    ax.set_xlim(0, UNTIL)
     ax.tick_params(axis="x", length=0)
-    return own
 
 
 def _time_axis(ax: Axes, note: str) -> None:
@@ -103,17 +91,22 @@ def _time_axis(ax: Axes, note: str) -> None:
 
 
 def _heading(ax: Axes, words: str) -> None:
-    above = {"xytext": (0, 26), "textcoords": "offset points", "xycoords": "axes fraction"}
-    ax.annotate(words, (0, 1), **above, fontsize=TITLE_SIZE + 2)
+    above = {"xytext": (0, 22), "textcoords": "offset points", "xycoords": "axes fraction"}
+    ax.annotate(words, (0, 1), **above, fontsize=TITLE_SIZE + 1)
 
 
-def _legend(figure: Figure, like: Legend) -> None:
-    entries = [(handle, handle.get_label()) for handle in like.legend_handles]
-    shown = [(handle, label) for handle, label in entries if not label.endswith(PHASES)]
+def _legend(figure: Figure) -> None:
+    handles = [
+        handle(Entry(0, words, look))
+        for words, look in [
+            *((in_legend(kind), KINDS[kind]) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)),
+            (WAITING.words, WAITING.swatch),
+        ]
+    ]
     figure.legend(
-        *zip(*shown, strict=True),
+        handles=handles,
         loc="outside lower center",
-        ncols=len(shown),
+        ncols=len(handles),
         frameon=False,
         fontsize=LABEL_SIZE,
         handlelength=1,

@@ -45,6 +45,7 @@ _NAMES = {
     "drawing.deadlock": "draw_deadlock",
     "drawing.overlay": "Overlay overlay",
     "drawing.page": "Svg",
+    "drawing.parts": "draw_parts",
     "drawing.svg": "draw to_svg",
     "export.recorded": "recorded_run recorded_where",
     "export.torch_csv": "from_torch_csv to_torch_csv",

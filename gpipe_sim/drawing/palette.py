@@ -44,7 +44,6 @@ IN_FLIGHT = MEMORY[SAVED]  #: microbatches in flight are counted by what is save
 CURVES = ("#222222", "#4a4a4a", "#6b6b6b", "#868686", "#949494")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 REFERENCE = "#c4c4c4"  #: the wide pale curve with which others are compared
-SIGNED = "PuOr"  #: matplotlib's colour map for images in which zero is white
 
 PAPER = "#fff"  #: the background, the edges between boxes, and patterns
 INK = "#222222"  #: words, arrows, outlines, the lines between phases

@@ -68,7 +68,8 @@ def read_wanted(
         if not picks or not fine:
             return None
         if listed_parts is not None:
-            return Picked(listed_parts, HIGHLIGHTED)
+            there = any(timeline.schedule.program.part_of(part) >= 0 for part in listed_parts)
+            return Picked(listed_parts, HIGHLIGHTED) if there else None
         return Picked(_all_parts(span.action for span in path_of(timeline)), CRITICAL)
 
     return [

@@ -121,6 +121,15 @@ class MemoryTrace:
         """The most bytes held at one time: the sum of the named categories, or of all if none is named."""
         return max(self.over_time(*categories))
 
+    def only(self, *categories: str) -> "MemoryTrace":
+        """The same trace with nothing in all other categories; ValueError for one that does not exist."""
+        for category in categories:
+            one_of("a memory trace", "category", category, CATEGORIES)
+        nothing = (0,) * len(self.times)
+        return MemoryTrace(
+            self.times, {name: held if name in categories else nothing for name, held in self.bytes.items()}
+        )
+
     @property
     def activation_peak(self) -> int:
         """The most bytes of boundary inputs and saved activations together."""

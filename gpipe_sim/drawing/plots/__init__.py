@@ -4,21 +4,18 @@ Without ``ax``, each function makes a figure whose size follows from the data. N
 changes matplotlib's style; show or save the figure yourself (``ax.figure.savefig``).
 """
 
-from gpipe_sim.drawing.plots.arrays import plot_parts
 from gpipe_sim.drawing.plots.curves import (
     plot_bubble_curves,
     plot_efficiency,
-    plot_loss_differences,
     plot_losses,
 )
-from gpipe_sim.drawing.plots.gantt import plot_pushed, plot_timeline
+from gpipe_sim.drawing.plots.gantt import plot_bare, plot_pushed, plot_timeline
 
 __all__ = [
+    "plot_bare",
     "plot_bubble_curves",
     "plot_efficiency",
-    "plot_loss_differences",
     "plot_losses",
-    "plot_parts",
     "plot_pushed",
     "plot_timeline",
 ]

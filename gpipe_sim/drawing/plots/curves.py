@@ -1,6 +1,9 @@
-"""Curves: measured bubbles and efficiency on their formulas, and losses of several schedules together."""
+"""Curves: measured bubbles and efficiency on their formulas, and losses of several schedules together.
 
-from collections.abc import Callable, Mapping
+A curve is ink, and has its name at its end; lighter curves are later ones of a row.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 
 from matplotlib.axes import Axes
@@ -14,10 +17,11 @@ from gpipe_sim.drawing.plots.style import (
     Measured,
     finish,
     given_or_new,
-    legend_outside,
     read_losses,
     read_measured,
 )
+
+LINE = 1.3 * LABEL_SIZE  #: points from one name to the next
 
 
 def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
@@ -28,31 +32,41 @@ def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
     """
     measured = read_measured("plot_bubble_curves", measured)
     ax = given_or_new(ax, WIDTH, 4.2)
-    ax.plot([], [], "o", ms=11, mfc="none", mec=INK, label="M = 4K")
     for i, (devices, by_m) in enumerate(measured.items()):
         _add_curve(ax, i, by_m, lambda m, k=devices: _bubble(k, m), f"K = {devices}")
         if 4 * devices in by_m:
             _ring(ax, 4 * devices, float(by_m[4 * devices]))
     _log_axis(ax, "microbatches M", measured)
-    _percent_axis(ax, "bubble fraction", 1)
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.set_ylim(0, 1)
+    ax.set_ylabel("bubble fraction", fontsize=LABEL_SIZE)
     finish(ax)
-    legend_outside(ax, reverse=True)
+    name_ends(ax, [(f"K = {k}", max(by_m), float(by_m[max(by_m)])) for k, by_m in measured.items()])
     return ax
 
 
 def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
-    """Efficiency, 1 - bubble, against K: measured marks on M/(K-1+M), one curve per M.
+    """How many of K devices are at work on average: measured marks on K M/(K-1+M), one curve per M.
 
-    ``measured[M][K]`` is the utilization of a timeline.
+    ``measured[M][K]`` is the utilization of a timeline, 1 - bubble. The dashed line is K itself: no waiting.
     """
     measured = read_measured("plot_efficiency", measured)
     ax = given_or_new(ax, WIDTH, 4.2)
+    most = max(k for by_k in measured.values() for k in by_k)
+    ax.plot([0, most], [0, most], color=INK, lw=0.9, ls=(0, (4, 3)))
+    ends = [("nobody waits", most, float(most))]
     for i, (microbatches, by_k) in enumerate(measured.items()):
-        _add_curve(ax, i, by_k, lambda k, m=microbatches: 1 - _bubble(k, m), f"M = {microbatches}")
-    _log_axis(ax, "devices K", measured)
-    _percent_axis(ax, "efficiency", 1.03)
+        at_work = {k: k * float(share) for k, share in by_k.items()}
+        label = f"M = {microbatches}"
+        _add_curve(ax, i, at_work, lambda k, m=microbatches: k * (1 - _bubble(k, m)), label)
+        ends.append((label, max(at_work), at_work[max(at_work)]))
+    ticks = sorted({k for by_k in measured.values() for k in by_k})
+    ax.set_xticks(ticks, [str(k) for k in ticks])
+    ax.set_xlabel("devices K", fontsize=LABEL_SIZE)
+    ax.set_ylabel("devices at work, on average", fontsize=LABEL_SIZE)
+    ax.set(xlim=(0, None), ylim=(0, 1.04 * most))
     finish(ax)
-    legend_outside(ax, reverse=True)
+    name_ends(ax, ends)
     return ax
 
 
@@ -63,31 +77,38 @@ def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
     """
     (name, reference), *others = read_losses("plot_losses", losses).items()
     ax = given_or_new(ax, WIDTH, 4.2)
-    ax.plot(range(1, len(reference) + 1), reference, color=REFERENCE, lw=2.5, label=name)
-    _take_turns(ax, dict(others), lw=0)
+    ax.plot(range(1, len(reference) + 1), reference, color=REFERENCE, lw=4, label=name)
+    for i, (name, values) in enumerate(others):
+        every = max(len(others), len(values) // 10)
+        ax.plot(
+            range(1, len(values) + 1),
+            values,
+            MARKERS[i % len(MARKERS)],
+            color=INK,
+            mfc=CURVES[-1 - i % len(CURVES)],
+            ms=5,
+            markevery=(i * every // len(others), every),
+            label=name,
+        )
     ax.set(xlim=(0, len(reference) + 1), ylim=(0, None))
     ax.set_xlabel("step", fontsize=LABEL_SIZE)
     ax.set_ylabel("loss", fontsize=LABEL_SIZE)
     finish(ax)
-    legend_outside(ax)
+    ax.legend(frameon=False, fontsize=LABEL_SIZE, loc="upper right")
     return ax
 
 
-def plot_loss_differences(losses: Losses, ax: Axes | None = None) -> Axes:
-    """How far each curve is from the first, in units of 1e-15; colours and marks as in ``plot_losses``."""
-    (_, reference), *others = read_losses("plot_loss_differences", losses).items()
-    if lengths := {len(curve) for _, curve in others} - {len(reference)}:
-        raise ValueError(f"plot_loss_differences needs curves of {len(reference)} steps (got {min(lengths)})")
-    ax = given_or_new(ax, WIDTH, 2.2)
-    apart = {
-        name: [1e15 * abs(a - b) for a, b in zip(curve, reference, strict=True)] for name, curve in others
-    }
-    _take_turns(ax, apart, lw=0.8)
-    ax.set(xlim=(0, len(reference) + 1))
-    ax.set_xlabel("step", fontsize=LABEL_SIZE)
-    ax.set_ylabel("difference (1e-15)", fontsize=LABEL_SIZE)
-    finish(ax)
-    return ax
+def name_ends(ax: Axes, ends: Sequence[tuple[str, float, float]]) -> None:
+    """Words beside the last points of curves, (words, x, y), moved apart where they would touch."""
+    high = float(ax.get_position().height) * ax.figure.get_size_inches()[1] * 72
+    low, top = ax.get_ylim()
+    wanted = sorted((high * (y - low) / (top - low), words, x, y) for words, x, y in ends)
+    below = -LINE
+    for at, words, x, y in wanted:
+        placed = max(at, below + LINE)
+        below = placed
+        aside = {"xytext": (10, placed - at), "textcoords": "offset points"}
+        ax.annotate(words, (x, y), va="center", fontsize=LABEL_SIZE, annotation_clip=False, **aside)
 
 
 def _bubble(devices: float, microbatches: float) -> float:
@@ -110,22 +131,6 @@ def _ring(ax: Axes, x: float, y: float) -> None:
     ax.annotate(f"{y:.1%}", (x, y), fontsize=LABEL_SIZE, color=INK, **offset)
 
 
-def _take_turns(ax: Axes, curves: Losses, lw: float) -> None:
-    """Draw curves with few marks each, and no two with a mark at the same step."""
-    for i, (name, values) in enumerate(curves.items()):
-        every = max(len(curves), len(values) // 10)
-        ax.plot(
-            range(1, len(values) + 1),
-            values,
-            MARKERS[i % len(MARKERS)] + "-",
-            color=CURVES[i % len(CURVES)],
-            lw=lw,
-            ms=4.5,
-            markevery=(i * every // len(curves), every),
-            label=name,
-        )
-
-
 def _log_axis(ax: Axes, label: str, measured: Measured) -> None:
     values = sorted({x for points in measured.values() for x in points})
     powers = [value for value in values if value & (value - 1) == 0]
@@ -133,12 +138,6 @@ def _log_axis(ax: Axes, label: str, measured: Measured) -> None:
     ax.set_xticks(powers, [str(value) for value in powers])
     ax.minorticks_off()
     ax.set_xlabel(label, fontsize=LABEL_SIZE)
-
-
-def _percent_axis(ax: Axes, label: str, until: float) -> None:
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.set_ylabel(label, fontsize=LABEL_SIZE)
-    ax.set_ylim(0, until)
 
 
 def _between(low: int, high: int, steps: int = 120) -> list[float]:

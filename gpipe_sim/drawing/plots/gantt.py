@@ -32,7 +32,7 @@ from gpipe_sim.drawing.panel import PAIRED, panel
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new
 from gpipe_sim.drawing.pushed import TITLE as PUSHED
 from gpipe_sim.drawing.pushed import pushed
-from gpipe_sim.drawing.wanted import notes, read_wanted
+from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
 from gpipe_sim.drawing.words import caption, title
 from gpipe_sim.errors import require
 from gpipe_sim.runtime.memory import MemoryTrace
@@ -86,6 +86,20 @@ def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED)
     return paint(ax, timeline, shown, require("plot_pushed", title, str, "a text as its title"), "", [])
 
 
+@of_timeline
+def plot_bare(timeline: Timeline, ax: Axes) -> Axes:
+    """Lanes and boxes alone, for charts too small for words; x is time, y is rows, and neither is named."""
+    grain = grain_of(timeline)
+    rows = grain.rows(timeline)
+    given_or_new(ax, 1, 1)
+    for mark in panel(timeline, grain, scale_of(ax, timeline, rows), Wanted()).marks:
+        if isinstance(mark, Shape):
+            _add_shape(ax, mark._replace(edged=False))
+    ax.set(xlim=(0, float(timeline.makespan) or 1), ylim=(rows, 0), xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+    return ax
+
+
 def scale_of(ax: Axes, timeline: Timeline, rows: float) -> Scale:
     """How large things will be, in points, if the axes fill the figure as far as they do now."""
     width, height = ax.get_position().size * ax.figure.get_size_inches() * 72
@@ -112,7 +126,7 @@ def paint(
     for peak in shown.peaks:
         _beside(ax, peak.y, peak.words)
     _head(ax, title, caption)
-    _legend(ax, [*legend([shown], scale), *notes], scale.unit * until)
+    _legend(ax, [*legend([shown], scale), *notes], 1.15 * scale.unit * until)  # axes grow when laid out
     return ax
 
 
@@ -180,15 +194,13 @@ def _head(ax: Axes, title: str, caption: str) -> None:
 
 def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:
     """Below the axis, in as many columns as fit into a width in points."""
-    wide = [
-        (len(entry.words) * LETTER * WIDE + (3.5 if entry.swatch else 2)) * LABEL_SIZE for entry in entries
-    ]
+    wide = [(len(entry.words) * LETTER * WIDE + 2.7) * LABEL_SIZE for entry in entries]
     columns = next(n for n in range(len(wide), 0, -1) if n == 1 or _columns_wide(wide, n) <= width)
     rows = [entries[i : i + columns] for i in range(0, len(entries), columns)]
     by_column = [row[i] for i in range(columns) for row in rows if i < len(row)]  # as matplotlib fills them
     below = ScaledTranslation(0, -BELOW / 72, ax.figure.dpi_scale_trans)
     ax.legend(
-        handles=[_handle(entry) for entry in by_column],
+        handles=[handle(entry) for entry in by_column],
         loc="upper left",
         bbox_to_anchor=(0, 0),
         bbox_transform=ax.transAxes + below,
@@ -208,7 +220,8 @@ def _columns_wide(wide: Sequence[float], columns: int) -> float:
     return sum(max(wide[i::columns]) for i in range(columns))
 
 
-def _handle(entry: Entry) -> Patch | Line2D:
+def handle(entry: Entry) -> Patch | Line2D:
+    """What stands beside an entry's words."""
     swatch = entry.swatch
     if isinstance(swatch, Style):
         if swatch is PHASE:

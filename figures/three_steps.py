@@ -1,0 +1,26 @@
+"""ZB-H2 three times in a row: each step begins in the corner that the one before leaves empty."""
+
+from matplotlib.figure import Figure
+
+from figures._gantt import numbers, of_timeline, timeline_of
+from figures._page import page
+from gpipe_sim import ZBH2, repeat, simulate
+from gpipe_sim.drawing.plots import plot_timeline
+
+DEVICES, MICROBATCHES, STEPS = 4, 8, 3
+
+
+def data() -> dict:
+    """``alone``: the numbers of one step."""
+    step = ZBH2(DEVICES, MICROBATCHES)
+    return of_timeline(simulate(repeat(step, STEPS))) | {"alone": numbers(step)["makespan"], "steps": STEPS}
+
+
+def draw(data: dict) -> Figure:
+    figure, ax = page(3.1)
+    timeline, each = timeline_of(data), data["microbatches"] // data["steps"]
+    actions = [span.action for span in timeline.spans]
+    middle = [action for action in actions if action.microbatch // each == data["steps"] // 2]
+    length = f"{data['makespan']} long, not {data['steps']} x {data['alone']}"
+    plot_timeline(timeline, ax, f"{data['steps']} steps of ZB-H2 interlock: {length}", highlight=middle)
+    return figure
