@@ -45,7 +45,7 @@ lessons-torch: .venv/torch-$(TORCH)  ## run the lesson on real devices again and
 	@$(call again,$(TORCH_LESSONS))
 
 lab: .venv/test  ## read the lessons in JupyterLab
-	@$(RUN) jupyterlab notebooks
+	@$(RUN) jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks
 
 lint: .venv/test  ## check style and format, notebooks too
 	@$(RUN) ruff check
