@@ -3,7 +3,7 @@
 # figures while these are rebuilt, would break each other under `make -j`.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help figures test test-random test-torch lessons lessons-torch lab lint bench bench-torch clean
+.PHONY: help figures test test-random test-torch lessons lessons-torch lab look lint bench bench-torch clean
 
 PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
@@ -47,6 +47,9 @@ lessons-torch: .venv/torch-$(TORCH)  ## run the lesson on real devices again and
 lab: .venv/test  ## read the lessons in JupyterLab
 	@$(RUN) jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks
 
+look: .venv/look  ## see every lesson in a real browser, opened and then run; screenshots in build/look
+	@$(RUN) look
+
 lint: .venv/test  ## check style and format, notebooks too
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
@@ -88,6 +91,11 @@ clean:  ## remove .venv and every cache; figures and lessons stay
 .venv/test: .venv/figures
 	@echo "Installing Jupyter, pytest and ruff in .venv (once, 250 MB more)"
 	@$(INSTALL) ".[test]"
+	@touch $@
+
+.venv/look: .venv/figures
+	@echo "Installing Jupyter and playwright in .venv (once, 400 MB more)"
+	@$(INSTALL) ".[look]"
 	@touch $@
 
 # pip takes the build that its index has: on Linux that is usually one with CUDA libraries, several GB.

@@ -53,6 +53,11 @@ def test_torch_stays_out_of_what_lessons_and_tests_install():
     assert "torch" not in {pin.name for pin in pins()}
 
 
+def test_only_looking_at_the_lessons_installs_a_browser_s_driver():
+    assert "playwright" in requirements("look")
+    assert "playwright" not in requirements("test") | requirements("lessons") | requirements("torch")
+
+
 def test_conda_gets_the_same_packages_and_bounds_as_pip():
     python = f"python{PROJECT['requires-python']}"
     from_pip = {str(requirement) for requirement in requirements("test").values()}
@@ -63,12 +68,15 @@ def test_conda_gets_the_same_packages_and_bounds_as_pip():
     assert (pip, pips_list, editable) == ("pip", "pip:", "-e .")
 
 
-@pytest.mark.parametrize("name", requirements("test"))
+PINNED = requirements("test") | requirements("look")
+
+
+@pytest.mark.parametrize("name", PINNED)
 def test_each_direct_dependency_is_pinned_within_its_bounds(name):
     versions = [next(iter(pin.specifier)) for pin in pins() if pin.name == name]
     assert versions
     assert all(pin.operator == "==" for pin in versions)
-    assert all(requirements("test")[name].specifier.contains(pin.version) for pin in versions)
+    assert all(PINNED[name].specifier.contains(pin.version) for pin in versions)
 
 
 def test_constraints_pin_exactly_and_name_no_place_to_download_from():
@@ -80,7 +88,7 @@ def test_constraints_pin_exactly_and_name_no_place_to_download_from():
 
 def test_constraints_say_how_to_remake_them():
     header = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("#")]
-    assert "uv pip compile --universal --python-version 3.11 --extra test" in " ".join(header)
+    assert "uv pip compile --universal --python-version 3.11 --extra test --extra look " in " ".join(header)
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
