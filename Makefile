@@ -45,7 +45,7 @@ lessons-torch: .venv/torch-$(TORCH)  ## run the lesson on real devices again and
 	@$(call again,$(TORCH_LESSONS))
 
 lab: .venv/test  ## read the lessons in JupyterLab
-	@$(RUN) jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks
+	@$(RUN) jupyterlab --preferred-dir=notebooks
 
 look: .venv/look  ## see every lesson in a real browser, opened and then run; screenshots in build/look
 	@$(RUN) look

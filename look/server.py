@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from look.lessons import ROOT
 
-SERVED = "notebooks"  #: what `make lab` opens (a test compares): a link that leads out of it finds nothing
+SERVED = "--preferred-dir=notebooks"  #: as `make lab` starts it (a test compares): figures/ can be reached
 SECONDS = 60  #: to start, and again to end
 
 SETTINGS = {

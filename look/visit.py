@@ -55,7 +55,7 @@ class Visit:
 
     def open(self, address: str) -> None:
         self.page.add_init_script(path=Path(__file__).parent / "page.js")
-        self.page.goto(f"{address}/lab/tree/{self.lesson.name}?reset")
+        self.page.goto(f"{address}/lab/tree/notebooks/{self.lesson.name}?reset")
         self.page.wait_for_function("look.isOpen()")
         self.page.evaluate("look.prepare()")
 
