@@ -207,7 +207,8 @@ def _shape(mark: Shape, at: Place, hover: bool) -> Iterator[str]:
     outlines = [outline(corners, at) for corners in mark.outlines]
     if mark.fill:
         edge = f' stroke="{PAPER}" stroke-width="0.8"' if mark.edged else ""
-        look = f'fill="{mark.fill}"{edge}'
+        pale = f' fill-opacity="{mark.opaque}"' if mark.opaque < 1 else ""
+        look = f'fill="{mark.fill}"{pale}{edge}'
         if hover and mark.says:
             says = zip(outlines, mark.says, strict=True)
             paths = (f'<path d="{path}"><title>{words}</title></path>' for path, words in says)

@@ -128,9 +128,8 @@ def is_fine(every: Sequence[Box], scale: Scale) -> bool:
     return bool(widths) and float(widths[len(widths) // 4]) * scale.unit >= FINE * scale.font
 
 
-def _fill(box: Box, picked: Picked | None) -> str:
-    colour = tint(KINDS[box.kind].colour, box.shade)
-    return tint(colour, FADED, LANE) if fades(box, picked) else colour
+def _fill(box: Box) -> str:
+    return tint(KINDS[box.kind].colour, box.shade)
 
 
 def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterator[Shape]:
@@ -139,18 +138,18 @@ def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterat
     order = list(KINDS)
     for box in every:
         faded = fades(box, picked)
-        alike[order.index(box.kind), box.shade, _fill(box, picked)].append(box)
+        alike[order.index(box.kind), box.shade, faded].append(box)
         if KINDS[box.kind].pattern and not faded:
             patterned[KINDS[box.kind].pattern].append(box)
     first = True
-    for (code, shade, fill), group in sorted(alike.items(), key=lambda item: item[0]):
+    for (code, shade, faded), group in sorted(alike.items(), key=lambda item: item[0]):
         kind = order[code]
         outlines, says = [box.outline for box in group], [box.title for box in group]
         entry = entry_of(kind)
         if shade and first:
             pale = tint(KINDS[kind].colour, LATER / 2)
             entry, first = Entry(11, LATER_STAGE, Look(pale)), False
-        yield Shape(outlines, fill, entry, edged=fine, says=says)
+        yield Shape(outlines, _fill(group[0]), entry, edged=fine, opaque=FADED if faded else 1, says=says)
     for pattern, group in patterned.items():
         yield Shape([_band(box) for box in group], "", pattern=pattern)
 
@@ -183,7 +182,7 @@ def _numbers(every: Sequence[Box], picked: Picked | None) -> Iterator[Labels]:
     for group in alike.values():
         by_ink = defaultdict(list)
         for box in group:
-            colour = FAINT if fades(box, picked) else ink(_fill(box, picked))
+            colour = FAINT if fades(box, picked) else ink(_fill(box))
             by_ink[colour].append(_label(box))
         longest = max((box.label for box in group), key=len)
         median = sorted(float(box.width) for box in group)[len(group) // 2]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
@@ -133,7 +134,8 @@ def _paint_mark(ax: Axes, mark: Mark) -> None:
 def _add_shape(ax: Axes, mark: Shape) -> None:
     label = mark.entry.words if mark.entry else "_"
     if mark.fill:
-        look = {"facecolors": mark.fill, "edgecolors": PAPER, "linewidths": 0.6 if mark.edged else 0}
+        look = {"facecolors": to_rgba(mark.fill, mark.opaque), "edgecolors": PAPER}
+        look["linewidths"] = 0.6 if mark.edged else 0
         ax.add_collection(PolyCollection(mark.outlines, label=label, **look))
     if mark.pattern:
         look = {"facecolors": "none", "edgecolors": PAPER, "linewidths": 0, "hatch": HATCH[mark.pattern]}
