@@ -122,11 +122,11 @@ class Panel(NamedTuple):
     peaks: Sequence[Name] = ()
 
 
-def legend(panels: Iterable[Panel], scale: Scale) -> list[Entry]:
-    """What the legend says of these panels; kinds that look the same share an entry."""
+def legend(panels: Iterable[tuple[Panel, Scale]]) -> list[Entry]:
+    """What the legend says of these panels at their scales; kinds that look the same share an entry."""
     found = {
         mark.entry
-        for panel in panels
+        for panel, scale in panels
         for mark in panel.marks
         if mark.entry and (not isinstance(mark, Labels) or mark.shown(scale))
     }

@@ -112,9 +112,10 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
         yield Lines(paths, PHASE, PHASES)
     if picked:
         framed = [box.outline for box in every if not fades(box, picked)]
-        yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
-    if wanted.messages:
-        yield _messages(timeline, picked, rows)
+        if framed:
+            yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
+    if wanted.messages and (arrows := _messages(timeline, picked, rows)).paths:
+        yield arrows
 
 
 def fades(box: Box, picked: Picked | None) -> bool:

@@ -65,22 +65,22 @@ def strip_marks(
     stacks = list(_stacks(timeline, grain, strips))
     scale = strips.high / (float(strips.most) or 1)
     outlines: list[list[list[Corner]]] = [[] for _ in looks]
-    says, peaks = [], []
+    says, peaks, time = [], [], np.zeros(len(looks))
     for row, (times, held) in enumerate(stacks):
         floor = rows.y(row, 1) + BELOW + strips.high
         levels = floor - scale * np.vstack([np.zeros(len(times)), held.cumsum(axis=0)])
         ends = [*map(float, times), float(timeline.makespan)]
         for into, below, above in zip(outlines, levels, levels[1:], strict=False):
             into.append(_between(ends, below.tolist(), above.tolist()))
+        time += held @ np.diff(ends)
         total = held.sum(axis=0).max()
         peak = strips.in_words(int(total))
         says.append(f"device {row * grain.devices}: at most {peak}{'' if strips.traces else ' in flight'}")
         peaks.append(Name(floor - strips.high / 2, peak))
-    held = np.sum([stack.held.sum(axis=1) for stack in stacks], axis=0)
     shapes = [
         Shape(shape, look.colour, Entry(20 + i, words, look), look.pattern, says=says)
-        for i, (shape, (words, look), any_held) in enumerate(zip(outlines, looks.items(), held, strict=True))
-        if any_held
+        for i, (shape, (words, look), shown) in enumerate(zip(outlines, looks.items(), time, strict=True))
+        if shown
     ]
     return shapes, peaks
 

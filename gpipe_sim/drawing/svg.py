@@ -106,7 +106,7 @@ def draw(
             at = _below(laid, PUSHED, "", unit, row)
             shown = pushed_panel(timeline, grain, at.scale)
             laid.append(Laid(shown, at, PUSHED, "", timeline.makespan, [timeline.makespan]))
-    entries = [*legend([each.panel for each in laid], laid[0].at.scale), *notes(grain, wanted)]
+    entries = [*legend((each.panel, each.at.scale) for each in laid), *notes(grain, wanted)]
     right = LEFT + float(until) * unit + max(0, _beside(wanted) - RIGHT)
     says = "; ".join(
         f"{words} ({caption(timeline)})" for words, timeline in zip(titles, timelines, strict=True)

@@ -113,7 +113,7 @@ def paint(
     for peak in shown.peaks:
         _beside(ax, peak.y, peak.words)
     _head(ax, title, caption)
-    _legend(ax, [*legend([shown], scale), *notes], scale.unit * until)
+    _legend(ax, [*legend([(shown, scale)]), *notes], scale.unit * until)
     return ax
 
 
