@@ -46,7 +46,6 @@ from gpipe_sim.simulation.timeline import Timeline, number
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
 PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that a number fits into half a row
-AT_MOST = 12  #: the least height of rows, in pixels, at which every one has room for its name
 WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
 PHASES = Entry(12, "warm-up ends, drain begins", PHASE)
@@ -68,8 +67,11 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
 
 
 def device_names(timeline: Timeline, grain: Grain, rows: Rows, scale: Scale) -> list[Name]:
-    """The device's name beside each lane that has room; of the first one, if a row has several."""
-    every = 1 if rows.pitch * scale.row >= AT_MOST else 4
+    """The device's name beside each lane; one in four if letters are higher than rows.
+
+    Of a row that sums several devices, it is the name of the first.
+    """
+    every = 1 if rows.pitch * scale.row >= scale.font else 4
     return [
         Name(rows.y(row, 0.5), f"device {row * grain.devices}")
         for row in range(0, grain.rows(timeline), every)
@@ -201,7 +203,7 @@ def _label(box: Box) -> Label:
 def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Lines:
     """One arrow per message, between the sides of the two lanes that face each other: it hides few numbers.
 
-    Beside what is picked, only the messages from one picked action to another.
+    Beside what is picked, only the messages that picked actions send.
     """
     paths, says = [], []
     for action, source, target, start, end in timeline.messages:
