@@ -81,10 +81,10 @@ _title = title
 @of_timeline
 def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED) -> Axes:
     """The same work, pushed to the left: what is left of the lanes is the waiting of all devices."""
-    grain = grain_of(timeline)
+    words, grain = require("plot_pushed", title, str, "a text as its title"), grain_of(timeline)
     ax = given_or_new(ax, _width(timeline), 1.1 + _height(grain.rows(timeline), timeline))
     shown = pushed(timeline, grain, scale_of(ax, timeline, grain.rows(timeline)))
-    return paint(ax, timeline, shown, require("plot_pushed", title, str, "a text as its title"), "", [])
+    return paint(ax, timeline, shown, words, "", [])
 
 
 def scale_of(ax: Axes, timeline: Timeline, rows: float) -> Scale:
