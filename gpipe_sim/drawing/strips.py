@@ -111,6 +111,7 @@ def _thinned(trace: MemoryTrace, columns: int, until: float) -> Stack:
     edges = np.arange(columns) * (until / columns)
     times, total = np.array(trace.times, float), held.sum(axis=0)
     begins = np.maximum(np.searchsorted(times, edges, "right") - 1, 0)  # what is held as a column begins
+    begins[0] = 0  # not the last of several samples at time 0
     ends = np.append(begins[1:], len(times) - 1)
     fullest = [a + int(total[a : b + 1].argmax()) for a, b in zip(begins, ends, strict=True)]
     return Stack(edges.tolist(), held[:, fullest])
