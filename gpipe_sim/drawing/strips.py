@@ -16,18 +16,20 @@ from gpipe_sim.simulation.timeline import Timeline
 
 BELOW = 0.04  #: rows between a lane and its strip
 COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
-MOST_STEPS = 4000  #: of all strips together, times categories
+MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
 COUNTED = Entry(26, "microbatches in flight, and the most", IN_FLIGHT)
 
 
 class Strips(NamedTuple):
     """What strips show: bytes if there are traces, one per device, otherwise microbatches in flight.
 
-    ``most`` is what a full strip holds, the same for all strips of a page.
+    ``most`` is what a full strip holds, the same for all strips of a page. A trace with more than so many
+    ``steps`` is thinned.
     """
 
     most: Real
     traces: Sequence[MemoryTrace] = ()
+    steps: int = MOST_STEPS
 
     @property
     def high(self) -> float:
@@ -49,12 +51,16 @@ class Stack(NamedTuple):
     held: np.ndarray
 
 
-def most_in_flight(timelines: Sequence[Timeline]) -> int:
-    return max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
-
-
-def most_held(traces: Sequence[Sequence[MemoryTrace]]) -> int:
-    return max(trace.peak() for each in traces for trace in each)
+def strips_of(
+    timelines: Sequence[Timeline], rows: int, traces: Sequence[Sequence[MemoryTrace]] | None = None
+) -> list[Strips]:
+    """What a page with so many rows shows of each timeline, on one scale."""
+    if traces is None:
+        most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
+        return [Strips(most)] * len(timelines)
+    most = max(trace.peak() for each in traces for trace in each)
+    steps = max(FEWEST, MOST_STEPS // (rows * len(MEMORY)))
+    return [Strips(most, each, steps) for each in traces]
 
 
 def strip_marks(
@@ -97,14 +103,13 @@ def _stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]
             times, counts = zip(*steps, strict=True)
             yield Stack(times, np.array([counts]))
         return
-    columns = max(16, MOST_STEPS // (len(strips.traces) * len(MEMORY)))
     for first in range(0, len(strips.traces), grain.devices):
         group = strips.traces[first : first + grain.devices]
-        yield _thinned(max(group, key=MemoryTrace.peak), columns, float(timeline.makespan))
+        yield _thinned(max(group, key=MemoryTrace.peak), strips.steps, float(timeline.makespan))
 
 
 def _thinned(trace: MemoryTrace, columns: int, until: float) -> Stack:
-    """The trace; of one with more samples than this, in each of so many columns the fullest moment."""
+    """The trace; of one with more samples than columns, the fullest moment in each column."""
     held = np.array([trace.bytes[category] for category in MEMORY])
     if len(trace.times) <= columns:
         return Stack(trace.times, held)

@@ -65,9 +65,8 @@ def plot_timeline(
     drawn fast, and tests can read them back. ``title`` replaces the line on top. All else is as in ``draw``.
     """
     words = require("plot_timeline", _title(timeline) if title is None else title, str, "a text as its title")
-    grain = grain_of(timeline)
     options = in_flight, memory, messages, critical_path, highlight
-    [wanted] = read_wanted("plot_timeline", [timeline], grain, *options)
+    grain, [wanted] = read_wanted("plot_timeline", [timeline], *options)
     pitch = wanted.strips.rows.pitch if wanted.strips else 1
     high = _height(grain.rows(timeline) * pitch, timeline)
     ax = given_or_new(ax, _width(timeline), 1.25 + high)
