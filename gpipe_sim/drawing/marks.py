@@ -43,7 +43,8 @@ class Entry(NamedTuple):
 class Shape(NamedTuple):
     """Areas that are filled alike; each outline goes along the axes from corner to corner.
 
-    ``says`` has a text for each, which appears under the mouse. ``fill`` is "" for a pattern alone.
+    ``says`` has a text for each, which appears under the mouse. ``fill`` is "" for a pattern alone, and what
+    is below shows through if it is not ``opaque``.
     """
 
     outlines: Sequence[Sequence[Corner]]
@@ -51,6 +52,7 @@ class Shape(NamedTuple):
     entry: Entry | None = None
     pattern: str = ""
     edged: bool = False
+    opaque: float = 1.0
     says: Sequence[str] = ()
 
 
@@ -120,11 +122,11 @@ class Panel(NamedTuple):
     peaks: Sequence[Name] = ()
 
 
-def legend(panels: Iterable[Panel], scale: Scale) -> list[Entry]:
-    """What the legend says of these panels; kinds that look the same share an entry."""
+def legend(panels: Iterable[tuple[Panel, Scale]]) -> list[Entry]:
+    """What the legend says of these panels at their scales; kinds that look the same share an entry."""
     found = {
         mark.entry
-        for panel in panels
+        for panel, scale in panels
         for mark in panel.marks
         if mark.entry and (not isinstance(mark, Labels) or mark.shown(scale))
     }

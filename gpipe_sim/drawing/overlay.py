@@ -180,7 +180,7 @@ def _draw(overlay: Overlay) -> Svg:
         Laid(Panel([], full.height, devices), at._replace(left=LEFT), "", ""),
         Laid(page, at, title, _numbers(overlay), until, overlay.makespan),
     ]
-    entries = [*legend([page], at.scale), *notes(grain, [Wanted()])]
+    entries = [*legend([(page, at.scale)]), *notes(grain, [Wanted()])]
     return sheet(laid, entries, at.x(until), f"Chart: {title}; {_numbers(overlay)}")
 
 

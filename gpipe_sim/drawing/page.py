@@ -1,9 +1,10 @@
 """A page of SVG: it paints marks, and lays titles, axis and legend around them."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from html import escape
+from itertools import groupby
 from math import hypot
 from numbers import Real
 from os import PathLike
@@ -20,6 +21,7 @@ from gpipe_sim.drawing.marks import (
     Labels,
     Lines,
     Mark,
+    Name,
     Panel,
     Scale,
     Shape,
@@ -180,14 +182,18 @@ def _panel(laid: Laid, hover: bool) -> Iterator[str]:
         yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT)
     for mark in panel.marks:
         yield from paint(mark, at, hover)
-    for name in panel.names:
-        yield text(at.left - 8, at.y(name.y) + 4, name.words, "end", name.size, name.colour)
-    for peak in panel.peaks:
-        yield text(at.x(laid.until) + 6, at.y(peak.y) + 4, peak.words, "start", peak.size, peak.colour)
+    yield from _names(panel.names, at.left - 8, at, "end")
+    yield from _names(panel.peaks, at.x(laid.until) + 6, at, "start")
     if laid.ends:
         floor = at._replace(top=at.y(panel.height))
         yield text(at.left - 8, floor.top + 18, "time", "end", colour=FAINT)
         yield from axis(max(laid.ends), floor, *laid.ends)
+
+
+def _names(names: Sequence[Name], x: float, at: Place, anchor: str) -> Iterator[str]:
+    for (size, colour), alike in groupby(names, key=lambda name: (name.size, name.colour)):
+        words = "".join(f'<text x="{px(x)}" y="{px(at.y(name.y) + 4)}">{name.words}</text>' for name in alike)
+        yield f'<g text-anchor="{anchor}" fill="{colour}"{_sized(size)}>{words}</g>'
 
 
 # Marks
@@ -204,28 +210,31 @@ def paint(mark: Mark, at: Place, hover: bool) -> Iterator[str]:
 
 
 def _shape(mark: Shape, at: Place, hover: bool) -> Iterator[str]:
-    outlines = [outline(corners, at) for corners in mark.outlines]
     if mark.fill:
         edge = f' stroke="{PAPER}" stroke-width="0.8"' if mark.edged else ""
-        look = f'fill="{mark.fill}"{edge}'
+        pale = f' fill-opacity="{mark.opaque}"' if mark.opaque < 1 else ""
+        look = f'fill="{mark.fill}"{pale}{edge}'
         if hover and mark.says:
-            says = zip(outlines, mark.says, strict=True)
-            paths = (f'<path d="{path}"><title>{words}</title></path>' for path, words in says)
+            drawn = zip((outline(path, at) for path in mark.outlines), mark.says, strict=True)
+            paths = (f'<path d="{path}"><title>{words}</title></path>' for path, words in drawn if path)
             yield f"<g {look}>{''.join(paths)}</g>"
         else:
-            yield f'<path d="{"".join(outlines)}" {look}/>'
+            yield f'<path d="{outline_all(mark.outlines, at)}" {look}/>'
     if mark.pattern:
-        yield f'<path d="{"".join(outlines)}" fill="url(#{mark.pattern})" pointer-events="none"/>'
+        path = outline_all(mark.outlines, at)
+        yield f'<path d="{path}" fill="url(#{mark.pattern})" pointer-events="none"/>'
 
 
 def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
     if mark.style is MESSAGE:
-        for i, (start, end) in enumerate(mark.paths):
-            drawn = _arrow(at.x(start[0]), at.y(start[1]), at.x(end[0]), at.y(end[1]))
-            said = f"<title>{mark.says[i]}</title>" if hover and mark.says else ""
-            yield f"<g>{said}{drawn}</g>" if said else drawn
+        arrows = [(at.x(x), at.y(y), at.x(tip_x), at.y(tip_y)) for (x, y), (tip_x, tip_y) in mark.paths]
+        if hover and mark.says:
+            for arrow, words in zip(arrows, mark.says, strict=True):
+                yield f"<g><title>{words}</title>{_arrows(arrow)}</g>"
+        else:
+            yield _arrows(*arrows)
     elif mark.style is FRAME:
-        yield _stroke("".join(outline(corners, at) for corners in mark.paths), FRAME)
+        yield _stroke(outline_all(mark.paths, at), FRAME)
     else:
         paths = (f"M{px(at.x(x))} {px(at.y(y))}v{px(at.y(end) - at.y(y))}" for (x, y), (_, end) in mark.paths)
         yield _stroke("".join(paths), mark.style)
@@ -234,25 +243,43 @@ def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
 def _labels(mark: Labels, at: Place) -> Iterator[str]:
     if shown := mark.shown(at.scale):
         yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none">'
-        for label in shown:
-            yield f'<text x="{px(at.x(label.x))}" y="{px(at.y(label.y) + 4)}">{label.words}</text>'
+        for y, row in groupby(shown, key=lambda label: label.y):
+            yield _line_of([(at.x(label.x), label.words) for label in row], at.y(y) + 4)
         yield "</g>"
 
 
+def _line_of(words: Iterable[tuple[float, str]], y: float) -> str:
+    """Words at several places of one line."""
+    placed = (f'<tspan x="{px(x)}">{each}</tspan>' for x, each in words)
+    return f'<text y="{px(y)}">{"".join(placed)}</text>'
+
+
 def outline(corners: Sequence[Corner], at: Place) -> str:
-    """A path along the axes, in tenths of pixels, without corners that are none once they are rounded."""
+    return outline_all([corners], at)
+
+
+def outline_all(outlines: Iterable[Sequence[Corner]], at: Place) -> str:
+    """One path along the axes, in tenths of pixels; each outline begins relative to the one before it."""
+    path, begin = [], (0, 0)
+    for corners in outlines:
+        points = _points(corners, at)
+        if len(points) < 3:
+            continue
+        (x, y), *others = points
+        path.append(f"{'m' if path else 'M'}{_tenths(x - begin[0])} {_tenths(y - begin[1])}")
+        begin = x, y
+        for to_x, to_y in others:
+            path.append(f"v{_tenths(to_y - y)}" if to_x == x and to_y != y else f"h{_tenths(to_x - x)}")
+            x, y = to_x, to_y
+        path.append("z")
+    return "".join(path)
+
+
+def _points(corners: Sequence[Corner], at: Place) -> list[tuple[int, int]]:
+    """The corners in tenths of pixels, without those that are none once they are rounded."""
     left, top, unit, row = 10 * at.left, 10 * at.top, 10 * at.unit, 10 * at.row
     points = [(round(left + x * unit), round(top + y * row)) for x, y in corners]
-    if len(points) > 4:
-        points = _turns(points)
-        if len(points) < 3:
-            return ""
-    (x, y), *others = points
-    path = [f"M{_tenths(x)} {_tenths(y)}"]
-    for to_x, to_y in others:
-        path.append(f"v{_tenths(to_y - y)}" if to_x == x and to_y != y else f"h{_tenths(to_x - x)}")
-        x, y = to_x, to_y
-    return "".join([*path, "z"])
+    return _turns(points) if len(points) > 4 else points
 
 
 def _turns(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -280,17 +307,22 @@ def _stroke(path: str, style: Style) -> str:
     )
 
 
-def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
-    """A line with an arrowhead: a message."""
+def _arrows(*arrows: tuple[float, float, float, float]) -> str:
+    """Lines with arrowheads: messages."""
+    shafts, heads = zip(*(_arrow(*each) for each in arrows), strict=True)
+    return (
+        f'<path d="{"".join(shafts)}" stroke="{INK}" fill="none"/><path d="{"".join(heads)}" fill="{INK}"/>'
+    )
+
+
+def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> tuple[str, str]:
     scale = HEAD / hypot(tip_x - x, tip_y - y)
     along_x, along_y = scale * (tip_x - x), scale * (tip_y - y)
     neck_x, neck_y = tip_x - along_x, tip_y - along_y
     left = f"{px(neck_x + along_y / 2)} {px(neck_y - along_x / 2)}"
     right = f"{px(neck_x - along_y / 2)} {px(neck_y + along_x / 2)}"
-    return (
-        f'<path d="M{px(x)} {px(y)}L{px(neck_x)} {px(neck_y)}" stroke="{INK}" fill="none"/>'
-        f'<path d="M{px(tip_x)} {px(tip_y)}L{left}L{right}z" fill="{INK}"/>'
-    )
+    shaft = f"M{px(x)} {px(y)}L{px(neck_x)} {px(neck_y)}"
+    return shaft, f"M{px(tip_x)} {px(tip_y)}L{left}L{right}z"
 
 
 # Around the marks
@@ -299,20 +331,25 @@ def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
 def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
     """The time axis, with as many ticks as there is room for their numbers; each of ``ends`` is marked."""
     wide = float(until) * at.unit
-    yield f'<path d="M{px(at.left)} {px(at.top + 1)}h{px(wide)}" stroke="{FAINT}"/>'
+    numbered, finer = (ticks(until, at_most=max(2, int(wide / room))) for room in (NUMBER, FINER))
+    ground = f"M{px(at.left)} {px(at.top + 1)}h{px(wide)}"
+    yield f'<path d="{ground}{_ticks(finer, at, 2)}{_ticks(numbered, at, 4)}" stroke="{FAINT}"/>'
+    yield f'<path d="{_ticks(ends, at, 6)}" stroke="{INK}"/>'
     taken: list[float] = []
-    for time, colour, long in (
-        *((end, INK, 6) for end in sorted(ends, reverse=True)),
-        *((time, FAINT, 4) for time in ticks(until, at_most=max(2, int(wide / NUMBER)))),
+    for times, look in (
+        (sorted(ends, reverse=True), f'fill="{INK}" font-weight="bold"'),
+        (numbered, f'fill="{FAINT}"'),
     ):
-        x = at.x(time)
-        yield f'<path d="M{px(x)} {px(at.top + 1)}v{long}" stroke="{colour}"/>'
-        if all(abs(x - other) >= NUMBER for other in taken):
-            taken.append(x)
-            yield text(x, at.top + 18, number(time), "middle", colour=colour, bold=colour == INK)
-    finer = ticks(until, at_most=max(2, int(wide / FINER)))
-    lines = "".join(f"M{px(at.x(time))} {px(at.top + 1)}v2" for time in finer)
-    yield f'<path d="{lines}" stroke="{FAINT}"/>'
+        words = []
+        for time in times:
+            if all(abs(at.x(time) - other) >= NUMBER for other in taken):
+                taken.append(at.x(time))
+                words.append((at.x(time), number(time)))
+        yield f'<g text-anchor="middle" {look}>{_line_of(words, at.top + 18)}</g>'
+
+
+def _ticks(times: Sequence[Real], at: Place, long: int) -> str:
+    return "".join(f"M{px(at.x(time))} {px(at.top + 1)}v{long}" for time in times)
 
 
 def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
@@ -340,7 +377,7 @@ def _square(x: float, top: float, height: float = SWATCH) -> list[Corner]:
 
 def _line_swatch(style: Style, x: float, top: float) -> str:
     if style is MESSAGE:
-        return _arrow(x - 3, top + SWATCH / 2, x + SWATCH + 1, top + SWATCH / 2)
+        return _arrows((x - 3, top + SWATCH / 2, x + SWATCH + 1, top + SWATCH / 2))
     if style is FRAME:
         return _stroke(outline(_square(x, top), PIXELS), style)
     return _stroke(f"M{px(x + SWATCH / 2)} {px(top - 2)}v{SWATCH + 4}", style)
@@ -369,11 +406,12 @@ def text(
     x: float, y: float, words: str, anchor: str, size: int = FONT, colour: str = INK, bold: bool = False
 ) -> str:
     """Words at a place. The caller escapes <, > and &."""
-    sized = f' font-size="{size}"' if size != FONT else ""
-    heavy = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{sized}{heavy}>{words}</text>'
-    )
+    look = _sized(size) + (' font-weight="bold"' if bold else "")
+    return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{look}>{words}</text>'
+
+
+def _sized(size: int) -> str:
+    return f' font-size="{size}"' if size != FONT else ""
 
 
 def px(value: float) -> str:
