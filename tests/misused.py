@@ -657,11 +657,15 @@ CHARTS: list[Case] = [
     (lambda: gp.plots.plot_pushed(STEP), TypeError, "plot_pushed needs a timeline, such as its .timeline"),
     (lambda: gp.plots.plot_pushed(TIMELINE, 0), TypeError, "a plot needs axes, such as ax=plt.subplots()"),
     (lambda: gp.plots.plot_pushed(TIMELINE, title=None), TypeError, "plot_pushed needs a text as its title"),
-    (lambda: gp.plots.plot_parts(X, X[0]), ValueError, "plot_parts needs 2-D arrays of one shape"),
-    (lambda: gp.plots.plot_parts([X, X[:3]], X), ValueError, "plot_parts needs 2-D arrays of one shape"),
-    (lambda: gp.plots.plot_parts(None, X), TypeError, "plot_parts needs 2-D arrays of one shape"),
-    (lambda: gp.plots.plot_parts([X, "X"], X), TypeError, "plot_parts needs parts to hold real numbers"),
-    (lambda: gp.plots.plot_parts([X], X, axes=[None]), ValueError, "plot_parts needs 4 axes (got 1)"),
+    (lambda: gp.draw_parts(X, X[0]), ValueError, "draw_parts needs 2-D arrays of one shape"),
+    (lambda: gp.draw_parts([X, X[:3]], X), ValueError, "draw_parts needs 2-D arrays of one shape"),
+    (lambda: gp.draw_parts(None, X), TypeError, "draw_parts needs 2-D arrays of one shape"),
+    (lambda: gp.draw_parts([X, "X"], X), TypeError, "draw_parts needs parts to hold real numbers"),
+    (lambda: gp.draw_parts([], X), ValueError, "draw_parts needs 2-D arrays of one shape"),
+    (lambda: gp.draw_parts([X], X[:, 0]), ValueError, "draw_parts needs 2-D arrays of one shape"),
+    (lambda: STEP.memory[0].only("weights"), ValueError, "needs category to be one of"),
+    (lambda: gp.plots.plot_bare(SCHEDULE, None), TypeError, "plot_bare needs a timeline"),
+    (lambda: gp.plots.plot_bare(TIMELINE, 3), TypeError, "a plot needs axes, such as ax=plt.subplots()"),
     (lambda: gp.plots.plot_bubble_curves([0.2]), TypeError, "such as {2: {4: 0.2, 8: 0.1}} (got [0.2])"),
     (lambda: gp.plots.plot_bubble_curves({}), ValueError, "plot_bubble_curves needs numbers by two sizes"),
     (
@@ -692,11 +696,6 @@ CHARTS: list[Case] = [
         lambda: gp.plots.plot_losses({"GPipe": [None]}),
         TypeError,
         "plot_losses needs every loss to be a number",
-    ),
-    (
-        lambda: gp.plots.plot_loss_differences({"one": [1, 2], "other": [1]}),
-        ValueError,
-        "plot_loss_differences needs curves of 2 steps (got 1)",
     ),
 ]
 

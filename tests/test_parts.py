@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from drawn import texts
+from drawn import SVG
 
 import gpipe_sim as gp
 from gpipe_sim.drawing.palette import INK, LANE, PAPER
@@ -25,7 +25,7 @@ def squares(drawing, colour: str) -> list[list[tuple[float, ...]]]:
 
 
 def said(drawing) -> list[str]:
-    return [text.text for text in texts(ElementTree.fromstring(str(drawing))) if text.text]
+    return [text.text for text in ElementTree.fromstring(str(drawing)).iter(f"{SVG}text") if text.text]
 
 
 def test_parts_sum_whole_and_their_difference_are_named_and_joined_by_signs(parts):

@@ -102,7 +102,7 @@ def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list
 
 
 def _picked(timeline: Timeline, listed_parts: frozenset[Action] | None) -> Picked | None:
-    """The actions that are listed, None if the timeline has none of them; without a list, the critical path."""
+    """The listed actions, None if the timeline has none of them; without a list, the critical path."""
     if listed_parts is not None:
         there = any(timeline.schedule.program.part_of(part) >= 0 for part in listed_parts)
         return Picked(listed_parts, HIGHLIGHTED) if there else None
