@@ -219,16 +219,18 @@ def image(drawing) -> str:
     return b64decode(re.search(r"base64,([^\"]+)", drawing._repr_html_())[1]).decode()
 
 
-def words_in(svg: str) -> list[Word]:
-    """All that is written on a page, in pixels."""
-    return list(_written(elements(ElementTree.fromstring(svg))))
+def words_in(svg: str, narrow: bool = False) -> list[Word]:
+    """All that is written on a page, in pixels; as in a narrow window, where some of it is larger."""
+    sizes = re.findall(r"\.(\w+)\{font-size:(\d+)px\}", svg) if narrow else []
+    return list(_written(elements(ElementTree.fromstring(svg)), dict(sizes)))
 
 
-def _written(found: Iterable[Element]) -> Iterator[Word]:
+def _written(found: Iterable[Element], grown: Mapping[str, str] = {}) -> Iterator[Word]:
     for tag, holds, words, *_ in found:
         if tag in ("text", "tspan") and words:
             x, y = float(holds["x"]), float(holds["y"])
-            size, bold = float(holds.get("font-size", 12)), "font-weight" in holds
+            size, bold = holds.get("font-size", 12), "font-weight" in holds
+            size = float(grown.get(holds.get("class"), size))
             yield Word(words, x, y, holds["text-anchor"], holds["fill"], size, bold)
 
 

@@ -211,7 +211,7 @@ def test_rows_and_devices_are_named():
     said = [word.words for word in words_in(str(jittered(OneFOneB(4, 8)).drawing))]
     assert [said.count(name) for name in ("simulated", "measured")] == [4, 4]
     assert [word for word in said if word.startswith("device")] == [f"device {k}" for k in range(4)]
-    assert "1F1B, 4 devices, 8 microbatches: simulated above, measured below" in said
+    assert "1F1B: simulated above, measured below" in said
     assert "makespan 660 and 710.1 (+7.6%), bubble 27.3% and 28.8%" in said
 
 

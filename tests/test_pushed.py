@@ -25,7 +25,7 @@ from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
 
 SEVERAL = [*every_schedule([(1, 1), (2, 3), (4, 8)]), overlapped(3, 6), zero_bubble(3, 5)]
 COARSE = [OneFOneB(8, 300), DualPipe(4, 200), GPipe(300, 6), zero_bubble(4, 200)]
-TITLE = "The same work, pushed to the left: what is left is one block"
+TITLE = "The same work, pushed left: the waiting is one block"
 
 
 def painted(chart: Chart) -> dict[str, float]:

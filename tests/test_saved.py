@@ -1,11 +1,12 @@
 """What is shown where: a notebook gets a lean image, a file has words under the mouse and a dark version."""
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
 from cases import every_schedule, over, overlapped
-from drawn import SVG, image
+from drawn import SVG, image, words_in
 from measured import measured, metered
 
 import gpipe_sim as gp
@@ -25,10 +26,10 @@ EACH = pytest.mark.parametrize("drawing", DRAWINGS.values(), ids=DRAWINGS)
 
 
 @EACH
-def test_an_image_has_no_words_under_the_mouse_and_no_style(drawing):
+def test_an_image_has_no_words_under_the_mouse_and_knows_no_theme(drawing):
     shown = image(drawing)
-    for tag in ("title", "style", "desc"):
-        assert f"<{tag}" not in shown
+    for tag in ("<title", "<desc", "prefers-color-scheme"):
+        assert tag not in shown
     assert len(shown) < len(str(drawing))
 
 
@@ -47,8 +48,8 @@ def test_both_are_well_formed_and_as_large_as_they_say(drawing):
 def test_the_dark_version_covers_every_light_colour_that_occurs(drawing):
     """Of paper, words, lines and lanes: each as a fill and as a stroke, if it occurs as such."""
     text = str(drawing)
-    rules = dict(re.findall(r"\[(\w+=\"#\w+\")\]\{(\w+:#\w+)\}", re.search("<style>(.*)</style>", text)[1]))
-    used = set(re.findall(r'(fill|stroke)="(#\w+)"', text.split("</style>")[1]))
+    rules = dict(re.findall(r"\[(\w+=\"#\w+\")\]\{(\w+:#\w+)\}", re.search("<style>(.*?)</style>", text)[1]))
+    used = set(re.findall(r'(fill|stroke)="(#\w+)"', text.split("</style>")[-1]))
     assert {("fill", PAPER), ("fill", INK)} <= used
     for what, colour in used:
         if colour in (PAPER, INK, FAINT, LANE, GRID):
@@ -89,3 +90,28 @@ def test_a_deadlock_is_described_by_its_order():
     root = ElementTree.fromstring(str(DRAWINGS["deadlock"]))
     assert root.find(f"{SVG}title").text == "An order written out, 2 devices, 2 microbatches: deadlocked"
     assert root.find(f"{SVG}desc").text == str(KNOT)
+
+
+@EACH
+def test_in_a_narrow_window_words_are_larger_and_still_apart_and_on_the_page(drawing):
+    """At 364 pixels, what a window of 500 leaves: without that, a page of 700 has letters of 6 pixels."""
+    wide, narrow = words_in(str(drawing)), words_in(str(drawing), narrow=True)
+    assert [word.words for word in wide] == [word.words for word in narrow]
+    assert all(a.size <= b.size for a, b in zip(wide, narrow, strict=True))
+    [most] = map(float, set(re.findall(r"@media\(max-width:([\d.]+)px\)", str(drawing))))
+    assert most == pytest.approx(0.68 * drawing.size[0], abs=0.05)
+    for words in (wide, narrow):
+        lines: dict[float, list[tuple[float, float]]] = {}
+        for word in words:
+            long = 0.5 * word.size * len(word.words)
+            left = word.x - {"start": 0, "middle": long / 2, "end": long}[word.anchor]
+            assert left >= 0 and left + long <= drawing.size[0], word.words
+            lines.setdefault(word.y, []).append((left, left + long))
+        for line in lines.values():
+            assert all(a[1] <= b[0] + 0.5 for a, b in pairwise(sorted(line)))
+
+
+def test_nearly_all_words_of_a_usual_chart_grow():
+    drawing = str(gp.draw(gp.simulate(gp.OneFOneB(4, 8)), in_flight=True))
+    small = [word.words for word in words_in(drawing, narrow=True) if word.size < 17]
+    assert small == ["waits 3", "done, waits 6"], "as large as the others they would not fit"

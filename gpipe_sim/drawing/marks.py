@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gpipe_sim.drawing.palette import INK, Look
 
 DIGIT, LETTER = 0.58, 0.5  #: the width of a character, in sizes of its font
+PADS = {DIGIT: 0.12, LETTER: 0.4}  #: room on both sides of a number and of words together
 Corner = tuple[float, float]
 
 
@@ -98,7 +99,7 @@ class Labels(NamedTuple):
 
     def needs(self, words: str, scale: Scale) -> float:
         """The width of these words, with a little room on both sides."""
-        return (len(words) * self.letter * scale.wide + 0.25) * scale.font
+        return (len(words) * self.letter * scale.wide + PADS[self.letter]) * scale.font
 
 
 Mark = Shape | Lines | Labels

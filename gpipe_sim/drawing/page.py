@@ -31,13 +31,17 @@ from gpipe_sim.drawing.palette import DARK, DOTS, FAINT, INK, LINES, ON_DARK, PA
 from gpipe_sim.errors import require
 from gpipe_sim.simulation.timeline import number
 
-WIDTH = 780  #: the most pixels that a chart takes from left to right
+WIDTH = 700  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
 FONT, TITLE_FONT = 12, 14
-LEFT, RIGHT = 68, 24
+#: In a window so narrow that the page shrinks below this part of its width, words grow where they have room.
+SHRUNK, LARGE, TITLE_LARGE = 0.68, 17, 20
+GROWS, TITLE_GROWS = "n", "t"  #: the classes of these words
+LEFT, RIGHT = 84, 24
 TITLE, CAPTION, AXIS = 26, 17, 26  #: pixels of the lines above a panel, and of the axis below
+BOLD = 1.08  #: how much wider bold letters are
 LEGEND_LINE, SWATCH = 19, 12  #: from one line of a legend to the next, and the side of a swatch
-NUMBER, FINER = 36, 9  #: pixels from one number of the axis to the next, and from one tick to the next
+NUMBER, FINER = 34, 9  #: pixels from one number of the axis to the next, and from one tick to the next
 HEAD = 7  #: pixels from the point of an arrow to its shaft
 DARKER = "".join(
     f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
@@ -95,9 +99,10 @@ class Svg:
 
     def _written(self, head: Sequence[str], hover: bool) -> str:
         width, height = map(px, self.size)
-        body = "\n".join(
-            [*head, f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>', *self._parts(hover)]
-        )
+        grown = f".{GROWS}{{font-size:{LARGE}px}}.{TITLE_GROWS}{{font-size:{TITLE_LARGE}px}}"
+        style = f"<style>@media(max-width:{px(SHRUNK * self.size[0])}px){{{grown}}}</style>"
+        ground = f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>'
+        body = "\n".join([*head, style, ground, *self._parts(hover)])
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" '
@@ -136,8 +141,8 @@ def sheet(laid: Sequence[Laid], entries: Sequence[Entry], right: float, says: st
     last = laid[-1]
     bottom = last.at.y(last.panel.height) + (AXIS if last.ends else 0)
     lines = list(_legend_lines(entries))
-    words = [words_wide(each.title, TITLE_FONT * 1.08) for each in laid]
-    words += [words_wide(each.caption) for each in laid]
+    words = [_room(each.title, TITLE_FONT * BOLD, TITLE_LARGE * BOLD) for each in laid]
+    words += [_room(each.caption, FONT, LARGE) for each in laid]
     width = max(right, LEFT + max([*map(_legend_width, lines), *words])) + RIGHT
     height = bottom + len(lines) * LEGEND_LINE + 14
 
@@ -173,27 +178,39 @@ def words_wide(words: str, font: float = FONT) -> float:
     return len(words) * LETTER * font
 
 
+def _room(words: str, font: float, large: float) -> float:
+    """The width that a line takes: enough for it to grow, if the page is wide enough for that."""
+    return words_wide(words, large if _grows(words, large) else font)
+
+
+def _grows(words: str, large: float) -> bool:
+    return LEFT + words_wide(words, large) <= WIDTH - RIGHT
+
+
 def _panel(laid: Laid, hover: bool) -> Iterator[str]:
     panel, at = laid.panel, laid.at
     if laid.title:
-        line = at.top - (CAPTION if laid.caption else 0) - 9
-        yield text(LEFT, line, escape(laid.title), "start", TITLE_FONT, bold=True)
+        line, grows = at.top - (CAPTION if laid.caption else 0) - 9, _grows(laid.title, TITLE_LARGE * BOLD)
+        look = {"size": TITLE_FONT, "bold": True, "grows": TITLE_GROWS if grows else ""}
+        yield text(LEFT, line, escape(laid.title), "start", **look)
     if laid.caption:
-        yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT)
+        grows = GROWS if _grows(laid.caption, LARGE) else ""
+        yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT, grows=grows)
     for mark in panel.marks:
         yield from paint(mark, at, hover)
     yield from _names(panel.names, at.left - 8, at, "end")
     yield from _names(panel.peaks, at.x(laid.until) + 6, at, "start")
     if laid.ends:
         floor = at._replace(top=at.y(panel.height))
-        yield text(at.left - 8, floor.top + 18, "time", "end", colour=FAINT)
+        yield text(at.left - 8, floor.top + 18, "time", "end", colour=FAINT, grows=GROWS)
         yield from axis(max(laid.ends), floor, *laid.ends)
 
 
 def _names(names: Sequence[Name], x: float, at: Place, anchor: str) -> Iterator[str]:
     for (size, colour), alike in groupby(names, key=lambda name: (name.size, name.colour)):
         words = "".join(f'<text x="{px(x)}" y="{px(at.y(name.y) + 4)}">{name.words}</text>' for name in alike)
-        yield f'<g text-anchor="{anchor}" fill="{colour}"{_sized(size)}>{words}</g>'
+        look = _sized(size) or _class(GROWS if at.row >= LARGE else "")
+        yield f'<g text-anchor="{anchor}" fill="{colour}"{look}>{words}</g>'
 
 
 # Marks
@@ -241,16 +258,21 @@ def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
 
 
 def _labels(mark: Labels, at: Place) -> Iterator[str]:
-    if shown := mark.shown(at.scale):
-        yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none">'
-        for y, row in groupby(shown, key=lambda label: label.y):
-            yield _line_of([(at.x(label.x), label.words) for label in row], at.y(y) + 4)
-        yield "</g>"
+    """The labels that fit; those grow in a narrow window that fit into their places even then."""
+    if not (shown := mark.shown(at.scale)):
+        return
+    grows = {label for label in shown if mark.fits(label, at.scale._replace(font=LARGE))}
+    every = len(grows) == len(shown)
+    yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none"{_class(GROWS * every)}>'
+    for y, row in groupby(shown, key=lambda label: label.y):
+        words = [(at.x(label.x), label.words, GROWS * (label in grows and not every)) for label in row]
+        yield _line_of(words, at.y(y) + 4)
+    yield "</g>"
 
 
-def _line_of(words: Iterable[tuple[float, str]], y: float) -> str:
-    """Words at several places of one line."""
-    placed = (f'<tspan x="{px(x)}">{each}</tspan>' for x, each in words)
+def _line_of(words: Iterable[tuple[float, str, str]], y: float) -> str:
+    """Words at several places of one line, each with its class."""
+    placed = (f'<tspan x="{px(x)}"{_class(name)}>{each}</tspan>' for x, each, name in words)
     return f'<text y="{px(y)}">{"".join(placed)}</text>'
 
 
@@ -344,8 +366,8 @@ def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
         for time in times:
             if all(abs(at.x(time) - other) >= NUMBER for other in taken):
                 taken.append(at.x(time))
-                words.append((at.x(time), number(time)))
-        yield f'<g text-anchor="middle" {look}>{_line_of(words, at.top + 18)}</g>'
+                words.append((at.x(time), number(time), ""))
+        yield f'<g text-anchor="middle" {look}{_class(GROWS)}>{_line_of(words, at.top + 18)}</g>'
 
 
 def _ticks(times: Sequence[Real], at: Place, long: int) -> str:
@@ -359,7 +381,8 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
             yield _line_swatch(entry.swatch, x, top)
         elif entry.swatch:
             yield from _swatch(entry.swatch, x, top)
-        yield text(x + (SWATCH + 5 if entry.swatch else 0), top + 10, escape(entry.words), "start")
+        left = x + (SWATCH + 5 if entry.swatch else 0)
+        yield text(left, top + 10, escape(entry.words), "start", grows=GROWS)
         x += _entry_width(entry)
 
 
@@ -399,15 +422,26 @@ def _legend_width(entries: Sequence[Entry]) -> float:
 
 
 def _entry_width(entry: Entry) -> float:
-    return (SWATCH + 5 if entry.swatch else 0) + words_wide(entry.words) + 16
+    return (SWATCH + 5 if entry.swatch else 0) + words_wide(entry.words, LARGE) + 12
 
 
 def text(
-    x: float, y: float, words: str, anchor: str, size: int = FONT, colour: str = INK, bold: bool = False
+    x: float,
+    y: float,
+    words: str,
+    anchor: str,
+    size: int = FONT,
+    colour: str = INK,
+    bold: bool = False,
+    grows: str = "",
 ) -> str:
-    """Words at a place. The caller escapes <, > and &."""
-    look = _sized(size) + (' font-weight="bold"' if bold else "")
+    """Words at a place; ``grows`` is their class in a narrow window. The caller escapes <, > and &."""
+    look = _sized(size) + (' font-weight="bold"' if bold else "") + _class(grows)
     return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{look}>{words}</text>'
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
 
 
 def _sized(size: int) -> str:

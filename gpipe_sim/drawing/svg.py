@@ -7,6 +7,7 @@ from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.marks import legend
 from gpipe_sim.drawing.page import (
     AXIS,
+    LARGE,
     LEFT,
     RIGHT,
     WIDTH,
@@ -133,7 +134,7 @@ def _below(laid: Sequence[Laid], words: str, said: str, unit: float, row: float)
 def _beside(wanted: Sequence[Wanted]) -> float:
     """Pixels on the right of the lanes: of what the strips there hold at most, in words."""
     strips = wanted[0].strips
-    return max(RIGHT, 12 + words_wide(strips.in_words(strips.most))) if strips else RIGHT
+    return max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
 
 
 def _rows_as_text(timelines: Sequence[Timeline], grain: Grain) -> str:
