@@ -19,7 +19,7 @@ from matplotlib.text import Annotation
 
 from figures._store import module, read
 from gpipe_sim.drawing.geometry import LANE_HIGH, Rows
-from gpipe_sim.drawing.palette import FAINT, INK, LANE
+from gpipe_sim.drawing.palette import FAINT, INK, LANE, MEMORY
 from gpipe_sim.drawing.panel import WAITING
 from gpipe_sim.drawing.plots.gantt import HATCH, Fitting
 
@@ -143,6 +143,13 @@ def in_axes(ax: Axes, lanes: bool = False) -> list[Drawn]:
     return boxes
 
 
+def boxes_in(ax: Axes) -> list[Drawn]:
+    """The boxes of a Gantt chart in matplotlib axes without what devices hold below their lanes."""
+    held = {look.colour.lower() for look in MEMORY.values()}
+    devices = {lane.device: device for device, lane in enumerate(in_axes(ax, lanes=True))}
+    return [box._replace(device=devices[box.device]) for box in in_axes(ax) if box.colour not in held]
+
+
 def chart_in(ax: Axes) -> Chart:
     """A Gantt chart in matplotlib axes; of words, those that fit."""
     notes = [text for text in ax.texts if isinstance(text, Annotation)]
@@ -166,7 +173,8 @@ def chart_in(ax: Axes) -> Chart:
         words=[Word(text.get_text(), *text.get_position(), colour=text.get_color()) for text in fitting],
         legend={
             words.get_text(): _swatch(handle)
-            for words, handle in zip(ax.get_legend().texts, ax.get_legend().legend_handles, strict=True)
+            for each in [ax.get_legend()] * bool(ax.get_legend())
+            for words, handle in zip(each.texts, each.legend_handles, strict=True)
         },
         unit=wide / ax.get_xlim()[1],
         row=high / ax.get_ylim()[0],
