@@ -92,6 +92,14 @@ def test_long_waits_are_the_idle_spans_of_a_twelfth_of_the_makespan_or_more(sche
         assert wait.label == f"{done}waits {number(wait.end - wait.start)}"
 
 
+def test_a_device_does_not_wait_while_an_earlier_action_is_still_running():
+    """Measured actions of one device may overlap, as those of two CUDA streams do."""
+    schedule = Explicit(["0F0 0B0"])
+    forward, backward = schedule.actions[0]
+    spans = [Span(forward, 0, 0, 10), Span(backward, 0, 2, 3)]
+    assert list(long_waits(Timeline.from_spans(schedule, spans))) == []
+
+
 def test_a_device_without_actions_is_not_done_but_waits():
     schedule = Explicit(["0F0 0B0", ""], placement=[[0], []])
     assert [(wait.device, wait.label) for wait in long_waits(simulate(schedule))] == [(1, "waits 3")]

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from cases import every_schedule, over, over_every_schedule, overlapped, splits, zero_bubble
-from drawn import bubble, chart_in, in_axes
+from drawn import bubble, chart_in, chart_of, in_axes
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
@@ -24,6 +24,7 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     bubble_fraction,
+    draw,
     remat,
     simulate,
     utilization,
@@ -236,6 +237,26 @@ def test_a_label_that_does_not_fit_leaves_no_ink():
         assert (with_labels != pixels(ax)).any() == visible
         for text in fitting:
             text.set_visible(True)
+
+
+def test_the_legend_reads_from_left_to_right_as_that_of_a_page_does():
+    """matplotlib would fill its columns from above."""
+    timeline = simulate(remat(Interleaved1F1B(2, 2), "always"))
+    ax = plot_timeline(timeline, in_flight=True, messages=True)
+    ax.figure.canvas.draw()
+    boxes = {text.get_text(): text.get_window_extent() for text in ax.get_legend().texts}
+    assert 1 < len({round(box.y0) for box in boxes.values()}) < len(boxes), "lines"
+    read = sorted(boxes, key=lambda words: (-round(boxes[words].y0), boxes[words].x0))
+    assert read == list(chart_of(str(draw(timeline, in_flight=True, messages=True))).legend)
+
+
+def test_frames_are_thicker_than_the_lines_between_phases():
+    ax = plot_timeline(TIMELINE, critical_path=True)
+    lines = [c for c in ax.collections if isinstance(c, LineCollection)]
+    dashed = [c.get_linestyle()[0][1] is not None for c in lines]
+    assert dashed == [True, False]
+    assert [c.get_linewidth()[0] for c in lines] == [0.8, 1.6]
+    assert {to_hex(c.get_color()[0]) for c in lines} == {"#222222"}
 
 
 def test_thousands_of_boxes_make_few_collections():

@@ -103,8 +103,9 @@ def test_the_work_of_a_device_starts_at_0_and_has_no_gap(schedule):
 
 
 def test_gpipe_waits_9_of_33_on_every_device():
-    _, chart = charts_in(str(draw(simulate(GPipe(4, 8)), pushed=True)))
+    above, chart = charts_in(str(draw(simulate(GPipe(4, 8)), pushed=True)))
     assert (chart.title, chart.caption) == (TITLE, "")
+    assert (chart.unit, chart.row) == (above.unit, above.row), "on the scale of the chart above"
     assert [word.words for word in chart.words] == ["waiting: 9 of 33"]
     assert [round(edge, 2) for edge in bounds(block(chart))] == [24, 0.07, 33, 3.93]
 

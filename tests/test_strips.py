@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from cases import every_schedule, over, overlapped
-from drawn import Look, area, bounds, chart_in, chart_of, charts_in, image
+from drawn import Look, area, bounds, chart_in, chart_of, charts_in, image, words_in
 from measured import metered
 
 import gpipe_sim as gp
@@ -160,6 +160,22 @@ def test_a_category_that_nobody_holds_is_in_no_legend():
 )
 def test_bytes_are_written_in_kilobytes_or_megabytes(held, says):
     assert chart_in(one_device(trace((0, 4), **{SAVED: (held, 0)}), 8)).peaks == [says]
+
+
+@pytest.mark.parametrize("held", [7, 9_999_999, 10**15])
+def test_there_is_room_for_the_largest_peak_beside_the_lanes(held):
+    timeline = gp.simulate(gp.GPipe(1, 40))
+    drawing = gp.draw(timeline, memory=[trace((0, 4), **{SAVED: (held, 0)})])
+    [peak] = (word for word in words_in(str(drawing)) if word.words == in_bytes(held))
+    assert peak.x + 0.5 * 12 * len(peak.words) <= drawing.size[0]
+
+
+def test_a_device_that_holds_nothing_of_a_category_has_no_path_for_it():
+    timeline = gp.simulate(gp.GPipe(2, 1))
+    some, nothing = trace((0, 4), **{SAVED: (5, 5)}), trace((0, 4))
+    text = str(gp.draw(timeline, memory=[some, nothing]))
+    assert chart_of(text).peaks == ["5 B", "0 B"]
+    assert text.count("at most") == 1 and 'd=""' not in text
 
 
 def test_several_timelines_have_a_list_of_memories_each():

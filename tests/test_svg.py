@@ -11,7 +11,19 @@ from xml.etree import ElementTree
 
 import pytest
 from cases import every_schedule, over, over_every_schedule, overlapped, zero_bubble
-from drawn import SVG, Look, Word, bounds, bubble, chart_of, charts_in, in_svg, words_in
+from drawn import (
+    SVG,
+    Word,
+    area,
+    bounds,
+    bubble,
+    chart_of,
+    charts_in,
+    elements,
+    in_svg,
+    points,
+    words_in,
+)
 from measured import measured
 
 from gpipe_sim import (
@@ -188,27 +200,48 @@ def test_the_legend_names_what_any_timeline_of_the_page_shows():
     assert "number: the microbatch" not in chart_of(str(draw(flat))).legend
 
 
-def test_only_weight_gradients_have_lines_and_only_recomputing_has_dots():
-    """In the lower band of the box, where no number is."""
+PATTERNED = pytest.mark.parametrize(
+    ("schedule", "kind", "pattern"),
+    [(zero_bubble(9, 3), "W", "lines"), (remat(GPipe(9, 3), "always"), "R", "dots")],
+    ids=["W", "R"],
+)
+
+
+@PATTERNED
+def test_only_weight_gradients_have_lines_and_only_recomputing_has_dots(schedule, kind, pattern):
+    """In the lower band of the box, below its number, also in rows of 18 pixels."""
     assert "url(#" not in to_svg(simulate(GPipe(2, 2)))
-    for schedule, kind, pattern in (
-        (zero_bubble(2, 3), "W", "lines"),
-        (remat(GPipe(2, 3), "always"), "R", "dots"),
-    ):
-        text = to_svg(simulate(schedule))
-        assert re.findall('<pattern id="([a-z]+)"', text) == [pattern]
-        chart = chart_of(text)
-        [bands] = [bounded for look, bounded in chart.areas if look.pattern == pattern]
-        boxes = chart.outlines(KINDS[kind].colour)
-        assert len(bands) == len(boxes) == sum(kind in title for *_, title in pixels(text)) == 6
-        for band, box in zip(map(bounds, bands), map(bounds, boxes), strict=True):
-            assert (band[0], band[2], band[3]) == pytest.approx((box[0], box[2], box[3]))
-            assert (band[3] - band[1]) / (box[3] - box[1]) == pytest.approx(0.3, abs=0.01)
-        [entry] = [look for words, look in chart.legend.items() if words.startswith(kind)]
-        assert entry == Look(KINDS[kind].colour.lower(), 1, pattern)
-        highest_line = min(bounds(band)[1] for band in bands)
-        on_boxes = [word for word in chart.words if int(word.y) == 0 and word.y < highest_line]
-        assert on_boxes, "numbers stand above the band"
+    text = to_svg(simulate(schedule))
+    chart = chart_of(text)
+    assert re.findall('<pattern id="([a-z]+)"', text) == [pattern]
+    [bands] = [list(map(bounds, outlines)) for look, outlines in chart.areas if look.pattern == pattern]
+    boxes = list(map(bounds, chart.outlines(KINDS[kind].colour)))
+    assert len(bands) == len(boxes) == sum(kind in title for *_, title in pixels(text)) == 27
+    for band, (left, top, right, bottom) in zip(bands, boxes, strict=True):
+        assert (band[0], band[2], band[3]) == pytest.approx((left, right, bottom))
+        assert (band[3] - band[1]) / (bottom - top) == pytest.approx(0.3, abs=0.01)
+        [number] = (word for word in chart.words if left < word.x < right and int(word.y) == int(top))
+        assert number.y + 4 / chart.row <= band[1], "digits end 4 pixels below their middle"
+
+
+@PATTERNED
+def test_half_of_a_swatch_shows_the_pattern(schedule, kind, pattern):
+    found = list(elements(ElementTree.fromstring(to_svg(simulate(schedule)))))
+    at = next(i for i, each in enumerate(found) if each.words.startswith(f"{kind}  "))
+    square, lines = found[at - 2 : at]
+    assert lines.holds["fill"] == f"url(#{pattern})"
+    assert [area(*points(each.holds["d"])) for each in (square, lines)] == [12 * 12, 12 * 6]
+
+
+def test_the_makespan_stands_on_the_axis_in_bold():
+    """And no other number as near to it as it is wide."""
+    for timelines in ([simulate(GPipe(4, 8))], [simulate(GPipe(2, 2)), simulate(OneFOneB(4, 8))]):
+        words = words_in(str(draw(*timelines)))
+        bold = [word for word in words if word.bold and word.anchor == "middle"]
+        assert [word.words for word in bold] == [str(timeline.makespan) for timeline in timelines]
+        for end in bold:
+            others = [word for word in words if word.y == end.y and word.anchor == "middle" and word != end]
+            assert len(others) > 3 and max(other.x for other in others) <= end.x - 36
 
 
 def test_dashed_lines_part_the_phases():
