@@ -8,6 +8,7 @@ from drawn import Chart, area, bounds, chart_in, charts_in
 from measured import measured
 
 from gpipe_sim import (
+    ZBH1,
     Costs,
     DualPipe,
     GPipe,
@@ -144,3 +145,12 @@ def test_its_boxes_say_nothing_of_when():
 
 def test_a_title_of_ones_own():
     assert plot_pushed(simulate(GPipe(2, 3)), title="Less").get_title("left") == "Less"
+
+
+def test_a_narrow_block_says_less():
+    """3 of 27 units have room for the number, and 9 of 33 for what it is."""
+    said = [
+        [word.words for word in charts_in(str(draw(simulate(each), pushed=True)))[1].words]
+        for each in (ZBH1(4, 8), GPipe(4, 8))
+    ]
+    assert said == [["3 of 27"], ["waiting: 9 of 33"]]

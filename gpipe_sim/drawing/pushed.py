@@ -18,6 +18,7 @@ from gpipe_sim.schedule.program import CODE
 from gpipe_sim.simulation.metrics import bubble_fraction
 from gpipe_sim.simulation.timeline import Timeline, number
 
+WAITING = "waiting: "  #: left out where there is no room for it
 TITLE = "The same work, pushed left: the waiting is one block"
 
 
@@ -35,7 +36,10 @@ def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
     if min(ends) < until:
         block, room = _staircase(ends, until, rows), until - max(ends)
         label = Label(until - room / 2, devices / 2, _left(timeline), room, 1)
-        marks += [Shape([block], LANE), Lines([block], FRAME), Labels([label], INK)]
+        words = Labels([label], INK)
+        if not words.shown(scale):
+            words = Labels([label._replace(words=label.words.removeprefix(WAITING))], INK)
+        marks += [Shape([block], LANE), Lines([block], FRAME), words]
     return Panel(marks, devices, device_names(timeline, grain, rows, scale))
 
 
@@ -76,5 +80,5 @@ def _left(timeline: Timeline) -> str:
     """What is left: how much of each device's time if all have the same; otherwise the share of all time."""
     waits = {timeline.makespan - sum(span.end - span.start for span in row) for row in timeline.rows}
     if len(waits) == 1:
-        return f"waiting: {number(waits.pop())} of {number(timeline.makespan)}"
-    return f"waiting: {float(bubble_fraction(timeline)):.1%}"
+        return f"{WAITING}{number(waits.pop())} of {number(timeline.makespan)}"
+    return f"{WAITING}{float(bubble_fraction(timeline)):.1%}"
