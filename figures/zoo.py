@@ -4,6 +4,7 @@ A step that is longer than the axis is cut off on the right; its title says how 
 where the step would end if no device ever waited.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from matplotlib.axes import Axes
@@ -13,13 +14,15 @@ from figures._exact import plain
 from figures._gantt import of_timeline, timeline_of
 from figures._page import page
 from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
-from gpipe_sim.drawing.marks import Entry
-from gpipe_sim.drawing.palette import INK, KINDS, in_legend
-from gpipe_sim.drawing.panel import WAITING
+from gpipe_sim.drawing.coarse import grain_of
+from gpipe_sim.drawing.marks import Scale, legend
+from gpipe_sim.drawing.palette import INK
+from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_bare
 from gpipe_sim.drawing.plots.gantt import DASHES, handle
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
-from gpipe_sim.simulation.timeline import number
+from gpipe_sim.drawing.wanted import Wanted
+from gpipe_sim.simulation.timeline import Timeline, number
 
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick
@@ -50,7 +53,7 @@ def draw(data: dict) -> Figure:
             _panel(ax, entry)
         _heading(column[0], heading)
         _time_axis(column[-1], note)
-    _legend(figure)
+    _legend(figure, [timeline_of(entry) for entry in every])
     return figure
 
 
@@ -95,18 +98,14 @@ def _heading(ax: Axes, words: str) -> None:
     ax.annotate(words, (0, 1), **above, fontsize=TITLE_SIZE + 1)
 
 
-def _legend(figure: Figure) -> None:
-    handles = [
-        handle(Entry(0, words, look))
-        for words, look in [
-            *((in_legend(kind), KINDS[kind]) for kind in (Kind.F, Kind.B, Kind.I, Kind.W)),
-            (WAITING.words, WAITING.swatch),
-        ]
-    ]
+def _legend(figure: Figure, timelines: Sequence[Timeline]) -> None:
+    """What boxes and lanes mean; numbers and phases are too small for a panel."""
+    small = Scale(unit=0, row=0, font=1)
+    entries = legend((panel(each, grain_of(each), small, Wanted()), small) for each in timelines)
     figure.legend(
-        handles=handles,
+        handles=[handle(entry) for entry in entries],
         loc="outside lower center",
-        ncols=len(handles),
+        ncols=len(entries),
         frameon=False,
         fontsize=LABEL_SIZE,
         handlelength=1,

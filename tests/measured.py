@@ -2,7 +2,8 @@
 
 import random
 
-from gpipe_sim import Costs, Schedule, Span, Timeline, needs, simulate
+from gpipe_sim import Costs, MemoryTrace, Schedule, Span, Timeline, in_flight, needs, simulate
+from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, SAVED
 from gpipe_sim.schedule.explicit import unpaired
 
 PLANNED = Costs(20, 20, 20)
@@ -31,3 +32,20 @@ def measured(
     first = min(span.start for span in spans)
     moved = (Span(action, device, start - first, end - first) for action, device, start, end in spans)
     return Timeline.from_spans(unpaired(schedule), moved)
+
+
+def metered(timeline: Timeline) -> list[MemoryTrace]:
+    """Memory such as a real step gives: each device's bytes by category, where one of its actions ends."""
+    return [_metered(timeline, device) for device in range(timeline.schedule.devices)]
+
+
+def _metered(timeline: Timeline, device: int) -> MemoryTrace:
+    steps = in_flight(timeline, device)
+    held = {
+        PARAMETERS: [4000] * len(steps),
+        GRADIENTS: [4000 if i > len(steps) / 2 else 0 for i, _ in enumerate(steps)],
+        BOUNDARY: [300 * count for _, count in steps],
+        SAVED: [900 * count for _, count in steps],
+        MESSAGES: [(device + i) % 3 * 150 for i, _ in enumerate(steps)],
+    }
+    return MemoryTrace(tuple(time for time, _ in steps), {name: tuple(each) for name, each in held.items()})

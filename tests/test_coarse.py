@@ -1,18 +1,14 @@
 """Charts of more actions than a page has room for."""
 
-import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from fractions import Fraction
 from itertools import groupby, pairwise
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from cases import over, over_every_schedule, overlapped, zero_bubble
-from drawn import texts
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_hex
-from measured import measured
+from drawn import Chart, area, bounds, chart_in, chart_of, image, points, words_in
+from measured import measured, metered
 
 from gpipe_sim import (
     ZBH1,
@@ -37,17 +33,18 @@ from gpipe_sim import (
 )
 from gpipe_sim.drawing.coarse import Grain, grain_of, in_flight_steps, shares
 from gpipe_sim.drawing.geometry import LANE_HIGH
-from gpipe_sim.drawing.page import Place, row_height
+from gpipe_sim.drawing.page import Place, outline_all
 from gpipe_sim.drawing.palette import KINDS as COLOURS
-from gpipe_sim.drawing.plots import plot_in_flight, plot_timeline
-from gpipe_sim.drawing.svg import at_unit_costs, chart
+from gpipe_sim.drawing.panel import panel
+from gpipe_sim.drawing.plots import plot_timeline
+from gpipe_sim.drawing.svg import at_unit_costs
+from gpipe_sim.drawing.wanted import Wanted
 from gpipe_sim.schedule.program import KINDS
 
 GRAINS = [Grain(1, 1), Grain(2.5, 2), Grain(7, 3), Grain(10**6, 100)]
 LARGE = [OneFOneB(32, 512), GPipe(16, 4096), ZBV(32, 128), DualPipe(8, 200), Interleaved1F1B(64, 256)]
-MOST = 300_000  #: characters of a drawing
+MOST = 300_000  #: characters of a drawing in a notebook
 EVERYTHING = {"in_flight": True, "messages": True, "critical_path": True}
-OUTLINE = re.compile(r"M(\S+) ([^hv]+)((?:[hv][-\d.]+)+)z")
 
 
 # The shares
@@ -134,8 +131,36 @@ def test_there_are_boxes_as_long_as_they_have_room(schedule, coarse):
     timeline = simulate(schedule)
     assert (grain_of(timeline).column > 0) == coarse
     assert ("each column sums" in to_svg(timeline)) == coarse
-    assert to_svg(timeline).count("<title>") == (0 if coarse else len(schedule.program.kind))
-    assert ("each column sums" in plot_timeline(timeline).get_xlabel()) == coarse
+    assert to_svg(timeline).count("<title>") - 1 == (0 if coarse else len(schedule.program.kind))
+    legend = chart_in(plot_timeline(timeline)).legend
+    assert any(words.startswith("each column sums") for words in legend) == coarse
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({}, 150),
+        ({"in_flight": True}, 107),
+        ({"memory": True}, 107),
+        ({"pushed": True}, 106),
+        ({"critical_path": True}, 107),
+        ({"in_flight": True, "messages": True, "critical_path": True, "pushed": True}, 67),
+    ],
+    ids=repr,
+)
+def test_what_is_drawn_besides_takes_room_too(options, most):
+    """Of so many boxes of 10 devices; more than 800 messages are not drawn at all, so they take none."""
+    for microbatches, coarse in ((most, False), (most + 1, True)):
+        timeline = simulate(OneFOneB(10, microbatches))
+        asked = options | {"memory": metered(timeline)} if "memory" in options else options
+        assert ("each column sums" in str(draw(timeline, **asked))) == coarse
+
+
+def test_a_page_of_many_rows_has_boxes_but_not_with_strips():
+    timeline = simulate(GPipe(130, 2))
+    assert len(chart_of(to_svg(timeline)).lanes) == 130
+    assert len(chart_of(str(draw(timeline, in_flight=True))).lanes) == 65
+    assert len(chart_of(str(draw(simulate(GPipe(128, 2)), in_flight=True))).lanes) == 128
 
 
 def test_timelines_of_one_page_are_counted_together():
@@ -151,53 +176,88 @@ def test_timelines_of_one_page_are_counted_together():
 @over([*LARGE, GPipe(1000, 20)])
 def test_a_large_chart_is_small(schedule):
     timeline = simulate(schedule)
-    for options in ({}, EVERYTHING):
-        text = str(draw(timeline, **options))
-        assert len(text) < MOST
-        assert text.count("<path") < 200
-    assert text.count("<title>") == text.count("at most")  # of the strips
+    for options in ({}, EVERYTHING, {"in_flight": True, "pushed": True}):
+        drawing = draw(timeline, **options)
+        assert len(drawing._repr_html_()) < MOST
+        assert image(drawing).count("<path") < 40
+        assert str(drawing).count("<title>") == 1 + str(drawing).count("at most")  # of the strips
 
 
 @over([OneFOneB(32, 512), remat(ZBH1(16, 300), "always"), Interleaved1F1B(64, 64)])
 def test_a_large_measured_chart_and_its_overlay_are_small_too(schedule):
     real = measured(schedule)
-    assert len(str(draw(real, **EVERYTHING))) < MOST
-    assert len(overlay(simulate(real.schedule, Costs(20, 20, 20)), real).drawing.text) < MOST
+    assert len(draw(real, **EVERYTHING)._repr_html_()) < MOST
+    assert len(draw(real, memory=metered(real), pushed=True)._repr_html_()) < MOST
+    assert len(overlay(simulate(real.schedule, Costs(20, 20, 20)), real)._repr_html_()) < MOST
+
+
+JUST_BELOW = [  # the largest pages that have boxes: of small timelines with a number in each box, ...
+    *(([GPipe(2, 8)] * n, options) for n, options in ((53, {}), (43, {"messages": True}), (25, EVERYTHING))),
+    *(([OneFOneB(4, 8)] * n, options) for n, options in ((34, {}), (26, {"highlight": True}))),
+    *(([OneFOneB(4, 8)] * n, {"pushed": True}) for n in (21,)),
+    *(([OneFOneB(4, 8)] * n, {"memory": True}) for n in (26,)),
+    *(([OneFOneB(4, 8)] * n, EVERYTHING | {"pushed": True}) for n in (14,)),
+    *(([DualPipe(2, 20)] * n, {}) for n in (16,)),  # numbers of two digits
+    *(([GPipe(1, 2)] * n, {}) for n in (107,)),
+    # ... and of many rows
+    *(([schedule], {}) for schedule in (GPipe(500, 3), GPipe(1500, 1), OneFOneB(30, 50), GPipe(16, 93))),
+    *(([GPipe(128, 8)], options) for options in ({"in_flight": True}, {"memory": True})),
+    ([ZBH1(100, 7)], {"memory": True}),
+]
+
+
+@pytest.mark.parametrize(("schedules", "options"), JUST_BELOW, ids=lambda value: repr(value)[:50])
+def test_a_page_just_below_the_limits_is_small(schedules, options):
+    timelines = [simulate(schedule) for schedule in schedules]
+    options = dict(options)
+    if "highlight" in options:
+        options["highlight"] = timelines[0].spans
+    if "memory" in options:
+        memory = [metered(timeline) for timeline in timelines]
+        options["memory"] = memory if len(memory) > 1 else memory[0]
+    drawing = draw(*timelines, **options)
+    assert "each column sums" not in str(drawing)
+    assert len(drawing._repr_html_()) < MOST
+
+
+@pytest.mark.parametrize(("timelines", "coarse"), [(34, False), (35, True), (46, True)])
+def test_many_small_timelines_are_more_than_a_page_of_boxes(timelines, coarse):
+    """46 times 64 are 2,944 boxes, which with their axes and numbers were 494 kB."""
+    drawing = draw(*[simulate(OneFOneB(4, 8))] * timelines)
+    assert ("each column sums" in str(drawing)) == coarse
+    assert len(drawing._repr_html_()) < MOST
 
 
 @over([*LARGE, remat(zero_bubble(3, 150), "always"), overlapped(4, 400)])
 def test_the_painted_area_of_each_colour_is_its_share_of_the_busy_time(schedule):
     """Read back from the drawing, where edges are rounded to tenths of a pixel."""
     timeline = simulate(schedule)
-    painted = painted_by_colour(to_svg(timeline).splitlines())
-    row = row_height(schedule.devices) * (1.4 if schedule.program.paired else 1) * LANE_HIGH
-    whole = 744 * row * schedule.devices
+    chart = chart_of(to_svg(timeline))
     for colour, time in busy_by_colour(timeline).items():
         share = time / (schedule.devices * float(timeline.makespan))
-        assert painted[colour] / whole == pytest.approx(share, abs=0.1 / row)
+        assert painted(chart, colour) == pytest.approx(share, abs=0.12 / chart.row)
 
 
 @over([OneFOneB(32, 512), remat(ZBH1(16, 300), "always"), DualPipe(8, 200)])
 def test_matplotlib_paints_the_same_areas(schedule):
     timeline = simulate(schedule)
-    painted = Counter()
-    lanes, *collections = plot_timeline(timeline).collections
-    assert len(lanes.get_paths()) == timeline.schedule.devices
-    for collection in collections:
-        assert isinstance(collection, PolyCollection)  # no lines between phases
-        colour = to_hex(collection.get_facecolor()[0]).upper()
-        painted[colour] += sum(shoelace(path.vertices) for path in collection.get_paths())
-    assert painted == pytest.approx({c: LANE_HIGH * t for c, t in busy_by_colour(timeline).items()})
+    chart, whole = chart_in(plot_timeline(timeline)), schedule.devices * float(timeline.makespan)
+    assert len(chart.lanes) == schedule.devices
+    assert (chart.dashes, chart.words) == ([], [])
+    assert {colour: painted(chart, colour) * whole for colour in busy_by_colour(timeline)} == pytest.approx(
+        busy_by_colour(timeline)
+    )
 
 
 def test_areas_stand_on_the_floor_of_their_row_and_stay_in_it():
     timeline = simulate(ZBH1(16, 300))
-    for collection in plot_timeline(timeline).collections:
-        for path in collection.get_paths():
-            device = int(path.vertices[0, 1])
-            assert path.vertices[:, 1].min() >= device + (1 - LANE_HIGH) / 2 - 1e-9
-            assert path.vertices[:, 1].max() <= device + (1 + LANE_HIGH) / 2 + 1e-9
-            assert path.vertices[:, 0].min() >= 0 and path.vertices[:, 0].max() <= timeline.makespan
+    chart = chart_in(plot_timeline(timeline))
+    lanes = [bounds(lane) for lane in chart.lanes]
+    for _, outlines in chart.areas:
+        for left, top, right, bottom in map(bounds, outlines):
+            lane = lanes[int((top + bottom) / 2)]
+            assert lane[1] - 1e-9 <= top <= bottom <= lane[3] + 1e-9
+            assert left >= 0 and right <= timeline.makespan
 
 
 def test_the_last_column_may_be_too_narrow_to_see():
@@ -205,39 +265,33 @@ def test_the_last_column_may_be_too_narrow_to_see():
     timeline = simulate(OneFOneB(4, 100))
     grain = Grain((timeline.makespan - 0.001) / 50)
     assert len(grain.edges(timeline)) == 52
-    painted = painted_by_colour(chart(timeline, Place(26, 744 / timeline.makespan, 24), grain))
-    whole = 744 * 24 * LANE_HIGH * 4
-    for colour, time in busy_by_colour(timeline).items():
-        assert painted[colour] / whole == pytest.approx(time / (4 * timeline.makespan), abs=0.005)
+    at = Place(26, 688 / timeline.makespan, 24)
+    _, *marks = panel(timeline, grain, at.scale, Wanted()).marks
+    for mark, (colour, time) in zip(marks, busy_by_colour(timeline).items(), strict=True):
+        assert mark.fill == colour
+        drawn = points(outline_all(mark.outlines, at))
+        share = sum(map(area, drawn)) / (688 * 24 * LANE_HIGH * 4)
+        assert share == pytest.approx(time / (4 * timeline.makespan), abs=0.005)
 
 
 def test_the_legend_says_what_a_column_is_and_what_is_too_fine():
-    words = said(draw(simulate(OneFOneB(32, 512)), **EVERYTHING))
-    assert words[-6:] == [
+    assert list(chart_of(str(draw(simulate(OneFOneB(32, 512)), **EVERYTHING))).legend) == [
         "F  forward",
         "B  backward",
         "waiting",
+        "microbatches in flight, and the most",
         "each column sums 15 time units: as high as the device is busy",
-        "microbatches in flight, the most in each column",
         "too fine to draw: any message or critical path",
     ]
-    assert "paler: a later stage" not in said(draw(simulate(Interleaved1F1B(64, 64))))
-
-
-def test_more_messages_than_can_be_seen_are_not_drawn_among_boxes_either():
-    drawing = draw(simulate(OneFOneB(8, 100)), messages=True)
-    assert said(drawing)[-1] == "too fine to draw: any message"
-    assert str(drawing).count("<title>") == 1600
+    assert "paler: a later stage" not in chart_of(to_svg(simulate(Interleaved1F1B(64, 64)))).legend
 
 
 def test_a_row_of_several_devices_has_the_name_of_the_first():
     timeline = simulate(GPipe(1000, 20))
     assert grain_of(timeline).devices == 8
-    words = said(draw(timeline))
-    assert [word for word in words if word.startswith("device")] == [
-        f"device {k}" for k in range(0, 1000, 32)
-    ]
-    assert words[-1] == "each column sums 96 time units of 8 devices: as high as they are busy"
+    chart = chart_of(to_svg(timeline))
+    assert chart.names == [f"device {k}" for k in range(0, 1000, 32)]
+    assert "each column sums 96 time units of 8 devices: as high as they are busy" in chart.legend
     assert plot_timeline(timeline).get_ylim() == (125, 0)
 
 
@@ -256,13 +310,17 @@ def test_strips_show_the_most_in_each_column(schedule, grain):
 def test_the_peaks_of_a_large_chart_are_those_of_the_schedule():
     schedule = OneFOneB(32, 512)
     timeline, peaks = simulate(schedule), list(map(str, peak_in_flight(schedule)))
-    assert [word for word in said(draw(timeline, in_flight=True)) if word.isdigit()][:32] == peaks
-    assert [text.get_text() for text in plot_in_flight(timeline).texts] == peaks
+    assert chart_of(str(draw(timeline, in_flight=True))).peaks == peaks
+    assert chart_in(plot_timeline(timeline, in_flight=True)).peaks == peaks
 
 
-def test_peaks_of_low_rows_do_not_overlap():
-    words = said(draw(simulate(GPipe(40, 5)), in_flight=True))
-    assert words.count("5") == 10
+@pytest.mark.parametrize("devices", [8, 16, 32, 40, 128])
+def test_peaks_and_names_do_not_overlap_however_low_their_rows_are(devices):
+    text = str(draw(simulate(GPipe(devices, 5)), in_flight=True))
+    for anchor in ("start", "end"):
+        heights = [word.y for word in words_in(text) if word.anchor == anchor and word.words != "time"]
+        column = [y for y in heights if y > 40][: devices if anchor == "start" else None]
+        assert all(below - above >= 12 for above, below in pairwise(column))
 
 
 # What is shown unasked
@@ -272,7 +330,7 @@ def test_a_schedule_that_takes_long_to_time_is_described():
     schedule = GPipe(2, 10**6)
     shown = str(at_unit_costs(schedule))
     assert "program" not in vars(schedule)  # it has not even been laid out
-    assert [t.text for t in texts(ElementTree.fromstring(shown))] == [
+    assert [word.words for word in words_in(shown)] == [
         "GPipe(devices=2, microbatches=1000000)",
         "2 stages x 1,000,000 microbatches take a while to time.",
         "gp.draw(gp.simulate(schedule)) does it, and draws them.",
@@ -298,32 +356,6 @@ def held(timeline, device, a, b) -> int:
     return max([before[-1] if before else 0, *(count for time, count in steps if a <= time < b)])
 
 
-def said(drawing) -> list[str]:
-    return [t.text for t in texts(ElementTree.fromstring(str(drawing)))]
-
-
-def painted_by_colour(parts) -> dict[str, float]:
-    """Square pixels of each fill."""
-    painted = Counter()
-    for part in parts:
-        if found := re.fullmatch(r'<path d="([^"]*)" fill="(#\w+)"/>', part):
-            painted[found[2]] += sum(map(area, OUTLINE.findall(found[1])))
-    return painted
-
-
-def moves(outline):
-    return [(step[0], float(step[1:])) for step in re.findall(r"[hv][-\d.]+", outline[2])]
-
-
-def area(outline) -> float:
-    x, y = float(outline[0]), float(outline[1])
-    corners = [(x, y)]
-    for way, by in moves(outline):
-        x, y = (x + by, y) if way == "h" else (x, y + by)
-        corners.append((x, y))
-    return shoelace(np.array(corners))
-
-
-def shoelace(corners) -> float:
-    (x, y), (u, v) = np.asarray(corners).T, np.roll(corners, -1, axis=0).T
-    return abs((x * v - u * y).sum()) / 2
+def painted(chart: Chart, colour: str) -> float:
+    """The share of all lanes that has this colour."""
+    return sum(map(area, chart.outlines(colour))) / sum(map(area, chart.lanes))

@@ -234,13 +234,19 @@ def test_a_colour(copy):
 
         timeline = gp.simulate(gp.Explicit(["0F0 0B0 0U0"]), gp.Costs(update=1))
         svg = gp.to_svg(timeline)
-        updates = gp.plots.plot_timeline(timeline).collections[3]
-        colours = [to_hex(colour) for colour in updates.get_facecolors()]
-        print(svg.lower().count("#56b4e9") > 1, "<pattern" in svg, *colours, updates.get_hatch())
+        boxes = gp.plots.plot_timeline(timeline).collections
+        colours = [to_hex(colour) for colour in boxes[3].get_facecolors()]
+        print(svg.lower().count("#994f00") > 1, "<pattern" in svg, *colours, boxes[-1].get_hatch())
         """
-    assert printed(copy, draw) == ["False False #999999 None"]
+    assert printed(copy, draw) == ["False False #515151 None"]
     follow("A colour", copy)
-    assert printed(copy, draw) == ["True True #56b4e9 //"]
+    assert printed(copy, draw) == ["True True #994f00 ...."]
+    assert re.search(r"^\d+ passed", laws(copy, "test_palette.py", "differ or alike or read"))
+    path = copy / "gpipe_sim/drawing/palette.py"
+    path.write_text(path.read_text().replace("#994F00", "#56B4E9"))
+    assert re.search(r"^1 failed", laws(copy, "test_palette.py", "differ or alike or read")), (
+        "in grey it is R"
+    )
 
 
 def test_a_diff_that_does_not_fit_is_found():

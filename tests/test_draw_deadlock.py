@@ -4,11 +4,11 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from drawn import SVG, texts
+from drawn import SVG, words_in
 
 import gpipe_sim as gp
-from gpipe_sim.drawing.deadlock import HEIGHT, LEFT, ROW, STEP, TOP, WIDTH
-from gpipe_sim.drawing.palette import IN_THE_WAY, WAITS
+from gpipe_sim.drawing.deadlock import HEIGHT, IN_THE_WAY, LEFT, ROW, STEP, TOP, WAITS, WIDTH
+from gpipe_sim.drawing.palette import KINDS, PAPER, ink
 from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 
 DOTS = "\N{HORIZONTAL ELLIPSIS}"
@@ -62,15 +62,15 @@ def test_arcs_bend_on_the_side_to_which_no_long_arrow_goes():
 
 def test_what_is_written_lies_on_the_sheet_and_on_its_own_box():
     schedule = gp.Explicit.parse(KNOT)
-    root = ElementTree.fromstring(str(gp.draw_deadlock(schedule)))
+    root = ElementTree.fromstring(text := str(gp.draw_deadlock(schedule)))
     width, height = float(root.get("width")), float(root.get("height"))
     boxes = {(r.get("x"), r.get("y")) for r in root.iter(f"{SVG}rect")}
     said = {}
-    for text in texts(root):
-        x, y, wide = float(text.get("x")), float(text.get("y")), 6.5 * len(text.text)
-        left = x - {"start": 0, "middle": wide / 2, "end": wide}[text.get("text-anchor")]
-        assert left >= 0 and left + wide <= width and 0 < y < height, text.text
-        said[text.text] = (x, y)
+    for word in words_in(text):
+        wide = 6.5 * len(word.words)
+        left = word.x - {"start": 0, "middle": wide / 2, "end": wide}[word.anchor]
+        assert left >= 0 and left + wide <= width and 0 < word.y < height, word
+        said[word.words] = (word.x, word.y)
     for device, row in enumerate(schedule.actions):
         assert said[f"device {device}"][0] < LEFT
         for at, action in enumerate(row):
@@ -81,9 +81,9 @@ def test_what_is_written_lies_on_the_sheet_and_on_its_own_box():
 
 
 def test_each_entry_of_the_legend_stands_right_of_what_it_names_and_left_of_the_next():
-    root = ElementTree.fromstring(str(gp.draw_deadlock(gp.Explicit.parse(KNOT))))
-    bottom = max(float(text.get("y")) for text in texts(root))
-    words = {t.text: float(t.get("x")) for t in texts(root) if float(t.get("y")) == bottom}
+    root = ElementTree.fromstring(text := str(gp.draw_deadlock(gp.Explicit.parse(KNOT))))
+    bottom = max(word.y for word in words_in(text))
+    words = {word.words: word.x for word in words_in(text) if word.y == bottom}
     swatches = [float(r.get("x")) for r in root.iter(f"{SVG}rect") if r.get("width") == "14"]
     lines = [p.get("d") for p in root.iter(f"{SVG}path") if re.search(r"h28$", p.get("d"))]
     signs = swatches + [float(re.match(r"M(\S+)", line)[1]) for line in lines]
@@ -99,11 +99,30 @@ def heights(svg: str, colour: str) -> list[list[int]]:
     return [[int(y) for _, y in re.findall(r"(\d+) (-?\d+)", path)] for path in paths]
 
 
-def test_every_action_is_drawn_and_the_stuck_ones_are_framed():
+def test_what_has_run_is_filled_what_has_not_is_hollow_and_what_is_stuck_is_framed():
+    """Device 0 has run 0F0 and device 1 nothing; 0B0 and 1F1 are stuck."""
     svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
-    assert re.findall(r">(\d[FB]\d)<", svg) == (KNOT.replace("\n", " ")).split()
-    framed = re.findall(r'stroke-width="2.5"/>\n<text [^>]*>(\w+)<', svg)
+    boxes = re.findall(r'<rect [^>]*rx="3" fill="(.*?)"(.*?)/>\n<text [^>]* fill="(.*?)">(\d[FB]\d)<', svg)
+    assert [action for *_, action in boxes] == KNOT.split()
+    edges = {action: re.findall(r'"(.*?)"', edge) for _, edge, _, action in boxes}
+    framed = [action for action, edge in edges.items() if edge == [WAITS, "3"]]
     assert framed == ["0B0", "1F1"]
+    filled = {action: fill for fill, _, _, action in boxes if fill != PAPER}
+    assert filled == {"0F0": KINDS["F"].colour} and edges["0F0"] == []
+    hollow = edges.keys() - {*framed, "0F0"}
+    assert all(edges[action] == [KINDS[action[1]].colour, "1.5"] for action in hollow)
+    number = {action: colour for _, _, colour, action in boxes}
+    assert number.pop("0F0") == ink(KINDS["F"].colour)
+    assert set(number.values()) == {WAITS}, "ink on paper"
+
+
+def test_what_it_needs_is_drawn_through_and_what_stands_in_the_way_is_dashed():
+    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    paths = re.findall(rf'<path d="[^"]+" fill="none" stroke="({WAITS}|{IN_THE_WAY})" (.*?)/>', svg)
+    assert len(paths) == 6, "two of each, and the legend"
+    for colour, look in paths:
+        assert ("stroke-dasharray" in look) == (colour == IN_THE_WAY)
+        assert ("#deadlock-waits" in look) == (colour == WAITS)
 
 
 def test_an_order_that_can_finish_has_no_such_picture():

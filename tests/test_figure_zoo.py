@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from drawn import bubble, committed, in_axes
+from drawn import boxes_in, bubble, committed
 
 import gpipe_sim as gp
 from figures import zoo
@@ -65,7 +65,7 @@ def test_a_title_says_the_numbers_of_its_schedule(panels, name):
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_panel_draws_its_spans_and_the_line_where_all_would_end(panels, name):
     ax, entry = panels[name]
-    drawn = in_axes(ax)
+    drawn = boxes_in(ax)
     halves = {(box.device, box.start, box.end) for box in drawn}
     assert halves == {tuple(span[:3]) for span in entry["spans"]}
     assert ax.get_xlim() == (0, zoo.UNTIL)
@@ -85,3 +85,8 @@ def test_the_posters_legend_leaves_out_what_it_does_not_draw():
         "waiting",
         "paler: a later stage",
     ]
+
+
+def test_the_posters_claim_is_its_longest_and_its_shortest():
+    words = committed("zoo").get_suptitle()
+    assert words == "The same work in 14 schedules: from 96 units of time down to 25.5"

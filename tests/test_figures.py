@@ -5,23 +5,25 @@ import json
 import os
 import struct
 from fractions import Fraction
+from itertools import combinations, pairwise
 
 import matplotlib.text
 import numpy as np
 import pytest
-from drawn import bubble, committed, in_axes
+from drawn import area, boxes_in, bubble, chart_in, committed
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
-from figures import _store, remat_memory, training_loss
+from figures import _store, remat_memory, training_loss, zero_bubble_table
 from figures.__main__ import DPI, main
 from figures._exact import plain
+from figures._gantt import timeline_of
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
 from gpipe_sim import Kind, formulas
-from gpipe_sim.drawing.palette import KINDS
-from gpipe_sim.drawing.plots.gantt import STRIP_FILL
+from gpipe_sim.drawing.palette import IN_FLIGHT, KINDS
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
+from gpipe_sim.drawing.strips import COUNTS_HIGH
 
 #: makespan, bubble, peaks in flight: the numbers that the issue and the lessons name.
 GANTT = {
@@ -36,16 +38,9 @@ GANTT = {
 def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over():
     for kind in ("png", "json"):
         assert sorted(path.stem for path in folder.glob(f"*.{kind}")) == sorted(NAMES)
-    assert {
-        *GANTT,
-        "bubble_curves",
-        "efficiency",
-        "remat_memory",
-        "summary",
-        "training_loss",
-        "zero_bubble_table",
-        "zoo",
-    } == set(NAMES)
+    curves = {"bubble_curves", "efficiency", "remat_memory", "training_loss", "zero_bubble_table"}
+    pictures = {"dial", "one_microbatch", "pushed_rows", "summary", "three_steps", "time_and_memory", "zoo"}
+    assert {*GANTT, *curves, *pictures} == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,24 +70,35 @@ def test_text_is_large_enough_inside_the_sheet_and_apart(name, drawn_texts):
     assert pairs == []
 
 
+#: What the chart of each claims; the numbers in it are computed.
+CLAIMS = {
+    "gantt_naive": "Without a pipeline, 3/4 of the device time is waiting",
+    "gantt_gpipe": "GPipe leaves 3/11 of the device time unused",
+    "gantt_1f1b": "1F1B: as long as GPipe, and holds 4 microbatches at most instead of 8",
+    "gantt_interleaved": "Interleaved 1F1B: the same work in thinner slices takes 28.5 instead of 33",
+    "gantt_gpipe_remat": "Recompute makes GPipe 8 longer, not 11: devices recompute while they wait",
+}
+
+
 @pytest.mark.parametrize("name", GANTT)
-def test_a_gantt_chart_says_the_numbers_of_its_schedule(name):
+def test_a_gantt_chart_claims_the_numbers_of_its_schedule(name):
     makespan, share, peaks = GANTT[name]
     data = read(name)
     assert data["makespan"] == makespan
     assert Fraction(*data["bubble"]) == share
     assert data["peak_in_flight"] == peaks
-    chart, strips = committed(name).axes
-    assert f"makespan {makespan}, bubble {share} = {float(share):.1%}" in chart.get_title("left")
-    assert [text.get_text() for text in strips.texts] == [str(peak) for peak in peaks]
-    assert (chart.get_xlim(), strips.get_xlim()) == ((0, makespan), (0, makespan))
-    assert [ax.get_xlabel() for ax in (chart, strips)] == ["", "time"]
+    [ax] = committed(name).axes
+    chart = chart_in(ax)
+    assert chart.title == CLAIMS[name]
+    assert chart.peaks == [str(peak) for peak in peaks]
+    assert (ax.get_xlim(), ax.get_xlabel()) == ((0, makespan), "time")
+    assert ax.get_xticklabels()[-1].get_text() == str(makespan)
 
 
 @pytest.mark.parametrize("name", GANTT)
 def test_a_gantt_chart_draws_the_spans_of_its_numbers(name):
     data = read(name)
-    drawn = in_axes(committed(name).axes[0])
+    drawn = boxes_in(committed(name).axes[0])
     assert sorted([box.device, box.start, box.end] for box in drawn) == sorted(
         span[:3] for span in data["spans"]
     )
@@ -100,23 +106,82 @@ def test_a_gantt_chart_draws_the_spans_of_its_numbers(name):
 
 
 @pytest.mark.parametrize("name", GANTT)
-def test_strips_reach_the_peaks_on_one_scale(name):
+def test_strips_hold_what_is_in_flight_below_each_lane(name):
+    """Area for area, in the unit of the fullest device's peak."""
     data = read(name)
-    full = data["microbatches"] * len(data["placement"][0])
-    strips = committed(name).axes[1].collections
-    tops = [strip.get_paths()[0].vertices[:, 1].min() for strip in strips]
-    assert tops == pytest.approx(
-        [k + 1 - STRIP_FILL * p / full for k, p in enumerate(data["peak_in_flight"])]
-    )
+    timeline, most = timeline_of(data), max(data["peak_in_flight"])
+    chart = chart_in(committed(name).axes[0])
+    strips = chart.outlines(IN_FLIGHT.colour)
+    for device, strip in enumerate(strips):
+        ends = [*gp.in_flight(timeline, device), (timeline.makespan, 0)]
+        held = sum(count * (end - start) for (start, count), (end, _) in pairwise(ends))
+        assert area(strip) == pytest.approx(COUNTS_HIGH * held / most)
+    assert len(strips) == 4
 
 
 def test_a_picture_is_drawn_from_its_numbers_alone():
-    data = read("gantt_naive")
-    data["spans"][-1] = [3, 5, 7, "3B0"]
+    data = read("gantt_gpipe")
+    data["spans"][-1] = [3, 26, 29, "3B0"]
     data |= {"makespan": 99, "bubble": [1, 2]}
-    chart = module("gantt_naive").draw(data).axes[0]
-    assert (3, 5.0, 7.0) in {(box.device, box.start, box.end) for box in in_axes(chart)}
-    assert chart.get_title("left") == "Naive, 4 devices: makespan 99, bubble 1/2 = 50.0%"
+    chart = module("gantt_gpipe").draw(data).axes[0]
+    assert (3, 26.0, 29.0) in {(box.device, box.start, box.end) for box in boxes_in(chart)}
+    assert chart.get_title("left") == "GPipe leaves 1/2 of the device time unused"
+
+
+def test_the_pushed_rows_are_the_same_work_and_one_block():
+    above, below = committed("pushed_rows").axes
+    pushed = boxes_in(below)
+    assert {box.end for box in pushed if box.colour != "#222222"} >= {24.0}
+    assert sum(box.end - box.start for box in boxes_in(above)) == 96
+    assert chart_in(below).frames and "waiting: 9 of 33" in {word.words for word in chart_in(below).words}
+    assert below.get_title("left").endswith("the waiting is one block, (K\u22121)(F+B) long")
+
+
+def test_three_steps_take_less_than_three_times_one():
+    data = read("three_steps")
+    assert (data["makespan"], data["alone"], data["steps"]) == (75, 27, 3)
+    [ax] = committed("three_steps").axes
+    assert ax.get_title("left") == "3 steps of ZB-H2 interlock: 75 long, not 3 x 27"
+    assert len(chart_in(ax).frames) == 4 * 8 * 3  # of the step in the middle: F, I and W
+
+
+def test_one_microbatch_crosses_more_often_in_thinner_slices():
+    data = read("one_microbatch")
+    assert [data[name]["crossed"] for name in ("1F1B", "Interleaved 1F1B")] == [6, 14]
+    above, below = map(chart_in, committed("one_microbatch").axes)
+    assert above.title == "1F1B: microbatch 4 crosses 6 times; 33 long"
+    assert below.title == "Interleaved 1F1B: microbatch 4 crosses 14 times; 28.5 long"
+    assert (len(above.frames), len(below.frames)) == (8, 16)
+
+
+def test_the_dial_goes_from_naive_to_gpipe_9_units_for_each_microbatch_and_1f1b_is_off_it():
+    data = read("dial")
+    points = [(max(own["peak_in_flight"]), own["makespan"]) for own in data["settings"]]
+    assert points == [*((1 + i, 96 - 9 * i) for i in range(8)), (8, 33)]
+    ax, *thumbnails = committed("dial").axes + committed("dial").axes[0].child_axes
+    line, point = ax.lines
+    assert list(map(tuple, line.get_xydata().tolist())) == points
+    assert list(map(tuple, point.get_xydata().tolist())) == [(4, 33)]
+    assert len(thumbnails) == 9
+    settings = [*data["settings"][:-1], data["1F1B"]]
+    for inset, own in zip(thumbnails, settings, strict=True):
+        assert bubble(boxes_in(inset)) == Fraction(*own["bubble"])
+    assert ax.get_title("left").endswith("1F1B is as short as GPipe and holds 4 microbatches less")
+
+
+def test_every_schedule_stands_at_its_length_and_at_what_it_holds():
+    data = read("time_and_memory")
+    assert {e["name"]: (e["holds"], e["makespan"]) for e in data["schedules"]} == {
+        e["name"]: (e["holds"], e["makespan"]) for column in read("zoo")["columns"] for e in column
+    }
+    [ax] = committed("time_and_memory").axes
+    dots = {tuple(line.get_xydata()[0]) for line in ax.lines if line.get_marker() == "o"}
+    points = {(e["holds"], e["makespan"]) for e in data["schedules"] if e["name"] != "Naive"}
+    assert dots == points
+    assert len(ax.child_axes) == 13
+    places = [inset.get_window_extent() for inset in ax.child_axes]
+    assert not any(a.overlaps(b) for a, b in combinations(places, 2))
+    assert "Naive, 96 long, holds 1" in {text.get_text().split("not shown: ")[-1] for text in ax.texts}
 
 
 def test_a_time_that_json_cannot_hold_is_refused():
@@ -137,7 +202,9 @@ def test_bubbles_equal_the_formula():
 
 def test_at_four_times_as_many_microbatches_11_to_19_percent_are_left():
     ax = committed("bubble_curves").axes[0]
-    assert [text.get_text() for text in ax.texts] == ["11.1%", "15.8%", "17.9%", "19.0%"]
+    said = [text.get_text() for text in ax.texts]
+    assert [words for words in said if words.endswith("%")] == ["11.1%", "15.8%", "17.9%", "19.0%"]
+    assert ax.get_title("left") == "At the usual M = 4K, GPipe still waits 11% to 19% of the time"
     assert marks(ax, "K = 16")[-1] == (64, 15 / 79)
     assert len(marks(ax, "K = 2")) == 12
 
@@ -147,7 +214,10 @@ def test_efficiencies_equal_the_formula():
     for m, row in zip(data["microbatches"], data["efficiency"], strict=True):
         assert [Fraction(*pair) for pair in row] == [Fraction(m, k - 1 + m) for k in data["devices"]]
     ax = committed("efficiency").axes[0]
-    assert marks(ax, "M = 8")[-1] == (16, 8 / 23)
+    assert marks(ax, "M = 8")[-1] == (16, pytest.approx(16 * 8 / 23))
+    words = "16 devices do the work of 5.6 with 8 microbatches, of 13.0 with 64"
+    assert ax.get_title("left") == words
+    assert (round(16 * 8 / 23, 1), round(16 * 64 / 79, 1)) == (5.6, 13.0)
 
 
 def test_bytes_measured_are_the_bytes_predicted():
@@ -169,16 +239,21 @@ def test_recompute_keeps_boundary_inputs_and_one_working_set():
 
 def test_the_memory_of_every_device_is_drawn_under_its_prediction():
     data = read("remat_memory")
-    left, right = committed("remat_memory").axes
-    bars = [(bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height()) for bar in left.patches]
-    lines = {tuple(line.get_xdata()): line.get_ydata()[0] for line in left.lines}
+    [ax] = committed("remat_memory").axes
+    bars = [(bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height()) for bar in ax.patches]
+    lines = {tuple(line.get_xdata()): line.get_ydata()[0] for line in ax.lines}
     tops = {x: max(top for at, top in bars if at == x) for x, _ in bars}
-    predicted = [at for mode in data["modes"] for at in data["predicted"][mode]["4"]]
+    predicted = [at for mode in ("never", "always") for at in data["predicted"][mode]["4"]]
     assert [tops[x] for x in sorted(tops)] == [lines[ends] for ends in sorted(lines)] == predicted
     assert all(start < x < end for x, (start, end) in zip(sorted(tops), sorted(lines), strict=True))
-    assert left.get_ylim()[0] == right.get_ylim()[0] == 0
-    fullest = [(k, max(data["predicted"]["always"][str(k)])) for k in data["devices"]]
-    assert marks(right, "always") == marks(right, "except_last") == fullest
+    assert ax.get_ylim()[0] == 0
+    held = [max(map(sum, data["measured"][mode]["4"])) for mode in ("never", "always")]
+    assert (held, 1 - held[1] / held[0], 41 / 33 - 1) == (
+        [917504, 229376],
+        0.75,
+        pytest.approx(0.24, abs=0.005),
+    )
+    assert ax.get_title("left") == "Recomputing activations holds 75% fewer bytes and takes 24% more time"
 
 
 def test_every_schedule_learns_and_learns_the_same():
@@ -195,13 +270,12 @@ def test_every_schedule_learns_and_learns_the_same():
 
 def test_losses_are_drawn_as_they_are():
     data = read("training_loss")
-    above, below = committed("training_loss").axes
-    drawn = {line.get_label(): list(line.get_ydata()) for line in above.lines}
-    assert drawn == data["losses"]
-    assert f"held-out accuracy {min(data['accuracy'].values()):.1%}" in above.get_title("left")
+    [ax] = committed("training_loss").axes
+    assert {line.get_label(): list(line.get_ydata()) for line in ax.lines} == data["losses"]
+    right = f"{min(data['accuracy'].values()):.1%} of new digits right"
+    assert ax.get_title("left") == f"Every schedule learns what one device learns: {right}"
     worst = max(training_loss.apart(training_loss.losses(data)).values())
-    assert max(max(line.get_ydata()) for line in below.lines) == pytest.approx(worst * 1e15)
-    assert f"{worst:.1e}" in below.get_title("left")
+    assert f"further apart than {worst:.0e}" in ax.texts[0].get_text()
 
 
 def test_the_zero_bubble_table_comes_out_to_every_printed_digit():
@@ -213,35 +287,35 @@ def test_the_zero_bubble_table_comes_out_to_every_printed_digit():
     assert data["k_messages_fewer"] == data["published"]["interleaved"]
 
 
-def test_the_zero_bubble_table_draws_rings_and_marks_and_what_lies_between():
+def test_the_zero_bubble_table_draws_a_ring_and_a_dot_for_each_rate():
     data = read("zero_bubble_table")
-    rates, apart = committed("zero_bubble_table").axes
-    for name, simulated in data["simulated"].items():
-        assert [y for _, y in marks(rates, name)] == simulated
-    rings = [line.get_ydata().tolist() for line in rates.lines if line.get_markerfacecolor() == "none"]
-    assert sorted(rings) == sorted([[], *data["published"].values()])
-    assert [bar.get_height() for bar in apart.patches] == [35, 29, 18, 32, 26, 14]
-    assert sorted(max(line.get_ydata()) for line in apart.lines) == [0, 0, 0, 35]
+    [ax] = committed("zero_bubble_table").axes
+    for kind, hollow in (("published", True), ("simulated", False)):
+        found = [
+            float(line.get_xdata()[0])
+            for line in ax.lines
+            if len(line.get_xdata()) and (line.get_markerfacecolor() == "none") == hollow
+        ]
+        assert found == [rate for name in zero_bubble_table.FAMILIES for rate in data[kind][name]]
+    words = "18 of 24 bubble rates of the zero-bubble paper come out to the last printed digit"
+    assert ax.get_title("left") == words
+    assert "up to 0.35% more" in ax.texts[0].get_text()
+    assert max(
+        a - b for a, b in zip(data["simulated"]["interleaved"], data["published"]["interleaved"], strict=True)
+    ) == pytest.approx(0.0035)
 
 
-def test_differences_are_summed_up_in_words():
-    curves = {"one device": [1.0, 2.0], "a": [1.0, 2.0], "b": [1.0, 2.25], "c": [1.0, 2.0]}
-    assert (
-        training_loss._apart_in_words(curves) == "Loss minus one device's: b at most 2.5e-01; a, c exactly 0"
-    )
-
-
-def test_the_summary_draws_the_four_figures():
+def test_the_summary_goes_from_naive_to_zero_bubble_and_learns():
     data = read("summary")
-    assert set(data) == {"training_loss", "bubble_curves", "remat_memory", "efficiency"}
-    for name, numbers in data.items():
-        assert differences(numbers, read(name)) == []
-    loss, white, memory, share = committed("summary").axes
-    assert [len(ax.get_legend().texts) for ax in (loss, white, memory, share)] == [5, 5, 3, 5]
-    assert marks(white, "K = 4") == marks(committed("bubble_curves").axes[0], "K = 4")
-    assert marks(share, "M = 4") == marks(committed("efficiency").axes[0], "M = 4")
-    assert marks(memory, "never") == marks(committed("remat_memory").axes[1], "never")
-    assert list(loss.lines[0].get_ydata()) == read("training_loss")["losses"]["one device"]
+    shown = [(step["name"], step["makespan"], max(step["peak_in_flight"])) for step in data["steps"]]
+    assert shown == [("Naive", 96, 1), ("GPipe", 33, 8), ("1F1B", 33, 4), ("ZB-H1", 27, 4)]
+    assert differences(data["training_loss"], read("training_loss")) == []
+    *charts, loss = committed("summary").axes
+    for ax, step in zip(charts, data["steps"], strict=True):
+        assert bubble(boxes_in(ax)) == Fraction(*step["bubble"])
+        assert ax.get_xlim() == charts[0].get_xlim(), "one scale of time"
+    assert "96 units, or 27" in charts[0].get_title("left")
+    assert list(loss.lines[0].get_ydata()) == data["training_loss"]["losses"]["one device"]
 
 
 def test_a_changed_number_is_found_and_named():

@@ -1,16 +1,14 @@
-"""The geometry of a chart: boxes, colours, phase lines, ticks."""
+"""The geometry of a chart, boxes, waits, phase lines and ticks; and what it says in words."""
 
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import pytest
 from cases import BOTH_WAYS, every_schedule, over, over_every_schedule, overlapped, zero_bubble
 
 from gpipe_sim import (
-    ZBH1,
     ZBV,
     Costs,
-    DualPipe,
     Explicit,
     GPipe,
     Interleaved1F1B,
@@ -19,22 +17,22 @@ from gpipe_sim import (
     OneFOneB,
     Span,
     Timeline,
+    idle_spans,
     remat,
     simulate,
 )
 from gpipe_sim.drawing.geometry import (
-    ROW_FILL,
+    LANE_HIGH,
     boxes,
-    caption,
-    has_pairs,
     kinds_drawn,
-    legend,
+    long_waits,
     number,
     phase_lines,
     short,
+    stage_shades,
     ticks,
 )
-from gpipe_sim.drawing.palette import KINDS, ON_DARK, ON_LIGHT, ink, tint
+from gpipe_sim.drawing.words import caption, described, durations, title
 
 SMALL = ((1, 1), (2, 3), (3, 2), (4, 8))
 
@@ -45,7 +43,8 @@ def test_a_box_for_every_part_of_every_span_as_wide_as_it_lasts(schedule):
     drawn = [(box.x, box.width, int(box.y), box.kind, box.label) for box in boxes(timeline)]
     assert drawn == [
         (span.start, span.end - span.start, span.device, part.kind, str(part.microbatch))
-        for span in timeline.spans
+        for row in timeline.rows
+        for span in row
         for part in span.action.parts
     ]
 
@@ -66,15 +65,36 @@ def test_an_overlapped_pair_is_two_boxes_of_half_height():
     timeline = simulate(Explicit.parse("0F0 (0F1;0B0)OVERLAP_F_B 0B1"))
     pair = [box for box in boxes(timeline) if box.span.start == 1]
     assert [(box.kind, box.label, box.x, box.width) for box in pair] == [("F", "1", 1, 3), ("B", "0", 1, 3)]
-    assert [box.height for box in pair] == [ROW_FILL / 2] * 2
+    assert [box.height for box in pair] == [LANE_HIGH / 2] * 2
     assert pair[0].y + pair[0].height == pytest.approx(pair[1].y)
-    assert has_pairs(timeline) and not has_pairs(simulate(GPipe(2, 2)))
 
 
 def test_exact_costs_give_exact_boxes():
     third = Fraction(1, 3)
     timeline = simulate(Naive(2), Costs(forward=third, input_grad=third, weight_grad=0))
-    assert [(box.x, box.width) for box in boxes(timeline)] == [(i * third, third) for i in range(4)]
+    assert sorted((box.x, box.width) for box in boxes(timeline)) == [(i * third, third) for i in range(4)]
+
+
+@over(every_schedule(SMALL))
+def test_long_waits_are_the_idle_spans_of_a_twelfth_of_the_makespan_or_more(schedule):
+    timeline = simulate(schedule, Costs(comm=1))
+    expected = [
+        (device, start, end)
+        for device in range(schedule.devices)
+        for start, end in idle_spans(timeline, device)
+        if (end - start) * 12 >= timeline.makespan
+    ]
+    found = list(long_waits(timeline))
+    assert [wait[:3] for wait in found] == expected
+    for wait in found:
+        over_by_then = wait.end == timeline.makespan
+        done = "done, " if over_by_then else ""
+        assert wait.label == f"{done}waits {number(wait.end - wait.start)}"
+
+
+def test_a_device_without_actions_is_not_done_but_waits():
+    schedule = Explicit(["0F0 0B0", ""], placement=[[0], []])
+    assert [(wait.device, wait.label) for wait in long_waits(simulate(schedule))] == [(1, "waits 3")]
 
 
 def test_hovering_names_the_action_and_its_times():
@@ -113,76 +133,79 @@ def test_a_device_on_which_only_forwards_or_only_backwards_were_measured_has_no_
 
 
 def test_later_stages_of_a_device_are_paler_and_counted_from_each_device():
-    fills = {box.span.action: box.fill for box in boxes(simulate(Interleaved1F1B(2, 2, stages_per_device=3)))}
-    for kind in "FB":
-        shown = [fills[action] for s in (0, 2, 4) for action in fills if str(action) == f"{s}{kind}0"]
-        assert shown[0] == KINDS[kind].colour.lower()
-        assert all(brightness(a) < brightness(b) < 255 for a, b in pairwise(shown))
-    both = {str(box.span.action): box.fill for box in boxes(simulate(BOTH_WAYS))}
-    assert both["0F0"] == both["0F1"] == KINDS["F"].colour.lower()
+    shades = {box.span.action: box.shade for box in boxes(simulate(Interleaved1F1B(2, 2, 3)))}
+    for kind in (Kind.F, Kind.B):
+        of_device_0 = [
+            shades[action] for action in sorted(shades) if action.kind == kind and not action.stage % 2
+        ]
+        assert of_device_0 == pytest.approx([0, 0, 0.2, 0.2, 0.4, 0.4])
+    both = {str(box.span.action): box.shade for box in boxes(simulate(BOTH_WAYS))}
+    assert both["0F0"] == both["0F1"] == 0
+    assert stage_shades(BOTH_WAYS) == [{0: 0, 1: 0.3}] * 2
 
 
-@pytest.mark.parametrize("shade", [0, 0.15, 0.3, 0.45, 0.54])
-@pytest.mark.parametrize("kind", list(Kind))
-def test_numbers_are_white_on_blue_and_black_elsewhere_and_can_be_read(kind, shade):
-    fill = tint(KINDS[kind].colour, shade)
-    assert ink(fill) == (ON_DARK if kind is Kind.F and not shade else ON_LIGHT)
-    assert contrast(fill, ink(fill)) > 4.5  # WCAG 2.1, level AA
+def test_kinds_are_listed_in_the_order_of_the_palette():
+    assert kinds_drawn(simulate(zero_bubble(2, 2))) == [Kind.F, Kind.I, Kind.W]
+    assert kinds_drawn(simulate(remat(GPipe(2, 2), "always"))) == [Kind.F, Kind.B, Kind.R]
 
 
-def test_kinds_can_be_told_apart_in_grey():
-    grey = {kind: brightness(KINDS[kind].colour) for kind in (Kind.F, Kind.B, Kind.W)}
-    assert all(abs(a - b) > 15 for a, b in combinations(grey.values(), 2))
-
-
-def test_tint_goes_from_the_colour_to_white():
-    assert [tint("#0072B2", shade) for shade in (0, 0.5, 1)] == ["#0072b2", "#80b8d8", "#ffffff"]
-
-
-def test_the_legend_names_what_is_drawn_and_explains_pale_boxes():
-    assert [words for _, _, words in legend(simulate(GPipe(2, 1)))] == [
-        "F  forward",
-        "B  backward",
-        "waiting",
-    ]
-    words = [words for _, _, words in legend(simulate(remat(Interleaved1F1B(2, 2), "always")))]
-    kinds = ["F  forward", "B  backward", "R  recompute"]
-    assert words == [*kinds, "waiting", "paler: a later stage", "first B, last F"]
-    both = kinds_drawn(simulate(Naive(2)), simulate(zero_bubble(2, 2)))
-    assert both == [Kind.F, Kind.B, Kind.I, Kind.W]
+# Words
 
 
 @pytest.mark.parametrize(
-    ("families", "marked"),
+    ("timeline", "claims", "says"),
     [
-        ([OneFOneB], "first B, last F"),
-        ([ZBH1, ZBV], "first I, last F"),
-        ([DualPipe], "first B or I, last F"),
-        ([OneFOneB, ZBH1], "first B or I, last F"),
-    ],
-)
-def test_the_dashed_lines_are_named_by_the_backwards_that_are_drawn(families, marked):
-    *_, (_, _, words) = legend(*(simulate(family(4, 8)) for family in families))
-    assert words == marked
-
-
-@pytest.mark.parametrize(
-    ("schedule", "says"),
-    [
-        (OneFOneB(4, 8), "1F1B, 4 devices, 8 microbatches: makespan 33, bubble 27.3%"),
         (
-            Interleaved1F1B(4, 8),
-            "Interleaved 1F1B, 4 devices with 2 stages each, 8 microbatches: makespan 57",
+            simulate(OneFOneB(4, 8)),
+            "1F1B: 33 long, 27.3% waiting",
+            "4 devices, 8 microbatches; F takes 1, B 2",
         ),
-        (remat(ZBV(1, 1), "always"), "ZB-V with recompute, 1 device with 2 stages each, 1 microbatch: "),
-        (Explicit(["0F0 0B0"]), "An order written out, 1 device, 1 microbatch: makespan 3, bubble 0.0%"),
+        (
+            simulate(Interleaved1F1B(4, 8), Costs(0.5, 0.25, 0.25)),
+            "Interleaved 1F1B: 19 long, 15.8% waiting",
+            "4 devices with 2 stages each, 8 microbatches; F takes 0.5, B 0.5",
+        ),
+        (
+            simulate(remat(ZBV(1, 1), "always")),
+            "ZB-V with recompute: 8 long, 0.0% waiting",
+            "1 device with 2 stages each, 1 microbatch; F takes 1, I 1, W 1, R 1",
+        ),
+        (
+            simulate(Explicit(["0F0 0B0"]), Costs(1, [2], 3)),
+            "An order written out: 6 long, 0.0% waiting",
+            "1 device, 1 microbatch; F takes 1, B 5",
+        ),
+        (
+            simulate(GPipe(2, 2), Costs([1, 2])),
+            "GPipe: 11 long, 36.4% waiting",
+            "2 devices, 2 microbatches",
+        ),
+        (
+            simulate(overlapped(2, 3)),
+            "An order written out: 15 long, 40.0% waiting",
+            "2 devices, 3 microbatches",
+        ),
     ],
-    ids=repr,
+    ids=lambda value: repr(value)[:40],
 )
-def test_the_caption_says_schedule_makespan_and_bubble(schedule, says):
-    """By the names of the papers; a family without one goes by its class."""
-    assert caption(simulate(schedule)).startswith(says)
-    assert GPipe(1, 1).name == "GPipe"
+def test_the_title_is_a_claim_and_the_caption_says_what_was_run(timeline, claims, says):
+    """By the names of the papers; how long an action takes only where all of its kind take the same."""
+    assert (title(timeline), caption(timeline)) == (claims, says)
+
+
+def test_a_family_without_a_name_in_a_paper_goes_by_its_class():
+    assert GPipe(1, 1).name == "GPipe" and Naive(1).name == "Naive"
+    assert described(Naive(2)) == "Naive, 2 devices, 1 microbatch"
+
+
+def test_rounding_is_no_difference_between_actions():
+    """A tenth is no machine number, so ends minus starts differ in their last digits."""
+    assert durations(simulate(OneFOneB(4, 8), Costs(0.1, 0.1, 0.1))) == "F takes 0.1, B 0.2"
+    spans = [span._replace(end=span.end + 1e-6 * span.device) for span in simulate(GPipe(2, 1)).spans]
+    assert durations(Timeline.from_spans(GPipe(2, 1), spans)) == ""
+
+
+# Numbers
 
 
 @pytest.mark.parametrize(
@@ -226,21 +249,3 @@ def test_an_action_is_named_with_its_stage_only_where_needed():
     one, two = GPipe(2, 2), Interleaved1F1B(2, 2)
     assert [short(action, one) for action in one.actions[1][:2]] == ["F0", "F1"]
     assert [short(action, two) for action in two.actions[1][:2]] == ["1F0", "1F1"]
-
-
-def brightness(colour: str) -> float:
-    """How light a colour is in grey, 0 to 255."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return 0.299 * red + 0.587 * green + 0.114 * blue
-
-
-def contrast(a: str, b: str) -> float:
-    """The contrast ratio of WCAG 2.1: from 1, the same, to 21, black on white."""
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(colour: str) -> float:
-    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

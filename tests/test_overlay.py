@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from cases import over_every_schedule, overlapped, zero_bubble
-from drawn import OUTLINE, SVG, texts, time_axis
+from drawn import OUTLINE, SVG, bounds, chart_of, elements, time_axis, words_in
 from measured import PLANNED, measured
 
 from gpipe_sim import (
@@ -165,26 +165,39 @@ def test_another_order_of_the_same_actions_can_be_compared():
 
 
 @pytest.mark.parametrize("schedule", SEVERAL, ids=repr)
-def test_every_box_of_both_is_drawn_the_measured_one_a_row_below(schedule):
+def test_every_box_of_both_is_drawn_the_simulated_one_half_as_high_on_top_of_the_measured(schedule):
     both = jittered(schedule)
-    tops: dict[str, list[float]] = {}
-    for _, top, _, _, title in pixels(both):
-        tops.setdefault(title.split()[0], []).append(top)
-    in_both = {str(span.action) for span in both.simulated.spans} & {
-        str(span.action) for span in both.measured.spans
-    }
-    [row] = {round(measured - simulated, 1) for simulated, measured in map(tops.get, in_both)}
-    assert row >= 8
+    drawn: dict[str, list[tuple[float, float]]] = {}
+    for _, top, _, bottom, title in pixels(both):
+        drawn.setdefault(title.split()[0], []).append((top, bottom))
     halves = sum(len(span.action.parts) for span in both.simulated.spans)
-    assert sum(map(len, tops.values())) == halves + len(both.measured.spans)
+    assert sum(map(len, drawn.values())) == halves + len(both.measured.spans)
+    alone = {str(span.action) for span in both.simulated.spans if len(span.action.parts) == 1}
+    in_both = alone & {str(span.action) for span in both.measured.spans}
+    for action in in_both:
+        (top, bottom), (other_top, other_bottom) = sorted(drawn[action])
+        assert 0 <= other_top - bottom <= 1, "pixels between the two"
+        assert (bottom - top) / (other_bottom - other_top) == pytest.approx(0.42 / 0.86, abs=0.02)
+
+
+@pytest.mark.parametrize("schedule", [*SEVERAL, overlapped(3, 6)], ids=repr)
+def test_each_device_has_two_lanes_close_together_and_far_from_the_next(schedule):
+    both = jittered(schedule)
+    lanes = [bounds(lane) for lane in chart_of(str(both.drawing)).lanes]
+    thin, full = lanes[: schedule.devices], lanes[schedule.devices :]
+    assert [lane[2] for lane in thin] == pytest.approx([float(both.makespan.simulated)] * len(thin), rel=0.01)
+    assert [lane[2] for lane in full] == pytest.approx([float(both.makespan.measured)] * len(full), rel=0.01)
+    for device, (above, below) in enumerate(zip(thin, full, strict=True)):
+        assert 0 < below[1] - above[3] < (above[3] - above[1]) / 2
+        if device:
+            assert above[1] - full[device - 1][3] > 3 * (below[1] - above[3])
 
 
 @pytest.mark.parametrize("schedule", SEVERAL, ids=repr)
 def test_both_stand_on_one_time_axis(schedule):
     """A box of either starts where the axis says that its time is, to a tenth of a pixel."""
     both = jittered(schedule)
-    root = ElementTree.fromstring(str(both.drawing))
-    zero, unit = time_axis(root)
+    zero, unit = time_axis(elements(ElementTree.fromstring(str(both.drawing))))
     starts = {
         title: start
         for timeline in (both.simulated, both.measured)
@@ -195,16 +208,15 @@ def test_both_stand_on_one_time_axis(schedule):
 
 
 def test_rows_and_devices_are_named():
-    root = ElementTree.fromstring(str(jittered(OneFOneB(4, 8)).drawing))
-    said = [t.text for t in texts(root)]
+    said = [word.words for word in words_in(str(jittered(OneFOneB(4, 8)).drawing))]
     assert [said.count(name) for name in ("simulated", "measured")] == [4, 4]
     assert [word for word in said if word.startswith("device")] == [f"device {k}" for k in range(4)]
-    assert "1F1B, 4 devices, 8 microbatches: simulated above, measured below" in said
+    assert "1F1B: simulated above, measured below" in said
     assert "makespan 660 and 710.1 (+7.6%), bubble 27.3% and 28.8%" in said
 
 
 def test_flat_rows_have_no_names():
-    said = [t.text for t in texts(ElementTree.fromstring(str(jittered(OneFOneB(40, 1)).drawing)))]
+    said = [word.words for word in words_in(str(jittered(OneFOneB(40, 1)).drawing))]
     assert "simulated" not in said and "device 0" in said
 
 
@@ -214,12 +226,11 @@ def test_nothing_is_drawn_outside_the_sheet_or_on_top_of_another_box(schedule):
     root = ElementTree.fromstring(str(both.drawing))
     width, height = float(root.get("width")), float(root.get("height"))
     assert width <= 880
-    for text in texts(root):
-        size = float(text.get("font-size", 11))
-        x, wide = float(text.get("x")), 0.5 * size * len(text.text)
-        left = x - {"start": 0, "middle": wide / 2, "end": wide, None: wide / 2}[text.get("text-anchor")]
+    for word in words_in(str(both.drawing)):
+        wide = 0.5 * word.size * len(word.words)
+        left = word.x - {"start": 0, "middle": wide / 2, "end": wide}[word.anchor]
         assert left >= 0 and left + wide <= width
-        assert size <= float(text.get("y")) <= height
+        assert word.size <= word.y <= height
     by_row: dict[float, list] = {}
     for left, top, right, bottom, _ in pixels(both):
         assert 0 <= left <= right <= width and 0 <= top < bottom <= height

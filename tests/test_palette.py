@@ -1,26 +1,213 @@
-"""Colours and patterns stand in one place, and whoever draws takes them from there."""
+"""Colours and patterns stand in one place, can be told apart by every eye and read on what they stand on."""
 
 import re
+from itertools import combinations, pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from drawn import Look, chart_in, chart_of
 from matplotlib.colors import to_hex
 from matplotlib.patches import Patch
+from measured import metered
 
 import figures
 import gpipe_sim
-from gpipe_sim import Explicit, Kind, simulate, to_svg
-from gpipe_sim.drawing.palette import KINDS, MEMORY, Look, hatched
-from gpipe_sim.drawing.plots import plot_memory, plot_timeline
-from gpipe_sim.runtime.memory import CATEGORIES, MemoryTrace
+from gpipe_sim import ZBH1, Explicit, GPipe, Interleaved1F1B, Kind, draw, remat, simulate, to_svg
+from gpipe_sim.drawing import palette
+from gpipe_sim.drawing.palette import (
+    DARK,
+    DOTS,
+    FADED,
+    FAINT,
+    INK,
+    KINDS,
+    LANE,
+    LATER,
+    LINES,
+    MEMORY,
+    ON_DARK,
+    ON_LIGHT,
+    PAPER,
+    ink,
+    tint,
+)
+from gpipe_sim.drawing.plots import plot_timeline
+from gpipe_sim.runtime.memory import CATEGORIES
 
 WITH_AN_UPDATE = Explicit(["0F0 0B0 0U0"])
+BY_DAY, BY_NIGHT = {}, DARK  #: what becomes of a colour
+VERSIONS = pytest.mark.parametrize("version", [BY_DAY, BY_NIGHT], ids=["light", "dark"])
+#: How pale the stages of a device with up to 8 of them are.
+SHADES = sorted({LATER * i / n for n in range(1, 9) for i in range(n)})
+Rgb = np.ndarray  #: linear light: red, green, blue from 0 to 1
+
+#: What a reader with deuteranopia sees, in linear light: Machado, Oliveira and Fernandes 2009, "A
+#: physiologically-based model for simulation of color vision deficiency", severity 1.0.
+DEUTERANOPIA = np.array(
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+)
+#: From linear light to CIE XYZ, relative to the white of sRGB (IEC 61966-2-1).
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+WHITE = np.array([0.95047, 1, 1.08883])
+
+
+def light(colour: str) -> Rgb:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    channels = np.array([int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)])
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def as_seen(colour: str) -> Rgb:
+    """By an eye without green cones."""
+    return np.clip(DEUTERANOPIA @ light(colour), 0, 1)
+
+
+def contrast(a: Rgb, b: Rgb) -> float:
+    """The contrast ratio of WCAG 2.1: from 1, the same, to 21, black on white."""
+    low, high = sorted(float(XYZ[1] @ colour) for colour in (a, b))
+    return (high + 0.05) / (low + 0.05)
+
+
+def distance(a: Rgb, b: Rgb) -> float:
+    """In CIE Lab, where 2 can just be seen."""
+    return float(np.linalg.norm(_lab(a) - _lab(b)))
+
+
+def _lab(colour: Rgb) -> np.ndarray:
+    ratio = XYZ @ colour / WHITE
+    x, y, z = np.where(ratio > 216 / 24389, np.cbrt(ratio), (24389 / 27 * ratio + 16) / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def mixed(colour: str, opaque: float, ground: str) -> str:
+    """What is seen of a colour on a ground that shows through, as browsers mix it."""
+    both = [[int(each[i : i + 2], 16) for i in (1, 3, 5)] for each in (colour, ground)]
+    return "#" + "".join(f"{round(opaque * a + (1 - opaque) * b):02x}" for a, b in zip(*both, strict=True))
+
+
+def every_look() -> dict[str, Look]:
+    """All that fills areas or is one, each by its meaning; of kinds that look the same, one."""
+    looks = {str(kind): look for kind, look in KINDS.items() if kind != Kind.I} | MEMORY
+    plain = {"lane": LANE, "paper": PAPER, "ink": INK}
+    return {name: Look(look.colour, 1, look.pattern) for name, look in looks.items()} | {
+        name: Look(colour) for name, colour in plain.items()
+    }
+
+
+# Told apart
+
+
+def test_the_measures_are_those_of_their_sources():
+    assert contrast(light("#000000"), light("#fff")) == pytest.approx(21)
+    assert contrast(light("#777777"), light("#ffffff")) == pytest.approx(4.48, abs=0.01)  # WebAIM's example
+    assert _lab(light("#ff0000")) == pytest.approx([53.24, 80.09, 67.20], abs=0.05)
+    assert DEUTERANOPIA.sum(axis=1) == pytest.approx([1, 1, 1], abs=2e-6)  # grey stays grey
+    assert distance(as_seen("#d73027"), as_seen("#1a9850")) < distance(light("#d73027"), light("#1a9850")) / 2
+
+
+def test_actions_differ_in_grey_by_a_pattern_or_by_luminance():
+    looks = list(dict.fromkeys(KINDS.values()))
+    assert len(looks) == 5, "an input gradient looks as a backward"
+    for a, b in combinations(looks, 2):
+        assert a.pattern != b.pattern or contrast(light(a.colour), light(b.colour)) >= 1.5, (a, b)
+
+
+@VERSIONS
+def test_no_two_meanings_look_alike_to_any_eye(version):
+    """To readers with all cones and without green ones; waiting and paper both say that nothing happens."""
+    for (one, a), (other, b) in combinations(every_look().items(), 2):
+        quiet = {one, other} == {"lane", "paper"}
+        for eye in (light, as_seen):
+            seen = [eye(version.get(look.colour, look.colour)) for look in (a, b)]
+            apart = contrast(*seen) >= (1.2 if quiet else 1.5) or distance(*seen) >= 20
+            assert a.pattern != b.pattern or apart, (one, other, eye.__name__)
+
+
+def test_categories_that_touch_in_a_stack_differ_in_grey():
+    for a, b in pairwise(MEMORY.values()):
+        assert a.pattern != b.pattern or contrast(light(a.colour), light(b.colour)) >= 1.4, (a, b)
+
+
+def test_no_colour_has_two_meanings():
+    """Nor is any tint of a later stage another thing's colour. In flight are activations: the same violet."""
+    actions = {tint(look.colour, shade) for look in KINDS.values() for shade in SHADES}
+    memory = {look.colour for look in MEMORY.values()}
+    grounds_and_words = {PAPER, INK, FAINT, LANE, palette.GRID}
+    assert len(grounds_and_words) == 5
+    assert not actions & memory and not (actions | memory) & grounds_and_words
+    assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 5
+    assert MEMORY["saved activations"] == palette.IN_FLIGHT
+    assert palette.CURVES[0] == INK, "curves are ink"
+
+
+def test_what_is_painted_has_these_colours_and_no_others():
+    known = {look.colour.lower() for look in (*KINDS.values(), *MEMORY.values())}
+    tints = {tint(look.colour, 0.3) for look in KINDS.values()}
+    for schedule in (remat(Interleaved1F1B(2, 2), "always"), ZBH1(2, 3), WITH_AN_UPDATE):
+        timeline = simulate(schedule)
+        for options in ({"memory": metered(timeline)}, {"highlight": ["0F0"], "in_flight": True}):
+            found = {look.colour for look, _ in chart_of(str(draw(timeline, **options))).areas}
+            assert found <= known | tints | {LANE, ""}
+
+
+# Read
+
+
+@pytest.mark.parametrize("shade", SHADES)
+@pytest.mark.parametrize("kind", list(Kind))
+def test_numbers_on_every_tint_can_be_read(kind, shade):
+    """At the level AA of WCAG 2.1; and they stay as they are where the page is dark, as the boxes do."""
+    fill = tint(KINDS[kind].colour, shade)
+    assert contrast(light(fill), light(ink(fill))) >= 4.5
+    assert not {fill, ON_DARK, ON_LIGHT} & DARK.keys()
+
+
+def test_numbers_are_white_on_blue_and_grey_and_black_elsewhere():
+    assert {kind: ink(KINDS[kind].colour) for kind in Kind} == dict.fromkeys("BIWR", ON_LIGHT) | {
+        "F": ON_DARK,
+        "U": ON_DARK,
+    }
+
+
+@VERSIONS
+def test_words_on_paper_and_on_lanes_can_be_read(version):
+    """The axis and captions are faint, all other words are ink."""
+    for colour, ground in ((INK, PAPER), (FAINT, PAPER), (INK, LANE), (FAINT, LANE)):
+        pair = [light(version.get(each, each)) for each in (colour, ground)]
+        assert contrast(*pair) >= 4.5, (colour, ground)
+
+
+@VERSIONS
+@pytest.mark.parametrize("kind", list(Kind))
+def test_numbers_on_faded_boxes_can_be_read(kind, version):
+    lane, number = (version.get(each, each) for each in (LANE, FAINT))
+    for shade in SHADES:
+        seen = mixed(tint(KINDS[kind].colour, shade), FADED, lane)
+        assert contrast(light(seen), light(number)) >= 4.5, shade
+
+
+@VERSIONS
+def test_a_highlighted_box_stands_out_from_its_faded_neighbours(version):
+    lane = version.get(LANE, LANE)
+    for kind in Kind:
+        colour = KINDS[kind].colour
+        faded = mixed(colour.lower(), FADED, lane)
+        assert distance(light(faded), light(lane)) < distance(light(faded), light(colour))
+
+
+def test_tint_goes_from_the_colour_to_white():
+    assert [tint("#0072B2", shade) for shade in (0, 0.5, 1)] == ["#0072b2", "#80b8d8", "#ffffff"]
+
+
+# One place
 
 
 def test_every_kind_and_every_category_has_a_colour():
     assert list(KINDS) == list(Kind)
     assert sorted(MEMORY) == sorted(CATEGORIES)
-    assert len(set(MEMORY.values())) == len(CATEGORIES)
 
 
 def test_no_colour_is_written_anywhere_else():
@@ -34,38 +221,40 @@ def test_no_colour_is_written_anywhere_else():
 @pytest.fixture
 def pink_updates(monkeypatch):
     """As if the palette's line for updates read so."""
-    monkeypatch.setitem(KINDS, Kind.U, Look("#ff00cc", hatched=True))
+    monkeypatch.setitem(KINDS, Kind.U, palette.Look("#ff00cc", DOTS, 0.5))
 
 
 def test_svg_draws_a_kind_as_its_line_says(pink_updates):
     drawn = to_svg(simulate(WITH_AN_UPDATE))
     assert drawn.count('fill="#ff00cc"') == 2  # the boxes, and the legend
-    assert drawn.count("url(#weight-gradient)") == 2
-    assert "<pattern" in drawn
+    assert drawn.count("url(#dots)") == 2
+    assert '<pattern id="dots"' in drawn and '<pattern id="lines"' not in drawn
 
 
 def test_matplotlib_draws_a_kind_as_its_line_says(pink_updates):
     ax = plot_timeline(simulate(WITH_AN_UPDATE))
-    boxes = next(drawn for drawn in ax.collections if drawn.get_label() == "U  weight update")
+    *_, boxes, pattern = ax.collections
     entry = next(patch for patch in ax.get_legend().get_patches() if patch.get_label() == "U  weight update")
-    assert [to_hex(colour) for colour in boxes.get_facecolors()] == ["#ff00cc"]
+    assert (boxes.get_label(), [to_hex(colour) for colour in boxes.get_facecolors()]) == (
+        "U  weight update",
+        ["#ff00cc"],
+    )
     assert isinstance(entry, Patch) and to_hex(entry.get_facecolor()) == "#ff00cc"
-    assert boxes.get_hatch() == entry.get_hatch() == "//"
+    assert pattern.get_hatch() == entry.get_hatch() == "...."
 
 
 def test_only_kinds_that_look_the_same_share_a_line_of_the_legend(monkeypatch):
     split = simulate(Explicit(["0F0 0F1 0B0 0I1 0W1"]))
-    assert "B  backward, I  input gradient<" in to_svg(split)
-    monkeypatch.setitem(KINDS, Kind.I, KINDS[Kind.B]._replace(hatched=True))
-    assert ">B  backward<" in to_svg(split) and ">I  input gradient<" in to_svg(split)
+    assert "B  backward, I  input gradient" in chart_of(to_svg(split)).legend
+    monkeypatch.setitem(KINDS, Kind.I, KINDS[Kind.B]._replace(pattern=LINES))
+    assert {"B  backward", "I  input gradient"} <= chart_of(to_svg(split)).legend.keys()
 
 
-def test_memory_is_stacked_in_the_order_and_colours_of_the_palette(monkeypatch):
-    monkeypatch.setitem(MEMORY, "messages", "#00ccff")
-    ax = plot_memory(MemoryTrace((0, 1), dict.fromkeys(CATEGORIES, (8, 8))))
-    assert [drawn.get_label() for drawn in ax.collections] == list(MEMORY)
-    assert to_hex(ax.collections[-1].get_facecolor()[0]) == "#00ccff"
-
-
-def test_what_is_of_no_kind_is_not_hatched():
-    assert [kind for kind in (None, *Kind) if hatched(kind)] == [Kind.W]
+def test_memory_is_drawn_as_its_line_says(monkeypatch):
+    monkeypatch.setitem(MEMORY, "messages", palette.Look("#00ccff"))
+    timeline = simulate(GPipe(2, 2))
+    for chart in (
+        chart_of(str(draw(timeline, memory=metered(timeline)))),
+        chart_in(plot_timeline(timeline, memory=metered(timeline))),
+    ):
+        assert chart.areas[-1][0] == chart.legend["messages"] == Look("#00ccff")

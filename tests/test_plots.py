@@ -8,11 +8,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from cases import every_schedule, over, over_every_schedule, overlapped, splits, zero_bubble
-from drawn import bubble, in_axes
+from drawn import bubble, chart_in, in_axes
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
+from measured import metered
 
 from gpipe_sim import (
     Costs,
@@ -23,7 +24,6 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     bubble_fraction,
-    in_flight,
     remat,
     simulate,
     utilization,
@@ -32,14 +32,12 @@ from gpipe_sim.drawing.geometry import LANE_HIGH, phase_lines
 from gpipe_sim.drawing.plots import (
     plot_bubble_curves,
     plot_efficiency,
-    plot_in_flight,
-    plot_loss_differences,
     plot_losses,
-    plot_memory,
+    plot_pushed,
     plot_timeline,
 )
-from gpipe_sim.drawing.plots.gantt import STRIP_FILL, BoxLabel
-from gpipe_sim.runtime.memory import BOUNDARY, CATEGORIES, PARAMETERS, SAVED, MemoryTrace
+from gpipe_sim.drawing.plots.gantt import Fitting
+from gpipe_sim.drawing.plots.style import LABEL_SIZE
 
 UP_TO_12 = (1, 2, 3, 5, 8, 12)
 SEVERAL = [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
@@ -106,11 +104,13 @@ def test_an_overlapped_pair_is_drawn_as_two_halves_of_one_row():
 
 
 def test_one_collection_per_kind_named_by_what_it_means():
+    """And one for the lines of weight gradients, in the lower band of their boxes."""
     ax = plot_timeline(simulate(zero_bubble(2, 3)))
-    drawn = {c.get_label(): c for c in ax.collections if isinstance(c, PolyCollection)}
-    assert list(drawn) == ["waiting", "F  forward", "I  input gradient", "W  weight gradient"]
-    assert [len(c.get_paths()) for c in drawn.values()] == [2, 6, 6, 6]
-    assert [bool(c.get_hatch()) for c in drawn.values()] == [False, False, False, True]
+    drawn = [c for c in ax.collections if isinstance(c, PolyCollection)]
+    names = ["waiting", "F  forward", "I  input gradient", "W  weight gradient", "_"]
+    assert [c.get_label() for c in drawn] == names
+    assert [len(c.get_paths()) for c in drawn] == [2, 6, 6, 6, 6]
+    assert [c.get_hatch() for c in drawn] == [None, None, None, None, "////"]
 
 
 @over(SEVERAL)
@@ -132,20 +132,30 @@ def test_the_legend_shows_full_colours_and_stands_outside_the_axes():
     ax.figure.canvas.draw()
     words = [text.get_text() for text in ax.get_legend().texts]
     kinds = ["F  forward", "B  backward", "R  recompute"]
-    assert words == [*kinds, "waiting", "paler: a later stage", "first B, last F"]
-    colours = [to_hex(patch.get_facecolor()) for patch in ax.get_legend().get_patches()]
-    assert colours[:4] == ["#0072b2", "#e69f00", "#cc79a7", "#e9e7e2"]
-    assert colours[4] in {box.colour for box in in_axes(ax)}
-    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1
+    others = ["paler: a later stage", "warm-up ends, drain begins", "number: the microbatch"]
+    assert sorted(words) == sorted([*kinds, "waiting", *others])
+    legend = chart_in(ax).legend
+    assert [legend[kind].colour for kind in [*kinds, "waiting"]] == [
+        "#0072b2",
+        "#e69f00",
+        "#cc79a7",
+        "#e9e7e2",
+    ]
+    assert legend["paler: a later stage"].colour in {box.colour for box in in_axes(ax)}
+    assert ax.get_legend().get_window_extent().y1 <= ax.xaxis.label.get_window_extent().y0, "below the axis"
 
 
-def box_labels(ax: Axes) -> list[BoxLabel]:
-    return [text for text in ax.texts if isinstance(text, BoxLabel)]
+def box_labels(ax: Axes) -> list[Fitting]:
+    return [text for text in ax.texts if isinstance(text, Fitting) and text.get_text().isdigit()]
 
 
 def test_long_waits_say_how_long_they_are_where_there_is_room():
     ax = plot_timeline(simulate(GPipe(4, 8)), plt.figure(figsize=(12, 2)).add_subplot())
-    waits = {(text.get_position(), text.get_text()) for text in ax.texts if not isinstance(text, BoxLabel)}
+    waits = {
+        (text.get_position(), text.get_text())
+        for text in ax.texts
+        if isinstance(text, Fitting) and "waits" in text.get_text()
+    }
     assert waits == {
         ((12.5, 0.5), "waits 9"),
         ((12.0, 1.5), "waits 6"),
@@ -155,30 +165,34 @@ def test_long_waits_say_how_long_they_are_where_there_is_room():
         ((30.0, 3.5), "done, waits 6"),
     }
     ax.figure.set_figwidth(1)
-    assert not any(text.fits() for text in ax.texts)
+    assert not any(text.fits() for text in ax.texts if isinstance(text, Fitting))
 
 
 @over(SEVERAL)
 def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
     """Read at three widths of one figure, as it would be drawn; nothing has to be painted for that."""
-    ax = plot_timeline(simulate(schedule), plt.figure(figsize=(24, 3)).add_subplot())
+    timeline = simulate(schedule)
+    ax = plot_timeline(timeline, plt.figure(figsize=(24, 3)).add_subplot())
     drawn = in_axes(ax)
-    for width in (24, 9, 7):
+    for width in (24, 9, 7.5):
         ax.figure.set_figwidth(width)
         labels = [text for text in box_labels(ax) if text.fits()]
-        too_narrow = width == 7 and splits(schedule)  # 51 boxes in a row of 7 inches: none as wide as a digit
+        too_narrow = width < 9 and splits(schedule)  # 51 boxes in a row of 7 inches: none as wide as a digit
         assert too_narrow or len(labels) > len(drawn) / 2 - 1, f"{width} inches wide"
         assert len(labels) == len(drawn) or width < 24  # inches, room for every number
-        assert {(label.box.x, label.box.span.device) for label in labels} <= {
-            (box.start, box.device) for box in drawn
-        }
         for label in labels:
-            box, extent = label.box, label.get_window_extent()
-            corners = [(box.x, box.y + box.height), (box.x + box.width, box.y)]
+            extent, x, y = label.get_window_extent(), *label.get_position()
+            [box] = (
+                box
+                for box in drawn
+                if box.start < x < box.end and box.device + box.top < y < box.device + box.bottom
+            )
+            corners = [(box.start, box.device + box.bottom), (box.end, box.device + box.top)]
             (left, bottom), (right, top) = ax.transData.transform(corners)
-            assert left <= extent.x0 and extent.x1 <= right, f"{box.title}, {width} inches wide"
-            assert bottom <= extent.y0 and extent.y1 <= top, f"{box.title}, {width} inches wide"
-            assert label.get_text() in {str(part.microbatch) for part in box.span.action.parts}
+            assert left <= extent.x0 and extent.x1 <= right, f"{label}, {width} inches wide"
+            assert bottom <= extent.y0 and extent.y1 <= top, f"{label}, {width} inches wide"
+            [span] = (span for span in timeline.rows[box.device] if span.start == box.start)
+            assert label.get_text() in {str(part.microbatch) for part in span.action.parts}
     plt.close(ax.figure)
 
 
@@ -213,20 +227,22 @@ def test_labels_are_drawn_where_they_fit_when_the_chart_changes_size():
 
 def test_a_label_that_does_not_fit_leaves_no_ink():
     ax = plot_timeline(simulate(OneFOneB(2, 8)), plt.figure(figsize=(9, 2)).add_subplot())
+    fitting = [text for text in ax.texts if isinstance(text, Fitting)]
     for width, visible in ((9, True), (1, False)):
         ax.figure.set_size_inches(width, 2)
         with_labels = pixels(ax)
-        for text in ax.texts:
+        for text in fitting:
             text.set_visible(False)
         assert (with_labels != pixels(ax)).any() == visible
-        for text in ax.texts:
+        for text in fitting:
             text.set_visible(True)
 
 
-def test_thousands_of_boxes_make_no_thousands_of_texts():
+def test_thousands_of_boxes_make_few_collections():
     ax = plot_timeline(simulate(OneFOneB(16, 90)))
     assert len(in_axes(ax)) == 2 * 16 * 90
-    assert not any(isinstance(text, BoxLabel) for text in ax.texts)
+    assert len(ax.collections) == 3
+    assert not any(text.fits() for text in box_labels(ax))
 
 
 def test_dashed_lines_part_the_phases_of_each_device():
@@ -237,65 +253,17 @@ def test_dashed_lines_part_the_phases_of_each_device():
     assert found == [(time, device, time, device + 1) for time, device in phase_lines(timeline)]
 
 
-def test_the_title_is_the_caption_unless_given():
-    timeline = simulate(Naive(2))
-    assert plot_timeline(timeline).get_title("left").startswith("Naive, 2 devices, 1 microbatch: makespan 6")
-    assert plot_timeline(timeline, title="down and back").get_title("left") == "down and back"
-
-
-@pytest.mark.parametrize("schedule", [GPipe(4, 8), OneFOneB(4, 8), Interleaved1F1B(4, 8)], ids=repr)
-def test_strips_are_as_high_as_what_is_in_flight(schedule):
-    timeline = simulate(schedule)
-    ax = plot_in_flight(timeline, scale=16)
-    assert len(ax.collections) == 4
-    for device, strip in enumerate(ax.collections):
-        ends = [*in_flight(timeline, device), (timeline.makespan, 0)]
-        held = sum(count * (end - start) for (start, count), (end, _) in pairwise(ends))
-        corners = strip.get_paths()[0].vertices
-        assert area(corners) == pytest.approx(held * STRIP_FILL / 16)
-        assert corners[:, 1].max() == device + 1
-        assert not (np.diff(corners, axis=0) != 0).all(axis=1).any()  # steps: along time, or up and down
-
-
-def test_each_strip_has_its_peak_on_the_right():
-    peaks = {GPipe(4, 8): "8888", OneFOneB(4, 8): "4321", Naive(3): "111"}
-    for schedule, expected in peaks.items():
-        ax = plot_in_flight(simulate(schedule))
-        assert "".join(text.get_text() for text in ax.texts) == expected
-    tops = [
-        strip.get_paths()[0].vertices[:, 1].min()
-        for strip in plot_in_flight(simulate(OneFOneB(4, 8))).collections
-    ]
-    assert tops == pytest.approx([k + 1 - STRIP_FILL * (4 - k) / 4 for k in range(4)])
-
-
-def test_strips_stand_under_the_devices_and_times_of_a_gantt_chart():
-    ax = plot_in_flight(simulate(OneFOneB(4, 8)))
-    assert (ax.get_xlim(), ax.get_ylim()) == ((0, 33), (4, 0))
-    assert [t.get_text() for t in ax.get_yticklabels()] == [f"device {k}" for k in range(4)]
-
-
-def test_memory_is_stacked_from_the_bottom_up():
-    held = {category: (0, rank + 1, 0) for rank, category in enumerate(CATEGORIES)}
-    ax = plot_memory(MemoryTrace((0, 2, 5), held))
-    tops = [float(area.get_paths()[0].vertices[:, 1].max()) for area in ax.collections]
-    assert tops == [1, 3, 6, 10, 15]
-    assert ax.get_xlim() == (0, 5)
-    assert [text.get_text() for text in ax.get_legend().texts] == list(reversed(CATEGORIES))
-
-
-def test_memory_holds_its_bytes_from_one_sample_to_the_next():
-    trace = MemoryTrace((0, 2, 5), dict.fromkeys(CATEGORIES, (0, 0, 0)) | {PARAMETERS: (1, 7, 0)})
-    corners = plot_memory(trace).collections[0].get_paths()[0].vertices.tolist()
-    assert [2, 1] in corners and [2, 7] in corners and [5, 7] in corners
-
-
-@pytest.mark.parametrize(("most", "label", "tick"), [(9_999_999, "kB", "5,000"), (12_000_000, "MB", "5")])
-def test_bytes_are_written_in_kilobytes_or_megabytes(most, label, tick):
-    held = dict.fromkeys(CATEGORIES, (0, 0)) | {SAVED: (most, 0)}
-    ax = plot_memory(MemoryTrace((0, 1), held), categories=[BOUNDARY, SAVED])
-    assert ax.get_ylabel() == f"bytes held ({label})"
-    assert ax.yaxis.get_major_formatter()(5_000_000, 0) == tick
+def test_the_title_is_a_claim_unless_given_and_stands_above_the_caption():
+    ax = plot_timeline(simulate(Naive(2)))
+    assert ax.get_title("left") == "Naive: 6 long, 50.0% waiting"
+    assert chart_in(ax).caption == "2 devices, 1 microbatch; F takes 1, B 2"
+    ax.figure.canvas.draw()
+    [caption] = (text for text in ax.texts if text.get_text() == chart_in(ax).caption)
+    title, below = ax._left_title.get_window_extent(), caption.get_window_extent()
+    assert title.y0 >= below.y1 and below.y0 >= ax.get_window_extent().y1
+    own = plot_timeline(simulate(Naive(2)), title="down and back")
+    assert own.get_title("left") == "down and back"
+    assert chart_in(own).caption == chart_in(ax).caption
 
 
 def test_measured_bubbles_lie_on_the_curves_of_the_formula():
@@ -309,7 +277,7 @@ def test_measured_bubbles_lie_on_the_curves_of_the_formula():
         assert curve == [(m, pytest.approx((k - 1) / (k - 1 + m))) for m, _ in curve]
         assert (curve[0][0], curve[-1][0]) == (1, pytest.approx(16))
     assert ax.get_ylim() == (0, 1)
-    assert [text.get_text() for text in ax.get_legend().texts] == ["K = 4", "K = 2", "M = 4K"]
+    assert ends(ax) == {(16, 1 / 17): "K = 2", (16, 3 / 19): "K = 4"}
 
 
 def test_rings_mark_where_m_is_4k_and_say_the_bubble():
@@ -317,15 +285,29 @@ def test_rings_mark_where_m_is_4k_and_say_the_bubble():
     ax = plot_bubble_curves(measured)
     rings = [line for line in ax.lines if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
     assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in rings] == [(8, 1 / 9), (16, 3 / 19)]
-    assert [text.get_text() for text in ax.texts] == ["11.1%", "15.8%"]
+    assert [text.get_text() for text in ax.texts if "%" in text.get_text()] == ["11.1%", "15.8%"]
 
 
-def test_measured_efficiencies_lie_on_the_curves_of_the_formula():
+def test_devices_at_work_lie_on_the_curves_of_the_formula_below_those_that_never_wait():
     measured = {m: {k: utilization(simulate(GPipe(k, m), EXACT)) for k in (1, 2, 6)} for m in (4, 32)}
-    curves, marks = lines_and_marks(plot_efficiency(measured))
+    ax = plot_efficiency(measured)
+    (never_waits, *curves), marks = lines_and_marks(ax)
+    assert never_waits == [(0, 0), (6, 6)]
     for (m, by_k), curve, mark in zip(measured.items(), curves, marks, strict=True):
-        assert mark == [(k, pytest.approx(m / (k - 1 + m))) for k in by_k]
-        assert curve == [(k, pytest.approx(m / (k - 1 + m))) for k, _ in curve]
+        assert mark == [(k, pytest.approx(k * m / (k - 1 + m))) for k in by_k]
+        assert curve == [(k, pytest.approx(k * m / (k - 1 + m))) for k, _ in curve]
+        assert all(y <= x + 1e-9 for x, y in curve)
+    assert list(ends(ax).values()) == ["M = 4", "M = 32", "nobody waits"]
+
+
+def test_names_of_curves_that_end_together_stand_apart():
+    """1.5% to 6% of a chart that is 4.2 inches high: their points are less than a line apart."""
+    measured = {k: {m: bubble_fraction(simulate(GPipe(k, m))) for m in (1, 64)} for k in (2, 3, 4, 5)}
+    ax = plot_bubble_curves(measured)
+    ax.figure.draw_without_rendering()
+    heights = sorted(text.get_window_extent().y0 for text in ax.texts if "K = " in text.get_text())
+    assert len(heights) == 4
+    assert all(b - a >= LABEL_SIZE * ax.figure.dpi / 72 for a, b in pairwise(heights))
 
 
 def test_losses_that_coincide_are_all_seen():
@@ -340,28 +322,20 @@ def test_losses_that_coincide_are_all_seen():
     assert [text.get_text() for text in ax.get_legend().texts] == ["alone", "a", "b", "c"]
 
 
-@pytest.mark.parametrize("plot", [plot_losses, plot_loss_differences])
-def test_the_first_and_the_last_step_stand_inside_the_axes(plot):
-    ax = plot({"a": [1.0, 0.5, 0.25], "b": [1.0, 0.5, 0.25]})
+def test_the_first_and_the_last_step_stand_inside_the_axes():
+    ax = plot_losses({"a": [1.0, 0.5, 0.25], "b": [1.0, 0.5, 0.25]})
     assert (ax.get_xlim(), list(ax.lines[-1].get_xdata())) == ((0, 4), [1, 2, 3])
-
-
-def test_differences_of_losses_are_in_units_of_1e_15():
-    ax = plot_loss_differences({"alone": [0.5, 0.25], "same": [0.5, 0.25], "other": [0.5, 0.25 + 2**-50]})
-    assert [list(line.get_ydata()) for line in ax.lines] == [[0, 0], [0, pytest.approx(2**-50 * 1e15)]]
 
 
 def test_all_that_is_written_on_charts_is_9_points_high_and_their_titles_10():
     measured = {2: {1: 0.5, 8: 0.3}}
     losses = {"a": [1.0, 0.5], "b": [1.0, 0.5]}
     for ax in (
-        plot_timeline(TIMELINE),
-        plot_in_flight(TIMELINE),
+        plot_timeline(TIMELINE, in_flight=True),
+        plot_pushed(TIMELINE),
         plot_bubble_curves(measured),
         plot_efficiency(measured),
         plot_losses(losses),
-        plot_loss_differences(losses),
-        plot_memory(MemoryTrace((0, 1), dict.fromkeys(CATEGORIES, (0, 1)))),
     ):
         ax.figure.canvas.draw()
         written = [text for text in ax.figure.findobj(Text) if text.get_text()]
@@ -378,7 +352,7 @@ def test_white_edges_part_the_boxes():
     ax = plot_timeline(TIMELINE)
     boxes = [c for c in ax.collections if isinstance(c, PolyCollection) and c.get_label() != "waiting"]
     assert {to_hex(edge) for box in boxes for edge in box.get_edgecolors()} == {"#ffffff"}
-    assert {tuple(box.get_linewidths()) for box in boxes} == {(0.5,)}
+    assert {tuple(box.get_linewidths()) for box in boxes} == {(0.6,)}
 
 
 def test_the_ticks_of_a_logarithmic_axis_are_the_powers_of_two_measured():
@@ -393,12 +367,10 @@ def test_axes_that_are_given_are_used_and_no_style_changes():
     losses = {"a": [1.0, 0.5], "b": [1.0, 0.5]}
     for plot, data in (
         (plot_timeline, timeline),
-        (plot_in_flight, timeline),
+        (plot_pushed, timeline),
         (plot_bubble_curves, {2: {1: 0.5, 2: 0.3}}),
         (plot_efficiency, {4: {1: 1, 2: 0.8}}),
         (plot_losses, losses),
-        (plot_loss_differences, losses),
-        (plot_memory, MemoryTrace((0, 1), dict.fromkeys(CATEGORIES, (0, 1)))),
     ):
         figure, ax = plt.subplots()
         assert plot(data, ax) is ax
@@ -415,22 +387,40 @@ def test_rows_get_flatter_where_devices_are_many_but_never_leave_the_page():
     assert per_device == sorted(per_device, reverse=True)
 
 
+def test_strips_make_a_figure_higher_and_leave_its_lanes_as_high_as_they_were():
+    timeline = simulate(OneFOneB(4, 8))
+    plain, strips = plot_timeline(timeline), plot_timeline(timeline, in_flight=True)
+    rows = [ax.figure.get_size_inches()[1] - 1.25 for ax in (plain, strips)]
+    assert rows[1] == pytest.approx(1.84 * rows[0])
+    assert (plain.get_ylim(), strips.get_ylim()) == ((4, 0), (4 * 1.84, 0))
+
+
+def test_what_stands_beside_the_axes_is_on_the_figure():
+    """The largest of the strips' numbers, and the whole legend."""
+    timeline = simulate(OneFOneB(4, 8))
+    for ax in (
+        plot_timeline(timeline, memory=metered(timeline), messages=True, critical_path=True),
+        plot_pushed(simulate(DualPipe(4, 8))),
+    ):
+        ax.figure.canvas.draw()
+        whole = ax.figure.bbox
+        for artist in [ax.get_legend(), *(text for text in ax.texts if not isinstance(text, Fitting))]:
+            box = artist.get_window_extent()
+            assert whole.x0 <= box.x0 and box.x1 <= whole.x1, artist
+            assert whole.y0 <= box.y0 and box.y1 <= whole.y1, artist
+
+
 def test_rows_with_pairs_are_higher_so_that_a_number_fits_into_half_a_row():
     plain, pairs = (
         plot_timeline(simulate(schedule)).figure for schedule in (OneFOneB(4, 8), overlapped(4, 8))
     )
-    rows = [figure.get_size_inches()[1] - 1.1 for figure in (plain, pairs)]
+    rows = [figure.get_size_inches()[1] - 1.25 for figure in (plain, pairs)]
     assert rows[1] == pytest.approx(1.4 * rows[0])
 
 
 def pixels(ax):
     ax.figure.canvas.draw()
     return np.array(ax.figure.canvas.buffer_rgba())
-
-
-def area(corners):
-    x, y = np.asarray(corners).T
-    return abs(np.dot(x[:-1], y[1:]) - np.dot(x[1:], y[:-1])) / 2
 
 
 def lines_and_marks(ax):
@@ -440,3 +430,8 @@ def lines_and_marks(ax):
     marks = [line for line in drawn if line.get_linestyle() == "None"]
     assert len(curves) + len(marks) == len(drawn)
     return [[list(map(tuple, line.get_xydata().tolist())) for line in some] for some in (curves, marks)]
+
+
+def ends(ax) -> dict:
+    """The words beside the last points of curves, by these points."""
+    return {text.xy: text.get_text() for text in ax.texts if "%" not in text.get_text()}

@@ -317,7 +317,7 @@ OF_A_TIMELINE = [
     *(getattr(gp, name) for name in ("busy_time", "useful_time", "idle_time", "bubble_fraction")),
     *(getattr(gp, name) for name in ("span_bubble", "utilization", "speedup", "bubble_overhead")),
     *(getattr(gp, name) for name in ("in_flight", "activation_memory", "idle_spans", "phases")),
-    *(gp.critical_path, gp.why_idle, gp.draw, gp.fit_costs, gp.plots.plot_timeline, gp.plots.plot_in_flight),
+    *(gp.critical_path, gp.why_idle, gp.draw, gp.fit_costs, gp.plots.plot_timeline, gp.plots.plot_pushed),
 ]
 
 

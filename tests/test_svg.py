@@ -5,12 +5,13 @@ import re
 import subprocess
 import sys
 from base64 import b64decode
+from collections import defaultdict
 from fractions import Fraction
 from xml.etree import ElementTree
 
 import pytest
 from cases import every_schedule, over, over_every_schedule, overlapped, zero_bubble
-from drawn import SVG, bubble, in_svg, texts
+from drawn import SVG, Look, Word, bounds, bubble, chart_of, charts_in, in_svg, words_in
 from measured import measured
 
 from gpipe_sim import (
@@ -22,17 +23,18 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     draw,
-    in_flight,
-    peak_in_flight,
     remat,
     simulate,
     to_svg,
 )
 from gpipe_sim.drawing.geometry import LANE_HIGH
-from gpipe_sim.drawing.page import WIDTH
+from gpipe_sim.drawing.page import LEFT, LEGEND_LINE, WIDTH
+from gpipe_sim.drawing.palette import KINDS
 
-DIGIT_WIDE, DIGIT_HIGH = 6.2, 8  #: pixels of a digit of Helvetica or Arial at 11 px
+DIGIT_WIDE, DIGIT_HIGH = 6.7, 8.7  #: pixels of a digit of Helvetica or Arial at 12 px
 SEVERAL = [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
+EVERYTHING = {"in_flight": True, "messages": True, "critical_path": True}
+EDGE = 'stroke="#fff" stroke-width="0.8"'
 UP_TO_12 = (1, 2, 3, 5, 8, 12)
 
 
@@ -76,155 +78,179 @@ def test_an_overlapped_pair_is_drawn_as_two_halves_of_one_row():
 
 
 @over(SEVERAL)
-def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
-    root = ElementTree.fromstring(to_svg(simulate(schedule)))
-    boxes, labels = list(pixels(root)), [t for group in labelled(root) for t in group]
-    assert len(labels) == sum(right - left >= 9.4 for left, _, right, _, _ in boxes)  # room for a digit
-    for label in labels:
-        x, y, half = float(label.get("x")), float(label.get("y")), len(label.text) * DIGIT_WIDE / 2
+def test_numbers_stand_inside_boxes_of_their_microbatch(schedule):
+    text = to_svg(simulate(schedule))
+    boxes, numbers = list(pixels(text)), numbers_in(text)
+    assert len(numbers) == sum(right - left >= 9.96 for left, _, right, _, _ in boxes)  # room for a digit
+    for number in numbers:
+        half = len(number.words) * DIGIT_WIDE / 2
         [title] = [
             said
             for left, top, right, bottom, said in boxes
-            if left <= x - half and x + half <= right and top <= y - DIGIT_HIGH and y <= bottom
+            if left <= number.x - half and number.x + half <= right
+            if top <= number.y - DIGIT_HIGH and number.y <= bottom
         ]
-        assert re.search(rf"\d[FBIWRU]{label.text}\b", title)
+        assert re.search(rf"\d[FBIWRU]{number.words}\b", title)
 
 
-def test_a_box_without_room_has_no_label():
-    """Of a kind all have one or none: numbers that stopped at 9 would look like a mistake."""
-    for microbatches, kinds in ((10, "FB"), (20, "B"), (32, "")):
-        root = ElementTree.fromstring(to_svg(simulate(OneFOneB(8, microbatches))))
-        numbers = [int(t.text) for group in labelled(root) for t in group]
+def test_of_a_kind_all_boxes_have_numbers_or_none():
+    """Numbers that stopped at 9 would look like a mistake."""
+    for microbatches, kinds in ((10, "FB"), (16, "B"), (32, "")):
+        numbers = [int(number.words) for number in numbers_in(to_svg(simulate(OneFOneB(8, microbatches))))]
         assert sorted(numbers) == sorted(list(range(microbatches)) * 8 * len(kinds))
-    assert not list(labelled(ElementTree.fromstring(to_svg(simulate(OneFOneB(16, 64))))))  # too narrow
-    assert not list(labelled(ElementTree.fromstring(to_svg(simulate(OneFOneB(40, 1))))))  # too flat
+    assert not numbers_in(to_svg(simulate(OneFOneB(16, 64))))  # too narrow
+    assert not numbers_in(to_svg(simulate(OneFOneB(40, 1))))  # too flat
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"in_flight": True, "messages": True, "critical_path": True}], ids=["plain", "all"]
-)
+@over([*SEVERAL, *every_schedule(((2, 12), (8, 16)))])
+def test_a_box_is_without_a_number_only_if_its_kind_is_or_if_it_has_no_room(schedule):
+    text = to_svg(simulate(schedule))
+    numbers, by_title, by_kind = numbers_in(text), defaultdict(list), defaultdict(list)
+    for *box, title in pixels(text):
+        by_title[title].append(box)
+    for title, boxes in by_title.items():  # two for an overlapped pair: the upper one is its forward
+        parts = re.findall(r"\d([FBIWRU])(\d+)", title)
+        for (kind, number), (left, top, right, bottom) in zip(parts, sorted(boxes), strict=True):
+            inside = any(left <= each.x <= right and top <= each.y <= bottom for each in numbers)
+            has_room = right - left >= (0.58 * len(number) + 0.12) * 12 and bottom - top >= 12
+            by_kind[kind].append((inside, has_room))
+    for boxes in by_kind.values():
+        assert all(has_room for inside, has_room in boxes if inside)
+        if any(inside for inside, _ in boxes):
+            assert all(inside for inside, has_room in boxes if has_room)
+
+
+def test_a_single_short_box_costs_the_others_no_number():
+    schedule = OneFOneB(2, 4)
+    slow, quick = Costs(), Costs([1, 0.1])
+    assert len(numbers_in(str(draw(simulate(schedule, slow))))) == 16
+    assert len(numbers_in(str(draw(simulate(schedule, quick))))) == 12  # of stage 1, forwards take a tenth
+
+
+@pytest.mark.parametrize("options", [{}, EVERYTHING, {"pushed": True, "in_flight": True}], ids=repr)
 @over([*SEVERAL, remat(GPipe(1, 1), "always"), OneFOneB(40, 3)])
 def test_nothing_is_drawn_outside_the_sheet(schedule, options):
-    root = ElementTree.fromstring(str(draw(simulate(schedule), **options)))
+    text = str(draw(simulate(schedule), **options))
+    root = ElementTree.fromstring(text)
     width, height = float(root.get("width")), float(root.get("height"))
     assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
     assert width <= WIDTH + 40
-    for text in texts(root):
-        size = float(text.get("font-size", 11))
-        x, wide = float(text.get("x")), 0.5 * size * len(text.text)
-        left = x - {"start": 0, "middle": wide / 2, "end": wide, None: wide / 2}[text.get("text-anchor")]
-        assert left >= 0 and left + wide <= width
-        assert size <= float(text.get("y")) <= height
-    for left, top, right, bottom, _ in pixels(root):
+    for word in words_in(text):
+        wide = 0.5 * word.size * len(word.words)
+        left = word.x - {"start": 0, "middle": wide / 2, "end": wide}[word.anchor]
+        assert left >= 0 and left + wide <= width, word
+        assert word.size <= word.y <= height, word
+    for left, top, right, bottom, _ in pixels(text):
         assert left >= 0 and right <= width and top >= 0 and bottom <= height
 
 
-@pytest.mark.parametrize("options", [{}, {"in_flight": True, "messages": True, "critical_path": True}])
+@pytest.mark.parametrize("options", [{}, EVERYTHING, {"pushed": True}], ids=repr)
 @over(SEVERAL)
 def test_below_the_last_line_of_the_legend_is_no_more_than_a_line_of_white(schedule, options):
-    root = ElementTree.fromstring(str(draw(simulate(schedule), **options)))
-    lowest = max(float(text.get("y")) for text in texts(root))
-    assert 0 <= float(root.get("height")) - lowest <= 15
-
-
-def test_strips_rise_and_fall_with_what_is_in_flight():
-    timelines = [simulate(GPipe(4, 8)), simulate(OneFOneB(4, 8))]
-    strips = [
-        path
-        for path in ElementTree.fromstring(str(draw(*timelines, in_flight=True))).iter(f"{SVG}path")
-        if "in flight" in (path.findtext(f"{SVG}title") or "")
-    ]
-    peaks = [peak for timeline in timelines for peak in peak_in_flight(timeline.schedule)]
-    said = [f"device {i % 4}: at most {peak} in flight" for i, peak in enumerate(peaks)]
-    assert [strip.findtext(f"{SVG}title") for strip in strips] == said
-    steps = [in_flight(timeline, device) for timeline in timelines for device in range(4)]
-    for strip, expected in zip(strips, steps, strict=True):
-        floor = float(re.match(r"M\S+ (\d+(\.\d)?)H", strip.get("d"))[1])
-        *levels, last = (floor - float(y) for y in re.findall(r"V([\d.]+)", strip.get("d")))
-        assert [level / 2.5 for level in levels] == [count for _, count in expected]  # 20 pixels are 8
-        assert last == 0
+    drawing = draw(simulate(schedule), **options)
+    assert 0 <= drawing.size[1] - max(word.y for word in words_in(str(drawing))) <= 18
 
 
 def test_peaks_stand_on_the_right_of_the_strips():
-    root = ElementTree.fromstring(str(draw(simulate(OneFOneB(4, 8)), in_flight=True)))
-    peaks = [t for t in texts(root) if t.get("text-anchor") == "start"][1:5]
-    assert [peak.text for peak in peaks] == ["4", "3", "2", "1"]
-    ends = max(right for _, _, right, _, _ in pixels(root))
-    assert all(ends < float(peak.get("x")) <= ends + 10 for peak in peaks)
+    text = str(draw(simulate(OneFOneB(4, 8)), in_flight=True))
+    assert chart_of(text).peaks == ["4", "3", "2", "1"]
+    ends = max(right for _, _, right, _, _ in pixels(text))
+    peaks = [word for word in words_in(text) if word.words in "4321" and word.anchor == "start"]
+    assert len(peaks) == 4 and all(ends < peak.x <= ends + 10 for peak in peaks)
 
 
 def test_timelines_under_each_other_share_one_time_axis():
     short, long = simulate(OneFOneB(4, 8)), simulate(Interleaved1F1B(4, 8))
-    alone = ElementTree.fromstring(str(draw(short)))
-    root = ElementTree.fromstring(str(draw(short, long)))
-    width = {title: right - left for left, _, right, _, title in pixels(root)}
-    assert (
-        width["0F0 0\N{EN DASH}1"] < {t: r - left for left, _, r, _, t in pixels(alone)}["0F0 0\N{EN DASH}1"]
-    )
-    assert max(right for _, _, right, _, _ in pixels(root)) - 66 == pytest.approx(
-        57 * width["0F0 0\N{EN DASH}1"], abs=4
-    )
+    alone, both = str(draw(short)), str(draw(short, long))
+    wide = {title: right - left for left, _, right, _, title in pixels(both)}
+    first = "0F0 0\N{EN DASH}1"
+    assert wide[first] < {title: right - left for left, _, right, _, title in pixels(alone)}[first]
+    assert max(right for _, _, right, _, _ in pixels(both)) - LEFT == pytest.approx(57 * wide[first], abs=4)
+    assert [chart.title.split(":")[0] for chart in charts_in(both)] == ["1F1B", "Interleaved 1F1B"]
 
 
-@pytest.mark.parametrize(("family", "lines"), [(GPipe, 1), (DualPipe, 2)])
+@pytest.mark.parametrize(("family", "lines"), [(GPipe, 2), (DualPipe, 3)])
 def test_a_legend_that_is_wider_than_a_chart_goes_on_below(family, lines):
     """With everything drawn, DualPipe's took 1005 pixels on one line."""
-    root = ElementTree.fromstring(str(draw(simulate(family(4, 8)), in_flight=True, messages=True)))
-    words = ["F  forward", "microbatches in flight", "message"]
-    heights = [float(t.get("y")) for word in words for t in texts(root) if t.text == word]
-    assert len(heights) == 3
-    assert heights[0] + 18 * (lines - 1) == heights[1] == heights[2] < float(root.get("height"))
+    text = str(draw(simulate(family(4, 8)), in_flight=True))
+    said = {word.words: word for word in words_in(text)}
+    first, last = said["F  forward"], said["microbatches in flight, and the most"]
+    assert first.y + LEGEND_LINE * (lines - 1) == last.y
+    assert all(word.x + 0.5 * 12 * len(word.words) <= WIDTH for word in words_in(text) if word.y >= first.y)
 
 
-def test_only_weight_gradients_are_hatched():
+def test_the_legend_names_what_any_timeline_of_the_page_shows():
+    """The number of the first one's rows, which are lower than those of pairs, once decided for all."""
+    flat, high = simulate(OneFOneB(20, 3)), simulate(overlapped(20, 3))
+    assert not numbers_in(str(draw(flat)))
+    assert numbers_in(str(draw(flat, high)))
+    assert "number: the microbatch" in charts_in(str(draw(flat, high)))[0].legend
+    assert "number: the microbatch" not in chart_of(str(draw(flat))).legend
+
+
+def test_only_weight_gradients_have_lines_and_only_recomputing_has_dots():
+    """In the lower band of the box, where no number is."""
     assert "url(#" not in to_svg(simulate(GPipe(2, 2)))
-    root = ElementTree.fromstring(to_svg(simulate(zero_bubble(2, 3))))
-    [pattern] = root.iter(f"{SVG}pattern")
-    on_boxes, in_legend = [
-        p for p in root.iter(f"{SVG}path") if p.get("fill") == f"url(#{pattern.get('id')})"
-    ]
-    assert on_boxes.get("d").count("M") == sum("W" in title for *_, title in pixels(root)) == 6
-    assert in_legend.get("d").count("M") == 1
+    for schedule, kind, pattern in (
+        (zero_bubble(2, 3), "W", "lines"),
+        (remat(GPipe(2, 3), "always"), "R", "dots"),
+    ):
+        text = to_svg(simulate(schedule))
+        assert re.findall('<pattern id="([a-z]+)"', text) == [pattern]
+        chart = chart_of(text)
+        [bands] = [bounded for look, bounded in chart.areas if look.pattern == pattern]
+        boxes = chart.outlines(KINDS[kind].colour)
+        assert len(bands) == len(boxes) == sum(kind in title for *_, title in pixels(text)) == 6
+        for band, box in zip(map(bounds, bands), map(bounds, boxes), strict=True):
+            assert (band[0], band[2], band[3]) == pytest.approx((box[0], box[2], box[3]))
+            assert (band[3] - band[1]) / (box[3] - box[1]) == pytest.approx(0.3, abs=0.01)
+        [entry] = [look for words, look in chart.legend.items() if words.startswith(kind)]
+        assert entry == Look(KINDS[kind].colour.lower(), 1, pattern)
+        highest_line = min(bounds(band)[1] for band in bands)
+        on_boxes = [word for word in chart.words if int(word.y) == 0 and word.y < highest_line]
+        assert on_boxes, "numbers stand above the band"
 
 
 def test_dashed_lines_part_the_phases():
-    dashed = ElementTree.fromstring(to_svg(simulate(GPipe(2, 2)))).iterfind(f"{SVG}path[@stroke-dasharray]")
-    lines, in_the_legend = (path.get("d") for path in dashed)
-    assert in_the_legend.count("M") == 1
-    assert lines == "M122 26v24M206 26v24M150 50v24"  # 28 pixels per unit of time, from 66 on
+    chart = chart_of(to_svg(simulate(GPipe(2, 2))))
+    found = [(start[0], *(round(y, 2) for _, y in (start, end))) for start, end in chart.dashes]
+    assert found == [(2, 0, 1), (5, 0, 1), (3, 1, 2)]
+    assert chart.legend["warm-up ends, drain begins"] == "dashed"
 
 
 @pytest.mark.parametrize("unit", [1, 20, Fraction(1, 2)], ids=str)
 def test_boxes_have_edges_by_their_width_not_by_the_unit_of_time(unit):
     """In milliseconds there were none: the unit of time is a pixel then, and the boxes are twenty."""
     costs = Costs(unit, unit, unit)
-    assert 'stroke="#fff"' in str(draw(simulate(OneFOneB(4, 8), costs)))
-    assert 'stroke="#fff"' not in str(draw(simulate(OneFOneB(16, 90), costs)))
+    assert EDGE in str(draw(simulate(OneFOneB(4, 8), costs)))
+    assert EDGE not in str(draw(simulate(OneFOneB(16, 90), costs)))
 
 
 def test_actions_that_take_no_time_do_not_cost_the_others_their_edges():
-    assert 'stroke="#fff"' in str(draw(simulate(zero_bubble(2, 3), Costs(20, 0, 0))))
+    assert EDGE in str(draw(simulate(zero_bubble(2, 3), Costs(20, 0, 0))))
     nearly = measured(zero_bubble(2, 3), Costs(20, [0.001, 20], 20))
-    assert 'stroke="#fff"' in str(draw(nearly))
+    assert EDGE in str(draw(nearly))
 
 
 @pytest.mark.parametrize("costs", [Costs(), Costs(20, 20, 20)], ids=["units", "milliseconds"])
 def test_the_legend_explains_the_lines_of_phases_where_they_are_drawn(costs):
-    assert "first B, last F" in str(draw(simulate(OneFOneB(4, 8), costs)))
-    assert "first B, last F" not in str(draw(simulate(OneFOneB(16, 90), costs)))
+    assert "warm-up ends, drain begins" in chart_of(str(draw(simulate(OneFOneB(4, 8), costs)))).legend
+    assert "warm-up ends, drain begins" not in chart_of(str(draw(simulate(OneFOneB(16, 90), costs)))).legend
 
 
 def test_titles_are_escaped():
-    drawing = str(draw(simulate(Naive(2)), titles=['F < B & "so on"']))
-    root = ElementTree.fromstring(drawing)
-    assert 'F < B & "so on"' in {t.text for t in texts(root)}
-    assert root.get("aria-label") == 'F < B & "so on"'
+    text = str(draw(simulate(Naive(2)), titles=['F < B & "so on"']))
+    assert chart_of(text).title == 'F < B & "so on"'
+    assert (
+        ElementTree.fromstring(text).findtext(f"{SVG}title").startswith('Chart: F < B & "so on" (2 devices')
+    )
 
 
-def test_the_title_names_schedule_makespan_and_bubble():
-    assert "GPipe, 2 devices, 2 microbatches: makespan 9, bubble 33.3%" in {
-        t.text for t in texts(ElementTree.fromstring(to_svg(simulate(GPipe(2, 2)))))
-    }
+def test_the_title_is_a_claim_and_the_caption_says_what_was_run():
+    chart = chart_of(to_svg(simulate(GPipe(4, 8))))
+    assert chart.title == "GPipe: 33 long, 27.3% waiting"
+    assert chart.caption == "4 devices, 8 microbatches; F takes 1, B 2"
+    assert chart_of(str(draw(simulate(GPipe(4, 8)), titles=["Idle"]))).caption == chart.caption
 
 
 def test_the_same_bytes_in_every_process():
@@ -246,7 +272,7 @@ def test_a_drawing_can_be_shown_saved_and_named(tmp_path):
     drawing = draw(simulate(GPipe(2, 2)), titles=["one step"])
     drawing.save(tmp_path / "chart.svg")
     assert (tmp_path / "chart.svg").read_text(encoding="utf-8") == str(drawing)
-    assert repr(drawing) == "<Svg of one step>"
+    assert repr(drawing) == "<Svg of Chart: one step (2 devices, 2 microbatches; F takes 1, B 2)>"
 
 
 def test_a_notebook_shows_schedules_and_timelines_as_drawings():
@@ -256,12 +282,12 @@ def test_a_notebook_shows_schedules_and_timelines_as_drawings():
     shown = re.fullmatch(
         r'<img alt="(.*)" src="data:image/svg\+xml;base64,(.*)">', draw(timeline)._repr_html_()
     )
-    assert shown[1] == "1F1B, 2 devices, 3 microbatches: makespan 12, bubble 25.0%"
-    assert b64decode(shown[2]).decode() == to_svg(timeline)
+    assert shown[1] == ("Chart: 1F1B: 12 long, 25.0% waiting (2 devices, 3 microbatches; F takes 1, B 2)")
+    assert chart_of(b64decode(shown[2]).decode()) == chart_of(to_svg(timeline))
     assert schedule._repr_html_() == timeline._repr_html_() == shown[0]
     assert not any(hasattr(one, "_repr_svg_") for one in (schedule, timeline, draw(timeline)))
     assert Explicit.parse("0F0 0B0\n1B0 1F0")._repr_html_() is None  # a deadlock has no times to draw
-    assert 'alt="a &quot;b&quot; &lt;c&gt;"' in draw(timeline, titles=['a "b" <c>'])._repr_html_()
+    assert 'alt="Chart: a &quot;b&quot; &lt;c&gt; (' in draw(timeline, titles=['a "b" <c>'])._repr_html_()
 
 
 def test_nothing_to_draw_is_refused():
@@ -280,15 +306,17 @@ def test_low_rows_are_named_one_in_four(devices, named):
     assert list(map(int, names)) == list(range(0, devices, devices // named))
 
 
-def pixels(root):
+def pixels(text: str):
     """(left, top, right, bottom, title) of each box."""
-    for path in root.iter(f"{SVG}path"):
+    for path in ElementTree.fromstring(text).iter(f"{SVG}path"):
         found = re.fullmatch(r"M(\S+) (\S+)h(\S+)v(\S+)h-\S+z", path.get("d"))
         if found and (title := path.findtext(f"{SVG}title")):
             x, y, wide, high = map(float, found.groups())
             yield x, y, x + wide, y + high, title
 
 
-def labelled(root):
-    """The groups of numbers that stand in boxes."""
-    return root.iterfind(f"{SVG}g[@pointer-events='none']")
+def numbers_in(text: str) -> list[Word]:
+    """The numbers that stand in boxes, in pixels: they are on no axis."""
+    axes = {word.y for word in words_in(text) if word.words == "time"}
+    middle = [word for word in words_in(text) if word.anchor == "middle" and word.y not in axes]
+    return [word for word in middle if word.words.isdigit()]

@@ -6,17 +6,16 @@ from xml.etree import ElementTree
 
 import pytest
 from cases import over_every_schedule
+from drawn import SVG, chart_of
 
 import gpipe_sim as gp
 from gpipe_sim.drawing import page
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def arrows(timeline):
     """(what it says, line, point) of every drawn arrow."""
     root = ElementTree.fromstring(str(gp.draw(timeline, messages=True)))
-    groups = [g for g in root.iter(f"{SVG}g") if (g[0].text or "").count(" from device ")]
+    groups = [g for g in root.iter(f"{SVG}g") if len(g) and (g[0].text or "").count(" from device ")]
     return [(g[0].text, g[1].get("d"), g[2].get("d")) for g in groups]
 
 
@@ -24,33 +23,23 @@ def arrows(timeline):
 @over_every_schedule([(3, 3), (4, 8)])
 def test_every_message_has_its_arrow(schedule, comm):
     timeline = gp.simulate(schedule, gp.Costs(comm=comm))
-    said = [f"{m.action} from device {m.source} to {m.target}, {m.start}–{m.end}" for m in timeline.messages]
+    said = [
+        f"{m.action} from device {m.source} to {m.target}, {m.start}\N{EN DASH}{m.end}"
+        for m in timeline.messages
+    ]
     assert [text for text, _, _ in arrows(timeline)] == said
 
 
-def test_an_arrow_leaves_when_the_action_ends_and_points_at_its_arrival():
-    timeline = gp.simulate(gp.Naive(devices=2), gp.Costs(comm=1))
-    (_, line, point), (_, back_line, back_point) = arrows(timeline)
-    unit, left = page.UNIT, page.LEFT
-    starts = [float(re.match(r"M(\S+)", path)[1]) for path in (line, back_line)]
-    tips = [float(re.match(r"M(\S+)", path)[1]) for path in (point, back_point)]
-    assert starts == [left + 1 * unit, left + 5 * unit]
-    assert tips == [left + 2 * unit, left + 6 * unit]
-
-
-@pytest.mark.parametrize("schedule", [gp.Naive(2), gp.OneFOneB(4, 4), gp.Interleaved1F1B(4, 4)], ids=repr)
-def test_an_arrow_joins_the_halves_of_two_rows_that_face_each_other(schedule):
-    """Down from the lower half of row 0 to the upper half of row 1, or up, the other way round."""
+@over_every_schedule([(3, 3), (4, 8)])
+def test_an_arrow_leaves_when_the_action_ends_and_points_at_its_arrival(schedule):
+    """And it joins the sides of the two lanes that face each other: down from 0.79 of the row, into 0.21."""
     timeline = gp.simulate(schedule, gp.Costs(comm=1))
-    row = page.row_height(schedule.devices)
-    drawn = {
-        (m.source, m.target): [(float(re.match(r"M\S+ (\S+?)[CLh]", d)[1]) - 26) / row for d in paths]
-        for m, (_, *paths) in zip(timeline.messages, arrows(timeline), strict=True)
-    }
-    assert {source < target for source, target in drawn} == {True, False}
-    for (source, target), (start, end) in drawn.items():
-        leaves, comes = (0.75, 0.25) if target > source else (0.25, 0.75)
-        assert (start - source, end - target) == pytest.approx((leaves, comes), abs=0.01)
+    chart = chart_of(str(gp.draw(timeline, messages=True)))
+    assert len(chart.arrows) == len(timeline.messages)
+    for (x, y, to_x, to_y), message in zip((a + b for a, b in chart.arrows), timeline.messages, strict=True):
+        assert (x, to_x) == pytest.approx((message.start, message.end), abs=0.3 / chart.unit)
+        leaves, enters = (0.75, 0.25) if message.target > message.source else (0.25, 0.75)
+        assert (y, to_y) == pytest.approx((message.source + leaves, message.target + enters), abs=0.02)
 
 
 def test_the_head_sits_on_the_end_of_its_line_and_is_as_wide_as_long():
@@ -70,4 +59,18 @@ def test_the_head_sits_on_the_end_of_its_line_and_is_as_wide_as_long():
 def test_without_being_asked_there_are_no_arrows():
     timeline = gp.simulate(gp.GPipe(devices=3, microbatches=3))
     assert "message" not in str(gp.draw(timeline))
-    assert "message" in str(gp.draw(timeline, messages=True))
+    assert chart_of(str(gp.draw(timeline, messages=True))).legend["message"] == "arrow"
+
+
+def test_one_device_has_no_messages_and_no_arrow_in_its_legend():
+    """It had an empty path, and an entry for what was not there."""
+    drawing = str(gp.draw(gp.simulate(gp.GPipe(1, 4)), messages=True))
+    assert "message" not in drawing and 'd=""' not in drawing
+
+
+def test_the_arrows_of_a_large_page_are_left_out():
+    """Of 8 x 57 there are 798, of 8 x 58 there are 812."""
+    few, many = (gp.draw(gp.simulate(gp.OneFOneB(8, m)), messages=True) for m in (57, 58))
+    assert len(chart_of(str(few)).arrows) == 798
+    assert chart_of(str(many)).arrows == []
+    assert "too fine to draw: any message" in chart_of(str(many)).legend

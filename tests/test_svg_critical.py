@@ -1,57 +1,146 @@
-"""``draw(critical_path=True)``: the boxes of the critical path are framed, read back from the drawing."""
+"""``critical_path=True`` and ``highlight=[...]``: some boxes are framed and all others fade."""
 
-import re
-from xml.etree import ElementTree
+from collections import Counter
 
+import pytest
 from cases import over_every_schedule, overlapped
-from drawn import OUTLINE, SVG
+from drawn import Chart, bounds, chart_in, chart_of, charts_in
 
-from gpipe_sim import Costs, GPipe, OneFOneB, critical_path, draw, simulate
-
-
-def frames(*timelines) -> tuple[list[str], list[str]]:
-    """The framed outlines of each chart, and of the legend."""
-    root = ElementTree.fromstring(str(draw(*timelines, critical_path=True)))
-    paths = [path.get("d") for path in root.iterfind(f"{SVG}path[@stroke-width='2']")]
-    *charts, legend = (re.findall(r"M[^z]*z", path) for path in paths)
-    return charts, legend
-
-
-def titles(timeline) -> dict[str, str]:
-    """The outline of each box, and what hovering over it says."""
-    root = ElementTree.fromstring(str(draw(timeline, critical_path=True)))
-    found = ((path.get("d"), path.findtext(f"{SVG}title")) for path in root.iter(f"{SVG}path"))
-    return {outline: title for outline, title in found if title and OUTLINE.fullmatch(outline)}
-
-
-def framed(timeline) -> list[str]:
-    says = titles(timeline)
-    [chart], legend = frames(timeline)
-    assert len(legend) == 1
-    return [says[outline].split()[0] for outline in chart]
+from gpipe_sim import (
+    ZBH1,
+    Costs,
+    DualPipe,
+    F,
+    GPipe,
+    Interleaved1F1B,
+    OneFOneB,
+    critical_path,
+    draw,
+    simulate,
+)
+from gpipe_sim.drawing.palette import FADED, FAINT, KINDS, LANE, ink, tint
+from gpipe_sim.drawing.plots import plot_timeline
+from gpipe_sim.drawing.wanted import CRITICAL, HIGHLIGHTED
 
 
-def test_the_critical_path_of_1f1b_is_framed():
-    assert framed(simulate(OneFOneB(2, 3))) == ["0F0", "1F0", "1B0", "1F1", "1B1", "1F2", "1B2", "0B2"]
+def spans(timeline, outlines) -> list[str]:
+    """Which actions these boxes are, by their place: those of a pair share it."""
+    by_place = {(span.device, float(span.start)): str(span.action) for span in timeline.spans}
+    boxes = [bounds(each) for each in outlines]
+    return sorted(by_place[int((top + bottom) / 2), round(left, 1)] for left, top, _, bottom in boxes)
+
+
+def boxes(chart: Chart, opaque: float) -> list:
+    looks = [look for look, _ in chart.areas if look.colour not in ("", LANE) and look.opaque == opaque]
+    return [each for look, outlines in chart.areas if look in looks for each in outlines]
+
+
+def check_picked(timeline, chart: Chart, picked: list[str], words: str) -> None:
+    """Exactly these are framed and keep their colour; all others are faded."""
+    every = [str(span.action) for span in timeline.spans for _ in span.action.parts]
+    assert spans(timeline, chart.frames) == sorted(picked)
+    assert spans(timeline, boxes(chart, 1)) == sorted(picked)
+    assert spans(timeline, boxes(chart, FADED)) == sorted((Counter(every) - Counter(picked)).elements())
+    assert chart.legend[words] == "frame"
 
 
 @over_every_schedule([(2, 4), (4, 8)])
 def test_exactly_the_boxes_of_the_path_are_framed_both_halves_of_a_pair(schedule):
     timeline = simulate(schedule, Costs(comm=1))
-    expected = [str(span.action) for span in critical_path(timeline) for _ in span.action.parts]
-    assert sorted(framed(timeline)) == sorted(expected)
+    path = [str(span.action) for span in critical_path(timeline) for _ in span.action.parts]
+    for chart in (
+        chart_of(str(draw(timeline, critical_path=True))),
+        chart_in(plot_timeline(timeline, critical_path=True)),
+    ):
+        check_picked(timeline, chart, path, CRITICAL)
+
+
+@over_every_schedule([(2, 4), (4, 8)])
+def test_exactly_the_boxes_that_are_listed_are_framed(schedule):
+    """Given as actions, as spans or as their spelling; of a pair both halves, whichever is given."""
+    timeline = simulate(schedule)
+    some = timeline.spans[:: max(1, len(timeline.spans) // 5)]
+    expected = [str(span.action) for span in some for _ in span.action.parts]
+    for given in (
+        some,
+        [span.action for span in some],
+        [str(span.action) for span in some],
+        [span.action.parts[-1] for span in some],
+    ):
+        check_picked(timeline, chart_of(str(draw(timeline, highlight=given))), expected, HIGHLIGHTED)
+
+
+def test_the_critical_path_of_1f1b():
+    timeline = simulate(OneFOneB(2, 3))
+    chart = chart_of(str(draw(timeline, critical_path=True)))
+    assert spans(timeline, chart.frames) == ["0B2", "0F0", "1B0", "1B1", "1B2", "1F0", "1F1", "1F2"]
 
 
 def test_each_timeline_has_its_own_path():
-    charts, _ = frames(simulate(GPipe(2, 3)), simulate(overlapped(2, 3)))
-    assert [len(chart) for chart in charts] == [
-        sum(len(span.action.parts) for span in critical_path(simulate(schedule)))
-        for schedule in (GPipe(2, 3), overlapped(2, 3))
+    timelines = simulate(GPipe(2, 3)), simulate(overlapped(2, 3))
+    charts = charts_in(str(draw(*timelines, critical_path=True)))
+    assert [len(chart.frames) for chart in charts] == [
+        sum(len(span.action.parts) for span in critical_path(timeline)) for timeline in timelines
     ]
 
 
-def test_without_being_asked_nothing_is_framed():
-    timeline = simulate(OneFOneB(2, 3))
-    assert "critical path" not in str(draw(timeline))
-    assert 'stroke-width="2"' not in str(draw(timeline))
-    assert str(draw(timeline, critical_path=True)).count(">critical path</text>") == 1
+def test_an_action_is_highlighted_in_every_timeline_that_has_it():
+    """0W0 is in ZB-H1 alone; the other is drawn as ever."""
+    timelines = simulate(GPipe(2, 3)), simulate(ZBH1(2, 3))
+    for picked, frames, bright in ((["0F0", "0W0"], [1, 2], [1, 2]), (["0W0"], [0, 1], [12, 1])):
+        charts = charts_in(str(draw(*timelines, highlight=picked)))
+        assert [len(chart.frames) for chart in charts] == frames
+        assert [len(boxes(chart, 1)) for chart in charts] == bright
+
+
+def test_a_faded_box_is_its_colour_on_its_lane_and_has_no_pattern():
+    """So it follows the lane where the page is dark."""
+    timeline = simulate(ZBH1(2, 3))
+    chart = chart_of(str(draw(timeline, highlight=["0W0", F(1, 1)])))
+    faded = {look.colour for look, _ in chart.areas if look.opaque == FADED}
+    assert faded == {KINDS[kind].colour.lower() for kind in "FIW"}
+    [bands] = [outlines for look, outlines in chart.areas if look.pattern]
+    assert spans(timeline, bands) == ["0W0"]
+    lanes, *_ = chart.areas
+    assert lanes[0].colour == LANE and lanes[0].opaque == 1
+
+
+def test_numbers_of_faded_boxes_are_faint_and_all_others_as_ever():
+    timeline = simulate(Interleaved1F1B(2, 4))
+    chart = chart_of(str(draw(timeline, highlight=["0F0", "3B1"])))
+    numbers = Counter(word.colour for word in chart.words if word.words.isdigit())
+    assert numbers.total() == 32 and numbers[FAINT] == 30
+    assert numbers[ink(KINDS["F"].colour)] == numbers[ink(tint(KINDS["B"].colour, 0.3))] == 1
+
+
+@pytest.mark.parametrize("schedule", [OneFOneB(4, 8), DualPipe(4, 8), Interleaved1F1B(4, 8)], ids=repr)
+def test_the_only_messages_are_those_of_highlighted_actions(schedule):
+    timeline = simulate(schedule, Costs(comm=1))
+    picked = [message.action for message in timeline.messages][::7]
+    sent = [message for message in timeline.messages if message.action in picked]
+    for chart in (
+        chart_of(str(draw(timeline, messages=True, highlight=picked))),
+        chart_in(plot_timeline(timeline, messages=True, highlight=picked)),
+    ):
+        found = [(round(x, 1), int(y), round(to_x, 1), int(to_y)) for (x, y), (to_x, to_y) in chart.arrows]
+        assert found == [(each.start, each.source, each.end, each.target) for each in sent]
+    assert 0 < len(sent) < len(timeline.messages)
+    silent = draw(timeline, messages=True, highlight=[timeline.rows[0][-1]])
+    assert chart_of(str(silent)).arrows == [] and "message" not in chart_of(str(silent)).legend
+
+
+def test_without_being_asked_nothing_is_framed_or_faded():
+    chart = chart_of(str(draw(simulate(OneFOneB(2, 3)))))
+    assert chart.frames == [] and boxes(chart, FADED) == []
+    assert not {CRITICAL, HIGHLIGHTED} & chart.legend.keys()
+
+
+def test_where_boxes_are_too_many_the_legend_says_that_no_path_is_drawn():
+    """16 x 66 boxes with frames are as long to write as 2,957 boxes, 16 x 67 as 3,002."""
+    framed = chart_of(str(draw(simulate(OneFOneB(16, 66)), critical_path=True)))
+    assert len(framed.frames) == len(boxes(framed, 1)) == 16 + 66 + 66 + 14
+    chart = chart_of(str(draw(simulate(OneFOneB(16, 67)), critical_path=True)))
+    assert chart.frames == []
+    assert "too fine to draw: any critical path" in chart.legend
+    plain = chart_of(str(draw(simulate(OneFOneB(16, 67)))))
+    assert len(boxes(plain, 1)) == 2 * 16 * 67

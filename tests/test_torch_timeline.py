@@ -271,4 +271,4 @@ def test_it_is_printed_and_drawn(timeline):
     assert timeline.messages == (), "nobody measured when they came"
     assert timeline._repr_html_()
     assert plots.plot_timeline(timeline).collections
-    assert plots.plot_in_flight(timeline)
+    assert plots.plot_timeline(timeline, in_flight=True) and plots.plot_pushed(timeline)

@@ -22,8 +22,9 @@ from gpipe_sim.simulation.metrics import in_flight
 from gpipe_sim.simulation.timeline import Timeline, number
 
 MOST_IN_ROW = 372  #: actions that a row shows as boxes: with more, a box is below 2 pixels
-MOST_BOXES = 3000  #: boxes that a page shows: with more, it is beyond about 300 kB
-MOST_ROWS, MOST_CELLS = 128, 4000  #: of a page without boxes
+MOST_BOXES = 3000  #: boxes that a page shows: with more, it is beyond about 300 kB in a notebook
+EXTRA, AXIS = 0.4, 24  #: how many boxes are as long to write as one of the extras, or as a further axis
+MOST_ROWS, MOST_CELLS = 128, 4000  #: of a page without boxes; and rows of one with strips
 
 Array = np.ndarray
 
@@ -49,17 +50,21 @@ class Grain(NamedTuple):
         return f"each column sums {number(self.column)} time units{of}: as high as {busy} busy"
 
 
-def grain_of(*timelines: Timeline) -> Grain:
+def grain_of(*timelines: Timeline, strips: bool = False, pushed: bool = False, others: int = 0) -> Grain:
     """How coarsely these timelines are drawn on one page.
+
+    Whatever the page shows of an action besides its box counts as well: a step of a strip, the box pushed to
+    the left, or one of so many ``others``: a frame, an arrow.
 
     Where there is room, a column lasts a whole number of times as long as the busiest device works on a
     microbatch: that is the rhythm of a steady state, which would otherwise flicker from column to column.
     """
     programs = [timeline.schedule.program for timeline in timelines]
     in_row = max(int(np.diff(program.rows).max()) for program in programs)
-    if in_row <= MOST_IN_ROW and sum(len(program.kind) for program in programs) <= MOST_BOXES:
+    boxes, rows = sum(len(program.kind) for program in programs), sum(each.devices for each in programs)
+    written = boxes * (1 + EXTRA * (strips + pushed + others)) + AXIS * (len(timelines) * (1 + pushed) - 1)
+    if in_row <= MOST_IN_ROW and written <= MOST_BOXES and not (strips and rows > MOST_ROWS):
         return Grain()
-    rows = sum(program.devices for program in programs)
     summed = ceil(rows / MOST_ROWS)
     columns = min(MOST_IN_ROW, MOST_CELLS // ceil(rows / summed))
     shortest = (float(max(timeline.makespan for timeline in timelines)) or 1.0) / columns

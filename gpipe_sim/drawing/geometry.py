@@ -6,7 +6,7 @@ boxes stand: what shows of the lane is waiting.
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import accumulate, count, takewhile
+from itertools import accumulate, chain, count, takewhile
 from numbers import Real
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ def rectangle(left: Real, top: float, right: Real, bottom: float) -> list[Corner
 def boxes(timeline: Timeline, rows: Rows = Rows()) -> Iterator[Box]:  # noqa: B008 (a value that cannot change)
     """A box for each span; two, one above the other, for an overlapped pair."""
     shades = stage_shades(timeline.schedule)
-    for span in timeline.spans:
+    for span in chain.from_iterable(timeline.rows):
         parts = span.action.parts
         for i, part in enumerate(parts):
             yield Box(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gpipe_sim.drawing.palette import INK, Look
 
 DIGIT, LETTER = 0.58, 0.5  #: the width of a character, in sizes of its font
+PADS = {DIGIT: 0.12, LETTER: 0.4}  #: room on both sides of a number and of words together
 Corner = tuple[float, float]
 
 
@@ -43,7 +44,8 @@ class Entry(NamedTuple):
 class Shape(NamedTuple):
     """Areas that are filled alike; each outline goes along the axes from corner to corner.
 
-    ``says`` has a text for each, which appears under the mouse. ``fill`` is "" for a pattern alone.
+    ``says`` has a text for each, which appears under the mouse. ``fill`` is "" for a pattern alone, and what
+    is below shows through if it is not ``opaque``.
     """
 
     outlines: Sequence[Sequence[Corner]]
@@ -51,6 +53,7 @@ class Shape(NamedTuple):
     entry: Entry | None = None
     pattern: str = ""
     edged: bool = False
+    opaque: float = 1.0
     says: Sequence[str] = ()
 
 
@@ -96,7 +99,7 @@ class Labels(NamedTuple):
 
     def needs(self, words: str, scale: Scale) -> float:
         """The width of these words, with a little room on both sides."""
-        return (len(words) * self.letter * scale.wide + 0.25) * scale.font
+        return (len(words) * self.letter * scale.wide + PADS[self.letter]) * scale.font
 
 
 Mark = Shape | Lines | Labels
@@ -120,11 +123,11 @@ class Panel(NamedTuple):
     peaks: Sequence[Name] = ()
 
 
-def legend(panels: Iterable[Panel], scale: Scale) -> list[Entry]:
-    """What the legend says of these panels; kinds that look the same share an entry."""
+def legend(panels: Iterable[tuple[Panel, Scale]]) -> list[Entry]:
+    """What the legend says of these panels at their scales; kinds that look the same share an entry."""
     found = {
         mark.entry
-        for panel in panels
+        for panel, scale in panels
         for mark in panel.marks
         if mark.entry and (not isinstance(mark, Labels) or mark.shown(scale))
     }

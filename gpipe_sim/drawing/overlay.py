@@ -15,7 +15,7 @@ from gpipe_sim.drawing.page import LEFT, Laid, Place, Svg, above, row_height, sh
 from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.panel import PAIRED, panel
 from gpipe_sim.drawing.wanted import Wanted, notes
-from gpipe_sim.drawing.words import described
+from gpipe_sim.drawing.words import size
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.simulation.metrics import bubble_fraction
 from gpipe_sim.simulation.timeline import Timeline, number, require_timeline
@@ -175,13 +175,18 @@ def _draw(overlay: Overlay) -> Svg:
     names = [Name(rows.y(k, 0.5), words, *SMALL) for k in range(devices) for rows, words in LANES if named]
     devices = [name._replace(y=name.y - 0.15) for name in full.names]
     page = Panel([*thin.marks, *full.marks], full.height, names)
-    title = f"{described(overlay.simulated.schedule)}: simulated above, measured below"
+    title = f"{overlay.simulated.schedule.name}: simulated above, measured below"
     laid = [
         Laid(Panel([], full.height, devices), at._replace(left=LEFT), "", ""),
         Laid(page, at, title, _numbers(overlay), until, overlay.makespan),
     ]
-    entries = [*legend([page], at.scale), *notes(grain, [Wanted()])]
-    return sheet(laid, entries, at.x(until), f"Chart: {title}; {_numbers(overlay)}")
+    entries = [*legend([(page, at.scale)]), *notes(grain, [Wanted()])]
+    return sheet(
+        laid,
+        entries,
+        at.x(until),
+        f"Chart: {title} ({size(overlay.simulated.schedule)}); {_numbers(overlay)}",
+    )
 
 
 def _numbers(overlay: Overlay) -> str:

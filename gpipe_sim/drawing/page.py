@@ -1,9 +1,10 @@
 """A page of SVG: it paints marks, and lays titles, axis and legend around them."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from html import escape
+from itertools import groupby
 from math import hypot
 from numbers import Real
 from os import PathLike
@@ -20,6 +21,7 @@ from gpipe_sim.drawing.marks import (
     Labels,
     Lines,
     Mark,
+    Name,
     Panel,
     Scale,
     Shape,
@@ -29,13 +31,17 @@ from gpipe_sim.drawing.palette import DARK, DOTS, FAINT, INK, LINES, ON_DARK, PA
 from gpipe_sim.errors import require
 from gpipe_sim.simulation.timeline import number
 
-WIDTH = 780  #: the most pixels that a chart takes from left to right
+WIDTH = 700  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
 FONT, TITLE_FONT = 12, 14
-LEFT, RIGHT = 68, 24
+#: In a window so narrow that the page shrinks below this part of its width, words grow where they have room.
+SHRUNK, LARGE, TITLE_LARGE = 0.68, 17, 20
+GROWS, TITLE_GROWS = "n", "t"  #: the classes of these words
+LEFT, RIGHT = 84, 24
 TITLE, CAPTION, AXIS = 26, 17, 26  #: pixels of the lines above a panel, and of the axis below
+BOLD = 1.08  #: how much wider bold letters are
 LEGEND_LINE, SWATCH = 19, 12  #: from one line of a legend to the next, and the side of a swatch
-NUMBER, FINER = 36, 9  #: pixels from one number of the axis to the next, and from one tick to the next
+NUMBER, FINER = 34, 9  #: pixels from one number of the axis to the next, and from one tick to the next
 HEAD = 7  #: pixels from the point of an arrow to its shaft
 DARKER = "".join(
     f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
@@ -93,9 +99,10 @@ class Svg:
 
     def _written(self, head: Sequence[str], hover: bool) -> str:
         width, height = map(px, self.size)
-        body = "\n".join(
-            [*head, f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>', *self._parts(hover)]
-        )
+        grown = f".{GROWS}{{font-size:{LARGE}px}}.{TITLE_GROWS}{{font-size:{TITLE_LARGE}px}}"
+        style = f"<style>@media(max-width:{px(SHRUNK * self.size[0])}px){{{grown}}}</style>"
+        ground = f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>'
+        body = "\n".join([*head, style, ground, *self._parts(hover)])
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" '
@@ -134,8 +141,8 @@ def sheet(laid: Sequence[Laid], entries: Sequence[Entry], right: float, says: st
     last = laid[-1]
     bottom = last.at.y(last.panel.height) + (AXIS if last.ends else 0)
     lines = list(_legend_lines(entries))
-    words = [words_wide(each.title, TITLE_FONT * 1.08) for each in laid]
-    words += [words_wide(each.caption) for each in laid]
+    words = [_room(each.title, TITLE_FONT * BOLD, TITLE_LARGE * BOLD) for each in laid]
+    words += [_room(each.caption, FONT, LARGE) for each in laid]
     width = max(right, LEFT + max([*map(_legend_width, lines), *words])) + RIGHT
     height = bottom + len(lines) * LEGEND_LINE + 14
 
@@ -171,23 +178,39 @@ def words_wide(words: str, font: float = FONT) -> float:
     return len(words) * LETTER * font
 
 
+def _room(words: str, font: float, large: float) -> float:
+    """The width that a line takes: enough for it to grow, if the page is wide enough for that."""
+    return words_wide(words, large if _grows(words, large) else font)
+
+
+def _grows(words: str, large: float) -> bool:
+    return LEFT + words_wide(words, large) <= WIDTH - RIGHT
+
+
 def _panel(laid: Laid, hover: bool) -> Iterator[str]:
     panel, at = laid.panel, laid.at
     if laid.title:
-        line = at.top - (CAPTION if laid.caption else 0) - 9
-        yield text(LEFT, line, escape(laid.title), "start", TITLE_FONT, bold=True)
+        line, grows = at.top - (CAPTION if laid.caption else 0) - 9, _grows(laid.title, TITLE_LARGE * BOLD)
+        look = {"size": TITLE_FONT, "bold": True, "grows": TITLE_GROWS if grows else ""}
+        yield text(LEFT, line, escape(laid.title), "start", **look)
     if laid.caption:
-        yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT)
+        grows = GROWS if _grows(laid.caption, LARGE) else ""
+        yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT, grows=grows)
     for mark in panel.marks:
         yield from paint(mark, at, hover)
-    for name in panel.names:
-        yield text(at.left - 8, at.y(name.y) + 4, name.words, "end", name.size, name.colour)
-    for peak in panel.peaks:
-        yield text(at.x(laid.until) + 6, at.y(peak.y) + 4, peak.words, "start", peak.size, peak.colour)
+    yield from _names(panel.names, at.left - 8, at, "end")
+    yield from _names(panel.peaks, at.x(laid.until) + 6, at, "start")
     if laid.ends:
         floor = at._replace(top=at.y(panel.height))
-        yield text(at.left - 8, floor.top + 18, "time", "end", colour=FAINT)
+        yield text(at.left - 8, floor.top + 18, "time", "end", colour=FAINT, grows=GROWS)
         yield from axis(max(laid.ends), floor, *laid.ends)
+
+
+def _names(names: Sequence[Name], x: float, at: Place, anchor: str) -> Iterator[str]:
+    for (size, colour), alike in groupby(names, key=lambda name: (name.size, name.colour)):
+        words = "".join(f'<text x="{px(x)}" y="{px(at.y(name.y) + 4)}">{name.words}</text>' for name in alike)
+        look = _sized(size) or _class(GROWS if at.row >= LARGE else "")
+        yield f'<g text-anchor="{anchor}" fill="{colour}"{look}>{words}</g>'
 
 
 # Marks
@@ -204,55 +227,81 @@ def paint(mark: Mark, at: Place, hover: bool) -> Iterator[str]:
 
 
 def _shape(mark: Shape, at: Place, hover: bool) -> Iterator[str]:
-    outlines = [outline(corners, at) for corners in mark.outlines]
     if mark.fill:
         edge = f' stroke="{PAPER}" stroke-width="0.8"' if mark.edged else ""
-        look = f'fill="{mark.fill}"{edge}'
+        pale = f' fill-opacity="{mark.opaque}"' if mark.opaque < 1 else ""
+        look = f'fill="{mark.fill}"{pale}{edge}'
         if hover and mark.says:
-            says = zip(outlines, mark.says, strict=True)
-            paths = (f'<path d="{path}"><title>{words}</title></path>' for path, words in says)
+            drawn = zip((outline(path, at) for path in mark.outlines), mark.says, strict=True)
+            paths = (f'<path d="{path}"><title>{words}</title></path>' for path, words in drawn if path)
             yield f"<g {look}>{''.join(paths)}</g>"
         else:
-            yield f'<path d="{"".join(outlines)}" {look}/>'
+            yield f'<path d="{outline_all(mark.outlines, at)}" {look}/>'
     if mark.pattern:
-        yield f'<path d="{"".join(outlines)}" fill="url(#{mark.pattern})" pointer-events="none"/>'
+        path = outline_all(mark.outlines, at)
+        yield f'<path d="{path}" fill="url(#{mark.pattern})" pointer-events="none"/>'
 
 
 def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
     if mark.style is MESSAGE:
-        for i, (start, end) in enumerate(mark.paths):
-            drawn = _arrow(at.x(start[0]), at.y(start[1]), at.x(end[0]), at.y(end[1]))
-            said = f"<title>{mark.says[i]}</title>" if hover and mark.says else ""
-            yield f"<g>{said}{drawn}</g>" if said else drawn
+        arrows = [(at.x(x), at.y(y), at.x(tip_x), at.y(tip_y)) for (x, y), (tip_x, tip_y) in mark.paths]
+        if hover and mark.says:
+            for arrow, words in zip(arrows, mark.says, strict=True):
+                yield f"<g><title>{words}</title>{_arrows(arrow)}</g>"
+        else:
+            yield _arrows(*arrows)
     elif mark.style is FRAME:
-        yield _stroke("".join(outline(corners, at) for corners in mark.paths), FRAME)
+        yield _stroke(outline_all(mark.paths, at), FRAME)
     else:
         paths = (f"M{px(at.x(x))} {px(at.y(y))}v{px(at.y(end) - at.y(y))}" for (x, y), (_, end) in mark.paths)
         yield _stroke("".join(paths), mark.style)
 
 
 def _labels(mark: Labels, at: Place) -> Iterator[str]:
-    if shown := mark.shown(at.scale):
-        yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none">'
-        for label in shown:
-            yield f'<text x="{px(at.x(label.x))}" y="{px(at.y(label.y) + 4)}">{label.words}</text>'
-        yield "</g>"
+    """The labels that fit; those grow in a narrow window that fit into their places even then."""
+    if not (shown := mark.shown(at.scale)):
+        return
+    grows = {label for label in shown if mark.fits(label, at.scale._replace(font=LARGE))}
+    every = len(grows) == len(shown)
+    yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none"{_class(GROWS * every)}>'
+    for y, row in groupby(shown, key=lambda label: label.y):
+        words = [(at.x(label.x), label.words, GROWS * (label in grows and not every)) for label in row]
+        yield _line_of(words, at.y(y) + 4)
+    yield "</g>"
+
+
+def _line_of(words: Iterable[tuple[float, str, str]], y: float) -> str:
+    """Words at several places of one line, each with its class."""
+    placed = (f'<tspan x="{px(x)}"{_class(name)}>{each}</tspan>' for x, each, name in words)
+    return f'<text y="{px(y)}">{"".join(placed)}</text>'
 
 
 def outline(corners: Sequence[Corner], at: Place) -> str:
-    """A path along the axes, in tenths of pixels, without corners that are none once they are rounded."""
+    return outline_all([corners], at)
+
+
+def outline_all(outlines: Iterable[Sequence[Corner]], at: Place) -> str:
+    """One path along the axes, in tenths of pixels; each outline begins relative to the one before it."""
+    path, begin = [], (0, 0)
+    for corners in outlines:
+        points = _points(corners, at)
+        if len(points) < 3:
+            continue
+        (x, y), *others = points
+        path.append(f"{'m' if path else 'M'}{_tenths(x - begin[0])} {_tenths(y - begin[1])}")
+        begin = x, y
+        for to_x, to_y in others:
+            path.append(f"v{_tenths(to_y - y)}" if to_x == x and to_y != y else f"h{_tenths(to_x - x)}")
+            x, y = to_x, to_y
+        path.append("z")
+    return "".join(path)
+
+
+def _points(corners: Sequence[Corner], at: Place) -> list[tuple[int, int]]:
+    """The corners in tenths of pixels, without those that are none once they are rounded."""
     left, top, unit, row = 10 * at.left, 10 * at.top, 10 * at.unit, 10 * at.row
     points = [(round(left + x * unit), round(top + y * row)) for x, y in corners]
-    if len(points) > 4:
-        points = _turns(points)
-        if len(points) < 3:
-            return ""
-    (x, y), *others = points
-    path = [f"M{_tenths(x)} {_tenths(y)}"]
-    for to_x, to_y in others:
-        path.append(f"v{_tenths(to_y - y)}" if to_x == x and to_y != y else f"h{_tenths(to_x - x)}")
-        x, y = to_x, to_y
-    return "".join([*path, "z"])
+    return _turns(points) if len(points) > 4 else points
 
 
 def _turns(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -280,17 +329,22 @@ def _stroke(path: str, style: Style) -> str:
     )
 
 
-def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
-    """A line with an arrowhead: a message."""
+def _arrows(*arrows: tuple[float, float, float, float]) -> str:
+    """Lines with arrowheads: messages."""
+    shafts, heads = zip(*(_arrow(*each) for each in arrows), strict=True)
+    return (
+        f'<path d="{"".join(shafts)}" stroke="{INK}" fill="none"/><path d="{"".join(heads)}" fill="{INK}"/>'
+    )
+
+
+def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> tuple[str, str]:
     scale = HEAD / hypot(tip_x - x, tip_y - y)
     along_x, along_y = scale * (tip_x - x), scale * (tip_y - y)
     neck_x, neck_y = tip_x - along_x, tip_y - along_y
     left = f"{px(neck_x + along_y / 2)} {px(neck_y - along_x / 2)}"
     right = f"{px(neck_x - along_y / 2)} {px(neck_y + along_x / 2)}"
-    return (
-        f'<path d="M{px(x)} {px(y)}L{px(neck_x)} {px(neck_y)}" stroke="{INK}" fill="none"/>'
-        f'<path d="M{px(tip_x)} {px(tip_y)}L{left}L{right}z" fill="{INK}"/>'
-    )
+    shaft = f"M{px(x)} {px(y)}L{px(neck_x)} {px(neck_y)}"
+    return shaft, f"M{px(tip_x)} {px(tip_y)}L{left}L{right}z"
 
 
 # Around the marks
@@ -299,20 +353,25 @@ def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> str:
 def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
     """The time axis, with as many ticks as there is room for their numbers; each of ``ends`` is marked."""
     wide = float(until) * at.unit
-    yield f'<path d="M{px(at.left)} {px(at.top + 1)}h{px(wide)}" stroke="{FAINT}"/>'
+    numbered, finer = (ticks(until, at_most=max(2, int(wide / room))) for room in (NUMBER, FINER))
+    ground = f"M{px(at.left)} {px(at.top + 1)}h{px(wide)}"
+    yield f'<path d="{ground}{_ticks(finer, at, 2)}{_ticks(numbered, at, 4)}" stroke="{FAINT}"/>'
+    yield f'<path d="{_ticks(ends, at, 6)}" stroke="{INK}"/>'
     taken: list[float] = []
-    for time, colour, long in (
-        *((end, INK, 6) for end in sorted(ends, reverse=True)),
-        *((time, FAINT, 4) for time in ticks(until, at_most=max(2, int(wide / NUMBER)))),
+    for times, look in (
+        (sorted(ends, reverse=True), f'fill="{INK}" font-weight="bold"'),
+        (numbered, f'fill="{FAINT}"'),
     ):
-        x = at.x(time)
-        yield f'<path d="M{px(x)} {px(at.top + 1)}v{long}" stroke="{colour}"/>'
-        if all(abs(x - other) >= NUMBER for other in taken):
-            taken.append(x)
-            yield text(x, at.top + 18, number(time), "middle", colour=colour, bold=colour == INK)
-    finer = ticks(until, at_most=max(2, int(wide / FINER)))
-    lines = "".join(f"M{px(at.x(time))} {px(at.top + 1)}v2" for time in finer)
-    yield f'<path d="{lines}" stroke="{FAINT}"/>'
+        words = []
+        for time in times:
+            if all(abs(at.x(time) - other) >= NUMBER for other in taken):
+                taken.append(at.x(time))
+                words.append((at.x(time), number(time), ""))
+        yield f'<g text-anchor="middle" {look}{_class(GROWS)}>{_line_of(words, at.top + 18)}</g>'
+
+
+def _ticks(times: Sequence[Real], at: Place, long: int) -> str:
+    return "".join(f"M{px(at.x(time))} {px(at.top + 1)}v{long}" for time in times)
 
 
 def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
@@ -322,7 +381,8 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
             yield _line_swatch(entry.swatch, x, top)
         elif entry.swatch:
             yield from _swatch(entry.swatch, x, top)
-        yield text(x + (SWATCH + 5 if entry.swatch else 0), top + 10, escape(entry.words), "start")
+        left = x + (SWATCH + 5 if entry.swatch else 0)
+        yield text(left, top + 10, escape(entry.words), "start", grows=GROWS)
         x += _entry_width(entry)
 
 
@@ -340,7 +400,7 @@ def _square(x: float, top: float, height: float = SWATCH) -> list[Corner]:
 
 def _line_swatch(style: Style, x: float, top: float) -> str:
     if style is MESSAGE:
-        return _arrow(x - 3, top + SWATCH / 2, x + SWATCH + 1, top + SWATCH / 2)
+        return _arrows((x - 3, top + SWATCH / 2, x + SWATCH + 1, top + SWATCH / 2))
     if style is FRAME:
         return _stroke(outline(_square(x, top), PIXELS), style)
     return _stroke(f"M{px(x + SWATCH / 2)} {px(top - 2)}v{SWATCH + 4}", style)
@@ -362,18 +422,30 @@ def _legend_width(entries: Sequence[Entry]) -> float:
 
 
 def _entry_width(entry: Entry) -> float:
-    return (SWATCH + 5 if entry.swatch else 0) + words_wide(entry.words) + 16
+    return (SWATCH + 5 if entry.swatch else 0) + words_wide(entry.words, LARGE) + 12
 
 
 def text(
-    x: float, y: float, words: str, anchor: str, size: int = FONT, colour: str = INK, bold: bool = False
+    x: float,
+    y: float,
+    words: str,
+    anchor: str,
+    size: int = FONT,
+    colour: str = INK,
+    bold: bool = False,
+    grows: str = "",
 ) -> str:
-    """Words at a place. The caller escapes <, > and &."""
-    sized = f' font-size="{size}"' if size != FONT else ""
-    heavy = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{sized}{heavy}>{words}</text>'
-    )
+    """Words at a place; ``grows`` is their class in a narrow window. The caller escapes <, > and &."""
+    look = _sized(size) + (' font-weight="bold"' if bold else "") + _class(grows)
+    return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{look}>{words}</text>'
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
+
+
+def _sized(size: int) -> str:
+    return f' font-size="{size}"' if size != FONT else ""
 
 
 def px(value: float) -> str:

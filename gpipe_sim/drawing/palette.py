@@ -29,12 +29,12 @@ KINDS = {
     Kind.I: Look("#E69F00"),
     Kind.W: Look("#009E73", LINES, 0.3),
     Kind.R: Look("#CC79A7", DOTS, 0.3),
-    Kind.U: Look("#404040"),
+    Kind.U: Look("#515151"),
 }
 #: Categories of memory, from the bottom of a chart to its top; a legend shows these names.
 MEMORY = {
     PARAMETERS: Look("#33205e"),
-    GRADIENTS: Look("#6a4aa5"),
+    GRADIENTS: Look("#583b91"),
     BOUNDARY: Look("#9a7fd0"),
     SAVED: Look("#c6b3ea"),
     MESSAGES: Look("#c6b3ea", LINES),
@@ -47,16 +47,16 @@ REFERENCE = "#c4c4c4"  #: the wide pale curve with which others are compared
 
 PAPER = "#fff"  #: the background, the edges between boxes, and patterns
 INK = "#222222"  #: words, arrows, outlines, the lines between phases
-FAINT = "#6b6b6b"  #: the axis, and words that matter less
+FAINT = "#565656"  #: the axis, and words that matter less
 LANE = "#e9e7e2"  #: the ground of each device, on which its boxes stand: what shows of it is waiting
 GRID = "#e5e5e5"
 ON_DARK, ON_LIGHT = "#ffffff", "#000000"  #: a number in a box
 #: What becomes of these in a saved file, for a reader who prefers dark pages.
-DARK = {PAPER: "#1c1b1a", INK: "#e8e6e1", FAINT: "#a5a29c", LANE: "#3b3936", GRID: "#33312f"}
+DARK = {PAPER: "#1c1b1a", INK: "#e8e6e1", FAINT: "#cbc8c2", LANE: "#383633", GRID: "#33312f"}
 #: How far towards white: at most, for a device's later stages.
 LATER = 0.6
-#: How far towards the lane: boxes beside those that are highlighted.
-FADED = 0.82
+#: How opaque on their lane: boxes beside those that are highlighted.
+FADED = 0.18
 
 
 def in_legend(kind: Kind) -> str:
@@ -64,16 +64,20 @@ def in_legend(kind: Kind) -> str:
     return f"{kind}  {kind.meaning}"
 
 
-def tint(colour: str, shade: float, towards: str = "#ffffff") -> str:
-    """A colour mixed with another one, or with white: a shade of 0 leaves it as it is, 1 gives the other."""
-    mixed = (round(a + (b - a) * shade) for a, b in zip(_channels(colour), _channels(towards), strict=True))
-    return "#" + "".join(f"{channel:02x}" for channel in mixed)
+def tint(colour: str, shade: float) -> str:
+    """A colour mixed with white: a shade of 0 leaves it as it is, 1 gives white."""
+    return "#" + "".join(f"{round(c + (255 - c) * shade):02x}" for c in _channels(colour))
 
 
 def ink(fill: str) -> str:
-    """The colour for a number on this fill: white if the fill is dark, as blue is; black otherwise."""
-    red, green, blue = _channels(fill)
-    return ON_DARK if 0.299 * red + 0.587 * green + 0.114 * blue < 100 else ON_LIGHT
+    """The colour for a number on this fill: white or black, whichever has more contrast by WCAG 2.1."""
+    linear = [_linear(channel / 255) for channel in _channels(fill)]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return ON_DARK if (luminance + 0.05) ** 2 < 0.05 * 1.05 else ON_LIGHT
+
+
+def _linear(channel: float) -> float:
+    return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
 
 
 def _channels(colour: str) -> list[int]:

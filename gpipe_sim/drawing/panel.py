@@ -46,7 +46,6 @@ from gpipe_sim.simulation.timeline import Timeline, number
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
 PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that a number fits into half a row
-AT_MOST = 12  #: the least height of rows, in pixels, at which every one has room for its name
 WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
 PHASES = Entry(12, "warm-up ends, drain begins", PHASE)
@@ -68,8 +67,11 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
 
 
 def device_names(timeline: Timeline, grain: Grain, rows: Rows, scale: Scale) -> list[Name]:
-    """The device's name beside each lane that has room; of the first one, if a row has several."""
-    every = 1 if rows.pitch * scale.row >= AT_MOST else 4
+    """The device's name beside each lane; one in four if letters are higher than rows.
+
+    Of a row that sums several devices, it is the name of the first.
+    """
+    every = 1 if rows.pitch * scale.row >= scale.font else 4
     return [
         Name(rows.y(row, 0.5), f"device {row * grain.devices}")
         for row in range(0, grain.rows(timeline), every)
@@ -112,9 +114,10 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
         yield Lines(paths, PHASE, PHASES)
     if picked:
         framed = [box.outline for box in every if not fades(box, picked)]
-        yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
-    if wanted.messages:
-        yield _messages(timeline, picked, rows)
+        if framed:
+            yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
+    if wanted.messages and (arrows := _messages(timeline, picked, rows)).paths:
+        yield arrows
 
 
 def fades(box: Box, picked: Picked | None) -> bool:
@@ -128,9 +131,8 @@ def is_fine(every: Sequence[Box], scale: Scale) -> bool:
     return bool(widths) and float(widths[len(widths) // 4]) * scale.unit >= FINE * scale.font
 
 
-def _fill(box: Box, picked: Picked | None) -> str:
-    colour = tint(KINDS[box.kind].colour, box.shade)
-    return tint(colour, FADED, LANE) if fades(box, picked) else colour
+def _fill(box: Box) -> str:
+    return tint(KINDS[box.kind].colour, box.shade)
 
 
 def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterator[Shape]:
@@ -139,18 +141,18 @@ def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterat
     order = list(KINDS)
     for box in every:
         faded = fades(box, picked)
-        alike[order.index(box.kind), box.shade, _fill(box, picked)].append(box)
+        alike[order.index(box.kind), box.shade, faded].append(box)
         if KINDS[box.kind].pattern and not faded:
             patterned[KINDS[box.kind].pattern].append(box)
     first = True
-    for (code, shade, fill), group in sorted(alike.items(), key=lambda item: item[0]):
+    for (code, shade, faded), group in sorted(alike.items(), key=lambda item: item[0]):
         kind = order[code]
         outlines, says = [box.outline for box in group], [box.title for box in group]
         entry = entry_of(kind)
         if shade and first:
             pale = tint(KINDS[kind].colour, LATER / 2)
             entry, first = Entry(11, LATER_STAGE, Look(pale)), False
-        yield Shape(outlines, fill, entry, edged=fine, says=says)
+        yield Shape(outlines, _fill(group[0]), entry, edged=fine, opaque=FADED if faded else 1, says=says)
     for pattern, group in patterned.items():
         yield Shape([_band(box) for box in group], "", pattern=pattern)
 
@@ -183,7 +185,7 @@ def _numbers(every: Sequence[Box], picked: Picked | None) -> Iterator[Labels]:
     for group in alike.values():
         by_ink = defaultdict(list)
         for box in group:
-            colour = FAINT if fades(box, picked) else ink(_fill(box, picked))
+            colour = FAINT if fades(box, picked) else ink(_fill(box))
             by_ink[colour].append(_label(box))
         longest = max((box.label for box in group), key=len)
         median = sorted(float(box.width) for box in group)[len(group) // 2]
@@ -201,7 +203,7 @@ def _label(box: Box) -> Label:
 def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Lines:
     """One arrow per message, between the sides of the two lanes that face each other: it hides few numbers.
 
-    Beside what is picked, only the messages from one picked action to another.
+    Beside what is picked, only the messages that picked actions send.
     """
     paths, says = [], []
     for action, source, target, start, end in timeline.messages:

@@ -14,14 +14,15 @@ from gpipe_sim.errors import got, listed, numbers
 
 WIDTH, BETWEEN = 720, 18  #: pixels of a page, and between two panels, where a sign stands
 TOP, BELOW, MARGIN = 30, 30, 12
-ROUNDING = 1e-12  #: of the largest number
+ROUNDING, NOTHING = 1e-12, "only rounding"  #: below this part of the largest number
 Array = np.ndarray
 
 
 def draw_parts(parts: Sequence[Array], whole: Array) -> Svg:
     """Every part, their sum, the whole, and the difference sum - whole: each a 2-D array.
 
-    All share one scale, and below each is its largest absolute value. TypeError or ValueError for anything but arrays of numbers of one shape.
+    All share one scale, and below each is its largest absolute value. TypeError or ValueError for anything
+    but arrays of numbers of one shape.
     """
     such_as = "2-D arrays of one shape, such as [array, array]"
     parts = [numbers("draw_parts", "parts", part) for part in listed("draw_parts", such_as, parts)]
@@ -36,14 +37,13 @@ def draw_parts(parts: Sequence[Array], whole: Array) -> Svg:
     signs = ["", *"+" * (len(parts) - 1), "=", "", ""]
     wide = (WIDTH - 2 * MARGIN) / len(panels) - BETWEEN
     cell = min(wide / whole.shape[1], 160 / whole.shape[0])
-    step = max(whole.shape[1] * cell, words_wide("sum - whole")) + BETWEEN
+    step = max(whole.shape[1] * cell, words_wide(NOTHING)) + BETWEEN
     drawn = [
         part
         for i, (words, panel) in enumerate(panels.items())
         for part in _panel(MARGIN + BETWEEN + i * step, words, signs[i], panel, most, cell)
     ]
-    apart = _largest(total - whole, most)
-    says = f"{len(parts)} arrays, their sum and the whole; between the last two is {apart}"
+    says = f"{len(parts)} arrays, their sum, and the whole; sum minus whole: {_largest(total - whole, most)}"
     size = MARGIN + BETWEEN + len(panels) * step, TOP + whole.shape[0] * cell + BELOW
     return Svg(lambda hover: iter(drawn), size, says)
 
@@ -70,4 +70,4 @@ def _square(left: float, row: int, column: int, share: float, cell: float) -> st
 def _largest(panel: Array, most: float) -> str:
     """The largest absolute value in words; what rounding leaves differs from processor to processor."""
     largest = abs(panel).max()
-    return "0 but rounding" if largest < ROUNDING * most else f"to {largest:.1g}"
+    return NOTHING if largest < ROUNDING * most else f"up to {largest:.1g}"

@@ -18,7 +18,7 @@ from gpipe_sim.schedule.program import CODE
 from gpipe_sim.simulation.metrics import bubble_fraction
 from gpipe_sim.simulation.timeline import Timeline, number
 
-TITLE = "The same work, pushed to the left: what is left is one block"
+TITLE = "The same work, pushed left: the waiting is one block"
 
 
 def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:

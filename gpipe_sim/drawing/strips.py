@@ -16,18 +16,20 @@ from gpipe_sim.simulation.timeline import Timeline
 
 BELOW = 0.04  #: rows between a lane and its strip
 COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
-MOST_STEPS = 4000  #: of all strips together, times categories
+MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
 COUNTED = Entry(26, "microbatches in flight, and the most", IN_FLIGHT)
 
 
 class Strips(NamedTuple):
     """What strips show: bytes if there are traces, one per device, otherwise microbatches in flight.
 
-    ``most`` is what a full strip holds, the same for all strips of a page.
+    ``most`` is what a full strip holds, the same for all strips of a page. A trace with more than so many
+    ``steps`` is thinned.
     """
 
     most: Real
     traces: Sequence[MemoryTrace] = ()
+    steps: int = MOST_STEPS
 
     @property
     def high(self) -> float:
@@ -49,12 +51,16 @@ class Stack(NamedTuple):
     held: np.ndarray
 
 
-def most_in_flight(timelines: Sequence[Timeline]) -> int:
-    return max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
-
-
-def most_held(traces: Sequence[Sequence[MemoryTrace]]) -> int:
-    return max(trace.peak() for each in traces for trace in each)
+def strips_of(
+    timelines: Sequence[Timeline], rows: int, traces: Sequence[Sequence[MemoryTrace]] | None = None
+) -> list[Strips]:
+    """What a page with so many rows shows of each timeline, on one scale."""
+    if traces is None:
+        most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
+        return [Strips(most)] * len(timelines)
+    most = max(trace.peak() for each in traces for trace in each)
+    steps = max(FEWEST, MOST_STEPS // (rows * len(MEMORY)))
+    return [Strips(most, each, steps) for each in traces]
 
 
 def strip_marks(
@@ -65,22 +71,22 @@ def strip_marks(
     stacks = list(_stacks(timeline, grain, strips))
     scale = strips.high / (float(strips.most) or 1)
     outlines: list[list[list[Corner]]] = [[] for _ in looks]
-    says, peaks = [], []
+    says, peaks, time = [], [], np.zeros(len(looks))
     for row, (times, held) in enumerate(stacks):
         floor = rows.y(row, 1) + BELOW + strips.high
         levels = floor - scale * np.vstack([np.zeros(len(times)), held.cumsum(axis=0)])
         ends = [*map(float, times), float(timeline.makespan)]
         for into, below, above in zip(outlines, levels, levels[1:], strict=False):
             into.append(_between(ends, below.tolist(), above.tolist()))
+        time += held @ np.diff(ends)
         total = held.sum(axis=0).max()
         peak = strips.in_words(int(total))
         says.append(f"device {row * grain.devices}: at most {peak}{'' if strips.traces else ' in flight'}")
         peaks.append(Name(floor - strips.high / 2, peak))
-    held = np.sum([stack.held.sum(axis=1) for stack in stacks], axis=0)
     shapes = [
         Shape(shape, look.colour, Entry(20 + i, words, look), look.pattern, says=says)
-        for i, (shape, (words, look), any_held) in enumerate(zip(outlines, looks.items(), held, strict=True))
-        if any_held
+        for i, (shape, (words, look), shown) in enumerate(zip(outlines, looks.items(), time, strict=True))
+        if shown
     ]
     return shapes, peaks
 
@@ -97,20 +103,20 @@ def _stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]
             times, counts = zip(*steps, strict=True)
             yield Stack(times, np.array([counts]))
         return
-    columns = max(16, MOST_STEPS // (len(strips.traces) * len(MEMORY)))
     for first in range(0, len(strips.traces), grain.devices):
         group = strips.traces[first : first + grain.devices]
-        yield _thinned(max(group, key=MemoryTrace.peak), columns, float(timeline.makespan))
+        yield _thinned(max(group, key=MemoryTrace.peak), strips.steps, float(timeline.makespan))
 
 
 def _thinned(trace: MemoryTrace, columns: int, until: float) -> Stack:
-    """The trace; of one with more samples than this, in each of so many columns the fullest moment."""
+    """The trace; of one with more samples than columns, the fullest moment in each column."""
     held = np.array([trace.bytes[category] for category in MEMORY])
     if len(trace.times) <= columns:
         return Stack(trace.times, held)
     edges = np.arange(columns) * (until / columns)
     times, total = np.array(trace.times, float), held.sum(axis=0)
     begins = np.maximum(np.searchsorted(times, edges, "right") - 1, 0)  # what is held as a column begins
+    begins[0] = 0  # not the last of several samples at time 0
     ends = np.append(begins[1:], len(times) - 1)
     fullest = [a + int(total[a : b + 1].argmax()) for a, b in zip(begins, ends, strict=True)]
     return Stack(edges.tolist(), held[:, fullest])

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from gpipe_sim.drawing.coarse import Grain, grain_of
+from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.marks import legend
 from gpipe_sim.drawing.page import (
     AXIS,
+    LARGE,
     LEFT,
     RIGHT,
     WIDTH,
@@ -25,7 +26,7 @@ from gpipe_sim.drawing.pushed import TITLE as PUSHED
 from gpipe_sim.drawing.pushed import pushed as pushed_panel
 from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
 from gpipe_sim.drawing.words import caption, title
-from gpipe_sim.errors import ScheduleError, listed, require, require_flags
+from gpipe_sim.errors import ScheduleError, listed, require
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.schedule.actions import Action
 from gpipe_sim.schedule.base import Schedule
@@ -89,10 +90,9 @@ def draw(
         raise ValueError("draw needs at least one timeline")
     for timeline in timelines:
         require_timeline("draw", timeline)
-    require_flags("draw", pushed=pushed)
     titles = _titles(timelines, titles)
-    grain = grain_of(*timelines)
-    wanted = read_wanted("draw", timelines, grain, in_flight, memory, messages, critical_path, highlight)
+    options = in_flight, memory, messages, critical_path, highlight, pushed
+    grain, wanted = read_wanted("draw", timelines, *options)
     until = max(timeline.makespan for timeline in timelines)
     row = row_height(max(map(grain.rows, timelines)))
     unit = unit_for(until, fill=grain.column > 0, right=_beside(wanted))
@@ -106,7 +106,7 @@ def draw(
             at = _below(laid, PUSHED, "", unit, row)
             shown = pushed_panel(timeline, grain, at.scale)
             laid.append(Laid(shown, at, PUSHED, "", timeline.makespan, [timeline.makespan]))
-    entries = [*legend([each.panel for each in laid], laid[0].at.scale), *notes(grain, wanted)]
+    entries = [*legend((each.panel, each.at.scale) for each in laid), *notes(grain, wanted)]
     right = LEFT + float(until) * unit + max(0, _beside(wanted) - RIGHT)
     says = "; ".join(
         f"{words} ({caption(timeline)})" for words, timeline in zip(titles, timelines, strict=True)
@@ -134,7 +134,7 @@ def _below(laid: Sequence[Laid], words: str, said: str, unit: float, row: float)
 def _beside(wanted: Sequence[Wanted]) -> float:
     """Pixels on the right of the lanes: of what the strips there hold at most, in words."""
     strips = wanted[0].strips
-    return max(RIGHT, 12 + words_wide(strips.in_words(strips.most))) if strips else RIGHT
+    return max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
 
 
 def _rows_as_text(timelines: Sequence[Timeline], grain: Grain) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from gpipe_sim.drawing.coarse import Grain
+from gpipe_sim.drawing.coarse import Grain, grain_of
 from gpipe_sim.drawing.marks import Entry
-from gpipe_sim.drawing.strips import Strips, most_held, most_in_flight
+from gpipe_sim.drawing.strips import Strips, strips_of
 from gpipe_sim.errors import got, listed, require, require_flags
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.schedule.actions import Action, OverlapFB
@@ -40,42 +40,40 @@ class Wanted(NamedTuple):
 def read_wanted(
     owner: str,
     timelines: Sequence[Timeline],
-    grain: Grain,
     in_flight: bool,
     memory: Sequence | None,
     messages: bool,
     critical_path: bool,
     highlight: Iterable | None,
-) -> list[Wanted]:
-    """For each timeline of a page. TypeError or ValueError, in the owner's name, for what cannot be shown."""
-    require_flags(owner, in_flight=in_flight, messages=messages, critical_path=critical_path)
+    pushed: bool = False,
+) -> tuple[Grain, list[Wanted]]:
+    """How coarse the page is, and what it shows of each timeline.
+
+    TypeError or ValueError, in the owner's name, for what cannot be shown.
+    """
+    flags = {"in_flight": in_flight, "messages": messages, "critical_path": critical_path, "pushed": pushed}
+    require_flags(owner, **flags)
     if in_flight and memory is not None:
         raise ValueError(f"{owner} needs in_flight or memory: a device has one strip")
     if critical_path and highlight is not None:
         raise ValueError(f"{owner} needs critical_path or highlight: both frame actions")
+    traces = None if memory is None else _traces(owner, timelines, memory)
     listed_parts = None if highlight is None else _parts(owner, timelines, highlight)
-    strips = _strips(owner, timelines, in_flight, memory)
-    fine = grain.column == 0
+    strips, picks = bool(in_flight or traces), bool(critical_path or highlight is not None)
     arrows = sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
-    picks = critical_path or highlight is not None
-    asked = {
-        MESSAGE: (messages, fine and arrows <= MOST_ARROWS),
-        CRITICAL if critical_path else HIGHLIGHTED: (picks, fine),
+    few = bool(messages) and arrows <= MOST_ARROWS
+    grain = grain_of(*timelines, strips=strips, pushed=bool(pushed), others=picks + few)
+    fine = grain.column == 0
+    lacking = {
+        MESSAGE: messages and not (fine and few),
+        CRITICAL if critical_path else HIGHLIGHTED: picks and not fine,
     }
-    missing = tuple(words for words, (wanted, has_room) in asked.items() if wanted and not has_room)
-
-    def picked(timeline: Timeline) -> Picked | None:
-        if not picks or not fine:
-            return None
-        if listed_parts is not None:
-            there = any(timeline.schedule.program.part_of(part) >= 0 for part in listed_parts)
-            return Picked(listed_parts, HIGHLIGHTED) if there else None
-        return Picked(_all_parts(span.action for span in path_of(timeline)), CRITICAL)
-
-    return [
-        Wanted(each, messages and MESSAGE not in missing, picked(timeline), missing)
-        for timeline, each in zip(timelines, strips, strict=True)
-    ]
+    too_fine = tuple(words for words, lacks in lacking.items() if lacks)
+    picked = [_picked(timeline, listed_parts) if picks and fine else None for timeline in timelines]
+    rows = sum(map(grain.rows, timelines))
+    below = strips_of(timelines, rows, traces) if strips else [None] * len(timelines)
+    each = zip(below, picked, strict=True)
+    return grain, [Wanted(strip, fine and few, parts, too_fine) for strip, parts in each]
 
 
 def notes(grain: Grain, wanted: Sequence[Wanted]) -> Iterator[Entry]:
@@ -86,14 +84,8 @@ def notes(grain: Grain, wanted: Sequence[Wanted]) -> Iterator[Entry]:
         yield Entry(51, f"too fine to draw: any {' or '.join(missing)}")
 
 
-def _strips(
-    owner: str, timelines: Sequence[Timeline], in_flight: bool, memory: Sequence | None
-) -> list[Strips | None]:
-    """One scale for all strips of a page."""
-    if in_flight:
-        return [Strips(most_in_flight(timelines))] * len(timelines)
-    if memory is None:
-        return [None] * len(timelines)
+def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list[list[MemoryTrace]]:
+    """The memory of each timeline's devices; of one timeline it is given as it is."""
     such_as = "memory of every device, such as memory=step.memory"
     several = listed(owner, such_as, memory)
     several = several if len(timelines) > 1 else [several]
@@ -106,7 +98,15 @@ def _strips(
     for timeline, each in zip(timelines, traces, strict=True):
         if len(each) != timeline.schedule.devices:
             raise ValueError(f"{owner} needs memory of {timeline.schedule.devices} devices {got(len(each))}")
-    return [Strips(most_held(traces), each) for each in traces]
+    return traces
+
+
+def _picked(timeline: Timeline, listed_parts: frozenset[Action] | None) -> Picked | None:
+    """The listed actions, None if the timeline has none of them; without a list, the critical path."""
+    if listed_parts is not None:
+        there = any(timeline.schedule.program.part_of(part) >= 0 for part in listed_parts)
+        return Picked(listed_parts, HIGHLIGHTED) if there else None
+    return Picked(_all_parts(span.action for span in path_of(timeline)), CRITICAL)
 
 
 def _parts(owner: str, timelines: Sequence[Timeline], highlight: Iterable) -> frozenset[Action]:

@@ -127,7 +127,7 @@ def _add_curve(ax: Axes, i: int, points: Mapping[int, Real], formula: Callable, 
 def _ring(ax: Axes, x: float, y: float) -> None:
     """A ring around a measured mark, and its value beside it, above a curve that falls."""
     ax.plot(x, y, "o", ms=11, mfc="none", mec=INK)
-    offset = {"xytext": (5, 6), "textcoords": "offset points"}
+    offset = {"xytext": (2, 9), "textcoords": "offset points"}
     ax.annotate(f"{y:.1%}", (x, y), fontsize=LABEL_SIZE, color=INK, **offset)
 
 

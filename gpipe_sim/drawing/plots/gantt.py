@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
@@ -64,9 +65,8 @@ def plot_timeline(
     drawn fast, and tests can read them back. ``title`` replaces the line on top. All else is as in ``draw``.
     """
     words = require("plot_timeline", _title(timeline) if title is None else title, str, "a text as its title")
-    grain = grain_of(timeline)
     options = in_flight, memory, messages, critical_path, highlight
-    [wanted] = read_wanted("plot_timeline", [timeline], grain, *options)
+    grain, [wanted] = read_wanted("plot_timeline", [timeline], *options)
     pitch = wanted.strips.rows.pitch if wanted.strips else 1
     high = _height(grain.rows(timeline) * pitch, timeline)
     ax = given_or_new(ax, _width(timeline), 1.25 + high)
@@ -80,10 +80,10 @@ _title = title
 @of_timeline
 def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED) -> Axes:
     """The same work, pushed to the left: what is left of the lanes is the waiting of all devices."""
-    grain = grain_of(timeline)
+    words, grain = require("plot_pushed", title, str, "a text as its title"), grain_of(timeline)
     ax = given_or_new(ax, _width(timeline), 1.1 + _height(grain.rows(timeline), timeline))
     shown = pushed(timeline, grain, scale_of(ax, timeline, grain.rows(timeline)))
-    return paint(ax, timeline, shown, require("plot_pushed", title, str, "a text as its title"), "", [])
+    return paint(ax, timeline, shown, words, "", [])
 
 
 @of_timeline
@@ -126,7 +126,7 @@ def paint(
     for peak in shown.peaks:
         _beside(ax, peak.y, peak.words)
     _head(ax, title, caption)
-    _legend(ax, [*legend([shown], scale), *notes], 1.15 * scale.unit * until)  # axes grow when laid out
+    _legend(ax, [*legend([(shown, scale)]), *notes], 1.15 * scale.unit * until)  # axes grow when laid out
     return ax
 
 
@@ -147,7 +147,8 @@ def _paint_mark(ax: Axes, mark: Mark) -> None:
 def _add_shape(ax: Axes, mark: Shape) -> None:
     label = mark.entry.words if mark.entry else "_"
     if mark.fill:
-        look = {"facecolors": mark.fill, "edgecolors": PAPER, "linewidths": 0.6 if mark.edged else 0}
+        look = {"facecolors": to_rgba(mark.fill, mark.opaque), "edgecolors": PAPER}
+        look["linewidths"] = 0.6 if mark.edged else 0
         ax.add_collection(PolyCollection(mark.outlines, label=label, **look))
     if mark.pattern:
         look = {"facecolors": "none", "edgecolors": PAPER, "linewidths": 0, "hatch": HATCH[mark.pattern]}
