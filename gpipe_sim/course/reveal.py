@@ -1,7 +1,7 @@
-"""A prediction: a guess, and the result, folded away until the guess is there or the reader asks for it.
+"""A prediction: a guess, and the result, folded away until there is a guess or the reader asks for it.
 
-What a cell gives is HTML with a ``<details>``, which JupyterLab shows folded in a fresh clone, and a page
-made by nbconvert too.
+A cell shows it as HTML with a ``<details>``. JupyterLab shows that folded in a fresh clone, where nothing was
+run and nothing is trusted; a page made by nbconvert folds it too.
 """
 
 import io
@@ -14,29 +14,29 @@ from typing import Any
 
 from gpipe_sim.course.reply import Reply, is_number, your_turn
 from gpipe_sim.errors import number, require
-from gpipe_sim.simulation.timeline import number as in_words
+from gpipe_sim.simulation.timeline import number as written
 
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
-ASKS = "Guess first: in the cell above, then run both again. The result is folded away in here."
+ASKS = "What happened? Write your guess in the cell above, run it, and run this cell again. Or open this."
+YOUR_TURN = "write your guess in the cell above, run it, and run this cell again"
+RIGHT, NEAR_ENOUGH, OTHERWISE = "right", "near enough", "not what happened"
 
 
 @dataclass(frozen=True, repr=False)
 class Revealed:
-    """A reply to a guess, and what was measured: in view once there is a guess."""
+    """A reply to a guess, and what happened: in view once there is a guess, folded before."""
 
     reply: Reply
-    results: tuple[str, ...]
-    guessed: bool
+    happened: str  #: HTML
 
     def __repr__(self) -> str:
         """What a terminal shows; it spoils nothing before the guess."""
         return repr(self.reply)
 
     def _repr_html_(self) -> str:
-        results = "".join(self.results)
-        if self.guessed:
-            return f"<p><b>{self.reply.verdict}</b>: {escape(self.reply.text)}</p>{results}"
-        return f"<details><summary>{ASKS}</summary>{results}</details>"
+        if self.reply.verdict == "your turn":
+            return f"<details><summary>{ASKS}</summary>{self.happened}</details>"
+        return f"<p><b>{self.reply.verdict}</b>: {escape(self.reply.text)}</p>{self.happened}"
 
 
 def reveal(
@@ -47,66 +47,65 @@ def reveal(
     within: Real = 0,
     wrong: Mapping[Real | str, str] | None = None,
 ) -> Revealed:
-    """Compare a prediction with what was measured, and show what there is to see: drawings, or text.
+    """Compare a prediction with what was measured, a number or a word, and show how it came about.
 
-    ``shows`` are objects that a notebook can draw, texts, or functions that print. ``wrong`` says of natural
-    wrong answers what they would mean. ``within`` is how far off, relatively, a guess may be.
+    ``shows`` are drawings, texts, or functions that print. ``wrong`` says of natural wrong answers what they
+    would mean: ``{24: "That is without any waiting."}``. ``within=0.25`` takes a guess as right if it is off
+    by at most a quarter of what was measured. TypeError for a unit that is no text.
     """
-    require("reveal", unit, str, "unit to be a text, such as 'ms'")
-    within = number("reveal", "within", within)
-    answer = _sentence(measured, unit)
-    results = (f"<p>{escape(answer)}</p>", *map(_as_html, shows))
+    require("reveal", unit, str, "unit to be a text, such as 'units'")
+    if not isinstance(measured, str):
+        measured = number("reveal", "measured", measured)
+    within, wrong = number("reveal", "within", within), wrong or {}
+    happened = f"<p>It is <b>{escape(_amount(measured, unit))}</b>.</p>" + "".join(map(_as_html, shows))
     if guess is None:
-        return Revealed(
-            your_turn("write your guess in the cell above, run it, then run this again"), results, False
-        )
-    return Revealed(_compared(guess, measured, unit, within, wrong or {}), results, True)
-
-
-def _sentence(measured: Real | str, unit: str) -> str:
-    return f"Measured: {_amount(measured, unit)}."
+        return Revealed(your_turn(YOUR_TURN), happened)
+    compared = _words if isinstance(measured, str) else _numbers
+    return Revealed(compared(guess, measured, unit, within, wrong), happened)
 
 
 def _amount(value: Real | str, unit: str) -> str:
-    said = value if isinstance(value, str) else in_words(value)
-    return f"{said} {unit}".strip()
+    return f"{value if isinstance(value, str) else written(value)} {unit}".strip()
 
 
-def _compared(guess: Any, measured: Any, unit: str, within: Real, wrong: Mapping) -> Reply:
-    if isinstance(measured, str):
-        return _compared_words(guess, measured, wrong)
+def _numbers(guess: Any, measured: Real, unit: str, within: Real, wrong: Mapping) -> Reply:
     if not is_number(guess):
+        of = f" of {unit}" if unit else ""
         return Reply(
-            "not a number", f"{guess!r}: write your guess as a number{f' of {unit}' if unit else ''}"
+            "not a number", f"you wrote {guess!r}; a guess here is a number{of}, such as {written(1)}"
         )
-    said, is_ = _amount(guess, unit), _amount(measured, unit)
+    said, off = f"you said {_amount(guess, unit)}", abs(guess - measured)
     if guess == measured:
-        return Reply("right", f"{said}, and that is what was measured")
-    off = abs(guess - measured)
-    if off <= (1 + 1e-9) * max(within, NEAR * bool(measured % 1)) * abs(measured):
-        return Reply("near enough", f"you said {said}; it is {is_}")
-    for natural, meaning in wrong.items():
-        if is_number(natural) and abs(guess - natural) <= 1e-9 * max(1, abs(natural)):
-            return Reply("not this time", f"you said {said}; it is {is_}. {meaning}")
-    return Reply("not this time", f"you said {said}; it is {is_}, {'less' if measured < guess else 'more'}")
+        return Reply(RIGHT, said)
+    allowed = max(within, NEAR * bool(measured % 1))
+    if off <= (1 + 1e-9) * allowed * abs(measured):
+        return Reply(NEAR_ENOUGH, f"{said}; it is {_amount(measured, unit)}")
+    known = (words for natural, words in wrong.items() if is_number(natural) and _same(guess, natural))
+    meaning = next(known, f"It is {'less' if measured < guess else 'more'} than you thought.")
+    return Reply(OTHERWISE, f"{said}; it is {_amount(measured, unit)}. {meaning}")
 
 
-def _compared_words(guess: Any, measured: str, wrong: Mapping) -> Reply:
-    said = str(guess).strip().lower()
-    if said == measured.lower():
-        return Reply("right", f"{measured}")
-    meaning = {str(key).lower(): words for key, words in wrong.items()}.get(said, "")
-    return Reply("not this time", f"you said {guess}; it is: {measured}. {meaning}".strip())
+def _same(guess: Real, natural: Real) -> bool:
+    return abs(guess - natural) <= NEAR * bool(natural % 1) * abs(natural)
+
+
+def _words(guess: Any, measured: str, unit: str, within: Real, wrong: Mapping) -> Reply:
+    said = str(guess).strip()
+    if said.lower() == measured.lower():
+        return Reply(RIGHT, f"you said {said}")
+    known = {str(natural).lower(): words for natural, words in wrong.items()}
+    meaning = known.get(said.lower(), "")
+    return Reply(OTHERWISE, f"you said {said}; it is: {measured}. {meaning}".strip())
 
 
 def _as_html(shown: Any) -> str:
-    """A drawing as it is, and text or what a function prints as it would be printed."""
+    """A drawing as it is; text, and what a function prints, as it would be printed."""
     if hasattr(shown, "_repr_html_"):
         return shown._repr_html_()
     return f"<pre>{escape(_printed(shown) if callable(shown) else str(shown))}</pre>"
 
 
-def _printed(function: Callable) -> str:
+def _printed(function: Callable[[], Any]) -> str:
     with redirect_stdout(io.StringIO()) as out:
         function()
     return out.getvalue().rstrip()
