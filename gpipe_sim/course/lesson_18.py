@@ -29,7 +29,7 @@ AT_ONCE = {
 #: at how long I takes on stage 0, in ms,
 STAGE_0 = {
     20: "That is I as on the other stages. Who asks for the gradient of stage 0's input?",
-    40: "That is I and W together. Can both be done when I is called, if nobody has asked for anything yet?",
+    40: "That is the whole backward. PyTorch does it in one go here, but at which of its two calls?",
 }
 #: at what GPipe with 16 microbatches takes, in ms,
 GPIPE_16 = {
