@@ -10,8 +10,9 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from gpipe_sim.course.reply import Reply, predict
+from gpipe_sim.course.reveal import reveal
 
-__all__ = ["Reply", "predict"]
+__all__ = ["Reply", "predict", "reveal"]
 
 
 def __getattr__(name: str):

@@ -16,6 +16,13 @@ from gpipe_sim.simulation.timeline import Timeline
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 NEAR = 0.02  #: how far off, relatively, a rounded answer may be
+#: What natural wrong guesses at the length of GPipe, 4 devices and 8 microbatches, would be.
+LENGTHS = {
+    24: "That is four devices that never wait. What does device 3 do at time 0?",
+    27: "That is when device 3 is done. Where does its last gradient still have to go?",
+    30: "That takes 1 for a way back that takes 2: a backward is as long as two forwards.",
+    96: "That is one device alone, or one microbatch after the other.",
+}
 #: (devices, percent). At some of these the quotient is whole and a float is a little above it.
 HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 50), (3, 90), (1, 10))
 

@@ -22,8 +22,23 @@ HIDDEN_LINKS = (
     (8, 16, Fraction(1, 10)),
     (8, 16, Fraction(1, 4)),
     (4, 16, Fraction(2)),
+    (2, 2, Fraction(1, 10)),
 )
 CHOICES = (1, 2, 4)
+#: What natural wrong guesses at the length of a step with two stages per device, 4 x 8, would be.
+LENGTHS = {
+    33: "That is 1F1B again. How long is it now until device 3 has something to do?",
+    24: "That is devices that never wait. What does device 3 do until the first microbatch reaches it?",
+    16.5: "That is half of everything. Does a device have less work, or only less waiting?",
+    57: "That is twice as many stages, each as long as before. How long is half a stage?",
+}
+#: What natural wrong guesses at its messages would be.
+MESSAGES = {
+    48: "That is 1F1B's. How many times does a microbatch now go round the devices?",
+    56: "That is the way there only. What has to come back?",
+    96: "That is twice what 1F1B sends. How does a microbatch get from its first round to its second?",
+    128: "That is one to and one from each of the eight stages. Where does the last stage send its output?",
+}
 
 
 def held_layers(answer: Callable | None) -> Reply:

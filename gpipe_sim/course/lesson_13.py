@@ -35,6 +35,33 @@ SETTINGS = (
 )
 ROUNDED = 5.1e-5  #: how far off an answer may be that was rounded to four digits
 
+#: What natural wrong guesses at the length of 1F1B, 4 x 8, with W right behind its I would be.
+IN_HALVES = {
+    33: "That is as before. When does a device know the gradient that the one before it waits for?",
+    32: "That is one W less. How many devices pass the last gradient on before it reaches device 0?",
+    27: "That is a way back that costs nothing. How long is I?",
+    24: "That is without any waiting. When can device 3 begin?",
+}
+#: What natural wrong guesses at its length with every W put off by three microbatches would be.
+ALL_PUT_OFF = {
+    33: "That is three W more at the end. Did the last gradient arrive at device 0 when it did before?",
+    27: "That is three units gained. What has device 0 still to do when its last gradient has arrived?",
+    24: "That is without any waiting. When can device 3 begin?",
+}
+#: What natural wrong guesses at the length of ZB-H2, 4 x 8, would be.
+TWICE_THE_WARM_UP = {
+    24: "That is without any waiting. What does device 3 do before the first forward reaches it?",
+    21: "That is as much gained again as ZB-H1 gained. How much work has each device?",
+    30: "That is three forwards that delay the first gradient. Does device 3 start any later?",
+}
+#: What natural wrong guesses at ZB-H2's span bubble, 8 x 24 at measured times, in percent, would be.
+PERCENT = {
+    0: "That is the name. How long is W here, beside F and I?",
+    14.8: "That is ZB-H1's formula, with one W. How many does ZB-H2 fill in?",
+    22.6: "That is the formula of 1F1B. What has been filled with W here?",
+    0.102: "That is a share of 1. What is it in percent?",
+}
+
 
 def put_off(answer: str | None) -> Reply:
     """Check the row of the last of three devices: with the given rows, a step as short as that of ZB-H1."""

@@ -25,6 +25,23 @@ HIDDEN = (
     (4, 8, 4, Fraction(2)),
 )
 FAMILIES = {family.__name__: family for family in SCHEDULES}
+#: What natural wrong guesses would be: at which of looped and V sends fewer messages,
+FEWER_MESSAGES = {
+    "equal": "Both have seven boundaries between stages. Does each of them lie between two devices?",
+    "looped": "It jumps once more from the last device to the first. Where does the V turn?",
+}
+#: at the length of the shortest schedule, 4 x 8,
+SHORTEST = {
+    24: "That is without any waiting. Can every device begin at 0 and go on to the end?",
+    27: "That is ZB-H1, and ZB-H2. When would device 3 begin if its stages were half as long?",
+    28.5: "That is Interleaved 1F1B. What could fill the waiting that it leaves?",
+    33: "That is GPipe, and 1F1B too. What have all the later ones changed?",
+}
+#: and at which schedules lose less time to messages: those that hold more microbatches, or fewer.
+LOSE_LESS = {
+    "fewer": "Imagine a device that holds one microbatch. What can a device do while it waits for one?",
+    "equal": "A message takes as long in each of them. Does a device have to wait for all of them?",
+}
 
 Cut = Callable[[Schedule], int]  # into how many stages a device's work on a microbatch is cut
 

@@ -61,6 +61,37 @@ def test_nothing_yet():
     assert lesson_09.best_stages_per_device(None).verdict == "your turn"
 
 
+def halved(c=0):
+    part = Fraction(1, 2)
+    return gp.simulate(gp.Interleaved1F1B(4, 8, stages_per_device=2), gp.Costs(part, part, part, comm=c))
+
+
+@pytest.mark.parametrize(("wrong", "question"), lesson_09.LENGTHS.items())
+def test_a_wrong_guess_at_the_length_is_told_what_it_is(wrong, question):
+    revealed = gp.course.reveal(wrong, halved().makespan, "units", wrong=lesson_09.LENGTHS)
+    assert halved().makespan == Fraction(57, 2)
+    assert (revealed.reply.verdict, revealed.reply.text[-len(question) :]) == ("not what happened", question)
+
+
+def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
+    whole = gp.simulate(gp.Interleaved1F1B(4, 8, stages_per_device=2)).makespan
+    one_f_one_b = gp.simulate(gp.OneFOneB(4, 8))
+    work = gp.useful_time(one_f_one_b) / 4
+    assert set(lesson_09.LENGTHS) == {one_f_one_b.makespan, work, one_f_one_b.makespan / 2, whole}
+
+
+@pytest.mark.parametrize(("wrong", "question"), lesson_09.MESSAGES.items())
+def test_a_wrong_guess_at_the_messages_is_told_what_it_is(wrong, question):
+    revealed = gp.course.reveal(wrong, len(halved().messages), "messages", wrong=lesson_09.MESSAGES)
+    assert (revealed.reply.verdict, revealed.reply.text[-len(question) :]) == ("not what happened", question)
+
+
+def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
+    K, M, V = 4, 8, 2
+    there = len(halved().messages) // 2
+    assert set(lesson_09.MESSAGES) == {2 * (K - 1) * M, there, V * 2 * (K - 1) * M, 2 * K * V * M}
+
+
 def test_megatrons_example():
     """Narayanan et al. 2021, section 2.2.2: counted from 1, layers 1, 2, 9, 10 and layers 3, 4, 11, 12."""
     assert lesson_09._held(16, 4, 2, 0) == held(16, 4, 2, 0) == [0, 1, 8, 9]
@@ -114,6 +145,13 @@ def test_every_choice_is_somewhere_the_best_and_never_by_a_tie():
         (with_smaller_messages, "almost", "Does a message carry less"),
         (with_one_f_one_b, "almost", "Is 1F1B what"),
         (lambda K, M, comm: 2, "keep working", "another of the three is shorter"),
+        (
+            lambda K, M, c: (
+                4 if c < Fraction(9, 64) else 2 if c < Fraction(13, 24) else 1
+            ),  # 4 x 8 everywhere
+            "keep working",
+            "for K=2, M=2 and messages that take 1/10 you say V = 4",
+        ),
         (lambda K, M, comm: 3, "keep working", "should be 1, 2 or 4"),
         (lambda K, M, comm: "2", "keep working", "should be 1, 2 or 4"),
         (lambda K, M, comm: K / comm, "keep working", "ZeroDivisionError"),
@@ -133,5 +171,5 @@ def test_whoever_gives_each_stage_a_whole_devices_work_answers_1_everywhere():
         return gp.simulate(schedule, gp.Costs(comm=comm)).makespan
 
     answers = [min((1, 2, 4), key=lambda V: length(*case, V)) for case in lesson_09.HIDDEN_LINKS]
-    assert answers == [1] * 7
+    assert answers == [1] * len(lesson_09.HIDDEN_LINKS)
     assert "How long is one of V stages" in lesson_09.best_stages_per_device(lambda *case: 1).text

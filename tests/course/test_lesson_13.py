@@ -6,7 +6,16 @@ from fractions import Fraction
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.course.lesson_13 import GIVEN, SETTINGS, put_off, small_weight_times
+from gpipe_sim.course.lesson_13 import (
+    ALL_PUT_OFF,
+    GIVEN,
+    IN_HALVES,
+    PERCENT,
+    SETTINGS,
+    TWICE_THE_WARM_UP,
+    put_off,
+    small_weight_times,
+)
 
 TURNS = ["2F0", "2I0", "2F1", "2I1", "2F2", "2I2", "2F3", "2I3"]
 GOOD = "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3"
@@ -163,3 +172,52 @@ def test_a_function_that_stops_is_answered():
     assert "it stopped: TypeError: " in reply(small_weight_times, lambda K: K)
     assert reply(small_weight_times, 3) == "keep working: pass in a function, not 3"
     assert reply(small_weight_times, None) == "your turn: write a function of (K, M, F, I, W) and pass it in"
+
+
+def one_f_one_b_in_halves(delay: int = 0) -> gp.Explicit:
+    """1F1B, 4 x 8, each B as I and W, every W put off by some microbatches."""
+    rows = []
+    for row in gp.OneFOneB(4, 8).actions:
+        new, waiting = [], []
+        for action in row:
+            if action.kind == "F":
+                new.append(action)
+                continue
+            new.append(gp.I(action.stage, action.microbatch))
+            waiting.append(gp.W(action.stage, action.microbatch))
+            if len(waiting) > delay:
+                new.append(waiting.pop(0))
+        rows.append(new + waiting)
+    return gp.Explicit(rows)
+
+
+RUN = gp.published.ZERO_BUBBLE[0]
+MEASURED = {
+    "in halves": (IN_HALVES, gp.simulate(one_f_one_b_in_halves()).makespan),
+    "all put off": (ALL_PUT_OFF, gp.simulate(one_f_one_b_in_halves(delay=3)).makespan),
+    "twice the warm-up": (TWICE_THE_WARM_UP, gp.simulate(gp.ZBH2(4, 8)).makespan),
+    "percent": (PERCENT, 100 * gp.span_bubble(gp.simulate(gp.ZBH2(8, 24), RUN.costs(1)))),
+}
+
+
+@pytest.mark.parametrize(
+    ("known", "measured", "wrong"),
+    [(*case, wrong) for case in MEASURED.values() for wrong in case[0]],
+)
+def test_a_natural_wrong_guess_is_told_what_it_is(known, measured, wrong):
+    said = gp.course.reveal(wrong, measured, within=0.07 * (known is PERCENT), wrong=known).reply
+    assert said.verdict == "not what happened"
+    assert said.text.endswith(known[wrong])
+
+
+def test_wrong_percents_follow_from_the_formulas_of_the_other_orders():
+    K, M, F, I, W = RUN.devices, RUN.microbatches, RUN.forward, RUN.input_grad, RUN.weight_grad
+    bubbles = [(K - 1) * (F + I + by * W) for by in (1, -1, -2)]
+    one_f_one_b, h1, h2 = (bubble / (bubble + M * (F + I + W)) for bubble in bubbles)
+    assert [round(100 * one_f_one_b, 1), round(100 * h1, 1), round(h2, 3)] == [22.6, 14.8, 0.102]
+
+
+def test_at_the_measured_times_v_min_takes_a_tenth_longer_than_1f1b():
+    v_min = gp.simulate(gp.VMin(RUN.devices, RUN.microbatches), RUN.costs(2)).makespan
+    one_f_one_b = gp.simulate(gp.OneFOneB(RUN.devices, RUN.microbatches), RUN.costs(1)).makespan
+    assert v_min / one_f_one_b == pytest.approx(1.1, abs=0.005)

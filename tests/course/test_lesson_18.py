@@ -8,7 +8,20 @@ import pytest
 
 import gpipe_sim as gp
 from gpipe_sim.course.clocked import PAUSE, measured
-from gpipe_sim.course.lesson_18 import FORWARDS, PAUSES, _step_cases, forward_time, gpipe_step, pause
+from gpipe_sim.course.lesson_18 import (
+    AT_ONCE,
+    FORWARDS,
+    GPIPE_16,
+    NARROW,
+    PAUSES,
+    SENDS_LESS,
+    STAGE_0,
+    WIDE,
+    _step_cases,
+    forward_time,
+    gpipe_step,
+    pause,
+)
 
 
 def reply(check, answer) -> str:
@@ -323,3 +336,37 @@ def test_a_made_timeline_has_its_costs_a_pause_and_its_slow_actions():
     timeline = measured(gp.OneFOneB(1, 7), gp.Costs(10, 20, 20), slow={"0F3": 30})
     assert [round(ms, 1) for ms in took(timeline)] == [10.5, 9.6, 9.1, 279, 10.0, 10.9, 10.2]
     assert [round(ms, 2) for ms in pauses(timeline)] == [PAUSE] * 13
+
+
+def recorded_speedup(name):
+    return gp.recorded_run(f"{name}_alone").makespan / gp.recorded_run(name).makespan
+
+
+#: of each prediction: the known wrong guesses, what was measured, and how far off a guess may be
+PREDICTIONS = {
+    "at once": (AT_ONCE, 1, 0),  # in one process, which the lesson counts
+    "stage 0": (STAGE_0, round(median(took(gp.recorded_run("zbh1"), 0, "I"))), 0),
+    "16 microbatches": (GPIPE_16, round(gp.recorded_run("gpipe16").makespan), 0.02),
+    "narrow": (NARROW, round(recorded_speedup("narrow"), 2), 0.25),
+    "wide": (WIDE, round(recorded_speedup("wide"), 2), 0.15),
+    "sends less": (SENDS_LESS, "pipeline", 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("known", "measured", "within", "wrong"),
+    [(*case, wrong) for case in PREDICTIONS.values() for wrong in case[0]],
+)
+def test_a_natural_wrong_guess_is_told_what_it_is(known, measured, within, wrong):
+    said = gp.course.reveal(wrong, measured, within=within, wrong=known).reply
+    assert said.verdict == "not what happened"
+    assert said.text.endswith(known[wrong])
+
+
+def test_the_wrong_guesses_follow_from_a_thought():
+    sleep = gp.Costs(20, 20, 20)
+    assert gp.simulate(gp.GPipe(4, 16), sleep).makespan == 1140
+    assert 2 * gp.simulate(gp.GPipe(4, 8), sleep).makespan == 1320
+    assert round(2 * gp.recorded_run().makespan) == 1365
+    assert round(2 * 8 / (2 + 8 - 1), 2) == 1.78
+    assert round(recorded_speedup("narrow"), 2) == 0.85

@@ -100,3 +100,45 @@ def test_a_wrong_choice_is_told_why(wrong, verdict, says):
     reply = lesson_A.fastest_within(wrong)
     assert reply.verdict == verdict
     assert says in reply.text, reply
+
+
+def at_one_size(comm=0):
+    """Each schedule at 4 x 8, a device's share of the model taking 1 for each of F, I and W."""
+    every = [family(4, 8) for family in gp.SCHEDULES]
+    parts = [Fraction(4, schedule.stages) for schedule in every]
+    return {
+        schedule.name: gp.simulate(schedule, gp.Costs(part, part, part, comm=comm))
+        for schedule, part in zip(every, parts, strict=True)
+    }
+
+
+def test_the_wrong_guesses_at_the_shortest_length_are_other_lengths():
+    zoo = {name: timeline.makespan for name, timeline in at_one_size().items()}
+    assert (zoo["ZB-H1"], zoo["ZB-H2"], zoo["Interleaved 1F1B"]) == (27, 27, 28.5)
+    assert zoo["GPipe"] == zoo["1F1B"] == 33
+    assert min(zoo, key=zoo.get) == "ZB-V"
+
+
+@pytest.mark.parametrize(("wrong", "question"), lesson_A.SHORTEST.items())
+def test_a_wrong_guess_at_the_shortest_length_is_told_what_it_is(wrong, question):
+    shortest = min(timeline.makespan for timeline in at_one_size().values())
+    reply = gp.course.reveal(wrong, shortest, "units", wrong=lesson_A.SHORTEST).reply
+    assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
+
+
+def test_each_wrong_word_is_answered():
+    for known, right in ((lesson_A.FEWER_MESSAGES, "V"), (lesson_A.LOSE_LESS, "more")):
+        assert right not in known
+        for wrong, question in known.items():
+            reply = gp.course.reveal(wrong, right, wrong=known).reply
+            assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
+
+
+def test_who_sends_fewer_messages_and_who_loses_less():
+    now, late = at_one_size(), at_one_size(comm=2)
+    assert len(now["ZB-V"].messages) < len(now["Interleaved 1F1B"].messages)
+    lost = {True: [], False: []}
+    for name, timeline in now.items():
+        held = max(gp.peak_in_flight(timeline.schedule)) * Fraction(4, timeline.schedule.stages)
+        lost[held > 4].append(late[name].makespan - timeline.makespan)
+    assert sum(lost[True]) / len(lost[True]) < sum(lost[False]) / len(lost[False])

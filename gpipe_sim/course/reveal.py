@@ -1,0 +1,111 @@
+"""A prediction: a guess, and the result, folded away until there is a guess or the reader asks for it.
+
+A cell shows it as HTML with a ``<details>``. JupyterLab shows that folded in a fresh clone, where nothing was
+run and nothing is trusted; a page made by nbconvert folds it too.
+"""
+
+import io
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from html import escape
+from numbers import Real
+from typing import Any
+
+from gpipe_sim.course.reply import Reply, is_number, your_turn
+from gpipe_sim.errors import number, require
+from gpipe_sim.simulation.timeline import number as written
+
+NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
+ASKS = "What happened? Write your guess in the cell above, run it, and run this cell again. Or open this."
+YOUR_TURN = "write your guess in the cell above, run it, and run this cell again"
+RIGHT, NEAR_ENOUGH, OTHERWISE = "right", "near enough", "not what happened"
+
+
+@dataclass(frozen=True, repr=False)
+class Revealed:
+    """A reply to a guess, and what happened: in view once there is a guess, folded before."""
+
+    reply: Reply
+    happened: str  #: HTML
+
+    def __repr__(self) -> str:
+        """What a terminal shows; it spoils nothing before the guess."""
+        return repr(self.reply)
+
+    def _repr_html_(self) -> str:
+        if self.reply.verdict == "your turn":
+            return f"<details><summary>{ASKS}</summary>{self.happened}</details>"
+        return f"<p><b>{self.reply.verdict}</b>: {escape(self.reply.text)}</p>{self.happened}"
+
+
+def reveal(
+    guess: Real | str | None,
+    measured: Real | str,
+    unit: str = "",
+    *shows: Any,
+    within: Real = 0,
+    wrong: Mapping[Real | str, str] | None = None,
+) -> Revealed:
+    """Compare a prediction with what was measured, a number or a word, and show how it came about.
+
+    ``shows`` are drawings, texts, or functions that print. ``wrong`` says of natural wrong answers what they
+    would mean: ``{24: "That is without any waiting."}``. ``within=0.25`` takes a guess as right if it is off
+    by at most a quarter of what was measured. TypeError for a unit that is no text.
+    """
+    require("reveal", unit, str, "unit to be a text, such as 'units'")
+    if not isinstance(measured, str):
+        measured = number("reveal", "measured", measured)
+    within, wrong = number("reveal", "within", within), wrong or {}
+    happened = f"<p>It is <b>{escape(_amount(measured, unit))}</b>.</p>" + "".join(map(_as_html, shows))
+    if guess is None:
+        return Revealed(your_turn(YOUR_TURN), happened)
+    compared = _words if isinstance(measured, str) else _numbers
+    return Revealed(compared(guess, measured, unit, within, wrong), happened)
+
+
+def _amount(value: Real | str, unit: str) -> str:
+    return f"{value if isinstance(value, str) else written(value)} {unit}".strip()
+
+
+def _numbers(guess: Any, measured: Real, unit: str, within: Real, wrong: Mapping) -> Reply:
+    if not is_number(guess):
+        of = f" of {unit}" if unit else ""
+        return Reply(
+            "not a number", f"you wrote {guess!r}; a guess here is a number{of}, such as {written(1)}"
+        )
+    said, off = f"you said {_amount(guess, unit)}", abs(guess - measured)
+    if guess == measured:
+        return Reply(RIGHT, said)
+    allowed = max(within, NEAR * bool(measured % 1))
+    if off <= (1 + 1e-9) * allowed * abs(measured):
+        return Reply(NEAR_ENOUGH, f"{said}; it is {_amount(measured, unit)}")
+    known = (words for natural, words in wrong.items() if is_number(natural) and _same(guess, natural))
+    meaning = next(known, f"It is {'less' if measured < guess else 'more'} than you thought.")
+    return Reply(OTHERWISE, f"{said}; it is {_amount(measured, unit)}. {meaning}")
+
+
+def _same(guess: Real, natural: Real) -> bool:
+    return abs(guess - natural) <= NEAR * bool(natural % 1) * abs(natural)
+
+
+def _words(guess: Any, measured: str, unit: str, within: Real, wrong: Mapping) -> Reply:
+    said = str(guess).strip()
+    if said.lower() == measured.lower():
+        return Reply(RIGHT, f"you said {said}")
+    known = {str(natural).lower(): words for natural, words in wrong.items()}
+    meaning = known.get(said.lower(), "")
+    return Reply(OTHERWISE, f"you said {said}; it is: {measured}. {meaning}".strip())
+
+
+def _as_html(shown: Any) -> str:
+    """A drawing as it is; text, and what a function prints, as it would be printed."""
+    if hasattr(shown, "_repr_html_"):
+        return shown._repr_html_()
+    return f"<pre>{escape(_printed(shown) if callable(shown) else str(shown))}</pre>"
+
+
+def _printed(function: Callable[[], Any]) -> str:
+    with redirect_stdout(io.StringIO()) as out:
+        function()
+    return out.getvalue().rstrip()

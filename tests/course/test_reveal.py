@@ -1,0 +1,81 @@
+"""A prediction is answered, and its result is folded away until there is a guess."""
+
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.course.reveal import ASKS, reveal
+
+WRONG = {24: "That is without any waiting.", 0.5: "That is half."}
+
+
+@pytest.mark.parametrize(
+    ("guess", "measured", "verdict", "says"),
+    [
+        (33, 33, "right", "you said 33 units"),
+        (np.int64(33), 33, "right", "you said 33 units"),
+        (24, 33, "not what happened", "it is 33 units. That is without any waiting."),
+        (30, 33, "not what happened", "it is 33 units. It is more than you thought."),
+        (34, 33, "not what happened", "It is less than you thought."),
+        (0.501, Fraction(3, 11), "not what happened", "That is half."),
+        (0.27, Fraction(3, 11), "near enough", "you said 0.27 units; it is 0.2727 units"),
+        (Fraction(57, 2), 28.5, "right", "you said 28.5 units"),
+        (10.832001759618581, 10.83200176, "near enough", "you said 10.83 units; it is 10.83 units"),
+        ("33", 33, "not a number", "you wrote '33'; a guess here is a number of units"),
+        ([33], 33, "not a number", "you wrote [33]"),
+        (True, 1, "not a number", "you wrote True"),
+        (10**400, 33, "not a number", "a guess here is a number"),
+        (None, 33, "your turn", "write your guess in the cell above"),
+    ],
+)
+def test_a_guess_at_a_number_is_answered(guess, measured, verdict, says):
+    reply = reveal(guess, measured, "units", wrong=WRONG).reply
+    assert reply.verdict == verdict, reply
+    assert says in reply.text, reply
+
+
+@pytest.mark.parametrize(
+    ("guess", "verdict", "says"),
+    [
+        ("equal", "right", "you said equal"),
+        (" Equal ", "right", "you said Equal"),
+        ("similar", "not what happened", "it is: equal. Rounding is all that differs."),
+        (3, "not what happened", "you said 3; it is: equal."),
+    ],
+)
+def test_a_guess_in_words_is_answered(guess, verdict, says):
+    reply = reveal(guess, "equal", wrong={"similar": "Rounding is all that differs."}).reply
+    assert (reply.verdict, says in reply.text) == (verdict, True), reply
+
+
+@pytest.mark.parametrize(("guess", "verdict"), [(3, "near enough"), (2.9, "not what happened")])
+def test_a_rule_of_thumb_allows_a_range(guess, verdict):
+    assert reveal(guess, 4, within=0.25).reply.verdict == verdict
+
+
+def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it():
+    shown = reveal(None, 33, "units", gp.draw(gp.simulate(gp.GPipe(4, 8))), lambda: print("a < b"))
+    folded = re.fullmatch(r"<details><summary>(.*?)</summary>(.*)</details>", shown._repr_html_())
+    assert folded[1] == ASKS
+    assert folded[2].startswith("<p>It is <b>33 units</b>.</p><img alt=")
+    assert folded[2].endswith("<pre>a &lt; b</pre>")
+    assert "33" not in repr(shown)
+
+
+def test_after_the_guess_everything_is_in_view():
+    shown = reveal(24, 33, "units", "a table", wrong=WRONG)._repr_html_()
+    assert "<details" not in shown
+    assert shown == (
+        "<p><b>not what happened</b>: you said 24 units; it is 33 units. That is without any waiting.</p>"
+        "<p>It is <b>33 units</b>.</p><pre>a table</pre>"
+    )
+
+
+def test_what_is_no_unit_or_no_measurement_is_refused():
+    with pytest.raises(TypeError, match="reveal needs unit to be a text, such as 'units'"):
+        reveal(1, 2, 3)
+    with pytest.raises(TypeError, match="reveal needs measured to be a number"):
+        reveal(1, None)
