@@ -22,6 +22,26 @@ HIDDEN = (
     ((64, 30, 52, 18, 26, 10), (1, 4, 3, 1), 4, 7),
 )
 BYTES = 8
+#: What natural wrong guesses at the bytes that one microbatch leaves on device 0 would be.
+LEFT = {
+    4096: "That is how many numbers are left. How many bytes does each take?",
+    16384: "That is one array. Which layer saves something else than the ReLU does?",
+    49152: "That is an array for each of the three layers. Are they three different arrays?",
+    65536: "That is every array in sight, x, a, b and c. Which of them will no backward read?",
+}
+#: What natural wrong guesses at the most kB that device 0 holds would be.
+PEAKS = {
+    328.704: "That is the turn: parameters and eight microbatches. What comes into being after it?",
+    345.088: "That is just before the first backward. What does a backward make that was not there?",
+    395.264: "That is the turn and the gradients. What has been freed by then, and what has arrived?",
+    411.648: "So much there is inside the first backward. What is gone when it ends, and the meter looks?",
+}
+#: What natural wrong guesses at how many of four categories grow with the batch would be.
+GROWN = {
+    1: "One is surely the activations. What else has a row for every sample?",
+    3: "Is there a gradient for each sample, or one for each parameter?",
+    4: "Does a weight know how many samples go through it?",
+}
 
 
 class Stage(NamedTuple):

@@ -18,6 +18,26 @@ from gpipe_sim.simulation.timeline import Timeline
 
 SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2))  #: (devices, microbatches), where a warm-up is tried
 PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for receive buffers
+#: What natural wrong guesses at the length with a warm-up of four on each of 4 devices would be.
+DIAL = {
+    33: "That is a warm-up of eight. With four, who has to wait for a gradient before a forward?",
+    48: "That is half of the naive order. Does half a turn of the dial save half of all the time?",
+    64.5: "That is halfway between 96 and 33. Do all eight turns of the dial save equally much?",
+    69: "That is a warm-up of three. How many are in flight once the first forward of a pair has run?",
+}
+#: What natural wrong guesses at the microbatches that the four devices of 1F1B hold, added up, would be.
+TOGETHER = {
+    4: "That is device 0 alone. What do the others hold, each with one forward less ahead?",
+    6: "That counts the warm-ups only. What comes before the first backward on each row?",
+    16: "That is four on every device. Does the last device need as many ahead as the first?",
+    32: "That is GPipe. When does 1F1B send the first microbatch back?",
+}
+#: What natural wrong guesses at how the bytes of 1F1B grow from M = 4 to M = 32 would be.
+GROWTH = {
+    0: "As a factor, no growth at all is 1. Is that what you mean?",
+    4: "That is how many are in flight on device 0 with M = 4. How many are there with M = 32?",
+    8: "That is GPipe, where all M are in flight. What is in flight on device 0 under 1F1B?",
+}
 
 
 def warm_up(answer: Callable | None) -> Reply:

@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.course import lesson_06
 from gpipe_sim.course.lesson_06 import MISTAKES, _stages, peak_bytes
 
 
@@ -93,3 +94,23 @@ def test_the_first_stage_is_named_with_the_students_number():
 def test_every_mistake_is_wrong_on_some_hidden_stage_and_differs_from_the_others():
     results = [tuple(mistaken(stage) for stage in _stages()) for mistaken in MISTAKES]
     assert len({*results, tuple(stage.measured for stage in _stages())}) == len(MISTAKES) + 1
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    data, partitions = gp.digits(), gp.split(gp.mlp([64, 64, 64, 64, 64, 64, 10]), stages=4)
+    batch = data.x[:256], data.y[:256]
+    memory = gp.train_step(partitions, gp.GPipe(4, 8), batch, gp.cross_entropy).memory[0]
+    array, gradients = 8 * 32 * 64, memory.peak("gradients")
+    assert list(lesson_06.LEFT) == [32 * 64 * 2, array, 3 * array, 4 * array]
+    turn, waits, peak = (sum(memory.at(time).values()) for time in (8, 17, 19))
+    bytes_ = [turn, waits, turn + gradients, waits + gradients]
+    assert list(lesson_06.PEAKS) == [size / 1000 for size in bytes_]
+    assert peak == memory.peak() == waits + gradients - 2 * array
+    for right, wrong in {
+        2 * array: lesson_06.LEFT,
+        peak / 1000: lesson_06.PEAKS,
+        2: lesson_06.GROWN,
+    }.items():
+        for guess, says in wrong.items():
+            reply = gp.course.reveal(round(guess, 1), right, wrong=wrong).reply
+            assert reply.verdict == "not what happened" and reply.text.endswith(says), reply

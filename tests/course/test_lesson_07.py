@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.course import lesson_07
 from gpipe_sim.course.lesson_07 import fewest_buffers, overwritten, receive_buffers, run, warm_up, warming_up
 
 
@@ -144,3 +145,18 @@ def test_what_is_no_count_is_answered(check, wrong):
 def test_a_function_that_stops_is_answered(check):
     assert "it stopped: ZeroDivisionError: " in reply(check, lambda *_: 1 // 0)
     assert "it stopped: TypeError: " in reply(check, lambda k: k)
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    dial = [gp.simulate(warming_up([depth] * 4, 8)).makespan for depth in range(9)]
+    assert list(lesson_07.DIAL) == [dial[8], dial[0] / 2, (dial[0] + dial[8]) / 2, dial[3]]
+    gpipe, one_f = gp.peak_in_flight(gp.GPipe(4, 8)), gp.peak_in_flight(gp.OneFOneB(4, 8))
+    assert list(lesson_07.TOGETHER) == [one_f[0], sum(one_f) - 4, 4 * one_f[0], sum(gpipe)]
+    few, many = gp.peak_in_flight(gp.OneFOneB(4, 4)), gp.peak_in_flight(gp.OneFOneB(4, 32))
+    assert few == many and list(lesson_07.GROWTH) == [0, few[0], 32 / 4]
+    measured = {60: lesson_07.DIAL, 10: lesson_07.TOGETHER, 1: lesson_07.GROWTH}
+    assert (dial[4], sum(one_f), many[0] / few[0]) == tuple(measured)
+    for right, wrong in measured.items():
+        for guess, says in wrong.items():
+            reply = gp.course.reveal(guess, right, wrong=wrong).reply
+            assert reply.verdict == "not what happened" and reply.text.endswith(says), reply

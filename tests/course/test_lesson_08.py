@@ -100,3 +100,23 @@ def test_the_peak_that_the_check_counts_with_is_the_meters():
     )
     assert lesson_08._most(peak, 10_000, 60_000) == 5
     assert lesson_08._most(peak - 1, 10_000, 60_000) == 4
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    gpipe = gp.GPipe(4, 8)
+    took = {mode: gp.simulate(gp.remat(gpipe, mode)).makespan for mode in ("never", "except_last", "always")}
+    inside = gp.simulate(gpipe, gp.Costs(input_grad=2)).makespan
+    assert list(lesson_08.LENGTHS) == [took["never"], took["except_last"], inside, took["never"] + 4 * 8]
+    assert list(lesson_08.PEAKS) == [6 * 10, 8 * 10, 8 * 10 + 6 * 10, 8 * 6 * 10]
+    peak = gp.formulas.remat_activation_units(8, 10, 50)
+    wrongs = {
+        took["always"]: lesson_08.LENGTHS,
+        peak: lesson_08.PEAKS,
+        "equal": lesson_08.GRADIENTS,
+        "loss": lesson_08.DROPOUT,
+    }
+    assert set(wrongs) == {41, 130, "equal", "loss"}
+    for right, wrong in wrongs.items():
+        for guess, says in wrong.items():
+            reply = gp.course.reveal(guess, right, wrong=wrong).reply
+            assert reply.verdict == "not what happened" and reply.text.endswith(says), reply
