@@ -23,6 +23,21 @@ LENGTHS = {
     30: "That takes 1 for a way back that takes 2: a backward is as long as two forwards.",
     96: "That is one device alone, or one microbatch after the other.",
 }
+#: What natural wrong guesses at the bubble mean if a backward takes five times as long as a forward.
+SLOW_BACKWARDS = {
+    "larger": "Longer backwards are longer waits, that is right. What else in a row do they make longer?",
+    "smaller": "Longer backwards are more work, that is right. But how long do the others wait for them?",
+}
+#: What natural wrong guesses at the speed-up of 4 devices with 8 microbatches would be.
+SPEED_UPS = {
+    4: "That is four devices that never wait. How large a part of the chart is grey?",
+    8: "That is the number of microbatches. How many devices can work at the same time?",
+    Fraction(32, 9): "That takes the step to be over when device 3 is. Which device is done last?",
+    Fraction(
+        11, 8
+    ): "That is how much longer the step is than without waiting. How long is one device alone?",
+    Fraction(8, 11): "In that share of the time a device works. How many devices are there?",
+}
 #: (devices, percent). At some of these the quotient is whole and a float is a little above it.
 HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 50), (3, 90), (1, 10))
 

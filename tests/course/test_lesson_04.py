@@ -5,7 +5,45 @@ from math import ceil
 
 import pytest
 
-from gpipe_sim.course.lesson_04 import HIDDEN, microbatches_for, name_the_bubble
+from gpipe_sim import Costs, GPipe, bubble_fraction, simulate, speedup
+from gpipe_sim.course import reveal
+from gpipe_sim.course.lesson_04 import (
+    HIDDEN,
+    LENGTHS,
+    SLOW_BACKWARDS,
+    SPEED_UPS,
+    microbatches_for,
+    name_the_bubble,
+)
+
+
+def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
+    timeline = simulate(GPipe(4, 8))
+    times = ([Fraction(1), half, half] for half in (Fraction(1), Fraction(5, 2)))
+    bubbles = {bubble_fraction(simulate(GPipe(4, 8), Costs(*each))) for each in times}
+    assert len(bubbles) == 1
+    predictions = (
+        (timeline.makespan, LENGTHS),
+        ("the same", SLOW_BACKWARDS),
+        (round(float(speedup(timeline)), 2), SPEED_UPS),
+    )
+    for measured, wrong in predictions:
+        for guess, words in wrong.items():
+            reply = reveal(guess, measured, wrong=wrong).reply
+            assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), guess
+
+
+def test_the_natural_wrong_guesses_are_what_their_sentences_say():
+    timeline = simulate(GPipe(4, 8))
+    one, done = 4 * 8 * 3, timeline.on(3)[-1].end
+    assert set(LENGTHS) == {one, one // 4, done, done + 3}
+    assert list(SPEED_UPS) == [
+        4,
+        8,
+        Fraction(one, done),
+        Fraction(timeline.makespan, one // 4),
+        Fraction(one // 4, timeline.makespan),
+    ]
 
 
 @pytest.mark.parametrize(
