@@ -1,10 +1,15 @@
 """Lesson 05: what makes an order legal."""
 
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.drawing.deadlock import draw_deadlock
+from gpipe_sim.drawing.svg import draw
+from gpipe_sim.errors import DeadlockError
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.base import Schedule, needs
 from gpipe_sim.schedule.explicit import Explicit
+from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.deadlock import all_waits, cycle, in_words
+from gpipe_sim.simulation.machine import Machine
 from gpipe_sim.simulation.metrics import idle_spans, peak_in_flight
 from gpipe_sim.simulation.problems import problems
 from gpipe_sim.simulation.simulate import simulate
@@ -12,6 +17,58 @@ from gpipe_sim.simulation.timeline import Timeline
 
 LONG, ROOM = 18, (3, 2, 1)  #: what three devices and four microbatches can do with unit costs
 KNOT = Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
+#: What natural wrong guesses at how many needs 0F1, 1F1, 1B1 and 0B1 have together would be.
+NEEDS = {
+    3: "Is each of them given just one need, or none? How many things does 0B1 read?",
+    5: "That is one for each, and two for 0B1. From which stage does 0F1 get its input?",
+    7: "That takes the action before it on the row for a need. Does 0F1 read what 0F0 made?",
+}
+#: What natural wrong guesses at the action that device 0 waits for first would be.
+WAITS_FOR = {
+    "0B0": "That is the action that waits. What does it read?",
+    "0F0": "It is done at 1. Which other thing does the waiting action read?",
+    "0F2": "It is done when the wait begins. What ends when the wait does?",
+    "1F0": "It is done at 2, before device 0 waits. What does device 1 do next?",
+}
+#: What natural wrong guesses at the length where device 1 begins with microbatch 2 would be.
+LENGTHS = {
+    9: "That is a device that never waits. When can device 1 begin?",
+    12: "That is the first order. When does the microbatch arrive with which device 1 begins here?",
+    18: "That is one device alone. What do the two do at the same time?",
+}
+#: What natural wrong guesses at the action that ends last in the two rows would be.
+LAST = {
+    "0B0": "It reads a gradient. Which action makes that, and what stands before it on its row?",
+    "0B1": "It stands last on its row. What does the second action on that row wait for?",
+    "1B0": "It stands last on its row. What does the first action on that row wait for?",
+    "1F1": "It reads what 0F1 makes. What stands before 0F1 on its row?",
+}
+#: What natural wrong guesses at the orders that can run with blocking sends would be.
+BLOCKING = {
+    "both": "Device 0 has done 0F1 and sends it. Is device 1 there to receive it, in the early order?",
+    "early": "When does the early order go forwards and backwards at the same time? And GPipe?",
+    "neither": "Does device 1 send anything in GPipe before it has received all it is to receive?",
+}
+#: What natural wrong guesses at how much sooner the step ends with stage 0 twice as fast would be.
+SOONER = {
+    0: "Only the slowest stage would count then. Who waits for the first forward of stage 0?",
+    3: "That is all that stage 0 has on the path. How much of it is left at twice the speed?",
+    6: "That is half of all the work of stage 0. How much of that work does anybody wait for?",
+    12: "That is half of what stage 1 has on the path. What does stage 0 have on it?",
+    15: "That is half of the step. Which boxes on the path belong to stage 0?",
+}
+
+
+def follow(schedule: Schedule) -> tuple[str, ...]:
+    """The action that ends last and what there is to see: a chart, or what the devices are stuck at."""
+    machine = Machine.of(schedule.program, Costs())
+    while (entry := machine.earliest()) is not None:
+        machine.apply(entry)
+        last = str(schedule.program.entry_of(entry))
+    try:
+        return last, draw(simulate(schedule))
+    except DeadlockError as stuck:
+        return last, str(stuck), draw_deadlock(schedule)
 
 
 def short_and_small(answer: str | Schedule | None) -> Reply:

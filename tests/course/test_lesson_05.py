@@ -1,8 +1,11 @@
 """Lesson 05: what the checks say to right answers and to the usual wrong ones."""
 
+from itertools import pairwise
+
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.course import lesson_05
 from gpipe_sim.course.lesson_05 import KNOT, LONG, ROOM, short_and_small, unlock
 
 PUT_OFF = """
@@ -143,3 +146,47 @@ def test_without_an_answer_it_says_what_to_do(check):
 def test_what_is_no_order_is_answered_too(answer, says):
     said = reply(unlock, answer)
     assert said.startswith("keep working: ") and says in said
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    order = gp.Explicit.parse("0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2")
+    other = gp.Explicit.parse("0F0 0F1 0F2 0B2 0B1 0B0\n1F2 1B2 1F1 1B1 1F0 1B0")
+    four = [gp.Action.parse(text) for text in ("0F1", "1F1", "1B1", "0B1")]
+    needs = {str(action): list(map(str, gp.needs(action, order))) for action in four}
+    assert needs == {"0F1": [], "1F1": ["0F1"], "1B1": ["1F1"], "0B1": ["0F1", "1B1"]}
+    before = {str(b): str(a) for row in order.actions for a, b in pairwise(row)}
+    on_the_row = sum(len({*found, before[text]}) for text, found in needs.items())
+    count = sum(map(len, needs.values()))
+    assert list(lesson_05.NEEDS) == [count - 1, count + 1, on_the_row]
+    ends = gp.simulate(order).ends
+    assert (ends[gp.F(1, 0)], ends[gp.F(0, 2)], ends[gp.B(1, 0)]) == (2, 3, 4)
+    assert list(lesson_05.LENGTHS) == [3 * 3, gp.simulate(order).makespan, 2 * 3 * 3]
+    step, path = lengths((1, 2, 1))
+    assert list(lesson_05.SOONER) == [0, path[0], 4 * 3 / 2, path[1] / 2, step / 2]
+    able = [each for each in (gp.GPipe(2, 3), gp.OneFOneB(2, 3)) if not gp.problems(each, sends="blocking")]
+    assert able == [gp.GPipe(2, 3)]
+    for right, wrong in {
+        count: lesson_05.NEEDS,
+        "1B0": lesson_05.WAITS_FOR,
+        gp.simulate(other).makespan: lesson_05.LENGTHS,
+        lesson_05.follow(KNOT)[0]: lesson_05.LAST,
+        "GPipe": lesson_05.BLOCKING,
+        step - lengths((0.5, 2, 1))[0]: lesson_05.SOONER,
+    }.items():
+        for guess, says in wrong.items():
+            reply = gp.course.reveal(guess, right, wrong=wrong).reply
+            assert reply.verdict == "not what happened" and reply.text.endswith(says), reply
+
+
+def lengths(times) -> tuple[float, list[float]]:
+    """How long GPipe takes on three such stages, and how much of its critical path is on each device."""
+    timeline = gp.simulate(gp.GPipe(3, 4), gp.Costs(forward=times, input_grad=times, weight_grad=times))
+    path = gp.critical_path(timeline)
+    on = [sum(span.end - span.start for span in path if span.device == k) for k in range(3)]
+    return timeline.makespan, on
+
+
+def test_rows_are_followed_as_far_as_they_go():
+    last, message, picture = lesson_05.follow(KNOT)
+    assert last == "0F0" and "device 1 is stuck at 1F1" in message and "deadlocked" in repr(picture)
+    assert lesson_05.follow(gp.GPipe(2, 2))[0] == "0B0"
