@@ -65,3 +65,10 @@ def test_arrays_of_nothing_but_zeros_are_empty_grounds():
 def test_it_says_in_words_what_it_shows(parts):
     says = gp.draw_parts(parts, sum(parts)).says
     assert says == "3 arrays, their sum, and the whole; sum minus whole: only rounding"
+
+
+def test_more_parts_than_a_page_is_wide_for_have_squares_too():
+    """From 36 parts on, their sides were negative."""
+    drawing = gp.draw_parts([np.ones((2, 2))] * 40, np.full((2, 2), 40))
+    assert [len(path) for path in squares(drawing, INK)] == [4] * 42
+    assert "--" not in str(drawing)

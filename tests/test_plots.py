@@ -128,6 +128,14 @@ def test_every_device_has_a_lane_on_which_its_boxes_stand(schedule):
     plt.close(ax.figure)
 
 
+def test_where_nothing_takes_time_the_legend_has_its_columns_as_ever():
+    """They stood in one, which left no room for the axes."""
+    columns = [
+        plot_timeline(simulate(GPipe(2, 3), costs)).get_legend()._ncols for costs in (None, Costs(0, 0, 0))
+    ]
+    assert columns[1] >= 3
+
+
 def test_the_legend_shows_full_colours_and_stands_outside_the_axes():
     ax = plot_timeline(simulate(remat(Interleaved1F1B(2, 2), "always")))
     ax.figure.canvas.draw()

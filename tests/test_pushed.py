@@ -11,9 +11,12 @@ from gpipe_sim import (
     ZBH1,
     Costs,
     DualPipe,
+    Explicit,
     GPipe,
     Naive,
     OneFOneB,
+    Span,
+    Timeline,
     bubble_fraction,
     busy_time,
     draw,
@@ -154,3 +157,17 @@ def test_a_narrow_block_says_less():
         for each in (ZBH1(4, 8), GPipe(4, 8))
     ]
     assert said == [["3 of 27"], ["waiting: 9 of 33"]]
+
+
+def test_measured_spans_that_overlap_still_do_and_stay_on_the_page():
+    """Their lengths were added up: the work reached 29, and more than nothing was waiting."""
+    order = Explicit([["0F0", "0F1", "0B0", "0B1"], ["1F0", "1F1", "1B0", "1B1"]])
+    times = [(0, 10), (1, 2), (12, 18), (13, 14)]
+    spans = [
+        Span(action, device, *time)
+        for device, row in enumerate(order.actions)
+        for action, time in zip(row, times, strict=True)
+    ]
+    _, below = charts_in(str(draw(Timeline.from_spans(order, spans), pushed=True)))
+    assert max(bounds(box)[2] for box in below.outlines(KINDS["B"].colour)) == pytest.approx(16, abs=0.01)
+    assert width(block(below), 0.5) == pytest.approx(2, abs=0.01)

@@ -9,6 +9,7 @@ from drawn import Look, area, bounds, chart_in, chart_of, charts_in, image, word
 from measured import metered
 
 import gpipe_sim as gp
+from gpipe_sim.drawing.coarse import Grain, in_flight_steps
 from gpipe_sim.drawing.palette import MEMORY
 from gpipe_sim.drawing.strips import BYTES_HIGH, COUNTS_HIGH, in_bytes
 from gpipe_sim.runtime.memory import CATEGORIES, SAVED, MemoryTrace
@@ -263,3 +264,13 @@ def test_strips_of_a_page_without_boxes_say_the_most_of_each_row(schedule, rows)
         assert chart.peaks == [in_bytes(held) if "memory" in options else str(held) for held in most]
         assert len(chart.lanes) == rows
         assert len(drawing._repr_html_()) < MOST
+
+
+@pytest.mark.parametrize(("grain", "empty_from"), [(Grain(), 5), (Grain(1), 6)])
+def test_measured_actions_count_when_they_end_whatever_their_order(grain, empty_from):
+    """A strip ran back in time: microbatch 1 ends before 0. A column shows its fullest moment."""
+    order = gp.Explicit([["0F0", "0F1", "0B0", "0B1"]])
+    times = [(0, 10), (1, 2), (3, 20), (4, 5)]
+    spans = [gp.Span(action, 0, *time) for action, time in zip(order.actions[0], times, strict=True)]
+    [steps] = in_flight_steps(gp.Timeline.from_spans(order, spans), grain)
+    assert [step for step in steps if step[0] < 20] == [(0, 0), (2, 1), (empty_from, 0), (10, 1)]

@@ -34,13 +34,14 @@ from gpipe_sim import (
     Interleaved1F1B,
     Naive,
     OneFOneB,
+    Timeline,
     draw,
     remat,
     simulate,
     to_svg,
 )
 from gpipe_sim.drawing.geometry import LANE_HIGH
-from gpipe_sim.drawing.page import LEFT, LEGEND_LINE, NUMBER, WIDTH
+from gpipe_sim.drawing.page import LARGE, LEFT, LEGEND_LINE, NUMBER, WIDTH
 from gpipe_sim.drawing.palette import KINDS
 
 DIGIT_WIDE, DIGIT_HIGH = 6.7, 8.7  #: pixels of a digit of Helvetica or Arial at 12 px
@@ -353,3 +354,22 @@ def numbers_in(text: str) -> list[Word]:
     axes = {word.y for word in words_in(text) if word.words == "time"}
     middle = [word for word in words_in(text) if word.anchor == "middle" and word.y not in axes]
     return [word for word in middle if word.words.isdigit()]
+
+
+@pytest.mark.parametrize("tiny", [1e-3, 1e-9])
+def test_a_step_in_seconds_is_as_wide_as_in_milliseconds(tiny):
+    """It was a few pixels wide at most, and its times stood on top of each other."""
+    timeline = simulate(OneFOneB(2, 3))
+    short = Timeline(timeline.schedule, timeline.start * tiny, timeline.end * tiny)
+    wide, narrow = (chart_of(str(draw(each))).wide for each in (timeline, short))
+    assert narrow == pytest.approx(wide * 1 / 2, rel=0.01)  # the longest action takes 2: here 28 pixels
+
+
+def test_a_caption_without_a_title_has_room_for_its_letters():
+    """Its line was 9 pixels below the edge; in a narrow window its letters are 12 high."""
+    timeline = simulate(GPipe(2, 3))
+    drawing = draw(timeline, titles=[""])
+    [caption] = [
+        word for word in words_in(str(drawing)) if word.words == chart_of(str(draw(timeline))).caption
+    ]
+    assert caption.y >= 0.73 * LARGE

@@ -152,7 +152,8 @@ def _most_in_flight(timeline: Timeline, grain: Grain) -> Array:
     times[leads] = timeline.start[program.entry[leads]].astype(float)
     devices = []
     for a, b in pairwise(program.parts[program.rows].tolist()):
-        held = np.concatenate([[0], np.cumsum(change[a:b])])
-        at = np.searchsorted(times[a:b], edges)
+        order = a + np.argsort(times[a:b], kind="stable")  # measured actions may end in another order
+        held = np.concatenate([[0], np.cumsum(change[order])])
+        at = np.searchsorted(times[order], edges)
         devices.append(np.maximum(np.maximum.reduceat(held, at[:-1]), held[at[1:]]))
     return np.maximum.reduceat(devices, range(0, len(devices), grain.devices))

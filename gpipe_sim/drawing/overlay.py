@@ -168,7 +168,7 @@ def _draw(overlay: Overlay) -> Svg:
     row = row_height(devices) * (PAIRED if any(each.schedule.program.paired for each in both) else 1)
     named = THIN.height * row >= 8
     left = LEFT + (NAMES_WIDE if named else 0)
-    at = Place(above("title", "numbers"), unit_for(until, left, fill=grain.column > 0), row, left)
+    at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
     thin, full = (
         panel(each, grain, at.scale, Wanted(), rows) for each, rows in zip(both, (THIN, FULL), strict=True)
     )

@@ -29,10 +29,10 @@ from gpipe_sim.drawing.marks import (
 )
 from gpipe_sim.drawing.palette import DARK, DOTS, FAINT, INK, LINES, ON_DARK, PAPER, Look
 from gpipe_sim.errors import require
-from gpipe_sim.simulation.timeline import number
+from gpipe_sim.simulation.timeline import Timeline, number
 
 WIDTH = 700  #: the most pixels that a chart takes from left to right
-UNIT = 28  #: the most pixels for one unit of time, so that a short timeline is not blown up
+UNIT = 28  #: the most pixels for one unit of time, so that a timeline of few actions is not blown up
 FONT, TITLE_FONT = 12, 14
 #: In a window so narrow that the page shrinks below this part of its width, words grow where they have room.
 SHRUNK, LARGE, TITLE_LARGE = 0.68, 17, 20
@@ -159,14 +159,20 @@ def sheet(laid: Sequence[Laid], entries: Sequence[Entry], right: float, says: st
 
 
 def above(title: str, caption: str) -> float:
-    """Pixels of the lines above a panel."""
-    return (TITLE if title else 0) + (CAPTION if caption else 0)
+    """Pixels of the lines above a panel: of the first, whichever it is, and of a caption below a title."""
+    first = TITLE if title or caption else 0
+    return first + (CAPTION if title and caption else 0)
 
 
-def unit_for(until: Real, left: float = LEFT, fill: bool = False, right: float = RIGHT) -> float:
-    """Pixels for one unit of time, for a chart up to time ``until``: not too wide, or ``fill`` the page."""
-    wide = (WIDTH - left - right) / (float(until) or 1)
-    return wide if fill else min(UNIT, wide)
+def unit_for(timelines: Sequence[Timeline], fill: bool, left: float = LEFT, right: float = RIGHT) -> float:
+    """Pixels for one unit of time, so that the longest timeline fits; with ``fill``, it takes all the room.
+
+    Otherwise a unit takes at most ``UNIT`` pixels; if every action is shorter than that, as in a step that
+    was measured in seconds, the longest action does.
+    """
+    wide = (WIDTH - left - right) / (float(max(each.makespan for each in timelines)) or 1)
+    longest = max(float((each.end - each.start).max()) for each in timelines)
+    return wide if fill else min(UNIT / (min(1, longest) or 1), wide)
 
 
 def row_height(devices: int) -> float:

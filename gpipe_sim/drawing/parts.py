@@ -13,6 +13,7 @@ from gpipe_sim.drawing.palette import FAINT, INK, LANE, PAPER
 from gpipe_sim.errors import got, listed, numbers
 
 WIDTH, BETWEEN = 720, 18  #: pixels of a page, and between two panels, where a sign stands
+NARROWEST = 36  #: pixels of a panel: with more parts than fit, the page is wider
 TOP, BELOW, MARGIN = 30, 30, 12
 ROUNDING, NOTHING = 1e-12, "only rounding"  #: below this part of the largest number
 Array = np.ndarray
@@ -21,8 +22,8 @@ Array = np.ndarray
 def draw_parts(parts: Sequence[Array], whole: Array) -> Svg:
     """Every part, their sum, the whole, and the difference sum - whole: each a 2-D array.
 
-    All share one scale, and below each is its largest absolute value. TypeError or ValueError for anything
-    but arrays of numbers of one shape.
+    All share one scale, and below each is its largest absolute value. TypeError for anything but arrays of
+    numbers; ValueError unless they are finite and of one shape.
     """
     such_as = "2-D arrays of one shape, such as [array, array]"
     parts = [numbers("draw_parts", "parts", part) for part in listed("draw_parts", such_as, parts)]
@@ -30,12 +31,14 @@ def draw_parts(parts: Sequence[Array], whole: Array) -> Svg:
     if not whole.size or whole.ndim != 2 or {part.shape for part in parts} != {whole.shape}:
         shapes = [panel.shape for panel in (*parts, whole)]
         raise ValueError(f"draw_parts needs {such_as} {got(shapes)}")
+    if not all(np.isfinite(panel).all() for panel in (*parts, whole)):
+        raise ValueError("draw_parts needs every number to be finite: NaN and infinity have no size")
     total = sum(parts)
     panels = {f"part {i}": part for i, part in enumerate(parts)} | {"sum": total, "whole": whole}
     most = max(abs(panel).max() for panel in panels.values()) or 1
     panels["sum \u2212 whole"] = total - whole
     signs = ["", *"+" * (len(parts) - 1), "=", "", ""]
-    wide = (WIDTH - 2 * MARGIN) / len(panels) - BETWEEN
+    wide = max(NARROWEST, (WIDTH - 2 * MARGIN) / len(panels) - BETWEEN)
     cell = min(wide / whole.shape[1], 160 / whole.shape[0])
     step = max(whole.shape[1] * cell, words_wide(NOTHING)) + BETWEEN
     drawn = [

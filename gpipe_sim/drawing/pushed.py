@@ -4,7 +4,6 @@ It keeps no order between devices, so it is a picture of amounts, not of times.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from numbers import Real
 
 import numpy as np
@@ -15,8 +14,7 @@ from gpipe_sim.drawing.marks import FRAME, Corner, Label, Labels, Lines, Panel, 
 from gpipe_sim.drawing.palette import INK, KINDS, LANE
 from gpipe_sim.drawing.panel import box_marks, device_names, entry_of, is_fine, lanes
 from gpipe_sim.schedule.program import CODE
-from gpipe_sim.simulation.metrics import bubble_fraction
-from gpipe_sim.simulation.timeline import Timeline, number
+from gpipe_sim.simulation.timeline import Span, Timeline, number
 
 WAITING = "waiting: "  #: left out where there is no room for it
 TITLE = "The same work, pushed left: the waiting is one block"
@@ -44,13 +42,24 @@ def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
 
 
 def _boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[Shape]:
-    starts: dict[tuple, Real] = {}
+    waited: dict[Span, Real] = {}
     for row in timeline.rows:
-        moved = accumulate((span.end - span.start for span in row), initial=0)
-        starts |= dict(zip(row, moved, strict=False))
-    every = [box._replace(x=starts[box.span]) for box in boxes(timeline, rows)]
+        waited |= zip(row, _waited(row), strict=True)
+    every = [box._replace(x=box.x - waited[box.span]) for box in boxes(timeline, rows)]
     for shape in box_marks(every, None, is_fine(every, scale)):
         yield shape._replace(says=())  # they would say when, and this is not where
+
+
+def _waited(row: Sequence[Span]) -> Iterator[Real]:
+    """For each span, how long the device had waited by then.
+
+    Measured spans may overlap; that is no wait, and so they still overlap when they are pushed.
+    """
+    total = reached = 0
+    for span in row:
+        total += max(0, span.start - reached)
+        reached = max(reached, span.end)
+        yield total
 
 
 def _sums(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
@@ -78,7 +87,14 @@ def _staircase(ends: Sequence[float], until: float, rows: Rows) -> list[Corner]:
 
 def _left(timeline: Timeline) -> str:
     """What is left: how much of each device's time if all have the same; otherwise the share of all time."""
-    waits = {timeline.makespan - sum(span.end - span.start for span in row) for row in timeline.rows}
-    if len(waits) == 1:
-        return f"{WAITING}{number(waits.pop())} of {number(timeline.makespan)}"
-    return f"{WAITING}{float(bubble_fraction(timeline)):.1%}"
+    until = timeline.makespan
+    waits = [_waits(row, until) for row in timeline.rows]
+    if len(set(waits)) == 1:
+        return f"{WAITING}{number(waits[0])} of {number(until)}"
+    return f"{WAITING}{float(sum(waits) / (len(waits) * until)):.1%}"
+
+
+def _waits(row: Sequence[Span], until: Real) -> Real:
+    """How long a device waits from 0 to ``until``."""
+    *_, before = [0, *_waited(row)]
+    return before + until - max((span.end for span in row), default=0)

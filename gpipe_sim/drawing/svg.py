@@ -95,7 +95,7 @@ def draw(
     grain, wanted = read_wanted("draw", timelines, *options)
     until = max(timeline.makespan for timeline in timelines)
     row = row_height(max(map(grain.rows, timelines)))
-    unit = unit_for(until, fill=grain.column > 0, right=_beside(wanted))
+    unit = unit_for(timelines, grain.column > 0, right=_beside(wanted))
     laid: list[Laid] = []
     for timeline, words, each in zip(timelines, titles, wanted, strict=True):
         said = caption(timeline)

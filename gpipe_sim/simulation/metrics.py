@@ -113,14 +113,17 @@ def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple
     def total() -> Real:
         return sum(unit * counts[category] for category, unit in units.items())
 
-    steps = [(0, total())]
+    changes = []
     for span in timeline.on(device):
         *first, last = span.action.parts
-        for half in first:  # what a pair's forward saves is there while the pair runs
-            counts.update(HOLDS[half.kind])
-            steps.append((span.start, total()))
-        counts.update(HOLDS[last.kind])
-        steps.append((span.end, total()))
+        changes += [(span.start, half.kind) for half in first]  # its forward's are there while a pair runs
+        changes.append((span.end, last.kind))
+    steps = [(0, total())]
+    for time, kind in sorted(
+        changes, key=lambda change: change[0]
+    ):  # measured spans may end in another order
+        counts.update(HOLDS[kind])
+        steps.append((time, total()))
     return steps
 
 

@@ -30,7 +30,7 @@ from gpipe_sim.drawing.marks import (
 )
 from gpipe_sim.drawing.palette import DOTS, FAINT, INK, LINES, PAPER
 from gpipe_sim.drawing.panel import PAIRED, panel
-from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new, require_axes
 from gpipe_sim.drawing.pushed import TITLE as PUSHED
 from gpipe_sim.drawing.pushed import pushed
 from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
@@ -89,9 +89,9 @@ def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED)
 @of_timeline
 def plot_bare(timeline: Timeline, ax: Axes) -> Axes:
     """Lanes and boxes alone, for charts too small for words; x is time, y is rows, and neither is named."""
+    require_axes(ax)
     grain = grain_of(timeline)
     rows = grain.rows(timeline)
-    given_or_new(ax, 1, 1)
     for mark in panel(timeline, grain, scale_of(ax, timeline, rows), Wanted()).marks:
         if isinstance(mark, Shape):
             _add_shape(ax, mark._replace(edged=False))
@@ -126,7 +126,9 @@ def paint(
     for peak in shown.peaks:
         _beside(ax, peak.y, peak.words)
     _head(ax, title, caption)
-    _legend(ax, [*legend([(shown, scale)]), *notes], 1.15 * scale.unit * until)  # axes grow when laid out
+    _legend(
+        ax, [*legend([(shown, scale)]), *notes], 1.15 * scale.unit * (until or 1)
+    )  # axes grow when laid out
     return ax
 
 

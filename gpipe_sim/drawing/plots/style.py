@@ -23,6 +23,11 @@ def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     """The axes; new ones of this size for None, TypeError for anything else."""
     if ax is None:
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return require_axes(ax)
+
+
+def require_axes(ax: Axes) -> Axes:
+    """The axes; TypeError for anything else."""
     return require("a plot", ax, Axes, "axes, such as ax=plt.subplots()[1]")
 
 
