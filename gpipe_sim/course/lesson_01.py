@@ -10,6 +10,27 @@ from gpipe_sim.runtime.partition import Partition, split
 HIDDEN = ([64, 300, 300, 10], [64, 40, 500, 40, 40, 10], [32, 200, 200, 200, 200, 200, 10])
 ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
 
+#: What natural wrong guesses at how many times the bytes of the weights training keeps would be.
+KEPT = {
+    1: "That is the weights alone. Where do their gradients stand?",
+    2: "That is the weights and their gradients. What does Adam remember?",
+    3: "That leaves out one array as large as the weights. Which did you count: gradients, each average?",
+}
+#: And at the megabytes of the fullest of four devices that split the layers.
+FULLEST = {
+    2.37: "That is the weights of the fullest device. What else does it keep about every weight?",
+    6.61: "That is a fourth of the whole. Which of the four runs have a large linear layer?",
+    8.41: "That is one large linear layer. How many linear layers does a run of three have?",
+    26.44: "That is a copy of the whole. Which layers does one device have to hold?",
+}
+#: And at the time that four devices take for one step, a stage each.
+LENGTHS = {
+    3: "That is four devices that all work from the start. What does device 3 have to work on at time 0?",
+    4: "That is the forwards alone. What comes back?",
+    6: "That lets all backwards run at once. What does device 0 need before it can begin its own?",
+    48: "That counts the time of every device, waiting included. How long is it on the clock?",
+}
+
 
 def devices_needed(answer: Callable | None) -> Reply:
     """Check ``answer(layers, capacity)``: the fewest stages such that each fits into ``capacity`` bytes."""

@@ -24,6 +24,33 @@ HIDDEN = (
     ([64, 7, 90, 33, 10], 50, np.float64),
     ([64, 300, 20, 10], 12, np.float32),
 )
+#: What natural wrong guesses at the bytes that device 1 sends back would be.
+SENT_BACK = {
+    8: "That is the loss, one number. Does device 0 know from it which way to change its weights?",
+    256: "That is one number for each sample. Does each of a sample's 16 features have the same gradient?",
+    1280: "That is the gradient of W1. Which device needs that one?",
+    2560: "That is the gradient of the output. What does device 0 know of W1?",
+    8192: "That is the gradient of W0. Which device has the x that it takes to compute it?",
+    16384: "That is the gradient of x. Which boundary does x cross?",
+}
+#: And at how many times larger the largest message is than the smallest.
+LARGEST = {
+    1: "That is one size for every cut. What is handed on after the narrow layer?",
+    6.4: "That is how the weights of the linear layers compare. Do weights cross?",
+    8: "That compares a wide place with the data. Who sends the data?",
+    51.2: "That compares a wide place with the output. Does the output cross a boundary?",
+}
+#: And at how many times the multiplications of a forward a backward takes.
+BACKWARDS = {
+    1: "That is I alone, or W alone. Which of the two could a device leave out?",
+    3: "That is forward and backward together. How much of it is the forward?",
+}
+#: And at the length of the step on two devices whose backwards are split.
+SPLIT_LENGTHS = {
+    5: "That is without the messages. What does device 1 wait for before it starts?",
+    6: "That is when device 0 has done its I. What is still to be done there?",
+    8: "That is with B in one piece. When does the gradient leave device 1 now?",
+}
 TIMES = 8
 OPTIMIZERS = {"SGD": partial(SGD, 0.5), "Adam": partial(Adam, 0.01)}  # rates with which they learn the digits
 SMALL_RATE = 0.05

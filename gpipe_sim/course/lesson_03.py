@@ -1,6 +1,7 @@
 """Lesson 03: microbatches."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,39 @@ from gpipe_sim.runtime.step import single_device_step
 Array = np.ndarray
 SIZES = ((10, 4), (13, 5), (12, 4), (7, 7), (9, 1))  # digits and microbatches
 CLOSE = 1e-12
+#: What natural wrong guesses at the sum of the microbatches' gradients mean.
+ACCUMULATED = {
+    "similar": "That would leave out or change something. Which digit is missing, or counts for more?",
+    "nearly equal": "Rounding is all that differs, in about the 16th digit. What else would have to be lost?",
+}
+#: And at whether two orders of adding up give the same bits.
+BACKWARDS_BITS = {"yes": "On paper they are the same. How often does each sum round, and which numbers?"}
+#: And at which digits count for more in a mean of means, if microbatches have 7, 7, 6, 6 and 6.
+MEAN_OF_MEANS = {
+    "7": "A larger microbatch has no more weight than a small one here. Among how many does it share that?",
+    "none": "That is so if all microbatches are equally large. How many digits share the weight of each?",
+}
+#: And at the percentage left of a gradient if a layer subtracts the mean and sees one digit at a time.
+ONE_DIGIT_EACH = {
+    100: "That is a layer that does not care about the other digits. What is the mean of a single digit?",
+    Fraction(
+        100, 32
+    ): "That is the share of one digit. There are 32 of them: what does the layer give for each?",
+}
+#: And at the length of four microbatches on four devices that work at the same time.
+LENGTHS = {
+    12: "That is four devices that never wait. What does device 3 do at time 0?",
+    15: "That is when device 3 is done. Where does its last gradient still have to go?",
+    18: "That takes 1 for a way back that takes 2: how long is a backward?",
+    48: "That is one microbatch after the other. Who could work while device 1 has microbatch 0?",
+}
+#: And at the number of updates in an epoch over 1,438 digits.
+UPDATES = {
+    45: "That counts a last batch that is not full. How many digits are left for it?",
+    176: "That is one update after each microbatch. Which weights would the second microbatch meet?",
+    179: "That is batches of 8. How many microbatches add up to one batch here?",
+    180: "That is batches of 8, and a last one that is not full. How many of them make one update here?",
+}
 
 
 def accumulate(answer: Callable | None) -> Reply:

@@ -3,8 +3,34 @@
 import numpy as np
 import pytest
 
-from gpipe_sim import split
+from gpipe_sim import Naive, mlp, simulate, split
+from gpipe_sim.course import lesson_01, reveal
 from gpipe_sim.course.lesson_01 import devices_needed, training_bytes
+
+LAYERS = mlp([64, 512, 512, 512, 512, 10])
+STAGES = [training_bytes(partition) / 1e6 for partition in split(LAYERS, stages=4)]
+STEP = simulate(Naive(4))
+
+
+@pytest.mark.parametrize(
+    ("measured", "wrong"),
+    [
+        (4, lesson_01.KEPT),
+        (round(max(STAGES), 2), lesson_01.FULLEST),
+        (STEP.makespan, lesson_01.LENGTHS),
+    ],
+)
+def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
+    for guess, words in wrong.items():
+        reply = reveal(guess, measured, wrong=wrong).reply
+        assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), guess
+
+
+def test_the_natural_wrong_guesses_are_what_their_sentences_say():
+    whole, one_large = sum(STAGES), STAGES[1]
+    sizes = [max(STAGES) / 4, whole / 4, one_large, whole]
+    assert list(lesson_01.FULLEST) == pytest.approx(sizes, abs=0.006)
+    assert list(lesson_01.LENGTHS) == [STEP.makespan // 4, 4 * 1, 4 * 1 + 2, 4 * STEP.makespan]
 
 
 def fewest(layers, fits):

@@ -3,9 +3,50 @@
 import numpy as np
 import pytest
 
-from gpipe_sim import SGD, Adam, Naive, cross_entropy, digits, mlp, split, train
-from gpipe_sim.course import lesson_02
+from gpipe_sim import (
+    SGD,
+    Adam,
+    Costs,
+    Explicit,
+    Naive,
+    cross_entropy,
+    digits,
+    mlp,
+    simulate,
+    split,
+    train,
+)
+from gpipe_sim.course import lesson_02, reveal
 from gpipe_sim.course.lesson_02 import EightTimes, accuracy, measured_bytes, message_bytes, which_hides_it
+
+HALVES = Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0"])
+STEP = simulate(HALVES, Costs(comm=1))
+
+
+@pytest.mark.parametrize(
+    ("measured", "wrong"),
+    [
+        (32 * 16 * 8, lesson_02.SENT_BACK),
+        (512 / 16, lesson_02.LARGEST),
+        (2, lesson_02.BACKWARDS),
+        (STEP.makespan, lesson_02.SPLIT_LENGTHS),
+    ],
+)
+def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
+    for guess, words in wrong.items():
+        reply = reveal(guess, measured, wrong=wrong).reply
+        assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), guess
+
+
+def test_the_natural_wrong_guesses_are_what_their_sentences_say():
+    W0, W1 = (layer.parameters["W"] for layer in mlp([64, 16, 10]) if layer.parameters)
+    sizes = [8, 32 * 8, W1.nbytes, 32 * 10 * 8, W0.nbytes, 32 * 64 * 8]
+    assert list(lesson_02.SENT_BACK) == sizes
+    weights = [layer.parameters["W"].size for layer in mlp([64, 512, 16, 512, 10]) if layer.parameters]
+    assert list(lesson_02.LARGEST) == [1, max(weights) / min(weights), 512 / 64, 512 / 10]
+    done = next(span.end for span in STEP.on(0) if str(span.action) == "0I0")
+    whole = simulate(Naive(2), Costs(comm=1)).makespan
+    assert list(lesson_02.SPLIT_LENGTHS) == [simulate(HALVES).makespan, done, whole]
 
 
 @pytest.fixture(scope="module")

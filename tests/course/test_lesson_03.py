@@ -3,8 +3,36 @@
 import numpy as np
 import pytest
 
-from gpipe_sim import digits
+from gpipe_sim import GPipe, Naive, digits, simulate
+from gpipe_sim.course import lesson_03, reveal
 from gpipe_sim.course.lesson_03 import accumulate, one_device
+
+LENGTH, DIGITS = simulate(GPipe(4, 4)).makespan, len(digits().x)
+
+
+@pytest.mark.parametrize(
+    ("measured", "wrong"),
+    [
+        ("equal", lesson_03.ACCUMULATED),
+        ("no", lesson_03.BACKWARDS_BITS),
+        ("6", lesson_03.MEAN_OF_MEANS),
+        (0, lesson_03.ONE_DIGIT_EACH),
+        (LENGTH, lesson_03.LENGTHS),
+        (DIGITS // 32, lesson_03.UPDATES),
+    ],
+)
+def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
+    for guess, words in wrong.items():
+        reply = reveal(guess, measured, wrong=wrong).reply
+        assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), guess
+
+
+def test_the_natural_wrong_guesses_are_what_their_sentences_say():
+    done = simulate(GPipe(4, 4)).on(3)[-1].end
+    one_by_one = simulate(Naive(4, 4)).makespan
+    assert list(lesson_03.LENGTHS) == [one_by_one // 4, done, done + 3, one_by_one]
+    updates = [-(-DIGITS // 32), DIGITS // 32 * 4, DIGITS // 8, -(-DIGITS // 8)]
+    assert list(lesson_03.UPDATES) == updates
 
 
 def cut(x, y, microbatches):

@@ -24,7 +24,7 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
     assert len(bubbles) == 1
     predictions = (
         (timeline.makespan, LENGTHS),
-        ("the same", SLOW_BACKWARDS),
+        ("same", SLOW_BACKWARDS),
         (round(float(speedup(timeline)), 2), SPEED_UPS),
     )
     for measured, wrong in predictions:
