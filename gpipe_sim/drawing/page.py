@@ -119,7 +119,8 @@ class Svg:
     def __repr__(self) -> str:
         return f"<Svg of {self.says}>"
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | PathLike) -> None:
+        """Write the file. TypeError for anything but a path; OSError where none can be written."""
         require("save", path, str | PathLike, "a path, such as 'timeline.svg'")
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.text)
@@ -268,10 +269,13 @@ def _labels(mark: Labels, at: Place) -> Iterator[str]:
     if not (shown := mark.shown(at.scale)):
         return
     grows = {label for label in shown if mark.fits(label, at.scale._replace(font=LARGE))}
-    every = len(grows) == len(shown)
-    yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none"{_class(GROWS * every)}>'
+    all_grow = len(grows) == len(shown)
+    look = _class(GROWS if all_grow else "")
+    yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none"{look}>'
     for y, row in groupby(shown, key=lambda label: label.y):
-        words = [(at.x(label.x), label.words, GROWS * (label in grows and not every)) for label in row]
+        words = [
+            (at.x(label.x), label.words, GROWS if label in grows and not all_grow else "") for label in row
+        ]
         yield _line_of(words, at.y(y) + 4)
     yield "</g>"
 
