@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gpipe_sim.drawing.geometry import rectangle, ticks
 from gpipe_sim.drawing.marks import (
+    DIGIT,
     FRAME,
     LETTER,
     MESSAGE,
@@ -363,21 +364,34 @@ def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> tuple[str, str]:
 def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
     """The time axis, with as many ticks as there is room for their numbers; each of ``ends`` is marked."""
     wide = float(until) * at.unit
-    numbered, finer = (ticks(until, at_most=max(2, int(wide / room))) for room in (NUMBER, FINER))
+    numbered, finer = _numbered(until, wide), ticks(until, at_most=max(2, int(wide / FINER)))
     ground = f"M{px(at.left)} {px(at.top + 1)}h{px(wide)}"
     yield f'<path d="{ground}{_ticks(finer, at, 2)}{_ticks(numbered, at, 4)}" stroke="{FAINT}"/>'
     yield f'<path d="{_ticks(ends, at, 6)}" stroke="{INK}"/>'
-    taken: list[float] = []
+    taken: list[tuple[float, str]] = []
     for times, look in (
         (sorted(ends, reverse=True), f'fill="{INK}" font-weight="bold"'),
         (numbered, f'fill="{FAINT}"'),
     ):
         words = []
         for time in times:
-            if all(abs(at.x(time) - other) >= NUMBER for other in taken):
-                taken.append(at.x(time))
-                words.append((at.x(time), number(time), ""))
+            x, said = at.x(time), number(time)
+            if all(abs(x - other) >= _apart(said, beside) for other, beside in taken):
+                taken.append((x, said))
+                words.append((x, said, ""))
         yield f'<g text-anchor="middle" {look}{_class(GROWS)}>{_line_of(words, at.top + 18)}</g>'
+
+
+def _numbered(until: Real, wide: float) -> list[Real]:
+    """Round times on an axis of so many pixels, further apart where their numbers are long."""
+    found = ticks(until, at_most=max(2, int(wide / NUMBER)))
+    longest = max(map(number, found), key=len)
+    return ticks(until, at_most=max(2, int(wide / _apart(longest, longest))))
+
+
+def _apart(left: str, right: str) -> float:
+    """Pixels between the middles of two numbers on an axis, at least."""
+    return max(NUMBER, ((len(left) + len(right)) / 2 * DIGIT + 0.5) * FONT)
 
 
 def _ticks(times: Sequence[Real], at: Place, long: int) -> str:

@@ -45,6 +45,7 @@ HATCH = {LINES: "////", DOTS: "...."}  #: matplotlib's names for patterns
 DASHES = (0, (3, 2))  #: of the lines between phases, in points
 WIDE = 1.14  #: how much wider the letters of matplotlib's font are than Helvetica's
 BELOW = 36  #: points from the axis to the legend
+MOST_NUMBERS, USUAL = 21, 4  #: on the axis, if none has more than so many digits
 ROW = 0.32  #: inches of a row, if there are few
 
 
@@ -244,9 +245,11 @@ def handle(entry: Entry) -> Patch | Line2D:
 
 
 def _times(until: float) -> list[float]:
-    """Where the axis has numbers: at round times, and at the makespan."""
-    near = until / 25
-    return [*(time for time in ticks(until, at_most=21) if until - time > near), until]
+    """Where the axis has numbers: at round times, fewer where these are long, and at the makespan."""
+    longest = max(len(number(time)) for time in ticks(until, MOST_NUMBERS))
+    round_times = ticks(until, at_most=MOST_NUMBERS * USUAL // max(USUAL, longest))
+    near = until * max(USUAL, len(number(until))) / (25 * USUAL)
+    return [*(time for time in round_times if until - time > near), until]
 
 
 def _width(timeline: Timeline) -> float:
