@@ -62,7 +62,7 @@ def draw(data: dict) -> Figure:
     """A line for each printed rate, in a group for each schedule."""
     figure, ax = page(5.6)
     lines = [(name, i) for name in FAMILIES for i in range(len(data["settings"]))]
-    places = [i + name_at for name_at, _ in enumerate(FAMILIES) for i in _lines(data, name_at)]
+    places = [line + group for group in range(len(FAMILIES)) for line in _lines(data, group)]
     for y, (name, i) in zip(places, lines, strict=True):
         ax.plot(data["published"][name][i], y, "o", **RING)
         ax.plot(data["simulated"][name][i], y, "o", color=INK, ms=4)
@@ -80,7 +80,7 @@ def draw(data: dict) -> Figure:
 
 
 def _lines(data: dict, group: int) -> range:
-    """The lines of a group, from the top."""
+    """The lines of a group, counted from the top; where they stand, each group is one further down."""
     each = len(data["settings"])
     return range(group * each, (group + 1) * each)
 

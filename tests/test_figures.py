@@ -17,7 +17,7 @@ import gpipe_sim as gp
 from figures import _store, remat_memory, training_loss, zero_bubble_table
 from figures.__main__ import DPI, main
 from figures._exact import plain
-from figures._gantt import timeline_of
+from figures._gantt import numbers, timeline_of
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
 from gpipe_sim import Kind, formulas
@@ -158,6 +158,10 @@ def test_the_dial_goes_from_naive_to_gpipe_9_units_for_each_microbatch_and_1f1b_
     data = read("dial")
     points = [(max(own["peak_in_flight"]), own["makespan"]) for own in data["settings"]]
     assert points == [*((1 + i, 96 - 9 * i) for i in range(8)), (8, 33)]
+    for own, end in zip(
+        data["settings"][::8], (gp.Naive(4, 8), gp.GPipe(4, 8, drain="in_order")), strict=True
+    ):
+        assert own["spans"] == numbers(end)["spans"]
     ax, *thumbnails = committed("dial").axes + committed("dial").axes[0].child_axes
     line, point = ax.lines
     assert list(map(tuple, line.get_xydata().tolist())) == points

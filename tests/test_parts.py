@@ -72,3 +72,10 @@ def test_more_parts_than_a_page_is_wide_for_have_squares_too():
     drawing = gp.draw_parts([np.ones((2, 2))] * 40, np.full((2, 2), 40))
     assert [len(path) for path in squares(drawing, INK)] == [4] * 42
     assert "--" not in str(drawing)
+
+
+def test_a_difference_that_is_larger_than_all_else_fits_into_its_cells():
+    """Its squares were larger than these."""
+    one = np.ones((2, 2))
+    *_, differing = squares(gp.draw_parts([one], -one), INK)
+    assert [side for *_, side in differing] == [78] * 4

@@ -23,6 +23,7 @@ from gpipe_sim import (
     Interleaved1F1B,
     Naive,
     OneFOneB,
+    Timeline,
     bubble_fraction,
     draw,
     remat,
@@ -464,3 +465,13 @@ def lines_and_marks(ax):
 def ends(ax) -> dict:
     """The words beside the last points of curves, by these points."""
     return {text.xy: text.get_text() for text in ax.texts if "%" not in text.get_text()}
+
+
+@pytest.mark.parametrize("unit", [1e-9, 3.2e-4, 1, 3e4, 10**9])
+def test_numbers_on_an_axis_do_not_touch_however_long_they_are(unit):
+    timeline = simulate(GPipe(4, 8))
+    longer = Timeline(timeline.schedule, timeline.start * unit, timeline.end * unit)
+    figure = plot_timeline(longer).figure
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert len(boxes) >= 3 and all(left.x1 < right.x0 for left, right in pairwise(boxes))

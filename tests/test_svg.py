@@ -7,6 +7,7 @@ import sys
 from base64 import b64decode
 from collections import defaultdict
 from fractions import Fraction
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -373,3 +374,16 @@ def test_a_caption_without_a_title_has_room_for_its_letters():
         word for word in words_in(str(drawing)) if word.words == chart_of(str(draw(timeline))).caption
     ]
     assert caption.y >= 0.73 * LARGE
+
+
+@pytest.mark.parametrize("unit", [1e-9, 5e-4, 1, 3e4, 10**9])
+def test_numbers_on_an_axis_do_not_touch_however_long_they_are(unit):
+    """Those of 33,000,000,000 stood on top of each other."""
+    timeline = simulate(GPipe(4, 8))
+    longer = Timeline(timeline.schedule, timeline.start * unit, timeline.end * unit)
+    words = words_in(str(draw(longer)))
+    [low] = {word.y for word in words if word.words == "time"}
+    numbers = sorted((word.x, len(word.words)) for word in words if word.y == low and word.words != "time")
+    assert len(numbers) >= 3
+    for (x, length), (right, other) in pairwise(numbers):
+        assert right - x > (length + other) / 2 * DIGIT_WIDE

@@ -144,3 +144,12 @@ def test_where_boxes_are_too_many_the_legend_says_that_no_path_is_drawn():
     assert "too fine to draw: any critical path" in chart.legend
     plain = chart_of(str(draw(simulate(OneFOneB(16, 67)))))
     assert len(boxes(plain, 1)) == 2 * 16 * 67
+
+
+def test_where_boxes_are_too_many_only_what_was_highlighted_is_missing():
+    """The note said "any highlighted", and said so of an empty list too."""
+    timeline = simulate(OneFOneB(16, 100))
+    assert (
+        "too fine to draw: any highlighted action" in chart_of(str(draw(timeline, highlight=["0F0"]))).legend
+    )
+    assert str(draw(timeline, highlight=[])) == str(draw(timeline))

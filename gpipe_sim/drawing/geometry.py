@@ -95,7 +95,7 @@ def long_waits(timeline: Timeline) -> Iterator[Wait]:
         starts = [*(span.start for span in row), timeline.makespan]
         for place, (start, end) in enumerate(zip(ends, starts, strict=True)):
             if end - start >= long and end > start:
-                done = "done, " if place == len(row) > 0 else ""
+                done = "done, " if row and place == len(row) else ""
                 yield Wait(device, start, end, f"{done}waits {number(end - start)}")
 
 

@@ -13,7 +13,7 @@ from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.marks import Name, Panel, legend
 from gpipe_sim.drawing.page import LEFT, Laid, Place, Svg, above, row_height, sheet, unit_for
 from gpipe_sim.drawing.palette import FAINT
-from gpipe_sim.drawing.panel import PAIRED, panel
+from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.wanted import Wanted, notes
 from gpipe_sim.drawing.words import size
 from gpipe_sim.schedule.actions import Action, Kind
@@ -25,6 +25,7 @@ THIN, FULL = Rows(1.55, 0.1, 0.42), Rows(1.55, 0.54, 0.86)  #: lanes of each dev
 LANES = tuple(zip((THIN, FULL), NAMES, strict=True))
 NAMES_WIDE = 56  #: pixels of these two names
 SMALL = 10, FAINT  #: their font and colour
+SMALLEST_ROW = 8  #: pixels of a thin lane that has its name
 
 
 class Compared(NamedTuple):
@@ -89,6 +90,7 @@ class Overlay:
 
     @cached_property
     def drawing(self) -> Svg:
+        """The chart that a notebook shows; times are in the unit of the two timelines."""
         return _draw(self)
 
     def save(self, path: str) -> None:
@@ -163,30 +165,28 @@ def _percent(error: float) -> str:
 def _draw(overlay: Overlay) -> Svg:
     """Each device has a thin lane, simulated, on top of a full one, measured."""
     both = overlay.simulated, overlay.measured
-    grain, until = grain_of(*both), max(overlay.makespan)
-    devices = grain.rows(overlay.simulated)
-    row = row_height(devices) * (PAIRED if any(each.schedule.program.paired for each in both) else 1)
-    named = THIN.height * row >= 8
-    left = LEFT + (NAMES_WIDE if named else 0)
+    grain, schedule = grain_of(*both), overlay.simulated.schedule
+    row = row_height(grain.rows(overlay.simulated)) * stretch(*both)
+    left = LEFT + (NAMES_WIDE if THIN.height * row >= SMALLEST_ROW else 0)
     at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
     thin, full = (
         panel(each, grain, at.scale, Wanted(), rows) for each, rows in zip(both, (THIN, FULL), strict=True)
     )
-    names = [Name(rows.y(k, 0.5), words, *SMALL) for k in range(devices) for rows, words in LANES if named]
-    devices = [name._replace(y=name.y - 0.15) for name in full.names]
+    devices = Panel([], full.height, [name._replace(y=name.y - 0.15) for name in full.names])
+    names = _lane_names(len(full.names)) if left > LEFT else []
     page = Panel([*thin.marks, *full.marks], full.height, names)
-    title = f"{overlay.simulated.schedule.name}: simulated above, measured below"
+    title, until = f"{schedule.name}: simulated above, measured below", max(overlay.makespan)
     laid = [
-        Laid(Panel([], full.height, devices), at._replace(left=LEFT), "", ""),
+        Laid(devices, at._replace(left=LEFT), ""),
         Laid(page, at, title, _numbers(overlay), until, overlay.makespan),
     ]
     entries = [*legend([(page, at.scale)]), *notes(grain, [Wanted()])]
-    return sheet(
-        laid,
-        entries,
-        at.x(until),
-        f"Chart: {title} ({size(overlay.simulated.schedule)}); {_numbers(overlay)}",
-    )
+    says = f"Chart: {title} ({size(schedule)}); {_numbers(overlay)}"
+    return sheet(laid, entries, at.x(until), says)
+
+
+def _lane_names(devices: int) -> list[Name]:
+    return [Name(rows.y(k, 0.5), words, *SMALL) for k in range(devices) for rows, words in LANES]
 
 
 def _numbers(overlay: Overlay) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gpipe_sim.drawing.geometry import rectangle, ticks
 from gpipe_sim.drawing.marks import (
+    DIGIT,
     FRAME,
     LETTER,
     MESSAGE,
@@ -119,7 +120,8 @@ class Svg:
     def __repr__(self) -> str:
         return f"<Svg of {self.says}>"
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | PathLike) -> None:
+        """Write the file. TypeError for anything but a path; OSError where none can be written."""
         require("save", path, str | PathLike, "a path, such as 'timeline.svg'")
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.text)
@@ -268,10 +270,13 @@ def _labels(mark: Labels, at: Place) -> Iterator[str]:
     if not (shown := mark.shown(at.scale)):
         return
     grows = {label for label in shown if mark.fits(label, at.scale._replace(font=LARGE))}
-    every = len(grows) == len(shown)
-    yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none"{_class(GROWS * every)}>'
+    all_grow = len(grows) == len(shown)
+    look = _class(GROWS if all_grow else "")
+    yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none"{look}>'
     for y, row in groupby(shown, key=lambda label: label.y):
-        words = [(at.x(label.x), label.words, GROWS * (label in grows and not every)) for label in row]
+        words = [
+            (at.x(label.x), label.words, GROWS if label in grows and not all_grow else "") for label in row
+        ]
         yield _line_of(words, at.y(y) + 4)
     yield "</g>"
 
@@ -359,21 +364,34 @@ def _arrow(x: float, y: float, tip_x: float, tip_y: float) -> tuple[str, str]:
 def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
     """The time axis, with as many ticks as there is room for their numbers; each of ``ends`` is marked."""
     wide = float(until) * at.unit
-    numbered, finer = (ticks(until, at_most=max(2, int(wide / room))) for room in (NUMBER, FINER))
+    numbered, finer = _numbered(until, wide), ticks(until, at_most=max(2, int(wide / FINER)))
     ground = f"M{px(at.left)} {px(at.top + 1)}h{px(wide)}"
     yield f'<path d="{ground}{_ticks(finer, at, 2)}{_ticks(numbered, at, 4)}" stroke="{FAINT}"/>'
     yield f'<path d="{_ticks(ends, at, 6)}" stroke="{INK}"/>'
-    taken: list[float] = []
+    taken: list[tuple[float, str]] = []
     for times, look in (
         (sorted(ends, reverse=True), f'fill="{INK}" font-weight="bold"'),
         (numbered, f'fill="{FAINT}"'),
     ):
         words = []
         for time in times:
-            if all(abs(at.x(time) - other) >= NUMBER for other in taken):
-                taken.append(at.x(time))
-                words.append((at.x(time), number(time), ""))
+            x, said = at.x(time), number(time)
+            if all(abs(x - other) >= _apart(said, beside) for other, beside in taken):
+                taken.append((x, said))
+                words.append((x, said, ""))
         yield f'<g text-anchor="middle" {look}{_class(GROWS)}>{_line_of(words, at.top + 18)}</g>'
+
+
+def _numbered(until: Real, wide: float) -> list[Real]:
+    """Round times on an axis of so many pixels, further apart where their numbers are long."""
+    found = ticks(until, at_most=max(2, int(wide / NUMBER)))
+    longest = max(map(number, found), key=len)
+    return ticks(until, at_most=max(2, int(wide / _apart(longest, longest))))
+
+
+def _apart(left: str, right: str) -> float:
+    """Pixels between the middles of two numbers on an axis, at least."""
+    return max(NUMBER, ((len(left) + len(right)) / 2 * DIGIT + 0.5) * FONT)
 
 
 def _ticks(times: Sequence[Real], at: Place, long: int) -> str:

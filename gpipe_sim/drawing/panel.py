@@ -45,7 +45,7 @@ from gpipe_sim.drawing.wanted import Picked, Wanted
 from gpipe_sim.simulation.timeline import Timeline, number
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
-PAIRED = 1.4  #: how much higher rows are with overlapped pairs, so that a number fits into half a row
+PAIRED = 1.4  #: with overlapped pairs rows are so much higher, and a number fits into half a row
 WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
 PHASES = Entry(12, "warm-up ends, drain begins", PHASE)
@@ -64,6 +64,11 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
         marks += found
     names = device_names(timeline, grain, rows, scale)
     return Panel(marks, rows.pitch * grain.rows(timeline), names, peaks)
+
+
+def stretch(*timelines: Timeline) -> float:
+    """How much higher than usual the rows of these timelines are."""
+    return PAIRED if any(timeline.schedule.program.paired for timeline in timelines) else 1
 
 
 def device_names(timeline: Timeline, grain: Grain, rows: Rows, scale: Scale) -> list[Name]:
@@ -106,12 +111,8 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
     yield from box_marks(every, picked, fine)
     yield from _waits(timeline, rows)
     yield from _numbers(every, picked)
-    if fine and (lines := list(phase_lines(timeline))):
-        over = (rows.top + rows.height / 2) if rows.pitch > 1 else rows.pitch / 2
-        paths = [
-            [(float(time), rows.y(k, 0.5) - over), (float(time), rows.y(k, 0.5) + over)] for time, k in lines
-        ]
-        yield Lines(paths, PHASE, PHASES)
+    if fine and (phases := _phases(timeline, rows)).paths:
+        yield phases
     if picked:
         framed = [box.outline for box in every if not fades(box, picked)]
         if framed:
@@ -198,6 +199,16 @@ def _label(box: Box) -> Label:
     look = KINDS[box.kind]
     clear = box.height * (1 - look.band / 2 if look.pattern else 1)
     return Label(float(box.x + box.width / 2), box.y + clear / 2, box.label, float(box.width), box.height)
+
+
+def _phases(timeline: Timeline, rows: Rows) -> Lines:
+    """A line across a device's lane wherever one of its phases ends, as far over both edges of the lane."""
+    over = (rows.top + rows.height / 2) if rows.pitch > 1 else rows.pitch / 2
+    paths = []
+    for time, device in phase_lines(timeline):
+        middle = rows.y(device, 0.5)
+        paths.append([(float(time), middle - over), (float(time), middle + over)])
+    return Lines(paths, PHASE, PHASES)
 
 
 def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Lines:

@@ -34,9 +34,9 @@ def draw_parts(parts: Sequence[Array], whole: Array) -> Svg:
     if not all(np.isfinite(panel).all() for panel in (*parts, whole)):
         raise ValueError("draw_parts needs every number to be finite: NaN and infinity have no size")
     total = sum(parts)
-    panels = {f"part {i}": part for i, part in enumerate(parts)} | {"sum": total, "whole": whole}
+    panels = {f"part {i}": part for i, part in enumerate(parts)}
+    panels |= {"sum": total, "whole": whole, "sum \u2212 whole": total - whole}
     most = max(abs(panel).max() for panel in panels.values()) or 1
-    panels["sum \u2212 whole"] = total - whole
     signs = ["", *"+" * (len(parts) - 1), "=", "", ""]
     wide = max(NARROWEST, (WIDTH - 2 * MARGIN) / len(panels) - BETWEEN)
     cell = min(wide / whole.shape[1], 160 / whole.shape[0])

@@ -17,7 +17,7 @@ from gpipe_sim.simulation.timeline import Timeline
 BELOW = 0.04  #: rows between a lane and its strip
 COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
 MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
-COUNTED = Entry(26, "microbatches in flight, and the most", IN_FLIGHT)
+COUNTED = "microbatches in flight, and the most"
 
 
 class Strips(NamedTuple):
@@ -67,7 +67,7 @@ def strip_marks(
     timeline: Timeline, grain: Grain, rows: Rows, strips: Strips
 ) -> tuple[list[Shape], list[Name]]:
     """The strips of all devices, a shape per category; and each one's peak, to stand on its right."""
-    looks = MEMORY if strips.traces else {COUNTED.words: IN_FLIGHT}
+    looks = MEMORY if strips.traces else {COUNTED: IN_FLIGHT}
     stacks = list(_stacks(timeline, grain, strips))
     scale = strips.high / (float(strips.most) or 1)
     outlines: list[list[list[Corner]]] = [[] for _ in looks]
@@ -92,9 +92,14 @@ def strip_marks(
 
 
 def in_bytes(count: int) -> str:
-    """Bytes as text: in kB (1,000 bytes) below ten million, in MB above."""
-    unit, name = (10**6, "MB") if count >= 10**7 else (1000, "kB")
+    """Bytes as text: in the unit for them, or in B below 1,000."""
+    unit, name = byte_unit(count)
     return f"{count / unit:,.0f} {name}" if count >= unit else f"{count} B"
+
+
+def byte_unit(most: int) -> tuple[int, str]:
+    """The unit in which to write up to so many bytes, and its name: kB (1,000 bytes), from 10 MB on MB."""
+    return (10**6, "MB") if most >= 10**7 else (1000, "kB")
 
 
 def _stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:

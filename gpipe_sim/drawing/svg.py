@@ -21,7 +21,7 @@ from gpipe_sim.drawing.page import (
     unit_for,
     words_wide,
 )
-from gpipe_sim.drawing.panel import PAIRED, panel
+from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.pushed import TITLE as PUSHED
 from gpipe_sim.drawing.pushed import pushed as pushed_panel
 from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
@@ -94,18 +94,8 @@ def draw(
     options = in_flight, memory, messages, critical_path, highlight, pushed
     grain, wanted = read_wanted("draw", timelines, *options)
     until = max(timeline.makespan for timeline in timelines)
-    row = row_height(max(map(grain.rows, timelines)))
     unit = unit_for(timelines, grain.column > 0, right=_beside(wanted))
-    laid: list[Laid] = []
-    for timeline, words, each in zip(timelines, titles, wanted, strict=True):
-        said = caption(timeline)
-        at = _below(laid, words, said, unit, row * (PAIRED if timeline.schedule.program.paired else 1))
-        shown = panel(timeline, grain, at.scale, each)
-        laid.append(Laid(shown, at, words, said, timeline.makespan, [timeline.makespan]))
-        if pushed:
-            at = _below(laid, PUSHED, "", unit, row)
-            shown = pushed_panel(timeline, grain, at.scale)
-            laid.append(Laid(shown, at, PUSHED, "", timeline.makespan, [timeline.makespan]))
+    laid = _laid(timelines, titles, grain, wanted, unit, pushed)
     entries = [*legend((each.panel, each.at.scale) for each in laid), *notes(grain, wanted)]
     right = LEFT + float(until) * unit + max(0, _beside(wanted) - RIGHT)
     says = "; ".join(
@@ -123,6 +113,26 @@ def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list
     if len(titles) != len(timelines):
         raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")
     return titles
+
+
+def _laid(
+    timelines: Sequence[Timeline],
+    titles: Sequence[str],
+    grain: Grain,
+    wanted: Sequence[Wanted],
+    unit: float,
+    pushed: bool,
+) -> list[Laid]:
+    """The panel of each timeline, and the pushed one after it, below each other."""
+    row, laid = row_height(max(map(grain.rows, timelines))), []
+    for timeline, words, each in zip(timelines, titles, wanted, strict=True):
+        said, until = caption(timeline), timeline.makespan
+        at = _below(laid, words, said, unit, row * stretch(timeline))
+        laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
+        if pushed:
+            at = _below(laid, PUSHED, "", unit, row)
+            laid.append(Laid(pushed_panel(timeline, grain, at.scale), at, PUSHED, "", until, [until]))
+    return laid
 
 
 def _below(laid: Sequence[Laid], words: str, said: str, unit: float, row: float) -> Place:

@@ -15,7 +15,7 @@ from gpipe_sim.simulation.critical_path import critical_path as path_of
 from gpipe_sim.simulation.timeline import Span, Timeline
 
 MOST_ARROWS = 800  #: messages that a page shows
-MESSAGE, CRITICAL, HIGHLIGHTED = "message", "critical path", "highlighted"
+MESSAGES, CRITICAL, HIGHLIGHTED = "message", "critical path", "highlighted"
 
 
 class Picked(NamedTuple):
@@ -59,16 +59,13 @@ def read_wanted(
         raise ValueError(f"{owner} needs critical_path or highlight: both frame actions")
     traces = None if memory is None else _traces(owner, timelines, memory)
     listed_parts = None if highlight is None else _parts(owner, timelines, highlight)
-    strips, picks = bool(in_flight or traces), bool(critical_path or highlight is not None)
-    arrows = sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
-    few = bool(messages) and arrows <= MOST_ARROWS
+    strips, picks = bool(in_flight or traces), bool(critical_path or listed_parts)
+    few = bool(messages) and _arrows(timelines) <= MOST_ARROWS
     grain = grain_of(*timelines, strips=strips, pushed=bool(pushed), others=picks + few)
     fine = grain.column == 0
-    lacking = {
-        MESSAGE: messages and not (fine and few),
-        CRITICAL if critical_path else HIGHLIGHTED: picks and not fine,
-    }
-    too_fine = tuple(words for words, lacks in lacking.items() if lacks)
+    too_fine = (MESSAGES,) if messages and not (fine and few) else ()
+    if picks and not fine:
+        too_fine += (CRITICAL if critical_path else f"{HIGHLIGHTED} action",)
     picked = [_picked(timeline, listed_parts) if picks and fine else None for timeline in timelines]
     rows = sum(map(grain.rows, timelines))
     below = strips_of(timelines, rows, traces) if strips else [None] * len(timelines)
@@ -77,11 +74,16 @@ def read_wanted(
 
 
 def notes(grain: Grain, wanted: Sequence[Wanted]) -> Iterator[Entry]:
-    """Lines of the legend for a chart without a box per action: what it shows, and what it leaves out."""
+    """Lines of the legend for a page with too much on it: how to read it, and what is missing."""
     if grain.column:
         yield Entry(50, grain.words)
     if missing := wanted[0].too_fine:
         yield Entry(51, f"too fine to draw: any {' or '.join(missing)}")
+
+
+def _arrows(timelines: Sequence[Timeline]) -> int:
+    """How many messages there are."""
+    return sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
 
 
 def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list[list[MemoryTrace]]:

@@ -27,8 +27,8 @@ LINE = 1.3 * LABEL_SIZE  #: points from one name to the next
 def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
     """Bubble fraction against M: measured marks on the curves (K-1)/(K-1+M), one curve per K.
 
-    ``measured[K][M]`` is the bubble fraction of a timeline. If M = 4K was measured, that mark gets a ring and
-    its value.
+    ``measured[K][M]`` is the bubble fraction of a timeline, from 0 to 1. If M = 4K was measured, that mark
+    gets a ring and its value. TypeError or ValueError for anything but such numbers, or for none.
     """
     measured = read_measured("plot_bubble_curves", measured)
     ax = given_or_new(ax, WIDTH, 4.2)
@@ -49,6 +49,7 @@ def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
     """How many of K devices are at work on average: measured marks on K M/(K-1+M), one curve per M.
 
     ``measured[M][K]`` is the utilization of a timeline, 1 - bubble. The dashed line is K itself: no waiting.
+    TypeError or ValueError for anything but such numbers, or for none.
     """
     measured = read_measured("plot_efficiency", measured)
     ax = given_or_new(ax, WIDTH, 4.2)
@@ -73,7 +74,8 @@ def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
 def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
     """Loss against step, one curve per name: the first is a wide pale line, the others are marks on it.
 
-    The curves take turns in marking a step, so that each can be seen even where they coincide.
+    The curves take turns in marking a step, so that each can be seen even where they coincide. TypeError or
+    ValueError for anything but lists of numbers by name, or for none.
     """
     (name, reference), *others = read_losses("plot_losses", losses).items()
     ax = given_or_new(ax, WIDTH, 4.2)

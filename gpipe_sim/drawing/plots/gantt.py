@@ -29,12 +29,13 @@ from gpipe_sim.drawing.marks import (
     legend,
 )
 from gpipe_sim.drawing.palette import DOTS, FAINT, INK, LINES, PAPER
-from gpipe_sim.drawing.panel import PAIRED, panel
+from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new, require_axes
 from gpipe_sim.drawing.pushed import TITLE as PUSHED
 from gpipe_sim.drawing.pushed import pushed
 from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
-from gpipe_sim.drawing.words import caption, title
+from gpipe_sim.drawing.words import caption
+from gpipe_sim.drawing.words import title as claim
 from gpipe_sim.errors import require
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.schedule.actions import Action
@@ -44,6 +45,7 @@ HATCH = {LINES: "////", DOTS: "...."}  #: matplotlib's names for patterns
 DASHES = (0, (3, 2))  #: of the lines between phases, in points
 WIDE = 1.14  #: how much wider the letters of matplotlib's font are than Helvetica's
 BELOW = 36  #: points from the axis to the legend
+MOST_NUMBERS, USUAL = 21, 4  #: on the axis, if none has more than so many digits
 ROW = 0.32  #: inches of a row, if there are few
 
 
@@ -62,9 +64,10 @@ def plot_timeline(
     """The Gantt chart: a lane per device, device 0 on top; what shows of a lane is waiting.
 
     The boxes are one ``PolyCollection`` per colour, labelled as in the legend: so thousands of boxes are
-    drawn fast, and tests can read them back. ``title`` replaces the line on top. All else is as in ``draw``.
+    drawn fast, and tests can read them back. ``title`` replaces the line on top. All else is as in ``draw``,
+    its errors too; TypeError for a title that is no text, or for anything but axes.
     """
-    words = require("plot_timeline", _title(timeline) if title is None else title, str, "a text as its title")
+    words = require("plot_timeline", claim(timeline) if title is None else title, str, "a text as its title")
     options = in_flight, memory, messages, critical_path, highlight
     grain, [wanted] = read_wanted("plot_timeline", [timeline], *options)
     pitch = wanted.strips.rows.pitch if wanted.strips else 1
@@ -74,12 +77,12 @@ def plot_timeline(
     return paint(ax, timeline, shown, words, caption(timeline), [*notes(grain, [wanted])])
 
 
-_title = title
-
-
 @of_timeline
 def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED) -> Axes:
-    """The same work, pushed to the left: what is left of the lanes is the waiting of all devices."""
+    """The same work, pushed to the left: what is left of the lanes is the waiting of all devices.
+
+    TypeError for anything but a timeline, axes and a text.
+    """
     words, grain = require("plot_pushed", title, str, "a text as its title"), grain_of(timeline)
     ax = given_or_new(ax, _width(timeline), 1.1 + _height(grain.rows(timeline), timeline))
     shown = pushed(timeline, grain, scale_of(ax, timeline, grain.rows(timeline)))
@@ -88,7 +91,10 @@ def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED)
 
 @of_timeline
 def plot_bare(timeline: Timeline, ax: Axes) -> Axes:
-    """Lanes and boxes alone, for charts too small for words; x is time, y is rows, and neither is named."""
+    """Lanes and boxes alone, for charts too small for words; x is time, y is rows, and neither is named.
+
+    TypeError for anything but a timeline and axes.
+    """
     require_axes(ax)
     grain = grain_of(timeline)
     rows = grain.rows(timeline)
@@ -239,9 +245,11 @@ def handle(entry: Entry) -> Patch | Line2D:
 
 
 def _times(until: float) -> list[float]:
-    """Where the axis has numbers: at round times, and at the makespan."""
-    near = until / 25
-    return [*(time for time in ticks(until, at_most=21) if until - time > near), until]
+    """Where the axis has numbers: at round times, fewer where these are long, and at the makespan."""
+    longest = max(len(number(time)) for time in ticks(until, MOST_NUMBERS))
+    round_times = ticks(until, at_most=MOST_NUMBERS * USUAL // max(USUAL, longest))
+    near = until * max(USUAL, len(number(until))) / (25 * USUAL)
+    return [*(time for time in round_times if until - time > near), until]
 
 
 def _width(timeline: Timeline) -> float:
@@ -252,4 +260,4 @@ def _width(timeline: Timeline) -> float:
 def _height(rows: float, timeline: Timeline) -> float:
     """The height of all rows in inches; rows are lower if there are many of them."""
     row = ROW if rows <= 12 else 0.24 if rows <= 24 else 0.16 if rows <= 48 else 0.1
-    return rows * row * (PAIRED if timeline.schedule.program.paired else 1)
+    return rows * row * stretch(timeline)

@@ -1,4 +1,4 @@
-"""What the charts share: sizes, axes, a place for the legend."""
+"""What the charts of matplotlib share: sizes, axes, and the checks of what is drawn."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from gpipe_sim.drawing.palette import GRID
+from gpipe_sim.drawing.strips import byte_unit
 from gpipe_sim.errors import got, listed, number, require, require_in, whole
 
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
@@ -64,13 +65,8 @@ def finish(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def legend_outside(ax: Axes, **entries) -> None:
-    place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0}
-    ax.legend(frameon=False, fontsize=LABEL_SIZE, **place, **entries)
-
-
 def byte_axis(ax: Axes, most: int, label: str) -> None:
-    """Name the y axis and write its bytes in kB (1,000 bytes), or in MB from 10 MB on."""
-    unit, name = (10**6, "MB") if most >= 10**7 else (1000, "kB")
+    """Name the y axis, and write its bytes in the unit for the most of them."""
+    unit, name = byte_unit(most)
     ax.yaxis.set_major_formatter(lambda value, _: f"{value / unit:,.10g}")
     ax.set_ylabel(f"{label} ({name})", fontsize=LABEL_SIZE)
