@@ -21,6 +21,6 @@ def draw(data: dict) -> Figure:
     timeline, each = timeline_of(data), data["microbatches"] // data["steps"]
     actions = [span.action for span in timeline.spans]
     middle = [action for action in actions if action.microbatch // each == data["steps"] // 2]
-    length = f"{data['makespan']} long, not {data['steps']} x {data['alone']}"
+    length = f"{data['makespan']} long, not {data['steps'] * data['alone']}"
     plot_timeline(timeline, ax, f"{data['steps']} steps of ZB-H2 interlock: {length}", highlight=middle)
     return figure

@@ -8,7 +8,7 @@ import pytest
 from drawn import SVG
 
 import gpipe_sim as gp
-from gpipe_sim.drawing.palette import INK, LANE, PAPER
+from gpipe_sim.drawing.palette import INK, PAPER, REFERENCE
 
 SQUARE = re.compile(r"M([\d.]+) ([\d.]+)h([\d.]+)v\3h-\3z")
 
@@ -37,7 +37,7 @@ def test_parts_sum_whole_and_their_difference_are_named_and_joined_by_signs(part
 
 def test_a_square_has_the_area_of_its_number_and_the_sign_is_its_colour(parts):
     drawing = gp.draw_parts(parts, sum(parts))
-    grounds = [ground for ground in squares(drawing, LANE) if ground]
+    grounds = [ground for ground in squares(drawing, REFERENCE) if ground]
     assert len(grounds) == 6
     most = max(abs(panel).max() for panel in (*parts, sum(parts)))
     shown = [*parts, sum(parts), sum(parts)]

@@ -142,7 +142,7 @@ def test_the_legend_shows_full_colours_and_stands_outside_the_axes():
     ax.figure.canvas.draw()
     words = [text.get_text() for text in ax.get_legend().texts]
     kinds = ["F  forward", "B  backward", "R  recompute"]
-    others = ["paler: a later stage", "warm-up ends, drain begins", "number: the microbatch"]
+    others = ["paler: a later stage", "first backward, last forward", "number: the microbatch"]
     assert sorted(words) == sorted([*kinds, "waiting", *others])
     legend = chart_in(ax).legend
     assert [legend[kind].colour for kind in [*kinds, "waiting"]] == [

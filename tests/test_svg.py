@@ -250,7 +250,7 @@ def test_dashed_lines_part_the_phases():
     chart = chart_of(to_svg(simulate(GPipe(2, 2))))
     found = [(start[0], *(round(y, 2) for _, y in (start, end))) for start, end in chart.dashes]
     assert found == [(2, 0, 1), (5, 0, 1), (3, 1, 2)]
-    assert chart.legend["warm-up ends, drain begins"] == "dashed"
+    assert chart.legend["first backward, last forward"] == "dashed"
 
 
 @pytest.mark.parametrize("unit", [1, 20, Fraction(1, 2)], ids=str)
@@ -269,8 +269,8 @@ def test_actions_that_take_no_time_do_not_cost_the_others_their_edges():
 
 @pytest.mark.parametrize("costs", [Costs(), Costs(20, 20, 20)], ids=["units", "milliseconds"])
 def test_the_legend_explains_the_lines_of_phases_where_they_are_drawn(costs):
-    assert "warm-up ends, drain begins" in chart_of(str(draw(simulate(OneFOneB(4, 8), costs)))).legend
-    assert "warm-up ends, drain begins" not in chart_of(str(draw(simulate(OneFOneB(16, 90), costs)))).legend
+    assert "first backward, last forward" in chart_of(str(draw(simulate(OneFOneB(4, 8), costs)))).legend
+    assert "first backward, last forward" not in chart_of(str(draw(simulate(OneFOneB(16, 90), costs)))).legend
 
 
 def test_titles_are_escaped():

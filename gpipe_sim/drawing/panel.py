@@ -48,7 +48,7 @@ FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the b
 PAIRED = 1.4  #: with overlapped pairs rows are so much higher, and a number fits into half a row
 WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
-PHASES = Entry(12, "warm-up ends, drain begins", PHASE)
+PHASES = Entry(12, "first backward, last forward", PHASE)
 ARROW = Entry(30, "message", MESSAGE)
 NUMBER = Entry(40, "number: the microbatch")
 

@@ -1,6 +1,6 @@
 """Arrays that should add up, as Hinton diagrams: a square per number, as large as the number is.
 
-Ink is positive, paper negative, both on the grey of a lane: so signs differ without a hue.
+Ink is positive, paper negative, both on a grey between them: so signs differ without a hue.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from math import sqrt
 import numpy as np
 
 from gpipe_sim.drawing.page import Svg, px, text, words_wide
-from gpipe_sim.drawing.palette import FAINT, INK, LANE, PAPER
+from gpipe_sim.drawing.palette import FAINT, INK, PAPER, REFERENCE
 from gpipe_sim.errors import got, listed, numbers
 
 WIDTH, BETWEEN = 720, 18  #: pixels of a page, and between two panels, where a sign stands
@@ -55,7 +55,7 @@ def _panel(left: float, words: str, sign: str, panel: Array, most: float, cell: 
     high, wide = panel.shape[0] * cell, panel.shape[1] * cell
     yield text(left, TOP - 8, words, "start")
     yield text(left - BETWEEN / 2, TOP + high / 2 + 5, sign, "middle", 16)
-    yield f'<path d="M{px(left)} {TOP}h{px(wide)}v{px(high)}h-{px(wide)}z" fill="{LANE}"/>'
+    yield f'<path d="M{px(left)} {TOP}h{px(wide)}v{px(high)}h-{px(wide)}z" fill="{REFERENCE}"/>'
     for colour, shown in ((INK, panel > 0), (PAPER, panel < 0)):
         squares = (_square(left, *at, abs(panel[*at]) / most, cell) for at in np.argwhere(shown).tolist())
         if path := "".join(squares):

@@ -67,7 +67,8 @@ def strip_marks(
     timeline: Timeline, grain: Grain, rows: Rows, strips: Strips
 ) -> tuple[list[Shape], list[Name]]:
     """The strips of all devices, a shape per category; and each one's peak, to stand on its right."""
-    looks = MEMORY if strips.traces else {COUNTED: IN_FLIGHT}
+    counted = COUNTED.replace(",", " at each stage,") if timeline.schedule.program.stacked else COUNTED
+    looks = MEMORY if strips.traces else {counted: IN_FLIGHT}
     stacks = list(_stacks(timeline, grain, strips))
     scale = strips.high / (float(strips.most) or 1)
     outlines: list[list[list[Corner]]] = [[] for _ in looks]
