@@ -446,7 +446,7 @@ def _legend_width(entries: Sequence[Entry]) -> float:
 
 
 def _entry_width(entry: Entry) -> float:
-    return (SWATCH + 5 if entry.swatch else 0) + words_wide(entry.words, LARGE) + 20
+    return (SWATCH + 5 if entry.swatch else 0) + words_wide(entry.words, LARGE) + 15
 
 
 def text(
