@@ -21,7 +21,7 @@ from figures._gantt import numbers, timeline_of
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
 from gpipe_sim import Kind, formulas
-from gpipe_sim.drawing.palette import IN_FLIGHT, KINDS
+from gpipe_sim.drawing.palette import IN_FLIGHT, KINDS, LANE
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
 from gpipe_sim.drawing.strips import COUNTS_HIGH
 
@@ -130,9 +130,12 @@ def test_a_picture_is_drawn_from_its_numbers_alone():
 
 def test_the_pushed_rows_are_the_same_work_and_one_block():
     above, below = committed("pushed_rows").axes
-    pushed = boxes_in(below)
-    assert {box.end for box in pushed if box.colour != "#222222"} >= {24.0}
-    assert sum(box.end - box.start for box in boxes_in(above)) == 96
+    pushed = [box for box in boxes_in(below) if box.colour != LANE]  # the block is no work
+    for device in range(4):
+        row = sorted((box.start, box.end) for box in pushed if box.device == device)
+        assert [row[0][0], row[-1][1]] == [0, 24] and all(a[1] == b[0] for a, b in pairwise(row)), "no gap"
+    works = [sum(box.end - box.start for box in drawn) for drawn in (boxes_in(above), pushed)]
+    assert works == [96, 96]
     assert chart_in(below).frames and "waiting: 9 of 33" in {word.words for word in chart_in(below).words}
     assert below.get_title("left").endswith("the waiting is one block, (K\u22121)(F+B) long")
 
