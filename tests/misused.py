@@ -702,16 +702,16 @@ CHARTS: list[Case] = [
 ]
 
 LESSONS: list[Case] = [
-    (lambda: gp.course.predict(1, "2"), TypeError, "predict needs measured to be a number (got '2')"),
+    (lambda: gp.course.reveal(1, None), TypeError, "reveal needs measured to be a number (got None)"),
     (
-        lambda: gp.course.predict(1, 2, within=None),
+        lambda: gp.course.reveal(1, 2, within=None),
         TypeError,
-        "predict needs within to be a number (got None)",
+        "reveal needs within to be a number (got None)",
     ),
     (
-        lambda: gp.course.predict(1, 2, 0.1),
+        lambda: gp.course.reveal(1, 2, 0.1),
         TypeError,
-        "predict needs unit to be a text, such as 'ms' (got 0.1)",
+        "reveal needs unit to be a text, such as 'units' (got 0.1)",
     ),
     (lambda: gp.course.lesson_99, AttributeError, "module 'gpipe_sim.course' has no attribute 'lesson_99'"),
 ]

@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from math import isclose
 from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.errors import number, require
-
 MOST = 800  #: characters of a reply
-NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,26 +67,3 @@ def called(function: Callable, *arguments, where: str = "") -> object:
         where = where or f"called with ({', '.join(map(repr, arguments))})"
         return keep_working(f"{where} it stopped: {type(error).__name__}: {error}")
     return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
-
-
-def predict(guess: Real | None, measured: Real, unit: str = "", *, within: Real = 0) -> Reply:
-    """Compare a prediction with what was measured; without a guess, ask for one and reveal nothing.
-
-    With ``within=0.25``, a guess is right if it is off by at most a quarter of what was measured; that is for
-    measured times and rules of thumb. By default only the number itself is right.
-    """
-    require("predict", unit, str, "unit to be a text, such as 'ms'")
-    measured, within = number("predict", "measured", measured), number("predict", "within", within)
-    unit = f" {unit}" if unit else ""
-    if guess is None:
-        return your_turn("write your guess in the cell above, run that, and then this again")
-    if not is_number(guess):
-        return keep_working(f"{guess!r} is not a number; write your guess as one{unit and f' ({unit[1:]})'}")
-    if guess == measured:
-        return correct(f"you said {guess}{unit}, and that is what was measured")
-    if abs(guess - measured) <= (1 + 1e-9) * within * abs(measured):
-        return correct(f"you said {guess}{unit}, measured {measured}{unit}: near enough")
-    if measured % 1 and isclose(guess, measured, rel_tol=NEAR):
-        return almost(f"you said {guess}{unit}, measured {measured}{unit}: a guess need not be nearer")
-    where = "less" if measured < guess else "more"
-    return keep_working(f"you said {guess}{unit}, measured {measured}{unit}: {where} than you thought. Why?")

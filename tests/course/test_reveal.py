@@ -28,6 +28,7 @@ WRONG = {24: "That is without any waiting.", 0.5: "That is half."}
         ([33], 33, "not a number", "you wrote [33]"),
         (True, 1, "not a number", "you wrote True"),
         (10**400, 33, "not a number", "a guess here is a number"),
+        (np.arange(3), 33, "not a number", "a guess here is a number"),
         (None, 33, "your turn", "write your guess in the cell above"),
     ],
 )
@@ -51,9 +52,34 @@ def test_a_guess_in_words_is_answered(guess, verdict, says):
     assert (reply.verdict, says in reply.text) == (verdict, True), reply
 
 
-@pytest.mark.parametrize(("guess", "verdict"), [(3, "near enough"), (2.9, "not what happened")])
-def test_a_rule_of_thumb_allows_a_range(guess, verdict):
-    assert reveal(guess, 4, within=0.25).reply.verdict == verdict
+@pytest.mark.parametrize(
+    ("guess", "measured", "within", "verdict", "says"),
+    [
+        (3, 4, 0.25, "near enough", "you said 3 percent; it is 4 percent"),
+        (5, 4, 0.25, "near enough", "you said 5 percent"),
+        (1.5, 1.2, 0.25, "near enough", "it is 1.2 percent"),
+        (4, 4, 0.25, "right", "you said 4 percent"),
+        (-3, -4, 0.25, "near enough", "you said -3 percent"),
+        (2.9, 4, 0.25, "not what happened", "more than you thought"),
+        (6, 4, 0.25, "not what happened", "less than you thought"),
+        (1, 0, 0.25, "not what happened", "less than you thought"),
+        (3, 4, 0, "not what happened", "more than you thought"),
+        (2.9, 2.91, 0.001, "near enough", "it is 2.91 percent"),
+        (None, 4, 0.25, "your turn", "write your guess in the cell above"),
+    ],
+)
+def test_a_guess_at_what_a_clock_says_may_be_off(guess, measured, within, verdict, says):
+    reply = reveal(guess, measured, "percent", within=within).reply
+    assert reply.verdict == verdict, reply
+    assert says in reply.text, reply
+
+
+def test_a_reply_stays_as_it_was_given():
+    """FrozenInstanceError is an AttributeError: what happened stays what happened."""
+    reply = reveal(24, 33).reply
+    with pytest.raises(AttributeError):
+        reply.verdict = "right"
+    assert reply == reveal(24, 33).reply and hash(reply) == hash(reveal(24, 33).reply)
 
 
 def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it():
