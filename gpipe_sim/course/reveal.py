@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Any
 
 from gpipe_sim.course.reply import Reply, is_number, your_turn
-from gpipe_sim.errors import number, require
+from gpipe_sim.errors import got, number, require
 from gpipe_sim.simulation.timeline import number as written
 
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
@@ -71,9 +71,7 @@ def _amount(value: Real | str, unit: str) -> str:
 def _numbers(guess: Any, measured: Real, unit: str, within: Real, wrong: Mapping) -> Reply:
     if not is_number(guess):
         of = f" of {unit}" if unit else ""
-        return Reply(
-            "not a number", f"you wrote {guess!r}; a guess here is a number{of}, such as {written(1)}"
-        )
+        return Reply("not a number", f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
     said, off = f"you said {_amount(guess, unit)}", abs(guess - measured)
     if guess == measured:
         return Reply(RIGHT, said)
