@@ -44,7 +44,7 @@ _NAMES = {
     "plan.recognize": "recognize",
     "drawing.deadlock": "draw_deadlock",
     "drawing.overlay": "Overlay overlay",
-    "drawing.page": "Svg",
+    "drawing.document": "Svg",
     "drawing.parts": "draw_parts",
     "drawing.svg": "draw to_svg",
     "export.recorded": "recorded_run recorded_where",

@@ -33,7 +33,7 @@ from gpipe_sim import (
 )
 from gpipe_sim.drawing.coarse import Grain, grain_of, in_flight_steps, shares
 from gpipe_sim.drawing.geometry import LANE_HIGH
-from gpipe_sim.drawing.page import Place, outline_all
+from gpipe_sim.drawing.paint import Place, outline_all
 from gpipe_sim.drawing.palette import KINDS as COLOURS
 from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_timeline
@@ -267,7 +267,7 @@ def test_the_last_column_may_be_too_narrow_to_see():
     timeline = simulate(OneFOneB(4, 100))
     grain = Grain((timeline.makespan - 0.001) / 50)
     assert len(grain.edges(timeline)) == 52
-    at = Place(26, 688 / timeline.makespan, 24)
+    at = Place(26, 688 / timeline.makespan, 24, 84)
     _, *marks = panel(timeline, grain, at.scale, Wanted()).marks
     for mark, (colour, time) in zip(marks, busy_by_colour(timeline).items(), strict=True):
         assert mark.fill == colour

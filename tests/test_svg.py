@@ -41,8 +41,9 @@ from gpipe_sim import (
     simulate,
     to_svg,
 )
+from gpipe_sim.drawing.document import LARGE
 from gpipe_sim.drawing.geometry import LANE_HIGH
-from gpipe_sim.drawing.page import LARGE, LEFT, LEGEND_LINE, NUMBER, WIDTH
+from gpipe_sim.drawing.page import LEFT, LEGEND_LINE, NUMBER, WIDTH
 from gpipe_sim.drawing.palette import KINDS
 
 DIGIT_WIDE, DIGIT_HIGH = 6.7, 8.7  #: pixels of a digit of Helvetica or Arial at 12 px

@@ -9,7 +9,7 @@ from cases import over_every_schedule
 from drawn import SVG, chart_of
 
 import gpipe_sim as gp
-from gpipe_sim.drawing import page
+from gpipe_sim.drawing import paint
 
 
 def arrows(timeline):
@@ -50,8 +50,8 @@ def test_the_head_sits_on_the_end_of_its_line_and_is_as_wide_as_long():
         assert [(a + b) / 2 for a, b in zip(left, right, strict=True)] == pytest.approx(
             [neck_x, neck_y], abs=0.11
         )
-        assert dist((neck_x, neck_y), (tip_x, tip_y)) == pytest.approx(page.HEAD, abs=0.2)
-        assert dist(left, right) == pytest.approx(page.HEAD, abs=0.2)
+        assert dist((neck_x, neck_y), (tip_x, tip_y)) == pytest.approx(paint.HEAD, abs=0.2)
+        assert dist(left, right) == pytest.approx(paint.HEAD, abs=0.2)
         through_neck = dist((x, y), (neck_x, neck_y)) + dist((neck_x, neck_y), (tip_x, tip_y))
         assert through_neck == pytest.approx(dist((x, y), (tip_x, tip_y)), abs=0.2)
 

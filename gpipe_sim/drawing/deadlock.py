@@ -6,7 +6,7 @@ It has no time axis, because nothing moves any more. Each device's row is a queu
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpipe_sim.drawing.page import Svg, text
+from gpipe_sim.drawing.document import Svg, text
 from gpipe_sim.drawing.palette import FAINT, INK, KINDS, PAPER, ink
 from gpipe_sim.drawing.words import described
 from gpipe_sim.schedule.actions import Kind

@@ -9,9 +9,11 @@ from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.drawing.coarse import grain_of
+from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.marks import Name, Panel, legend
-from gpipe_sim.drawing.page import LEFT, Laid, Place, Svg, above, row_height, sheet, unit_for
+from gpipe_sim.drawing.page import LEFT, Laid, above, row_height, sheet, unit_for
+from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.wanted import Wanted, notes

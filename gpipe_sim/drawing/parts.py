@@ -8,7 +8,7 @@ from math import sqrt
 
 import numpy as np
 
-from gpipe_sim.drawing.page import Svg, px, text, words_wide
+from gpipe_sim.drawing.document import Svg, px, text, words_wide
 from gpipe_sim.drawing.palette import FAINT, INK, PAPER, REFERENCE
 from gpipe_sim.errors import got, listed, numbers
 

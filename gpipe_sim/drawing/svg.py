@@ -4,23 +4,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from gpipe_sim.drawing.coarse import Grain
+from gpipe_sim.drawing.document import LARGE, Svg, text, words_wide
 from gpipe_sim.drawing.marks import legend
-from gpipe_sim.drawing.page import (
-    AXIS,
-    LARGE,
-    LEFT,
-    RIGHT,
-    WIDTH,
-    Laid,
-    Place,
-    Svg,
-    above,
-    row_height,
-    sheet,
-    text,
-    unit_for,
-    words_wide,
-)
+from gpipe_sim.drawing.page import AXIS, LEFT, RIGHT, WIDTH, Laid, above, row_height, sheet, unit_for
+from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.pushed import TITLE as PUSHED
 from gpipe_sim.drawing.pushed import pushed as pushed_panel
@@ -138,7 +125,7 @@ def _laid(
 def _below(laid: Sequence[Laid], words: str, said: str, unit: float, row: float) -> Place:
     """The place below what is laid already."""
     top = laid[-1].at.y(laid[-1].panel.height) + AXIS if laid else 0.0
-    return Place(top + above(words, said), unit, row)
+    return Place(top + above(words, said), unit, row, LEFT)
 
 
 def _beside(wanted: Sequence[Wanted]) -> float:
