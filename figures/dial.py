@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures._gantt import numbers, timeline_of
-from figures._page import page
+from figures._page import claim, page
 from gpipe_sim import B, Explicit, F, OneFOneB, Schedule
 from gpipe_sim.drawing.palette import FAINT, INK
 from gpipe_sim.drawing.plots import plot_bare
-from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, finish
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
 
 DEVICES, MICROBATCHES = 4, 8
 WIDE, HIGH = 0.026, 3.9  #: a thumbnail: of a microbatch held per unit of time; in units of time
@@ -53,7 +53,7 @@ def draw(data: dict) -> Figure:
     words = (
         f"Running ahead buys time with memory; 1F1B is as short as GPipe and holds {saved} microbatches less"
     )
-    ax.set_title(words, loc="left", fontsize=TITLE_SIZE, weight="bold")
+    claim(ax, words)
     return figure
 
 

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from figures import training_loss
 from figures._gantt import numbers, timeline_of
-from figures._page import WIDTH, claim
+from figures._page import claim, page
 from gpipe_sim import ZBH1, GPipe, Naive, OneFOneB
 from gpipe_sim.drawing.palette import INK
 from gpipe_sim.drawing.plots import plot_bare
@@ -24,16 +24,14 @@ def data() -> dict:
 
 def draw(data: dict) -> Figure:
     steps = data["steps"]
-    figure = Figure(figsize=(WIDTH, 7.2), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06, hspace=0.03)
-    *charts, loss = figure.subplots(len(steps) + 1, 1, height_ratios=[1] * len(steps) + [2.6])
+    figure, (*charts, loss) = page(7.6, len(steps) + 1, height_ratios=[1] * len(steps) + [2.6])
     longest, shortest = steps[0]["makespan"], min(step["makespan"] for step in steps)
     for ax, step in zip(charts, steps, strict=True):
         _chart(ax, step, longest)
     claim(
         charts[0],
         f"The same work on {DEVICES} devices takes {longest} units, or {shortest}: the schedule decides",
-        "grey is waiting; a forward takes 1, a backward 2 (blue, orange and green); "
+        "grey: waiting; blue: a forward, 1 long; orange, with green where it is cut in two: a backward, 2; "
         f"{MICROBATCHES} microbatches",
     )
     training_loss.draw_on(loss, data["training_loss"])

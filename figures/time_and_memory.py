@@ -40,7 +40,7 @@ def draw(data: dict) -> Figure:
     below, held = number(longest["makespan"]), number(longest["holds"])
     note = f"4 devices, 8 microbatches, equal work; not shown: {longest['name']}, {below} long, holds {held}"
     least, shortest = (min(shown, key=lambda entry: entry[what])["name"] for what in ("holds", "makespan"))
-    words = f"No schedule is best at both: {least} holds the least, {shortest} is the shortest"
+    words = f"No schedule is best at both: of these, {least} holds the least and {shortest} is the shortest"
     claim(ax, words, note)
     return figure
 

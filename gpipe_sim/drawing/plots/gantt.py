@@ -28,14 +28,14 @@ from gpipe_sim.drawing.marks import (
     Style,
     legend,
 )
-from gpipe_sim.drawing.palette import DOTS, FAINT, INK, LINES, PAPER
+from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER
 from gpipe_sim.drawing.panel import panel, stretch
-from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, WIDTH, given_or_new, require_axes
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, WIDTH, claim, given_or_new, require_axes
 from gpipe_sim.drawing.pushed import TITLE as PUSHED
 from gpipe_sim.drawing.pushed import pushed
 from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
 from gpipe_sim.drawing.words import caption
-from gpipe_sim.drawing.words import title as claim
+from gpipe_sim.drawing.words import title as claimed
 from gpipe_sim.errors import require
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.schedule.actions import Action
@@ -67,7 +67,9 @@ def plot_timeline(
     drawn fast, and tests can read them back. ``title`` replaces the line on top. All else is as in ``draw``,
     its errors too; TypeError for a title that is no text, or for anything but axes.
     """
-    words = require("plot_timeline", claim(timeline) if title is None else title, str, "a text as its title")
+    words = require(
+        "plot_timeline", claimed(timeline) if title is None else title, str, "a text as its title"
+    )
     options = in_flight, memory, messages, critical_path, highlight
     grain, [wanted] = read_wanted("plot_timeline", [timeline], *options)
     pitch = wanted.strips.rows.pitch if wanted.strips else 1
@@ -131,7 +133,7 @@ def paint(
     ax.spines[["top", "right", "left"]].set_visible(False)
     for peak in shown.peaks:
         _beside(ax, peak.y, peak.words)
-    _head(ax, title, caption)
+    claim(ax, title, caption)
     _legend(
         ax, [*legend([(shown, scale)]), *notes], 1.15 * scale.unit * (until or 1)
     )  # axes grow when laid out
@@ -191,14 +193,6 @@ class Fitting(Text):
 def _beside(ax: Axes, y: float, words: str) -> None:
     right = {"xycoords": ("axes fraction", "data"), "xytext": (5, 0), "textcoords": "offset points"}
     ax.annotate(words, (1, y), va="center_baseline", fontsize=LABEL_SIZE, **right)
-
-
-def _head(ax: Axes, title: str, caption: str) -> None:
-    """The title, and the caption below it."""
-    if caption:
-        above = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": LABEL_SIZE}
-        ax.annotate(caption, (0, 1), (0, 6), color=FAINT, **above)
-    ax.set_title(title, loc="left", fontsize=TITLE_SIZE, pad=20 if caption else 6, weight="bold")
 
 
 def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:

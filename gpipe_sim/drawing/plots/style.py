@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from gpipe_sim.drawing.palette import GRID
+from gpipe_sim.drawing.palette import FAINT, GRID
 from gpipe_sim.drawing.strips import byte_unit
 from gpipe_sim.errors import got, listed, number, require, require_in, whole
 
@@ -30,6 +30,15 @@ def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
 def require_axes(ax: Axes) -> Axes:
     """The axes; TypeError for anything else."""
     return require("a plot", ax, Axes, "axes, such as ax=plt.subplots()[1]")
+
+
+def claim(ax: Axes, words: str, note: str = "") -> Axes:
+    """What a chart says, in a sentence, above the axes; and below that, how to read the chart."""
+    if note:
+        above = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": LABEL_SIZE}
+        ax.annotate(note, (0, 1), (0, 6), color=FAINT, **above)
+    ax.set_title(words, loc="left", fontsize=TITLE_SIZE, pad=20 if note else 6, weight="bold")
+    return ax
 
 
 def read_measured(owner: str, measured: Measured) -> Measured:
