@@ -188,6 +188,11 @@ def test_every_schedule_stands_at_its_length_and_at_what_it_holds():
     assert len(ax.child_axes) == 13
     places = [inset.get_window_extent() for inset in ax.child_axes]
     assert not any(a.overlaps(b) for a, b in combinations(places, 2))
+    best = [
+        min(data["schedules"][1:], key=lambda entry: entry[what])["name"] for what in ("holds", "makespan")
+    ]
+    words = f"of these, {best[0]} holds the least and {best[1]} is the shortest"
+    assert (best, ax.get_title("left")) == (["V-Min", "ZB-V"], f"No schedule is best at both: {words}")
     assert "Naive, 96 long, holds 1" in {text.get_text().split("not shown: ")[-1] for text in ax.texts}
 
 
