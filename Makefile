@@ -3,7 +3,7 @@
 # figures while these are rebuilt, would break each other under `make -j`.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help figures test test-random test-torch lessons lessons-torch lab look lint bench bench-torch clean
+.PHONY: help figures test test-random test-torch lessons lessons-torch lab look lint bench bench-torch reset clean
 
 PYTHON ?= python3
 PYTHONS := $(PYTHON) $(if $(filter file,$(origin PYTHON)),python3.13 python3.12 python3.11)
@@ -59,6 +59,9 @@ bench: .venv/figures  ## time the library against plain loops
 
 bench-torch: .venv/torch-$(TORCH)  ## time PyTorch's engine: against the simulator, and against its own classes
 	@$(RUN) benchmarks torch
+
+reset:  ## forget what a student wrote: the file in which lessons keep it; notebooks stay as they are
+	rm -f notebooks/my_pipeline.py
 
 clean:  ## remove .venv and every cache; figures and lessons stay
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist *.egg-info

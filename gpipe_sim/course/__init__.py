@@ -9,10 +9,11 @@ question; it never gives the answer. If there is no answer yet (None), it says w
 from importlib import import_module
 from importlib.util import find_spec
 
+from gpipe_sim.course import mine
 from gpipe_sim.course.reply import Reply
 from gpipe_sim.course.reveal import reveal
 
-__all__ = ["Reply", "reveal"]
+__all__ = ["Reply", "mine", "reveal"]
 
 
 def __getattr__(name: str):

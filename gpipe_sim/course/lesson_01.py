@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.nn.models import mlp
 from gpipe_sim.runtime.partition import Partition, split
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import Naive
 from gpipe_sim.nn.data import digits
 from gpipe_sim.nn.layers import Layer

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.nn.data import digits
 from gpipe_sim.nn.losses import cross_entropy
 from gpipe_sim.nn.models import mlp

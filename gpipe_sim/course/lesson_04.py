@@ -7,7 +7,8 @@ from itertools import count
 from math import ceil, isclose
 from numbers import Real
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import GPipe, Naive
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.metrics import bubble_fraction, bubble_overhead, idle_time, utilization

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.families import GPipe
 from gpipe_sim.nn.layers import Layer, Linear
 from gpipe_sim.nn.losses import cross_entropy

@@ -5,7 +5,8 @@ from numbers import Integral
 
 import numpy as np
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.schedule.actions import Action, B, F, Kind
 from gpipe_sim.schedule.base import needs

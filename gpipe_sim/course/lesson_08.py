@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from numbers import Real
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import GPipe
 from gpipe_sim.schedule.remat import remat
 from gpipe_sim.simulation.costs import Costs

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from numbers import Integral, Rational, Real
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.families import Interleaved1F1B, OneFOneB
 from gpipe_sim.nn.layers import ReLU
 from gpipe_sim.runtime.partition import split

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from numbers import Real
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import needs

@@ -7,8 +7,9 @@ from math import isclose, isfinite
 from numbers import Real
 from statistics import mean, median
 
+from gpipe_sim.course.called import called
 from gpipe_sim.course.clocked import measured, uneven
-from gpipe_sim.course.reply import Reply, almost, called, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.export.recorded import recorded_run
 from gpipe_sim.families import ZBH1, GPipe, OneFOneB
 from gpipe_sim.schedule.actions import B, F, Kind

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from numbers import Rational
 
-from gpipe_sim.course.reply import Reply, almost, called, correct, keep_working, your_turn
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.costs import Costs

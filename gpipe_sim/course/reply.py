@@ -1,11 +1,7 @@
 """The replies of a check: a verdict and a sentence."""
 
-from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Real
-
-import numpy as np
 
 MOST = 800  #: characters of a reply
 
@@ -50,20 +46,3 @@ def is_number(value: object) -> bool:
     except OverflowError:
         return False
     return True
-
-
-def called(function: Callable, *arguments, where: str = "") -> object:
-    """What the student's function returns; a Reply if it is not a function, or raises an exception.
-
-    It gets copies of lists and arrays, to do with as it likes. ``where`` says in the reply what it was
-    called with, if the arguments are too long to print.
-    """
-    if not callable(function):
-        return keep_working(f"pass in a function, not {function!r}")
-    try:
-        said = function(*(deepcopy(one) if isinstance(one, list | np.ndarray) else one for one in arguments))
-        repr(said)  # a reply may quote it
-    except Exception as error:
-        where = where or f"called with ({', '.join(map(repr, arguments))})"
-        return keep_working(f"{where} it stopped: {type(error).__name__}: {error}")
-    return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow

@@ -1,0 +1,202 @@
+"""A pipeline by hand: the folded answers of the lessons, in one file.
+
+This is what a student owns after lesson 13: a step over K stages, GPipe's, 1F1B's and interleaved rows, the
+clock, recompute, and a split backward. An action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch
+0. A row is a list of actions, first to last; there is one for each device. ``mine`` puts the student's own
+versions in place of these.
+"""
+
+import numpy as np
+
+
+# lesson 02
+class Links:
+    """What is on its way between devices: copies of arrays, each under a name."""
+
+    def __init__(self):
+        self.arrays = {}
+
+    def send(self, name, array):
+        self.arrays[name] = array.copy()
+
+    def receive(self, name):
+        return self.arrays.pop(name)
+
+
+def stages_of(layers):
+    """One stage for each linear layer. All but the last end with a ReLU."""
+    linear = [layer.parameters for layer in layers if layer.parameters]
+    stages = [{"W": each["W"], "b": each["b"], "relu": True, "dW": 0, "db": 0, "kept": {}} for each in linear]
+    stages[-1]["relu"] = False
+    return stages
+
+
+def forward(stage, s, m, links):
+    x = links.receive(("y", s - 1, m))
+    y = x @ stage["W"] + stage["b"]
+    if stage["relu"]:
+        y = np.maximum(y, 0)
+    stage["kept"][m] = x, y
+    links.send(("y", s, m), y)
+
+
+def backward(stage, s, m, links):
+    dy = links.receive(("dy", s, m))
+    x, y = stage["kept"].pop(m)
+    if stage["relu"]:
+        dy = dy * (y > 0)
+    stage["dW"] = stage["dW"] + x.T @ dy
+    stage["db"] = stage["db"] + dy.sum(axis=0)
+    if s > 0:
+        links.send(("dy", s - 1, m), dy @ stage["W"].T)
+
+
+def step(stages, x, target):
+    links, last = Links(), len(stages) - 1
+    links.send(("y", -1, 0), x)
+    for s in range(len(stages)):
+        forward(stages[s], s, 0, links)
+    wrong = links.receive(("y", last, 0)) - target
+    links.send(("dy", last, 0), 2 * wrong / wrong.size)
+    for s in reversed(range(len(stages))):
+        backward(stages[s], s, 0, links)
+    return np.mean(wrong**2)
+
+
+# lesson 03
+def run(order, stages, x, target, M, work):
+    links, last, loss = Links(), len(stages) - 1, 0
+    targets = np.array_split(target, M)
+    for m, piece in enumerate(np.array_split(x, M)):
+        links.send(("y", -1, m), piece)
+    for s, kind, m in order:
+        work[kind](stages[s], s, m, links)
+        if (s, kind) == (last, "F"):
+            wrong = links.receive(("y", last, m)) - targets[m]
+            links.send(("dy", last, m), 2 * wrong / target.size)
+            loss += (wrong**2).sum() / target.size
+    return loss
+
+
+# lesson 04
+def gpipe_rows(K, M):
+    rows = []
+    for k in range(K):
+        forwards = [(k, "F", m) for m in range(M)]
+        backwards = [(k, "B", m) for m in reversed(range(M))]
+        rows.append(forwards + backwards)
+    return rows
+
+
+# lesson 05
+NEEDS = {"F": [("F", -1)], "B": [("F", 0), ("B", +1)]}
+
+
+def needs(action, S, table):
+    s, kind, m = action
+    return [(s + way, other, m) for other, way in table[kind] if 0 <= s + way < S]
+
+
+def clock(rows, table, cost):
+    S = 1 + max(s for row in rows for s, kind, m in row)
+    ends, free, todo = {}, [0] * len(rows), [list(row) for row in rows]
+    moved = True
+    while moved:
+        moved = False
+        for k, row in enumerate(todo):
+            while row and all(need in ends for need in needs(row[0], S, table)):
+                action = row.pop(0)
+                arrived = [ends[need] for need in needs(action, S, table)]
+                free[k] = ends[action] = max([free[k], *arrived]) + cost[action[1]]
+                moved = True
+    return ends
+
+
+# lesson 07
+def capped_rows(K, M, caps, table, cost):
+    rows, ends, free = [[] for _ in range(K)], {}, [0] * K
+    while len(ends) < 2 * K * M:
+        choices = []
+        for k, row in enumerate(rows):
+            forwards = sum(kind == "F" for s, kind, m in row)
+            backwards = len(row) - forwards
+            wanted = [(k, "B", backwards)]
+            if forwards < M and forwards - backwards < caps[k]:
+                wanted.append((k, "F", forwards))
+            for action in wanted:
+                if all(need in ends for need in needs(action, K, table)):
+                    arrived = [ends[need] for need in needs(action, K, table)]
+                    choices.append((max([free[k], *arrived]), action[1], action))
+        start, kind, action = min(choices)
+        rows[action[0]].append(action)
+        free[action[0]] = ends[action] = start + cost[kind]
+    return rows
+
+
+# lesson 08
+def light_forward(stage, s, m, links):
+    forward(stage, s, m, links)
+    stage["kept"][m] = stage["kept"][m][0]  # x; y is deleted
+
+
+def recompute(stage, s, m, links):
+    x = stage["kept"][m]
+    y = x @ stage["W"] + stage["b"]
+    if stage["relu"]:
+        y = np.maximum(y, 0)
+    stage["kept"][m] = x, y
+
+
+# lesson 09
+def interleaved_rows(K, M, V):
+    rows = []
+    for k in range(K):
+        turns = [(v, m) for first in range(0, M, K) for v in range(V) for m in range(first, first + K)]
+        forwards = [(v * K + k, "F", m) for v, m in turns]
+        backwards = [((V - 1 - v) * K + k, "B", m) for v, m in turns]
+        warmup = min(2 * (K - k - 1) + (V - 1) * K, M * V)
+        row = forwards[:warmup]
+        for pair in zip(forwards[warmup:], backwards, strict=False):
+            row += pair
+        rows.append(row + backwards[M * V - warmup :])
+    return rows
+
+
+# lesson 13
+def input_gradient(stage, s, m, links):
+    dy = links.receive(("dy", s, m))
+    x, y = stage["kept"].pop(m)
+    if stage["relu"]:
+        dy = dy * (y > 0)
+    stage.setdefault("pending", {})[m] = x, dy
+    if s > 0:
+        links.send(("dy", s - 1, m), dy @ stage["W"].T)
+
+
+def weight_gradient(stage, s, m, links):
+    x, dy = stage["pending"].pop(m)
+    stage["dW"] = stage["dW"] + x.T @ dy
+    stage["db"] = stage["db"] + dy.sum(axis=0)
+
+
+def putting_off(delays, M):
+    rows = []
+    for k, delay in enumerate(delays):
+        ahead = min(len(delays) - k - 1, M)
+        row = [(k, "F", m) for m in range(ahead)]
+        for m in range(M):
+            if ahead + m < M:
+                row.append((k, "F", ahead + m))
+            row.append((k, "I", m))
+            if m >= delay:
+                row.append((k, "W", m - delay))
+        rows.append(row + [(k, "W", m) for m in range(max(M - delay, 0), M)])
+    return rows
+
+
+def stamped(strand, M, period):
+    rows = []
+    for slots in strand:
+        stamps = [(slot + m * period, s, kind, m) for (s, kind), slot in slots.items() for m in range(M)]
+        rows.append([(s, kind, m) for slot, s, kind, m in sorted(stamps)])
+    return rows

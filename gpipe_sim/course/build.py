@@ -1,0 +1,49 @@
+"""A build: a piece of the pipeline that the student writes, and that later lessons use if it passed."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+
+from gpipe_sim.course import mine
+from gpipe_sim.course.called import stopped
+from gpipe_sim.course.reply import Reply, correct, your_turn
+
+#: What each build's check is called, and the names that its answer defines.
+BUILDS: dict[str, tuple[str, ...]] = {}
+
+
+def build(*names: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]:
+    """Make a check one of a build, whose answer defines ``names``; the check takes these, in this order.
+
+    Without an answer (None) it says what to write. In a notebook, what is correct is kept for later lessons.
+    """
+
+    def of(check: Callable[..., Reply]) -> Callable[..., Reply]:
+        BUILDS[check.__name__] = names
+
+        @wraps(check)
+        def checked(*answers: object) -> Reply:
+            if all(answer is None for answer in answers):
+                return your_turn(f"write {' and '.join(names)} in the cell above, and run it again")
+            reply = check(*answers)
+            if reply.verdict != "correct" or mine.running_cell() is None:
+                return reply
+            return _kept(check, dict(zip(names, answers, strict=True)), reply)
+
+        return checked
+
+    return of
+
+
+def _kept(check: Callable[..., Reply], answers: dict[str, object], reply: Reply) -> Reply:
+    """The reply, and whether the answer is kept: it must pass without the notebook's other cells."""
+    try:
+        text = mine.with_section(mine.stored(), check.__name__, mine.source_of(answers))
+        alone = mine.pipeline(text)
+        again = check(*(alone[name] for name in answers))
+    except Exception as error:
+        return correct(f"{reply.text}. It is not kept for later lessons: on its own {stopped(error)}")
+    if again.verdict != "correct":
+        return correct(f"{reply.text}. It is not kept for later lessons: on its own, {again.text}")
+    Path(mine.FILE).write_text(text, encoding="utf-8")
+    return reply

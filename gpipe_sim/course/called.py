@@ -1,0 +1,91 @@
+"""Call a student's function, and say in a sentence what went wrong, with the line on which it did."""
+
+import linecache
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from gpipe_sim.course.limit import SECONDS, TooLong, time_limit
+from gpipe_sim.course.reply import keep_working
+
+COPIED = list | dict | np.ndarray
+#: Where the student's own lines are not.
+LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib")))
+MOST_STEPS = 100_000  #: how many values a student's generator may give
+#: What to look for first, after an exception of a kind.
+QUESTIONS = {
+    IndexError: "How many are there, and which one did you ask for?",
+    KeyError: "Which keys are there at that moment?",
+    NameError: "Where is that name given a value?",
+    ZeroDivisionError: "What is zero there?",
+    RecursionError: "When does it stop calling itself?",
+    TypeError: "What kinds of things meet there?",
+}
+
+
+def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
+    """What the student's function returns; a Reply if it is not a function, raises, exits or never ends.
+
+    It gets copies of lists, dicts and arrays, to do with as it likes, unless ``copies`` is False. A
+    generator's values come as a list. ``where`` says in the reply what it was called with, if the arguments
+    are too long to print.
+    """
+    if not callable(function):
+        return keep_working(f"pass in a function, not {function!r}")
+    where = where or f"called with ({', '.join(map(repr, arguments))})"
+    if copies:
+        arguments = tuple(deepcopy(one) if isinstance(one, COPIED) else one for one in arguments)
+    try:
+        with time_limit(SECONDS), _exit_raises():
+            said = function(*arguments)
+            if isinstance(said, Iterator):
+                said = list(islice(said, MOST_STEPS + 1))
+                if len(said) > MOST_STEPS:
+                    return keep_working(f"{where} it gives over {MOST_STEPS:,} values. When does it end?")
+            repr(said)  # a reply may quote it
+    except TooLong:
+        return keep_working(f"{where} it was still running after {SECONDS} seconds. Which loop never ends?")
+    except SystemExit:
+        return keep_working(f"{where} it calls exit(), which would end the notebook. Return a value instead")
+    except Exception as error:
+        return keep_working(f"{where} it stopped: {stopped(error)}")
+    return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
+
+
+def stopped(error: BaseException) -> str:
+    """The error, the student's own line at which it came, and a question."""
+    what = f"{type(error).__name__}: {error}"
+    for file, number in _from_the_inside(error.__traceback__):
+        if not file.startswith(LIBRARIES) and (line := linecache.getline(file, number).strip()):
+            what += f", in your line {number}: {line}"
+            break
+    question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
+    return f"{what}. {question}" if question else what
+
+
+def _from_the_inside(traceback: TracebackType | None) -> list[tuple[str, int]]:
+    """(file, line) of each frame, the innermost first."""
+    frames = []
+    while traceback:
+        frames.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    return frames[::-1]
+
+
+@contextmanager
+def _exit_raises() -> Iterator[None]:
+    """A notebook's own exit() ends it after the cell. Meanwhile it raises SystemExit, as Python's does."""
+    names = vars(sys.modules["__main__"])
+    own = {name: names[name] for name in ("exit", "quit") if name in names}
+    names.update(dict.fromkeys(own, sys.exit))
+    try:
+        yield
+    finally:
+        names.update(own)

@@ -1,0 +1,100 @@
+"""How a check calls a student's function: copies go in, and whatever happens ends in a sentence."""
+
+import sys
+import time
+from contextlib import suppress
+
+import numpy as np
+import pytest
+
+from gpipe_sim.course import called as module
+from gpipe_sim.course.called import called
+from gpipe_sim.course.limit import TooLong, time_limit
+
+
+def test_a_check_hands_out_copies():
+    layers, x = [1, [2]], np.zeros(3)
+
+    def greedy(layers, x):
+        layers.pop()[0] = 7
+        x += 1
+        return len(layers)
+
+    assert called(greedy, layers, x) == 1
+    assert layers == [1, [2]] and not x.any()
+
+
+def test_unless_the_student_is_to_change_what_it_gets():
+    stage = {}
+    called(lambda stage: stage.update(kept=1), stage, copies=False)
+    assert stage == {"kept": 1}
+
+
+def test_a_crash_comes_with_the_students_own_line_and_a_question():
+    def rows(K):
+        row = [0] * K
+        return sorted(row, key=lambda m: row[K])  # the innermost own line, though `sorted` called it
+
+    said = called(rows, 3).text
+    assert said.startswith("called with (3) it stopped: IndexError: list index out of range, in your line ")
+    assert "return sorted(row, key=lambda m: row[K])" in said and said.endswith("which one did you ask for?")
+
+
+def test_an_error_inside_the_library_shows_the_line_that_called_it():
+    import gpipe_sim as gp
+
+    said = called(lambda K: gp.GPipe(K, 0), 3).text
+    assert "in your line" in said and "gp.GPipe(K, 0)" in said
+
+
+def loops_for_ever(K):
+    while True:
+        pass
+
+
+def loops_and_catches(K):
+    while True:
+        try:  # noqa: SIM105
+            K += 1
+        except:  # noqa: E722
+            pass
+
+
+@pytest.mark.parametrize("function", [loops_for_ever, loops_and_catches])
+def test_an_endless_loop_ends_with_a_sentence(function, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS", 0.2)
+    said = called(function, 3).text
+    assert said == "called with (3) it was still running after 0.2 seconds. Which loop never ends?"
+
+
+def test_a_generator_that_never_ends():
+    def forever():
+        m = 0
+        while True:
+            yield (m := m + 1)
+
+    assert called(forever).text == "called with () it gives over 100,000 values. When does it end?"
+    assert called(lambda: iter([1, 2])) == [1, 2]
+
+
+def test_exit_harms_nothing(monkeypatch):
+    ended = []
+    monkeypatch.setattr(sys.modules["__main__"], "exit", lambda: ended.append(1), raising=False)
+    for function in (lambda: sys.exit(), lambda: vars(sys.modules["__main__"])["exit"]()):
+        assert "calls exit(), which would end the notebook" in called(function).text
+    assert not ended
+    sys.modules["__main__"].exit()
+    assert ended
+
+
+def test_what_ends_in_time_is_not_disturbed_later():
+    for _ in range(200):
+        with suppress(TooLong), time_limit(0.0005):
+            sum(range(10_000))
+    time.sleep(0.01)
+
+
+def test_the_limit_stops_a_body():
+    with pytest.raises(TooLong), time_limit(0.05):
+        while True:
+            pass
