@@ -1,6 +1,7 @@
-"""Every check of every lesson is tried with at least ten wrong answers that a student could write; none passes.
+"""Every check is tried with at least ten wrong answers that a student could write, and none passes.
 
-They stand in ``WRONG`` of the lesson's test module: for each check, answers, or tuples where it takes several.
+They stand in ``WRONG`` of the lesson's test module: for each check, answers, or tuples
+where it takes several.
 """
 
 import re
