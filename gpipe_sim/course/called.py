@@ -18,6 +18,7 @@ from gpipe_sim.course.reply import keep_working
 COPIED = list | dict | np.ndarray
 #: Where the student's own lines are not.
 LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib")))
+KEPT = "my_pipeline.py"  #: what passed in other cells and lessons; its lines have other numbers there
 MOST_STEPS = 100_000  #: how many values a student's generator may give
 #: What to look for first, after an exception of a kind.
 QUESTIONS = {
@@ -64,7 +65,7 @@ def stopped(error: BaseException) -> str:
     what = f"{type(error).__name__}: {error}"
     for file, number in _from_the_inside(error.__traceback__):
         if not file.startswith(LIBRARIES) and (line := linecache.getline(file, number).strip()):
-            what += f", in your line {number}: {line}"
+            what += f", in your line{'' if file == KEPT else f' {number}'}: {line}"
             break
     question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
     return f"{what}. {question}" if question else what

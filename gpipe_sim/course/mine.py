@@ -19,7 +19,8 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-FILE = "my_pipeline.py"
+from gpipe_sim.course.called import KEPT as FILE
+
 HEADING = "# What passed its check in the lessons. `make reset` removes this file.\n"
 _SECTION = re.compile(r"^# --- (\w+)\n", re.M)
 

@@ -25,7 +25,7 @@ CHOICES = ("which_hides_it",)  #: questions with four answers to choose from
 
 
 def wrong_answers(lesson: str, check: str) -> list:
-    return getattr(import_module(f"tests.course.test_lesson_{lesson}"), "WRONG", {}).get(check, [])
+    return getattr(import_module(f"test_lesson_{lesson}"), "WRONG", {}).get(check, [])
 
 
 @pytest.mark.parametrize(("lesson", "check"), CHECKS)
