@@ -7,15 +7,22 @@ import pytest
 from numeric import apart, furthest_apart, numeric_gradient
 
 import gpipe_sim as gp
-from gpipe_sim import GELU, LAYERS, Context, Layer, Linear, ReLU, Tanh
+from gpipe_sim import GELU, LAYERS, BatchNorm, Context, Dropout, Embedding, Layer, Linear, ReLU, Tanh
+from gpipe_sim.nn import transformer
 
 RNG = np.random.default_rng(7)
 #: What a small layer is made with. A layer whose constructor needs an argument of another name adds it here.
 ARGUMENTS = {"inputs": 3, "outputs": 4, "features": 3, "rng": RNG}
+ARGUMENTS |= {"tokens": 6, "longest": 7, "heads": 3, "rate": 0.25}
+EVERY = (*LAYERS, *transformer.LAYERS)
+#: Layers for whole numbers, and for sequences of features.
+TOKENS, SEQUENCES = (Embedding,), (gp.Positions, gp.Attention, gp.SequenceMean, gp.TransformerBlock)
 
 
 def small(layer: type[Layer], **others) -> Layer:
     """One for three features: a law that needs no more runs over a layer once it stands in ``LAYERS``."""
+    if layer is gp.Residual:
+        return gp.Residual(gp.LayerNorm(3, **others), Linear(3, 3, rng=RNG, **others), Dropout(0.25), Tanh())
     takes = inspect.signature(layer).parameters.values()
     needed = [argument.name for argument in takes if argument.default is argument.empty]
     unknown = [name for name in needed if name not in ARGUMENTS]
@@ -23,12 +30,17 @@ def small(layer: type[Layer], **others) -> Layer:
     return layer(**{name: ARGUMENTS[name] for name in needed}, **others)
 
 
-every_layer = pytest.mark.parametrize("layer", [small(layer) for layer in LAYERS], ids=repr)
+every_layer = pytest.mark.parametrize("layer", [small(layer) for layer in EVERY], ids=repr)
 
 
 def input_for(layer: Layer, dtype: type = np.float64) -> np.ndarray:
-    """Five samples of three features, none so near 0 that a ReLU's kink gets between the differences."""
-    x = np.random.default_rng(0).normal(size=(5, 3))
+    """Five samples of three features, none so near 0 that a ReLU's kink gets between the differences.
+
+    Where the layer takes sequences, each is four places long; where it takes tokens, they are whole numbers.
+    """
+    if isinstance(layer, TOKENS):
+        return np.random.default_rng(0).integers(6, size=(5, 4))
+    x = np.random.default_rng(0).normal(size=(5, 4, 3) if isinstance(layer, SEQUENCES) else (5, 3))
     return (x + 0.05 * np.sign(x)).astype(dtype)
 
 
@@ -41,6 +53,9 @@ def test_the_input_gradient_is_what_central_differences_give(layer):
     y, saved = layer.forward(x.copy(), Context())
     dy = np.random.default_rng(1).normal(size=y.shape)
     dx, _ = layer.backward_input(saved, dy)
+    if isinstance(layer, TOKENS):
+        assert not dx.any()
+        return
     assert apart(dx, numeric_gradient(lambda: (layer.forward(x, Context())[0] * dy).sum(), x)) < 1e-9
 
 
@@ -70,14 +85,17 @@ def test_a_gradient_has_the_shape_of_what_it_is_the_gradient_of(layer):
 
 @every_layer
 def test_samples_do_not_see_each_other(layer):
-    """Or microbatches would change what a model computes."""
-    x = input_for(layer)
-    whole, saved = layer.forward(x, Context())
+    """Or microbatches would change what a model computes. Only BatchNorm lets them."""
+    x, evaluating = input_for(layer), Context(training=False)
+    whole, saved = layer.forward(x, evaluating)
     dx, pending = layer.backward_input(saved, np.ones_like(whole))
     summed = {name: np.zeros_like(array) for name, array in layer.parameters.items()}
     for rows in (slice(0, 2), slice(2, 5)):
-        y, saved = layer.forward(x[rows], Context())
+        y, saved = layer.forward(x[rows], evaluating)
         part, part_pending = layer.backward_input(saved, np.ones_like(y))
+        if isinstance(layer, BatchNorm):
+            assert not np.allclose(y, whole[rows], rtol=1e-2)
+            return
         assert np.allclose(y, whole[rows], rtol=1e-12) and np.allclose(part, dx[rows], rtol=1e-12)
         for name, gradient in layer.backward_weight(part_pending).items():
             summed[name] += gradient
@@ -88,14 +106,18 @@ def test_samples_do_not_see_each_other(layer):
 @pytest.mark.parametrize("schedule", [gp.GPipe(3, 4), gp.remat(gp.ZBH1(3, 4), "always")], ids=repr)
 @every_layer
 def test_a_pipeline_computes_its_gradients_as_one_device_does(layer, schedule):
+    """On the same microbatches, because BatchNorm and Dropout depend on how the batch is cut."""
+
     def model() -> list[Layer]:
         rng = np.random.default_rng(0)
-        return [Linear(2, 3, rng=rng), layer, Linear(layer_width, 4, rng=rng)]
+        layers = [layer, Linear(y.shape[-1], 4, rng=rng), Tanh()]
+        return layers if isinstance(layer, TOKENS) else [Linear(3, 3, rng=rng), *layers]
 
-    layer_width = layer.forward(input_for(layer), Context())[0].shape[1]
-    batch = np.random.default_rng(1).normal(size=(8, 2)), np.random.default_rng(2).normal(size=(8, 4))
+    x = np.concatenate(2 * [input_for(layer)])[:9]
+    y, _ = layer.forward(x, Context())
+    batch = x, np.random.default_rng(2).normal(size=(*y.shape[:-1], 4))
     step = gp.train_step(gp.split(model(), stages=3), schedule, batch, gp.mse)
-    alone = gp.single_device_step(model(), batch, gp.mse)
+    alone = gp.single_device_step(model(), batch, gp.mse, microbatches=4)
     assert furthest_apart(step.gradients, alone.gradients) < 1e-12
 
 
@@ -168,7 +190,7 @@ def test_no_layer_changes_its_input_or_the_gradient_that_it_gets(layer):
     assert all((array == copy).all() for array, copy in zip((x, y, dy), kept, strict=True))
 
 
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("kind", EVERY)
 def test_float32_stays_float32(kind):
     layer = small(kind, **({"dtype": np.float32} if small(kind).parameters else {}))
     x = input_for(layer, np.float32)
@@ -190,8 +212,9 @@ def test_what_is_saved_is_the_input_the_output_or_owns_its_bytes(layer):
     x = input_for(layer)
     y, saved = layer.forward(x, Context())
     assert y.flags.c_contiguous
-    for array in arrays(layer.backward_input(saved, np.ones_like(y))[1], saved):
-        assert array is x or array is y or array.base is None
+    dy = np.ones_like(y)
+    for array in arrays(layer.backward_input(saved, dy)[1], saved):
+        assert array is x or array is y or array is dy or array.base is None
 
 
 def arrays(*values):
@@ -213,8 +236,8 @@ def test_layers_show_their_sizes():
 
 
 def test_every_listed_layer_is_public_by_its_name():
-    assert [getattr(gp, layer.__name__) for layer in LAYERS] == list(LAYERS)
-    assert {"LAYERS", "Layer", "Context", *(layer.__name__ for layer in LAYERS)} <= set(gp.__all__)
+    assert [getattr(gp, layer.__name__) for layer in EVERY] == list(EVERY)
+    assert {"LAYERS", "Layer", "Context", *(layer.__name__ for layer in EVERY)} <= set(gp.__all__)
 
 
 # Randomness
@@ -229,6 +252,8 @@ def test_what_a_layer_draws_depends_on_seed_step_layer_and_microbatch_alone():
         Context(seed=1, step=2, microbatch=9, layer=4),
         Context(seed=1, step=2, microbatch=3, layer=9),
         Context(seed=2, step=1, microbatch=3, layer=4),
+        Context(seed=1, step=2, microbatch=3, layer=4, inner=(0,)),
+        Context(seed=1, step=2, microbatch=3, layer=4, inner=(0, 0)),
     ):
         assert changed.rng().random(3).tolist() != base
 

@@ -8,7 +8,7 @@ runs the layer decides where that is kept and for how long:
     backward_weight(pending)   -> {name: gradient}
 
 A full backward is ``backward_input`` and then ``backward_weight``, so splitting it cannot change a gradient.
-Arrays are (batch, features) and are never changed in place.
+Arrays are (batch, features), or (batch, sequence, features), and are never changed in place.
 
 To add a layer, write its class here and name it in ``LAYERS`` at the end. It is then public as ``gp.NAME``,
 and every law in ``tests/test_layers.py`` is tested on it.
@@ -30,7 +30,7 @@ class Context(NamedTuple):
 
     The randomness depends only on (seed, step, layer, microbatch), so a layer that draws from it gives the
     same result under every schedule, and the same again when its forward is recomputed. ``layer`` is the
-    number, along the model, of the layer that is being run.
+    number, along the model, of the layer that is being run, ``inner`` its place in a layer made of layers.
     """
 
     training: bool = True
@@ -38,10 +38,11 @@ class Context(NamedTuple):
     step: int = 0
     microbatch: int = 0
     layer: int = 0
+    inner: tuple[int, ...] = ()
 
     def rng(self) -> np.random.Generator:
         """A fresh generator for this layer and microbatch."""
-        return np.random.default_rng((self.seed, self.step, self.layer, self.microbatch))
+        return np.random.default_rng((self.seed, self.step, self.layer, self.microbatch, *self.inner))
 
 
 class Layer(ABC):
@@ -66,8 +67,15 @@ class Layer(ABC):
         return f"{type(self).__name__}()"
 
 
+def by_row(x: Array) -> Array:
+    """(batch, sequence, features) as (batch x sequence, features), without a copy."""
+    return x.reshape(-1, x.shape[-1])
+
+
 class Linear(Layer):
     """y = x W + b, with x (batch, inputs), W (inputs, outputs) and b (outputs,).
+
+    x may also be (batch, sequence, inputs): every place of a sequence is then treated alike.
 
     W is drawn from a normal distribution of variance 2 / inputs, b is 0. He et al. 2015,
     arXiv:1502.01852. ValueError if an input has another number of features.
@@ -83,10 +91,10 @@ class Linear(Layer):
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
         weight = self.parameters["W"]
-        if x.ndim != 2 or x.shape[1] != weight.shape[0]:
+        if x.ndim < 2 or x.shape[-1] != weight.shape[0]:
             raise ValueError(
-                f"layer {ctx.layer}, {self!r}, takes an input of shape (batch, {weight.shape[0]}), "
-                f"got {x.shape}"
+                f"layer {ctx.layer}, {self!r}, takes an input of shape (batch, {weight.shape[0]}) or "
+                f"(batch, sequence, {weight.shape[0]}), got {x.shape}"
             )
         y = x @ weight
         y += self.parameters["b"]
@@ -96,7 +104,7 @@ class Linear(Layer):
         return dy @ self.parameters["W"].T, (saved, dy)
 
     def backward_weight(self, pending: tuple[Array, Array]) -> dict[str, Array]:
-        x, dy = pending
+        x, dy = map(by_row, pending)
         return {"W": x.T @ dy, "b": dy.sum(axis=0)}
 
     def __repr__(self) -> str:

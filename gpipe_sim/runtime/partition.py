@@ -43,7 +43,7 @@ class Partition:
     def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
         """The output of the last layer, and what each layer saved."""
         kept = []
-        training, seed, step, microbatch, _ = ctx
+        training, seed, step, microbatch, *_ = ctx
         for i, layer in enumerate(self.layers, self.first_layer):
             x, saved = layer.forward(x, Context(training, seed, step, microbatch, i))
             kept.append(saved)

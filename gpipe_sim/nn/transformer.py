@@ -1,0 +1,372 @@
+"""Layers up to a Transformer: over arrays of shape (batch, sequence, features), and layers made of layers.
+
+They keep the contract of ``nn.layers``: a layer's output is contiguous, and what it saves is its input, its
+output, or owns its bytes. So attention saves queries, keys and values as the one array that they were made
+as, not as three views of it.
+
+A layer made of layers names their parameters by their place: ``1.0.W`` is W of the first layer in the second.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.errors import floating, got, one_of, require, require_few, require_in, whole
+from gpipe_sim.nn.layers import GELU, LARGEST, Context, Layer, Linear, by_row
+
+Array = np.ndarray
+
+
+def _drawn(rng: np.random.Generator, owner: str, shape: tuple[int, ...], scale: float, dtype: Any) -> Array:
+    require(owner, rng, np.random.Generator, "rng to be a generator, such as np.random.default_rng(0)")
+    require_few(owner, int(np.prod(shape)), "weights", most=LARGEST)
+    return rng.normal(0.0, scale, shape).astype(floating(owner, dtype))
+
+
+def _refuse(layer: Layer, ctx: Context, takes: str, x: Array) -> ValueError:
+    return ValueError(f"layer {ctx.layer}, {layer!r}, takes {takes}, got {x.shape} of {x.dtype}")
+
+
+class Embedding(Layer):
+    """y = E[x]: a row of E (tokens, features) for each whole number in x (batch, sequence).
+
+    E is drawn from a normal distribution of standard deviation 0.02, as in GPT-2. The gradient of the whole
+    numbers is 0. ValueError for a number that is no token.
+    """
+
+    def __init__(self, tokens: int, features: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
+        tokens, features = whole("Embedding", "tokens", tokens), whole("Embedding", "features", features)
+        self.parameters = {"E": _drawn(rng, "Embedding", (tokens, features), 0.02, dtype)}
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        tokens = len(self.parameters["E"])
+        if x.ndim < 2 or x.dtype.kind not in "iu":
+            raise _refuse(self, ctx, "whole numbers of shape (batch, sequence)", x)
+        if x.size and not 0 <= x.min() <= x.max() < tokens:
+            found = f"{x.min()} to {x.max()}"
+            raise ValueError(f"layer {ctx.layer}, {self!r}, takes tokens from 0 to {tokens - 1}, got {found}")
+        return self.parameters["E"][x], x
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, tuple[Array, Array]]:
+        return np.zeros(saved.shape, dy.dtype), (saved, dy)
+
+    def backward_weight(self, pending: tuple[Array, Array]) -> dict[str, Array]:
+        x, dy = pending
+        gradient = np.zeros(self.parameters["E"].shape, dy.dtype)
+        np.add.at(gradient, x, dy)
+        return {"E": gradient}
+
+    def __repr__(self) -> str:
+        return "Embedding({}, {})".format(*self.parameters["E"].shape)
+
+
+class Positions(Layer):
+    """y = x + P: a learned row of P (longest, features) for each place in a sequence. It saves nothing.
+
+    ValueError for a sequence longer than ``longest``.
+    """
+
+    def __init__(
+        self, longest: int, features: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64
+    ):
+        longest, features = whole("Positions", "longest", longest), whole("Positions", "features", features)
+        self.parameters = {"P": _drawn(rng, "Positions", (longest, features), 0.02, dtype)}
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, None]:
+        longest, features = self.parameters["P"].shape
+        if x.ndim != 3 or x.shape[1] > longest or x.shape[2] != features:
+            raise _refuse(self, ctx, f"(batch, at most {longest}, {features})", x)
+        return x + self.parameters["P"][: x.shape[1]], None
+
+    def backward_input(self, saved: None, dy: Array) -> tuple[Array, Array]:
+        return dy, dy
+
+    def backward_weight(self, pending: Array) -> dict[str, Array]:
+        gradient = np.zeros(self.parameters["P"].shape, pending.dtype)
+        gradient[: pending.shape[1]] = pending.sum(axis=0)
+        return {"P": gradient}
+
+    def __repr__(self) -> str:
+        return "Positions({}, {})".format(*self.parameters["P"].shape)
+
+
+class LayerNorm(Layer):
+    """y = g (x - mean) / std + b, mean and std over the features of each sample (and place in its sequence).
+
+    It saves what is normalised, and 1/std. Ba, Kiros and Hinton 2016, arXiv:1607.06450.
+    """
+
+    def __init__(self, features: int, *, eps: float = 1e-5, dtype: np.dtype = np.float64):
+        features, dtype = whole("LayerNorm", "features", features), floating("LayerNorm", dtype)
+        require_in("LayerNorm", "eps", eps, 0, 1)
+        self.eps = eps
+        self.parameters = {"g": np.ones(features, dtype), "b": np.zeros(features, dtype)}
+
+    def axes(self, x: Array) -> int | tuple[int, ...]:
+        """Over which axes the mean is taken."""
+        return -1
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple[Array, Array]]:
+        features = len(self.parameters["g"])
+        if x.ndim < 2 or x.shape[-1] != features:
+            raise _refuse(self, ctx, f"(batch, {features}) or (batch, sequence, {features})", x)
+        centred = x - x.mean(axis=self.axes(x), keepdims=True)
+        scale = 1 / np.sqrt((centred * centred).mean(axis=self.axes(x), keepdims=True) + self.eps)
+        centred *= scale
+        return centred * self.parameters["g"] + self.parameters["b"], (centred, scale)
+
+    def backward_input(self, saved: tuple[Array, Array], dy: Array) -> tuple[Array, tuple[Array, Array]]:
+        normal, scale = saved
+        dn, axes = dy * self.parameters["g"], self.axes(dy)
+        along = (dn * normal).mean(axis=axes, keepdims=True)
+        return (dn - dn.mean(axis=axes, keepdims=True) - normal * along) * scale, (normal, dy)
+
+    def backward_weight(self, pending: tuple[Array, Array]) -> dict[str, Array]:
+        normal, dy = pending
+        return {"g": by_row(dy * normal).sum(axis=0), "b": by_row(dy).sum(axis=0)}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.parameters['g'])})"
+
+
+class BatchNorm(LayerNorm):
+    """The same with mean and std over the samples of one microbatch, for each feature.
+
+    So its gradient depends on how a batch is cut into microbatches. It has no running statistics: in
+    evaluation too it uses the batch that it is given. Ioffe and Szegedy 2015, arXiv:1502.03167.
+    """
+
+    def axes(self, x: Array) -> tuple[int, ...]:
+        return tuple(range(x.ndim - 1))
+
+
+class Dropout(Layer):
+    """In training, an entry becomes 0 with probability ``rate``; the others are divided by 1 - rate.
+
+    It saves which entries stay, a byte each. They depend only on the context, so a recomputed forward draws
+    the same ones, and so does every schedule. Srivastava et al. 2014.
+    """
+
+    def __init__(self, rate: float):
+        super().__init__()
+        require_in("Dropout", "rate", rate, 0, 1)
+        self.rate = rate
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array | None]:
+        if not (ctx.training and self.rate):
+            return x, None
+        stays = ctx.rng().random(x.shape) >= self.rate
+        return x * stays * (1 / (1 - self.rate)), stays
+
+    def backward_input(self, saved: Array | None, dy: Array) -> tuple[Array, None]:
+        return (dy if saved is None else dy * saved * (1 / (1 - self.rate))), None
+
+    def __repr__(self) -> str:
+        return f"Dropout({self.rate})"
+
+
+class Attention(Layer):
+    """Multi-head self-attention over the sequence axis: softmax(Q K^T / sqrt(d)) V, then a linear layer.
+
+    x is (batch, sequence, features); each of ``heads`` sees d = features / heads of them. With ``causal``,
+    no place sees a later one. ``dropout`` acts on the softmax's output. It saves x, the queries, keys and
+    values as one array, the softmax, and what the last linear layer reads; with dropout also which entries
+    stay, and the softmax without the others. Vaswani et al. 2017, arXiv:1706.03762.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        heads: int,
+        *,
+        causal: bool = False,
+        dropout: float = 0.0,
+        rng: np.random.Generator,
+        dtype: np.dtype = np.float64,
+    ):
+        features, heads = whole("Attention", "features", features), whole("Attention", "heads", heads)
+        if features % heads:
+            raise ValueError(f"Attention needs heads that divide {features} features {got(heads)}")
+        self.heads, self.causal, self.dropout = heads, bool(causal), Dropout(dropout)
+        scale, shape = features**-0.5, (features, 3 * features)
+        self.parameters = {
+            "W": _drawn(rng, "Attention", shape, scale, dtype),
+            "b": np.zeros(3 * features, dtype),
+            "Wo": _drawn(rng, "Attention", (features, features), scale, dtype),
+            "bo": np.zeros(features, dtype),
+        }
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple]:
+        features = len(self.parameters["W"])
+        if x.ndim != 3 or x.shape[2] != features:
+            raise _refuse(self, ctx, f"(batch, sequence, {features})", x)
+        qkv = x @ self.parameters["W"]
+        qkv += self.parameters["b"]
+        query, key, value = self._heads(qkv)
+        shares = self._softmax(query @ key.swapaxes(2, 3))
+        dropped, stays = self.dropout.forward(shares, ctx)
+        mixed = np.ascontiguousarray((dropped @ value).swapaxes(1, 2))
+        y = mixed.reshape(x.shape) @ self.parameters["Wo"]
+        y += self.parameters["bo"]
+        return y, (x, qkv, shares, stays, dropped, mixed)
+
+    def backward_input(self, saved: tuple, dy: Array) -> tuple[Array, tuple]:
+        x, qkv, shares, stays, dropped, mixed = saved
+        query, key, value = self._heads(qkv)
+        d_mixed = (dy @ self.parameters["Wo"].T).reshape(mixed.shape).swapaxes(1, 2)
+        d_shares, _ = self.dropout.backward_input(stays, d_mixed @ value.swapaxes(2, 3))
+        d_scores = shares * (d_shares - (d_shares * shares).sum(axis=3, keepdims=True))
+        d_scores *= query.shape[3] ** -0.5
+        d_qkv = np.empty(qkv.shape, dy.dtype)
+        d_query, d_key, d_value = self._heads(d_qkv)
+        d_query[:] = d_scores @ key
+        d_key[:] = d_scores.swapaxes(2, 3) @ query
+        d_value[:] = dropped.swapaxes(2, 3) @ d_mixed
+        return d_qkv @ self.parameters["W"].T, (x, d_qkv, mixed, dy)
+
+    def backward_weight(self, pending: tuple) -> dict[str, Array]:
+        x, d_qkv, mixed, dy = pending
+        return {
+            "W": by_row(x).T @ by_row(d_qkv),
+            "b": by_row(d_qkv).sum(axis=0),
+            "Wo": mixed.reshape(-1, dy.shape[2]).T @ by_row(dy),
+            "bo": by_row(dy).sum(axis=0),
+        }
+
+    def _heads(self, qkv: Array) -> Array:
+        """Views of queries, keys and values, each (batch, heads, sequence, d)."""
+        batch, sequence, three = qkv.shape
+        return qkv.reshape(batch, sequence, 3, self.heads, three // 3 // self.heads).transpose(2, 0, 3, 1, 4)
+
+    def _softmax(self, scores: Array) -> Array:
+        """Over the last axis of scores (batch, heads, sequence, sequence), in place."""
+        scores *= (len(self.parameters["W"]) // self.heads) ** -0.5
+        if self.causal:
+            scores[..., np.triu(np.ones(scores.shape[2:], bool), k=1)] = -np.inf
+        scores -= scores.max(axis=3, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=3, keepdims=True)
+        return scores
+
+    def __repr__(self) -> str:
+        return f"Attention({len(self.parameters['W'])}, {self.heads}{', causal=True' * self.causal})"
+
+
+class SequenceMean(Layer):
+    """The mean over a sequence: (batch, sequence, features) becomes (batch, features)."""
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, int]:
+        if x.ndim != 3:
+            raise _refuse(self, ctx, "(batch, sequence, features)", x)
+        return x.mean(axis=1), x.shape[1]
+
+    def backward_input(self, saved: int, dy: Array) -> tuple[Array, None]:
+        return np.repeat(dy[:, None] / saved, saved, axis=1), None
+
+
+class Chain(Layer):
+    """Layers one after another, as one layer: they cannot be cut apart by ``split``."""
+
+    def __init__(self, *layers: Layer):
+        for layer in layers:
+            require(type(self).__name__, layer, Layer, "layers")
+        self.layers = layers
+        self.parameters = {
+            f"{i}.{name}": array for i, layer in enumerate(layers) for name, array in layer.parameters.items()
+        }
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
+        kept = []
+        for i, layer in enumerate(self.layers):
+            x, saved = layer.forward(x, ctx._replace(inner=(*ctx.inner, i)))
+            kept.append(saved)
+        return x, kept
+
+    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
+        kept = []
+        for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
+            dy, pending = layer.backward_input(layer_saved, dy)
+            kept.append(pending)
+        return dy, kept[::-1]
+
+    def backward_weight(self, pending: list[Any]) -> dict[str, Array]:
+        gradients = {}
+        for i, (layer, layer_pending) in enumerate(zip(self.layers, pending, strict=True)):
+            if layer.parameters:
+                fresh = layer.backward_weight(layer_pending)
+                gradients |= {f"{i}.{name}": array for name, array in fresh.items()}
+        return gradients
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+
+
+class Residual(Chain):
+    """y = x + what its layers make of x, in x's shape. He et al. 2016, arXiv:1512.03385."""
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
+        change, saved = super().forward(x, ctx)
+        if change.shape != x.shape:
+            raise ValueError(
+                f"layer {ctx.layer}, {self!r}, must keep the shape {x.shape}, got {change.shape}"
+            )
+        return x + change, saved
+
+    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
+        dx, pending = super().backward_input(saved, dy)
+        return dy + dx, pending
+
+
+class TransformerBlock(Chain):
+    """Attention and a network of two linear layers, each with a residual around it.
+
+    ``norm="pre"`` normalises what goes into each, as GPT-2 and GPT-3 do; ``"post"`` normalises what comes out
+    of each sum, as BERT and the first Transformer do. The network is 4 times as wide as the block, with a
+    GELU in its middle. ``dropout`` acts on the softmax and on what either adds.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        heads: int,
+        *,
+        norm: str = "pre",
+        causal: bool = False,
+        dropout: float = 0.0,
+        rng: np.random.Generator,
+        dtype: np.dtype = np.float64,
+    ):
+        one_of("TransformerBlock", "norm", norm, ("pre", "post"))
+        attention = Attention(features, heads, causal=causal, dropout=dropout, rng=rng, dtype=dtype)
+        wide = Linear(features, 4 * features, rng=rng, dtype=dtype)
+        narrow = Linear(4 * features, features, rng=rng, dtype=dtype)
+        parts: Sequence[tuple[Layer, ...]] = (attention,), (wide, GELU(), narrow)
+        layers: list[Layer] = []
+        for part in parts:
+            normal = LayerNorm(features, dtype=dtype)
+            drop = (Dropout(dropout),) if dropout else ()
+            if norm == "pre":
+                layers.append(Residual(normal, *part, *drop))
+            else:
+                layers += [Residual(*part, *drop), normal]
+        super().__init__(*layers)
+        self.described = f"{features}, {heads}, norm={norm!r}{', causal=True' * bool(causal)}"
+
+    def __repr__(self) -> str:
+        return f"TransformerBlock({self.described})"
+
+
+LAYERS = (
+    Embedding,
+    Positions,
+    LayerNorm,
+    BatchNorm,
+    Dropout,
+    Attention,
+    SequenceMean,
+    Residual,
+    TransformerBlock,
+)
+
+__all__ = [layer.__name__ for layer in LAYERS]
