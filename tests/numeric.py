@@ -5,7 +5,7 @@ import numpy as np
 from gpipe_sim import Loss
 
 
-def numeric_gradient(value, array: np.ndarray, h: float = 1e-3) -> np.ndarray:
+def numeric_gradient(value, array: np.ndarray, h: float = 1e-4) -> np.ndarray:
     """The gradient of ``value()`` with respect to an array that it reads.
 
     By central differences at h and 2h, combined so that their errors of order h^2 cancel.
