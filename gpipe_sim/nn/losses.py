@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.errors import numbers
+from gpipe_sim.nn.layers import by_row
 
 Array = np.ndarray
 
@@ -64,37 +65,40 @@ class MSE(Loss):
 
 
 class CrossEntropy(Loss):
-    """The mean of -log softmax(outputs)[target]. ``outputs`` (batch, classes), ``targets`` (batch,) ints."""
+    """The mean of -log softmax(outputs)[target]. ``outputs`` (batch, classes), ``targets`` (batch,) ints.
+
+    Of sequences it is the mean over all places: (batch, sequence, classes) and (batch, sequence).
+    """
 
     def require(self, outputs: Array, targets: Array) -> None:
-        if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
+        if outputs.ndim < 2 or targets.shape != outputs.shape[:-1]:
             raise ValueError(
-                "cross_entropy needs outputs (batch, classes) and targets (batch,), "
-                f"got {outputs.shape} and {targets.shape}"
+                "cross_entropy needs outputs (batch, classes) and targets (batch,), or both with a sequence "
+                f"after the batch, got {outputs.shape} and {targets.shape}"
             )
         if targets.dtype.kind not in "iu":
             raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
-        if targets.min() < 0 or targets.max() >= outputs.shape[1]:
+        if targets.min() < 0 or targets.max() >= outputs.shape[-1]:
             raise ValueError(
-                f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
+                f"cross_entropy needs targets from 0 to {outputs.shape[-1] - 1}, "
                 f"got {targets.min()} to {targets.max()}"
             )
 
     def forward(self, outputs: Array, targets: Array) -> tuple[float, tuple[Array, Array]]:
         self.require(outputs, targets)
         outputs = floating(outputs)
-        shifted = outputs - outputs.max(axis=1, keepdims=True)
+        shifted = outputs - outputs.max(axis=-1, keepdims=True)
         exp = np.exp(shifted)
-        total = exp.sum(axis=1, keepdims=True)
-        samples = np.arange(len(targets))
-        log_likelihood = shifted[samples, targets] - np.log(total[:, 0])
+        total = exp.sum(axis=-1, keepdims=True)
+        of_target = np.take_along_axis(shifted, targets[..., None], axis=-1)
+        log_likelihood = (of_target - np.log(total))[..., 0]
         return float(-log_likelihood.mean()), (exp / total, targets)
 
     def backward(self, saved: tuple[Array, Array], weight: float) -> Array:
         probabilities, targets = saved
         gradient = probabilities.copy()
-        gradient[np.arange(len(targets)), targets] -= 1
-        gradient *= weight / len(targets)
+        by_row(gradient)[np.arange(targets.size), targets.reshape(-1)] -= 1
+        gradient *= weight / targets.size
         return gradient
 
 

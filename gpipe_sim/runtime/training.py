@@ -97,12 +97,13 @@ def train_single_device(
 def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
     """The accuracy, from 0 to 1: for how many samples the largest output is that of their class.
 
-    ``x`` is (samples, features), ``y`` (samples,) class numbers. Layers run in evaluation mode. ValueError or
-    TypeError if ``y`` does not fit the outputs.
+    ``x`` is (samples, features), ``y`` (samples,) class numbers; of sequences every place counts, with y
+    (samples, sequence). Layers run in evaluation mode. ValueError or TypeError if ``y`` does not fit the
+    outputs.
     """
     x, y = numbers("evaluate", "x", x), numbers("evaluate", "y", y)
     samples = len(x) if x.ndim else 0
-    if y.shape != (samples,):
+    if y.shape[:1] != (samples,):
         raise ValueError(f"evaluate needs a class for each of {samples} samples, got {y.shape}")
     if not samples:
         raise ValueError("evaluate needs at least one sample")
@@ -111,7 +112,7 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
     cross_entropy.require(found, y)
     if not np.isfinite(found).all():
         raise ValueError("evaluate needs a model whose outputs are finite: its weights hold NaN or infinity")
-    return float(np.mean(found.argmax(axis=1) == y))
+    return float(np.mean(found.argmax(axis=-1) == y))
 
 
 def outputs(partitions: Sequence[Partition], x: Array) -> Array:

@@ -8,8 +8,10 @@ from torch.nn import functional
 
 from gpipe_sim.errors import got
 from gpipe_sim.nn import layers as numpy_layers
+from gpipe_sim.nn import transformer
 from gpipe_sim.nn.losses import Loss, cross_entropy, mse
 from gpipe_sim.runtime.partition import Partition
+from gpipe_sim.torch_backend import transformer as torch_transformer
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 
@@ -23,7 +25,7 @@ class Linear(nn.Module):
         self.b = nn.Parameter(torch.tensor(layer.parameters["b"]))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.b, x, self.W)
+        return torch.addmm(self.b, x, self.W) if x.ndim == 2 else x @ self.W + self.b
 
     def extra_repr(self) -> str:
         return ", ".join(map(str, self.W.shape))
@@ -36,6 +38,15 @@ COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.M
     numpy_layers.ReLU: lambda _: nn.ReLU(),
     numpy_layers.Tanh: lambda _: nn.Tanh(),
     numpy_layers.GELU: lambda _: nn.GELU(approximate="tanh"),
+    transformer.Embedding: torch_transformer.Embedding,
+    transformer.Positions: torch_transformer.Positions,
+    transformer.LayerNorm: torch_transformer.LayerNorm,
+    transformer.BatchNorm: torch_transformer.BatchNorm,
+    transformer.Dropout: lambda layer: nn.Dropout(layer.rate),
+    transformer.Attention: torch_transformer.Attention,
+    transformer.SequenceMean: lambda _: torch_transformer.SequenceMean(),
+    transformer.Residual: lambda layer: torch_transformer.Residual(*to_torch(layer.layers)),
+    transformer.TransformerBlock: lambda layer: nn.Sequential(*to_torch(layer.layers)),
 }
 
 
@@ -72,20 +83,20 @@ def mse_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def cross_entropy_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """``cross_entropy``; what is no class number is refused, as with NumPy."""
-    if outputs.ndim != 2 or targets.shape != outputs.shape[:1]:
+    if outputs.ndim < 2 or targets.shape != outputs.shape[:-1]:
         raise ValueError(
-            "cross_entropy needs outputs (batch, classes) and targets (batch,), "
-            f"got {tuple(outputs.shape)} and {tuple(targets.shape)}"
+            "cross_entropy needs outputs (batch, classes) and targets (batch,), or both with a sequence "
+            f"after the batch, got {tuple(outputs.shape)} and {tuple(targets.shape)}"
         )
     if targets.is_floating_point() or targets.is_complex() or targets.dtype is torch.bool:
         raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
     targets = targets.long()  # torch itself takes int64 and uint8 only
-    if targets.device.type == "cpu" and (targets.min() < 0 or targets.max() >= outputs.shape[1]):
+    if targets.device.type == "cpu" and (targets.min() < 0 or targets.max() >= outputs.shape[-1]):
         raise ValueError(
-            f"cross_entropy needs targets from 0 to {outputs.shape[1] - 1}, "
+            f"cross_entropy needs targets from 0 to {outputs.shape[-1] - 1}, "
             f"got {targets.min()} to {targets.max()}"
         )
-    return functional.cross_entropy(outputs, targets)
+    return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten())
 
 
 _LOSSES: dict[Loss, MeanLoss] = {mse: mse_loss, cross_entropy: cross_entropy_loss}

@@ -1,0 +1,62 @@
+"""The layers of a Transformer, against torch's own functions."""
+
+import numpy as np
+import pytest
+from numeric import apart, furthest_apart
+
+torch = pytest.importorskip("torch")
+
+import gpipe_sim as gp  # noqa: E402
+from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
+
+RNG = np.random.default_rng(0)
+SEQUENCES = np.random.default_rng(1).normal(size=(3, 5, 8))
+LAYERS = [
+    gp.LayerNorm(8),
+    gp.BatchNorm(8),
+    gp.Positions(7, 8, rng=RNG),
+    gp.Attention(8, 2, rng=RNG),
+    gp.Attention(8, 4, causal=True, rng=RNG),
+    gp.SequenceMean(),
+    gp.Residual(gp.LayerNorm(8), gp.Linear(8, 8, rng=RNG)),
+    gp.TransformerBlock(8, 2, rng=RNG),
+    gp.TransformerBlock(8, 2, norm="post", causal=True, rng=RNG),
+]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=repr)
+def test_outputs_and_gradients_are_torchs(layer):
+    for array in layer.parameters.values():
+        array += np.random.default_rng(2).normal(scale=0.1, size=array.shape)
+    [module] = to_torch([layer])
+    x = torch.tensor(SEQUENCES, requires_grad=True)
+    expected = module(x)
+    y, saved = layer.forward(SEQUENCES, gp.Context())
+    dy = np.random.default_rng(3).normal(size=y.shape)
+    expected.backward(torch.tensor(dy))
+    dx, pending = layer.backward_input(saved, dy)
+    assert apart(y, expected.detach().numpy()) < 1e-12
+    assert apart(dx, x.grad.numpy()) < 1e-12
+    weights = {name: weight.grad.numpy() for name, weight in module.named_parameters()}
+    if weights:
+        assert furthest_apart(layer.backward_weight(pending), weights) < 1e-12
+
+
+def test_a_small_language_model_takes_the_same_step_on_pytorchs_engine():
+    def model() -> list[gp.Layer]:
+        rng = np.random.default_rng(4)
+        blocks = [gp.TransformerBlock(8, 2, causal=True, rng=rng) for _ in range(2)]
+        head = [gp.LayerNorm(8), gp.Linear(8, 11, rng=rng)]
+        return [gp.Embedding(11, 8, rng=rng), gp.Positions(6, 8, rng=rng), *blocks, *head]
+
+    text = np.random.default_rng(5).integers(11, size=(8, 7))
+    batch, schedule = (text[:, :-1], text[:, 1:]), gp.OneFOneB(2, 4)
+    partitions = gp.split(model(), stages=2)
+    step = gp.train_step(partitions, schedule, batch, gp.cross_entropy)
+    modules = to_torch(partitions)
+    assert train_step(modules, schedule, batch, gp.cross_entropy).loss == pytest.approx(step.loss, rel=1e-12)
+    for partition, module in zip(partitions, modules, strict=True):
+        for name, weight in module.named_parameters():
+            place, _, own = name.partition(".")
+            found = step.gradients[partition.first_layer + int(place), own]
+            assert apart(weight.grad.numpy(), found) < 1e-10
