@@ -29,7 +29,7 @@ from torch_modules import OwnError, Raises, RaisesBackward, half_of_squares, lin
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mlp, mse, remat  # noqa: E402
-from gpipe_sim.nn import transformer
+from gpipe_sim.nn import transformer  # noqa: E402
 from gpipe_sim.nn.layers import Context  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, devices, place, split, to_torch, train_step  # noqa: E402
 
