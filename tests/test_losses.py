@@ -54,7 +54,7 @@ def test_cross_entropy_of_sequences_is_the_mean_over_all_places():
     assert value == pytest.approx(expected, rel=1e-15)
     found = cross_entropy.backward(saved, 0.5)
     assert (found.reshape(20, 3) == cross_entropy.backward(flat_saved, 0.5)).all()
-    with pytest.raises(ValueError, match=r"got \(4, 5, 3\) and \(4,\)"):
+    with pytest.raises(ValueError, match=r"targets \(batch, sequence\), got \(4, 5, 3\) and \(4,\)"):
         cross_entropy(SEQUENCES, CLASSES)
 
 
@@ -92,7 +92,7 @@ def test_mse_needs_targets_of_the_outputs_shape(shape):
 
 
 def test_cross_entropy_needs_one_class_number_per_sample():
-    with pytest.raises(ValueError, match=r"targets \(batch,\), .* got \(4, 3\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"targets \(batch,\), got \(4, 3\) and \(3,\)"):
         cross_entropy(OUTPUTS, CLASSES[:3])
     with pytest.raises(ValueError, match=r"got \(4, 3\) and \(4, 3\)"):
         cross_entropy(OUTPUTS, np.eye(4, 3, dtype=int))

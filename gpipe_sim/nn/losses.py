@@ -72,10 +72,10 @@ class CrossEntropy(Loss):
 
     def require(self, outputs: Array, targets: Array) -> None:
         if outputs.ndim < 2 or targets.shape != outputs.shape[:-1]:
-            raise ValueError(
-                "cross_entropy needs outputs (batch, classes) and targets (batch,), or both with a sequence "
-                f"after the batch, got {outputs.shape} and {targets.shape}"
-            )
+            needs = "outputs (batch, classes) and targets (batch,)"
+            if outputs.ndim == 3:
+                needs = "outputs (batch, sequence, classes) and targets (batch, sequence)"
+            raise ValueError(f"cross_entropy needs {needs}, got {outputs.shape} and {targets.shape}")
         if targets.dtype.kind not in "iu":
             raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
         if targets.min() < 0 or targets.max() >= outputs.shape[-1]:

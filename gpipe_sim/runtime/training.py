@@ -109,6 +109,8 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
         raise ValueError("evaluate needs at least one sample")
     _require_finite("evaluate", x)
     found = outputs(partitions, x)
+    if y.ndim == found.ndim:
+        raise ValueError(f"evaluate needs a class for each of {samples} samples, got {y.shape}")
     cross_entropy.require(found, y)
     if not np.isfinite(found).all():
         raise ValueError("evaluate needs a model whose outputs are finite: its weights hold NaN or infinity")

@@ -85,8 +85,8 @@ def cross_entropy_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """``cross_entropy``; what is no class number is refused, as with NumPy."""
     if outputs.ndim < 2 or targets.shape != outputs.shape[:-1]:
         raise ValueError(
-            "cross_entropy needs outputs (batch, classes) and targets (batch,), or both with a sequence "
-            f"after the batch, got {tuple(outputs.shape)} and {tuple(targets.shape)}"
+            "cross_entropy needs outputs (batch, classes) and targets (batch,), "
+            f"got {tuple(outputs.shape)} and {tuple(targets.shape)}"
         )
     if targets.is_floating_point() or targets.is_complex() or targets.dtype is torch.bool:
         raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
