@@ -9,6 +9,7 @@ from numeric import apart, furthest_apart, numeric_gradient
 import gpipe_sim as gp
 from gpipe_sim import GELU, LAYERS, BatchNorm, Context, Dropout, Embedding, Layer, Linear, ReLU, Tanh
 from gpipe_sim.nn import transformer
+from gpipe_sim.nn.standin import StandIn
 
 RNG = np.random.default_rng(7)
 #: What a small layer is made with. A layer whose constructor needs an argument of another name adds it here.
@@ -30,6 +31,7 @@ def small(layer: type[Layer], **others) -> Layer:
     return layer(**{name: ARGUMENTS[name] for name in needed}, **others)
 
 
+WEIGHTED = [kind for kind in EVERY if small(kind).parameters]
 every_layer = pytest.mark.parametrize("layer", [small(layer) for layer in EVERY], ids=repr)
 
 
@@ -224,6 +226,65 @@ def arrays(*values):
             yield from arrays(*(value.values() if isinstance(value, dict) else value))
         elif isinstance(value, np.ndarray):
             yield value
+
+
+@pytest.mark.parametrize(
+    "dtypes",
+    [(np.float64, np.float64), (np.float32, np.float64), (np.float64, np.float32), (np.float32, np.float32)],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "layer", [*map(small, EVERY), *(small(kind, dtype=np.float32) for kind in WEIGHTED)], ids=repr
+)
+def test_an_outline_has_the_shapes_dtypes_and_shared_bytes_of_the_arrays(layer, dtypes):
+    """So what a step will hold can be counted without running it."""
+    x_dtype, dy_dtype = dtypes
+    x, ctx = input_for(layer, x_dtype), Context()
+    y, saved = layer.forward(x, ctx)
+    dy = np.ones(y.shape, dy_dtype)
+    dx, pending = layer.backward_input(saved, dy)
+    found = layer.backward_weight(pending)
+    x_, dy_ = StandIn(x.shape, x.dtype), StandIn(dy.shape, dy.dtype)
+    y_, saved_ = layer.outline(x_, ctx)
+    dx_, pending_ = layer.outline_input(saved_, dy_)
+    expected = described(x, y, saved, dy, dx, pending, found if layer.parameters else None)
+    weights = layer.outline_weight(pending_) if layer.parameters else None
+    assert described(x_, y_, saved_, dy_, dx_, pending_, weights) == expected
+
+
+def described(*values) -> list[tuple]:
+    """(shape, dtype, which root) of every array inside nested tuples, lists and dicts; others as they are."""
+    known: dict[int, int] = {}
+    return [
+        (array.shape, array.dtype, known.setdefault(id(root_of(array)), len(known)))
+        if hasattr(array, "shape")
+        else array
+        for array in flat(values)
+    ]
+
+
+def flat(value):
+    if isinstance(value, dict):
+        value = [value[name] for name in sorted(value)]
+    if isinstance(value, tuple | list):
+        for one in value:
+            yield from flat(one)
+    else:
+        yield value
+
+
+def root_of(array):
+    while array.base is not None:
+        array = array.base
+    return array
+
+
+def test_a_layer_without_an_outline_says_what_to_write():
+    class Softsign(Tanh):
+        outline = Layer.outline
+
+    with pytest.raises(NotImplementedError, match=r"Softsign\(\) does not say .*; give Softsign the methods"):
+        Softsign().outline(StandIn((2, 3), float), Context())
 
 
 @every_layer

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpipe_sim.errors import floating, require, require_few, whole
+from gpipe_sim.nn.standin import StandIn, like, of_parameters
 
 Array = np.ndarray
 LARGEST = 100_000_000  #: weights of a layer: 800 MB in float64
@@ -62,6 +63,21 @@ class Layer(ABC):
     def backward_weight(self, pending: Any) -> dict[str, Array]:
         """The gradient of each parameter, by name, in fresh arrays; called only if there are parameters."""
         return {}
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, Any]:
+        """What ``forward`` gives, in arrays without contents."""
+        raise NotImplementedError(
+            f"{self!r} does not say what it makes; give {type(self).__name__} the methods outline and "
+            "outline_input, which do on StandIn what forward and backward_input do on arrays"
+        )
+
+    def outline_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
+        """What ``backward_input`` gives. By default dx is like dy, and nothing is pending."""
+        return like(dy), None
+
+    def outline_weight(self, pending: Any) -> dict[str, StandIn]:
+        """What ``backward_weight`` gives. By default in the dtype of what is pending, a tuple of arrays."""
+        return of_parameters(self.parameters, *pending)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -107,6 +123,20 @@ class Linear(Layer):
         x, dy = map(by_row, pending)
         return {"W": x.T @ dy, "b": dy.sum(axis=0)}
 
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        weight = self.parameters["W"]
+        return like(x, weight, shape=(*x.shape[:-1], weight.shape[1])), x
+
+    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+        return like(saved, shape=saved.shape, dtype=np.result_type(dy.dtype, self.parameters["W"].dtype)), (
+            saved,
+            dy,
+        )
+
+    def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
+        _, dy = pending
+        return of_parameters(self.parameters, *pending) | {"b": like(dy, shape=dy.shape[-1:])}
+
     def __repr__(self) -> str:
         inputs, outputs = self.parameters["W"].shape
         return f"Linear({inputs}, {outputs})"
@@ -122,6 +152,10 @@ class ReLU(Layer):
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
         return dy * (saved > 0), None
 
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        y = like(x)
+        return y, y
+
 
 class Tanh(Layer):
     """y = tanh(x). It saves y."""
@@ -132,6 +166,13 @@ class Tanh(Layer):
 
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
         return dy * (1 - saved * saved), None
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        y = like(x)
+        return y, y
+
+    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, None]:
+        return like(dy, saved), None
 
 
 class GELU(Layer):
@@ -149,6 +190,12 @@ class GELU(Layer):
         x, t = saved, self._tanh(saved)
         inner = self.SCALE * (1 + 3 * self.CUBIC * x * x)
         return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner), None
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        return like(x), x
+
+    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, None]:
+        return like(dy, saved), None
 
     def _tanh(self, x: Array) -> Array:
         return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))

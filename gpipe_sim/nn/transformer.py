@@ -14,6 +14,7 @@ import numpy as np
 
 from gpipe_sim.errors import floating, got, one_of, require, require_few, require_in, whole
 from gpipe_sim.nn.layers import GELU, LARGEST, Context, Layer, Linear, by_row
+from gpipe_sim.nn.standin import Some, StandIn, like, of_parameters
 
 Array = np.ndarray
 
@@ -57,6 +58,16 @@ class Embedding(Layer):
         np.add.at(gradient, x, dy)
         return {"E": gradient}
 
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        table = self.parameters["E"]
+        return like(table, shape=(*x.shape, table.shape[1])), x
+
+    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+        return like(dy, shape=saved.shape), (saved, dy)
+
+    def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
+        return of_parameters(self.parameters, pending[1])
+
     def __repr__(self) -> str:
         return "Embedding({}, {})".format(*self.parameters["E"].shape)
 
@@ -86,6 +97,15 @@ class Positions(Layer):
         gradient = np.zeros(self.parameters["P"].shape, pending.dtype)
         gradient[: pending.shape[1]] = pending.sum(axis=0)
         return {"P": gradient}
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, None]:
+        return like(x, self.parameters["P"]), None
+
+    def outline_input(self, saved: None, dy: StandIn) -> tuple[StandIn, StandIn]:
+        return dy, dy
+
+    def outline_weight(self, pending: StandIn) -> dict[str, StandIn]:
+        return of_parameters(self.parameters, pending)
 
     def __repr__(self) -> str:
         return "Positions({}, {})".format(*self.parameters["P"].shape)
@@ -126,6 +146,17 @@ class LayerNorm(Layer):
         normal, dy = pending
         return {"g": by_row(dy * normal).sum(axis=0), "b": by_row(dy).sum(axis=0)}
 
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+        axes = np.atleast_1d(self.axes(x)) % x.ndim
+        scale = like(x, shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+        return like(x, self.parameters["g"]), (like(x), scale)
+
+    def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+        return like(dy, self.parameters["g"], *saved), (saved[0], dy)
+
+    def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
+        return of_parameters(self.parameters, *pending) | {"b": like(pending[1], shape=pending[1].shape[-1:])}
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.parameters['g'])})"
 
@@ -161,6 +192,12 @@ class Dropout(Layer):
 
     def backward_input(self, saved: Array | None, dy: Array) -> tuple[Array, None]:
         return (dy if saved is None else dy * saved * (1 / (1 - self.rate))), None
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn | None]:
+        return (like(x), like(x, dtype=bool)) if ctx.training and self.rate else (x, None)
+
+    def outline_input(self, saved: StandIn | None, dy: StandIn) -> tuple[StandIn, None]:
+        return (dy if saved is None else like(dy)), None
 
     def __repr__(self) -> str:
         return f"Dropout({self.rate})"
@@ -234,6 +271,24 @@ class Attention(Layer):
             "bo": by_row(dy).sum(axis=0),
         }
 
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple]:
+        batch, sequence, features = x.shape
+        qkv = like(x, self.parameters["W"], shape=(batch, sequence, 3 * features))
+        shares = like(qkv, shape=(batch, self.heads, sequence, sequence))
+        dropped, stays = self.dropout.outline(shares, ctx)
+        mixed = like(qkv, shape=(batch, sequence, self.heads, features // self.heads))
+        return like(x, qkv), (x, qkv, shares, stays, dropped, mixed)
+
+    def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple]:
+        x, qkv, *_, mixed = saved
+        d_qkv = like(qkv, dtype=dy.dtype)
+        return like(dy, self.parameters["W"]), (x, d_qkv, mixed, dy)
+
+    def outline_weight(self, pending: tuple) -> dict[str, StandIn]:
+        x, d_qkv, mixed, dy = pending
+        read = {"W": (x, d_qkv), "b": (d_qkv,), "Wo": (mixed, dy), "bo": (dy,)}
+        return {name: like(*read[name], shape=array.shape) for name, array in self.parameters.items()}
+
     def _heads(self, qkv: Array) -> Array:
         """Views of queries, keys and values, each (batch, heads, sequence, d)."""
         batch, sequence, three = qkv.shape
@@ -264,6 +319,12 @@ class SequenceMean(Layer):
     def backward_input(self, saved: int, dy: Array) -> tuple[Array, None]:
         return np.repeat(dy[:, None] / saved, saved, axis=1), None
 
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, int]:
+        return like(x, shape=(len(x), x.shape[2])), x.shape[1]
+
+    def outline_input(self, saved: int, dy: StandIn) -> tuple[StandIn, None]:
+        return like(dy, shape=(len(dy), saved, dy.shape[1])), None
+
 
 class Chain(Layer):
     """Layers one after another, as one layer: they cannot be cut apart by ``split``."""
@@ -277,24 +338,42 @@ class Chain(Layer):
         }
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
+        return self._down("forward", x, ctx)
+
+    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
+        return self._up("backward_input", saved, dy)
+
+    def backward_weight(self, pending: list[Any]) -> dict[str, Array]:
+        return self._each("backward_weight", pending)
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, list[Any]]:
+        return self._down("outline", x, ctx)
+
+    def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:
+        return self._up("outline_input", saved, dy)
+
+    def outline_weight(self, pending: list[Any]) -> dict[str, StandIn]:
+        return self._each("outline_weight", pending)
+
+    def _down(self, method: str, x: Some, ctx: Context) -> tuple[Some, list[Any]]:
         kept = []
         for i, layer in enumerate(self.layers):
-            x, saved = layer.forward(x, ctx._replace(inner=(*ctx.inner, i)))
+            x, saved = getattr(layer, method)(x, ctx._replace(inner=(*ctx.inner, i)))
             kept.append(saved)
         return x, kept
 
-    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
+    def _up(self, method: str, saved: list[Any], dy: Some) -> tuple[Some, list[Any]]:
         kept = []
         for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
-            dy, pending = layer.backward_input(layer_saved, dy)
+            dy, pending = getattr(layer, method)(layer_saved, dy)
             kept.append(pending)
         return dy, kept[::-1]
 
-    def backward_weight(self, pending: list[Any]) -> dict[str, Array]:
+    def _each(self, method: str, pending: list[Any]) -> dict[str, Some]:
         gradients = {}
         for i, (layer, layer_pending) in enumerate(zip(self.layers, pending, strict=True)):
             if layer.parameters:
-                fresh = layer.backward_weight(layer_pending)
+                fresh = getattr(layer, method)(layer_pending)
                 gradients |= {f"{i}.{name}": array for name, array in fresh.items()}
         return gradients
 
@@ -316,6 +395,14 @@ class Residual(Chain):
     def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
         dx, pending = super().backward_input(saved, dy)
         return dy + dx, pending
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, list[Any]]:
+        change, saved = super().outline(x, ctx)
+        return like(x, change), saved
+
+    def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:
+        dx, pending = super().outline_input(saved, dy)
+        return like(dy, dx), pending
 
 
 class TransformerBlock(Chain):

@@ -1,0 +1,62 @@
+"""Arrays without contents: what a step will hold is counted on them, before anything runs."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+class StandIn:
+    """Stands in for an array: it has a shape, a dtype and ``nbytes``, and knows whose bytes it views."""
+
+    __slots__ = ("__weakref__", "base", "dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, base: "StandIn | None" = None):
+        self.shape, self.dtype, self.base = tuple(shape), np.dtype(dtype), base
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def copy(self) -> "StandIn":
+        return StandIn(self.shape, self.dtype)
+
+    def view(self, *shape: int) -> "StandIn":
+        """The same bytes in another shape."""
+        return StandIn(shape, self.dtype, self)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> "StandIn":
+        """Some of its rows: a view."""
+        return self.view(len(range(*rows.indices(len(self)))), *self.shape[1:])
+
+    def __iadd__(self, other: "StandIn") -> "StandIn":
+        """What is added in place takes no bytes."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"StandIn({self.shape}, {self.dtype})"
+
+
+Some = np.ndarray | StandIn
+
+
+def like(*arrays: Some, shape: tuple[int, ...] | None = None, dtype: Any = None) -> StandIn:
+    """A stand-in for what is computed from these, in the first one's shape and NumPy's dtype for all."""
+    dtype = dtype or np.result_type(*(array.dtype for array in arrays))
+    return StandIn(arrays[0].shape if shape is None else shape, dtype)
+
+
+def of_parameters(parameters: dict[str, np.ndarray], *read: Some) -> dict[str, StandIn]:
+    """Gradients of these parameters, computed from what is ``read``."""
+    return {name: like(*read, shape=array.shape) for name, array in parameters.items()}
