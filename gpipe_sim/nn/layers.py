@@ -72,8 +72,8 @@ class Layer(ABC):
         )
 
     def outline_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
-        """What ``backward_input`` gives. By default dx is like dy, and nothing is pending."""
-        return like(dy), None
+        """What ``backward_input`` gives. By default dx = dy times something saved, and nothing is pending."""
+        return like(dy, saved), None
 
     def outline_weight(self, pending: Any) -> dict[str, StandIn]:
         """What ``backward_weight`` gives. By default in the dtype of what is pending, a tuple of arrays."""
@@ -156,6 +156,9 @@ class ReLU(Layer):
         y = like(x)
         return y, y
 
+    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, None]:
+        return like(dy), None
+
 
 class Tanh(Layer):
     """y = tanh(x). It saves y."""
@@ -170,9 +173,6 @@ class Tanh(Layer):
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
         y = like(x)
         return y, y
-
-    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, None]:
-        return like(dy, saved), None
 
 
 class GELU(Layer):
@@ -193,9 +193,6 @@ class GELU(Layer):
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
         return like(x), x
-
-    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, None]:
-        return like(dy, saved), None
 
     def _tanh(self, x: Array) -> Array:
         return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))
