@@ -30,12 +30,23 @@ LEFT = {
     49152: "That is an array for each of the three layers. Are they three different arrays?",
     65536: "That is every array in sight, x, a, b and c. Which of them will no backward read?",
 }
-#: What natural wrong guesses at the most kB that device 0 holds would be.
+#: What natural wrong guesses at the most kB that device 0 holds where an action ends would be.
 PEAKS = {
     328.704: "That is the turn: parameters and eight microbatches. What comes into being after it?",
     345.088: "That is just before the first backward. What does a backward make that was not there?",
     395.264: "That is the turn and the gradients. What has been freed by then, and what has arrived?",
-    411.648: "So much there is inside the first backward. What is gone when it ends, and the meter looks?",
+    411.648: "That is before the first backward, with the gradients. What is gone once it has ended?",
+    428.032: "So much there is inside the first backward. What is gone once it has ended?",
+}
+#: What natural wrong guesses at the kB inside the first backward would be.
+INSIDE = {
+    345.088: "That is what is there when 0B7 starts. What have its layers made by now?",
+    361.472: "That is the start, and what passes on. What else do the two linear layers make?",
+    378.88: "That is once it has ended. What did it free at its end?",
+    395.264: "That is the turn and the gradients. What has arrived since the turn, and what passes on?",
+    411.648: "That is the start and the gradients. Which array passes from layer to layer?",
+    444.416: "That is one array too many. Does more than one pass on at a time?",
+    460.8: "That keeps what each of the three layers made. Which of these arrays have been read already?",
 }
 #: What natural wrong guesses at how many of four categories grow with the batch would be.
 GROWN = {
