@@ -37,6 +37,8 @@ _NAMES = {
     "nn.optimizers": "SGD Adam AdamW Optimizer",
     "runtime.memory": "MemoryTrace roots",
     "runtime.partition": "Partition split",
+    "runtime.prediction": "predict_memory",
+    "runtime.profile": "Profile profile",
     "runtime.step": "StepResult single_device_step train_step",
     "runtime.training": "History evaluate outputs train train_single_device",
     "plan.colocate": "colocate",

@@ -13,7 +13,7 @@ from gpipe_sim.errors import require, require_flags, whole
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
-from gpipe_sim.runtime.device import Batch, Device, StepInputs, as_batch, pieces
+from gpipe_sim.runtime.device import Batch, Device, Piece, StepInputs, as_batch, pieces
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
 from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct
 from gpipe_sim.schedule.actions import Kind
@@ -71,13 +71,21 @@ def train_step(
     require_fit(partitions, schedule)
     require_flags("train_step", meter=meter)
     timeline, inputs = _read(schedule, batch, loss, costs, optimizer, seed, step)
-    devices: list[Device] = []
-    for held in _own_copies(partitions, schedule):
-        devices.append(Device(inputs, held, MeteredMemory() if meter else Memory(), devices))
-    for span in timeline.spans:  # as they end: all that an action changes happens then
-        devices[span.device].perform(span)
+    devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
     return _collect(devices, inputs, memory, timeline)
+
+
+def performed(
+    partitions: Sequence[Partition], timeline: Timeline, inputs: StepInputs, memory: type[Memory]
+) -> list[Device]:
+    """The devices after they have done what the timeline says."""
+    devices: list[Device] = []
+    for held in _own_copies(partitions, timeline.schedule):
+        devices.append(Device(inputs, held, memory(), devices))
+    for span in timeline.spans:  # as they end: all that an action changes happens then
+        devices[span.device].perform(span)
+    return devices
 
 
 def _read(
@@ -98,10 +106,23 @@ def _read(
     cut = pieces(len(batch[0]), schedule.microbatches)
     timeline = timed(schedule, costs)
     _require_optimizer_for_updates(schedule, optimizer)
+    return timeline, told(schedule, batch, cut, loss, optimizer, seed, step)
+
+
+def told(
+    schedule: Schedule,
+    batch: Batch,
+    cut: list[Piece],
+    loss: Loss,
+    optimizer: Optimizer | None = None,
+    seed: int = 0,
+    step: int = 0,
+) -> StepInputs:
+    """What every device of a step is told."""
     contexts = [Context(True, seed, step, m) for m in range(schedule.microbatches)]
     homes = schedule.program.homes(Kind.F).tolist()
     recomputed = (schedule.program.homes(Kind.R) >= 0).tolist()
-    return timeline, StepInputs(schedule, batch, cut, loss, optimizer, contexts, homes, recomputed)
+    return StepInputs(schedule, batch, cut, loss, optimizer, contexts, homes, recomputed)
 
 
 def single_device_step(
