@@ -12,17 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import floating, got, one_of, require, require_few, require_in, whole
-from gpipe_sim.nn.layers import GELU, LARGEST, Context, Layer, Linear, by_row
+from gpipe_sim.errors import got, one_of, require, require_in, whole
+from gpipe_sim.nn.layers import GELU, Context, Layer, Linear, Weights, by_row
 from gpipe_sim.nn.standin import Some, StandIn, like, of_parameters
 
 Array = np.ndarray
-
-
-def _drawn(rng: np.random.Generator, owner: str, shape: tuple[int, ...], scale: float, dtype: Any) -> Array:
-    require(owner, rng, np.random.Generator, "rng to be a generator, such as np.random.default_rng(0)")
-    require_few(owner, int(np.prod(shape)), "weights", most=LARGEST)
-    return rng.normal(0.0, scale, shape).astype(floating(owner, dtype))
 
 
 def _refuse(layer: Layer, ctx: Context, takes: str, x: Array) -> ValueError:
@@ -36,9 +30,11 @@ class Embedding(Layer):
     numbers is 0. ValueError for a number that is no token.
     """
 
-    def __init__(self, tokens: int, features: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
+    def __init__(
+        self, tokens: int, features: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
+    ):
         tokens, features = whole("Embedding", "tokens", tokens), whole("Embedding", "features", features)
-        self.parameters = {"E": _drawn(rng, "Embedding", (tokens, features), 0.02, dtype)}
+        self.parameters = {"E": Weights("Embedding", rng, dtype).normal(0.02, tokens, features)}
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
         tokens = len(self.parameters["E"])
@@ -79,10 +75,10 @@ class Positions(Layer):
     """
 
     def __init__(
-        self, longest: int, features: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64
+        self, longest: int, features: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
     ):
         longest, features = whole("Positions", "longest", longest), whole("Positions", "features", features)
-        self.parameters = {"P": _drawn(rng, "Positions", (longest, features), 0.02, dtype)}
+        self.parameters = {"P": Weights("Positions", rng, dtype).normal(0.02, longest, features)}
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, None]:
         longest, features = self.parameters["P"].shape
@@ -114,14 +110,18 @@ class Positions(Layer):
 class LayerNorm(Layer):
     """y = g (x - mean) / std + b, mean and std over the features of each sample (and place in its sequence).
 
-    It saves what is normalised, and 1/std. Ba, Kiros and Hinton 2016, arXiv:1607.06450.
+    It saves what is normalised, and 1/std. It draws nothing; ``on_paper`` leaves its weights out. Ba, Kiros
+    and Hinton 2016, arXiv:1607.06450.
     """
 
-    def __init__(self, features: int, *, eps: float = 1e-5, dtype: np.dtype = np.float64):
-        features, dtype = whole("LayerNorm", "features", features), floating("LayerNorm", dtype)
+    def __init__(
+        self, features: int, *, eps: float = 1e-5, on_paper: bool = False, dtype: np.dtype = np.float64
+    ):
+        features = whole("LayerNorm", "features", features)
         require_in("LayerNorm", "eps", eps, 0, 1)
         self.eps = eps
-        self.parameters = {"g": np.ones(features, dtype), "b": np.zeros(features, dtype)}
+        make = Weights("LayerNorm", None if on_paper else np.random.default_rng(0), dtype)
+        self.parameters = {"g": make.full(1, features), "b": make.full(0, features)}
 
     def axes(self, x: Array) -> int | tuple[int, ...]:
         """Over which axes the mean is taken."""
@@ -219,19 +219,19 @@ class Attention(Layer):
         *,
         causal: bool = False,
         dropout: float = 0.0,
-        rng: np.random.Generator,
+        rng: np.random.Generator | None,
         dtype: np.dtype = np.float64,
     ):
         features, heads = whole("Attention", "features", features), whole("Attention", "heads", heads)
         if features % heads:
             raise ValueError(f"Attention needs heads that divide {features} features {got(heads)}")
         self.heads, self.causal, self.dropout = heads, bool(causal), Dropout(dropout)
-        scale, shape = features**-0.5, (features, 3 * features)
+        draw, scale = Weights("Attention", rng, dtype), features**-0.5
         self.parameters = {
-            "W": _drawn(rng, "Attention", shape, scale, dtype),
-            "b": np.zeros(3 * features, dtype),
-            "Wo": _drawn(rng, "Attention", (features, features), scale, dtype),
-            "bo": np.zeros(features, dtype),
+            "W": draw.normal(scale, features, 3 * features),
+            "b": draw.full(0, 3 * features),
+            "Wo": draw.normal(scale, features, features),
+            "bo": draw.full(0, features),
         }
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple]:
@@ -278,6 +278,10 @@ class Attention(Layer):
         dropped, stays = self.dropout.outline(shares, ctx)
         mixed = like(qkv, shape=(batch, sequence, self.heads, features // self.heads))
         return like(x, qkv), (x, qkv, shares, stays, dropped, mixed)
+
+    def flops(self, x: StandIn) -> int:
+        _, sequence, features = x.shape
+        return 2 * x.size * (4 * features + 2 * sequence)
 
     def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple]:
         x, qkv, *_, mixed = saved
@@ -355,6 +359,13 @@ class Chain(Layer):
     def outline_weight(self, pending: list[Any]) -> dict[str, StandIn]:
         return self._each("outline_weight", pending)
 
+    def flops(self, x: StandIn) -> int:
+        total = 0
+        for layer in self.layers:
+            total += layer.flops(x)
+            x, _ = layer.outline(x, Context())
+        return total
+
     def _down(self, method: str, x: Some, ctx: Context) -> tuple[Some, list[Any]]:
         kept = []
         for i, layer in enumerate(self.layers):
@@ -421,7 +432,7 @@ class TransformerBlock(Chain):
         norm: str = "pre",
         causal: bool = False,
         dropout: float = 0.0,
-        rng: np.random.Generator,
+        rng: np.random.Generator | None,
         dtype: np.dtype = np.float64,
     ):
         one_of("TransformerBlock", "norm", norm, ("pre", "post"))
@@ -431,7 +442,7 @@ class TransformerBlock(Chain):
         parts: Sequence[tuple[Layer, ...]] = (attention,), (wide, GELU(), narrow)
         layers: list[Layer] = []
         for part in parts:
-            normal = LayerNorm(features, dtype=dtype)
+            normal = LayerNorm(features, on_paper=rng is None, dtype=dtype)
             drop = (Dropout(dropout),) if dropout else ()
             if norm == "pre":
                 layers.append(Residual(normal, *part, *drop))

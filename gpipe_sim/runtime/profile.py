@@ -41,6 +41,7 @@ class LayerProfile:
     """What one layer holds and makes. An ``output`` "x" or ``input_gradient`` "dy" is passed on as it is."""
 
     parameters: dict[str, int]
+    flops: int  # of a forward, for each sample
     gradients: dict[str, Size]
     output: Array
     saved: tuple[Array, ...]
@@ -74,13 +75,15 @@ class Profile:
 def profile(partitions: Sequence[Partition], batch: Batch, loss: Loss) -> Profile:
     """What each layer of each stage makes of this batch, in bytes; nothing is computed.
 
+    The batch may be on paper, as a model may: a ``StandIn`` for the inputs and one for the targets.
     NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``).
     """
-    x, targets = as_batch(batch)
+    x, targets = batch if all(isinstance(part, StandIn) for part in batch) else as_batch(batch)
     one, two = (_Outlined(partitions, x, targets, loss, samples) for samples in (1, 2))
     layers = [
         LayerProfile(
             {name: array.nbytes for name, array in layer.parameters.items()},
+            one.flops[i],
             {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
             *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
         )
@@ -105,8 +108,10 @@ class _Outlined:
         self.x = y = StandIn((samples, *x.shape[1:]), x.dtype)
         self.target = StandIn((samples, *targets.shape[1:]), targets.dtype)
         outputs, inputs, kept = [], [], []
+        self.flops: list[int] = []
         for i, layer in enumerate(self.layers):
             inputs.append(y)
+            self.flops.append(layer.flops(y))
             y, saved = layer.outline(y, Context(layer=i))
             outputs.append(y)
             kept.append(saved)
