@@ -15,7 +15,7 @@ from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, Device, Piece, StepInputs, as_batch, pieces
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
-from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct
+from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct, require_weights
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.costs import CostModel, Costs
@@ -144,6 +144,7 @@ def single_device_step(
     require_loss(loss)
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
+    require_weights(model)
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
         x, targets = batch[0][piece.rows], batch[1][piece.rows]
         y, saved = model.forward(x, Context(True, seed, step, m))
@@ -230,6 +231,7 @@ def require_partitions(owner: str, partitions: Sequence[Partition], stages: int 
     such_as = f"a list of partitions, as split(layers, stages={stages}) makes it"
     for partition in require(owner, partitions, Sequence, such_as) or [None]:
         require(owner, partition, Partition, such_as)
+        require_weights(partition)
 
 
 def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Schedule) -> None:
