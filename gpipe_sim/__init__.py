@@ -17,7 +17,7 @@ package takes hardly any time. Timing a schedule and training with it need NumPy
 from importlib import import_module
 
 _NAMES = {
-    "errors": "DeadlockError ScheduleError",
+    "errors": "DeadlockError MemoryLimitError ScheduleError",
     "schedule.actions": "Action B F I Kind OverlapFB R U W",
     "schedule.base": "Schedule needs",
     "schedule.explicit": "Explicit repeat",

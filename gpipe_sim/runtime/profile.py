@@ -67,6 +67,12 @@ class Profile:
     stages: tuple[tuple[LayerProfile, ...], ...]
     loss: LossProfile
 
+    def require_within(self, schedule: Any, limit: Any, costs: Any = None) -> None:
+        """MemoryLimitError if a step of this schedule would hold more bytes than ``limit`` on a device."""
+        from gpipe_sim.runtime.limit import require_within  # it reads profiles
+
+        require_within(schedule, self, limit, costs)
+
     def __repr__(self) -> str:
         weights = sum(sum(layer.parameters.values()) for stage in self.stages for layer in stage)
         return f"<Profile of {len(self.stages)} stages, {weights:,} bytes of parameters>"

@@ -6,6 +6,7 @@ The devices take turns in this process, in the order in which their actions end 
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, Device, Piece, StepInputs, as_batch, pieces
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
 from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct, require_weights
+from gpipe_sim.runtime.profile import profile
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.costs import CostModel, Costs
@@ -55,6 +57,7 @@ def train_step(
     costs: CostModel | None = None,
     optimizer: Optimizer | None = None,
     meter: bool = True,
+    memory_limit: Any = None,
     seed: int = 0,
     step: int = 0,
 ) -> StepResult:
@@ -63,14 +66,18 @@ def train_step(
     ``batch`` is (inputs (samples, features), targets (samples, ...)), cut into the schedule's microbatches.
     The weights do not change unless the schedule has U actions; for those it needs an ``optimizer``.
     ``costs`` time the actions, unit costs unless given. ``meter=False`` counts no bytes, which is faster.
+    ``memory_limit`` is what a device may hold at most, also while an action runs: bytes for all or for each.
     ``seed`` and ``step`` fix what random layers draw.
 
-    ScheduleError or DeadlockError for a schedule that cannot run; ValueError if partitions, batch and
-    schedule do not fit each other; TypeError for arguments of another kind. No weight has changed then.
+    MemoryLimitError if a device would hold more, with what would help; ScheduleError or DeadlockError for a
+    schedule that cannot run; ValueError if partitions, batch and schedule do not fit each other; TypeError
+    for arguments of another kind. No weight has changed then.
     """
     require_fit(partitions, schedule)
     require_flags("train_step", meter=meter)
     timeline, inputs = _read(schedule, batch, loss, costs, optimizer, seed, step)
+    if memory_limit is not None:
+        profile(partitions, inputs.batch, loss).require_within(schedule, memory_limit, costs)
     devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
     return _collect(devices, inputs, memory, timeline)
