@@ -1,7 +1,7 @@
 """A memory limit: what does not fit is refused before anything runs, with what would help, computed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import inf
 from numbers import Real
 
@@ -12,6 +12,7 @@ from gpipe_sim.runtime.prediction import predict_memory
 from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.runtime.step import timed
 from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.remat import Remat, remat
 from gpipe_sim.simulation.costs import CostModel
 
@@ -89,8 +90,8 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
 
     if not isinstance(schedule, Remat):
         yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
-    resizable = "microbatches" in {field.name for field in fields(inner)}
-    if resizable and 2 * inner.microbatches <= profile.samples:
+    family = not isinstance(inner, Explicit)  # it can be made for another size
+    if family and 2 * inner.microbatches <= profile.samples:
         more = 2 * inner.microbatches
         yield f"{more} microbatches", lambda: again(replace(inner, microbatches=more))
         if not isinstance(schedule, Remat):
