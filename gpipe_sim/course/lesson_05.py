@@ -51,6 +51,15 @@ SOONER = {
     12: "That is half of what stage 1 has on the path. What does stage 0 have on it?",
     15: "That is half of the step. Which boxes on the path belong to stage 0?",
 }
+#: What a wrong answer to a claim of the last section overlooks.
+SAME_ORDER = {"true": "What if device 0 waits for 0B0 before 0F1, and device 1 wants 1F1 before 1B0?"}
+#: What natural wrong guesses at the gradients that the drawing reads too early would be.
+DRAWN = {
+    0: "In which column does the drawing have 0B0, and in which one 1B0?",
+    1: "That is the first one. What about 0B1 and 1B1?",
+    3: "That is one for each boundary. How many gradients cross a boundary?",
+    8: "That is one boundary. In which columns do 1B0 and 2B0 stand?",
+}
 #: Dependencies that are not the lesson's: whoever reads the table that is passed in gets these right too.
 OTHER = {"F": [("F", -1)], "B": [("F", 0)]}
 BACKWARD_ONLY = {"F": [], "B": [("F", 0), ("B", -1)]}
