@@ -108,9 +108,14 @@ def name_the_bubble(answer: Real | None) -> Reply:
     if isclose(answer, wanted, rel_tol=NEAR):
         return almost(f"{_short(answer)} is near it, but rounded. Which two whole numbers did you divide?")
     share = answer if isinstance(answer, Fraction) else _short(answer)
-    return _named(answer, timeline) or keep_working(
-        f"a share of {share} would leave {_short(answer * _device_time(timeline))} of "
-        f"{_device_time(timeline)} units of waiting. How many of them are in the row of one device?"
+    if named := _named(answer, timeline):
+        return named
+    if not 0 <= answer <= 1:
+        return keep_working(f"{share} is no share. Which numbers can a share be?")
+    all_of_it = _device_time(timeline)
+    return keep_working(
+        f"a share of {share} would leave {_short(answer * all_of_it)} of {all_of_it} units of waiting. "
+        "How many of them are in the row of one device?"
     )
 
 

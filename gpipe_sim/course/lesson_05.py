@@ -214,13 +214,12 @@ def _what_is_off(got: dict, rows: list[list[Step]], table: dict, cost: dict[str,
     for action, end in sorted(wanted.items(), key=lambda item: item[1]):
         if got.get(action) == end:
             continue
-        row = next(row for row in rows if action in row)
+        row, needed = next(row for row in rows if action in row), answers.needs(action, S, table)
+        if action not in got:
+            return _stops_before(action, needed)
         before = row[: row.index(action)][-1:]
-        free, arrived = (
-            max((wanted[one] for one in those), default=0)
-            for those in (before, answers.needs(action, S, table))
-        )
-        return _moment(action, got.get(action), free, arrived, cost)
+        free, arrived = (max((wanted[one] for one in those), default=0) for those in (before, needed))
+        return _moment(action, got[action], free, arrived, cost)
     extra = next((action for action in got if action not in wanted), None)
     if extra is not None:
         if not any(extra in row for row in rows):
@@ -229,13 +228,16 @@ def _what_is_off(got: dict, rows: list[list[Step]], table: dict, cost: dict[str,
     return ""
 
 
-def _moment(action: Step, got: Real | None, free: Real, arrived: Real, cost: dict[str, Real]) -> str:
+def _stops_before(action: Step, needed: list[Step]) -> str:
+    known = f"its needs, {_named(needed)}, have their ends" if needed else "it needs nothing"
+    return f"your clock stops before {spelled(action)}, and {known}. What keeps it from that row?"
+
+
+def _moment(action: Step, got: Real, free: Real, arrived: Real, cost: dict[str, Real]) -> str:
     """What is wrong with an action's end, if its device is free and its inputs arrive at these times."""
-    name, takes = spelled(action), cost[action[1]]
-    if got is None:
-        return f"your clock stops before {name}. What keeps it from looking at that row once more?"
-    start, ready = got - takes, max(free, arrived)
-    if got in (ready, *(ready + other for other in cost.values())):
+    name, ready, start = spelled(action), max(free, arrived), got - cost[action[1]]
+    known = start in (free, arrived)  # it begins too early, but lasts as long as it should
+    if not known and (start < 0 or got in (ready, *(ready + other for other in cost.values()))):
         lasts = f"{name} lasts from {_time(ready)} to {_time(got)} by your clock"
         return f"{lasts}. How long does {action[1]} take?"
     says = f"{name} ends at {_time(got)} by your clock, so it starts at {_time(start)}"
