@@ -1,7 +1,8 @@
 """Lesson 05: what makes an order legal."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from fractions import Fraction
 from numbers import Integral, Real
 
@@ -9,7 +10,7 @@ from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
-from gpipe_sim.course.rows import Step, is_action, read_rows, row_in_words, spelled
+from gpipe_sim.course.rows import Step, given, is_action, read_rows, row_in_words, spelled
 from gpipe_sim.schedule.actions import Action
 from gpipe_sim.schedule.base import Schedule, needs
 from gpipe_sim.schedule.explicit import Explicit
@@ -70,10 +71,10 @@ def table_and_needs(table: dict, answer: Callable) -> Reply:
     """Check the table of needs, and ``answer(action, S, table)``: the actions that an action needs."""
     if wrong := _wrong_table(table):
         return wrong
-    for given, name in ((table, "NEEDS"), (OTHER, repr(OTHER)), (BACKWARD_ONLY, repr(BACKWARD_ONLY))):
+    for each, name in ((table, "NEEDS"), (OTHER, repr(OTHER)), (BACKWARD_ONLY, repr(BACKWARD_ONLY))):
         for S in (3, 1, 4):
             for action in ((s, kind, m) for m in (0, 5) for s in range(S) for kind in "FB"):
-                if wrong := _wrong_needs(answer, action, S, given, name):
+                if wrong := _wrong_needs(answer, action, S, each, name):
                     return wrong
     return correct("the table is right, and needs follows any table that it is given")
 
@@ -115,17 +116,20 @@ def _table_question(kind: str, got: list[Step]) -> str:
 
 def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -> Reply | None:
     where = f"called with ({action!r}, {S}, {name})"
-    got = called(answer, action, S, table, where=where)
+    got = given(answer, action, S, table, where=where)
     if isinstance(got, Reply):
         return got
-    if not isinstance(got, list | tuple | set) or not all(map(is_action, got)):
+    got = got[0]
+    if isinstance(got, tuple | set | Iterator) and not is_action(got):
+        return almost(f"{where} it gives a {type(got).__name__}; later lessons need a list")
+    if not isinstance(got, list) or not all(map(is_action, got)):
         return keep_working(
             f"{where} it gives {got!r}. What is in a list of actions, each (stage, kind, microbatch)?"
         )
     wanted = answers.needs(action, S, table)
     if len(got) == len(wanted) and set(got) == set(wanted):
         return None
-    return keep_working(f"{where} it gives {_named(got)}. {_needs_question(action, S, list(got), wanted)}")
+    return keep_working(f"{where} it gives {_named(got)}. {_needs_question(action, S, got, wanted)}")
 
 
 def _needs_question(action: Step, S: int, got: list, wanted: list[Step]) -> str:
@@ -175,15 +179,20 @@ CLOCKED = (
 @build("clock")
 def clock(answer: Callable) -> Reply:
     """Check ``answer(rows, table, cost)``: when each action ends, as far as the rows can run."""
+    changed = ""
     for rows, table, cost in CLOCKED:
-        where = _where(rows, table, cost)
-        got = called(answer, rows, table, cost, where=where)
+        where, own = _where(rows, table, cost), deepcopy((rows, table, cost))
+        got = called(answer, *own, where=where, copies=False)
         if isinstance(got, Reply):
             return got
         if wrong := _not_ends(got):
             return keep_working(f"{where} {wrong}")
         if question := _what_is_off(got, rows, table, cost):
             return keep_working(f"{where}, {question}")
+        if own != (rows, table, cost) and not changed:
+            changed = f"{where}, the rows are {' / '.join(map(row_in_words, own[0]))} when your clock is done"
+    if changed:
+        return almost(f"every end is right. But {changed}. Who else may need them?")
     return correct(f"every end is right in {len(CLOCKED)} orders, and where devices are stuck it stops")
 
 

@@ -1,6 +1,6 @@
 """Read the rows that a student's function gives: a list for each device, of tuples such as (0, "F", 0)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from numbers import Integral
 
 from gpipe_sim.course.called import called
@@ -21,12 +21,17 @@ def row_in_words(row: list[Step]) -> str:
     return " ".join(map(spelled, row[:MOST])) + more if row else "empty"
 
 
-def rows_from(function: Callable, devices: int, *arguments: object, kinds: str = "FB") -> list | Reply:
-    """The rows that ``function(devices, *arguments)`` gives, in plain Python; a Reply if they are no rows."""
+def given(function: object, *arguments: object, where: str) -> tuple[object] | Reply:
+    """What a student's function returns, alone in a tuple, where ``called`` would read out a generator."""
     if not callable(function):
         return called(function)
+    return called(lambda *each: (function(*each),), *arguments, where=where)
+
+
+def rows_from(function: object, devices: int, *arguments: object, kinds: str = "FB") -> list | Reply:
+    """The rows that ``function(devices, *arguments)`` gives, in plain Python; a Reply if they are no rows."""
     where = f"called with ({', '.join(map(repr, (devices, *arguments)))})"
-    got = called(lambda *each: (function(*each),), devices, *arguments, where=where)
+    got = given(function, devices, *arguments, where=where)
     return got if isinstance(got, Reply) else read_rows(got[0], devices, where, kinds)
 
 
