@@ -10,7 +10,7 @@ from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
-from gpipe_sim.course.rows import Step, given, is_action, read_rows, row_in_words, spelled
+from gpipe_sim.course.rows import A_LIST, Step, given, is_action, read_rows, row_in_words, spelled
 from gpipe_sim.schedule.actions import Action
 from gpipe_sim.schedule.base import Schedule, needs
 from gpipe_sim.schedule.explicit import Explicit
@@ -121,7 +121,7 @@ def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -
         return got
     got = got[0]
     if isinstance(got, tuple | set | Iterator) and not is_action(got):
-        return almost(f"{where} it gives a {type(got).__name__}; later lessons need a list")
+        return almost(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list) or not all(map(is_action, got)):
         return keep_working(
             f"{where} it gives {got!r}. What is in a list of actions, each (stage, kind, microbatch)?"
@@ -301,21 +301,9 @@ def unlock(answer: str | Schedule | None) -> Reply:
 
 def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Schedule | Reply:
     """The answer as a schedule that can run, or what is wrong with it."""
-    if isinstance(answer, Schedule):
-        answer = str(answer)
-    if isinstance(answer, list):
-        answer = read_rows(answer, devices, "as you wrote it")
-        if isinstance(answer, Reply):
-            return answer
-        answer = "\n".join(" ".join(map(spelled, row)) for row in answer)
-    if not isinstance(answer, str):
-        return keep_working(f"write the rows as one text, such as '0F0 0B0' (got {type(answer).__name__})")
-    lines = [line for line in answer.splitlines() if line.strip()]
-    if len(lines) != devices:
-        return keep_working(f"one row for each of the {devices} devices, please (got {len(lines)})")
-    words = (word for line in lines for word in re.sub(r"^\s*device \d+:", "", line).split())
-    if wrong := next((word for word in words if not WORD.fullmatch(word)), None):
-        return keep_working(f"{wrong!r} is no action: write stage, F or B, microbatch, such as 0F0")
+    answer = _as_text(answer, devices)
+    if isinstance(answer, Reply):
+        return answer
     placement = [(device,) for device in range(devices)]
     try:
         schedule = Explicit.parse(answer, placement=placement, microbatches=microbatches)
@@ -328,6 +316,23 @@ def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Sc
         return keep_working(f"{in_words(cycle(all_waits(schedule)))}.")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return keep_working(f"{found[0].sentence}{more}")
+
+
+def _as_text(answer: str | list | Schedule, devices: int) -> str | Reply:
+    """An order as text, one row for each device; a Reply if it has another number of rows, or no F or B."""
+    if isinstance(answer, list) and len(answer) == devices:
+        rows = read_rows(answer, devices, "as you wrote it")
+        return rows if isinstance(rows, Reply) else "\n".join(" ".join(map(spelled, row)) for row in rows)
+    answer = str(answer) if isinstance(answer, Schedule) else answer
+    if not isinstance(answer, str | list):
+        return keep_working(f"write the rows as one text, such as '0F0 0B0' (got {type(answer).__name__})")
+    rows = answer if isinstance(answer, list) else [row for row in answer.splitlines() if row.strip()]
+    if len(rows) != devices:
+        return keep_working(f"one row for each of the {devices} devices, please (got {len(rows)})")
+    words = (word for row in rows for word in re.sub(r"^\s*device \d+:", "", row).split())
+    if wrong := next((word for word in words if not WORD.fullmatch(word)), None):
+        return keep_working(f"{wrong!r} is no action: write stage, F or B, microbatch, such as 0F0")
+    return answer
 
 
 def _moved(schedule: Schedule) -> list[Action]:

@@ -6,6 +6,7 @@ from numbers import Integral
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, keep_working
 
+A_LIST = "Later lessons read it more than once, as a list. How do you make one?"
 MOST = 16  #: actions of a row that a reply quotes
 Step = tuple[int, str, int]  #: an action of a student's: stage, kind, microbatch
 
@@ -40,7 +41,7 @@ def read_rows(got: object, devices: int, where: str, kinds: str = "FB") -> list 
     if got is None:
         return keep_working(f"{where} it gives nothing back. What should come after return?")
     if isinstance(got, Iterator | tuple):
-        return almost(f"{where} it gives a {type(got).__name__}; later lessons need a list of rows")
+        return almost(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list):
         return keep_working(f"{where} it gives {got!r}. What stands in a list with a row for each device?")
     if len(got) != devices:

@@ -126,8 +126,8 @@ ROWS = [
         "keep working",
         "What stands in a list with a row for each device?",
     ),
-    (yielding, "almost", "it gives a generator; later lessons need a list of rows"),
-    (lambda K, M: tuple(answers.gpipe_rows(K, M)), "almost", "it gives a tuple; later lessons need a list"),
+    (yielding, "almost", "it gives a generator. Later lessons read it more than once"),
+    (lambda K, M: tuple(answers.gpipe_rows(K, M)), "almost", "it gives a tuple. Later lessons read"),
     (lambda K, M: answers.gpipe_rows(K, M)[K], "keep working", "called with (2, 4) it stopped: IndexError"),
     ([[(0, "F", 0), (0, "B", 0)]], "keep working", "pass in a function"),
 ]

@@ -168,8 +168,8 @@ NEEDED = [
     ((NEEDS, as_lists), "keep working", "What is in a list of actions, each (stage, kind, microbatch)?"),
     ((NEEDS, as_text), "keep working", "it gives ['0F0', '1B0']. What is in a list"),
     ((NEEDS, none_at_stage_0), "keep working", "it gives None. What is in a list of actions"),
-    ((NEEDS, one_by_one), "almost", "it gives a generator; later lessons need a list"),
-    ((NEEDS, as_a_set), "almost", "it gives a set; later lessons need a list"),
+    ((NEEDS, one_by_one), "almost", "it gives a generator. Later lessons read it more than once"),
+    ((NEEDS, as_a_set), "almost", "it gives a set. Later lessons read"),
     ((NEEDS, twice), "keep working", "Does it need one of them twice?"),
     ((NEEDS, looks_up_a_stage), "keep working", "it stopped: KeyError: 0, in your line"),
 ]
@@ -424,7 +424,7 @@ NO_ORDERS = [
     ),
     ("99999999999F0 0F1\n1F0 0F99999999999", "99999999999F0 is out of range"),
     ([["0F0", "0B0"], ["1F0", "1B0"]], "the row of device 0 has '0F0'. How is 0F0 written as a tuple"),
-    ([[(0, "F", 0)]], "as you wrote it it gives a list of 1. How many devices want a row?"),
+    ([[(0, "F", 0)]], "one row for each of the 2 devices, please (got 1)"),
 ]
 WRONG = {
     "table_and_needs": [case[0] for case in NEEDED],
@@ -527,7 +527,7 @@ def test_a_clock_that_eats_its_rows_is_told_so_and_leaves_those_of_the_check():
     assert said.startswith(
         "almost: every end is right. But with the rows 0F0 0F1 0B1 0B0 and F = 1, B = 2, the "
     )
-    assert said.endswith("rows are empty when your clock is done. Who else may need them?")
+    assert said.endswith("the rows are empty when your clock is done. Who else may need them?")
     assert all(row for rows, _, _ in CLOCKED[:4] for row in rows)
 
 
