@@ -108,7 +108,7 @@ def _actions(said: object, devices: int, microbatches: int) -> list[list[Action]
                 return f"{_spelled(action)} is on the row of device {device}. Which device holds that stage?"
             if action[2] >= microbatches:
                 last = microbatches - 1
-                return f"{_spelled(action)} is on a row. The last microbatch is {last}; when does your loop stop?"
+                return f"{_spelled(action)} is on a row. The last is {last}. When does your loop stop?"
         row = [tuple(action) for action in row]
         every = [(device, kind, m) for kind in "FB" for m in range(microbatches)]
         for action in every:
