@@ -115,12 +115,14 @@ def _step(
         links.since()
         for s, stage in enumerate(stages):
             answers.forward(usual[s], s, m, own_links)
-            if wrong := _after_forward(light_forward, stage, s, m, links, usual[s]["kept"]):
+            found = _after_forward(light_forward, stage, s, m, links, usual[s]["kept"])
+            if wrong := found or _changed(f"{s}F{m}", stage, usual[s]):
                 return wrong
     last = len(stages) - 1
     for m in reversed(range(microbatches)):
         for s, stage in enumerate(stages):
-            if wrong := _after_recompute(recompute, stage, s, m, links, usual[s]["kept"]):
+            found = _after_recompute(recompute, stage, s, m, links, usual[s]["kept"])
+            if wrong := found or _changed(f"{s}R{m}", stage, usual[s]):
                 return wrong
         dy = rng.normal(size=own_links.receive(("y", last, m)).shape)
         for each, owner in ((links, stages), (own_links, usual)):
@@ -183,13 +185,22 @@ def _after_recompute(work: Callable, stage: dict, s: int, m: int, links: _Links,
 
 def _after_backward(stages: list[dict], m: int, usual: list[dict]) -> Reply | None:
     for s, (stage, other) in enumerate(zip(stages, usual, strict=True)):
-        if any(not _close(stage[name], other[name]) for name in ("W", "b")):
-            return keep_working(f"the parameters of stage {s} have changed. Who may change them, and when?")
         if not (_close(stage["dW"], other["dW"]) and _close(stage["db"], other["db"])):
             return keep_working(f"after {s}B{m} the gradient is another one. What did {s}R{m} do to it?")
         left = sum(x.nbytes for x, _ in other["kept"].values())
         if _held(stage) != left:
             return almost(f"after {s}B{m} the stage keeps {_held(stage)} bytes, not {left}. Who frees them?")
+    return None
+
+
+def _changed(after: str, stage: dict, usual: dict) -> Reply | None:
+    """Whether a stage has lost something that it holds all the time, or its parameters have changed."""
+    for name in PARAMETERS:
+        if name not in stage:
+            return keep_working(f"after {after} the stage has no {name!r} any more. Who still needs it?")
+    for name in ("W", "b"):
+        if not _close(stage[name], usual[name]):
+            return keep_working(f"after {after} {name} has changed. Who may change it, and when in a step?")
     return None
 
 

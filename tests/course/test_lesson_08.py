@@ -176,6 +176,11 @@ def changing_weights(stage, s, m, links):
     stage["W"] -= 0.1 * stage["W"]
 
 
+def losing_the_bias(stage, s, m, links):
+    stage["kept"][m] = stage["kept"][m][0], right_y(stage["kept"][m][0], stage)
+    del stage["b"]
+
+
 def adding_gradients(stage, s, m, links):
     recompute(stage, s, m, links)
     x, y = stage["kept"][m]
@@ -218,7 +223,8 @@ STEPS = [
     (light_forward, making(right_y, lambda x, y: (x, y[:1])), "almost", "its shape is (1, 5), not (2, 5)."),
     (light_forward, every_microbatch, "almost", "Which microbatch is 0R2 about?"),
     (light_forward, elsewhere, "keep working", 'a tuple of 1 in stage["kept"][2]'),
-    (light_forward, changing_weights, "keep working", "the parameters of stage 0 have changed."),
+    (light_forward, changing_weights, "keep working", "after 0R2 W has changed. Who may change it"),
+    (light_forward, losing_the_bias, "keep working", "after 0R2 the stage has no 'b' any more."),
     (light_forward, adding_gradients, "keep working", "after 0B2 the gradient is another one."),
     (by_hand, never_freed, "almost", "after 0B2 the stage keeps"),
     (light_forward, lambda stage, s, m, links: stage["x"], "keep working", "it stopped: KeyError: 'x'"),
