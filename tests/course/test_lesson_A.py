@@ -12,7 +12,6 @@ import gpipe_sim as gp
 from gpipe_sim import peak_in_flight, simulate
 from gpipe_sim.course import lesson_A
 
-
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
