@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import mean, median
 
+import numpy as np
 import pytest
 
 import gpipe_sim as gp
@@ -55,6 +56,7 @@ def test_any_robust_way_is_correct():
 
     assert forward_time(without_the_ends).verdict == "correct"
     assert forward_time(without_the_slow).verdict == "correct"
+    assert forward_time(lambda timeline, stage: np.quantile(took(timeline, stage), 0.5)).verdict == "correct"
     assert forward_time(lambda timeline, stage: gp.fit_costs(timeline).forward[stage]).verdict == "correct"
 
 
@@ -319,6 +321,21 @@ WRONG_PAUSES = [
 def test_the_usual_wrong_pauses_are_named(answer, verdict, says):
     said = reply(pause, answer)
     assert said.startswith(f"{verdict}: ") and said.endswith(says)
+
+
+def with_numpy(timeline):
+    """One number of NumPy's, from plain loops over devices and positions."""
+    schedule, found = timeline.schedule, []
+    for device, row in enumerate(timeline.rows):
+        for i in range(1, len(row)):
+            others = [n for n in gp.needs(row[i].action, schedule) if schedule.device_of(n) != device]
+            if max((timeline.ends[n] for n in others), default=0) <= row[i - 1].end:
+                found.append(row[i].start - row[i - 1].end)
+    return np.median(found)
+
+
+def test_a_pause_in_numpy_is_correct():
+    assert pause(with_numpy).verdict == "correct"
 
 
 def test_needs_of_its_own_do_no_harm_to_a_pause():

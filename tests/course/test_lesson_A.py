@@ -71,6 +71,26 @@ def test_the_fastest_as_a_class_or_by_name():
     assert lesson_A.fastest_within(lambda *case: fastest(*case).__name__).verdict == "correct"
 
 
+def test_a_choice_by_lists_and_sorting_is_correct():
+    def sorted_by_length(devices, microbatches, limit, comm):
+        found = []
+        for family in reversed(gp.SCHEDULES):
+            if family in (gp.Chimera, gp.DualPipe) and devices % 2:
+                continue
+            try:
+                schedule = family(devices, microbatches)
+            except ValueError:
+                continue
+            stages = schedule.stages // devices
+            if max(gp.peak_in_flight(schedule)) > limit * stages:
+                continue
+            costs = gp.Costs(comm=comm).per_stage(stages)
+            found.append((gp.simulate(schedule, costs).makespan, family.__name__))
+        return sorted(found)[0][1]
+
+    assert lesson_A.fastest_within(sorted_by_length).verdict == "correct"
+
+
 def test_of_equally_fast_ones_any_will_do():
     """Without messages ZB-H1, ZB-H2 and DualPipeV all take 27 at 4 x 8; ZB-V, DualPipe and V-Half less."""
     assert lesson_A._fastest(4, 8, 4, 1) == {"ZBH1", "Chimera"}
