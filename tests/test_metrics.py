@@ -10,6 +10,8 @@ from gpipe_sim import (
     GPipe,
     Naive,
     OneFOneB,
+    Span,
+    Timeline,
     bubble_fraction,
     bubble_overhead,
     busy_time,
@@ -33,6 +35,15 @@ WITH_COMM = Costs(Fraction(3, 2), Fraction(2), Fraction(1, 3), comm=Fraction(1, 
 
 
 # Three things called a bubble
+
+
+def test_measured_spans_that_overlap_are_busy_once():
+    """A GPU's streams overlap. Their bubble was once -75%."""
+    schedule = Explicit(["0F0 0F1 0B0 0B1"])
+    times = (0, 4), (1, 3), (2, 6), (8, 10)  # the second within the first, the third half behind it
+    spans = [Span(action, 0, *time) for action, time in zip(schedule.actions[0], times, strict=True)]
+    timeline = Timeline.from_spans(schedule, spans)
+    assert (busy_time(timeline), idle_time(timeline), bubble_fraction(timeline)) == (8, 2, 0.2)
 
 
 def test_the_fraction_of_1f1b_at_4_x_8_is_3_11_and_the_overhead_3_8():

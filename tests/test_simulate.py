@@ -208,6 +208,9 @@ def test_everything_free_takes_no_time():
 
 def test_a_timeline_introduces_itself():
     assert repr(simulate(GPipe(4, 8))) == ("<Timeline of GPipe(devices=4, microbatches=8): makespan 33>")
+    halves = Costs(Fraction(1, 2), Fraction(1, 2), Fraction(1, 2))
+    assert repr(simulate(GPipe(4, 8), halves)).endswith("makespan 16.5>")
+    assert repr(simulate(GPipe(4, 8), Costs(0.1, 0.1, 0.1))).endswith("makespan 3.3>")
 
 
 def test_an_overlapped_pair_is_one_span():

@@ -9,6 +9,7 @@ from engine_cases import legal_orders, over_every_runnable, over_explicit  # noq
 from hypothesis import given  # noqa: E402
 
 from gpipe_sim import Explicit, GPipe, OneFOneB, Schedule, from_torch_csv, to_torch_csv  # noqa: E402
+from gpipe_sim.torch_backend import program  # noqa: E402
 
 
 class Theirs:
@@ -75,6 +76,21 @@ def test_pytorch_takes_orders_written_out(theirs, schedule):
 @given(legal_orders(recompute=False))
 def test_pytorch_takes_any_legal_order(theirs, schedule):
     assert_taken(theirs, schedule)
+
+
+def test_a_program_is_the_order_with_a_send_and_a_receive_for_each_message():
+    assert [" ".join(row) for row in program(OneFOneB(2, 2))] == [
+        "0UNSHARD 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1 0REDUCE_GRAD 0RESHARD",
+        "1UNSHARD 1RECV_F0 1F0 1RECV_F1 1B0 1SEND_B0 1F1 1B1 1SEND_B1 1REDUCE_GRAD 1RESHARD",
+    ]
+
+
+@over_every_runnable()
+def test_a_program_sends_what_the_schedule_sends(schedule):
+    rows = program(schedule)
+    assert from_torch_csv("\n".join(map(",".join, rows))).actions == schedule.actions
+    for verb in ("SEND", "RECV"):
+        assert sum(verb in entry for row in rows for entry in row) == len(schedule.timeline().messages)
 
 
 def test_the_validator_is_one_that_can_refuse(theirs):

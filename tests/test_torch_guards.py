@@ -11,7 +11,7 @@ from torch.distributed.pipelining import PipelineStage, schedules  # noqa: E402
 from torch_modules import linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
-from gpipe_sim.torch_backend import Pipeline, UnsupportedTorch, train_step  # noqa: E402
+from gpipe_sim.torch_backend import Pipeline, UnsupportedTorch, program, train_step  # noqa: E402
 from gpipe_sim.torch_backend.private import HOOKS, TENSOR, TESTED  # noqa: E402
 
 ENGINE = schedules._PipelineScheduleRuntime
@@ -51,6 +51,12 @@ def test_without_the_engine(monkeypatch):
 def test_without_its_reader(monkeypatch):
     remove(monkeypatch, ENGINE, "_load_csv")
     assert unsupported() == "has no _PipelineScheduleRuntime._load_csv"
+
+
+def test_an_engine_that_keeps_no_order_with_messages(monkeypatch):
+    monkeypatch.setattr(ENGINE, "_load_csv", lambda self, path: None)
+    with pytest.raises(UnsupportedTorch, match="does not say which messages its engine adds"):
+        program(gp.OneFOneB(2, 2))
 
 
 @pytest.mark.parametrize("name", HOOKS)

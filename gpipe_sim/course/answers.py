@@ -124,10 +124,10 @@ def capped_rows(K, M, caps, table, cost):
             if forwards < M and forwards - backwards < caps[k]:
                 wanted.append((k, "F", forwards))
             for action in wanted:
-                if all(need in ends for need in needs(action, K, table)):
-                    arrived = [ends[need] for need in needs(action, K, table)]
+                arrived = [ends.get(need) for need in needs(action, K, table)]
+                if None not in arrived:
                     choices.append((max([free[k], *arrived]), action[1], action))
-        start, kind, action = min(choices)
+        start, kind, action = min(choices)  # the earliest; of two on a device at once, "B" before "F"
         rows[action[0]].append(action)
         free[action[0]] = ends[action] = start + cost[kind]
     return rows
@@ -136,11 +136,12 @@ def capped_rows(K, M, caps, table, cost):
 # lesson 08
 def light_forward(stage, s, m, links):
     forward(stage, s, m, links)
-    stage["kept"][m] = stage["kept"][m][0]  # x; y is deleted
+    x, _ = stage["kept"][m]
+    stage["kept"][m] = (x,)
 
 
 def recompute(stage, s, m, links):
-    x = stage["kept"][m]
+    (x,) = stage["kept"][m]
     y = x @ stage["W"] + stage["b"]
     if stage["relu"]:
         y = np.maximum(y, 0)

@@ -7,8 +7,10 @@ from itertools import count
 from math import ceil, isclose
 from numbers import Real
 
+from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.rows import Step, row_in_words, rows_from, spelled
 from gpipe_sim.families import GPipe, Naive
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.metrics import bubble_fraction, bubble_overhead, idle_time, utilization
@@ -39,8 +41,56 @@ SPEED_UPS = {
     ): "That is how much longer the step is than without waiting. How long is one device alone?",
     Fraction(8, 11): "In that share of the time a device works. How many devices are there?",
 }
+#: What natural wrong guesses at the length with K = 4, M = 4 and F = B = 1 would be.
+STEPS = {
+    8: "That is four devices that never wait. What does device 3 do at time 0?",
+    11: "That is when device 3 is done. Where does its last gradient still have to go?",
+    21: "That takes a backward to be twice as long as a forward. How long is it here?",
+    32: "That is one step after the other. What can device 0 do while device 1 does 1F0?",
+}
+#: What a wrong answer to a claim of the last section overlooks.
+LAST_FIRST = {
+    "true": "Each microbatch takes the same time. What changes if they are renamed on the way back?"
+}
+MORE_STAGES = {"true": "Each further stage is one more message on the way. What does that cost in the end?"}
+#: (devices, microbatches) for which a student's rows are compared with GPipe's.
+ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (5, 7))
 #: (devices, percent). At some of these the quotient is whole and a float is a little above it.
 HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 50), (3, 90), (1, 10))
+
+
+@build("gpipe_rows")
+def gpipe_rows(answer: Callable) -> Reply:
+    """Check ``answer(K, M)``: GPipe's rows."""
+    for K, M in ROWS:
+        rows = rows_from(answer, K, M)
+        if isinstance(rows, Reply):
+            return rows
+        for k, row in enumerate(rows):
+            if wrong := _what_is_wrong_in(row, k, M):
+                where = f"for {_devices(K)} and {M} microbatch{'es' * (M > 1)}"
+                return Reply(
+                    wrong.verdict, f"{where} the row of device {k} is {row_in_words(row)}. {wrong.text}"
+                )
+    return correct(f"GPipe's rows at {len(ROWS)} sizes, from {ROWS[4]} to {ROWS[-1]}")
+
+
+def _what_is_wrong_in(row: list[Step], k: int, M: int) -> Reply | None:
+    """What keeps a row from being GPipe's row of device ``k``; None if nothing does."""
+    wanted = [(k, kind, m) for kind in "FB" for m in range(M)]
+    if other := next((action for action in row if action[0] != k), None):
+        return keep_working(f"{spelled(other)} is work of stage {other[0]}. Which stage is on this device?")
+    if other := next((action for action in row if action not in wanted), None):
+        return keep_working(f"Which of {M}, counted from 0, is microbatch {other[2]}?")
+    if other := next((action for action in wanted if row.count(action) != 1), None):
+        return keep_working(f"How often does {spelled(other)} stand in it, and how often should it?")
+    if row[:M] != wanted[:M]:
+        kinds = {kind for _, kind, _ in row[:M]}
+        ask = "Which of these come first in GPipe?" if "B" in kinds else "With which forward does it begin?"
+        return keep_working(ask)
+    if row[M:] != wanted[M:][::-1]:
+        return almost("The forwards are right. Which backward comes first, and which one after that?")
+    return None
 
 
 def name_the_bubble(answer: Real | None) -> Reply:
@@ -56,10 +106,16 @@ def name_the_bubble(answer: Real | None) -> Reply:
             f"{answer} of all device time: {waiting} of {_device_time(timeline)} units are waiting"
         )
     if isclose(answer, wanted, rel_tol=NEAR):
-        return almost(f"{answer} is near it, but rounded. Which two whole numbers did you divide?")
-    return _named(answer, timeline) or keep_working(
-        f"a share of {answer} would leave {_short(answer * _device_time(timeline))} of "
-        f"{_device_time(timeline)} units of waiting. How many of them are in the row of one device?"
+        return almost(f"{_short(answer)} is near it, but rounded. Which two whole numbers did you divide?")
+    share = answer if isinstance(answer, Fraction) else _short(answer)
+    if named := _named(answer, timeline):
+        return named
+    if not 0 <= answer <= 1:
+        return keep_working(f"{share} is no share. Which numbers can a share be?")
+    all_of_it = _device_time(timeline)
+    return keep_working(
+        f"a share of {share} would leave {_short(answer * all_of_it)} of {all_of_it} units of waiting. "
+        "How many of them are in the row of one device?"
     )
 
 
@@ -68,13 +124,15 @@ def _named(answer: Real, timeline: Timeline) -> Reply | None:
     devices, waiting = timeline.schedule.devices, idle_time(timeline)
     replies = {
         bubble_overhead(timeline): almost(
-            "that is idle over useful time (overhead). Divide by all device time."
+            "that is the waiting over the work. How long are the two together?"
         ),
         utilization(timeline): almost("in that share of the time devices work. How large is the rest?"),
-        waiting: almost(
+        waiting: keep_working(
             f"{waiting} is the waiting of all {devices} devices in units of time. Of how many units?"
         ),
-        waiting / devices: almost(f"{waiting / devices} is how long one device idles. Out of how long?"),
+        waiting / devices: keep_working(
+            f"{waiting / devices} is how long one device idles. Out of how long?"
+        ),
         bubble_fraction(simulate(Naive(devices), EXACT)): keep_working(
             "so much idles in the naive order. What do further microbatches add to each row of the chart?"
         ),

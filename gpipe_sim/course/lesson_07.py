@@ -5,33 +5,42 @@ from numbers import Integral
 
 import numpy as np
 
+from gpipe_sim.course.answers import NEEDS
+from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.families import GPipe, OneFOneB
+from gpipe_sim.plan.greedy import greedy
 from gpipe_sim.schedule.actions import Action, B, F, Kind
 from gpipe_sim.schedule.base import needs
 from gpipe_sim.schedule.explicit import Explicit
+from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.deadlock import all_waits, cycle, in_words
 from gpipe_sim.simulation.metrics import idle_spans, peak_in_flight
 from gpipe_sim.simulation.problems import problems
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
 
-SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2))  #: (devices, microbatches), where a warm-up is tried
+#: devices, microbatches, caps, and how long a forward and a backward take: where rows under caps are tried
+CAPPED = (
+    (3, 4, (2, 2, 2), 1, 2),
+    (3, 5, (1, 3, 2), 1, 2),
+    (4, 6, (6, 6, 6, 6), 1, 2),
+    (2, 4, (3, 2), 3, 1),
+    (1, 3, (2,), 1, 1),
+    (4, 7, (4, 3, 2, 1), 2, 3),
+    (3, 2, (5, 5, 5), 1, 4),
+    (5, 9, (2, 3, 1, 4, 2), 3, 2),
+)
+SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2))  #: (devices, microbatches), where caps are tried
 PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for receive buffers
-#: What natural wrong guesses at the length with a warm-up of four on each of 4 devices would be.
+#: What natural wrong guesses at the length with room for four on each of 4 devices would be.
 DIAL = {
-    33: "That is a warm-up of eight. With four, who has to wait for a gradient before a forward?",
-    48: "That is half of the naive order. Does half a turn of the dial save half of all the time?",
-    64.5: "That is halfway between 96 and 33. Do all eight turns of the dial save equally much?",
-    69: "That is a warm-up of three. How many are in flight once the first forward of a pair has run?",
-}
-#: What natural wrong guesses at the microbatches that the four devices of 1F1B hold, added up, would be.
-TOGETHER = {
-    4: "That is device 0 alone. What do the others hold, each with one forward less ahead?",
-    6: "That counts the warm-ups only. What comes before the first backward on each row?",
-    16: "That is four on every device. Does the last device need as many ahead as the first?",
-    32: "That is GPipe. When does 1F1B send the first microbatch back?",
+    24: "That is two round trips of 12. Do all four of the second one come back at the same time?",
+    36: "That is three round trips. How many groups of four are there in eight microbatches?",
+    48: "That is half of the naive order. How many microbatches are on their way at once?",
+    51: "That is room for two. How long would device 0 still be idle, with four on their way?",
+    64.5: "That is halfway between the two. How many round trips are there, with four on their way?",
 }
 #: What natural wrong guesses at how the bytes of 1F1B grow from M = 4 to M = 32 would be.
 GROWTH = {
@@ -39,48 +48,167 @@ GROWTH = {
     4: "That is how many are in flight on device 0 with M = 4. How many are there with M = 32?",
     8: "That is GPipe, where all M are in flight. What is in flight on device 0 under 1F1B?",
 }
+#: What natural wrong guesses at the time that 1F1B loses to messages with M = 64 would be.
+LOST = {
+    0: "What has to cross from device 0 to device 3 before device 3 can begin?",
+    6: "That is GPipe, where devices wait for messages at both ends only. Who waits in between here?",
+    16: "That is M = 8. How many more round trips are there with M = 64?",
+    96: "That is 6 on each of 16 round trips. Are the last microbatches all back when the last one starts?",
+    128: "That is 16, eight times. Is all of 16 lost on each round trip, or some of it only once?",
+}
 
 
-def warm_up(answer: Callable | None) -> Reply:
-    """Check ``answer(k, K, M)``: how many forwards device k runs before it alternates."""
-    if answer is None:
-        return your_turn("write a function warmup(k, K, M) and pass it in")
-    for devices, microbatches in SIZES:
-        depths = []
-        for device in range(devices):
-            depth = called(answer, device, devices, microbatches)
-            if isinstance(depth, Reply):
-                return depth
-            if not _is_count(depth):
-                where = f"for k = {device}, K = {devices}, M = {microbatches}"
-                return keep_working(f"{where} you say {depth!r}; it should be a whole number of forwards")
-            depths.append(int(depth))
-        if wrong := _what_is_wrong(depths, devices, microbatches):
-            return wrong
-    held = _listed(peak_in_flight(OneFOneB(5, 6)))
+@build("capped_rows")
+def capped_rows(answer: Callable) -> Reply:
+    """Check ``answer(K, M, caps, table, cost)``: rows in which device k never holds more than caps[k]."""
+    for case in CAPPED:
+        devices, microbatches, caps, forward, backward = case
+        cost = {"F": forward, "B": backward}
+        where = f"K = {devices}, M = {microbatches}, caps {_listed(caps)}, F takes {forward}, B {backward}"
+        said = called(answer, devices, microbatches, list(caps), NEEDS, cost, where=f"with {where}")
+        if isinstance(said, Reply):
+            return said
+        if wrong := _what_is_wrong_with_rows(said, case):
+            return Reply(wrong.verdict, f"{where}: {wrong.text}")
     return correct(
-        f"as short as GPipe wherever it was tried, and none holds less: 5 devices with 6 microbatches hold "
-        f"at most {held}. How many with 1,000 microbatches?"
+        f"the rows of the library's planner in all {len(CAPPED)} cases. Which caps make a step short, and "
+        "which only make it hold more?"
     )
 
 
-def _what_is_wrong(depths: list[int], devices: int, microbatches: int) -> Reply | None:
-    where = f"K = {devices}, M = {microbatches}: warm-ups {_listed(depths)}"
-    for device, depth in enumerate(depths):
-        if depth > microbatches:
-            return almost(f"{where}. Which {depth} forwards does device {device} do?")
-    schedule, gpipe = warming_up(depths, microbatches), GPipe(devices, microbatches)
-    if problems(schedule):
-        return keep_working(f"{where}. {in_words(cycle(all_waits(schedule)))}. Who should have sent more?")
-    timeline, best = simulate(schedule), simulate(gpipe).makespan
+def _what_is_wrong_with_rows(said: object, case: tuple) -> Reply | None:
+    devices, microbatches, caps, forward, backward = case
+    rows = _actions(said, devices, microbatches)
+    if isinstance(rows, str):
+        return keep_working(rows)
+    costs = Costs(forward=forward, input_grad=backward, weight_grad=0)
+    best = greedy(devices, microbatches, memory_limit=caps, costs=costs)
+    if tuple(map(tuple, rows)) == best.actions:
+        return None
+    order = Explicit(rows, placement=[(k,) for k in range(devices)], microbatches=microbatches)
+    if problems(order):
+        return keep_working(f"{in_words(cycle(all_waits(order)))}. Had what each needs ended by then?")
+    return _over_its_cap(order, caps) or _first_other_choice(simulate(order, costs), simulate(best, costs))
+
+
+def _actions(said: object, devices: int, microbatches: int) -> list[list[Action]] | str:
+    """The student's tuples as actions, each of the step's actions once; or what is wrong with them."""
+    if not isinstance(said, list | tuple):
+        return f"there should be a list with a row for each of the {devices} devices; you give {said!r}"
+    if len(said) != devices:
+        return f"there should be a row for each of the {devices} devices; your list has length {len(said)}"
+    rows = []
+    for device, row in enumerate(said):
+        if not isinstance(row, list | tuple):
+            return f"the row of device {device} should be a list of actions; it is {row!r}"
+        for action in row:
+            if not _is_action(action):
+                return f'an action is a tuple such as (0, "F", 2); on row {device} is {action!r}'
+            if action[0] != device:
+                return f"{_spelled(action)} is on the row of device {device}. Which device holds that stage?"
+            if action[2] >= microbatches:
+                last = microbatches - 1
+                return f"{_spelled(action)} is on a row. The last is {last}. When does your loop stop?"
+        row = [tuple(action) for action in row]
+        every = [(device, kind, m) for kind in "FB" for m in range(microbatches)]
+        for action in every:
+            if (often := row.count(action)) != 1:
+                says = f"stands {often} times on its row" if often else "is missing"
+                return f"{_spelled(action)} {says}. How does your loop know what a device has done?"
+        rows.append([(F if kind == "F" else B)(int(s), int(m)) for s, kind, m in row])
+    return rows
+
+
+def _is_action(action: object) -> bool:
+    return (
+        isinstance(action, list | tuple)
+        and len(action) == 3
+        and _is_count(action[0])
+        and isinstance(action[1], str)
+        and action[1] in ("F", "B")
+        and _is_count(action[2])
+    )
+
+
+def _spelled(action: tuple) -> str:
+    return "{}{}{}".format(*action)
+
+
+def _over_its_cap(order: Explicit, caps: Sequence[int]) -> Reply | None:
+    """The first device on which more are in flight than its cap, and the forward with which they are."""
+    for device, (peak, cap) in enumerate(zip(peak_in_flight(order), caps, strict=True)):
+        if peak > cap:
+            held = 0
+            for action in order.actions[device]:
+                held += 1 if action.kind is Kind.F else -1
+                if held > cap:
+                    break
+            says = f"device {device} has a cap of {cap} and holds {held} with {action}, {peak} at most"
+            if peak == cap + 1:
+                return almost(f"{says}. How many are in flight just before a forward that is allowed?")
+            return keep_working(f"{says}. What does your rule count before a forward?")
+    return None
+
+
+def _first_other_choice(theirs: Timeline, best: Timeline) -> Reply:
+    """The first moment at which a device does something else than the rule says, and what it could do."""
+    choices = []
+    for device in range(best.schedule.devices):
+        for own, right in zip(theirs.on(device), best.on(device), strict=True):
+            if own.action != right.action:
+                choices.append((right.start, device, own, right))
+                break
+    _, device, own, right = min(choices)
+    at = f"at {right.start} device {device}"
+    if own.action.kind is right.action.kind:
+        return keep_working(f"{at} turns to {own.action}. Which microbatch has been there for longer?")
+    if own.action.kind is Kind.F:
+        return almost(
+            f"{at} begins {own.action} though a backward is ready. Which of the two makes room for another?"
+        )
+    return keep_working(
+        f"{at} could begin a forward: it has room, and the input is there. Why does it wait for "
+        f"{own.action} until {own.start}?"
+    )
+
+
+def smallest_caps(answer: Callable | None) -> Reply:
+    """Check ``answer(k, K, M)``: the least room of device k with which a step is as short as GPipe's."""
+    if answer is None:
+        return your_turn("write a function cap(k, K, M) and pass it in")
+    for devices, microbatches in SIZES:
+        caps = []
+        for device in range(devices):
+            cap = called(answer, device, devices, microbatches)
+            if isinstance(cap, Reply):
+                return cap
+            if not _is_count(cap) or cap == 0:
+                where = f"for k = {device}, K = {devices}, M = {microbatches}"
+                return keep_working(f"{where} you say {cap!r}; it should be a whole number, 1 or more")
+            caps.append(int(cap))
+        if wrong := _what_is_wrong_with_caps(caps, devices, microbatches):
+            return wrong
+    held = _listed(peak_in_flight(OneFOneB(5, 6)))
+    return correct(
+        f"as short as GPipe wherever it was tried, and no device can do with less: 5 devices with 6 "
+        f"microbatches hold at most {held}. How many with 1,000 microbatches?"
+    )
+
+
+def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -> Reply | None:
+    where = f"K = {devices}, M = {microbatches}: caps {_listed(caps)}"
+    timeline = simulate(greedy(devices, microbatches, memory_limit=caps))
+    best = simulate(GPipe(devices, microbatches)).makespan
     if timeline.makespan > best:
-        return almost(f"{where} take {timeline.makespan}, GPipe {best}. {_who_waits(timeline)}")
-    enough = peak_in_flight(OneFOneB(devices, microbatches))
-    for device, (peak, least) in enumerate(zip(peak_in_flight(schedule), enough, strict=True)):
-        if peak > least:
-            return almost(
-                f"{where} are as short as GPipe, but device {device} holds {peak} at once. "
-                f"What did the extra forward{'s' * (peak > least + 1)} buy?"
+        return keep_working(f"{where} take {timeline.makespan} units, GPipe {best}. {_who_waits(timeline)}")
+    extra = [min(cap, microbatches) - min(devices - k, microbatches) for k, cap in enumerate(caps)]
+    for device, cap in enumerate(caps):
+        if extra[device] > 0:
+            held = peak_in_flight(timeline.schedule)[device]
+            says = f"holds {held} at most" if held < cap else "uses all of it"
+            return (almost if max(extra) == 1 else keep_working)(
+                f"{where} are as short as GPipe, and device {device}, with room for {cap}, {says}. "
+                "When is its first microbatch back, and how many can it take in until then?"
             )
     return None
 
@@ -93,23 +221,8 @@ def _who_waits(timeline: Timeline) -> str:
         if row[0].end <= start < row[-1].start:
             held_up = next(span.action for span in row if span.start == end)
             late = needs(held_up, timeline.schedule)[0]
-            return (
-                f"Device {last} waits from {start} to {end} for {late}. What comes before {late} on its row?"
-            )
+            return f"Device {last} waits from {start} to {end} for {late}. Which device had no room for it?"
     return f"Device {last} never waits once it has begun. Who waits for it?"
-
-
-def warming_up(depths: Sequence[int], microbatches: int) -> Explicit:
-    """Device k runs depths[k] forwards, then alternates one forward and one backward, then runs the rest."""
-    return Explicit([list(_row(device, depth, microbatches)) for device, depth in enumerate(depths)])
-
-
-def _row(device: int, depth: int, microbatches: int) -> Iterator[Action]:
-    yield from (F(device, m) for m in range(depth))
-    for m in range(microbatches - depth):
-        yield F(device, depth + m)
-        yield B(device, m)
-    yield from (B(device, m) for m in range(microbatches - depth, microbatches))
 
 
 def receive_buffers(answer: Callable | None) -> Reply:

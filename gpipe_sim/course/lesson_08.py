@@ -1,16 +1,28 @@
 """Lesson 08: rematerialisation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from numbers import Real
 
+import numpy as np
+
+from gpipe_sim.course import answers
+from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.drawing.document import Svg
+from gpipe_sim.drawing.svg import draw
 from gpipe_sim.families import GPipe
+from gpipe_sim.nn.models import mlp
+from gpipe_sim.runtime.memory import roots
 from gpipe_sim.schedule.remat import remat
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.theory.formulas import remat_activation_units
 
+#: features around each stage, samples, microbatches: where light_forward and recompute are tried
+HIDDEN_STAGES = (((7, 5, 6, 3), 8, 3), ((6, 4), 5, 2), ((4, 9, 2, 8, 5), 6, 4))
+PARAMETERS = ("W", "b", "dW", "db", "relu")  #: what a stage holds all the time
 #: devices, microbatches, and how long a forward, a backward and a recompute take
 HIDDEN_TIMES = ((3, 5, 2, 4, 1), (5, 4, 3, 7, 2), (2, 9, 1, 2, 1), (6, 1, 1, 2, 1), (1, 6, 2, 3, 2))
 #: bytes for activations, of one boundary input, and of all that one microbatch leaves behind
@@ -40,6 +52,191 @@ DROPOUT = {
     "gradients": "Which of the two is computed from the first forward's mask alone?",
     "neither": "When is the loss computed: before the first R, or after it?",
 }
+
+
+def three_ways() -> Svg:
+    """GPipe without recompute, with it inside B, and with R: three R in the bubble are framed."""
+    plain = GPipe(4, 8)
+    ways = {
+        "Nothing is recomputed": simulate(plain),
+        "Recompute inside B": simulate(plain, Costs(input_grad=2)),
+        "Recompute as an action of its own": simulate(remat(plain, "always")),
+    }
+    titles = [f"{words}: {timeline.makespan} long" for words, timeline in ways.items()]
+    return draw(*ways.values(), highlight=["0R7", "1R7", "2R7"], titles=titles)
+
+
+@build("light_forward", "recompute")
+def light_forward_and_recompute(light_forward: Callable, recompute: Callable) -> Reply:
+    """Check a forward that keeps x alone, and what makes y again, action by action."""
+    for features, samples, microbatches in HIDDEN_STAGES:
+        if wrong := _step(light_forward, recompute, features, samples, microbatches):
+            shapes = ", ".join(f"{before} x {after}" for before, after in pairwise(features))
+            return Reply(wrong.verdict, f"stages of {shapes}: {wrong.text}")
+    return correct(
+        "between F and R a stage keeps its inputs and nothing else, and each backward finds x and y. "
+        "How much later may R run, and how much earlier?"
+    )
+
+
+class _Links(answers.Links):
+    """Links that note what was sent and received since they were last asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.noted: list[tuple[str, object]] = []
+
+    def send(self, name, array):
+        self.noted.append(("sends", name))
+        super().send(name, array)
+
+    def receive(self, name):
+        self.noted.append(("receives", name))
+        return super().receive(name)
+
+    def since(self) -> list[tuple[str, object]]:
+        noted, self.noted = self.noted, []
+        return noted
+
+
+def _step(
+    light_forward: Callable, recompute: Callable, features: Sequence[int], samples: int, microbatches: int
+) -> Reply | None:
+    """What is wrong with a step in which each microbatch is recomputed everywhere, and then goes back."""
+    stages, usual = (answers.stages_of(mlp(list(features))) for _ in range(2))
+    rng = np.random.default_rng(len(features))
+    for stage, other in zip(stages, usual, strict=True):
+        stage["b"] = rng.normal(size=stage["b"].shape)  # an mlp's are zero, and a forgotten b goes unnoticed
+        other["b"] = stage["b"].copy()
+    links, own_links = _Links(), answers.Links()
+    for m, x in enumerate(np.array_split(rng.normal(size=(samples, features[0])), microbatches)):
+        for each in (links, own_links):
+            each.send(("y", -1, m), x)
+        links.since()
+        for s, stage in enumerate(stages):
+            answers.forward(usual[s], s, m, own_links)
+            found = _after_forward(light_forward, stage, s, m, links, usual[s]["kept"])
+            if wrong := found or _changed(f"{s}F{m}", stage, usual[s]):
+                return wrong
+    last = len(stages) - 1
+    for m in reversed(range(microbatches)):
+        for s, stage in enumerate(stages):
+            found = _after_recompute(recompute, stage, s, m, links, usual[s]["kept"])
+            if wrong := found or _changed(f"{s}R{m}", stage, usual[s]):
+                return wrong
+        dy = rng.normal(size=own_links.receive(("y", last, m)).shape)
+        for each, owner in ((links, stages), (own_links, usual)):
+            each.send(("dy", last, m), dy)
+            for s in reversed(range(len(stages))):
+                answers.backward(owner[s], s, m, each)
+        links.since()
+        if wrong := _after_backward(stages, m, usual):
+            return wrong
+    return None
+
+
+def _after_forward(work: Callable, stage: dict, s: int, m: int, links: _Links, kept: dict) -> Reply | None:
+    said = called(work, stage, s, m, links, where=f"in {s}F{m}", copies=False)
+    if isinstance(said, Reply):
+        return said
+    x, y = kept[m]
+    wanted = [("receives", ("y", s - 1, m)), ("sends", ("y", s, m))]
+    if (noted := links.since()) != wanted:
+        return keep_working(f"{s}F{m} {_in_words(noted)}. What does the next stage begin with?")
+    if not _close(links.arrays["y", s, m], y):
+        return keep_working(f"{s}F{m} sends another y than forward does. What may change, and what may not?")
+    extra = _held(stage) - sum(x.nbytes for x, _ in kept.values())
+    where = f"after {s}F{m} the stage keeps {_held(stage)} bytes"
+    inputs = f"its input{'s' * (len(kept) > 1)} would be {_held(stage) - extra}"
+    if extra == sum(each.nbytes for _, each in kept.values()):
+        return keep_working(f"{where}; {inputs}. Which of its arrays could be computed again?")
+    if not any(np.array_equal(x, each) for each in _arrays(stage)):
+        return keep_working(f"{where}, but its input x is not among them. Where would it come from later?")
+    if extra:
+        return almost(f"{where}; {inputs}. What else is there, and who needs it before R?")
+    return None
+
+
+def _after_recompute(work: Callable, stage: dict, s: int, m: int, links: _Links, kept: dict) -> Reply | None:
+    said = called(work, stage, s, m, links, where=f"in {s}R{m}", copies=False)
+    if noted := links.since():
+        what = _in_words(noted)
+        return keep_working(f"{s}R{m} {what}. Was that not done in {s}F{m}, and is it still on the link?")
+    if isinstance(said, Reply):
+        return said
+    found = stage["kept"].get(m) if isinstance(stage.get("kept"), dict) else None
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        what = "nothing" if found is None else _kind(found)
+        return keep_working(
+            f'after {s}R{m} there is {what} in stage["kept"][{m}]. What does backward unpack?'
+        )
+    if not _close(found[0], kept[m][0]):
+        return keep_working(
+            f"after {s}R{m} the first of the two arrays is not the x of {s}F{m}. Which is it?"
+        )
+    if not _close(found[1], kept[m][1]):
+        return almost(f"after {s}R{m} y is not what {s}F{m} kept: {_apart(found[1], kept[m][1])}")
+    extra = _held(stage) - sum(x.nbytes for x, _ in kept.values()) - kept[m][1].nbytes
+    if extra:
+        words = f"{abs(extra)} bytes {'more' if extra > 0 else 'less'} than all inputs and one y"
+        return almost(f"after {s}R{m} the stage holds {words}. Which microbatch is {s}R{m} about?")
+    return None
+
+
+def _after_backward(stages: list[dict], m: int, usual: list[dict]) -> Reply | None:
+    for s, (stage, other) in enumerate(zip(stages, usual, strict=True)):
+        if not (_close(stage["dW"], other["dW"]) and _close(stage["db"], other["db"])):
+            return keep_working(f"after {s}B{m} the gradient is another one. What did {s}R{m} do to it?")
+        left = sum(x.nbytes for x, _ in other["kept"].values())
+        if _held(stage) != left:
+            return almost(f"after {s}B{m} the stage keeps {_held(stage)} bytes, not {left}. Who frees them?")
+    return None
+
+
+def _changed(after: str, stage: dict, usual: dict) -> Reply | None:
+    """Whether a stage has lost something that it holds all the time, or its parameters have changed."""
+    for name in PARAMETERS:
+        if name not in stage:
+            return keep_working(f"after {after} the stage has no {name!r} any more. Who still needs it?")
+    for name in ("W", "b"):
+        if not _close(stage[name], usual[name]):
+            return keep_working(f"after {after} {name} has changed. Who may change it, and when in a step?")
+    return None
+
+
+def _arrays(stage: dict) -> list[np.ndarray]:
+    """All that a stage keeps besides its parameters and gradients, wherever the student puts it."""
+    return list(roots([value for name, value in stage.items() if name not in PARAMETERS]))
+
+
+def _held(stage: dict) -> int:
+    return sum(array.nbytes for array in _arrays(stage))
+
+
+def _close(found: object, wanted: np.ndarray) -> bool:
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu" or found.shape != wanted.shape:
+        return False
+    return bool(abs(found - wanted).max(initial=0) <= 1e-12)
+
+
+def _apart(found: object, wanted: np.ndarray) -> str:
+    """Where y differs from the forward's, and a question."""
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu":
+        return f"it is {_kind(found)}. What does backward compare with 0?"
+    if found.shape != wanted.shape:
+        return f"its shape is {found.shape}, not {wanted.shape}. Which array is it?"
+    at = np.unravel_index(abs(found - wanted).argmax(), wanted.shape)
+    return f"{found[at]:.3g} stands where {wanted[at]:.3g} was. Which steps of forward are there?"
+
+
+def _kind(found: object) -> str:
+    if isinstance(found, np.ndarray):
+        return f"an array of {found.dtype}"
+    return f"a tuple of {len(found)}" if isinstance(found, tuple) else f"a {type(found).__name__}"
+
+
+def _in_words(noted: Sequence[tuple[str, object]]) -> str:
+    return " and ".join(f"{verb} {name!r}" for verb, name in noted) or "sends and receives nothing"
 
 
 def remat_time(answer: Callable | None) -> Reply:
@@ -112,9 +309,11 @@ def _what_is_wrong_with_most(limit: int, boundary: int, saved: int, got: object)
         return almost(f"{where}. If not even one microbatch fits, how many can be held?")
     peak = remat_activation_units(int(got), boundary, saved - boundary)
     if got == limit // saved:
-        return almost(
+        return keep_working(
             f"{where}, right if nothing is recomputed. With R the peak would be {peak:,}. What more fits?"
         )
     if peak > limit:
         return almost(f"{where}, but then the peak is {peak:,}. What is held besides the boundary inputs?")
+    if got + 1 < _most(limit, boundary, saved):
+        return keep_working(f"{where}, and the peak is {peak:,}. What would one microbatch more add to it?")
     return almost(f"{where}, and the peak is {peak:,}: one more fits. Did you count an array twice?")

@@ -18,11 +18,19 @@ from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.fit import fit_costs
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Span, Timeline
+from gpipe_sim.simulation.timeline import number as written
 
 NEAR = 0.03  #: how far off, relatively, a step or a pause may be
 NEAR_FORWARD = 0.05  #: and a forward, for which there are several good ways to leave slow ones out
 
-#: What natural wrong guesses would be: at how many of four devices in one process work at the same moment,
+#: What natural wrong guesses would be: at the sends and receives of device 1 of 4, for 8 microbatches,
+MESSAGES = {
+    8: "That is one for each microbatch. What comes in for one, what goes out, and how often does it pass?",
+    16: "That is two for each microbatch. Does it pass this device once, or there and back?",
+    48: "That is how many messages cross in the whole pipeline. Which of them begin or end at device 1?",
+    96: "That is the sends and receives of all four devices. How many are those of device 1?",
+}
+#: at how many of four devices in one process work at the same moment,
 AT_ONCE = {
     4: "That is all devices. How many Python processes run their actions?",
     2: "That is as many as some machines have cores. How many Python processes run the actions?",
@@ -72,7 +80,12 @@ def forward_time(answer: Callable | None) -> Reply:
     for make, stages in FORWARDS:
         timeline = make()
         for stage in stages:
-            said = called(answer, timeline, stage, where=f"called with {timeline!r} and stage {stage}")
+            said = called(
+                answer,
+                timeline,
+                stage,
+                where=f"called with a step of {timeline.schedule!r} and stage {stage}",
+            )
             if isinstance(said, Reply):
                 return said
             if wrong := _forward_is_wrong(said, timeline, stage):
@@ -96,25 +109,25 @@ def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind
 def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | None:
     where = f"stage {stage} of {timeline.schedule!r}"
     if not _is_time(said):
-        return keep_working(f"{where}: you say {said!r}; a time is a number")
+        return keep_working(f"{where}: you say {_quoted(said)}; a time is a number")
     took = sorted(_took(timeline, stage))
     if isclose(said, median(took), rel_tol=NEAR_FORWARD):
         return None
-    says = (
-        f"{where}: you say {float(said):.4g}; its {len(took)} forwards took {took[0]:.4g} to {took[-1]:.4g}"
-    )
-    for other, question in (
-        (mean(took), f", {took[-2]:.4g} the longest but one. Should one slow action move your answer?"),
-        (took[-1], f", {took[-2]:.4g} the longest but one. Is the longest what a forward takes?"),
-        (took[0], f", {took[1]:.4g} the shortest but one. Is the shortest what a forward takes?"),
-        (sum(took), ". That is the sum of them. How long is one?"),
-        (median(_took(timeline)), ". You have all stages in it. Are they equally long?"),
-        (mean(_took(timeline)), ". You have all stages in it. Are they equally long?"),
-        (median(_took(timeline, stage, None)), ". Is every action of the stage a forward?"),
-        (mean(_took(timeline, stage, None)), ". Is every action of the stage a forward?"),
+    shortest, second, *_, last_but_one, longest = map(written, took)
+    says = f"{where}: you say {written(said)}; its {len(took)} forwards took {shortest} to {longest}"
+    slow, quick = f", {last_but_one} the longest but one", f", {second} the shortest but one"
+    for other, verdict, question in (
+        (mean(took), almost, f"{slow}. Should one slow action move your answer?"),
+        (took[-1], keep_working, f"{slow}. Is the longest what a forward takes?"),
+        (took[0], keep_working, f"{quick}. Is the shortest what a forward takes?"),
+        (sum(took), keep_working, ". That is the sum of them. How long is one?"),
+        (median(_took(timeline)), almost, ". You have all stages in it. Are they equally long?"),
+        (mean(_took(timeline)), keep_working, ". You have all stages in it. Are they equally long?"),
+        (median(_took(timeline, stage, None)), almost, ". Is every action of the stage a forward?"),
+        (mean(_took(timeline, stage, None)), keep_working, ". Is every action of the stage a forward?"),
     ):
         if isclose(said, other, rel_tol=1e-3):
-            return almost(f"{says}{question}")
+            return verdict(f"{says}{question}")
     return keep_working(f"{says}. Which of them are like most of them?")
 
 
@@ -136,7 +149,7 @@ def gpipe_step(answer: Callable | None) -> Reply:
     if answer is None:
         return your_turn("write a function of (timeline, microbatches) and pass it in")
     for timeline, size, clock in _step_cases():
-        said = called(answer, timeline, size, where=f"called with {timeline!r} and {size}")
+        said = called(answer, timeline, size, where=f"called with a step of {timeline.schedule!r} and {size}")
         if isinstance(said, Reply):
             return said
         if wrong := _step_is_wrong(said, timeline, size, clock):
@@ -160,50 +173,54 @@ def _step_cases() -> Iterator[tuple[Timeline, int, Real | None]]:
 def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | None) -> Reply | None:
     schedule, costs = timeline.schedule, fit_costs(timeline)
     asked = GPipe(schedule.devices, size)
-    where = f"{asked!r} after {schedule!r} of {timeline.makespan:.4g}"
+    where = f"{asked!r} after {schedule!r} of {written(timeline.makespan)}"
     if not _is_time(said):
-        return keep_working(f"{where}: you say {said!r}; a time is a number")
+        return keep_working(f"{where}: you say {_quoted(said)}; a time is a number")
     fitted = simulate(asked, costs).makespan
     low, high = sorted((fitted, fitted if clock is None else clock))
     if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
         return None
-    says = f"{where}: you say {float(said):.4g}"
-    for other, question in _other_steps(timeline, asked, costs):
+    says = f"{where}: you say {written(said)}"
+    for other, verdict, question in _other_steps(timeline, asked, costs):
         if isclose(said, other, rel_tol=1e-3):
-            return almost(f"{says}. {question}")
+            return verdict(f"{says}. {question}")
     way = "more" if said < low else "less"
     return keep_working(f"{says}, and it is {way}. What does your way count, and what not?")
 
 
-def _other_steps(timeline: Timeline, asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
-    """Results of wrong ways to compute the step, each with the question that leads on from it."""
+def _other_steps(timeline: Timeline, asked: Schedule, costs: Costs) -> Iterator[tuple[Real, Callable, str]]:
+    """Results of wrong ways to compute the step, each with a verdict and the question that leads on."""
     old, new, devices = timeline.schedule.microbatches, asked.microbatches, asked.devices
     turns, before = new + devices - 1, old + devices - 1
-    yield timeline.makespan, f"That is the step with {old} microbatches. How many are asked for?"
+    question = f"That is the step with {old} microbatches. How many are asked for?"
+    yield timeline.makespan, keep_working, question
     yield (
         timeline.makespan * new / old,
+        keep_working,
         f"That is {new}/{old} of the measured step. Does the time in which devices fill and drain grow too?",
     )
     yield (
         timeline.makespan * turns / before,
+        almost,
         f"That is {turns}/{before} of the measured step, as if all of it grew alike. "
         "Which stage, or which message, sets how long one more microbatch takes?",
     )
     yield (
         simulate(asked, replace(costs, comm=0)).makespan,
-        f"That is without messages, and each took {float(costs.comm):.3g}. Who waits for them?",
+        almost,
+        f"That is without messages, and each took {written(costs.comm)}. Who waits for them?",
     )
     other = simulate(OneFOneB(devices, new), costs) if new >= devices else timeline
-    yield other.makespan, "That is 1F1B's. Which of the two waits for more messages?"
+    yield other.makespan, almost, "That is 1F1B's. Which of the two waits for more messages?"
     for name, pick in (("the first stage", lambda c: c[0]), ("the mean", mean)):
         for comm in (costs.comm, 0):
             question = f"That takes every stage to be as long as {name}. Are they alike?"
-            yield simulate(asked, _alike(costs, pick, comm)).makespan, question
+            yield simulate(asked, _alike(costs, pick, comm)).makespan, almost, question
     yield from _slowest_only(asked, costs)
 
 
-def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
-    """Results of ways that treat every stage as if it were the slowest, with the question for them."""
+def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, Callable, str]]:
+    """Results of ways that treat every stage as if it were the slowest, with a verdict and a question."""
     alike = _alike(costs, max, costs.comm)
     longest = sum(alike.duration(action, device=0) for action in (F(0, 0), B(0, 0)))
     turns = asked.microbatches + asked.devices - 1
@@ -211,11 +228,12 @@ def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, str]]:
         "That takes every stage to be as long as the slowest. "
         "How long does the first microbatch take to reach the slowest, and the last one from there?"
     )
-    yield turns * longest, question
-    yield turns * (longest + 2 * costs.comm), question
-    yield simulate(asked, alike).makespan, question
+    yield turns * longest, almost, question
+    yield turns * (longest + 2 * costs.comm), almost, question
+    yield simulate(asked, alike).makespan, almost, question
     yield (
         asked.microbatches * longest,
+        keep_working,
         "That is what the slowest stage works. When can it start, and what happens after it?",
     )
 
@@ -245,7 +263,7 @@ def pause(answer: Callable | None) -> Reply:
         return your_turn("write a function of a timeline and pass it in")
     for make in PAUSES:
         timeline = make()
-        said = called(answer, timeline, where=f"called with {timeline!r}")
+        said = called(answer, timeline, where=f"called with a step of {timeline.schedule!r}")
         if isinstance(said, Reply):
             return said
         if wrong := _pause_is_wrong(said, timeline):
@@ -302,22 +320,26 @@ MISJUDGED = (
 def _pause_is_wrong(said: object, timeline: Timeline) -> Reply | None:
     where = repr(timeline.schedule)
     if not _is_time(said):
-        return keep_working(f"{where}: you say {said!r}; a time is a number")
+        return keep_working(f"{where}: you say {_quoted(said)}; a time is a number")
     gaps = list(_gaps(timeline))
     alone = [gap.time for gap in gaps if not gap.waited]
     if isclose(said, median(alone), rel_tol=NEAR):
         return None
-    says = f"{where}: you say {float(said):.3g}"
+    says = f"{where}: you say {written(said)}"
     if isclose(said, mean(alone), rel_tol=1e-3):
-        longest = f"the longest is {max(alone):.3g}"
+        longest = f"the longest is {written(max(alone))}"
         return almost(f"{says}, the mean; {longest}. Should one slow pause count so much?")
+    for name, of in (("longest", max), ("shortest", min), ("sum", sum)):
+        if isclose(said, of(alone), rel_tol=1e-3):
+            return keep_working(f"{says}, the {name} of those that count. How long is a usual one?")
     for counted in _other_pauses(gaps):
         times = [gap.time for gap in counted]
         if any(isclose(said, of(times), rel_tol=1e-3) for of in (median, mean, max)):
-            return almost(f"{says}. {_misjudged(gaps, counted)}")
+            verdict = keep_working if len(counted) == len(gaps) else almost
+            return verdict(f"{says}. {_misjudged(gaps, counted)}")
     if said > median(alone):
         gap = max((gap for gap in gaps if gap.waited), key=lambda gap: gap.time)
-        question = f"Does your way count {_of(gap)}, which took {gap.time:.3g}? What was it waiting for?"
+        question = f"Does your way count {_of(gap)}, which took {written(gap.time)}? What was it waiting for?"
     else:
         gap = max((gap for gap in gaps if not gap.waited), key=lambda gap: gap.time)
         question = f"Nothing was missing in {_of(gap)}. Does your way count it?"
@@ -337,7 +359,7 @@ def _misjudged(gaps: Sequence[Gap], counted: Sequence[Gap]) -> str:
     """A sentence on one pause that is wrongly counted, or else on one that is wrongly left out."""
     if wrongly := [gap for gap in counted if gap.waited]:
         gap = max(wrongly, key=lambda gap: gap.time)
-        return f"You count {_of(gap)}, which took {gap.time:.3g}. What was it waiting for?"
+        return f"You count {_of(gap)}, which took {written(gap.time)}. What was it waiting for?"
     gap = next(gap for gap in gaps if not gap.waited and gap not in counted)
     ended = ", and when had that ended" if gap.foreign else ""
     return f"You leave out {_of(gap)}. What does {gap.after.action} need from other devices{ended}?"
@@ -349,3 +371,8 @@ def _of(gap: Gap) -> str:
 
 def _is_time(said: object) -> bool:
     return is_number(said) and isfinite(said)
+
+
+def _quoted(said: object) -> str:
+    """What the student's function gave; a long list only by its length."""
+    return f"a list of {len(said)}" if isinstance(said, list) and len(said) > 1 else repr(said)

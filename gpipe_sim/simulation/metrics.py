@@ -6,6 +6,7 @@ exact if the timeline's are; a ratio of two ints is a float, of two Fractions a 
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from numbers import Real
 
@@ -22,8 +23,17 @@ from gpipe_sim.simulation.timeline import Timeline, of_timeline
 
 @of_timeline
 def busy_time(timeline: Timeline) -> Real:
-    """The time that all devices together spend in actions."""
-    return sum((timeline.end - timeline.start).tolist())
+    """The time that all devices together spend in actions; where measured spans overlap, it counts once."""
+    return sum((timeline.end - timeline.start).tolist()) - sum(_counted_twice(timeline))
+
+
+def _counted_twice(timeline: Timeline) -> Iterator[Real]:
+    """How long each span runs while an earlier one of its device does; the clocks here make none that do."""
+    for first, until in pairwise(timeline.schedule.program.rows.tolist()):
+        starts, ends = timeline.start[first:until], timeline.end[first:until]
+        if (starts[1:] < ends[:-1]).any():
+            before = np.maximum.accumulate(ends)[:-1]
+            yield from (time for time in (np.minimum(before, ends[1:]) - starts[1:]).tolist() if time > 0)
 
 
 @of_timeline

@@ -152,7 +152,7 @@ class Timeline:
         return tuple(sorted(found, key=lambda message: message.end))
 
     def __repr__(self) -> str:
-        return f"<Timeline of {self.schedule!r}: makespan {self.makespan}>"
+        return f"<Timeline of {self.schedule!r}: makespan {number(self.makespan)}>"
 
     def __str__(self) -> str:
         from gpipe_sim.drawing.text import text_grid

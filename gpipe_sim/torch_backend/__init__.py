@@ -29,6 +29,7 @@ from gpipe_sim.torch_backend.modules import devices, place, split
 from gpipe_sim.torch_backend.pipeline import Pipeline, train_step
 from gpipe_sim.torch_backend.private import UnsupportedTorch
 from gpipe_sim.torch_backend.processes import LocalProcesses
+from gpipe_sim.torch_backend.rank import program
 from gpipe_sim.torch_backend.sleep import Sleep
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "UnsupportedTorch",
     "devices",
     "place",
+    "program",
     "split",
     "to_torch",
     "train_step",

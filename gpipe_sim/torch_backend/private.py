@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ def require_known() -> type:
 
 
 def runtime(
-    stages: Sequence[PipelineStage], microbatches: int, loss: Callable, order: str, defer_pp_recv: bool
+    stages: Sequence[Any], microbatches: int, loss: Callable | None, order: str, defer_pp_recv: bool
 ) -> Any:
     """PyTorch's engine with these stages, for an order as text. It adds gradients up and divides nothing."""
     options = {"loss_fn": loss, "scale_grads": False} | ({"defer_pp_recv": True} if defer_pp_recv else {})
@@ -75,6 +76,16 @@ def runtime(
         path.write_text(order)
         engine._load_csv(str(path))
     return engine
+
+
+def with_messages(order: str, devices: int, stages: int, microbatches: int) -> list[list[str]]:
+    """What the engine makes of an order as text: the row of each rank, with the messages that it adds."""
+    stand_in = SimpleNamespace(num_stages=stages, group_size=devices, group_rank=0)  # no stage is run
+    engine = runtime([stand_in], microbatches, None, order, False)
+    rows = getattr(engine, "pipeline_order_with_comms", None)
+    if rows is None:
+        raise UnsupportedTorch("does not say which messages its engine adds (pipeline_order_with_comms)")
+    return [list(map(str, rows[rank])) for rank in range(devices)]
 
 
 @contextmanager

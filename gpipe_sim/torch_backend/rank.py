@@ -17,10 +17,22 @@ from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.group import some_group
-from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged
+from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged, with_messages
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of
 from gpipe_sim.torch_backend.timeline import Recorder, Timed, untold
+
+
+def program(schedule: Schedule) -> list[list[str]]:
+    """What PyTorch's engine does for a schedule: the row of each rank, with its sends and receives.
+
+    It runs them one after the other. ``1RECV_F0`` asks for what ``1F0`` needs, without waiting for it, and
+    ``1SEND_F0`` sends what it gave; of a backward they are called ``RECV_B`` and ``SEND_B``. UNSHARD, RESHARD
+    and REDUCE_GRAD are for weights that are spread over devices. ScheduleError for a schedule that the engine
+    cannot run.
+    """
+    text = to_torch_csv(schedule)
+    return with_messages(text, schedule.devices, schedule.stages, schedule.microbatches)
 
 
 class RankResult(NamedTuple):

@@ -1,20 +1,193 @@
 """Lesson 04: what the checks say to right answers and to the usual wrong ones."""
 
 from fractions import Fraction
+from itertools import chain
 from math import ceil
 
+import numpy as np
 import pytest
 
 from gpipe_sim import Costs, GPipe, bubble_fraction, simulate, speedup
-from gpipe_sim.course import reveal
+from gpipe_sim.course import answers, called, reveal
 from gpipe_sim.course.lesson_04 import (
     HIDDEN,
+    LAST_FIRST,
     LENGTHS,
+    MORE_STAGES,
     SLOW_BACKWARDS,
     SPEED_UPS,
+    STEPS,
+    gpipe_rows,
     microbatches_for,
     name_the_bubble,
 )
+
+
+def rows_by(row):
+    """A student's function: rows of ``row(k, K, M)``."""
+    return lambda K, M: [row(k, K, M) for k in range(K)]
+
+
+def forwards(k, M):
+    return [(k, "F", m) for m in range(M)]
+
+
+def backwards(k, M):
+    return [(k, "B", m) for m in reversed(range(M))]
+
+
+def yielding(K, M):
+    yield from answers.gpipe_rows(K, M)
+
+
+def forgets_the_row(K, M):
+    rows = []
+    for k in range(K):
+        rows.append(forwards(k, M).extend(backwards(k, M)))
+    return rows
+
+
+def forgets_to_return(K, M):
+    rows = answers.gpipe_rows(K, M)  # noqa: F841
+
+
+def keeps_its_rows(K, M, rows=[]):  # noqa: B006
+    rows += answers.gpipe_rows(K, M)
+    return rows
+
+
+def loops_for_ever(K, M):
+    while True:
+        pass
+
+
+ROWS = [
+    (rows_by(lambda k, K, M: forwards(k, M) + backwards(k, M)[::-1]), "almost", "Which backward comes first"),
+    (
+        rows_by(lambda k, K, M: forwards(k, M) + backwards(k, M)[:1] + backwards(k, M)[:0:-1]),
+        "almost",
+        "for 2 devices and 4 microbatches the row of device 0 is 0F0 0F1 0F2 0F3 0B3 0B0 0B1 0B2.",
+    ),
+    (
+        rows_by(lambda k, K, M: list(chain(*zip(forwards(k, M), backwards(k, M)[::-1], strict=True)))),
+        "keep working",
+        "Which of these come first in GPipe?",
+    ),
+    (
+        rows_by(lambda k, K, M: forwards(k, M)[::-1] + backwards(k, M)),
+        "keep working",
+        "With which forward does it begin?",
+    ),
+    (rows_by(lambda k, K, M: backwards(k, M) + forwards(k, M)), "keep working", "Which of these come first"),
+    (rows_by(lambda k, K, M: forwards(k, M)), "keep working", "How often does 0B0 stand in it"),
+    (
+        rows_by(lambda k, K, M: forwards(k, M - 1) + backwards(k, M - 1)),
+        "keep working",
+        "How often does 0F3 stand in it",
+    ),
+    (
+        rows_by(lambda k, K, M: [(k, kind, m + 1) for _, kind, m in forwards(k, M) + backwards(k, M)]),
+        "keep working",
+        "Which of 4, counted from 0, is microbatch 4?",
+    ),
+    (
+        rows_by(lambda k, K, M: forwards(0, M) + backwards(0, M)),
+        "keep working",
+        "0F0 is work of stage 0. Which stage is on this device?",
+    ),
+    (
+        rows_by(lambda k, K, M: [(m, kind, k) for _, kind, m in forwards(k, M) + backwards(k, M)]),
+        "keep working",
+        "1F0 is work of stage 1. Which stage is on this device?",
+    ),
+    (lambda K, M: answers.gpipe_rows(M, K), "keep working", "a list of 4. How many devices want a row?"),
+    (lambda K, M: answers.gpipe_rows(K, M)[::-1], "keep working", "is work of stage 1"),
+    (
+        lambda K, M: [step for row in answers.gpipe_rows(K, M) for step in row],
+        "keep working",
+        "a list of 16. How many devices want a row?",
+    ),
+    (lambda K, M: answers.gpipe_rows(2, 4), "keep working", "called with (3, 2) it gives a list of 2"),
+    (
+        rows_by(lambda k, K, M: ["0F0", "0B0"]),
+        "keep working",
+        "the row of device 0 has '0F0'. How is 0F0 written as a tuple",
+    ),
+    (rows_by(lambda k, K, M: [[k, "F", m] for m in range(M)]), "keep working", "has [0, 'F', 0]. How is 0F0"),
+    (rows_by(lambda k, K, M: [("F", k, m) for m in range(M)]), "keep working", "has ('F', 0, 0). How is 0F0"),
+    (rows_by(lambda k, K, M: [(k, "f", m) for m in range(M)]), "keep working", "has (0, 'f', 0). How is 0F0"),
+    (rows_by(lambda k, K, M: [(float(k), "F", 0)]), "keep working", "has (0.0, 'F', 0). How is 0F0"),
+    (rows_by(lambda k, K, M: " ".join(["0F0"])), "keep working", "the row of device 0 is '0F0'"),
+    (forgets_the_row, "keep working", "the row of device 0 is None. What would a list of actions be?"),
+    (forgets_to_return, "keep working", "it gives nothing back. What should come after return?"),
+    (keeps_its_rows, "keep working", "called with (3, 2) it gives a list of 5"),
+    (
+        lambda K, M: dict(enumerate(answers.gpipe_rows(K, M))),
+        "keep working",
+        "What stands in a list with a row for each device?",
+    ),
+    (yielding, "almost", "it gives a generator. Later lessons read it more than once"),
+    (lambda K, M: tuple(answers.gpipe_rows(K, M)), "almost", "it gives a tuple. Later lessons read"),
+    (lambda K, M: answers.gpipe_rows(K, M)[K], "keep working", "called with (2, 4) it stopped: IndexError"),
+    ([[(0, "F", 0), (0, "B", 0)]], "keep working", "pass in a function"),
+]
+BUBBLES = [
+    (Fraction(3, 8), "almost", "that is the waiting over the work. How long are the two together?"),
+    (0.375, "almost", "waiting over the work"),
+    (0.2727, "almost", "0.2727 is near it, but rounded. Which two whole numbers"),
+    (3 / 11, "almost", "0.2727 is near it, but rounded"),
+    (Fraction(8, 11), "almost", "in that share of the time devices work"),
+    (9, "keep working", "9 is how long one device idles. Out of how long?"),
+    (36, "keep working", "36 is the waiting of all 4 devices"),
+    (27.3, "almost", "in percent"),
+    (Fraction(3, 4), "keep working", "so much idles in the naive order"),
+    (Fraction(1, 4), "keep working", "a share of 1/4 would leave 33 of 132 units of waiting"),
+    (1 / 3, "keep working", "a share of 0.3333 would leave 44 of 132"),
+    (-1, "keep working", "-1 is no share. Which numbers can a share be?"),
+    (float("nan"), "keep working", "nan is no share. Which"),
+    ("3/11", "keep working", "'3/11' is not a number"),
+    (True, "keep working", "True is not a number"),
+]
+WRONG = {"gpipe_rows": [case[0] for case in ROWS], "name_the_bubble": [case[0] for case in BUBBLES]}
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), ROWS)
+def test_rows_that_are_not_gpipes_are_told_what_they_are(answer, verdict, says):
+    reply = gpipe_rows(answer)
+    assert reply.verdict == verdict, reply
+    assert says in reply.text, reply
+
+
+def test_gpipes_rows_may_be_written_in_any_way():
+    def turned_round(K, M):
+        rows = [[] for _ in range(K)]
+        for m in range(M):
+            for k in range(K):
+                rows[k].append((k, "F", m))
+        while any(len(row) < 2 * M for row in rows):
+            for row in rows:
+                k, _, m = row[2 * M - 1 - len(row)]
+                row.append((k, "B", m))
+        return rows
+
+    numpys = rows_by(lambda k, K, M: [(np.int8(s), kind, np.int64(m)) for s, kind, m in forwards(k, M)])
+    for right in (
+        answers.gpipe_rows,
+        turned_round,
+        rows_by(lambda k, K, M: forwards(k, M) + backwards(k, M)),
+        lambda K, M: [list(row) for row in GPipe(K, M).actions],
+        lambda K, M: [row + backwards(k, M) for k, row in enumerate(numpys(K, M))],
+    ):
+        assert gpipe_rows(right).verdict == "correct"
+
+
+def test_rows_that_never_end_are_stopped(monkeypatch):
+    monkeypatch.setattr(called, "SECONDS", 0.3)
+    assert "(2, 4) it was still running" in gpipe_rows(loops_for_ever).text
+
+
+def test_without_rows_it_says_what_to_write():
+    assert repr(gpipe_rows(None)).startswith("your turn: write gpipe_rows in the cell above")
 
 
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
@@ -26,6 +199,9 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
         (timeline.makespan, LENGTHS),
         ("same", SLOW_BACKWARDS),
         (round(float(speedup(timeline)), 2), SPEED_UPS),
+        (simulate(GPipe(4, 4), Costs(1, 1, 0)).makespan, STEPS),
+        ("false", LAST_FIRST),
+        ("false", MORE_STAGES),
     )
     for measured, wrong in predictions:
         for guess, words in wrong.items():
@@ -44,25 +220,18 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
         Fraction(timeline.makespan, one // 4),
         Fraction(one // 4, timeline.makespan),
     ]
+    equal = simulate(GPipe(4, 4), Costs(1, 1, 0))
+    twice = simulate(GPipe(4, 4)).makespan
+    assert list(STEPS) == [4 * (1 + 1), equal.on(3)[-1].end, twice, 4 * 4 * (1 + 1)]
 
 
 @pytest.mark.parametrize(
     ("answer", "verdict", "says"),
     [
         (Fraction(3, 11), "correct", "36 of 132 units are waiting"),
-        (Fraction(3, 8), "almost", "that is idle over useful time (overhead). Divide by all device time."),
-        (0.375, "almost", "overhead"),
-        (0.2727, "almost", "rounded. Which two whole numbers"),
-        (Fraction(8, 11), "almost", "in that share of the time devices work"),
-        (9, "almost", "9 is how long one device idles. Out of how long?"),
-        (36, "almost", "36 is the waiting of all 4 devices"),
-        (27.3, "almost", "in percent"),
-        (Fraction(3, 4), "keep working", "so much idles in the naive order"),
-        (Fraction(1, 4), "keep working", "would leave 33 of 132 units of waiting"),
-        (float("nan"), "keep working", "would leave nan of 132"),
-        ("3/11", "keep working", "'3/11' is not a number"),
-        (True, "keep working", "True is not a number"),
+        (Fraction(9, 33), "correct", "3/11 of all device time"),
         (None, "your turn", "as a Fraction"),
+        *BUBBLES,
     ],
 )
 def test_a_number_for_the_bubble_is_told_what_it_is_the_number_of(answer, verdict, says):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.course import lesson_08
+from gpipe_sim.course import answers, lesson_08
+from gpipe_sim.course.answers import forward, light_forward, recompute
+from gpipe_sim.course.lesson_08 import light_forward_and_recompute
 
 
 def except_last(K, M, forward, backward, recompute):
@@ -28,21 +30,21 @@ def test_so_is_a_simulation():
     assert lesson_08.remat_time(simulated).verdict == "correct"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "verdict", "says"),
-    [
-        (lambda K, M, f, b, r: (M + K - 1) * (f + b + r), "almost", "right if R waits for the gradient"),
-        (lambda K, M, f, b, r: (M + K - 1) * (f + b + r) - r, "almost", "Which array does R read"),
-        (lambda K, M, f, b, r: (M + K - 1) * (f + b) + M * r, "almost", "every microbatch is recomputed"),
-        (lambda K, M, f, b, r: (M + K - 1) * (f + b) + (M - 1) * f, "almost", "as long as F"),
-        (lambda K, M, f, b, r: (M + K - 1) * (f + b), "keep working", "without any R"),
-        (lambda K, M, f, b, r: 41, "keep working", "must somebody wait for"),
-        (lambda K, M, f, b, r: "41", "keep working", "should be a number"),
-        (lambda K, M, f, b, r: np.ones(3), "keep working", "should be a number"),
-        (lambda K, M, f, b, r: 1 / 0, "keep working", "ZeroDivisionError"),
-        (41, "keep working", "pass in a function"),
-    ],
-)
+TIMES = [
+    (lambda K, M, f, b, r: (M + K - 1) * (f + b + r), "almost", "right if R waits for the gradient"),
+    (lambda K, M, f, b, r: (M + K - 1) * (f + b + r) - r, "almost", "Which array does R read"),
+    (lambda K, M, f, b, r: (M + K - 1) * (f + b) + M * r, "almost", "every microbatch is recomputed"),
+    (lambda K, M, f, b, r: (M + K - 1) * (f + b) + (M - 1) * f, "almost", "as long as F"),
+    (lambda K, M, f, b, r: (M + K - 1) * (f + b), "keep working", "without any R"),
+    (lambda K, M, f, b, r: 41, "keep working", "must somebody wait for"),
+    (lambda K, M, f, b, r: "41", "keep working", "should be a number"),
+    (lambda K, M, f, b, r: np.ones(3), "keep working", "should be a number"),
+    (lambda K, M, f, b, r: 1 / 0, "keep working", "ZeroDivisionError"),
+    (41, "keep working", "pass in a function"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "verdict", "says"), TIMES)
 def test_a_wrong_time_is_told_why(wrong, verdict, says):
     reply = lesson_08.remat_time(wrong)
     assert reply.verdict == verdict
@@ -63,32 +65,223 @@ def test_the_most_microbatches():
     assert lesson_08.most_microbatches(answer).verdict == "correct"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "verdict", "says"),
-    [
-        (
-            lambda limit, boundary, saved: limit // saved,
-            "almost",
-            "nothing is recomputed. With R the peak would be 190. What more fits?",
-        ),
-        (lambda limit, boundary, saved: limit // boundary, "almost", "besides the boundary inputs"),
-        (lambda limit, boundary, saved: (limit - saved) // boundary, "almost", "an array twice"),
-        (lambda limit, boundary, saved: (limit - saved + boundary) // boundary, "almost", "not even one"),
-        (
-            lambda limit, boundary, saved: (limit - saved + boundary) / boundary,
-            "keep working",
-            "whole number",
-        ),
-        (lambda limit, boundary, saved: None, "keep working", "whole number"),
-        (lambda limit, boundary, saved: float("inf"), "keep working", "whole number"),
-        (lambda limit, boundary, saved: np.ones(3), "keep working", "whole number"),
-        (lambda limit, boundary, saved: limit.bytes, "keep working", "AttributeError"),
-    ],
-)
+MOST = [
+    (
+        lambda limit, boundary, saved: limit // saved,
+        "keep working",
+        "nothing is recomputed. With R the peak would be 190. What more fits?",
+    ),
+    (lambda limit, boundary, saved: limit // boundary, "almost", "besides the boundary inputs"),
+    (lambda limit, boundary, saved: (limit - saved) // boundary, "almost", "an array twice"),
+    (lambda limit, boundary, saved: (limit - saved + boundary) // boundary, "almost", "not even one"),
+    (
+        lambda limit, boundary, saved: (limit - saved + boundary) / boundary,
+        "keep working",
+        "whole number",
+    ),
+    (lambda limit, boundary, saved: None, "keep working", "whole number"),
+    (lambda limit, boundary, saved: float("inf"), "keep working", "whole number"),
+    (lambda limit, boundary, saved: np.ones(3), "keep working", "whole number"),
+    (lambda limit, boundary, saved: limit.bytes, "keep working", "AttributeError"),
+    (lambda limit, boundary, saved: limit // (boundary + saved), "keep working", "What would one"),
+    (lambda limit, boundary, saved: max(1, (limit - saved + boundary) // boundary), "almost", "peak is"),
+    (lambda limit, boundary, saved: -((saved - boundary - limit) // boundary), "almost", "peak is"),
+    (9, "keep working", "pass in a function"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "verdict", "says"), MOST)
 def test_a_wrong_number_of_microbatches_is_told_why(wrong, verdict, says):
     reply = lesson_08.most_microbatches(wrong)
     assert reply.verdict == verdict
     assert says in reply.text
+
+
+def kept(stage, s, m, links, keep):
+    forward(stage, s, m, links)
+    stage["kept"][m] = keep(*stage["kept"][m])
+
+
+def keeping(keep):
+    """A forward that keeps other things than x alone."""
+    return lambda stage, s, m, links: kept(stage, s, m, links, keep)
+
+
+def making(y_of, store=lambda x, y: (x, y)):
+    """A recompute with another y, or one that stores it otherwise."""
+
+    def again(stage, s, m, links):
+        (x,) = stage["kept"][m]
+        stage["kept"][m] = store(x, y_of(x, stage))
+
+    return again
+
+
+def right_y(x, stage):
+    y = x @ stage["W"] + stage["b"]
+    return np.maximum(y, 0) if stage["relu"] else y
+
+
+def by_hand(stage, s, m, links):
+    """A light forward that never calls forward, and keeps x where it likes."""
+    x = links.receive(("y", s - 1, m))
+    stage.setdefault("inputs", {})[m] = x
+    links.send(("y", s, m), right_y(x, stage))
+
+
+def by_hand_again(stage, s, m, links):
+    x = stage["inputs"].pop(m)
+    stage["kept"][m] = [x, right_y(x, stage)]
+
+
+def never_freed(stage, s, m, links):
+    x = stage["inputs"][m]
+    stage["kept"][m] = x, right_y(x, stage)
+
+
+def forward_again(stage, s, m, links):
+    """With links of its own: right, if long."""
+    (x,) = stage["kept"][m]
+    own = answers.Links()
+    own.send(("y", s - 1, m), x)
+    forward(stage, s, m, own)
+
+
+def sending_again(stage, s, m, links):
+    recompute(stage, s, m, links)
+    links.send(("y", s, m), stage["kept"][m][1])
+
+
+def asking_the_stage_before(stage, s, m, links):
+    x = links.receive(("y", s - 1, m))
+    stage["kept"][m] = x, right_y(x, stage)
+
+
+def every_microbatch(stage, s, m, links):
+    for each, arrays in stage["kept"].items():
+        stage["kept"][each] = arrays[0], right_y(arrays[0], stage)
+
+
+def elsewhere(stage, s, m, links):
+    stage["kept"]["again"] = stage["kept"][m][0], right_y(stage["kept"][m][0], stage)
+
+
+def without_sending(stage, s, m, links):
+    x = links.receive(("y", s - 1, m))
+    stage["kept"][m] = (x,)
+
+
+def changing_weights(stage, s, m, links):
+    recompute(stage, s, m, links)
+    stage["W"] -= 0.1 * stage["W"]
+
+
+def losing_the_bias(stage, s, m, links):
+    stage["kept"][m] = stage["kept"][m][0], right_y(stage["kept"][m][0], stage)
+    del stage["b"]
+
+
+def adding_gradients(stage, s, m, links):
+    recompute(stage, s, m, links)
+    x, y = stage["kept"][m]
+    stage["dW"] = stage["dW"] + x.T @ y
+
+
+def nothing(stage, s, m, links):
+    pass
+
+
+STEPS = [
+    (forward, nothing, "keep working", "after 0F0 the stage keeps 288 bytes; its input would be 168."),
+    (forward, recompute, "keep working", "Which of its arrays could be computed again?"),
+    (keeping(lambda x, y: (x, y[:])), recompute, "keep working", "could be computed again?"),
+    (keeping(lambda x, y: (y,)), recompute, "keep working", "its input x is not among them."),
+    (keeping(lambda x, y: ()), recompute, "keep working", "its input x is not among them."),
+    (keeping(lambda x, y: (x[:1].copy(),)), recompute, "keep working", "its input x is not among them."),
+    (keeping(lambda x, y: (x.astype(np.float32),)), recompute, "keep working", "x is not among them."),
+    (keeping(lambda x, y: (x, x.copy())), recompute, "almost", "who needs it before R?"),
+    (keeping(lambda x, y: (x, y > 0)), recompute, "almost", "who needs it before R?"),
+    (without_sending, recompute, "keep working", "0F0 receives ('y', -1, 0). What does the next stage begin"),
+    (nothing, recompute, "keep working", "0F0 sends and receives nothing."),
+    (light_forward, nothing, "keep working", 'after 0R2 there is a tuple of 1 in stage["kept"]'),
+    (light_forward, forward, "keep working", "R2 receives ('y', -1, 2). Was that not done in 0F2"),
+    (light_forward, asking_the_stage_before, "keep working", "is it still on the link?"),
+    (light_forward, sending_again, "keep working", "0R2 sends ('y', 0, 2). Was that not done in 0F2"),
+    (light_forward, making(lambda x, s: x @ s["W"] + s["b"]), "almost", "stands where 0 was. Which steps"),
+    (light_forward, making(lambda x, s: np.maximum(x @ s["W"], 0)), "almost", "Which steps of forward"),
+    (light_forward, making(lambda x, s: np.maximum(x @ s["W"] + s["b"], 0)), "almost", "Which steps of"),
+    (light_forward, making(lambda x, s: x @ s["W"].T), "keep working", "in 0R2 it stopped: ValueError"),
+    (light_forward, making(right_y, lambda x, y: (y, x)), "keep working", "is not the x of 0F2"),
+    (
+        light_forward,
+        making(right_y, lambda x, y: y),
+        "keep working",
+        'an array of float64 in stage["kept"][2]',
+    ),
+    (light_forward, making(right_y, lambda x, y: (x, y > 0)), "almost", "an array of bool"),
+    (light_forward, making(right_y, lambda x, y: (x, None)), "almost", "it is a NoneType."),
+    (light_forward, making(right_y, lambda x, y: (x, y[:1])), "almost", "its shape is (1, 5), not (2, 5)."),
+    (light_forward, every_microbatch, "almost", "Which microbatch is 0R2 about?"),
+    (light_forward, elsewhere, "keep working", 'a tuple of 1 in stage["kept"][2]'),
+    (light_forward, changing_weights, "keep working", "after 0R2 W has changed. Who may change it"),
+    (light_forward, losing_the_bias, "keep working", "after 0R2 the stage has no 'b' any more."),
+    (light_forward, adding_gradients, "keep working", "after 0B2 the gradient is another one."),
+    (by_hand, never_freed, "almost", "after 0B2 the stage keeps"),
+    (light_forward, lambda stage, s, m, links: stage["x"], "keep working", "it stopped: KeyError: 'x'"),
+    (light_forward, None, "keep working", "pass in a function, not None"),
+    (lambda x: x, recompute, "keep working", "in 0F0 it stopped: TypeError"),
+]
+WRONG = {
+    "light_forward_and_recompute": [(light, again) for light, again, *_ in STEPS],
+    "remat_time": [wrong for wrong, *_ in TIMES],
+    "most_microbatches": [wrong for wrong, *_ in MOST],
+}
+
+
+@pytest.mark.parametrize(
+    ("light", "again"),
+    [
+        (light_forward, recompute),
+        (light_forward, making(right_y)),
+        (light_forward, forward_again),
+        (by_hand, by_hand_again),
+        (
+            keeping(lambda x, y: x),
+            lambda stage, s, m, _: stage["kept"].update({m: (x := stage["kept"][m], right_y(x, stage))}),
+        ),
+    ],
+)
+def test_a_light_forward_and_its_recompute_however_they_are_written(light, again):
+    assert light_forward_and_recompute(light, again).verdict == "correct"
+
+
+@pytest.mark.parametrize(("light", "again", "verdict", "says"), STEPS)
+def test_what_is_kept_or_recomputed_wrongly_is_told_where(light, again, verdict, says):
+    reply = light_forward_and_recompute(light, again)
+    assert reply.verdict == verdict and reply.text.startswith("stages of ")
+    assert says in reply.text
+
+
+def test_a_build_without_answers_says_what_to_write():
+    reply = light_forward_and_recompute(None, None)
+    assert repr(reply).startswith("your turn: write light_forward and recompute in the cell above")
+
+
+def test_a_stage_keeps_half_and_one_more():
+    """The lesson's count on the student's own stages: 8 inputs and one output, where there were 8 of each."""
+    stages = answers.stages_of(gp.mlp([64, 64, 64]))
+    links = answers.Links()
+    for m in range(8):
+        links.send(("y", -1, m), np.ones((32, 64)))
+        light_forward(stages[0], 0, m, links)
+    recompute(stages[0], 0, 7, links)
+    assert sum(array.nbytes for arrays in stages[0]["kept"].values() for array in arrays) == 9 * 32 * 64 * 8
+
+
+def test_the_three_ways_are_33_44_and_41_long():
+    shown = repr(lesson_08.three_ways()._repr_html_())
+    for words in ("recomputed: 33 long", "inside B: 44 long", "of its own: 41 long"):
+        assert words in shown
 
 
 def test_the_peak_that_the_check_counts_with_is_the_meters():

@@ -1,14 +1,18 @@
 """What lesson A's check says to right and to wrong answers."""
 
 import operator
+import re
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 import gpipe_sim as gp
 from gpipe_sim import peak_in_flight, simulate
 from gpipe_sim.course import lesson_A
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,6 +54,14 @@ def without_catching(devices, microbatches, limit, comm):
     return min(gp.SCHEDULES, key=lambda family: gp.simulate(family(devices, microbatches)).makespan)
 
 
+def test_its_links_to_files_lead_somewhere():
+    """The poster did not load once: JupyterLab served the notebooks' folder only, and the link leaves it."""
+    (path,) = NOTEBOOKS.glob("A_*.ipynb")
+    targets = re.findall(r"\]\((\.\./[^)]+)\)", path.read_text())
+    assert len(targets) == 2 and all((path.parent / target).exists() for target in targets)
+    assert "jupyterlab --preferred-dir=notebooks" in (path.parents[1] / "Makefile").read_text()
+
+
 def test_nothing_yet():
     assert lesson_A.fastest_within(None).verdict == "your turn"
 
@@ -57,6 +69,26 @@ def test_nothing_yet():
 def test_the_fastest_as_a_class_or_by_name():
     assert lesson_A.fastest_within(fastest).verdict == "correct"
     assert lesson_A.fastest_within(lambda *case: fastest(*case).__name__).verdict == "correct"
+
+
+def test_a_choice_by_lists_and_sorting_is_correct():
+    def sorted_by_length(devices, microbatches, limit, comm):
+        found = []
+        for family in reversed(gp.SCHEDULES):
+            if family in (gp.Chimera, gp.DualPipe) and devices % 2:
+                continue
+            try:
+                schedule = family(devices, microbatches)
+            except ValueError:
+                continue
+            stages = schedule.stages // devices
+            if max(gp.peak_in_flight(schedule)) > limit * stages:
+                continue
+            costs = gp.Costs(comm=comm).per_stage(stages)
+            found.append((gp.simulate(schedule, costs).makespan, family.__name__))
+        return sorted(found)[0][1]
+
+    assert lesson_A.fastest_within(sorted_by_length).verdict == "correct"
 
 
 def test_of_equally_fast_ones_any_will_do():
@@ -71,35 +103,63 @@ def test_what_is_hidden_asks_for_different_schedules():
     assert all(len(names) == 1 for names in wanted)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "verdict", "says"),
-    [
-        (lambda *case: fastest(*case, time=whole), "almost", "How long is one of two stages"),
-        (lambda *case: fastest(*case, memory=whole), "almost", "How much of a microbatch"),
-        (lambda *case: fastest(*case, time=whole, memory=whole), "almost", "the same share of the model"),
-        (
-            lambda *case: fastest(*case, time=of_those_held, memory=of_those_held),
-            "almost",
-            "copies of two devices' shares",
-        ),
-        (lambda *case: fastest(*case, held=lambda peaks: peaks[0]), "almost", "Is device 0 always"),
-        (lambda *case: fastest(*case, within=operator.lt), "almost", "exactly as much as the limit"),
-        (lambda *case: fastest(*case, held=min), "almost", "Must every device stay"),
-        (lambda K, M, limit, comm: fastest(K, M, limit, 0), "almost", "while a message travels"),
-        (lambda *case: gp.ZBV, "keep working", "you say ZBV, whose fullest device holds 4 microbatches"),
-        (lambda *case: gp.Naive, "keep working", "you say Naive, which takes 96; another within the limit"),
-        (lambda K, *case: gp.Chimera if K == 3 else fastest(K, *case), "keep working", "4 would work"),
-        (lambda *case: "1F1B", "keep working", "a class of gp.SCHEDULES"),
-        (lambda *case: None, "keep working", "a class of gp.SCHEDULES"),
-        (lambda *case: [gp.ZBV], "keep working", "a class of gp.SCHEDULES"),
-        (without_catching, "keep working", "it stopped: ValueError"),
-        (lambda devices: gp.ZBV, "keep working", "TypeError"),
-    ],
-)
+CHOICES = [
+    (lambda *case: fastest(*case, time=whole), "almost", "How long is one of two stages"),
+    (lambda *case: fastest(*case, memory=whole), "almost", "How much of a microbatch"),
+    (lambda *case: fastest(*case, time=whole, memory=whole), "almost", "the same share of the model"),
+    (
+        lambda *case: fastest(*case, time=of_those_held, memory=of_those_held),
+        "almost",
+        "copies of two devices' shares",
+    ),
+    (lambda *case: fastest(*case, held=lambda peaks: peaks[0]), "almost", "Is device 0 always"),
+    (lambda *case: fastest(*case, within=operator.lt), "almost", "exactly as much as the limit"),
+    (lambda *case: fastest(*case, held=min), "almost", "Must every device stay"),
+    (lambda K, M, limit, comm: fastest(K, M, limit, 0), "almost", "while a message travels"),
+    (lambda *case: gp.ZBV, "keep working", "you say ZBV, whose fullest device holds 4 microbatches"),
+    (lambda *case: gp.Naive, "keep working", "you say Naive, which takes 96; another within the limit"),
+    (lambda K, *case: gp.Chimera if K == 3 else fastest(K, *case), "keep working", "4 would work"),
+    (lambda *case: "1F1B", "keep working", "a class of gp.SCHEDULES"),
+    (lambda *case: None, "keep working", "a class of gp.SCHEDULES"),
+    (lambda *case: [gp.ZBV], "keep working", "a class of gp.SCHEDULES"),
+    (without_catching, "keep working", "it stopped: ValueError"),
+    (lambda devices: gp.ZBV, "keep working", "TypeError"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "verdict", "says"), CHOICES)
 def test_a_wrong_choice_is_told_why(wrong, verdict, says):
     reply = lesson_A.fastest_within(wrong)
     assert reply.verdict == verdict
     assert says in reply.text, reply
+
+
+def slowest(devices, microbatches, limit, comm):
+    every = [f for f in gp.SCHEDULES if max(gp.peak_in_flight(f(4, 8))) <= limit]
+    return max(every, key=lambda family: gp.simulate(family(4, 8)).makespan)
+
+
+#: Wrong answers of students; none may pass.
+WRONG = {
+    "fastest_within": [
+        *(wrong for wrong, *_ in CHOICES),
+        lambda *case: gp.DualPipe,
+        lambda *case: gp.ZBV(4, 8),
+        lambda K, M, limit, comm: gp.OneFOneB if limit >= K else gp.VHalf,
+        lambda K, M, limit, comm: gp.GPipe if limit >= M else gp.OneFOneB,
+        lambda K, M, limit, comm: fastest(4, 8, limit, comm),
+        lambda K, M, limit, comm: fastest(K, M, M, comm),
+        lambda K, M, limit, comm: fastest(K, M, limit, Fraction(comm) / 4),
+        lambda *case: sorted(gp.SCHEDULES, key=lambda family: family.__name__)[0],
+        slowest,
+    ],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG["fastest_within"])
+def test_a_reply_writes_numbers_as_the_lesson_does(wrong):
+    """It once said "limit 7/2" beside a table that says 3.5."""
+    assert not re.search(r"\d/\d|\.\d{4}", lesson_A.fastest_within(wrong).text)
 
 
 def at_one_size(comm=0):
@@ -126,8 +186,28 @@ def test_a_wrong_guess_at_the_shortest_length_is_told_what_it_is(wrong, question
     assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
 
 
+def measured(name):
+    """How long it takes at the times of the zero-bubble paper, a device's share of a microbatch taking 3."""
+    schedule = next(family(4, 8) for family in gp.SCHEDULES if family(4, 8).name == name)
+    run = gp.published.ZERO_BUBBLE[0]
+    times = run.forward, run.input_grad, run.weight_grad
+    part = 3 / sum(times) * 4 / schedule.stages
+    return gp.simulate(schedule, gp.Costs(*(time * part for time in times))).makespan
+
+
+def test_what_changes_its_place_at_measured_times():
+    assert round(measured("ZB-H1"), 1) == 29.3 > measured("Interleaved 1F1B")
+    assert round(measured("V-Min"), 1) == 34.6 > measured("1F1B")
+    assert measured("Chimera") < at_one_size()["Chimera"].makespan
+
+
 def test_each_wrong_word_is_answered():
-    for known, right in ((lesson_A.FEWER_MESSAGES, "V"), (lesson_A.LOSE_LESS, "more")):
+    asked = (
+        (lesson_A.FEWER_MESSAGES, "V"),
+        (lesson_A.LOSE_LESS, "more"),
+        (lesson_A.SHORTER_AS_MEASURED, "Interleaved 1F1B"),
+    )
+    for known, right in asked:
         assert right not in known
         for wrong, question in known.items():
             reply = gp.course.reveal(wrong, right, wrong=known).reply
