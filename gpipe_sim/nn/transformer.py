@@ -210,6 +210,9 @@ class Attention(Layer):
     no place sees a later one. ``dropout`` acts on the softmax's output. It saves x, the queries, keys and
     values as one array, the softmax, and what the last linear layer reads; with dropout also which entries
     stay, and the softmax without the others. Vaswani et al. 2017, arXiv:1706.03762.
+
+    With ``recompute``, everything of shape (sequence, sequence) is made again in the backward: selective
+    recompute. Korthikanti et al. 2022, arXiv:2205.05198.
     """
 
     def __init__(
@@ -219,6 +222,7 @@ class Attention(Layer):
         *,
         causal: bool = False,
         dropout: float = 0.0,
+        recompute: bool = False,
         rng: np.random.Generator | None,
         dtype: np.dtype = np.float64,
     ):
@@ -226,6 +230,7 @@ class Attention(Layer):
         if features % heads:
             raise ValueError(f"Attention needs heads that divide {features} features {got(heads)}")
         self.heads, self.causal, self.dropout = heads, bool(causal), Dropout(dropout)
+        self.recompute = bool(recompute)
         draw, scale = Weights("Attention", rng, dtype), features**-0.5
         self.parameters = {
             "W": draw.normal(scale, features, 3 * features),
@@ -240,16 +245,22 @@ class Attention(Layer):
             raise _refuse(self, ctx, f"(batch, sequence, {features})", x)
         qkv = x @ self.parameters["W"]
         qkv += self.parameters["b"]
-        query, key, value = self._heads(qkv)
-        shares = self._softmax(query @ key.swapaxes(2, 3))
-        dropped, stays = self.dropout.forward(shares, ctx)
-        mixed = np.ascontiguousarray((dropped @ value).swapaxes(1, 2))
+        core = self._shares(qkv, ctx)
+        mixed = np.ascontiguousarray((core[2] @ self._heads(qkv)[2]).swapaxes(1, 2))
         y = mixed.reshape(x.shape) @ self.parameters["Wo"]
         y += self.parameters["bo"]
-        return y, (x, qkv, shares, stays, dropped, mixed)
+        return y, (x, qkv, ctx if self.recompute else core, mixed)
+
+    def _shares(self, qkv: Array, ctx: Context) -> tuple[Array, Array | None, Array]:
+        """Of each place: its share of every other, which entries dropout lets stay, and what is left."""
+        query, key, _ = self._heads(qkv)
+        shares = self._softmax(query @ key.swapaxes(2, 3))
+        dropped, stays = self.dropout.forward(shares, ctx)
+        return shares, stays, dropped
 
     def backward_input(self, saved: tuple, dy: Array) -> tuple[Array, tuple]:
-        x, qkv, shares, stays, dropped, mixed = saved
+        x, qkv, core, mixed = saved
+        shares, stays, dropped = self._shares(qkv, core) if self.recompute else core
         query, key, value = self._heads(qkv)
         d_mixed = (dy @ self.parameters["Wo"].T).reshape(mixed.shape).swapaxes(1, 2)
         d_shares, _ = self.dropout.backward_input(stays, d_mixed @ value.swapaxes(2, 3))
@@ -277,7 +288,7 @@ class Attention(Layer):
         shares = like(qkv, shape=(batch, self.heads, sequence, sequence))
         dropped, stays = self.dropout.outline(shares, ctx)
         mixed = like(qkv, shape=(batch, sequence, self.heads, features // self.heads))
-        return like(x, qkv), (x, qkv, shares, stays, dropped, mixed)
+        return like(x, qkv), (x, qkv, ctx if self.recompute else (shares, stays, dropped), mixed)
 
     def flops(self, x: StandIn) -> int:
         _, sequence, features = x.shape
@@ -392,6 +403,30 @@ class Chain(Layer):
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
 
 
+class Checkpoint(Chain):
+    """The same layers, but only their input is saved; the backward runs their forward again first.
+
+    What that needs while it runs is inside one layer, where the meter does not look. Chen et al. 2016,
+    arXiv:1604.06174.
+    """
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple[Array, Context]]:
+        y, _ = super().forward(x, ctx)
+        return y, (x, ctx)
+
+    def backward_input(self, saved: tuple[Array, Context], dy: Array) -> tuple[Array, list[Any]]:
+        _, again = super().forward(*saved)
+        return super().backward_input(again, dy)
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple[StandIn, Context]]:
+        y, _ = super().outline(x, ctx)
+        return y, (x, ctx)
+
+    def outline_input(self, saved: tuple[StandIn, Context], dy: StandIn) -> tuple[StandIn, list[Any]]:
+        _, again = super().outline(*saved)
+        return super().outline_input(again, dy)
+
+
 class Residual(Chain):
     """y = x + what its layers make of x, in x's shape. He et al. 2016, arXiv:1512.03385."""
 
@@ -421,7 +456,7 @@ class TransformerBlock(Chain):
 
     ``norm="pre"`` normalises what goes into each, as GPT-2 and GPT-3 do; ``"post"`` normalises what comes out
     of each sum, as BERT and the first Transformer do. The network is 4 times as wide as the block, with a
-    GELU in its middle. ``dropout`` acts on the softmax and on what either adds.
+    GELU in its middle. ``dropout`` acts on the softmax and on what either adds, ``recompute`` on attention.
     """
 
     def __init__(
@@ -432,11 +467,13 @@ class TransformerBlock(Chain):
         norm: str = "pre",
         causal: bool = False,
         dropout: float = 0.0,
+        recompute: bool = False,
         rng: np.random.Generator | None,
         dtype: np.dtype = np.float64,
     ):
         one_of("TransformerBlock", "norm", norm, ("pre", "post"))
-        attention = Attention(features, heads, causal=causal, dropout=dropout, rng=rng, dtype=dtype)
+        how = {"causal": causal, "dropout": dropout, "recompute": recompute}
+        attention = Attention(features, heads, **how, rng=rng, dtype=dtype)
         wide = Linear(features, 4 * features, rng=rng, dtype=dtype)
         narrow = Linear(4 * features, features, rng=rng, dtype=dtype)
         parts: Sequence[tuple[Layer, ...]] = (attention,), (wide, GELU(), narrow)
@@ -463,6 +500,7 @@ LAYERS = (
     Dropout,
     Attention,
     SequenceMean,
+    Checkpoint,
     Residual,
     TransformerBlock,
 )
