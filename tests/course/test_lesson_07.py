@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from test_answers import rows_of
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_07
@@ -17,7 +18,6 @@ from gpipe_sim.course.lesson_07 import (
     run,
     smallest_caps,
 )
-from tests.course.test_answers import rows_of
 
 UNIT = {"F": 1, "B": 2}
 
