@@ -86,7 +86,7 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
     inner = schedule.inner if isinstance(schedule, Remat) else schedule
 
     def again(other: Schedule) -> Schedule:
-        return remat(other, schedule.mode) if isinstance(schedule, Remat) else other
+        return remat(other, schedule.mode, schedule.only) if isinstance(schedule, Remat) else other
 
     if not isinstance(schedule, Remat):
         yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
