@@ -198,6 +198,7 @@ def putting_off(delays, M):
 
 
 def v_strand(K, pause=0):
+    """Of each device the slots of microbatch 0: {(stage, kind): slot}. The first I may come after a pause."""
     strand, S = [], 2 * K
     for k in range(K):
         held, slots = (k, S - 1 - k), {}

@@ -38,7 +38,7 @@ def in_a_row(actions: Iterable[Tuple], most: int = 6) -> str:
 
 def made_by(function: Callable, wanted: Rows, *arguments: object, where: str) -> Rows | Reply:
     """What the function returns, if it has the actions that are wanted on each row, in whatever order."""
-    said = called(function, *arguments)
+    said = called(function, *arguments, where=f"for {where}")
     if isinstance(said, Reply):
         return said
     if not _is_list(said):

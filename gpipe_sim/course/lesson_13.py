@@ -248,7 +248,7 @@ def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, period: i
     one, other = (f"{spelled(action)}" for action in (yours, its))
     slots = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in strand[k].items())
     return keep_working(
-        f"{where}: device {k} has the slots {slots}, and on your row {one} comes before {other}. "
+        f"{where}: device {k} has microbatch 0 in the slots {slots}, and on your row {one} comes before {other}. "
         "In which slot is each of the two?"
     )
 
