@@ -1,5 +1,6 @@
 """Lesson 13: splitting the backward."""
 
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations, product
@@ -73,13 +74,6 @@ TWICE_THE_WARM_UP = {
     24: "That is without any waiting. What does device 3 do before the first forward reaches it?",
     21: "That is as much gained again as ZB-H1 gained. How much work has each device?",
     30: "That is three forwards that delay the first gradient. Does device 3 start any later?",
-}
-#: What natural wrong guesses at ZB-H2's span bubble, 8 x 24 at measured times, in percent, would be.
-PERCENT = {
-    0: "That is the name. How long is W here, beside F and I?",
-    14.8: "That is ZB-H1's formula, with one W. How many does ZB-H2 fill in?",
-    22.6: "That is the formula of 1F1B. What has been filled with W here?",
-    0.102: "That is a share of 1. What is it in percent?",
 }
 
 
@@ -214,7 +208,7 @@ def stamped(answer: Callable) -> Reply:
         if isinstance(rows, Reply):
             return rows
         if rows != wanted:
-            return _what_is_wrong_with_stamps(rows, wanted, strand, period, where)
+            return _what_is_wrong_with_stamps(rows, wanted, strand, where)
     return correct(f"every slot in its place, at {len(HIDDEN_STAMPS)} sizes that are not on this page")
 
 
@@ -241,16 +235,13 @@ def _apart(slots: dict, period: int) -> dict:
     return {action: moved[action] for action in slots}
 
 
-def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, period: int, where: str) -> Reply:
+def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: str) -> Reply:
     k = next(k for k in range(len(rows)) if rows[k] != wanted[k])
     n = next(n for n, action in enumerate(rows[k]) if action != wanted[k][n])
-    yours, its = rows[k][n], wanted[k][n]
-    one, other = (f"{spelled(action)}" for action in (yours, its))
+    one, other = spelled(rows[k][n]), spelled(wanted[k][n])
     slots = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in strand[k].items())
-    return keep_working(
-        f"{where}: device {k} has microbatch 0 in the slots {slots}, and on your row {one} comes before {other}. "
-        "In which slot is each of the two?"
-    )
+    said = f"device {k} has microbatch 0 in the slots {slots}, and on your row {one} comes before {other}"
+    return keep_working(f"{where}: {said}. In which slot is each of the two?")
 
 
 def put_off(answer: str | None) -> Reply:
@@ -274,6 +265,8 @@ def _with_row(answer: str) -> Explicit | Reply:
     rows = [line for line in answer.splitlines() if line.strip()]
     if len(rows) != 1:
         return keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
+    if wrong := _what_is_no_row(rows[0].rpartition(":")[2].split()):
+        return keep_working(wrong)
     placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
     try:
         schedule = Explicit.parse(
@@ -281,8 +274,6 @@ def _with_row(answer: str) -> Explicit | Reply:
         )
     except ValueError as error:
         return keep_working(str(error))
-    if whole := next((action for action in schedule.actions[LAST] if action.parts[0].kind is Kind.B), None):
-        return keep_working(f"{whole} is a backward in one piece; write its I and its W, each by itself")
     found = problems(schedule)
     if not found:
         return schedule
@@ -290,6 +281,19 @@ def _with_row(answer: str) -> Explicit | Reply:
         return keep_working(f"{in_words(cycle(waiting(schedule)))}.")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return keep_working(f"{found[0].sentence}{more}")
+
+
+def _what_is_no_row(cells: list[str]) -> str:
+    """A sentence on a cell that is no F, I or W, or on those that are missing."""
+    for cell in cells:
+        if re.fullmatch(r"\d+B\d+", cell):
+            return f"{cell} is a backward in one piece; write its I and its W, each by itself"
+        if not re.fullmatch(r"\d+[FIW]\d+", cell):
+            return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
+    wanted = [f"{LAST}{kind}{m}" for m in range(GIVEN.microbatches) for kind in "FIW"]
+    if missing := [action for action in wanted if action not in cells]:
+        return f"your row lacks {' '.join(missing)}. Which three things does a device do for each microbatch?"
+    return ""
 
 
 def _who_waits(timeline: Timeline) -> str:
