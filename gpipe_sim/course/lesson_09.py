@@ -44,6 +44,14 @@ LENGTHS = {
     16.5: "That is half of everything. Does a device have less work, or only less waiting?",
     57: "That is twice as many stages, each as long as before. How long is half a stage?",
 }
+#: What natural wrong guesses at how many forwards its device 0 holds would be.
+HELD = {
+    4: "That is 1F1B again. How far does device 0 warm up now?",
+    5.5: "That is in whole microbatches. How many thin stages of theirs is it?",
+    8: "That is 1F1B's, each on two stages. How many forwards does device 0 do before its first backward?",
+    10: "That is its warm-up. Does a forward or a backward come next?",
+    16: "That is every forward that device 0 does. When does its first backward come?",
+}
 #: What natural wrong guesses at its messages would be.
 MESSAGES = {
     48: "That is 1F1B's. How many times does a microbatch now go round the devices?",

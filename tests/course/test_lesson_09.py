@@ -227,6 +227,18 @@ def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
     assert set(lesson_09.MESSAGES) == {2 * (K - 1) * M, there, V * 2 * (K - 1) * M, 2 * K * V * M}
 
 
+@pytest.mark.parametrize(("wrong", "question"), lesson_09.HELD.items())
+def test_a_wrong_guess_at_what_is_held_is_told_what_it_is(wrong, question):
+    revealed = gp.course.reveal(wrong, gp.peak_in_flight(halved().schedule)[0], wrong=lesson_09.HELD)
+    assert (revealed.reply.verdict, revealed.reply.text[-len(question) :]) == ("not what happened", question)
+
+
+def test_the_wrong_guesses_at_what_is_held_follow_from_a_thought():
+    K, M, V = 4, 8, 2
+    held = gp.peak_in_flight(halved().schedule)[0]
+    assert set(lesson_09.HELD) == {K, held / V, K * V, held - 1, M * V}
+
+
 def test_megatrons_example():
     """Narayanan et al. 2021, section 2.2.2: counted from 1, layers 1, 2, 9, 10 and layers 3, 4, 11, 12."""
     assert lesson_09._held(16, 4, 2, 0) == held(16, 4, 2, 0) == [0, 1, 8, 9]
