@@ -25,8 +25,8 @@ def what_is_wrong_with_halves(first: Callable, second: Callable) -> Reply | None
         where = f"layers of {widths}, {M} microbatches"
         if said := called(_step, first, second, stages, x, target, M, copies=False, where=where):
             return said if isinstance(said, Reply) else keep_working(f"{where}: {said}")
-        if said := _gradients(stages, layers, x, target):
-            return keep_working(f"{where}: {said}")
+        if said := called(_gradients, stages, layers, x, target, copies=False, where=where):
+            return said if isinstance(said, Reply) else keep_working(f"{where}: {said}")
     return None
 
 
@@ -47,11 +47,9 @@ def _step(
             if wrong := _one_w(second, stage, s, m, links):
                 return wrong
     left = [(s, len(_kept(stage))) for s, stage in enumerate(stages) if _kept(stage)]
-    return (
-        almost(f"after every W stage {left[0][0]} still keeps {left[0][1]} arrays. When may they go?")
-        if left
-        else None
-    )
+    if not left:
+        return None
+    return almost(f"after every W stage {left[0][0]} still keeps {left[0][1]} arrays. When may they go?")
 
 
 def _between(stage: dict, s: int, samples: int, M: int) -> Reply | str | None:
@@ -133,8 +131,6 @@ def _gradients(stages: list, layers: list, x: np.ndarray, target: np.ndarray) ->
 def _about(s: int, name: str, S: int) -> str:
     said = f"d{name} of stage {s} is not that of one device"
     if s < S - 1:
-        return (
-            f"{said}; stage {s + 1} is right. Is it what stage {s + 1} sends, or what stage {s} makes of it?"
-        )
+        return f"{said}; stage {s + 1} is right. Is it what that stage sends, or what stage {s} makes of it?"
     reads = "the gradient that arrived" + (" and what the forward kept" if name == "W" else "")
     return f"{said}. It is made of {reads}. How, and over how many microbatches?"

@@ -101,13 +101,9 @@ def split_needs(table: dict) -> Reply:
 
 def _what_is_no_table(table: object) -> str:
     if not isinstance(table, dict):
-        return (
-            f"it should be a table, as NEEDS is, with lists for I and for W too (got {type(table).__name__})"
-        )
+        return f"it should be a table as NEEDS is, with lists for I and W too (got {type(table).__name__})"
     if missing := [kind for kind in "FBIW" if kind not in table]:
-        return (
-            f"your table has no line for {' and '.join(missing)}. Which lines has NEEDS, and which are new?"
-        )
+        return f"your table has no line for {' and '.join(missing)}. Which has NEEDS, and which are new?"
     for kind in "FBIW":
         if not isinstance(table[kind], list | tuple):
             return f"what {kind} needs should be a list of pairs such as ('F', -1); it is {table[kind]!r}"
@@ -115,6 +111,10 @@ def _what_is_no_table(table: object) -> str:
             pair = isinstance(need, list | tuple) and len(need) == 2
             if not pair or need[0] not in ("F", "B", "I", "W") or not isinstance(need[1], Integral):
                 return f"{need!r} is no need of {kind}; a need is a pair such as ('F', -1)"
+    if changed := [kind for kind in "FB" if set(map(tuple, table[kind])) != set(answers.NEEDS[kind])]:
+        return (
+            f"the line for {' and '.join(changed)} is not that of NEEDS. Does it read anything else than before?"
+        )
     return ""
 
 

@@ -56,10 +56,11 @@ WRONG_NEEDS = [
     ({"I": RIGHT_I, "W": RIGHT_W}, "no line for F and B"),
     (NEEDS | {"I": RIGHT_I}, "no line for W"),
     (NEEDS, "no line for I and W"),
+    (table(RIGHT_I, RIGHT_W) | {"B": RIGHT_I}, "the line for B is not that of NEEDS"),
     (table("F", RIGHT_W), "what I needs should be a list of pairs such as ('F', -1); it is 'F'"),
     (table(RIGHT_I, [(0, "I", 0)]), "(0, 'I', 0) is no need of W; a need is a pair"),
     (table(RIGHT_I, [None]), "None is no need of W"),
-    (RIGHT_I, "it should be a table, as NEEDS is, with lists for I and for W too (got list)"),
+    (RIGHT_I, "it should be a table as NEEDS is, with lists for I and W too (got list)"),
 ]
 
 
@@ -149,7 +150,7 @@ WRONG_HALVES = [
     (an_i(), a_w(sends=True), "keep working", "1W2 sends a message. Who waits for it?"),
     (an_i(mask=False), a_w(), "keep working", "dW of stage 1 is not that of one device; stage 2 is right"),
     (an_i(sent="raw"), a_w(), "keep working", "dW of stage 0 is not that of one device; stage 1 is right"),
-    (an_i(keep=lambda x, dy, raw, y: (x, raw)), a_w(), "keep working", "Is it what stage 2 sends, or"),
+    (an_i(keep=lambda x, dy, raw, y: (x, raw)), a_w(), "keep working", "Is it what that stage sends, or"),
     (
         an_i(keep=lambda x, dy, raw, y: (x, dy, y)),
         a_w(),
@@ -169,6 +170,8 @@ WRONG_HALVES = [
     ),
     (an_i(), a_w(bias=lambda dy: dy.sum()), "keep working", "db of stage 0 has the shape (), and b has (5,)"),
     (an_i(), a_w(pop=False), "almost", "after every W stage 0 still keeps 4 arrays. When may they go?"),
+    (an_i(), lambda stage, s, m, links: stage.update(pending={}, dW="x"), "keep working", "dW of"),
+    (an_i(), lambda stage, s, m, links: stage.pop("dW"), "keep working", "KeyError: 'dW'"),
     (an_i(), updates, "keep working", "W of stage 0 has changed. When are weights updated?"),
     (keeps_products, adds_products, "keep working", "I keeps an array as large as W, (6, 5)"),
     (one_for_all, a_w(), "keep working", "KeyError: 0, in your line"),
