@@ -43,7 +43,7 @@ def made_by(function: Callable, wanted: Rows, *arguments: object, where: str) ->
         return said
     if not _is_list(said):
         return keep_working(f"{where}: you return {said!r}. It should be a list with a row for each device")
-    rows = [called(list, row) if isinstance(row, Iterator) else row for row in said]
+    rows = [called(iter, row, where=f"for {where}") if isinstance(row, Iterator) else row for row in said]
     if stopped := next((row for row in rows if isinstance(row, Reply)), None):
         return stopped
     if len(rows) != len(wanted):

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import cache
+from itertools import count
 
 import numpy as np
 import pytest
@@ -176,6 +177,12 @@ WRONG_ROWS = [
     (lambda K, M, V: None, "keep working", "you return None. It should be a list with a row for each device"),
     (lambda K, M, V: [[1 // 0 for _ in "a"]] * K, "keep working", "ZeroDivisionError"),
     (lambda K, M, V: [(1 // n for n in (1, 0)) for _ in range(K)], "keep working", "ZeroDivisionError"),
+    (
+        lambda K, M, V: [count() for _ in range(K)],
+        "keep working",
+        "it gives over 100,000 values. When does it",
+    ),
+    (lambda K, M, V: exit(), "keep working", "it calls exit(), which would end the notebook"),
 ]
 
 
