@@ -112,7 +112,7 @@ def _what_is_no_table(table: object) -> str:
             if not pair or need[0] not in ("F", "B", "I", "W") or not isinstance(need[1], Integral):
                 return f"{need!r} is no need of {kind}; a need is a pair such as ('F', -1)"
     if changed := [kind for kind in "FB" if set(map(tuple, table[kind])) != set(answers.NEEDS[kind])]:
-        return f"the line for {' and '.join(changed)} is not that of NEEDS. Does it read anything else than before?"
+        return f"the line for {' and '.join(changed)} is not that of NEEDS. Does it read anything new?"
     return ""
 
 
