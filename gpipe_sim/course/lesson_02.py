@@ -100,8 +100,8 @@ def forward_and_backward(forward: Work | None, backward: Work | None) -> Reply:
         if wrong := _first_wrong({"F": forward, "B": backward}, widths, samples):
             return wrong
     return correct(
-        "after every action, all that a device holds and all that is on its links is as it should be, "
-        "for up to 5 stages of any width. Device 0 never needed W of device 1"
+        "after every action the stage keeps, and its links carry, what they should, for up to 5 stages of "
+        "any width. No stage needed what another holds"
     )
 
 
@@ -233,6 +233,8 @@ def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> Repl
         if is_close(found, right):
             continue
         said = f"{where} {name}"
+        if is_number(found) and found == 0:
+            return keep_working(f"{said} is still 0. What did this microbatch have to add to it?")
         if not is_array(found):
             return keep_working(f"{said} is {_kind(found)}. What does one entry of it say?")
         if found.shape != right.shape:
@@ -295,7 +297,9 @@ def _not_freed(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
 def _kind(found: object) -> str:
     if isinstance(found, np.ndarray):
         return f"one array of shape {found.shape}"
-    return "nothing" if found is None else f"an object of type {type(found).__name__}"
+    if found is None or is_number(found):
+        return "nothing" if found is None else "one number"
+    return f"an object of type {type(found).__name__}"
 
 
 @build("step")
