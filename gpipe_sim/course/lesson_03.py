@@ -64,8 +64,9 @@ def run(answer: Callable | None) -> Reply:
         where = f"with K = {len(stages)}, M = {microbatches} and {samples} samples, {name},"
         handed = list(order), stages, x.copy(), target.copy(), microbatches, log.work()
         loss = called(answer, *handed, copies=False, where=where)
-        wrong = loss if isinstance(loss, Reply) else log.what_is_wrong(where)
-        if wrong := wrong or unlike_one_device(where, loss, stages, layers, x, target):
+        if wrong := log.astray(where) or (loss if isinstance(loss, Reply) else log.undone(where)):
+            return wrong
+        if wrong := unlike_one_device(where, loss, stages, layers, x, target):
             return wrong
     return correct(
         f"one device's loss and gradients to 1e-12, in each of {len(ORDERS)} orders, even where 11 samples "
@@ -95,21 +96,24 @@ class Log:
 
         return noted
 
-    def what_is_wrong(self, where: str) -> Reply | None:
+    def astray(self, where: str) -> Reply | None:
+        """Where it left the order, even if it stopped afterwards."""
         if self.strange:
             return keep_working(f"{where} {self.strange[0]}. Which of `stages` belongs to it?")
-        if self.done == self.order:
+        for place, (done, wanted) in enumerate(zip_longest(self.done, self.order[: len(self.done)])):
+            if wanted is None:
+                return keep_working(f"{where} {done} is done after the order's end. Where does it come from?")
+            if done != wanted:
+                told = f"{wanted} is number {place} in the order, but {done} is done then"
+                return keep_working(f"{where} {told}. What decides what comes next?")
+        return None
+
+    def undone(self, where: str) -> Reply | None:
+        if len(self.done) == len(self.order):
             return None
-        place = next(i for i, (a, b) in enumerate(zip_longest(self.done, self.order)) if a != b)
-        if place == len(self.order):
-            return keep_working(f"{where} work is done again after the order's end. What was it?")
-        wanted = f"{self.order[place]} is number {place} in the order"
-        if place == len(self.done):
-            return keep_working(
-                f"{where} {wanted}, but work[{self.order[place][1]!r}] is not called for it. Who does it?"
-            )
+        action = self.order[len(self.done)]
         return keep_working(
-            f"{where} {wanted}, but {self.done[place]} is done then. What decides what comes next?"
+            f"{where} work[{action[1]!r}] is not called for {action} of the order. Who does it?"
         )
 
 
