@@ -170,7 +170,7 @@ RUNS = [
     (R((WORKS, WORKS.replace("work[kind]", "forward"))), "keep working", "KeyError"),
     (R(("work[kind](", '(forward if kind == "F" else backward)(')), "keep working", "work['F'] is not"),
     (R(("work[kind](", 'work["F" if kind == "F" else "B"](')), "keep working", "is done then. What decides"),
-    (R((WORKS, '        if kind in "FB":\n    ' + WORKS)), "keep working", "(0, 'wait', 0) is number 8 in the order"),
+    (R((WORKS, '        if kind in "FB":\n    ' + WORKS)), "keep working", "(0, 'wait', 0) is number 8"),
     (R(("in order:", "in sorted(order):")), "keep working", "number 0 in the order, but (0, 'B', 0) is"),
     (R(("in order:", "in order[:-1]:")), "keep working", "is not called for (0, 'B', 3) of the order"),
     (R(("in order:", "in order + [(0, 'wait', 0)]:")), "keep working", "is done after the order's end"),
