@@ -196,7 +196,9 @@ def _wrong_y(where: str, action: tuple, theirs: World, right: World, before: dic
     if stage["relu"] and is_close(y, z + stage["b"]):
         return almost(f"{where} numbers down to {y.min():.3g} are sent. What does this stage end with?")
     if not stage["relu"] and is_close(y, np.maximum(z + stage["b"], 0)):
-        return almost(f"{where} no number sent is below 0, and {y.size} are sent. What says `relu` here?")
+        return almost(
+            f"{where} none of {y.size} numbers sent is below 0. What does `relu` say of this stage?"
+        )
     if is_close(y, z) or is_close(y, np.maximum(z, 0)):
         return almost(f"{where} y is x @ W. Which array of the stage has no part in it?")
     return keep_working(
@@ -310,7 +312,7 @@ def step(answer: Callable | None) -> Reply:
         x, target = rng.normal(size=(samples, widths[0])), rng.normal(size=(samples, widths[-1]))
         stages = answers.stages_of(layers)
         layers = deepcopy(layers)  # the stages hold those arrays, and a student may change them
-        where = f"with {len(stages)} stage{'s' * (len(stages) > 1)} and {samples} samples"
+        where = f"with {len(stages)} stage{'s' * (len(stages) > 1)} and {samples} samples,"
         loss = called(answer, stages, x.copy(), target.copy(), copies=False, where=where)
         if isinstance(loss, Reply):
             return loss

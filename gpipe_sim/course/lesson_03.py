@@ -104,7 +104,8 @@ class Log:
             if wanted is None:
                 return keep_working(f"{where} {done} is done after the order's end. Where does it come from?")
             if done != wanted:
-                told = f"{wanted} is number {place} in the order, but {done} is done then"
+                also = "" if wanted[1] in "FB" else f", and `work` has {wanted[1]!r},"
+                told = f"{wanted} is number {place} in the order{also} but {done} is done then"
                 return keep_working(f"{where} {told}. What decides what comes next?")
         return None
 

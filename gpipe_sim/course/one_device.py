@@ -12,6 +12,8 @@ from gpipe_sim.runtime.step import single_device_step
 Array = np.ndarray
 CLOSE = 1e-12
 GRADIENTS = {"W": "dW", "b": "db"}
+#: What to ask about a gradient that is too large by these factors.
+FACTORS = {-1: "Which way does it point?", 0.5: "What is the derivative of a square?"}
 
 
 def unlike_one_device(
@@ -74,7 +76,8 @@ def _changed(where: str, stages: Sequence[dict], held: list[dict]) -> Reply | No
 
 def _wrong_loss(where: str, loss: object, wanted: float, target: Array) -> Reply | None:
     if not is_number(loss):
-        return keep_working(f"{where} you return {loss!r}; it should be the loss, a number")
+        shown = f"an array of shape {loss.shape}" if isinstance(loss, Array) else repr(loss)
+        return keep_working(f"{where} you return {shown}; it should be the loss, a number")
     if abs(loss - wanted) <= CLOSE * max(1, wanted):
         return None
     told = f"{where} you return a loss of {loss:.4g}, and one device has {wanted:.4g}"
@@ -100,9 +103,7 @@ def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict]) -> 
         return None
     ratio = _ratio(*pairs[0][2:])
     if all(is_close(found, ratio * array) for *_, found, array in pairs):
-        question = (
-            "Which way does it point?" if ratio < 0 else "By how many numbers should `wrong` be divided?"
-        )
+        question = FACTORS.get(round(ratio, 9), "By how many numbers should `wrong` be divided?")
         return almost(f"{where} every gradient is {times(ratio)} what one device has. {question}")
     s, name, found, array = wrong[-1]
     told = f"{where} d{name} of stage {s}"

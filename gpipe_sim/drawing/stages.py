@@ -16,6 +16,7 @@ from gpipe_sim.runtime.partition import Partition
 WIDTH, LEFT, RIGHT = 720, 84, 12  #: pixels of a page, and of its margins
 WIDEST, NARROWEST = 90, 8  #: pixels of a column
 TOP, HIGH, ROW = 44, 48, 60  #: where the model's row begins, a box's height, and from one row to the next
+GAP = 2  #: between a box's sides and what fills it
 BELOW = 26  #: between the model and the devices, where the stages' names stand
 FULL = MEMORY[PARAMETERS].colour
 
@@ -81,7 +82,7 @@ def _fits(left: float, y: float, words: str, room: float) -> str:
 
 def _box(left: float, top: float, layer: Layer, wide: float, most: int) -> str:
     high = HIGH * _bytes(layer) / most
-    full = _area(left, top + HIGH - high, wide, high, FULL) if high else ""
+    full = _area(left + GAP, top + HIGH - high, wide - 2 * GAP, high, FULL) if high else ""
     outline = f'<path d="{_outline(left, top, wide, HIGH)}" fill="none" stroke="{INK}"/>'
     return _area(left, top, wide, HIGH, PAPER) + full + outline
 
