@@ -1,6 +1,7 @@
 """How a check calls a student's function: copies go in, and whatever happens ends in a sentence."""
 
 import sys
+import threading
 import time
 from contextlib import suppress
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpipe_sim.course import called as module
+from gpipe_sim.course import limit
 from gpipe_sim.course.called import called
 from gpipe_sim.course.limit import TooLong, time_limit
 
@@ -92,6 +94,20 @@ def test_what_ends_in_time_is_not_disturbed_later():
         with suppress(TooLong), time_limit(0.0005):
             sum(range(10_000))
     time.sleep(0.01)
+
+
+def test_a_body_that_is_left_when_its_time_is_up_leaves_nobody_watching(monkeypatch):
+    """TooLong came while the body was being left, and again every second: in any test, in any cell."""
+    monkeypatch.setattr(limit, "AGAIN", 0.0002)
+    before, often = threading.active_count(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for n in range(400):
+            with suppress(TooLong), time_limit(0.0002):
+                [sum(range(50)) for _ in range(n % 40 * 20)]
+    finally:
+        sys.setswitchinterval(often)
+    assert threading.active_count() == before
 
 
 def test_the_limit_stops_a_body():
