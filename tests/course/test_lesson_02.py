@@ -232,7 +232,7 @@ STAGES = [
     (None, B(), "keep working", "now write forward"),
     (3, B(), "keep working", "pass in a function, not 3"),
     (F(), lambda stage, s: None, "keep working", "at 2B2, with 5 samples, 5 features in and 5"),
-    (None, None, "your turn", "write forward and backward in the cell above"),
+    (None, None, "your turn", "write forward and backward in this cell"),
 ]  # fmt: skip
 
 
@@ -309,7 +309,7 @@ OVER = [
     (lambda stages, x: 0, "keep working", "with 1 stage and 5 samples, it stopped: TypeError"),
     (lambda *a: 0.25, "keep working", "ends without a gradient"),
     (7, "keep working", "pass in a function, not 7"),
-    (None, "your turn", "write step in the cell above"),
+    (None, "your turn", "write step in this cell"),
 ]  # fmt: skip
 
 

@@ -180,7 +180,7 @@ RUNS = [
     (lambda order, stages: 0, "keep working", "with K = 2, M = 4 and 8 samples, microbatch by microbatch"),
     (lambda *a: 0.5, "keep working", "work['F'] is not called for (0, 'F', 0) of the order"),
     ("no", "keep working", "pass in a function, not 'no'"),
-    (None, "your turn", "write run in the cell above"),
+    (None, "your turn", "write run in this cell"),
 ]  # fmt: skip
 
 

@@ -187,7 +187,7 @@ def test_rows_that_never_end_are_stopped(monkeypatch):
 
 
 def test_without_rows_it_says_what_to_write():
-    assert repr(gpipe_rows(None)).startswith("your turn: write gpipe_rows in the cell above")
+    assert repr(gpipe_rows(None)).startswith("your turn: write gpipe_rows in this cell")
 
 
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():

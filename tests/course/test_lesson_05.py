@@ -538,8 +538,8 @@ def test_a_clock_that_never_gives_up_is_stopped(monkeypatch):
 
 
 def test_without_a_build_it_says_what_to_write():
-    assert repr(table_and_needs(None, None)).startswith("your turn: write NEEDS and needs in the cell above")
-    assert repr(clock(None)).startswith("your turn: write clock in the cell above")
+    assert repr(table_and_needs(None, None)).startswith("your turn: write NEEDS and needs in this cell")
+    assert repr(clock(None)).startswith("your turn: write clock in this cell")
 
 
 def reply(check, answer) -> str:

@@ -431,7 +431,7 @@ def test_without_a_function_it_says_what_to_do(check):
 
 
 def test_a_build_without_an_answer_says_what_to_write():
-    assert reply(capped_rows, None).startswith("your turn: write capped_rows in the cell above")
+    assert reply(capped_rows, None).startswith("your turn: write capped_rows in this cell")
 
 
 @pytest.mark.parametrize("check", [smallest_caps, receive_buffers])
