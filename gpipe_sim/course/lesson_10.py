@@ -24,16 +24,16 @@ HALVED = {
     30: "That doubles the 15 in the denominator. How many of the 30 are microbatches?",
     32: "That is 4K. What should (K-1)/(K-1+M) be?",
 }
-#: What natural wrong guesses at the quickest M, for 4 devices, 256 samples and an overhead of 8, would be.
+#: What natural wrong guesses at the quickest M, for 4 devices, 256 samples and a start-up of 8, would be.
 QUICKEST = {
-    1: "Nothing is cut, so there is hardly any overhead. How long do three of four devices wait?",
+    1: "Nothing is cut, so little is lost to starting. How long do three of four devices wait?",
     2: "How long does the last device wait for its first piece of 128 samples?",
     4: "At M = K, three of seven units of time are still waiting. What does one more piece cost?",
-    16: "That is 4K, and close: the bubble is smaller. How much more overhead do twice as many pieces have?",
-    32: "The pieces are down to 8 samples. How long is the overhead of each?",
-    64: "The pieces are down to 4 samples. How long is the overhead of each?",
-    128: "The pieces are down to 2 samples. How long is the overhead of each?",
-    256: "The bubble is smallest there. How much of each action is overhead?",
+    16: "That is 4K, and close: the bubble is smaller. How much more starting do twice as many pieces take?",
+    32: "The pieces are down to 8 samples. How long does starting each of them take?",
+    64: "The pieces are down to 4 samples. How long does starting each of them take?",
+    128: "The pieces are down to 2 samples. How long does starting each of them take?",
+    256: "The bubble is smallest there. How much of each action is its start-up?",
 }
 #: What other guesses at the accuracy with eight times as many pieces of the same size would say.
 ACCURACY = {
@@ -54,14 +54,14 @@ HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 
 
 
 class Batch(NamedTuple):
-    """A batch to be cut: a forward of n samples takes overhead + n, a backward twice as long."""
+    """A batch to be cut: a forward of n samples takes startup + n, a backward twice as long."""
 
     devices: int
     samples: int
-    overhead: int
+    startup: int
 
     def __str__(self) -> str:
-        return f"for {_devices(self.devices)}, {self.samples} samples and an overhead of {self.overhead}"
+        return f"for {_devices(self.devices)}, {self.samples} samples and a start-up of {self.startup}"
 
     def cuts(self) -> list[int]:
         """The numbers of microbatches that make equal pieces."""
@@ -100,11 +100,11 @@ def microbatches_for(answer: Callable | None) -> Reply:
         given.append(int(got))
     if given == [max(1, ceil((devices - 1) * Fraction(100, percent))) for devices, percent in HIDDEN]:
         return _bounds_the_overhead(*HIDDEN[0], given[0])
-    wrong = ((size, got) for size, got in zip(HIDDEN, given, strict=True) if got != fewest(*size))
-    return next(
-        (_what_is_wrong(*size, got) for size, got in wrong),
-        correct("every target tried is met, and one microbatch fewer would miss it"),
-    )
+    wrong = [(size, got) for size, got in zip(HIDDEN, given, strict=True) if got != fewest(*size)]
+    if not wrong:
+        return correct("every target tried is met, and one microbatch fewer would miss it")
+    close = all(abs(got - fewest(*size)) <= 1 for size, got in wrong)
+    return _what_is_wrong(*wrong[0][0], wrong[0][1], close)
 
 
 @lru_cache(maxsize=64)
@@ -121,34 +121,35 @@ def fewest(devices: int, percent: int) -> int:
 def _bounds_the_overhead(devices: int, percent: int, got: int) -> Reply:
     timeline = _gpipe(devices, got)
     return almost(
-        f"for {_devices(devices)} and {percent}% you say {got}. There the overhead is "
+        f"for {_devices(devices)} and {percent}% you say {got}. There the bubble overhead is "
         f"{_percent(bubble_overhead(timeline))} and the fraction {_percent(bubble_fraction(timeline))}. "
         "Which of the two should meet the target?"
     )
 
 
-def _what_is_wrong(devices: int, percent: int, got: int) -> Reply:
+def _what_is_wrong(devices: int, percent: int, got: int, close: bool) -> Reply:
+    """The reply to one wrong number; ``close``: none of all those given is off by more than 1."""
+    reply = almost if close else keep_working
     where = f"for {_devices(devices)} and {percent}% you say {got}"
     if got < 1:
-        return almost(f"{where}. What would the device work on?")
-    if got < fewest(devices, percent):
-        share = _percent(bubble_fraction(_gpipe(devices, got)))
-        where += f"; measured, that bubble is {share}"
-        if got == fewest(devices, percent) - 1:
-            return almost(f"{where}. Which way must the quotient be rounded?")
-        return keep_working(f"{where}. What did you solve for M?")
-    fewer = min(got - 1, 2 * fewest(devices, percent))
-    share = _percent(bubble_fraction(_gpipe(devices, fewer)))
-    where += f"; but {fewer} measure {share}, not above {percent}%"
-    if fewer == fewest(devices, percent):
-        return almost(f"{where}. Look at your quotient just before you round it: is it exact?")
-    return keep_working(f"{where}. What did you solve for M?")
+        return reply(f"{where}. What would the device work on?")
+    least = fewest(devices, percent)
+    if got < least:
+        asks = "Which way must the quotient be rounded?" if close else "What did you solve for M?"
+        return reply(f"{where}; measured, that bubble is {_share(devices, got)}. {asks}")
+    fewer = min(got - 1, 2 * least)
+    asks = (
+        "Look at your quotient just before you round it: is it exact?"
+        if close
+        else "What did you solve for M?"
+    )
+    return reply(f"{where}; but {fewer} measure {_share(devices, fewer)}, not above {percent}%. {asks}")
 
 
 def quickest(answer: Callable | None) -> Reply:
-    """Check ``answer(devices, samples, overhead)``: the equal pieces that make the shortest GPipe step."""
+    """Check ``answer(devices, samples, startup)``: the equal pieces that make the shortest GPipe step."""
     if answer is None:
-        return your_turn("write a function quickest(devices, samples, overhead) and pass it in")
+        return your_turn("write a function quickest(devices, samples, startup) and pass it in")
     given = []
     for batch in HIDDEN_BATCHES:
         got = called(answer, *batch)
@@ -173,11 +174,11 @@ def quickest(answer: Callable | None) -> Reply:
 
 def _too_long(batch: Batch, got: int) -> str:
     timeline = timed(batch, got)
-    overhead, waits = 3 * batch.overhead * got, idle_time(timeline) // batch.devices
+    starting, waits = 3 * batch.startup * got, idle_time(timeline) // batch.devices
     return (
         f"{batch} you say {got}. A step then takes {timeline.makespan}, and another M takes "
-        f"{shortest(batch)}. In yours each device spends {overhead} on overhead and {waits} on waiting. "
-        "What does M do to each of the two?"
+        f"{shortest(batch)}. In yours each device spends {starting} on "
+        f"starting actions and {waits} on waiting. What does M do to each of the two?"
     )
 
 
@@ -199,12 +200,16 @@ def shortest(batch: Batch) -> Real:
 
 @lru_cache(maxsize=512)
 def timed(batch: Batch, microbatches: int) -> Timeline:
-    each = batch.overhead + batch.samples // microbatches
+    each = batch.startup + batch.samples // microbatches
     return simulate(GPipe(batch.devices, microbatches), Costs(each, each, each))
 
 
 def _gpipe(devices: int, microbatches: int) -> Timeline:
     return simulate(GPipe(devices, microbatches), EXACT)
+
+
+def _share(devices: int, microbatches: int) -> str:
+    return _percent(bubble_fraction(_gpipe(devices, microbatches)))
 
 
 def _whole(got: object) -> bool:

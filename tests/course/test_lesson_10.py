@@ -43,7 +43,7 @@ TARGETS = [
     (
         lambda k, p: max(1, ceil((k - 1) * Fraction(100, p))),
         "almost",
-        "the overhead is 14.3% and the fraction 12.5%",
+        "the bubble overhead is 14.3% and the fraction 12.5%",
     ),
     (
         lambda k, p: -(-(k - 1) * (100 - p) // p),
@@ -55,6 +55,10 @@ TARGETS = [
         "keep working",
         "but 24 measure 7.7%, not above 15%. What did you solve",
     ),
+    (lambda k, p: -1, "keep working", "you say -1. What would the device work on?"),
+    (lambda k, p: 0, "keep working", "you say 0. What would the device work on?"),
+    (lambda k, p: 4, "keep working", "you say 4; measured, that bubble is 33.3%. What did you solve"),
+    (lambda k, p: 11, "keep working", "you say 11; measured, that bubble is 15.4%. What did you solve"),
     (lambda k, p: float("nan"), "keep working", "whole numbers"),
     (quotient, "keep working", "15% you say 11.33; microbatches come in whole numbers"),
     (lambda k, p: "many", "keep working", "you say 'many'"),
@@ -120,8 +124,8 @@ def divisors(samples):
 def best_by(length):
     """The divisor that makes this length the shortest."""
 
-    def answer(devices, samples, overhead):
-        return min(divisors(samples), key=lambda m: length(devices, samples, overhead, m))
+    def answer(devices, samples, startup):
+        return min(divisors(samples), key=lambda m: length(devices, samples, startup, m))
 
     return answer
 
@@ -130,16 +134,16 @@ by_formula = best_by(lambda k, s, o, m: (m + k - 1) * (o + Fraction(s, m)))
 by_balance = best_by(lambda k, s, o, m: m * o + (k - 1) * Fraction(s, m))
 
 
-def by_simulating(devices, samples, overhead):
+def by_simulating(devices, samples, startup):
     def length(m):
-        each = overhead + samples // m
+        each = startup + samples // m
         return gp.simulate(gp.OneFOneB(devices, m), gp.Costs(each, each, each)).makespan
 
     return np.int64(min(divisors(samples), key=length))
 
 
-def with_floats(devices, samples, overhead):
-    lengths = {m: 3.0 * (m + devices - 1) * (overhead + samples / m) for m in divisors(samples)}
+def with_floats(devices, samples, startup):
+    lengths = {m: 3.0 * (m + devices - 1) * (startup + samples / m) for m in divisors(samples)}
     return float(min(lengths, key=lengths.get))
 
 
@@ -152,13 +156,17 @@ def test_the_quickest_number_may_be_found_in_any_way(answer):
     )
 
 
-def root(devices, samples, overhead):
-    return sqrt((devices - 1) * samples / max(overhead, 1))
+def root(devices, samples, startup):
+    return sqrt((devices - 1) * samples / max(startup, 1))
 
 
 BATCHES = [
-    (lambda k, s, o: s, "keep working", "In yours each device spends 8064 on overhead and 72 on waiting."),
-    (lambda k, s, o: 1, "keep working", "each device spends 21 on overhead and 3519 on waiting"),
+    (
+        lambda k, s, o: s,
+        "keep working",
+        "In yours each device spends 8064 on starting actions and 72 on waiting.",
+    ),
+    (lambda k, s, o: 1, "keep working", "each device spends 21 on starting actions and 3519 on waiting"),
     (lambda k, s, o: 4 * k, "keep working", "you say 28. How many samples would each of these pieces have?"),
     (lambda k, s, o: k, "keep working", "you say 7. How many samples would each of these pieces have?"),
     (lambda k, s, o: max(divisors(s)[:-1]), "keep working", "What does M do to each of the two?"),
@@ -171,9 +179,9 @@ BATCHES = [
         "Did you compare it with its neighbours?",
     ),
     (best_by(lambda k, s, o, m: (m + k) * (o + Fraction(s, m))), "keep working", "you say 16."),
-    (best_by(lambda k, s, o, m: (m + k - 1) * Fraction(s, m)), "keep working", "8064 on overhead"),
+    (best_by(lambda k, s, o, m: (m + k - 1) * Fraction(s, m)), "keep working", "8064 on starting actions"),
     (best_by(lambda k, s, o, m: m * (o + Fraction(s, m))), "keep working", "3519 on waiting"),
-    (best_by(lambda k, s, o, m: Fraction(k - 1, k - 1 + m)), "keep working", "8064 on overhead"),
+    (best_by(lambda k, s, o, m: Fraction(k - 1, k - 1 + m)), "keep working", "8064 on starting actions"),
     (lambda k, s, o: 0, "keep working", "you say 0; what would be a number of microbatches?"),
     (lambda k, s, o: -by_formula(k, s, o), "keep working", "you say -12; what would be"),
     (lambda k, s, o: None, "keep working", "you say None; what would be a number of microbatches?"),
@@ -184,7 +192,7 @@ BATCHES = [
     (lambda k, s, o: sqrt((k - 1) * s / o), "keep working", "you say 12.83; what would"),
     (lambda k, s, o: 1 / 0, "keep working", "ZeroDivisionError"),
     (8, "keep working", "pass in a function, not 8"),
-    (None, "your turn", "write a function quickest(devices, samples, overhead)"),
+    (None, "your turn", "write a function quickest(devices, samples, startup)"),
 ]
 
 
@@ -201,7 +209,7 @@ def test_no_two_cuts_of_a_hidden_batch_are_equally_quick():
     for batch, best in found.items():
         same = [m for m in batch.cuts() if lesson_10.timed(batch, m).makespan == lesson_10.shortest(batch)]
         assert same == [best]
-    nearest = {b: min(b.cuts(), key=lambda m, b=b: abs(m - root(*b))) for b in found if b.overhead}
+    nearest = {b: min(b.cuts(), key=lambda m, b=b: abs(m - root(*b))) for b in found if b.startup}
     assert any(nearest[batch] != found[batch] for batch in nearest)
     for other in (lambda b: 4 * b.devices, lambda b: b.samples, lambda b: 1):
         assert any(other(batch) != best for batch, best in found.items())
