@@ -14,7 +14,7 @@ from drawn import area, boxes_in, bubble, chart_in, committed
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
-from figures import _store, remat_memory, training_loss, zero_bubble_table
+from figures import _store, choosing_m, remat_memory, training_loss, zero_bubble_table
 from figures.__main__ import DPI, main
 from figures._exact import plain
 from figures._gantt import numbers, timeline_of
@@ -38,7 +38,14 @@ GANTT = {
 def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over():
     for kind in ("png", "json"):
         assert sorted(path.stem for path in folder.glob(f"*.{kind}")) == sorted(NAMES)
-    curves = {"bubble_curves", "efficiency", "remat_memory", "training_loss", "zero_bubble_table"}
+    curves = {
+        "bubble_curves",
+        "choosing_m",
+        "efficiency",
+        "remat_memory",
+        "training_loss",
+        "zero_bubble_table",
+    }
     pictures = {"dial", "one_microbatch", "pushed_rows", "summary", "three_steps", "time_and_memory", "zoo"}
     assert {*GANTT, *curves, *pictures} == set(NAMES)
 
@@ -220,6 +227,23 @@ def test_at_four_times_as_many_microbatches_11_to_19_percent_are_left():
     assert len(marks(ax, "K = 2")) == 12
 
 
+def test_with_more_pieces_the_bubble_falls_and_so_does_what_is_learned_in_as_many_epochs():
+    data = read("choosing_m")
+    ms, k = data["microbatches"], data["devices"]
+    assert [Fraction(*pair) for pair in data["bubble"]] == [formulas.gpipe_bubble(k, m) for m in ms]
+    assert data["updates"] == [5 * (1438 // (8 * m)) for m in ms] == [220, 110, 55, 25, 10]
+    assert all(min(few) > max(many) for few, many in pairwise(data["accuracy"])), "in every training"
+    above, below = committed("choosing_m").axes
+    assert marks(above, "K = 4") == [(m, 3 / (3 + m)) for m in ms]
+    assert above.get_title("left") == "From M = 4 to M = 64 the bubble falls from 43% to 4% ..."
+    assert below.get_title("left") == "... and what is learned in 5 epochs falls from 93% to 28%"
+    dots = [line for line in below.lines if line.get_marker() == "o"]
+    assert [list(line.get_ydata()) for line in dots] == data["accuracy"]
+    assert [set(line.get_xdata()) for line in dots] == [{m} for m in ms]
+    said = [text.get_text() for text in below.texts if text.get_text().endswith("updates")]
+    assert said == [f"{updates} updates" for updates in data["updates"]]
+
+
 def test_efficiencies_equal_the_formula():
     data = read("efficiency")
     for m, row in zip(data["microbatches"], data["efficiency"], strict=True):
@@ -355,10 +379,11 @@ def test_only_what_states_a_tolerance_may_differ_and_only_so_far():
     assert differences({"n": float("1e-30"), "tolerance": {"n": 1.0}}, {"n": None, "tolerance": {"n": 1.0}})
 
 
-def test_losses_have_a_tolerance_and_schedules_none():
+def test_losses_and_accuracies_have_a_tolerance_and_schedules_none():
     stated = {name: read(name).get("tolerance") for name in NAMES}
     assert {name: tolerance for name, tolerance in stated.items() if tolerance} == {
-        "training_loss": training_loss.TOLERANCE
+        "choosing_m": choosing_m.TOLERANCE,
+        "training_loss": training_loss.TOLERANCE,
     }
 
 

@@ -1,13 +1,19 @@
-from itertools import combinations
+import tracemalloc
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from cases import over_every_schedule
 from numeric import Energy
 
 from gpipe_sim import (
+    SGD,
+    B,
     Costs,
+    DualPipe,
     Explicit,
     GPipe,
+    Kind,
     Layer,
     cross_entropy,
     mlp,
@@ -29,6 +35,8 @@ from gpipe_sim.runtime.memory import (
 )
 
 BATCH = np.linspace(-1, 1, 12).reshape(4, 3), np.array([0, 3, 1, 2])
+
+BATCH_OF_8 = np.linspace(-1, 1, 24).reshape(8, 3), np.array([0, 2, 1, 2] * 2)
 
 
 def tiny(stages: int = 2):
@@ -252,3 +260,125 @@ def test_a_layer_without_weights_has_none_to_hold():
     (memory,) = train_step(split([Nothing()], stages=1), GPipe(1, 1), (batch, batch), Energy()).memory
     assert memory.peak(PARAMETERS, GRADIENTS) == 0
     assert table(memory) == "0: 0 0 0 0 0\n1: 0 0 48 0 0\n3: 0 0 0 0 0"
+
+
+# The peak inside an action, between two of its layers: counted by hand on the bytes above. The gradient of x
+# takes 48 as x does, the first device's gradients 64 as its weights do.
+
+
+def inside(memory: MemoryTrace) -> str:
+    return "  ".join(f"{each.action} {each.bytes}" for each in memory.inside)
+
+
+def test_inside_a_backward_are_its_gradients_and_the_array_between_its_layers():
+    first, _ = train_step(tiny(), GPipe(2, 2), BATCH, cross_entropy).memory
+    before_b1, before_b0 = 64 + 96 + 64 + 32, 64 + 64 + 48 + 32 + 32
+    assert inside(first) == "  ".join(
+        [
+            f"0F0 {64 + 48 + 32}",  # Linear's output passes on, then ReLU's is saved
+            f"0F1 {64 + 2 * (48 + 32)}",
+            f"0B1 {before_b1 + 64 + 48}",  # new gradients, and dx
+            f"0B0 {before_b0 + 48}",  # added to those that are there
+        ]
+    )
+    assert first.peak_inside == (B(0, 1), 368)
+    assert first.peak() == before_b1, "where actions end, it is less"
+
+
+def test_inside_a_split_backward_each_half_has_its_own():
+    first, second = train_step(tiny(), Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0"]), BATCH, cross_entropy).memory
+    x, crosses, gradients = 96, 64, 64
+    assert inside(first) == "  ".join(
+        [
+            f"0F0 {64 + x + crosses}",
+            f"0I0 {64 + x + 3 * crosses + x}",  # b, the message, what ReLU leaves for W; dx passes on
+            f"0W0 {64 + x + 64 + gradients}",
+        ]
+    )
+    probabilities, targets = 128, 32
+    assert inside(second) == "  ".join(
+        [
+            f"1F0 {96 + crosses + probabilities + targets}",
+            f"1I0 {96 + 2 * crosses + 2 * probabilities + targets}",  # dy stays for W; dx passes on
+            f"1W0 {96 + crosses + probabilities + 96}",
+        ]
+    )
+
+
+def test_inside_a_recompute_is_what_it_restores_and_inside_its_forward_one_array():
+    first, _ = train_step(
+        tiny(), remat(GPipe(2, 2), "always"), BATCH, cross_entropy, costs=Costs(recompute=2)
+    ).memory
+    assert inside(first) == "  ".join(
+        [
+            f"0F0 {64 + 48 + 32}",
+            f"0F1 {64 + 2 * 48 + 32}",
+            f"0R1 {64 + 2 * 48 + 32}",
+            f"0B1 {64 + 2 * 48 + 32 + 32 + 64 + 48}",
+            f"0R0 {64 + 64 + 48 + 32}",
+            f"0B0 {64 + 64 + 48 + 32 + 32 + 48}",
+        ]
+    )
+
+
+def test_what_the_loss_has_read_is_still_there_inside_the_backward():
+    """Once its bytes went when it was read, and an array made later could get its id and go uncounted."""
+    (memory,) = train_step(tiny(stages=1), GPipe(1, 4), BATCH, cross_entropy).memory
+    x, b, probabilities, target = 24, 16, 32, 8
+    held, gradients, dx = 160 + 4 * (x + b + probabilities + target), 160, 24
+    assert memory.inside[4] == (B(0, 3), held + gradients + dx)
+
+
+def test_a_pair_is_looked_at_in_both_of_its_parts():
+    schedule = DualPipe(2, 4)
+    for memory in train_step(split(mlp([3] * 6), stages=2), schedule, BATCH_OF_8, cross_entropy).memory:
+        row = [each.action for each in memory.inside]
+        assert any(a == b and len(a.parts) == 2 for a, b in pairwise(row))
+
+
+@over_every_schedule()
+def test_inside_is_never_less_than_where_actions_end(schedule):
+    layers = split(mlp([6] * (schedule.stages + 1)), stages=schedule.stages)
+    batch = np.ones((2 * schedule.microbatches, 6)), np.zeros(2 * schedule.microbatches, int)
+    step = train_step(layers, schedule, batch, cross_entropy, optimizer=SGD(0.1))
+    for memory, row in zip(step.memory, schedule.actions, strict=True):
+        assert memory.peak_inside.bytes >= memory.peak()
+        assert list(dict.fromkeys(each.action for each in memory.inside)) == list(row)
+
+
+def test_a_trace_of_some_categories_knows_nothing_of_the_inside():
+    (memory,) = train_step(tiny(stages=1), GPipe(1, 1), BATCH, cross_entropy).memory
+    assert memory.only(PARAMETERS).peak_inside == (None, 160)
+
+
+def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch):
+    """All arrays of a step as Python traces them, whenever the first device looks between its layers."""
+    domain, seen = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain), []
+    meters: list[MeteredMemory] = []
+    layers, samples = mlp([40, 50, 60, 70, 80, 10]), np.random.default_rng(0).normal(size=(200, 40))
+    batch, output = (samples, np.zeros(200, int)), 50 * 10 * 8
+
+    class Traced(MeteredMemory):
+        def __init__(self):
+            super().__init__()
+            meters.append(self)
+
+        def look(self, stays, passes=None):
+            super().look(stays, passes)
+            first, last = meters
+            if self is first:
+                self.inside[-1] = 0  # so that this look alone is seen
+                super().look(None, passes)
+                others = sum(last._bytes) - last.samples[0][1][0] - first.samples[0][1][0]
+                on_the_host = output * sum(action.kind is Kind.F for action in last.actions)
+                traced = tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename")
+                seen.append((sum(s.size for s in traced), others + on_the_host + self.inside[-1]))
+
+    monkeypatch.setattr("gpipe_sim.runtime.step.MeteredMemory", Traced)
+    tracemalloc.start()
+    try:
+        train_step(split(layers, balance=[5, 4]), GPipe(2, 4), batch, cross_entropy)
+    finally:
+        tracemalloc.stop()
+    assert len(seen) == 4 * (6 + 5)
+    assert all(abs(traced - counted) < 4000 for traced, counted in seen), "less than any array here"

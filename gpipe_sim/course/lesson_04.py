@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from itertools import count
-from math import ceil, isclose
+from math import isclose
 from numbers import Real
 
 from gpipe_sim.course.build import build
-from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.course.rows import Step, row_in_words, rows_from, spelled
 from gpipe_sim.families import GPipe, Naive
@@ -55,8 +52,6 @@ LAST_FIRST = {
 MORE_STAGES = {"true": "Each further stage is one more message on the way. What does that cost in the end?"}
 #: (devices, microbatches) for which a student's rows are compared with GPipe's.
 ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (5, 7))
-#: (devices, percent). At some of these the quotient is whole and a float is a little above it.
-HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 50), (3, 90), (1, 10))
 
 
 @build("gpipe_rows")
@@ -68,7 +63,7 @@ def gpipe_rows(answer: Callable) -> Reply:
             return rows
         for k, row in enumerate(rows):
             if wrong := _what_is_wrong_in(row, k, M):
-                where = f"for {_devices(K)} and {M} microbatch{'es' * (M > 1)}"
+                where = f"for {K} device{'s' * (K > 1)} and {M} microbatch{'es' * (M > 1)}"
                 return Reply(
                     wrong.verdict, f"{where} the row of device {k} is {row_in_words(row)}. {wrong.text}"
                 )
@@ -141,77 +136,12 @@ def _named(answer: Real, timeline: Timeline) -> Reply | None:
     return next((reply for number, reply in replies.items() if isclose(answer, number, rel_tol=NEAR)), None)
 
 
-def microbatches_for(answer: Callable | None) -> Reply:
-    """Check ``answer(devices, percent)``: the fewest microbatches with at most that bubble fraction."""
-    if answer is None:
-        return your_turn("write a function microbatches_for(devices, percent) and pass it in")
-    given = []
-    for devices, percent in HIDDEN:
-        got = called(answer, devices, percent)
-        if isinstance(got, Reply):
-            return got
-        if not is_number(got) or got % 1 != 0:
-            return keep_working(
-                f"for {devices} devices and {percent}% you say {got!r}; microbatches come in whole numbers"
-            )
-        given.append(int(got))
-    if given == [max(1, ceil((devices - 1) * Fraction(100, percent))) for devices, percent in HIDDEN]:
-        return _bounds_the_overhead(*HIDDEN[0], given[0])
-    wrong = ((size, got) for size, got in zip(HIDDEN, given, strict=True) if got != fewest(*size))
-    return next(
-        (_what_is_wrong(*size, got) for size, got in wrong),
-        correct("every target tried is met, and one microbatch fewer would miss it"),
-    )
-
-
-@lru_cache(maxsize=64)
-def fewest(devices: int, percent: int) -> int:
-    """The fewest microbatches, found by simulating each number in turn, not from the formula."""
-    target = Fraction(percent, 100)
-    return next(m for m in count(1) if bubble_fraction(_gpipe(devices, m)) <= target)
-
-
-def _bounds_the_overhead(devices: int, percent: int, got: int) -> Reply:
-    timeline = _gpipe(devices, got)
-    return almost(
-        f"for {devices} devices and {percent}% you say {got}. There the overhead is "
-        f"{_percent(bubble_overhead(timeline))} and the fraction {_percent(bubble_fraction(timeline))}. "
-        "Which of the two should meet the target?"
-    )
-
-
-def _what_is_wrong(devices: int, percent: int, got: int) -> Reply:
-    where = f"for {_devices(devices)} and {percent}% you say {got}"
-    if got < 1:
-        return almost(f"{where}. What would the device work on?")
-    if got < fewest(devices, percent):
-        share = _percent(bubble_fraction(_gpipe(devices, got)))
-        where += f"; measured, that bubble is {share}"
-        if got == fewest(devices, percent) - 1:
-            return almost(f"{where}. Which way must the quotient be rounded?")
-        return keep_working(f"{where}. What did you solve for M?")
-    fewer = min(got - 1, 2 * fewest(devices, percent))
-    share = _percent(bubble_fraction(_gpipe(devices, fewer)))
-    where += f"; but {fewer} measure {share}, not above {percent}%"
-    if fewer == fewest(devices, percent):
-        return almost(f"{where}. Look at your quotient just before you round it: is it exact?")
-    return keep_working(f"{where}. What did you solve for M?")
-
-
 def _gpipe(devices: int, microbatches: int) -> Timeline:
     return simulate(GPipe(devices, microbatches), EXACT)
 
 
 def _device_time(timeline: Timeline) -> Real:
     return timeline.schedule.devices * timeline.makespan
-
-
-def _devices(number: int) -> str:
-    return f"{number} device{'s' * (number != 1)}"
-
-
-def _percent(share: Real) -> str:
-    return f"{float(share):.1%}"
 
 
 def _short(value: Real) -> str:

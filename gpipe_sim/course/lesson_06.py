@@ -13,8 +13,10 @@ from gpipe_sim.families import GPipe
 from gpipe_sim.nn.layers import Layer, Linear
 from gpipe_sim.nn.losses import cross_entropy
 from gpipe_sim.nn.models import mlp
+from gpipe_sim.runtime.memory import GRADIENTS
 from gpipe_sim.runtime.partition import split
-from gpipe_sim.runtime.step import train_step
+from gpipe_sim.runtime.step import StepResult, train_step
+from gpipe_sim.schedule.actions import Kind
 
 #: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
 HIDDEN = (
@@ -30,12 +32,23 @@ LEFT = {
     49152: "That is an array for each of the three layers. Are they three different arrays?",
     65536: "That is every array in sight, x, a, b and c. Which of them will no backward read?",
 }
-#: What natural wrong guesses at the most kB that device 0 holds would be.
+#: What natural wrong guesses at the most kB that device 0 holds where an action ends would be.
 PEAKS = {
     328.704: "That is the turn: parameters and eight microbatches. What comes into being after it?",
     345.088: "That is just before the first backward. What does a backward make that was not there?",
     395.264: "That is the turn and the gradients. What has been freed by then, and what has arrived?",
-    411.648: "So much there is inside the first backward. What is gone when it ends, and the meter looks?",
+    411.648: "That is before the first backward, with the gradients. What is gone once it has ended?",
+    428.032: "So much there is inside the first backward. What is gone once it has ended?",
+}
+#: What natural wrong guesses at the kB inside the first backward would be.
+INSIDE = {
+    345.088: "That is what is there when 0B7 starts. What have its layers made by now?",
+    361.472: "That is the start, and what passes on. What else do the two linear layers make?",
+    378.88: "That is once it has ended. What did it free at its end?",
+    395.264: "That is the turn and the gradients. What has arrived since the turn, and what passes on?",
+    411.648: "That is the start and the gradients. Which array passes from layer to layer?",
+    444.416: "That is one array too many. Does more than one pass on at a time?",
+    460.8: "That keeps what each of the three layers made. Which of these arrays have been read already?",
 }
 #: What natural wrong guesses at how many of four categories grow with the batch would be.
 GROWN = {
@@ -43,6 +56,19 @@ GROWN = {
     3: "Is there a gradient for each sample, or one for each parameter?",
     4: "Does a weight know how many samples go through it?",
 }
+
+
+def account(step: StepResult) -> str:
+    """What is on device 0 when the last layer of its first backward has run; its stages pass on 32 x 64."""
+    memory, [first, *_] = step.memory[0], (s for s in step.timeline.on(0) if s.action.kind is Kind.B)
+    lines = {
+        f"there when {first.action} starts": sum(memory.at(first.start).values()),
+        "gradients of its weights": memory.peak(GRADIENTS),
+        "passes on, at the end dx": BYTES * 32 * 64,
+    }
+    inside = next(each for each in memory.inside if each.action == first.action)
+    lines[f"the meter, inside {inside.action}"] = inside.bytes
+    return "\n".join(f"{words:<26} {size / 1000:>6.1f} kB" for words, size in lines.items())
 
 
 class Stage(NamedTuple):

@@ -108,6 +108,7 @@ class Device:
         """
         self.clock, memory = span.end, self.memory
         for stage, kind, m in span.action.parts:
+            memory.begin(span.action)
             key, freed = (stage, m), []
             frees, makes = _LIFE[kind, self.inputs.recomputed[stage][m]]
             for category in frees:
@@ -119,7 +120,8 @@ class Device:
 
     def forward(self, stage: int, m: int) -> Made:
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)
-        y, saved = self._run(stage, m, x)
+        self.memory.look(x)  # on device 0 it is a new copy
+        y, saved = self._run(stage, m, x, keep=not self.inputs.recomputed[stage][m])
         if stage == self.last_stage:
             self.outputs[m] = y
         else:
@@ -131,36 +133,39 @@ class Device:
 
     def backward(self, stage: int, m: int, saved: list) -> None:
         dy = self._gradient_of_output(stage, m, saved)
-        dx = self.partitions[stage].backward(saved, dy, into=self.gradients[stage])
+        dx = self.partitions[stage].backward(saved, dy, into=self.gradients[stage], look=self.memory.look)
         self._gradients_kept(stage)
         self._send_back(stage, m, dx)
 
     def input_gradient(self, stage: int, m: int, saved: list) -> Made:
         dy = self._gradient_of_output(stage, m, saved)
-        dx, pending = self.partitions[stage].backward_input(saved, dy)
+        dx, pending = self.partitions[stage].backward_input(saved, dy, look=self.memory.look)
         self._send_back(stage, m, dx)
         return {PENDING: pending}
 
     def weight_gradient(self, stage: int, m: int, pending: list) -> None:
-        self.partitions[stage].backward_weight(pending, into=self.gradients[stage])
+        self.partitions[stage].backward_weight(pending, into=self.gradients[stage], look=self.memory.look)
         self._gradients_kept(stage)
 
     def update(self, stage: int, m: int) -> None:
         self.inputs.optimizer.step(self.partitions[stage].parameters, self.gradients[stage])
 
-    def _run(self, stage: int, m: int, x: Array) -> tuple[Array, list]:
+    def _run(self, stage: int, m: int, x: Array, keep: bool = True) -> tuple[Array, list]:
         """The forward of a stage: (output, saved); the last stage also computes the loss."""
         self.memory.came_in((stage, m), x)
-        y, saved = self.partitions[stage].forward(x, self.inputs.contexts[m])
+        y, saved = self.partitions[stage].forward(x, self.inputs.contexts[m], self.memory.look, keep)
         if stage == self.last_stage:
             self.losses[m], loss_saved = self.inputs.loss.forward(y, self._feed(1, m))
             saved.append(loss_saved)
+            self.memory.look(loss_saved)
         return y, saved
 
     def _gradient_of_output(self, stage: int, m: int, saved: list) -> Array:
         """From the loss, at the last stage, whose part it takes out of ``saved``; or from the next stage."""
         if stage == self.last_stage:
-            return self.inputs.loss.backward(saved.pop(), self.inputs.pieces[m].weight)
+            dy = self.inputs.loss.backward(saved.pop(), self.inputs.pieces[m].weight)
+            self.memory.look(None, dy)
+            return dy
         return self._receive(Kind.B, stage, m)
 
     def _send_back(self, stage: int, m: int, dx: Array) -> None:

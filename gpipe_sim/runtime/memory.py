@@ -3,8 +3,18 @@
 The meter counts bytes that exist. Views of the same array are counted once, as the one root array that owns
 the bytes, under the first category of ``CATEGORIES`` that holds it: a boundary input that the first layer
 also saves is a boundary input. A message on its way belongs to its receiver. A sample is taken when an
-action ends or a message is sent; what an action needs only while it runs is not counted. The outputs of the
-last stage go to the host, and are not counted either.
+action ends or a message is sent. The outputs of the last stage go to the host, and are not counted.
+
+While an action runs, there is more, and that peak is told apart (``MemoryTrace.inside``). What the action
+frees, it frees when it ends. The meter looks between two layers, and counts on top what the layers before
+have left (what they saved, what W still needs, gradients that are new) and the one array that passes on to
+the next layer. Not counted is what exists only while a single layer runs: NumPy's temporaries, and the
+gradient of a later microbatch until it is added. The first backward of a stage of two layers:
+
+    there at the start   [======= all that is held, and the message with dy: freed at the end =======]
+    gradients, new                      [ of layer 1                   ][ of layers 1 and 0          ]
+    passes on                           [ gradient of layer 1's input  ][ of layer 0's input: sent   ]
+                               layer 1  ^ looks                layer 0  ^ looks
 """
 
 import weakref
@@ -13,11 +23,12 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import inf
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpipe_sim.errors import one_of, require_in
+from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
 
 PARAMETERS, GRADIENTS = "parameters", "gradients"
@@ -43,20 +54,33 @@ class Memory:
         """Hand a value out and forget it."""
         return self.held.pop((category, key))
 
+    def begin(self, action: Action | OverlapFB) -> None:
+        """Called when an action starts; in a pair, when each of its two parts does."""
+
+    def look(self, stays: Any, passes: np.ndarray | None = None) -> None:
+        """Called between the layers of an action: what the last one left, and what passes on to the next."""
+
     def sample(self, time: Real, instant: bool = False) -> None:
         """Called when an action ends or a message is sent; a meter then notes what is held."""
 
 
 class MeteredMemory(Memory):
-    """A memory that counts bytes. ``samples`` are (time, bytes per category), in order of time."""
+    """A memory that counts bytes. ``samples`` are (time, bytes per category), in order of time.
+
+    ``actions`` are those that ran, and ``inside`` the most bytes while each of them did.
+    """
 
     def __init__(self):
         super().__init__()
         self.samples: list[tuple[Real, tuple[int, ...]]] = []
+        self.actions: list[Action | OverlapFB] = []
+        self.inside: list[int] = []
         self._bytes = [0] * len(CATEGORIES)
         self._roots: dict[int, tuple[int, list[int]]] = {}  # id -> nbytes, holders per category
         self._boundaries: dict[Hashable, weakref.ref] = {}  # what came in from outside, by key
-        self._counted: dict[tuple[str, Hashable], list[tuple[int, int]]] = {}
+        self._counted: dict[tuple[str, Hashable], list[tuple[np.ndarray, int]]] = {}
+        self._there = 0  # bytes: held when the action started, or left by its layers since
+        self._seen: dict[int, np.ndarray] = {}  # by id: what its layers have left, what it frees when it ends
 
     def keep(self, category: str, key: Hashable, value: Any) -> None:
         super().keep(category, key, value)
@@ -64,44 +88,79 @@ class MeteredMemory(Memory):
             self._boundaries[key]() if category in (SAVED, PENDING) and key in self._boundaries else None
         )
         ranks = (_RANK[category], _RANK[BOUNDARY])
-        self._count(category, key, [(root, ranks[root is boundary]) for root in roots(value)])
+        self._count(category, key, [(root, ranks[root is boundary]) for root in _roots_by_id(value).values()])
 
     def came_in(self, key: Hashable, boundary: np.ndarray) -> None:
         self._boundaries[key] = weakref.ref(root_of(boundary))
 
     def take(self, category: str, key: Hashable) -> Any:
-        for root_id, rank in self._counted.pop((category, key)):
-            nbytes, holders = self._roots[root_id]
+        for root, rank in self._counted.pop((category, key)):
+            nbytes, holders = self._roots[id(root)]
             self._bytes[_first(holders)] -= nbytes
             holders[rank] -= 1
             if any(holders):
                 self._bytes[_first(holders)] += nbytes
             else:
-                del self._roots[root_id]
+                del self._roots[id(root)]
+                self._seen[id(root)] = root
         return super().take(category, key)
 
+    def begin(self, action: Action | OverlapFB) -> None:
+        self._there, self._seen = sum(self._bytes), {}
+        self.actions.append(action)
+        self.inside.append(self._there)
+
+    def look(self, stays: Any, passes: np.ndarray | None = None) -> None:
+        held, seen = self._roots, self._seen
+        for root_id, root in _roots_by_id(stays).items():
+            if root_id not in held and root_id not in seen:
+                seen[root_id] = root
+                self._there += root.nbytes
+        there = self._there
+        if passes is not None:
+            root = root_of(passes)
+            if id(root) not in held and id(root) not in seen:
+                there += root.nbytes
+        if there > self.inside[-1]:
+            self.inside[-1] = there
+
     def _count(self, category: str, key: Hashable, ranked: list[tuple[np.ndarray, int]]) -> None:
-        self._counted[category, key] = [(id(root), rank) for root, rank in ranked]
+        self._counted[category, key] = ranked
         for root, rank in ranked:
-            nbytes, holders = self._roots.setdefault(id(root), (root.nbytes, [0] * len(CATEGORIES)))
-            if any(holders):
+            if id(root) in self._roots:
+                nbytes, holders = self._roots[id(root)]
                 self._bytes[_first(holders)] -= nbytes
+            else:
+                nbytes, holders = self._roots[id(root)] = root.nbytes, [0] * len(CATEGORIES)
             holders[rank] += 1
             self._bytes[_first(holders)] += nbytes
 
     def sample(self, time: Real, instant: bool = False) -> None:
         """Keep the last sample of each moment; an action of length zero (``instant``) appends its own."""
+        self._seen = {}  # an action has ended: what it freed may go
         if self.samples and self.samples[-1][0] == time and not instant:
             self.samples.pop()
         self.samples.append((time, tuple(self._bytes)))
 
 
+class Inside(NamedTuple):
+    """The most bytes, of all categories, that a device held while an action ran."""
+
+    action: Action | OverlapFB | None
+    bytes: int
+
+
 @dataclass(frozen=True, repr=False)
 class MemoryTrace:
-    """What one device held over a step: ``bytes[category][i]`` from ``times[i]`` until the next time."""
+    """What one device held over a step: ``bytes[category][i]`` from ``times[i]`` until the next time.
+
+    That is where actions end. ``inside`` has the most that was held while each action ran, in their order;
+    a pair has an entry for each of its two parts.
+    """
 
     times: tuple[Real, ...]
     bytes: dict[str, tuple[int, ...]]
+    inside: tuple[Inside, ...] = ()
 
     def __repr__(self) -> str:
         """One line, however many samples there are."""
@@ -118,17 +177,28 @@ class MemoryTrace:
         return tuple(map(sum, zip(*(self.bytes[category] for category in chosen), strict=True)))
 
     def peak(self, *categories: str) -> int:
-        """The most bytes held at one time: the sum of the named categories, or of all if none is named."""
+        """The most bytes held where an action ends: of the named categories, or of all if none is named."""
         return max(self.over_time(*categories))
 
     def only(self, *categories: str) -> "MemoryTrace":
-        """The same trace with nothing in all other categories; ValueError for one that does not exist."""
+        """The same trace with nothing in all other categories, and without ``inside``.
+
+        ValueError for one that does not exist.
+        """
         for category in categories:
             one_of("a memory trace", "category", category, CATEGORIES)
         nothing = (0,) * len(self.times)
         return MemoryTrace(
             self.times, {name: held if name in categories else nothing for name, held in self.bytes.items()}
         )
+
+    @property
+    def peak_inside(self) -> Inside:
+        """The most bytes held at any time, also while an action runs: (the first such action, bytes).
+
+        The action is None, and the bytes are ``peak()``, for a trace without ``inside``.
+        """
+        return max(self.inside, key=lambda each: each.bytes, default=Inside(None, self.peak()))
 
     @property
     def activation_peak(self) -> int:
@@ -145,14 +215,19 @@ class MemoryTrace:
 def trace(memory: MeteredMemory) -> MemoryTrace:
     """The samples of a meter as columns."""
     times, rows = zip(*memory.samples, strict=True)
-    return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)))
+    inside = tuple(map(Inside, memory.actions, memory.inside))
+    return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)), inside)
 
 
 def roots(value: Any) -> Iterator[np.ndarray]:
     """The distinct root arrays inside nested tuples, lists and dicts."""
+    return iter(_roots_by_id(value).values())
+
+
+def _roots_by_id(value: Any) -> dict[int, np.ndarray]:
     found: dict[int, np.ndarray] = {}
     _collect(value, found)
-    return iter(found.values())
+    return found
 
 
 def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
@@ -175,4 +250,7 @@ def root_of(array: np.ndarray) -> np.ndarray:
 
 
 def _first(holders: list[int]) -> int:
-    return next(rank for rank, count in enumerate(holders) if count)
+    rank = 0  # a loop, because a generator takes twice as long, and this runs for every array
+    while not holders[rank]:
+        rank += 1
+    return rank

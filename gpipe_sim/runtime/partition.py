@@ -1,7 +1,7 @@
 """One stage's layers, and how a model is cut into stages."""
 
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -13,13 +13,19 @@ from gpipe_sim.nn.layers import Context, Layer
 Array = np.ndarray
 Key = tuple[int, str]
 Gradients = dict[Key, Array]
+Look = Callable[[Any, Array | None], None]
+
+
+def nobody(stays: Any, passes: Array | None = None) -> None:
+    """Looks at nothing."""
 
 
 class Partition:
     """A run of consecutive layers, numbered along the whole model from ``first_layer``.
 
     Its forward and backward methods run all of its layers, one after another; parameters and gradients are
-    ``{(layer, name): array}``. ``device`` is the label that ``split`` was given for it, if any.
+    ``{(layer, name): array}``. ``device`` is the label that ``split`` was given for it, if any. ``look`` is
+    called after each layer: with what stays of it until the action ends, and what passes on to the next.
     ValueError if a layer with weights occurs twice.
     """
 
@@ -40,37 +46,43 @@ class Partition:
         numbered = zip(self.numbers, self.layers, strict=True)
         return {(i, name): array for i, layer in numbered for name, array in layer.parameters.items()}
 
-    def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
-        """The output of the last layer, and what each layer saved."""
+    def forward(
+        self, x: Array, ctx: Context, look: Look = nobody, keep: bool = True
+    ) -> tuple[Array, list[Any]]:
+        """The output of the last layer, and what each layer saved: nothing, unless ``keep``."""
         kept = []
         training, seed, step, microbatch, *_ = ctx
         for i, layer in enumerate(self.layers, self.first_layer):
             x, saved = layer.forward(x, Context(training, seed, step, microbatch, i))
-            kept.append(saved)
+            if keep:
+                kept.append(saved)
+            look(saved if keep else None, x)
         return x, kept
 
-    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
+    def backward_input(self, saved: list[Any], dy: Array, look: Look = nobody) -> tuple[Array, list[Any]]:
         """The gradient of the input, and what each layer's weight gradient still needs."""
         kept = []
         for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
             dy, pending = layer.backward_input(layer_saved, dy)
             kept.append(pending)
+            look(pending, dy)
         kept.reverse()
         return dy, kept
 
-    def backward_weight(self, pending: list[Any], into: Gradients) -> None:
+    def backward_weight(self, pending: list[Any], into: Gradients, look: Look = nobody) -> None:
         """Add the gradient of every parameter to ``into``, {(layer, name): array}, in place."""
         for i, layer, layer_pending in zip(self.numbers, self.layers, pending, strict=True):
             if layer.parameters:
-                _add(i, layer.backward_weight(layer_pending), into)
+                look(_add(i, layer.backward_weight(layer_pending), into), None)
 
-    def backward(self, saved: list[Any], dy: Array, into: Gradients) -> Array:
+    def backward(self, saved: list[Any], dy: Array, into: Gradients, look: Look = nobody) -> Array:
         """Both gradients at once, layer by layer: the same numbers, but fewer arrays exist at a time."""
         backwards = zip(reversed(self.numbers), reversed(self.layers), reversed(saved), strict=True)
         for i, layer, layer_saved in backwards:
             dy, pending = layer.backward_input(layer_saved, dy)
-            if layer.parameters:
-                _add(i, layer.backward_weight(pending), into)
+            new = _add(i, layer.backward_weight(pending), into) if layer.parameters else None
+            del pending  # or it would take up memory while the next layer runs
+            look(new, dy)
         return dy
 
     def __len__(self) -> int:
@@ -80,13 +92,17 @@ class Partition:
         return f"Partition({list(self.layers)}, first_layer={self.first_layer})"
 
 
-def _add(layer: int, fresh: dict[str, Array], into: Gradients) -> None:
+def _add(layer: int, fresh: dict[str, Array], into: Gradients) -> list[Array]:
+    """Add a layer's gradients in place; the arrays among them that are now in ``into``, as none was there."""
+    new = []
     for name, gradient in fresh.items():
         key = layer, name
         if key in into:
             into[key] += gradient
         else:
             into[key] = gradient
+            new.append(gradient)
+    return new
 
 
 def split(

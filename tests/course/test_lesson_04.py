@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import chain
-from math import ceil
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from gpipe_sim import Costs, GPipe, bubble_fraction, simulate, speedup
 from gpipe_sim.course import answers, called, reveal
 from gpipe_sim.course.lesson_04 import (
-    HIDDEN,
     LAST_FIRST,
     LENGTHS,
     MORE_STAGES,
@@ -18,7 +16,6 @@ from gpipe_sim.course.lesson_04 import (
     SPEED_UPS,
     STEPS,
     gpipe_rows,
-    microbatches_for,
     name_the_bubble,
 )
 
@@ -238,76 +235,3 @@ def test_a_number_for_the_bubble_is_told_what_it_is_the_number_of(answer, verdic
     reply = name_the_bubble(answer)
     assert reply.verdict == verdict
     assert says in reply.text
-
-
-def exactly(devices: int, percent: int) -> int:
-    return max(1, -(-(devices - 1) * (100 - percent) // percent))
-
-
-def quotient(devices: int, percent: int) -> float:
-    return (devices - 1) * (1 - percent / 100) / (percent / 100)
-
-
-@pytest.mark.parametrize(
-    ("answer", "verdict", "says"),
-    [
-        (exactly, "correct", "every target tried is met"),
-        (lambda k, p: float(exactly(k, p)), "correct", "every target tried is met"),
-        (
-            lambda k, p: max(1, int(quotient(k, p))),
-            "almost",
-            "3 devices and 15% you say 11; measured, that bubble is 15.4%",
-        ),
-        (lambda k, p: max(1, round(quotient(k, p))), "almost", "Which way must the quotient be rounded?"),
-        (
-            lambda k, p: 4 * k,
-            "keep working",
-            "4 devices and 12% you say 16; measured, that bubble is 15.8%. What did",
-        ),
-        (
-            lambda k, p: max(1, ceil(quotient(k, p))),
-            "almost",
-            "4 devices and 12% you say 23; but 22 measure 12.0%",
-        ),
-        (lambda k, p: max(1, ceil((k - 1) * (1 / (p / 100) - 1))), "almost", "is it exact?"),
-        (
-            lambda k, p: max(1, ceil((k - 1) * Fraction(100, p))),
-            "almost",
-            "the overhead is 14.3% and the fraction 12.5%",
-        ),
-        (
-            lambda k, p: -(-(k - 1) * (100 - p) // p),
-            "almost",
-            "1 device and 10% you say 0. What would the device work on?",
-        ),
-        (
-            lambda k, p: 10**12,
-            "keep working",
-            "but 24 measure 7.7%, not above 15%. What did you solve",
-        ),
-        (lambda k, p: float("nan"), "keep working", "whole numbers"),
-        (quotient, "keep working", "microbatches come in whole numbers"),
-        (lambda k, p: "many", "keep working", "you say 'many'"),
-        (lambda k, p: float("inf"), "keep working", "whole numbers"),
-        (lambda k, p: 1 / 0, "keep working", "called with (3, 15) it stopped: ZeroDivisionError"),
-        (27, "keep working", "pass in a function"),
-        (None, "your turn", "write a function"),
-    ],
-)
-def test_microbatches_for_a_target(answer, verdict, says):
-    reply = microbatches_for(answer)
-    assert reply.verdict == verdict, reply
-    assert says in reply.text, reply
-
-
-def test_the_hidden_targets_catch_every_way_to_be_inexact():
-    """Truncating, rounding, and each of two spellings with floats go wrong somewhere."""
-    ways = (
-        lambda k, p: int(quotient(k, p)),
-        lambda k, p: round(quotient(k, p)),
-        lambda k, p: ceil(quotient(k, p)),
-        lambda k, p: ceil((k - 1) / (p / 100) - (k - 1)),
-        lambda k, p: ceil((k - 1) * (1 / (p / 100) - 1)),
-    )
-    for way in ways:
-        assert any(max(1, way(*size)) != exactly(*size) for size in HIDDEN)

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import gpipe_sim as gp
@@ -38,45 +39,69 @@ def every_array(layers, features, samples, microbatches):
     return 8 * numbers * samples * microbatches
 
 
-@pytest.mark.parametrize(
-    ("answer", "verdict", "says"),
-    [
-        (answering(), "correct", "as many bytes as the meter found"),
-        (answering(shared=False), "almost", "what each layer saves. Are these all different arrays?"),
-        (answering(sent=True), "almost", "counted the output, which was sent away"),
-        (answering(boundary=True), "almost", "Does a ReLU in front read it again?"),
-        (every_array, "almost", "every array between the layers"),
-        (answering(lambda samples, m: 8 * samples), "almost", "That is what one microbatch leaves behind"),
-        (
-            answering(lambda samples, m: 8 * samples * m * m),
-            "almost",
-            "How often do you multiply by M?",
-        ),
-        (answering(lambda samples, m: samples * m), "almost", "How many bytes has each?"),
-        (
-            lambda layers, features, samples, m: 8 * features * samples * m,
-            "keep working",
-            "48 numbers for each sample too few",
-        ),
-        (
-            answering(shared=False, sent=True),
-            "keep working",
-            "numbers for each sample too many. Which arrays make that up?",
-        ),
-        (lambda layers, features, samples, m: 1, "keep working", "Which layer saves what"),
-        (
-            lambda layers, features, samples, m: None,
-            "keep working",
-            "you say None; it should be a number of bytes",
-        ),
-        (lambda *shapes: float("inf"), "keep working", "you say inf bytes"),
-        (lambda *shapes: Fraction(1, 3), "keep working", "you say Fraction(1, 3) bytes"),
-        (lambda *shapes: 10**400, "keep working", "Which layer saves what"),
-        (lambda layers: 0, "keep working", "it stopped: TypeError"),
-        (4096, "keep working", "pass in a function"),
-        (None, "your turn", "write a function peak_bytes"),
-    ],
-)
+CASES = [
+    (answering(), "correct", "as many bytes as the meter found"),
+    (answering(shared=False), "almost", "what each layer saves. Are these all different arrays?"),
+    (answering(sent=True), "almost", "counted the output, which was sent away"),
+    (answering(boundary=True), "almost", "Does a ReLU in front read it again?"),
+    (every_array, "almost", "every array between the layers"),
+    (answering(lambda samples, m: 8 * samples), "almost", "That is what one microbatch leaves behind"),
+    (
+        answering(lambda samples, m: 8 * samples * m * m),
+        "almost",
+        "How often do you multiply by M?",
+    ),
+    (answering(lambda samples, m: samples * m), "almost", "How many bytes has each?"),
+    (
+        lambda layers, features, samples, m: 8 * features * samples * m,
+        "keep working",
+        "48 numbers for each sample too few",
+    ),
+    (
+        answering(shared=False, sent=True),
+        "keep working",
+        "numbers for each sample too many. Which arrays make that up?",
+    ),
+    (lambda layers, features, samples, m: 1, "keep working", "Which layer saves what"),
+    (
+        lambda layers, features, samples, m: None,
+        "keep working",
+        "you say None; it should be a number of bytes",
+    ),
+    (lambda *shapes: float("inf"), "keep working", "you say inf bytes"),
+    (lambda *shapes: Fraction(1, 3), "keep working", "you say Fraction(1, 3) bytes"),
+    (lambda *shapes: 10**400, "keep working", "Which layer saves what"),
+    (lambda layers: 0, "keep working", "it stopped: TypeError"),
+    (4096, "keep working", "pass in a function"),
+    (None, "your turn", "write a function peak_bytes"),
+]
+WRONG = {"peak_bytes": [answer for answer, verdict, _ in CASES if verdict not in ("correct", "your turn")]}
+
+
+def by_id(layers, features, samples, microbatches):
+    """Right, in another way: run the layers, and count each array that one of them saves once."""
+    partition, x = gp.split(layers, stages=1)[0], np.ones((samples, features))
+    return microbatches * sum(array.nbytes for array in gp.roots(partition.forward(x, gp.Context())[1]))
+
+
+def by_pairs(layers, features, samples, microbatches):
+    """Right, with NumPy's whole numbers: a Linear saves its input, unless a ReLU in front of it did."""
+    total = np.int64(0)
+    for before, layer in zip([None, *layers], layers, strict=False):
+        if isinstance(layer, gp.Linear):
+            total += 0 if isinstance(before, gp.ReLU) else features
+            features = layer.parameters["W"].shape[1]
+        else:
+            total += features
+    return total * 8 * samples * microbatches
+
+
+@pytest.mark.parametrize("answer", [by_id, by_pairs])
+def test_a_right_answer_may_be_written_in_another_way(answer):
+    assert peak_bytes(answer).verdict == "correct"
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), CASES)
 def test_every_answer_gets_its_own_reply(answer, verdict, says):
     reply = peak_bytes(answer)
     assert reply.verdict == verdict, reply
@@ -99,18 +124,43 @@ def test_every_mistake_is_wrong_on_some_hidden_stage_and_differs_from_the_others
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     data, partitions = gp.digits(), gp.split(gp.mlp([64, 64, 64, 64, 64, 64, 10]), stages=4)
     batch = data.x[:256], data.y[:256]
-    memory = gp.train_step(partitions, gp.GPipe(4, 8), batch, gp.cross_entropy).memory[0]
+    step = gp.train_step(partitions, gp.GPipe(4, 8), batch, gp.cross_entropy)
+    memory = step.memory[0]
     array, gradients = 8 * 32 * 64, memory.peak("gradients")
     assert list(lesson_06.LEFT) == [32 * 64 * 2, array, 3 * array, 4 * array]
+    account = [float(line.split()[-2]) for line in lesson_06.account(step).splitlines()]
+    assert account[:3] == [345.1, 66.6, 16.4] and account[3] == round(sum(account[:3])), (
+        "428.0, and its parts"
+    )
     turn, waits, peak = (sum(memory.at(time).values()) for time in (8, 17, 19))
-    bytes_ = [turn, waits, turn + gradients, waits + gradients]
-    assert list(lesson_06.PEAKS) == [size / 1000 for size in bytes_]
-    assert peak == memory.peak() == waits + gradients - 2 * array
+    inside = waits + gradients + array
+    assert (peak, inside) == (memory.peak(), memory.peak_inside.bytes)
+    assert peak == waits + gradients - 2 * array
+    natural = [turn, waits, turn + gradients, waits + gradients, inside]
+    assert list(lesson_06.PEAKS) == [size / 1000 for size in natural]
+    natural = [
+        waits,
+        waits + array,
+        peak,
+        turn + gradients,
+        waits + gradients,
+        inside + array,
+        inside + 2 * array,
+    ]
+    assert list(lesson_06.INSIDE) == [size / 1000 for size in natural]
     for right, wrong in {
         2 * array: lesson_06.LEFT,
         peak / 1000: lesson_06.PEAKS,
+        inside / 1000: lesson_06.INSIDE,
         2: lesson_06.GROWN,
     }.items():
         for guess, says in wrong.items():
             reply = gp.course.reveal(round(guess, 1), right, wrong=wrong).reply
             assert reply.verdict == "not what happened" and reply.text.endswith(says), reply
+
+
+@pytest.mark.parametrize("guess", [395, 411.6, 428])
+def test_a_peak_guessed_inside_the_action_is_told_what_it_is(guess):
+    """Once 395 was told that it is less than you thought, though the device does hold more than that."""
+    reply = gp.course.reveal(guess, 378.88, "kB", wrong=lesson_06.PEAKS).reply
+    assert "gone" in reply.text or "freed" in reply.text
