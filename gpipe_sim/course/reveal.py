@@ -97,10 +97,13 @@ def _words(guess: Any, measured: str, unit: str, within: Real, wrong: Mapping) -
 
 
 def _as_html(shown: Any) -> str:
-    """A drawing as it is; text, and what a function prints, as it would be printed."""
+    """A drawing as it is; text, and what a function prints, as it would be printed.
+
+    Without ``<code>``, the pages that nbconvert makes show it in letters of unequal width.
+    """
     if hasattr(shown, "_repr_html_"):
         return shown._repr_html_()
-    return f"<pre>{escape(_printed(shown) if callable(shown) else str(shown))}</pre>"
+    return f"<pre><code>{escape(_printed(shown) if callable(shown) else str(shown))}</code></pre>"
 
 
 def _printed(function: Callable[[], Any]) -> str:

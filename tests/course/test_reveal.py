@@ -95,7 +95,7 @@ def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it()
     folded = re.fullmatch(r"<details><summary>(.*?)</summary>(.*)</details>", shown._repr_html_())
     assert folded[1] == ASKS
     assert folded[2].startswith("<p>It is <b>33 units</b>.</p><img alt=")
-    assert folded[2].endswith("<pre>a &lt; b</pre>")
+    assert folded[2].endswith("<pre><code>a &lt; b</code></pre>")
     assert "33" not in repr(shown)
 
 
@@ -104,7 +104,7 @@ def test_after_the_guess_everything_is_in_view():
     assert "<details" not in shown
     assert shown == (
         "<p><b>not what happened</b>: you said 24 units; it is 33 units. That is without any waiting.</p>"
-        "<p>It is <b>33 units</b>.</p><pre>a table</pre>"
+        "<p>It is <b>33 units</b>.</p><pre><code>a table</code></pre>"
     )
 
 
