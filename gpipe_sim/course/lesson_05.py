@@ -204,7 +204,8 @@ def clock(answer: Callable) -> Reply:
             return keep_working(f"{where}, {question}")
         if own != (rows, table, cost) and not changed:
             changed = f"{where}, the rows are {' / '.join(map(row_in_words, own[0]))} when your clock is done"
-        inexact = inexact or _inexact(got, rows, table, cost)
+        if not inexact and (rounded := _inexact(got, rows, table, cost)):
+            inexact = f"{where}, {rounded}"
     if changed:
         return almost(f"every end is right. But {changed}. Who else may need them?")
     if inexact:
