@@ -28,7 +28,9 @@ QUESTIONS = {
     ZeroDivisionError: "What is zero there?",
     RecursionError: "When does it stop calling itself?",
     TypeError: "What kinds of things meet there?",
+    Exception: "What are the values at that moment?",
 }
+MISCALLED = "How many things is it given, and how many does it take?"  #: none of the student's own lines ran
 
 
 def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
@@ -54,7 +56,7 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
     except TooLong:
         return keep_working(f"{where} it was still running after {SECONDS} seconds. Which loop never ends?")
     except SystemExit:
-        return keep_working(f"{where} it calls exit(), which would end the notebook. Return a value instead")
+        return keep_working(f"{where} it calls exit(), which would end the notebook. What should it return?")
     except Exception as error:
         return keep_working(f"{where} it stopped: {stopped(error)}")
     return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
@@ -62,12 +64,14 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
 
 def stopped(error: BaseException) -> str:
     """The error, the student's own line at which it came, and a question."""
-    what = f"{type(error).__name__}: {error}"
+    what = ": ".join(filter(None, [type(error).__name__, str(error)]))
+    question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
     for file, number in _from_the_inside(error.__traceback__):
         if not file.startswith(LIBRARIES) and (line := linecache.getline(file, number).strip()):
             what += f", in your line{'' if file == KEPT else f' {number}'}: {line}"
             break
-    question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
+    else:
+        question = MISCALLED if isinstance(error, TypeError) else question
     return f"{what}. {question}" if question else what
 
 

@@ -20,7 +20,8 @@ NEAR = 0.02  #: how far off, relatively, a rounded answer may be
 LENGTHS = {
     24: "That is four devices that never wait. What does device 3 do at time 0?",
     27: "That is when device 3 is done. Where does its last gradient still have to go?",
-    30: "That takes 1 for a way back that takes 2: a backward is as long as two forwards.",
+    30: "That has the way back take 3, as the way there does. How long does a backward take?",
+    36: "That counts four stages before device 3. How many are there?",
     96: "That is one device alone, or one microbatch after the other.",
 }
 #: What natural wrong guesses at the bubble mean if a backward takes five times as long as a forward.
@@ -32,7 +33,7 @@ SLOW_BACKWARDS = {
 SPEED_UPS = {
     4: "That is four devices that never wait. How large a part of the chart is grey?",
     8: "That is the number of microbatches. How many devices can work at the same time?",
-    Fraction(32, 9): "That takes the step to be over when device 3 is. Which device is done last?",
+    Fraction(32, 9): "That has the step end when device 3 is done. Which device is done last?",
     Fraction(
         11, 8
     ): "That is how much longer the step is than without waiting. How long is one device alone?",
@@ -42,6 +43,7 @@ SPEED_UPS = {
 STEPS = {
     8: "That is four devices that never wait. What does device 3 do at time 0?",
     11: "That is when device 3 is done. Where does its last gradient still have to go?",
+    16: "That counts four stages before device 3. How many are there?",
     21: "That takes a backward to be twice as long as a forward. How long is it here?",
     32: "That is one step after the other. What can device 0 do while device 1 does 1F0?",
 }
@@ -93,7 +95,9 @@ def name_the_bubble(answer: Real | None) -> Reply:
     if answer is None:
         return your_turn("divide the waiting in the chart by all of it, as a Fraction")
     if not is_number(answer):
-        return keep_working(f"{answer!r} is not a number; write it as Fraction(1, 2)")
+        return keep_working(
+            f"{answer!r} is not a number. How is it written as a Fraction, like Fraction(1, 2)?"
+        )
     timeline = _gpipe(4, 8)
     wanted, waiting = bubble_fraction(timeline), idle_time(timeline)
     if answer == wanted:
@@ -109,8 +113,8 @@ def name_the_bubble(answer: Real | None) -> Reply:
         return keep_working(f"{share} is no share. Which numbers can a share be?")
     all_of_it = _device_time(timeline)
     return keep_working(
-        f"a share of {share} would leave {_short(answer * all_of_it)} of {all_of_it} units of waiting. "
-        "How many of them are in the row of one device?"
+        f"with a share of {share}, {_short(answer * all_of_it)} of {all_of_it} units would be waiting. "
+        "How long does each of the four devices wait, and out of how long?"
     )
 
 

@@ -88,8 +88,8 @@ def _same(guess: Real, natural: Real) -> bool:
 
 
 def _words(guess: Any, measured: str, unit: str, within: Real, wrong: Mapping) -> Reply:
-    said = str(guess).strip()
-    if said.lower() == measured.lower():
+    said = "".join(map(str, guess)) if isinstance(guess, tuple) else str(guess).strip()  # an action: "0F0"
+    if said.lower().removeprefix("the ") == measured.lower():
         return Reply(RIGHT, f"you said {said}")
     known = {str(natural).lower(): words for natural, words in wrong.items()}
     meaning = known.get(said.lower(), "")

@@ -42,6 +42,21 @@ def test_a_crash_comes_with_the_students_own_line_and_a_question():
     assert "return sorted(row, key=lambda m: row[K])" in said and said.endswith("which one did you ask for?")
 
 
+def test_a_crash_without_a_text_is_a_sentence_too():
+    def hopes(K):
+        raise AssertionError
+
+    said = called(hopes, 3).text
+    assert said.startswith("called with (3) it stopped: AssertionError, in your line ")
+    assert said.endswith("raise AssertionError. What are the values at that moment?")
+
+
+def test_a_function_that_takes_other_things_is_asked_how_many():
+    said = called(lambda: 1, 3).text
+    assert "takes 0 positional arguments but 1 was given" in said
+    assert said.endswith("How many things is it given, and how many does it take?")
+
+
 def test_an_error_inside_the_library_shows_the_line_that_called_it():
     import gpipe_sim as gp
 

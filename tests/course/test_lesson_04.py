@@ -123,8 +123,13 @@ ROWS = [
         "keep working",
         "What stands in a list with a row for each device?",
     ),
-    (yielding, "almost", "it gives a generator. Later lessons read it more than once"),
-    (lambda K, M: tuple(answers.gpipe_rows(K, M)), "almost", "it gives a tuple. Later lessons read"),
+    (
+        rows_by(lambda k, K, M: [None] * k + forwards(k, M) + backwards(k, M)),
+        "keep working",
+        "the row of device 1 has None. How is 0F0 written as a tuple",
+    ),
+    (yielding, "keep working", "it gives a generator. Later lessons read it more than once"),
+    (lambda K, M: tuple(answers.gpipe_rows(K, M)), "keep working", "it gives a tuple. Later lessons read"),
     (lambda K, M: answers.gpipe_rows(K, M)[K], "keep working", "called with (2, 4) it stopped: IndexError"),
     ([[(0, "F", 0), (0, "B", 0)]], "keep working", "pass in a function"),
 ]
@@ -138,11 +143,11 @@ BUBBLES = [
     (36, "keep working", "36 is the waiting of all 4 devices"),
     (27.3, "almost", "in percent"),
     (Fraction(3, 4), "keep working", "so much idles in the naive order"),
-    (Fraction(1, 4), "keep working", "a share of 1/4 would leave 33 of 132 units of waiting"),
-    (1 / 3, "keep working", "a share of 0.3333 would leave 44 of 132"),
+    (Fraction(1, 4), "keep working", "with a share of 1/4, 33 of 132 units would be waiting. How long does"),
+    (1 / 3, "keep working", "with a share of 0.3333, 44 of 132 units"),
     (-1, "keep working", "-1 is no share. Which numbers can a share be?"),
     (float("nan"), "keep working", "nan is no share. Which"),
-    ("3/11", "keep working", "'3/11' is not a number"),
+    ("3/11", "keep working", "'3/11' is not a number. How is it written as a Fraction"),
     (True, "keep working", "True is not a number"),
 ]
 WRONG = {"gpipe_rows": [case[0] for case in ROWS], "name_the_bubble": [case[0] for case in BUBBLES]}
@@ -209,7 +214,7 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     timeline = simulate(GPipe(4, 8))
     one, done = 4 * 8 * 3, timeline.on(3)[-1].end
-    assert set(LENGTHS) == {one, one // 4, done, done + 3}
+    assert set(LENGTHS) == {one, one // 4, done, done + 3, (8 + 4) * 3}
     assert list(SPEED_UPS) == [
         4,
         8,
@@ -219,7 +224,7 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     ]
     equal = simulate(GPipe(4, 4), Costs(1, 1, 0))
     twice = simulate(GPipe(4, 4)).makespan
-    assert list(STEPS) == [4 * (1 + 1), equal.on(3)[-1].end, twice, 4 * 4 * (1 + 1)]
+    assert list(STEPS) == [4 * (1 + 1), equal.on(3)[-1].end, (4 + 4) * 2, twice, 4 * 4 * (1 + 1)]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,11 @@ def test_a_guess_in_words_is_answered(guess, verdict, says):
     assert (reply.verdict, says in reply.text) == (verdict, True), reply
 
 
+def test_a_guess_in_words_may_be_said_or_written_otherwise():
+    assert reveal("the same", "same").reply.verdict == "right"
+    assert repr(reveal((0, "F", 0), "0F0").reply) == "right: you said 0F0"
+
+
 @pytest.mark.parametrize(
     ("guess", "measured", "within", "verdict", "says"),
     [
