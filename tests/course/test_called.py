@@ -13,6 +13,9 @@ from gpipe_sim.course import limit
 from gpipe_sim.course.called import called
 from gpipe_sim.course.limit import TooLong, time_limit
 
+# TooLong may come while Python runs a callback of its own, which then reports it; a second one follows.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 def test_a_check_hands_out_copies():
     layers, x = [1, [2]], np.zeros(3)
@@ -81,7 +84,36 @@ def loops_and_catches(K):
 def test_an_endless_loop_ends_with_a_sentence(function, monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 0.2)
     said = called(function, 3).text
-    assert said == "called with (3) it was still running after 0.2 seconds. Which loop never ends?"
+    assert said.startswith("called with (3) it was still running after 0.2 seconds, in your line ")
+    assert said.endswith(". Which loop never ends?")
+
+
+def test_an_endless_loop_that_appends_ends_before_the_memory_does(monkeypatch):
+    monkeypatch.setattr(limit, "BYTES", 50_000_000)
+    before = limit._memory()
+
+    def grows(K):
+        rows = []
+        while True:
+            rows.append([K] * 1000)
+
+    said = called(grows, 3).text
+    assert said.startswith("called with (3) it takes more and more memory, in your line ")
+    assert "rows.append([K] * 1000). Which" in said or "while True:. Which" in said
+    assert limit._memory() - before < 3_000_000_000
+
+
+def test_what_it_prints_is_shown_up_to_a_point(monkeypatch, capsys):
+    monkeypatch.setattr(module, "SECONDS", 0.2)
+
+    def prints(K):
+        print("once")
+        while True:
+            print("more and more")
+
+    assert "still running" in called(prints, 3).text
+    shown = capsys.readouterr().out
+    assert shown.startswith("once\nmore") and len(shown) == 2000
 
 
 def test_a_generator_that_never_ends():

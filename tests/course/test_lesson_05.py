@@ -560,7 +560,7 @@ def test_a_clock_that_rounds_is_told_where_and_not_that_it_is_late():
 def test_a_clock_that_never_gives_up_is_stopped(monkeypatch):
     monkeypatch.setattr(called, "SECONDS", 0.3)
     said = clock(waits_for_ever).text
-    assert "2F0 2B0 2B1 2F1 and F = 1, B = 2 it was still running after 0.3 seconds." in said
+    assert "2F0 2B0 2B1 2F1 and F = 1, B = 2 it was still running after 0.3 seconds, in your line" in said
 
 
 def test_without_a_build_it_says_what_to_write():

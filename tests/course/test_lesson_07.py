@@ -311,7 +311,9 @@ def test_a_loop_that_never_ends_is_answered(monkeypatch):
         while True:
             pass
 
-    assert "it was still running after 0.3 seconds. Which loop never ends?" in reply(capped_rows, answer)
+    said = reply(capped_rows, answer)
+    assert "it was still running after 0.3 seconds, in your line" in said
+    assert said.endswith("Which loop never ends?")
 
 
 def test_the_sizes_tell_the_mistakes_apart():
