@@ -28,6 +28,7 @@ QUESTIONS = {
     ZeroDivisionError: "What is zero there?",
     RecursionError: "When does it stop calling itself?",
     TypeError: "What kinds of things meet there?",
+    ValueError: "What does that line expect, and what does it get?",
 }
 
 
