@@ -17,52 +17,70 @@ OWN = ("W", "b", "dW", "db", "relu")  #: what a stage has from the start
 
 
 def what_is_wrong_with_halves(first: Callable, second: Callable) -> Reply | None:
-    """None, or a reply to the first thing that is wrong on any of the steps."""
+    """A reply to the first thing that is wrong on any step, or else to what is kept too long; or None."""
+    more = None
     for widths, M, samples in STEPS:
         stages = answers.stages_of(layers := mlp(widths, seed=5))
         rng = np.random.default_rng(samples)
         x, target = rng.normal(size=(samples, widths[0])), rng.normal(size=(samples, widths[-1]))
         where = f"layers of {widths}, {M} microbatches"
-        if said := called(_step, first, second, stages, x, target, M, copies=False, where=where):
-            return said if isinstance(said, Reply) else keep_working(f"{where}: {said}")
+        kept = called(_step, first, second, stages, x, target, M, copies=False, where=where)
+        if kept and not (isinstance(kept, Reply) and kept.verdict == "almost"):
+            return kept if isinstance(kept, Reply) else keep_working(f"{where}: {kept}")
         if said := called(_gradients, stages, layers, x, target, copies=False, where=where):
             return said if isinstance(said, Reply) else keep_working(f"{where}: {said}")
-    return None
+        more = more or kept
+    return more
 
 
 def _step(
     first: Callable, second: Callable, stages: list, x: np.ndarray, target: np.ndarray, M: int
 ) -> object:
-    """All forwards, all I, and then all W, the last microbatch first; what is wrong on the way, or None."""
+    """All forwards, all I, and then all W, the last microbatch first; what is wrong on the way, or None.
+
+    "Almost" says that a stage keeps more than it has to; that is no reason to stop.
+    """
     links = _forwards(stages, x, target, M)
     for m in range(M):
         for s in reversed(range(len(stages))):
             if wrong := _one_i(first, stages[s], s, m, links):
                 return wrong
+    more = None
     for s, stage in enumerate(stages):
-        if wrong := _between(stage, s, len(x), M):
+        if wrong := _what_is_missing(stage, s, len(x), M):
             return wrong
+        more = more or _too_many(stage, s, len(x), M)
     for m in reversed(range(M)):
         for s, stage in enumerate(stages):
             if wrong := _one_w(second, stage, s, m, links):
                 return wrong
     left = [(s, len(_kept(stage))) for s, stage in enumerate(stages) if _kept(stage)]
-    if not left:
-        return None
+    if more or not left:
+        return more
     return almost(f"after every W stage {left[0][0]} still keeps {left[0][1]} arrays. When may they go?")
 
 
-def _between(stage: dict, s: int, samples: int, M: int) -> Reply | str | None:
-    """What is wrong with the arrays that a stage keeps after all its I, and before any W."""
+def _what_is_missing(stage: dict, s: int, samples: int, M: int) -> str:
+    """What W cannot do with the arrays that a stage keeps after all its I, and before any W."""
     arrays, weights = _kept(stage), stage["W"]
     if not arrays:
         return f"after all its I stage {s} keeps no array. What does W read?"
     if any(array.shape == weights.shape for array in arrays):
         return f"I keeps an array as large as W, {weights.shape}. What has W left to do?"
-    if sum(array.size for array in arrays) > samples * sum(weights.shape):
-        said = f"after all its I stage {s} keeps {len(arrays)} arrays for {M} microbatches"
-        return almost(f"{said}. Which of them does W read?")
-    return None
+    if sum(array.size for array in arrays) < samples * sum(weights.shape):
+        return f"after all its I stage {s} keeps {_arrays(arrays, M)}. What does the W of each of them read?"
+    return ""
+
+
+def _too_many(stage: dict, s: int, samples: int, M: int) -> Reply | None:
+    arrays = _kept(stage)
+    if sum(array.size for array in arrays) <= samples * sum(stage["W"].shape):
+        return None
+    return almost(f"after all its I stage {s} keeps {_arrays(arrays, M)}. Which of them does W read?")
+
+
+def _arrays(arrays: list[np.ndarray], M: int) -> str:
+    return f"{len(arrays)} array{'s' * (len(arrays) > 1)} for {M} microbatches"
 
 
 def _forwards(stages: list, x: np.ndarray, target: np.ndarray, M: int) -> answers.Links:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from numbers import Integral, Rational, Real
+from numbers import Rational, Real
 
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.handmade import Rows, as_schedule, in_a_row, made_by, rows_of, spelled
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import Interleaved1F1B, OneFOneB
 from gpipe_sim.nn.layers import ReLU
 from gpipe_sim.runtime.partition import split
@@ -41,6 +41,8 @@ CHOICES = (1, 2, 4)
 LENGTHS = {
     33: "That is 1F1B again. How long is it now until device 3 has something to do?",
     24: "That is devices that never wait. What does device 3 do until the first microbatch reaches it?",
+    31.5: "That is a shorter wait at the start only. How long is the way back through thin stages?",
+    30: "That is a shorter wait at the end only. How long is the way down through thin stages?",
     16.5: "That is half of everything. Does a device have less work, or only less waiting?",
     57: "That is twice as many stages, each as long as before. How long is half a stage?",
 }
@@ -148,8 +150,9 @@ def best_stages_per_device(answer: Callable | None) -> Reply:
         got = called(answer, *case)
         if isinstance(got, Reply):
             return got
-        if not isinstance(got, Integral) or got not in CHOICES:
-            return keep_working(f"for {_link(*case)} you say {got!r}; it should be 1, 2 or 4")
+        if not is_number(got) or got not in CHOICES:
+            said = f"{float(got):.4g}" if is_number(got) else repr(got)
+            return keep_working(f"for {_link(*case)} you say {said}. Which of V = 1, 2 and 4 is that?")
         given.append(int(got))
     for case, V in zip(HIDDEN_LINKS, given, strict=True):
         if _best(*case) != V:
@@ -211,9 +214,8 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
     if given == _with_one_f_one_b():
         return almost(f"{where}. Is 1F1B what `Interleaved1F1B` does with V = 1?")
     if set(given) == {max(CHOICES)}:
-        return almost(
-            f"{where}. You always take the thinnest stages. How many boundaries must a microbatch cross?"
-        )
+        said = f"{where}. You always take the thinnest stages"
+        return keep_working(f"{said}. How many boundaries must a microbatch cross?")
     return keep_working(f"{where}; another of the three is shorter. What did you compare?")
 
 

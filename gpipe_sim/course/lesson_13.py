@@ -25,7 +25,6 @@ from gpipe_sim.simulation.metrics import (
     peak_in_flight,
     span_bubble,
 )
-from gpipe_sim.simulation.problems import problems
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
 
@@ -52,6 +51,7 @@ HIDDEN_DELAYS = (
     ([4, 5], 3),
     ([0, 2, 4, 6, 8], 12),
     ([3], 4),
+    ([1, 0, 2, 1], 2),
 )
 #: devices, microbatches, period
 HIDDEN_STAMPS = ((4, 3, 6), (5, 7, 6), (3, 5, 9), (2, 1, 6), (7, 12, 6))
@@ -263,34 +263,41 @@ def _with_row(answer: str) -> Explicit | Reply:
     rows = [line for line in answer.splitlines() if line.strip()]
     if len(rows) != 1:
         return keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
-    if wrong := _what_is_no_row(rows[0].rpartition(":")[2].split()):
+    cells = rows[0].rpartition(":")[2].replace(",", " ").split()
+    if wrong := _what_is_no_row(cells) or _what_is_too_early(cells):
         return keep_working(wrong)
     placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
-    try:
-        schedule = Explicit.parse(
-            "\n".join([*given, *rows]), placement=placement, microbatches=GIVEN.microbatches
-        )
-    except ValueError as error:
-        return keep_working(str(error))
-    found = problems(schedule)
-    if not found:
-        return schedule
-    if found[0].rule == "deadlock":
-        return keep_working(f"{in_words(cycle(waiting(schedule)))}.")
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return keep_working(f"{found[0].sentence}{more}")
+    schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
+    if stuck := waiting(schedule):
+        return keep_working(f"{in_words(cycle(stuck))}. Which of these on your row comes too early?")
+    return schedule
 
 
 def _what_is_no_row(cells: list[str]) -> str:
-    """A sentence on a cell that is no F, I or W, or on those that are missing."""
+    """A sentence on a cell that is not of this row, is there twice, or is missing."""
+    wanted = [f"{LAST}{kind}{m}" for m in range(GIVEN.microbatches) for kind in "FIW"]
     for cell in cells:
         if re.fullmatch(r"\d+B\d+", cell):
-            return f"{cell} is a backward in one piece; write its I and its W, each by itself"
+            return f"{cell} is a backward in one piece. Which two halves has it?"
         if not re.fullmatch(r"\d+[FIW]\d+", cell):
             return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
-    wanted = [f"{LAST}{kind}{m}" for m in range(GIVEN.microbatches) for kind in "FIW"]
+        if not re.match(rf"{LAST}[FIW]", cell):
+            return f"{cell} is on your row. Which stage does device {LAST} hold?"
+        if cell not in wanted:
+            return f"{cell} is on your row. How many microbatches are there, counted from 0?"
+        if (times := cells.count(cell)) > 1:
+            return f"{cell} is on your row {times} times. How often is it done in a step?"
     if missing := [action for action in wanted if action not in cells]:
         return f"your row lacks {' '.join(missing)}. Which three things does a device do for each microbatch?"
+    return ""
+
+
+def _what_is_too_early(cells: list[str]) -> str:
+    """A sentence on an I before its F, or a W before its I."""
+    for m in range(GIVEN.microbatches):
+        for first, then in (f"{LAST}F{m}", f"{LAST}I{m}"), (f"{LAST}I{m}", f"{LAST}W{m}"):
+            if cells.index(then) < cells.index(first):
+                return f"{then} stands before {first} on your row. What does {then} read?"
     return ""
 
 
@@ -339,7 +346,8 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Repl
     where = f"K = {K}, M = {M}, F = {F}, I = {I}, W = {W}"
     if not is_number(said):
         return keep_working(
-            f"{where}: you say {said!r}; the span bubble is a number, such as Fraction(1, 10)"
+            f"{where}: you say {said!r}; the span bubble is a number, such as Fraction(1, 10). "
+            "What does your function return?"
         )
     costs = Costs(Fraction(F), Fraction(I), Fraction(W))
     timeline = simulate(ZBH2(K, M), costs)
@@ -347,12 +355,13 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Repl
     if said == measured:
         return None
     if abs(said - measured) < ROUNDED:
-        return almost(f"{where}: {float(said):.4f} is right but for rounding. Make it exact, with Fraction")
+        return almost(f"{where}: {float(said):.4f} is right but for rounding. What keeps it exact?")
     for name, other in _mistaken_for(timeline, K, M, costs).items():
         if abs(said - other) < ROUNDED:
             return almost(f"{where}: {name}")
     return keep_working(
-        f"{where}: you say {float(said):.4f}, measured {float(measured):.4f}. Idle over what?"
+        f"{where}: you say {float(said):.4g}, measured {float(measured):.4f}. "
+        "How long is the longest span, and how much of it is work?"
     )
 
 
@@ -366,7 +375,7 @@ def _mistaken_for(timeline: Timeline, K: int, M: int, costs: Costs) -> dict[str,
             (longest - useful) / timeline.makespan
         ),
         "that is the bubble time. Over how long a span?": longest - useful,
-        "that is idle over useful time. Divide by the longest span.": (longest - useful) / useful,
+        "that is idle over useful time. Over what is a span bubble counted?": (longest - useful) / useful,
         "that is the bubble fraction, corners and all. Which corners does a span leave out?": bubble_fraction(
             timeline
         ),

@@ -144,6 +144,16 @@ def one_for_all(stage, s, m, links):
     stage["pending"] = {m: stage["pending"][m]}
 
 
+def the_last_alone(stage, s, m, links):
+    an_i()(stage, s, m, links)
+    stage["pending"] = {0: stage["pending"][m]}
+
+
+def used_twice(stage, s, m, links):
+    x, dy = stage["pending"][0]
+    stage["dW"], stage["db"] = stage["dW"] + x.T @ dy, stage["db"] + dy.sum(axis=0)
+
+
 WRONG_HALVES = [
     (answers.backward, lambda *_: None, "keep working", "0I0 already adds to dW or db. Which device waits"),
     (an_i(sent=""), a_w(sends=True), "keep working", "2I0 sends nothing, and stage 1 waits for"),
@@ -174,7 +184,22 @@ WRONG_HALVES = [
     (an_i(), lambda stage, s, m, links: stage.pop("dW"), "keep working", "KeyError: 'dW'"),
     (an_i(), updates, "keep working", "W of stage 0 has changed. When are weights updated?"),
     (keeps_products, adds_products, "keep working", "I keeps an array as large as W, (6, 5)"),
-    (one_for_all, a_w(), "keep working", "KeyError: 0, in your line"),
+    (
+        one_for_all,
+        a_w(),
+        "keep working",
+        "stage 0 keeps 2 arrays for 2 microbatches. What does the W of each",
+    ),
+    (the_last_alone, used_twice, "keep working", "What does the W of each of them read?"),
+    (an_i(pop=False), a_w(over=True), "keep working", "How, and over how many microbatches?"),
+    (an_i(), a_w(pop=False, over=True), "keep working", "How, and over how many microbatches?"),
+    (an_i(to=0, pop=False), a_w(), "keep working", "is still on its way"),
+    (
+        an_i(),
+        lambda stage, s, m, links: stage["W"] @ stage["W"],
+        "keep working",
+        "What does that line expect",
+    ),
     (without_receiving, a_w(), "keep working", "is still on its way. Who receives it?"),
     (lambda stage, s, m, links: links.receive(("dy", s, m)), a_w(), "keep working", "KeyError: 'pending'"),
     (an_i(keep=lambda *_: None), a_w(), "keep working", "after all its I stage 0 keeps no array"),
@@ -235,6 +260,15 @@ def swapped(row, one, other):
     return row
 
 
+def forwards_beyond_m(delays, M):
+    """A warm-up of K-k-1 forwards, also where there are fewer microbatches."""
+    rows = answers.putting_off(delays, M)
+    return [
+        [(k, "F", m) for m in range(len(delays) - k - 1)] + row[min(len(delays) - k - 1, M) :]
+        for k, row in enumerate(rows)
+    ]
+
+
 WRONG_DELAYS = [
     (
         delayed(late=lambda delay, k: delay + 1),
@@ -290,6 +324,11 @@ WRONG_DELAYS = [
     ),
     (lambda delays, M: [delays.pop() for _ in "ab"], "keep working", "you return 2 rows"),
     (lambda delays: [], "keep working", "TypeError"),
+    (
+        forwards_beyond_m,
+        "keep working",
+        "delays [1, 0, 2, 1], M = 2, device 0: 0F2 is on its row. How many microbatches",
+    ),
 ]
 
 
@@ -415,6 +454,7 @@ def test_a_row_that_puts_w_off():
         "correct: 14 long, and device 2 holds at most 3. Which of your W fills which hole?"
     )
     assert put_off(f"device 2: {GOOD}\n").verdict == "correct"
+    assert put_off(GOOD.replace(" ", ", ")).verdict == "correct"
 
 
 def test_of_all_places_for_w_those_that_take_14_are_correct():
@@ -447,15 +487,26 @@ WRONG_ROWS = [
         "2F1 2F0 2I0 2I1 2W0 2W1 2F2 2F3 2I2 2I3 2W2 2W3",
         "almost: it takes 18. Device 1 waits",
     ),
-    ("2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3", "keep working: 2B0 is a backward in one piece; write its I and"),
-    ("2F0 2F1 2F2 2F3 2I0 2I1 2I2 2I3 2W0 2W1 2W2 2W3", "keep working: 1I0 needs 2I0, queued behind 2F2"),
+    (
+        "2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3",
+        "keep working: 2B0 is a backward in one piece. Which two halves has it?",
+    ),
+    (
+        "2F0 2F1 2F2 2F3 2I0 2I1 2I2 2I3 2W0 2W1 2W2 2W3",
+        "keep working: 1I0 needs 2I0, queued behind 2F2, which needs 1F2, queued behind 1I0. Which of these",
+    ),
     ("2F0 2I0 2F1 2I1", "keep working: your row lacks 2W0 2W1 2F2 2I2 2W2 2F3 2I3 2W3. Which three things"),
     (
         "2F0 nonsense",
         "keep working: 'nonsense' is not an F, I or W; write stage, letter, microbatch, such as",
     ),
     ("2F0 2R0", "keep working: '2R0' is not an F, I or W"),
-    (GOOD + " 2W4", "keep working: 2W4 is out of range: stages are 0 to 2, microbatches 0 to 3"),
+    (GOOD + " 2W4", "keep working: 2W4 is on your row. How many microbatches are there, counted from 0?"),
+    (GOOD + " 2W3", "keep working: 2W3 is on your row 2 times. How often is it done in a step?"),
+    (GOOD.replace("2", "1"), "keep working: 1F0 is on your row. Which stage does device 2 hold?"),
+    ("2F0 2W0" + GOOD[7:].replace(" 2W0", ""), "keep working: your row lacks 2I0."),
+    ("2F0 2W0 2I0" + GOOD[7:].replace(" 2W0", ""), "keep working: 2W0 stands before 2I0 on your row. What"),
+    ("2I0 2F0" + GOOD[7:], "keep working: 2I0 stands before 2F0 on your row. What does 2I0 read?"),
     (f"{GOOD}\n{GOOD}", "keep working: one row please, that of device 2 (got 2)"),
     ("", "keep working: one row please, that of device 2 (got 0)"),
     (3, "keep working: write the row as text, such as '2F0 2I0 2W0' (got int)"),
@@ -496,7 +547,7 @@ NEAR_MISSES = [
     (lambda K, M, F, I, W: (K - 1) * (F + I - 2 * W), "that is the bubble time. Over how long a span?"),
     (
         lambda K, M, F, I, W: Fraction((K - 1) * (F + I - 2 * W), M * (F + I + W)),
-        "that is idle over useful time. Divide by the longest span.",
+        "that is idle over useful time. Over what is a span bubble counted?",
     ),
     (
         lambda K, M, F, I, W: 1 - Fraction(M * (F + I + W), M * (F + I + W) + (K - 1) * (F + I - W)),
@@ -537,13 +588,13 @@ def test_the_makespan_is_told_from_the_longest_span():
 def test_what_is_no_number_is_answered(wrong):
     said = reply(small_weight_times, lambda *_: wrong)
     assert said.startswith("keep working: K = 3, M = 7, F = 5, I = 6, W = 1: you say ")
-    assert said.endswith("the span bubble is a number, such as Fraction(1, 10)")
+    assert said.endswith("a number, such as Fraction(1, 10). What does your function return?")
 
 
 @pytest.mark.parametrize("wrong", [0, 0.5, float("nan"), float("inf")])
 def test_other_numbers_are_set_beside_the_measurement(wrong):
     said = reply(small_weight_times, lambda *_: wrong)
-    assert said.endswith(f"you say {wrong:.4f}, measured 0.1765. Idle over what?")
+    assert f"you say {wrong:.4g}, measured 0.1765. How long is the longest span" in said
 
 
 def test_a_function_that_stops_is_answered():
