@@ -28,6 +28,8 @@ QUESTIONS = {
     ZeroDivisionError: "What is zero there?",
     RecursionError: "When does it stop calling itself?",
     TypeError: "What kinds of things meet there?",
+    ValueError: "Which values did it get there?",
+    AttributeError: "What stands before the dot there?",
 }
 
 
