@@ -31,6 +31,7 @@ QUESTIONS = {
     RecursionError: "When does it stop calling itself?",
     TypeError: "What kinds of things meet there?",
     ValueError: "What does that line expect, and what does it get?",
+    AttributeError: "What stands before the dot there?",
     Exception: "What are the values at that moment?",
 }
 MISCALLED = "How many things is it given, and how many does it take?"  #: none of the student's own lines ran
