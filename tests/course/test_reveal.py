@@ -104,6 +104,12 @@ def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it()
     assert "33" not in repr(shown)
 
 
+def test_what_is_no_guess_leaves_the_result_folded():
+    shown = reveal("many", 33, "units", "a table")._repr_html_()
+    assert shown.startswith("<p><b>not a number</b>: a guess here is a number of units")
+    assert re.search(r"<details><summary>.*</summary><p>It is <b>33 units</b>.*</details>$", shown)
+
+
 def test_after_the_guess_everything_is_in_view():
     shown = reveal(24, 33, "units", "a table", wrong=WRONG)._repr_html_()
     assert "<details" not in shown
