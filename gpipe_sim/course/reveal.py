@@ -24,7 +24,7 @@ RIGHT, NEAR_ENOUGH, OTHERWISE, NO_NUMBER = "right", "near enough", "not what hap
 
 @dataclass(frozen=True, repr=False)
 class Revealed:
-    """A reply to a guess, and what happened: in view once there is a guess that could be right, else folded."""
+    """A reply to a guess, and what happened: in view after a guess, folded before."""
 
     reply: Reply
     happened: str  #: HTML
