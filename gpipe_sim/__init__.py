@@ -50,6 +50,7 @@ _NAMES = {
     "drawing.overlay": "Overlay overlay",
     "drawing.document": "Svg",
     "drawing.parts": "draw_parts",
+    "drawing.stages": "draw_stages",
     "drawing.svg": "draw to_svg",
     "export.recorded": "recorded_run recorded_where",
     "export.torch_csv": "from_torch_csv to_torch_csv",

@@ -664,6 +664,13 @@ CHARTS: list[Case] = [
     (lambda: gp.draw_parts([X], X * NAN), ValueError, "draw_parts needs every number to be finite"),
     (lambda: gp.draw_parts([], X), ValueError, "draw_parts needs 2-D arrays of one shape"),
     (lambda: gp.draw_parts([X], X[:, 0]), ValueError, "draw_parts needs 2-D arrays of one shape"),
+    (lambda: gp.draw_stages(gp.mlp([64, 10])), TypeError, "draw_stages needs partitions, such as split("),
+    (
+        lambda: gp.draw_stages(None),
+        TypeError,
+        "draw_stages needs partitions, such as split(layers, stages=4)",
+    ),
+    (lambda: gp.draw_stages([]), ValueError, "draw_stages needs partitions, such as split(layers, stages=4)"),
     (lambda: STEP.memory[0].only("weights"), ValueError, "needs category to be one of"),
     (lambda: gp.plots.plot_bare(SCHEDULE, None), TypeError, "plot_bare needs a timeline"),
     (lambda: gp.plots.plot_bare(TIMELINE, None), TypeError, "a plot needs axes, such as ax=plt.subplots()"),

@@ -164,6 +164,9 @@ def interleaved_rows(K, M, V):
 
 
 # lesson 13
+SPLIT = NEEDS | {"I": [("F", 0), ("I", +1)], "W": [("I", 0)]}
+
+
 def input_gradient(stage, s, m, links):
     dy = links.receive(("dy", s, m))
     x, y = stage["kept"].pop(m)
@@ -193,6 +196,23 @@ def putting_off(delays, M):
                 row.append((k, "W", m - delay))
         rows.append(row + [(k, "W", m) for m in range(max(M - delay, 0), M)])
     return rows
+
+
+def v_strand(K, pause=0):
+    """Of each device the slots of microbatch 0: {(stage, kind): slot}. The first I may come after a pause."""
+    strand, S = [], 2 * K
+    for k in range(K):
+        held, slots = (k, S - 1 - k), {}
+        for s in held:
+            slots[s, "F"] = s
+            slots[s, "I"] = 2 * S - 1 - s + pause
+        for s in reversed(held):
+            slot = slots[s, "I"] + 1
+            while slot % 6 in {taken % 6 for taken in slots.values()}:
+                slot += 1
+            slots[s, "W"] = slot
+        strand.append(slots)
+    return strand
 
 
 def stamped(strand, M, period):

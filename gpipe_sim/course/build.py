@@ -24,7 +24,7 @@ def build(*names: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]
         @wraps(check)
         def checked(*answers: object) -> Reply:
             if all(answer is None for answer in answers):
-                return your_turn(f"write {' and '.join(names)} in the cell above, and run it again")
+                return your_turn(f"write {' and '.join(names)} in this cell, and run it again")
             reply = check(*answers)
             if reply.verdict != "correct" or mine.running_cell() is None:
                 return reply

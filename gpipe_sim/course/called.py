@@ -1,10 +1,11 @@
 """Call a student's function, and say in a sentence what went wrong, with the line on which it did."""
 
+import io
 import linecache
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from itertools import islice
 from pathlib import Path
@@ -12,13 +13,14 @@ from types import TracebackType
 
 import numpy as np
 
-from gpipe_sim.course.limit import SECONDS, TooLong, time_limit
+from gpipe_sim.course.limit import SECONDS, TooLarge, TooLong, time_limit
 from gpipe_sim.course.reply import keep_working
 
 COPIED = list | dict | np.ndarray
 #: Where the student's own lines are not.
 LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib")))
 KEPT = "my_pipeline.py"  #: what passed in other cells and lessons; its lines have other numbers there
+MOST_PRINTED = 2_000  #: characters of what a student's function prints
 MOST_STEPS = 100_000  #: how many values a student's generator may give
 #: What to look for first, after an exception of a kind.
 QUESTIONS = {
@@ -28,7 +30,11 @@ QUESTIONS = {
     ZeroDivisionError: "What is zero there?",
     RecursionError: "When does it stop calling itself?",
     TypeError: "What kinds of things meet there?",
+    ValueError: "What does that line expect, and what does it get?",
+    AttributeError: "What stands before the dot there?",
+    Exception: "What are the values at that moment?",
 }
+MISCALLED = "How many things is it given, and how many does it take?"  #: none of the student's own lines ran
 
 
 def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
@@ -44,17 +50,20 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
     if copies:
         arguments = tuple(deepcopy(one) if isinstance(one, COPIED) else one for one in arguments)
     try:
-        with time_limit(SECONDS), _exit_raises():
+        with time_limit(SECONDS), _exit_raises(), redirect_stdout(_Short(sys.stdout)):
             said = function(*arguments)
             if isinstance(said, Iterator):
                 said = list(islice(said, MOST_STEPS + 1))
                 if len(said) > MOST_STEPS:
                     return keep_working(f"{where} it gives over {MOST_STEPS:,} values. When does it end?")
             repr(said)  # a reply may quote it
-    except TooLong:
-        return keep_working(f"{where} it was still running after {SECONDS} seconds. Which loop never ends?")
+    except TooLarge as error:
+        return keep_working(f"{where} it takes more and more memory{_line(error)}. Which loop never ends?")
+    except TooLong as error:
+        after = f"it was still running after {SECONDS} seconds{_line(error)}"
+        return keep_working(f"{where} {after}. Which loop never ends?")
     except SystemExit:
-        return keep_working(f"{where} it calls exit(), which would end the notebook. Return a value instead")
+        return keep_working(f"{where} it calls exit(), which would end the notebook. What should it return?")
     except Exception as error:
         return keep_working(f"{where} it stopped: {stopped(error)}")
     return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
@@ -62,13 +71,20 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
 
 def stopped(error: BaseException) -> str:
     """The error, the student's own line at which it came, and a question."""
-    what = f"{type(error).__name__}: {error}"
+    what = ": ".join(filter(None, [type(error).__name__, str(error)]))
+    question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
+    line = _line(error)
+    if not line and isinstance(error, TypeError):
+        question = MISCALLED
+    return f"{what}{line}. {question}" if question else what + line
+
+
+def _line(error: BaseException) -> str:
+    """The innermost of the student's own lines at which an error came, as the end of a sentence."""
     for file, number in _from_the_inside(error.__traceback__):
         if not file.startswith(LIBRARIES) and (line := linecache.getline(file, number).strip()):
-            what += f", in your line{'' if file == KEPT else f' {number}'}: {line}"
-            break
-    question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
-    return f"{what}. {question}" if question else what
+            return f", in your line{'' if file == KEPT else f' {number}'}: {line}"
+    return ""
 
 
 def _from_the_inside(traceback: TracebackType | None) -> list[tuple[str, int]]:
@@ -78,6 +94,18 @@ def _from_the_inside(traceback: TracebackType | None) -> list[tuple[str, int]]:
         frames.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
         traceback = traceback.tb_next
     return frames[::-1]
+
+
+class _Short(io.TextIOBase):
+    """Passes on the first of what is printed, and drops the rest: an endless loop may print."""
+
+    def __init__(self, out: io.TextIOBase):
+        self.out, self.left = out, MOST_PRINTED
+
+    def write(self, text: str) -> int:
+        self.out.write(text[: self.left])
+        self.left = max(0, self.left - len(text))
+        return len(text)
 
 
 @contextmanager

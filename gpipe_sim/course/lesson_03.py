@@ -1,12 +1,18 @@
 """Lesson 03: microbatches."""
 
 from collections.abc import Callable
-from fractions import Fraction
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import product, zip_longest
 from typing import Any
 
 import numpy as np
 
+from gpipe_sim.course import answers
+from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
+from gpipe_sim.course.lesson_02 import WORK, biased
+from gpipe_sim.course.one_device import unlike_one_device
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.nn.data import digits
 from gpipe_sim.nn.losses import cross_entropy
@@ -15,25 +21,20 @@ from gpipe_sim.runtime.step import single_device_step
 
 Array = np.ndarray
 SIZES = ((10, 4), (13, 5), (12, 4), (7, 7), (9, 1))  # digits and microbatches
+#: (widths between stages, samples, microbatches) of the runs that are tried; most pieces are uneven.
+RUNS = (((6, 5, 4), 8, 4), ((6, 5, 4), 10, 4), ((5, 7, 3, 4), 11, 3), ((7, 4), 5, 5), ((4, 4, 4, 4), 9, 1))
+WAIT = "wait"  #: a kind of action that a student has never seen
+Order = list[tuple[int, str, int]]
 CLOSE = 1e-12
 #: What natural wrong guesses at the sum of the microbatches' gradients mean.
 ACCUMULATED = {
     "similar": "That would leave out or change something. Which digit is missing, or counts for more?",
     "nearly equal": "Rounding is all that differs, in about the 16th digit. What else would have to be lost?",
 }
-#: And at whether two orders of adding up give the same bits.
-BACKWARDS_BITS = {"yes": "On paper they are the same. How often does each sum round, and which numbers?"}
 #: And at which digits count for more in a mean of means, if microbatches have 7, 7, 6, 6 and 6.
 MEAN_OF_MEANS = {
     "7": "A larger microbatch has no more weight than a small one here. Among how many does it share that?",
     "none": "That is so if all microbatches are equally large. How many digits share the weight of each?",
-}
-#: And at the percentage left of a gradient if a layer subtracts the mean and sees one digit at a time.
-ONE_DIGIT_EACH = {
-    100: "That is a layer that does not care about the other digits. What is the mean of a single digit?",
-    Fraction(
-        100, 32
-    ): "That is the share of one digit. There are 32 of them: what does the layer give for each?",
 }
 #: And at the length of four microbatches on four devices that work at the same time.
 LENGTHS = {
@@ -48,6 +49,98 @@ UPDATES = {
     176: "That is one update after each microbatch. Which weights would the second microbatch meet?",
     179: "That is batches of 8. How many microbatches add up to one batch here?",
     180: "That is batches of 8, and a last one that is not full. How many of them make one update here?",
+}
+
+
+@build("run")
+def run(answer: Callable | None) -> Reply:
+    """Check ``answer(order, stages, x, target, M, work)``: a step in a given order; it returns the loss."""
+    for (widths, samples, microbatches), name in product(RUNS, ORDERS):
+        layers, rng = biased(widths), np.random.default_rng(3)
+        x, target = rng.normal(size=(samples, widths[0])), rng.normal(size=(samples, widths[-1]))
+        order = ORDERS[name](len(widths) - 1, microbatches)
+        stages, layers = answers.stages_of(layers), deepcopy(layers)
+        log = Log(order, stages)
+        where = f"with K = {len(stages)}, M = {microbatches} and {samples} samples, {name},"
+        handed = list(order), stages, x.copy(), target.copy(), microbatches, log.work()
+        loss = called(answer, *handed, copies=False, where=where)
+        if wrong := log.astray(where) or (loss if isinstance(loss, Reply) else log.undone(where)):
+            return wrong
+        if wrong := unlike_one_device(where, loss, stages, layers, x, target):
+            return wrong
+    return correct(
+        f"one device's loss and gradients to 1e-12, in each of {len(ORDERS)} orders, even where 11 samples "
+        "are 4, 4 and 3. By how many numbers was each piece divided?"
+    )
+
+
+@dataclass
+class Log:
+    """What a student's run has done: its ``work`` notes every action, and does it on the stage."""
+
+    order: Order
+    stages: list[dict]
+    done: Order = field(default_factory=list)
+    strange: list[str] = field(default_factory=list)
+
+    def work(self) -> dict[str, Callable]:
+        does = WORK | {WAIT: lambda stage, s, m, links: None}
+        return {kind: self._noting(kind, do) for kind, do in does.items()}
+
+    def _noting(self, kind: str, do: Callable) -> Callable:
+        def noted(stage: dict, s: int, m: int, links: answers.Links) -> None:
+            self.done.append((s, kind, m))
+            if not 0 <= s < len(self.stages) or stage is not self.stages[s]:
+                self.strange.append(f"work[{kind!r}] gets stage number {s!r} with another stage's arrays")
+            do(stage, s, m, links)
+
+        return noted
+
+    def astray(self, where: str) -> Reply | None:
+        """Where it left the order, even if it stopped afterwards."""
+        if self.strange:
+            return keep_working(f"{where} {self.strange[0]}. Which of `stages` belongs to it?")
+        for place, (done, wanted) in enumerate(zip_longest(self.done, self.order[: len(self.done)])):
+            if wanted is None:
+                return keep_working(f"{where} {done} is done after the order's end. Where does it come from?")
+            if done != wanted:
+                also = "" if wanted[1] in "FB" else f", and `work` has {wanted[1]!r},"
+                told = f"{wanted} is number {place} in the order{also} but {done} is done then"
+                return keep_working(f"{where} {told}. What decides what comes next?")
+        return None
+
+    def undone(self, where: str) -> Reply | None:
+        if len(self.done) == len(self.order):
+            return None
+        action = self.order[len(self.done)]
+        return keep_working(
+            f"{where} work[{action[1]!r}] is not called for {action} of the order. Who does it?"
+        )
+
+
+def stage_by_stage(K: int, M: int) -> Order:
+    """All forwards, stage after stage, and then all backwards; on the way, stage 0 waits once."""
+    forwards = [(s, "F", m) for s in range(K) for m in range(M)]
+    return [*forwards, (0, WAIT, 0), *((s, "B", m) for s in reversed(range(K)) for m in range(M))]
+
+
+def one_by_one(K: int, M: int) -> Order:
+    return [(s, kind, m) for m in range(M) for s, kind in _there_and_back(K)]
+
+
+def last_first(K: int, M: int) -> Order:
+    forwards = [(s, "F", m) for m in range(M) for s in range(K)]
+    return [*forwards, *((s, "B", m) for m in reversed(range(M)) for s in reversed(range(K)))]
+
+
+def _there_and_back(K: int) -> list[tuple[int, str]]:
+    return [*((s, "F") for s in range(K)), *((s, "B") for s in reversed(range(K)))]
+
+
+ORDERS = {
+    "microbatch by microbatch": one_by_one,
+    "all forwards stage by stage": stage_by_stage,
+    "the last microbatch back first": last_first,
 }
 
 
@@ -96,7 +189,11 @@ def _what_is_wrong(
             f"{where} your microbatches have {_listed(sizes)} digits, {sum(sizes)} together. {question}"
         )
     if len(sizes) != microbatches:
-        return almost(f"{where} you cut it into {_listed(sizes)}. How many digits may a device hold at once?")
+        return almost(f"{where} you cut it into {_listed(sizes)}. How many pieces were asked for?")
+    room = -(-samples // microbatches)
+    if max(sizes) > room:
+        question = f"The device has room for {room} at once: which of them does not fit?"
+        return almost(f"{where} your microbatches have {_listed(sizes)} digits. {question}")
     if _equal(got, whole):
         return None
     return _which_weights(where, got, asked, whole)

@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from itertools import count
-from math import ceil, isclose
+from math import isclose
 from numbers import Real
 
 from gpipe_sim.course.build import build
-from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.course.rows import Step, row_in_words, rows_from, spelled
 from gpipe_sim.families import GPipe, Naive
@@ -23,7 +20,8 @@ NEAR = 0.02  #: how far off, relatively, a rounded answer may be
 LENGTHS = {
     24: "That is four devices that never wait. What does device 3 do at time 0?",
     27: "That is when device 3 is done. Where does its last gradient still have to go?",
-    30: "That takes 1 for a way back that takes 2: a backward is as long as two forwards.",
+    30: "That has the way back take 3, as the way there does. How long does a backward take?",
+    36: "That counts four stages before device 3. How many are there?",
     96: "That is one device alone, or one microbatch after the other.",
 }
 #: What natural wrong guesses at the bubble mean if a backward takes five times as long as a forward.
@@ -35,7 +33,7 @@ SLOW_BACKWARDS = {
 SPEED_UPS = {
     4: "That is four devices that never wait. How large a part of the chart is grey?",
     8: "That is the number of microbatches. How many devices can work at the same time?",
-    Fraction(32, 9): "That takes the step to be over when device 3 is. Which device is done last?",
+    Fraction(32, 9): "That has the step end when device 3 is done. Which device is done last?",
     Fraction(
         11, 8
     ): "That is how much longer the step is than without waiting. How long is one device alone?",
@@ -45,6 +43,7 @@ SPEED_UPS = {
 STEPS = {
     8: "That is four devices that never wait. What does device 3 do at time 0?",
     11: "That is when device 3 is done. Where does its last gradient still have to go?",
+    16: "That counts four stages before device 3. How many are there?",
     21: "That takes a backward to be twice as long as a forward. How long is it here?",
     32: "That is one step after the other. What can device 0 do while device 1 does 1F0?",
 }
@@ -55,8 +54,6 @@ LAST_FIRST = {
 MORE_STAGES = {"true": "Each further stage is one more message on the way. What does that cost in the end?"}
 #: (devices, microbatches) for which a student's rows are compared with GPipe's.
 ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (5, 7))
-#: (devices, percent). At some of these the quotient is whole and a float is a little above it.
-HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 50), (3, 90), (1, 10))
 
 
 @build("gpipe_rows")
@@ -68,7 +65,7 @@ def gpipe_rows(answer: Callable) -> Reply:
             return rows
         for k, row in enumerate(rows):
             if wrong := _what_is_wrong_in(row, k, M):
-                where = f"for {_devices(K)} and {M} microbatch{'es' * (M > 1)}"
+                where = f"for {K} device{'s' * (K > 1)} and {M} microbatch{'es' * (M > 1)}"
                 return Reply(
                     wrong.verdict, f"{where} the row of device {k} is {row_in_words(row)}. {wrong.text}"
                 )
@@ -98,7 +95,9 @@ def name_the_bubble(answer: Real | None) -> Reply:
     if answer is None:
         return your_turn("divide the waiting in the chart by all of it, as a Fraction")
     if not is_number(answer):
-        return keep_working(f"{answer!r} is not a number; write it as Fraction(1, 2)")
+        return keep_working(
+            f"{answer!r} is not a number. How is it written as a Fraction, like Fraction(1, 2)?"
+        )
     timeline = _gpipe(4, 8)
     wanted, waiting = bubble_fraction(timeline), idle_time(timeline)
     if answer == wanted:
@@ -114,8 +113,8 @@ def name_the_bubble(answer: Real | None) -> Reply:
         return keep_working(f"{share} is no share. Which numbers can a share be?")
     all_of_it = _device_time(timeline)
     return keep_working(
-        f"a share of {share} would leave {_short(answer * all_of_it)} of {all_of_it} units of waiting. "
-        "How many of them are in the row of one device?"
+        f"with a share of {share}, {_short(answer * all_of_it)} of {all_of_it} units would be waiting. "
+        "How long does each of the four devices wait, and out of how long?"
     )
 
 
@@ -141,77 +140,12 @@ def _named(answer: Real, timeline: Timeline) -> Reply | None:
     return next((reply for number, reply in replies.items() if isclose(answer, number, rel_tol=NEAR)), None)
 
 
-def microbatches_for(answer: Callable | None) -> Reply:
-    """Check ``answer(devices, percent)``: the fewest microbatches with at most that bubble fraction."""
-    if answer is None:
-        return your_turn("write a function microbatches_for(devices, percent) and pass it in")
-    given = []
-    for devices, percent in HIDDEN:
-        got = called(answer, devices, percent)
-        if isinstance(got, Reply):
-            return got
-        if not is_number(got) or got % 1 != 0:
-            return keep_working(
-                f"for {devices} devices and {percent}% you say {got!r}; microbatches come in whole numbers"
-            )
-        given.append(int(got))
-    if given == [max(1, ceil((devices - 1) * Fraction(100, percent))) for devices, percent in HIDDEN]:
-        return _bounds_the_overhead(*HIDDEN[0], given[0])
-    wrong = ((size, got) for size, got in zip(HIDDEN, given, strict=True) if got != fewest(*size))
-    return next(
-        (_what_is_wrong(*size, got) for size, got in wrong),
-        correct("every target tried is met, and one microbatch fewer would miss it"),
-    )
-
-
-@lru_cache(maxsize=64)
-def fewest(devices: int, percent: int) -> int:
-    """The fewest microbatches, found by simulating each number in turn, not from the formula."""
-    target = Fraction(percent, 100)
-    return next(m for m in count(1) if bubble_fraction(_gpipe(devices, m)) <= target)
-
-
-def _bounds_the_overhead(devices: int, percent: int, got: int) -> Reply:
-    timeline = _gpipe(devices, got)
-    return almost(
-        f"for {devices} devices and {percent}% you say {got}. There the overhead is "
-        f"{_percent(bubble_overhead(timeline))} and the fraction {_percent(bubble_fraction(timeline))}. "
-        "Which of the two should meet the target?"
-    )
-
-
-def _what_is_wrong(devices: int, percent: int, got: int) -> Reply:
-    where = f"for {_devices(devices)} and {percent}% you say {got}"
-    if got < 1:
-        return almost(f"{where}. What would the device work on?")
-    if got < fewest(devices, percent):
-        share = _percent(bubble_fraction(_gpipe(devices, got)))
-        where += f"; measured, that bubble is {share}"
-        if got == fewest(devices, percent) - 1:
-            return almost(f"{where}. Which way must the quotient be rounded?")
-        return keep_working(f"{where}. What did you solve for M?")
-    fewer = min(got - 1, 2 * fewest(devices, percent))
-    share = _percent(bubble_fraction(_gpipe(devices, fewer)))
-    where += f"; but {fewer} measure {share}, not above {percent}%"
-    if fewer == fewest(devices, percent):
-        return almost(f"{where}. Look at your quotient just before you round it: is it exact?")
-    return keep_working(f"{where}. What did you solve for M?")
-
-
 def _gpipe(devices: int, microbatches: int) -> Timeline:
     return simulate(GPipe(devices, microbatches), EXACT)
 
 
 def _device_time(timeline: Timeline) -> Real:
     return timeline.schedule.devices * timeline.makespan
-
-
-def _devices(number: int) -> str:
-    return f"{number} device{'s' * (number != 1)}"
-
-
-def _percent(share: Real) -> str:
-    return f"{float(share):.1%}"
 
 
 def _short(value: Real) -> str:

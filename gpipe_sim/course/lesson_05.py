@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from fractions import Fraction
+from math import isclose
 from numbers import Integral, Real
 
 from gpipe_sim.course import answers
@@ -27,9 +28,9 @@ WORD = re.compile(r"\d{1,18}[FB]\d{1,18}")
 KNOT = Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
 #: What natural wrong guesses at how many needs 0F1, 1F1, 1B1 and 0B1 have together would be.
 COUNTS = {
-    3: "Is each of them given just one need, or none? How many things does 0B1 read?",
+    3: "That gives none of them more than one need. How many things does 0B1 read?",
     5: "That is one for each, and two for 0B1. From which stage does 0F1 get its input?",
-    7: "That takes the action before it on the row for a need. Does 0F1 read what 0F0 made?",
+    7: "That counts the action before it on the row as a need too. Does 0F1 read what 0F0 made?",
 }
 #: What natural wrong guesses at the length where device 1 begins with microbatch 2 would be.
 LENGTHS = {
@@ -39,6 +40,7 @@ LENGTHS = {
 }
 #: What natural wrong guesses at the action that ends last in the two rows would be.
 LAST = {
+    "0F1": "What stands before it on its row, and what does that one wait for?",
     "0B0": "It reads a gradient. Which action makes that, and what stands before it on its row?",
     "0B1": "It stands last on its row. What does the second action on that row wait for?",
     "1B0": "It stands last on its row. What does the first action on that row wait for?",
@@ -71,6 +73,10 @@ def table_and_needs(table: dict, answer: Callable) -> Reply:
     """Check the table of needs, and ``answer(action, S, table)``: the actions that an action needs."""
     if wrong := _wrong_table(table):
         return wrong
+    if answer is None:
+        return keep_working(
+            'the table is right. What does it say that (1, "F", 2) needs, and how do you find it?'
+        )
     for each, name in ((table, "NEEDS"), (OTHER, repr(OTHER)), (BACKWARD_ONLY, repr(BACKWARD_ONLY))):
         for S in (3, 1, 4):
             for action in ((s, kind, m) for m in (0, 5) for s in range(S) for kind in "FB"):
@@ -85,7 +91,7 @@ def _wrong_table(table: object) -> Reply | None:
         return keep_working(f"NEEDS is {table!r}. Which two kinds of action want an entry in a dict?")
     for kind in "FB":
         if kind not in table:
-            return keep_working(f"NEEDS has the keys {list(table)}. What does a {kind} need?")
+            return keep_working(f"NEEDS has the keys {list(table)}. What does {kind} need?")
         entries = table[kind]
         if not isinstance(entries, list) or not all(map(_is_entry, entries)):
             return keep_working(
@@ -116,19 +122,24 @@ def _table_question(kind: str, got: list[Step]) -> str:
 
 def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -> Reply | None:
     where = f"called with ({action!r}, {S}, {name})"
-    got = given(answer, action, S, table, where=where)
+    own = deepcopy(table)
+    got = given(answer, action, S, own, where=where, copies=False)
     if isinstance(got, Reply):
         return got
     got = got[0]
+    if got is None:
+        return keep_working(f"{where} it gives nothing back. What should come after return?")
     if isinstance(got, tuple | set | Iterator) and not is_action(got):
-        return almost(f"{where} it gives a {type(got).__name__}. {A_LIST}")
+        return keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list) or not all(map(is_action, got)):
         return keep_working(
             f"{where} it gives {got!r}. What is in a list of actions, each (stage, kind, microbatch)?"
         )
     wanted = answers.needs(action, S, table)
     if len(got) == len(wanted) and set(got) == set(wanted):
-        return None
+        if own == table:
+            return None
+        return keep_working(f"{where} it leaves the table as {own}. Who reads the table next?")
     return keep_working(f"{where} it gives {_named(got)}. {_needs_question(action, S, got, wanted)}")
 
 
@@ -155,6 +166,7 @@ def rows_of(text: str) -> list[list[Step]]:
     return [[(int(word[0]), word[1], int(word[2:])) for word in line.split()] for line in text.splitlines()]
 
 
+OTHER_WAY_ROUND = {kind: pairs[::-1] for kind, pairs in answers.NEEDS.items()}  #: the same needs
 THIRDS = {"F": Fraction(1, 3), "B": Fraction(3, 4)}
 #: What a student's clock is tried on: rows, needs, times. No two leave the same mistakes unseen.
 CLOCKED = (
@@ -170,6 +182,7 @@ CLOCKED = (
     (rows_of("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1"), OTHER, {"F": 1, "B": 5}),
     (rows_of("0F0 1F0 1B0 0B0"), answers.NEEDS, {"F": 1, "B": 2}),  # two stages on one device
     (rows_of("0F0 0F1 2F0 2B0 2F1 2B1 0B0 0B1\n1F0 1F1 1B0 1B1"), answers.NEEDS, {"F": 2, "B": 5}),
+    (rows_of("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1"), OTHER_WAY_ROUND, {"F": 2, "B": 3}),
     ([[], *rows_of("0F0 0B0")], answers.NEEDS, {"F": 1, "B": 2}),  # a device with nothing to do
     (rows_of("0F0 0F1 0B0 0B1\n1F0 1F1 1B1 1B0\n2F0 2B0 2B1 2F1"), answers.NEEDS, {"F": 1, "B": 2}),  # stuck
     (rows_of("0B0 0F0\n1F0 1B0"), answers.NEEDS, {"F": 1, "B": 2}),  # nothing can begin
@@ -179,7 +192,7 @@ CLOCKED = (
 @build("clock")
 def clock(answer: Callable) -> Reply:
     """Check ``answer(rows, table, cost)``: when each action ends, as far as the rows can run."""
-    changed = ""
+    changed = inexact = ""
     for rows, table, cost in CLOCKED:
         where, own = _where(rows, table, cost), deepcopy((rows, table, cost))
         got = called(answer, *own, where=where, copies=False)
@@ -191,8 +204,12 @@ def clock(answer: Callable) -> Reply:
             return keep_working(f"{where}, {question}")
         if own != (rows, table, cost) and not changed:
             changed = f"{where}, the rows are {' / '.join(map(row_in_words, own[0]))} when your clock is done"
+        if not inexact and (rounded := _inexact(got, rows, table, cost)):
+            inexact = f"{where}, {rounded}"
     if changed:
         return almost(f"every end is right. But {changed}. Who else may need them?")
+    if inexact:
+        return almost(f"every end is nearly right. But {inexact}. Where does your clock begin to round?")
     return correct(f"every end is right in {len(CLOCKED)} orders, and where devices are stuck it stops")
 
 
@@ -221,7 +238,7 @@ def _what_is_off(got: dict, rows: list[list[Step]], table: dict, cost: dict[str,
     wanted = answers.clock(rows, table, cost)
     S = 1 + max(s for row in rows for s, _, _ in row)
     for action, end in sorted(wanted.items(), key=lambda item: item[1]):
-        if got.get(action) == end:
+        if action in got and isclose(got[action], end):
             continue
         row, needed = next(row for row in rows if action in row), answers.needs(action, S, table)
         if action not in got:
@@ -234,6 +251,14 @@ def _what_is_off(got: dict, rows: list[list[Step]], table: dict, cost: dict[str,
         if not any(extra in row for row in rows):
             return f"your clock knows {spelled(extra)}, which no row has. Where does your dict begin?"
         return f"{spelled(extra)} has an end. Did all that it needs, and all before it on its row, end?"
+    return ""
+
+
+def _inexact(got: dict, rows: list[list[Step]], table: dict, cost: dict[str, Real]) -> str:
+    """The first end that is a rounded one, in words; empty if all are exact."""
+    for action, end in answers.clock(rows, table, cost).items():
+        if got[action] != end:
+            return f"{spelled(action)} ends at {got[action]!s} by your clock, and should at {end}"
     return ""
 
 
@@ -293,10 +318,12 @@ def unlock(answer: str | Schedule | None) -> Reply:
     took, moved = simulate(schedule).makespan, _moved(schedule)
     if len(moved) > 2:
         names = ", ".join(map(str, moved))
-        says = f"it runs and takes {took}, but {names} stand elsewhere now. Is one swap enough?"
+        says = (
+            f"it runs and takes {took}, but {names} stand elsewhere now. Are two actions of one row enough?"
+        )
         return almost(says) if len(moved) <= 4 else keep_working(says)
-    peaks = _listed(peak_in_flight(schedule))
-    return correct(f"it runs and takes {took}; the devices hold at most {peaks}. Why does one hold two?")
+    first = "Device 0 now does two forwards before its first backward"
+    return correct(f"it runs and takes {took}. {first}. What does it have to keep for that?")
 
 
 def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Schedule | Reply:
@@ -313,13 +340,18 @@ def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Sc
     if not found:
         return schedule
     if found[-1].rule == "stuck":
-        return keep_working(f"{in_words(cycle(all_waits(schedule)))}.")
+        return keep_working(
+            f"{in_words(cycle(all_waits(schedule)))}. What would have to come earlier, and on which row?"
+        )
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return keep_working(f"{found[0].sentence}{more}")
+    ask = "Does each stage do every forward and every backward once, on its own device?"
+    return keep_working(f"{found[0].sentence}{more}. {ask}")
 
 
 def _as_text(answer: str | list | Schedule, devices: int) -> str | Reply:
     """An order as text, one row for each device; a Reply if it has another number of rows, or no F or B."""
+    if isinstance(answer, list | tuple) and answer and all(isinstance(row, str) for row in answer):
+        answer = "\n".join(answer)
     if isinstance(answer, list) and len(answer) == devices:
         rows = read_rows(answer, devices, "as you wrote it")
         return rows if isinstance(rows, Reply) else "\n".join(" ".join(map(spelled, row)) for row in rows)

@@ -13,8 +13,10 @@ from gpipe_sim.families import GPipe
 from gpipe_sim.nn.layers import Layer, Linear
 from gpipe_sim.nn.losses import cross_entropy
 from gpipe_sim.nn.models import mlp
+from gpipe_sim.runtime.memory import GRADIENTS
 from gpipe_sim.runtime.partition import split
-from gpipe_sim.runtime.step import train_step
+from gpipe_sim.runtime.step import StepResult, train_step
+from gpipe_sim.schedule.actions import Kind
 
 #: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
 HIDDEN = (
@@ -54,6 +56,19 @@ GROWN = {
     3: "Is there a gradient for each sample, or one for each parameter?",
     4: "Does a weight know how many samples go through it?",
 }
+
+
+def account(step: StepResult) -> str:
+    """What is on device 0 when the last layer of its first backward has run; its stages pass on 32 x 64."""
+    memory, [first, *_] = step.memory[0], (s for s in step.timeline.on(0) if s.action.kind is Kind.B)
+    lines = {
+        f"there when {first.action} starts": sum(memory.at(first.start).values()),
+        "gradients of its weights": memory.peak(GRADIENTS),
+        "passes on, at the end dx": BYTES * 32 * 64,
+    }
+    inside = next(each for each in memory.inside if each.action == first.action)
+    lines[f"the meter, inside {inside.action}"] = inside.bytes
+    return "\n".join(f"{words:<26} {size / 1000:>6.1f} kB" for words, size in lines.items())
 
 
 class Stage(NamedTuple):

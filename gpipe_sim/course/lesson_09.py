@@ -2,15 +2,22 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from numbers import Integral, Rational, Real
+from numbers import Rational, Real
 
+from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.course.handmade import Rows, as_schedule, in_a_row, made_by, rows_of, spelled
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import Interleaved1F1B, OneFOneB
 from gpipe_sim.nn.layers import ReLU
 from gpipe_sim.runtime.partition import split
 from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
+from gpipe_sim.simulation.metrics import peak_in_flight
 from gpipe_sim.simulation.simulate import simulate
+
+#: devices, microbatches, stages per device
+HIDDEN_ROWS = ((2, 4, 2), (3, 9, 2), (4, 8, 3), (1, 3, 2), (5, 5, 2), (3, 6, 1), (4, 20, 2))
 
 #: layers, devices, stages per device, and the device that is asked about
 HIDDEN_CUTS = ((24, 3, 2, 1), (40, 5, 4, 0), (12, 4, 1, 3), (16, 4, 4, 2))
@@ -24,14 +31,28 @@ HIDDEN_LINKS = (
     (8, 16, Fraction(1, 4)),
     (4, 16, Fraction(2)),
     (2, 2, Fraction(1, 10)),
+    (4, 4, Fraction(11, 20)),
+    (8, 48, Fraction(11, 20)),
+    (6, 12, Fraction(3, 20)),
+    (2, 6, Fraction(1, 4)),
 )
 CHOICES = (1, 2, 4)
 #: What natural wrong guesses at the length of a step with two stages per device, 4 x 8, would be.
 LENGTHS = {
     33: "That is 1F1B again. How long is it now until device 3 has something to do?",
     24: "That is devices that never wait. What does device 3 do until the first microbatch reaches it?",
+    31.5: "That is a shorter wait at the start only. How long is the way back through thin stages?",
+    30: "That is a shorter wait at the end only. How long is the way down through thin stages?",
     16.5: "That is half of everything. Does a device have less work, or only less waiting?",
     57: "That is twice as many stages, each as long as before. How long is half a stage?",
+}
+#: What natural wrong guesses at how many forwards its device 0 holds would be.
+HELD = {
+    4: "That is 1F1B again. How far does device 0 warm up now?",
+    5.5: "That is in whole microbatches. How many thin stages of theirs is it?",
+    8: "That is 1F1B's, each on two stages. How many forwards does device 0 do before its first backward?",
+    10: "That is its warm-up. Does a forward or a backward come next?",
+    16: "That is every forward that device 0 does. When does its first backward come?",
 }
 #: What natural wrong guesses at its messages would be.
 MESSAGES = {
@@ -40,6 +61,69 @@ MESSAGES = {
     96: "That is twice what 1F1B sends. How does a microbatch get from its first round to its second?",
     128: "That is one to and one from each of the eight stages. Where does the last stage send its output?",
 }
+
+
+@build("interleaved_rows")
+def interleaved_rows(answer: Callable) -> Reply:
+    """Check ``answer(K, M, V)``: the rows of interleaved 1F1B, where K divides M."""
+    for K, M, V in HIDDEN_ROWS:
+        wanted, where = rows_of(Interleaved1F1B(K, M, V)), f"K = {K}, M = {M}, V = {V}"
+        rows = made_by(answer, wanted, K, M, V, where=where)
+        if isinstance(rows, Reply):
+            return rows
+        if rows != wanted:
+            return _what_is_wrong_with_rows(rows, wanted, K, V, where)
+    return correct(f"the library's rows, at {len(HIDDEN_ROWS)} sizes that are not on this page")
+
+
+def _what_is_wrong_with_rows(rows: Rows, wanted: Rows, K: int, V: int, where: str) -> Reply:
+    for kind, question in (("F", _of_forwards), ("B", _of_backwards)):
+        for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
+            yours, its = ([action for action in each if action[1] == kind] for each in (row, right))
+            if yours != its:
+                said = f"{where}: device {k} does {in_a_row(yours, most=K + 2)}"
+                return keep_working(f"{said} {question(yours, its, K)}")
+    leads = [[action[1] for action in row].index("B") for row in rows]
+    for k, lead in enumerate(leads):
+        if lead != [action[1] for action in wanted[k]].index("B"):
+            return _what_is_wrong_with_warmup(rows, leads, k, K, V, where)
+    k = next(k for k in range(K) if rows[k] != wanted[k])
+    row, right = rows[k], wanted[k]
+    turn = next(n for n, action in enumerate(row) if action != right[n])
+    before = f"after {spelled(row[turn - 1])} comes {spelled(row[turn])}"
+    return keep_working(f"{where}, device {k}: {before}. Do forwards and backwards take turns there?")
+
+
+def _of_forwards(yours: list, its: list, K: int) -> str:
+    differs = next(n for n, action in enumerate(yours) if action != its[n])
+    if differs < K:
+        return "Which microbatches are there at its first stage before the first one has come round again?"
+    if yours[differs][0] == yours[differs - 1][0] and differs % K == 0:
+        return f"After a group of {K} microbatches, which one is back, and at which stage?"
+    return "Through which of its stages does a group run, one after the other, and when does the next begin?"
+
+
+def _of_backwards(yours: list, its: list, K: int) -> str:
+    if yours[0][0] != its[0][0]:
+        return "At which of its stages does a gradient arrive first?"
+    if yours[0][2] != its[0][2]:
+        return "Which microbatch's gradient is there first?"
+    return "In which order do the gradients of a group come, and when do those of the next group?"
+
+
+def _what_is_wrong_with_warmup(rows: Rows, leads: list[int], k: int, K: int, V: int, where: str) -> Reply:
+    schedule = as_schedule(rows, Interleaved1F1B(K, K, V).placement)
+    said = f"{where}: device {k} does {leads[k]} forwards before its first backward"
+    if stuck := waiting(schedule):
+        return keep_working(f"{said}, and the step never ends: {in_words(cycle(stuck))}. What is too early?")
+    most = len(rows[0]) // 2
+    if leads == [min((K - k - 1) + (V - 1) * K + 1, most) for k in range(K)]:
+        return almost(f"{said}. It goes on with forwards while a gradient travels back. For how many turns?")
+    if leads == [min(2 * (K - k - 1) + (V - 1) * K + 2, most) for k in range(K)]:
+        return almost(f"{said}. The warm-up and one forward more? Which of them belongs to the first pair?")
+    long, held = simulate(schedule, Costs().per_stage(V)).makespan, peak_in_flight(schedule)
+    most_held = f"the step takes {float(long):.4g} and the devices hold {', '.join(map(str, held))}"
+    return keep_working(f"{said}; {most_held}. How many turns pass until its first gradient can be there?")
 
 
 def held_layers(answer: Callable | None) -> Reply:
@@ -66,8 +150,9 @@ def best_stages_per_device(answer: Callable | None) -> Reply:
         got = called(answer, *case)
         if isinstance(got, Reply):
             return got
-        if not isinstance(got, Integral) or got not in CHOICES:
-            return keep_working(f"for {_link(*case)} you say {got!r}; it should be 1, 2 or 4")
+        if not is_number(got) or got not in CHOICES:
+            said = f"{float(got):.4g}" if is_number(got) else repr(got)
+            return keep_working(f"for {_link(*case)} you say {said}. Which of V = 1, 2 and 4 is that?")
         given.append(int(got))
     for case, V in zip(HIDDEN_LINKS, given, strict=True):
         if _best(*case) != V:
@@ -129,9 +214,8 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
     if given == _with_one_f_one_b():
         return almost(f"{where}. Is 1F1B what `Interleaved1F1B` does with V = 1?")
     if set(given) == {max(CHOICES)}:
-        return almost(
-            f"{where}. You always take the thinnest stages. How many boundaries must a microbatch cross?"
-        )
+        said = f"{where}. You always take the thinnest stages"
+        return keep_working(f"{said}. How many boundaries must a microbatch cross?")
     return keep_working(f"{where}; another of the three is shorter. What did you compare?")
 
 

@@ -1,10 +1,16 @@
 """Lesson 13: splitting the backward."""
 
+import re
 from collections.abc import Callable
 from fractions import Fraction
-from numbers import Real
+from itertools import permutations, product
+from numbers import Integral, Real
 
+from gpipe_sim.course import answers
+from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
+from gpipe_sim.course.halves import what_is_wrong_with_halves
+from gpipe_sim.course.handmade import Rows, in_a_row, made_by, spelled
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
 from gpipe_sim.schedule.actions import Action, Kind
@@ -19,7 +25,6 @@ from gpipe_sim.simulation.metrics import (
     peak_in_flight,
     span_bubble,
 )
-from gpipe_sim.simulation.problems import problems
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
 
@@ -35,6 +40,21 @@ SETTINGS = (
     (5, 30, 10, 12, 7),
 )
 ROUNDED = 5.1e-5  #: how far off an answer may be that was rounded to four digits
+
+SPLIT_TIMES = {"F": 3, "I": 5, "W": 11}  #: W is long, so that waiting for one shows
+NEVER = float("inf")
+#: delays, microbatches
+HIDDEN_DELAYS = (
+    ([0, 1, 2], 5),
+    ([2, 0, 1, 1], 7),
+    ([1, 1, 1], 2),
+    ([4, 5], 3),
+    ([0, 2, 4, 6, 8], 12),
+    ([3], 4),
+    ([1, 0, 2, 1], 2),
+)
+#: devices, microbatches, period
+HIDDEN_STAMPS = ((4, 3, 6), (5, 7, 6), (3, 5, 9), (2, 1, 6), (7, 12, 6))
 
 #: What natural wrong guesses at the length of 1F1B, 4 x 8, with W right behind its I would be.
 IN_HALVES = {
@@ -55,13 +75,171 @@ TWICE_THE_WARM_UP = {
     21: "That is as much gained again as ZB-H1 gained. How much work has each device?",
     30: "That is three forwards that delay the first gradient. Does device 3 start any later?",
 }
-#: What natural wrong guesses at ZB-H2's span bubble, 8 x 24 at measured times, in percent, would be.
-PERCENT = {
-    0: "That is the name. How long is W here, beside F and I?",
-    14.8: "That is ZB-H1's formula, with one W. How many does ZB-H2 fill in?",
-    22.6: "That is the formula of 1F1B. What has been filled with W here?",
-    0.102: "That is a share of 1. What is it in percent?",
+
+
+#: What natural wrong guesses at the size at which two actions share a slot, K = 3 or 5, would be.
+COLLISIONS = {
+    "5": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
+    "both": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
+    "neither": "For K = 3 device 0 has the slots 0, 5, 6 and 11. What is left of each, divided by six?",
 }
+
+
+@build("SPLIT")
+def split_needs(table: dict) -> Reply:
+    """Check a table of needs with I and W, by all orders of one microbatch's F, I and W on three devices."""
+    if wrong := _what_is_no_table(table):
+        return keep_working(wrong)
+    for rows in product(*(permutations([(k, kind, 0) for kind in "FIW"]) for k in range(3))):
+        ends = called(answers.clock, rows, table, SPLIT_TIMES)
+        if isinstance(ends, Reply):
+            return ends
+        if ends != (right := answers.clock(rows, answers.SPLIT, SPLIT_TIMES)):
+            return keep_working(_what_is_wrong_with_needs(rows, ends, right))
+    return correct(f"it lets run what can run and nothing else, in all {6**3} orders on three devices")
+
+
+def _what_is_no_table(table: object) -> str:
+    if not isinstance(table, dict):
+        return f"it should be a table as NEEDS is, with lists for I and W too (got {type(table).__name__})"
+    if missing := [kind for kind in "FBIW" if kind not in table]:
+        return f"your table has no line for {' and '.join(missing)}. Which has NEEDS, and which are new?"
+    for kind in "FBIW":
+        if not isinstance(table[kind], list | tuple):
+            return f"what {kind} needs should be a list of pairs such as ('F', -1); it is {table[kind]!r}"
+        for need in table[kind]:
+            pair = isinstance(need, list | tuple) and len(need) == 2
+            if not pair or need[0] not in ("F", "B", "I", "W") or not isinstance(need[1], Integral):
+                return f"{need!r} is no need of {kind}; a need is a pair such as ('F', -1)"
+    if changed := [kind for kind in "FB" if set(map(tuple, table[kind])) != set(answers.NEEDS[kind])]:
+        return f"the line for {' and '.join(changed)} is not that of NEEDS. Does it read anything new?"
+    return ""
+
+
+def _what_is_wrong_with_needs(rows: tuple, ends: dict, right: dict) -> str:
+    """A question about the first action that itself runs too early, too late or never."""
+    where = "on the rows " + " / ".join(" ".join(map(spelled, row)) for row in rows)
+    for row in rows:
+        free = there = 0
+        for action in row:
+            reads = answers.needs(action, len(rows), answers.SPLIT)
+            there = max([free, *(ends.get(need, NEVER) for need in reads)])
+            free = ends.get(action, NEVER)
+            start = free - SPLIT_TIMES[action[1]]
+            begins = f"{spelled(action)} would " + ("never run" if free == NEVER else f"start at {start}")
+            if start < there:
+                return f"{where}, {begins}. What does it read, and when is that there?"
+            if start > there:
+                return f"{where}, {begins}; all that it reads is there at {there}. What does it wait for?"
+    raise AssertionError((ends, right))
+
+
+@build("input_gradient", "weight_gradient")
+def two_halves(input_gradient: Callable, weight_gradient: Callable) -> Reply:
+    """Check the two halves of a backward on steps of several sizes, W in another order than I."""
+    for half in (input_gradient, weight_gradient):
+        if not callable(half):
+            return keep_working(f"pass in two functions; one of them is {half!r}")
+    if wrong := what_is_wrong_with_halves(input_gradient, weight_gradient):
+        return wrong
+    return correct("the gradients of one device to 1e-12; I passes its gradient on, W sends nothing")
+
+
+@build("putting_off")
+def putting_off(answer: Callable) -> Reply:
+    """Check ``answer(delays, M)``: 1F1B's forwards and input gradients, W some microbatches late."""
+    for delays, M in HIDDEN_DELAYS:
+        wanted, where = answers.putting_off(delays, M), f"delays {delays}, M = {M}"
+        rows = made_by(answer, wanted, delays, M, where=where)
+        if isinstance(rows, Reply):
+            return rows
+        if rows != wanted:
+            k = next(k for k in range(len(delays)) if rows[k] != wanted[k])
+            return _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
+    return correct(f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page, short and long delays")
+
+
+def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> Reply:
+    yours, its = ([action for action in row if action[1] != "W"] for row in (rows[k], wanted[k]))
+    if yours != its:
+        ahead = [kind for _, kind, _ in yours].index("I")
+        if ahead != [kind for _, kind, _ in its].index("I"):
+            return keep_working(f"{where} does {ahead} forwards before its first I. How many would 1F1B do?")
+        said = f"without its W, its row is {in_a_row(yours, most=8)}"
+        return keep_working(f"{where}: {said} In which order does 1F1B do its F and B?")
+    weights = [m for _, kind, m in rows[k] if kind == "W"]
+    if weights != sorted(weights):
+        return keep_working(f"{where} does its W in the order {weights}. Which of them has waited longest?")
+    for m in weights:
+        if rows[k].index((k, "W", m)) < rows[k].index((k, "I", m)):
+            return keep_working(f"{where}: {k}W{m} comes before {k}I{m}. What does a W read?")
+    after, due = (_behind(row, k) for row in (rows[k], wanted[k]))
+    if after == due:
+        n = next(n for n, action in enumerate(rows[k]) if action != wanted[k][n])
+        said = f"after {spelled(rows[k][n - 1])} comes {spelled(rows[k][n])}"
+        return keep_working(f"{where}: {said}. Right behind which action should a W come?")
+    m = next(m for m in weights if after[m] != due[m])
+    late, last = after[m] - m, weights[-1]
+    reply = almost if all(after[n] == min(n + late, last) for n in weights) else keep_working
+    return reply(f"{where}: {k}W{m} comes right after {k}I{after[m]}. How many microbatches late is that?")
+
+
+def _behind(row: list, k: int) -> list[int]:
+    """Of each microbatch the last one whose I comes before its W on the row of device k."""
+    last, behind = -1, {}
+    for _, kind, m in row:
+        if kind == "I":
+            last = m
+        elif kind == "W":
+            behind[m] = last
+    return [behind[m] for m in sorted(behind)]
+
+
+@build("stamped")
+def stamped(answer: Callable) -> Reply:
+    """Check ``answer(strand, M, period)``: a strand for each microbatch, ``period`` slots apart."""
+    for K, M, period in HIDDEN_STAMPS:
+        strand = _a_strand(K, period)
+        wanted = answers.stamped(strand, M, period)
+        where = f"a V of {K} devices, M = {M}, period {period}"
+        rows = made_by(answer, wanted, strand, M, period, where=where)
+        if isinstance(rows, Reply):
+            return rows
+        if rows != wanted:
+            return _what_is_wrong_with_stamps(rows, wanted, strand, where)
+    return correct(f"every slot in its place, at {len(HIDDEN_STAMPS)} sizes that are not on this page")
+
+
+def _a_strand(K: int, period: int) -> list[dict[tuple[str, int], int]]:
+    """A V with its turn in the middle and W much later; no two actions of a device share a slot."""
+    strand = []
+    for k in range(K):
+        slots: dict = {}
+        for s in (2 * K - 1 - k, k):  # not in the order of their slots
+            slots |= {(s, "W"): 9 * K - s, (s, "I"): 4 * K - 1 - s, (s, "F"): s}
+        strand.append(_apart(slots, period))
+    return strand
+
+
+def _apart(slots: dict, period: int) -> dict:
+    """The same actions, each moved on until no other has its slot modulo ``period``."""
+    taken: set[int] = set()
+    moved = {}
+    for action, slot in sorted(slots.items(), key=lambda item: item[1]):
+        while slot % period in taken:
+            slot += 1
+        taken.add(slot % period)
+        moved[action] = slot
+    return {action: moved[action] for action in slots}
+
+
+def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: str) -> Reply:
+    k = next(k for k in range(len(rows)) if rows[k] != wanted[k])
+    n = next(n for n, action in enumerate(rows[k]) if action != wanted[k][n])
+    one, other = spelled(rows[k][n]), spelled(wanted[k][n])
+    slots = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in strand[k].items())
+    said = f"device {k} has microbatch 0 in the slots {slots}, and on your row {one} comes before {other}"
+    return keep_working(f"{where}: {said}. In which slot is each of the two?")
 
 
 def put_off(answer: str | None) -> Reply:
@@ -85,22 +263,42 @@ def _with_row(answer: str) -> Explicit | Reply:
     rows = [line for line in answer.splitlines() if line.strip()]
     if len(rows) != 1:
         return keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
+    cells = rows[0].rpartition(":")[2].replace(",", " ").split()
+    if wrong := _what_is_no_row(cells) or _what_is_too_early(cells):
+        return keep_working(wrong)
     placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
-    try:
-        schedule = Explicit.parse(
-            "\n".join([*given, *rows]), placement=placement, microbatches=GIVEN.microbatches
-        )
-    except ValueError as error:
-        return keep_working(str(error))
-    if whole := next((action for action in schedule.actions[LAST] if action.parts[0].kind is Kind.B), None):
-        return keep_working(f"{whole} is a backward in one piece; write its I and its W, each by itself")
-    found = problems(schedule)
-    if not found:
-        return schedule
-    if found[0].rule == "deadlock":
-        return keep_working(f"{in_words(cycle(waiting(schedule)))}.")
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return keep_working(f"{found[0].sentence}{more}")
+    schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
+    if stuck := waiting(schedule):
+        return keep_working(f"{in_words(cycle(stuck))}. Which of these on your row comes too early?")
+    return schedule
+
+
+def _what_is_no_row(cells: list[str]) -> str:
+    """A sentence on a cell that is not of this row, is there twice, or is missing."""
+    wanted = [f"{LAST}{kind}{m}" for m in range(GIVEN.microbatches) for kind in "FIW"]
+    for cell in cells:
+        if re.fullmatch(r"\d+B\d+", cell):
+            return f"{cell} is a backward in one piece. Which two halves has it?"
+        if not re.fullmatch(r"\d+[FIW]\d+", cell):
+            return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
+        if not re.match(rf"{LAST}[FIW]", cell):
+            return f"{cell} is on your row. Which stage does device {LAST} hold?"
+        if cell not in wanted:
+            return f"{cell} is on your row. How many microbatches are there, counted from 0?"
+        if (times := cells.count(cell)) > 1:
+            return f"{cell} is on your row {times} times. How often is it done in a step?"
+    if missing := [action for action in wanted if action not in cells]:
+        return f"your row lacks {' '.join(missing)}. Which three things does a device do for each microbatch?"
+    return ""
+
+
+def _what_is_too_early(cells: list[str]) -> str:
+    """A sentence on an I before its F, or a W before its I."""
+    for m in range(GIVEN.microbatches):
+        for first, then in (f"{LAST}F{m}", f"{LAST}I{m}"), (f"{LAST}I{m}", f"{LAST}W{m}"):
+            if cells.index(then) < cells.index(first):
+                return f"{then} stands before {first} on your row. What does {then} read?"
+    return ""
 
 
 def _who_waits(timeline: Timeline) -> str:
@@ -148,7 +346,8 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Repl
     where = f"K = {K}, M = {M}, F = {F}, I = {I}, W = {W}"
     if not is_number(said):
         return keep_working(
-            f"{where}: you say {said!r}; the span bubble is a number, such as Fraction(1, 10)"
+            f"{where}: you say {said!r}; the span bubble is a number, such as Fraction(1, 10). "
+            "What does your function return?"
         )
     costs = Costs(Fraction(F), Fraction(I), Fraction(W))
     timeline = simulate(ZBH2(K, M), costs)
@@ -156,12 +355,13 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Repl
     if said == measured:
         return None
     if abs(said - measured) < ROUNDED:
-        return almost(f"{where}: {float(said):.4f} is right but for rounding. Make it exact, with Fraction")
+        return almost(f"{where}: {float(said):.4f} is right but for rounding. What keeps it exact?")
     for name, other in _mistaken_for(timeline, K, M, costs).items():
         if abs(said - other) < ROUNDED:
             return almost(f"{where}: {name}")
     return keep_working(
-        f"{where}: you say {float(said):.4f}, measured {float(measured):.4f}. Idle over what?"
+        f"{where}: you say {float(said):.4g}, measured {float(measured):.4f}. "
+        "How long is the longest span, and how much of it is work?"
     )
 
 
@@ -175,7 +375,7 @@ def _mistaken_for(timeline: Timeline, K: int, M: int, costs: Costs) -> dict[str,
             (longest - useful) / timeline.makespan
         ),
         "that is the bubble time. Over how long a span?": longest - useful,
-        "that is idle over useful time. Divide by the longest span.": (longest - useful) / useful,
+        "that is idle over useful time. Over what is a span bubble counted?": (longest - useful) / useful,
         "that is the bubble fraction, corners and all. Which corners does a span leave out?": bubble_fraction(
             timeline
         ),

@@ -109,7 +109,7 @@ def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind
 def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | None:
     where = f"stage {stage} of {timeline.schedule!r}"
     if not _is_time(said):
-        return keep_working(f"{where}: you say {_quoted(said)}; a time is a number")
+        return _no_time(where, said)
     took = sorted(_took(timeline, stage))
     if isclose(said, median(took), rel_tol=NEAR_FORWARD):
         return None
@@ -121,8 +121,8 @@ def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | N
         (took[-1], keep_working, f"{slow}. Is the longest what a forward takes?"),
         (took[0], keep_working, f"{quick}. Is the shortest what a forward takes?"),
         (sum(took), keep_working, ". That is the sum of them. How long is one?"),
-        (median(_took(timeline)), almost, ". You have all stages in it. Are they equally long?"),
-        (mean(_took(timeline)), keep_working, ". You have all stages in it. Are they equally long?"),
+        (median(_took(timeline)), almost, f". Are all of these forwards of stage {stage}?"),
+        (mean(_took(timeline)), keep_working, f". Are all of these forwards of stage {stage}?"),
         (median(_took(timeline, stage, None)), almost, ". Is every action of the stage a forward?"),
         (mean(_took(timeline, stage, None)), keep_working, ". Is every action of the stage a forward?"),
     ):
@@ -175,7 +175,7 @@ def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | No
     asked = GPipe(schedule.devices, size)
     where = f"{asked!r} after {schedule!r} of {written(timeline.makespan)}"
     if not _is_time(said):
-        return keep_working(f"{where}: you say {_quoted(said)}; a time is a number")
+        return _no_time(where, said)
     fitted = simulate(asked, costs).makespan
     low, high = sorted((fitted, fitted if clock is None else clock))
     if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
@@ -320,7 +320,7 @@ MISJUDGED = (
 def _pause_is_wrong(said: object, timeline: Timeline) -> Reply | None:
     where = repr(timeline.schedule)
     if not _is_time(said):
-        return keep_working(f"{where}: you say {_quoted(said)}; a time is a number")
+        return _no_time(where, said)
     gaps = list(_gaps(timeline))
     alone = [gap.time for gap in gaps if not gap.waited]
     if isclose(said, median(alone), rel_tol=NEAR):
@@ -373,6 +373,11 @@ def _is_time(said: object) -> bool:
     return is_number(said) and isfinite(said)
 
 
-def _quoted(said: object) -> str:
-    """What the student's function gave; a long list only by its length."""
-    return f"a list of {len(said)}" if isinstance(said, list) and len(said) > 1 else repr(said)
+def _no_time(where: str, said: object) -> Reply:
+    """To someone whose function gives no number: what it gives, of several values only how many."""
+    if said is None:
+        return keep_working(f"{where}: your function gives nothing back. What should come after return?")
+    if isinstance(said, list | tuple | dict):
+        said = f"a {type(said).__name__} of {len(said)}"
+        return keep_working(f"{where}: it gives {said}. Which one number is the time?")
+    return keep_working(f"{where}: you say {said!r}. How do you say a time as a plain number?")

@@ -7,7 +7,7 @@ from functools import cache
 from numbers import Rational
 
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.costs import Costs
@@ -22,6 +22,7 @@ HIDDEN = (
     (6, 12, 5, Fraction(1)),
     (8, 16, Fraction(7, 2), Fraction(0)),
     (2, 4, 2, Fraction(0)),
+    (3, 7, 4, Fraction(1, 2)),  # the fifth family refuses this size, and the fastest comes after it
     (3, 9, 5, Fraction(1)),
     (4, 12, 5, Fraction(1, 2)),
     (5, 7, 9, Fraction(1, 2)),
@@ -69,12 +70,21 @@ def fastest_within(answer: Callable | None) -> Reply:
             return got
         name = got if isinstance(got, str) else getattr(got, "__name__", None)
         if name not in FAMILIES:
-            return keep_working(f"{_where(*case)} you say {got!r}; it should be a class of gp.SCHEDULES")
+            return _no_class(case, got)
         given.append(name)
     wrong = [(case, name) for case, name in zip(HIDDEN, given, strict=True) if name not in _fastest(*case)]
     if not wrong:
         return correct("nothing within the limit is faster, at any size, limit and link tried")
     return _the_mistake(given, *wrong[0]) or _what_is_wrong(*wrong[0])
+
+
+def _no_class(case: tuple, got: object) -> Reply:
+    if got is None:
+        question = "you give nothing back. Does no schedule fit, or is there no return?"
+        return keep_working(f"{_where(*case)} {question}")
+    said = f"a list of {len(got)}" if isinstance(got, list | tuple) and len(got) > 1 else repr(got)
+    said = written(got) if is_number(got) else said
+    return keep_working(f"{_where(*case)} you say {said}. Which class of gp.SCHEDULES is that?")
 
 
 def _stages_per_device(schedule: Schedule) -> int:

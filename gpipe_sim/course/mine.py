@@ -72,8 +72,8 @@ def sections(text: str) -> dict[str, str]:
 
 def with_section(text: str, name: str, source: str) -> str:
     """The file's text with this section added, or put in place of the one that it has."""
-    kept = sections(text) | {name: source.strip() + "\n\n\n"}
-    return HEADING + "\n" + "".join(f"# --- {key}\n{body}" for key, body in kept.items()).rstrip() + "\n"
+    kept = sections(text) | {name: source}
+    return "\n\n".join([HEADING, *(f"# --- {key}\n{body.strip()}\n" for key, body in kept.items())])
 
 
 def source_of(answers: dict[str, Any]) -> str:

@@ -19,12 +19,12 @@ from gpipe_sim.simulation.timeline import number as written
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
 ASKS = "What happened? Write your guess in the cell above, run it, and run this cell again. Or open this."
 YOUR_TURN = "write your guess in the cell above, run it, and run this cell again"
-RIGHT, NEAR_ENOUGH, OTHERWISE = "right", "near enough", "not what happened"
+RIGHT, NEAR_ENOUGH, OTHERWISE, NO_NUMBER = "right", "near enough", "not what happened", "not a number"
 
 
 @dataclass(frozen=True, repr=False)
 class Revealed:
-    """A reply to a guess, and what happened: in view once there is a guess, folded before."""
+    """A reply to a guess, and what happened: in view after a guess, folded before."""
 
     reply: Reply
     happened: str  #: HTML
@@ -34,9 +34,11 @@ class Revealed:
         return repr(self.reply)
 
     def _repr_html_(self) -> str:
+        folded = f"<details><summary>{ASKS}</summary>{self.happened}</details>"
         if self.reply.verdict == "your turn":
-            return f"<details><summary>{ASKS}</summary>{self.happened}</details>"
-        return f"<p><b>{self.reply.verdict}</b>: {escape(self.reply.text)}</p>{self.happened}"
+            return folded
+        shown = folded if self.reply.verdict == NO_NUMBER else self.happened
+        return f"<p><b>{self.reply.verdict}</b>: {escape(self.reply.text)}</p>{shown}"
 
 
 def reveal(
@@ -71,7 +73,7 @@ def _amount(value: Real | str, unit: str) -> str:
 def _numbers(guess: Any, measured: Real, unit: str, within: Real, wrong: Mapping) -> Reply:
     if not is_number(guess):
         of = f" of {unit}" if unit else ""
-        return Reply("not a number", f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
+        return Reply(NO_NUMBER, f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
     said, off = f"you said {_amount(guess, unit)}", abs(guess - measured)
     if guess == measured:
         return Reply(RIGHT, said)
@@ -88,8 +90,8 @@ def _same(guess: Real, natural: Real) -> bool:
 
 
 def _words(guess: Any, measured: str, unit: str, within: Real, wrong: Mapping) -> Reply:
-    said = str(guess).strip()
-    if said.lower() == measured.lower():
+    said = "".join(map(str, guess)) if isinstance(guess, tuple) else str(guess).strip()  # an action: "0F0"
+    if said.lower().removeprefix("the ") == measured.lower():
         return Reply(RIGHT, f"you said {said}")
     known = {str(natural).lower(): words for natural, words in wrong.items()}
     meaning = known.get(said.lower(), "")
@@ -97,10 +99,13 @@ def _words(guess: Any, measured: str, unit: str, within: Real, wrong: Mapping) -
 
 
 def _as_html(shown: Any) -> str:
-    """A drawing as it is; text, and what a function prints, as it would be printed."""
+    """A drawing as it is; text, and what a function prints, as it would be printed.
+
+    Without ``<code>``, the pages that nbconvert makes show it in letters of unequal width.
+    """
     if hasattr(shown, "_repr_html_"):
         return shown._repr_html_()
-    return f"<pre>{escape(_printed(shown) if callable(shown) else str(shown))}</pre>"
+    return f"<pre><code>{escape(_printed(shown) if callable(shown) else str(shown))}</code></pre>"
 
 
 def _printed(function: Callable[[], Any]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from numbers import Integral
 
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, keep_working
+from gpipe_sim.course.reply import Reply, keep_working
 
 A_LIST = "Later lessons read it more than once, as a list. How do you make one?"
 MOST = 16  #: actions of a row that a reply quotes
@@ -22,11 +22,11 @@ def row_in_words(row: list[Step]) -> str:
     return " ".join(map(spelled, row[:MOST])) + more if row else "empty"
 
 
-def given(function: object, *arguments: object, where: str) -> tuple[object] | Reply:
+def given(function: object, *arguments: object, where: str, copies: bool = True) -> tuple[object] | Reply:
     """What a student's function returns, alone in a tuple, where ``called`` would read out a generator."""
     if not callable(function):
         return called(function)
-    return called(lambda *each: (function(*each),), *arguments, where=where)
+    return called(lambda *each: (function(*each),), *arguments, where=where, copies=copies)
 
 
 def rows_from(function: object, devices: int, *arguments: object, kinds: str = "FB") -> list | Reply:
@@ -41,7 +41,7 @@ def read_rows(got: object, devices: int, where: str, kinds: str = "FB") -> list 
     if got is None:
         return keep_working(f"{where} it gives nothing back. What should come after return?")
     if isinstance(got, Iterator | tuple):
-        return almost(f"{where} it gives a {type(got).__name__}. {A_LIST}")
+        return keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list):
         return keep_working(f"{where} it gives {got!r}. What stands in a list with a row for each device?")
     if len(got) != devices:
@@ -51,10 +51,9 @@ def read_rows(got: object, devices: int, where: str, kinds: str = "FB") -> list 
             return keep_working(
                 f"{where}, the row of device {k} is {row!r}. What would a list of actions be?"
             )
-        wrong = next((each for each in row if not is_action(each, kinds)), None)
-        if wrong is not None:
+        if others := [each for each in row if not is_action(each, kinds)]:
             return keep_working(
-                f"{where}, the row of device {k} has {wrong!r}. "
+                f"{where}, the row of device {k} has {others[0]!r}. "
                 'How is 0F0 written as a tuple of stage, kind, microbatch: (0, "F", 0)?'
             )
     return [[(int(s), str(kind), int(m)) for s, kind, m in row] for row in got]

@@ -9,12 +9,12 @@ While an action runs, there is more, and that peak is told apart (``MemoryTrace.
 frees, it frees when it ends. The meter looks between two layers, and counts on top what the layers before
 have left (what they saved, what W still needs, gradients that are new) and the one array that passes on to
 the next layer. Not counted is what exists only while a single layer runs: NumPy's temporaries, and the
-gradient of a later microbatch until it is added. A backward of two layers, the second of which runs first:
+gradient of a later microbatch until it is added. The first backward of a stage of two layers:
 
-    there at the start   [================== and freed at the end ==================]
-    passes on            [ dy, a message  ][ dy of layer 1  ][ dy of layer 0, sent  ]
-    gradients, if new                      [ of layer 1     ][ of layers 1 and 0     ]
-                                           ^ looks           ^ looks
+    there at the start   [======= all that is held, and the message with dy: freed at the end =======]
+    gradients, new                      [ of layer 1                   ][ of layers 1 and 0          ]
+    passes on                           [ gradient of layer 1's input  ][ of layer 0's input: sent   ]
+                               layer 1  ^ looks                layer 0  ^ looks
 """
 
 import weakref
@@ -156,7 +156,8 @@ class Inside(NamedTuple):
 class MemoryTrace:
     """What one device held over a step: ``bytes[category][i]`` from ``times[i]`` until the next time.
 
-    That is where actions end. ``inside`` has the most that was held while each action ran, in their order.
+    That is where actions end. ``inside`` has the most that was held while each action ran, in their order;
+    a pair has an entry for each of its two parts.
     """
 
     times: tuple[Real, ...]

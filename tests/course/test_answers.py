@@ -9,9 +9,8 @@ import pytest
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, mine
-from gpipe_sim.course.answers import NEEDS
+from gpipe_sim.course.answers import NEEDS, SPLIT
 
-SPLIT = NEEDS | {"I": [("F", 0), ("I", +1)], "W": [("I", 0)]}
 REMAT = NEEDS | {"R": [("F", 0)]}
 WORK = {"F": answers.forward, "B": answers.backward}
 SIZES = ((1, 1), (1, 4), (2, 3), (3, 7), (4, 8), (5, 2))
@@ -105,6 +104,21 @@ def test_w_put_off(K, M):
     for cost in ({"F": 1, "I": 1, "W": 1}, {"F": 4, "I": 5, "W": 3}):
         assert answers.clock(rows, SPLIT, cost) == ends_of(gp.ZBH1(K, M), cost)
     assert_gradients_are_those_of_one_device(rows, SPLIT, M, work)
+
+
+@pytest.mark.parametrize(("K", "M", "pause"), [(4, 11, 0), (5, 3, 0), (3, 6, 2), (1, 2, 0), (2, 5, 0)])
+def test_a_v_is_stamped(K, M, pause):
+    """At 4 x 11 it takes 77, as V-Min does."""
+    strand = answers.v_strand(K, pause)
+    assert all(len({slot % 6 for slot in slots.values()}) == 6 for slots in strand)
+    rows = answers.stamped(strand, M, 6)
+    order = gp.Explicit([[gp.Action(*a) for a in row] for row in rows], placement=gp.v_shaped(K))
+    for cost in ({"F": 1, "I": 1, "W": 1}, {"F": 4, "I": 5, "W": 3}):
+        assert answers.clock(rows, SPLIT, cost) == ends_of(order, cost)
+    work = {"F": answers.forward, "I": answers.input_gradient, "W": answers.weight_gradient}
+    assert_gradients_are_those_of_one_device(rows, SPLIT, M, work)
+    if (K, M) == (4, 11):
+        assert gp.simulate(order).makespan == gp.simulate(gp.VMin(K, M)).makespan == 77
 
 
 def functions() -> list:

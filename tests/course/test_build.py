@@ -72,7 +72,7 @@ def test_the_kernel_outlives_exit_and_a_wrong_answer_is_not_kept(tmp_path):
 
 
 def test_a_stub_is_told_what_to_write():
-    assert repr(doubled(None)) == "your turn: write twice in the cell above, and run it again"
+    assert repr(doubled(None)) == "your turn: write twice in this cell, and run it again"
 
 
 def test_outside_a_notebook_nothing_is_kept(tmp_path, monkeypatch):

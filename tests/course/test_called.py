@@ -1,6 +1,7 @@
 """How a check calls a student's function: copies go in, and whatever happens ends in a sentence."""
 
 import sys
+import threading
 import time
 from contextlib import suppress
 
@@ -8,8 +9,12 @@ import numpy as np
 import pytest
 
 from gpipe_sim.course import called as module
+from gpipe_sim.course import limit
 from gpipe_sim.course.called import called
 from gpipe_sim.course.limit import TooLong, time_limit
+
+# TooLong may come while Python runs a callback of its own, which then reports it; a second one follows.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def test_a_check_hands_out_copies():
@@ -40,6 +45,21 @@ def test_a_crash_comes_with_the_students_own_line_and_a_question():
     assert "return sorted(row, key=lambda m: row[K])" in said and said.endswith("which one did you ask for?")
 
 
+def test_a_crash_without_a_text_is_a_sentence_too():
+    def hopes(K):
+        raise AssertionError
+
+    said = called(hopes, 3).text
+    assert said.startswith("called with (3) it stopped: AssertionError, in your line ")
+    assert said.endswith("raise AssertionError. What are the values at that moment?")
+
+
+def test_a_function_that_takes_other_things_is_asked_how_many():
+    said = called(lambda: 1, 3).text
+    assert "takes 0 positional arguments but 1 was given" in said
+    assert said.endswith("How many things is it given, and how many does it take?")
+
+
 def test_an_error_inside_the_library_shows_the_line_that_called_it():
     import gpipe_sim as gp
 
@@ -64,7 +84,36 @@ def loops_and_catches(K):
 def test_an_endless_loop_ends_with_a_sentence(function, monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 0.2)
     said = called(function, 3).text
-    assert said == "called with (3) it was still running after 0.2 seconds. Which loop never ends?"
+    assert said.startswith("called with (3) it was still running after 0.2 seconds, in your line ")
+    assert said.endswith(". Which loop never ends?")
+
+
+def test_an_endless_loop_that_appends_ends_before_the_memory_does(monkeypatch):
+    monkeypatch.setattr(limit, "BYTES", 50_000_000)
+    before = limit._memory()
+
+    def grows(K):
+        rows = []
+        while True:
+            rows.append([K] * 1000)
+
+    said = called(grows, 3).text
+    assert said.startswith("called with (3) it takes more and more memory, in your line ")
+    assert "rows.append([K] * 1000). Which" in said or "while True:. Which" in said
+    assert limit._memory() - before < 3_000_000_000
+
+
+def test_what_it_prints_is_shown_up_to_a_point(monkeypatch, capsys):
+    monkeypatch.setattr(module, "SECONDS", 0.2)
+
+    def prints(K):
+        print("once")
+        while True:
+            print("more and more")
+
+    assert "still running" in called(prints, 3).text
+    shown = capsys.readouterr().out
+    assert shown.startswith("once\nmore") and len(shown) == 2000
 
 
 def test_a_generator_that_never_ends():
@@ -92,6 +141,20 @@ def test_what_ends_in_time_is_not_disturbed_later():
         with suppress(TooLong), time_limit(0.0005):
             sum(range(10_000))
     time.sleep(0.01)
+
+
+def test_a_body_that_is_left_when_its_time_is_up_leaves_nobody_watching(monkeypatch):
+    """TooLong came while the body was being left, and again every second: in any test, in any cell."""
+    monkeypatch.setattr(limit, "AGAIN", 0.0002)
+    before, often = threading.active_count(), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for n in range(400):
+            with suppress(TooLong), time_limit(0.0002):
+                [sum(range(50)) for _ in range(n % 40 * 20)]
+    finally:
+        sys.setswitchinterval(often)
+    assert threading.active_count() == before
 
 
 def test_the_limit_stops_a_body():

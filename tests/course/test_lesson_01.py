@@ -57,24 +57,24 @@ def one_more(layers, capacity):
     return min(exactly(layers, capacity) + 1, len(layers))
 
 
-@pytest.mark.parametrize(
-    ("answer", "verdict", "says"),
-    [
-        (exactly, "correct", "every stage fits"),
-        (lambda n, c: np.int64(exactly(n, c)), "correct", "every stage fits"),
-        (total_over_capacity, "almost", "do all stages have the same number of weights?"),
-        (weights_alone, "almost", "Which arrays does each weight bring along?"),
-        (one_more, "almost", "Would one device fewer do too?"),
-        (lambda n, c: None, "keep working", "you say None; it should be a whole number from 1 to 5"),
-        (lambda n, c: 2.5, "keep working", "a whole number"),
-        (lambda n, c: True, "keep working", "a whole number"),
-        (lambda n, c: float("nan"), "keep working", "a whole number"),
-        (lambda n, c: np.arange(4), "keep working", "a whole number"),
-        (lambda n: 1, "keep working", "it stopped: TypeError"),
-        ("two", "keep working", "pass in a function, not 'two'"),
-        (None, "your turn", "write a function"),
-    ],
-)
+CASES = [
+    (exactly, "correct", "every stage fits"),
+    (lambda n, c: np.int64(exactly(n, c)), "correct", "every stage fits"),
+    (total_over_capacity, "almost", "do all stages have the same number of weights?"),
+    (weights_alone, "almost", "Which arrays does each weight bring along?"),
+    (one_more, "almost", "Would one device fewer do too?"),
+    (lambda n, c: None, "keep working", "you say None; it should be a whole number from 1 to 5"),
+    (lambda n, c: 2.5, "keep working", "a whole number"),
+    (lambda n, c: True, "keep working", "a whole number"),
+    (lambda n, c: float("nan"), "keep working", "a whole number"),
+    (lambda n, c: np.arange(4), "keep working", "a whole number"),
+    (lambda n: 1, "keep working", "it stopped: TypeError"),
+    ("two", "keep working", "pass in a function, not 'two'"),
+    (None, "your turn", "write a function"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), CASES)
 def test_devices_needed(answer, verdict, says):
     reply = devices_needed(answer)
     assert reply.verdict == verdict, reply
@@ -88,3 +88,40 @@ def test_an_answer_that_empties_the_list_it_was_given_is_judged_by_what_it_says(
         return right
 
     assert devices_needed(popping).verdict == "correct"
+
+
+def without_the_gradients(layers, capacity):
+    return fewest(layers, lambda largest: largest * 3 / 4 <= capacity)
+
+
+def strictly_less(layers, capacity):
+    return next((s for s in range(1, len(layers) + 1) if _fullest(layers, s) < capacity), len(layers))
+
+
+def on_average(layers, capacity):
+    return next(s for s in range(1, len(layers) + 1) if _fullest(layers, 1) / s <= capacity)
+
+
+def the_last_stage(layers, capacity):
+    sizes = [training_bytes(split(layers, stages=s)[-1]) for s in range(1, len(layers) + 1)]
+    return next(s for s, size in enumerate(sizes, 1) if size <= capacity)
+
+
+def a_layer_each(layers, capacity):
+    return len(layers)
+
+
+def linear_layers(layers, capacity):
+    return sum(bool(layer.parameters) for layer in layers)
+
+
+def _fullest(layers, stages):
+    return max(map(training_bytes, split(layers, stages=stages)))
+
+
+WRONG = {
+    "devices_needed": [
+        *(answer for answer, verdict, _ in CASES if verdict in ("almost", "keep working")),
+        *(without_the_gradients, strictly_less, on_average, the_last_stage, a_layer_each, linear_layers),
+    ]
+}

@@ -1,10 +1,14 @@
 """Lesson 03: what the check says to right answers and to the usual wrong ones."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from one_line import changed
 
 from gpipe_sim import GPipe, Naive, digits, simulate
 from gpipe_sim.course import lesson_03, reveal
+from gpipe_sim.course.answers import Links, run
 from gpipe_sim.course.lesson_03 import accumulate, one_device
 
 LENGTH, DIGITS = simulate(GPipe(4, 4)).makespan, len(digits().x)
@@ -14,9 +18,7 @@ LENGTH, DIGITS = simulate(GPipe(4, 4)).makespan, len(digits().x)
     ("measured", "wrong"),
     [
         ("equal", lesson_03.ACCUMULATED),
-        ("no", lesson_03.BACKWARDS_BITS),
         ("6", lesson_03.MEAN_OF_MEANS),
-        (0, lesson_03.ONE_DIGIT_EACH),
         (LENGTH, lesson_03.LENGTHS),
         (DIGITS // 32, lesson_03.UPDATES),
     ],
@@ -54,13 +56,19 @@ def in_place(mean_gradient, x, y, microbatches):
 
 
 def rest_in_the_last(mean_gradient, x, y, microbatches):
-    """Any cut into M pieces will do: 2, 2, 2, 4."""
+    """Its weights are right, but there is no room for 4: it used to pass."""
     size, total = len(x) // microbatches, 0
     for m in range(microbatches):
         stop = len(x) if m == microbatches - 1 else (m + 1) * size
         rows = slice(m * size, stop)
         total = total + (stop - m * size) / len(x) * mean_gradient(x[rows], y[rows])
     return total
+
+
+def larger_last(mean_gradient, x, y, microbatches):
+    """2, 2, 3, 3: which pieces are the larger ones does not matter."""
+    pieces = zip(np.array_split(x[::-1], microbatches), np.array_split(y[::-1], microbatches), strict=True)
+    return sum(len(p) / len(x) * mean_gradient(p, q) for p, q in reversed(list(pieces)))
 
 
 def mean_of_means(mean_gradient, x, y, microbatches):
@@ -91,40 +99,41 @@ def last_one_only(mean_gradient, x, y, microbatches):
     return gradient
 
 
-@pytest.mark.parametrize(
-    ("answer", "verdict", "says"),
-    [
-        (by_share, "correct", "Which weight has one sample in the end?"),
-        (in_place, "correct", "10 digits in 4 microbatches"),
-        (rest_in_the_last, "correct", "every other cut tried"),
-        (
-            mean_of_means,
-            "almost",
-            "the sizes are 3, 3, 2, 2 but every weight is 1/4. What would make every *sample* count equally?",
-        ),
-        (
-            sum_over_samples,
-            "almost",
-            "and so are the weights: the gradient comes out 10.0 times too large",
-        ),
-        (sum_of_means, "keep working", "times too large. What is the batch's loss a mean of?"),
-        (drops_the_rest, "keep working", "have 2, 2, 2, 2 digits, 8 together. Where are the others?"),
-        (every_microbatch_twice, "keep working", "3, 2, 2 digits, 20 together. Which come more than once?"),
-        (last_one_only, "keep working", "With which weight does each microbatch come in?"),
-        (
-            lambda g, x, y, m: g(x, y),
-            "almost",
-            "you cut it into 10. How many digits may a device hold",
-        ),
-        (lambda g, x, y, m: by_share(g, x, y, m)[0], "keep working", "an array of shape (10,)"),
-        (lambda g, x, y, m: [g(p, q) for p, q in cut(x, y, m)][0:0], "keep working", "you return []"),
-        (lambda g, x, y, m: x.T @ x[:, :10], "keep working", "have no digits, 0 together"),
-        (lambda g, x, y, m: None, "keep working", "you return None"),
-        (lambda g, x: 0, "keep working", "for 10 digits and M = 4 it stopped: TypeError"),
-        (4, "keep working", "pass in a function, not 4"),
-        (None, "your turn", "write a function accumulate"),
-    ],
-)
+ACCUMULATE = [
+    (by_share, "correct", "Which weight has one sample in the end?"),
+    (in_place, "correct", "10 digits in 4 microbatches"),
+    (larger_last, "correct", "every other cut tried"),
+    (rest_in_the_last, "almost", "have 2, 2, 2, 4 digits. The device has room for 3 at once"),
+    (
+        mean_of_means,
+        "almost",
+        "the sizes are 3, 3, 2, 2 but every weight is 1/4. What would make every *sample* count equally?",
+    ),
+    (
+        sum_over_samples,
+        "almost",
+        "and so are the weights: the gradient comes out 10.0 times too large",
+    ),
+    (sum_of_means, "keep working", "times too large. What is the batch's loss a mean of?"),
+    (drops_the_rest, "keep working", "have 2, 2, 2, 2 digits, 8 together. Where are the others?"),
+    (every_microbatch_twice, "keep working", "3, 2, 2 digits, 20 together. Which come more than once?"),
+    (last_one_only, "keep working", "With which weight does each microbatch come in?"),
+    (
+        lambda g, x, y, m: g(x, y),
+        "almost",
+        "you cut it into 10. How many pieces were asked for?",
+    ),
+    (lambda g, x, y, m: by_share(g, x, y, m)[0], "keep working", "an array of shape (10,)"),
+    (lambda g, x, y, m: [g(p, q) for p, q in cut(x, y, m)][0:0], "keep working", "you return []"),
+    (lambda g, x, y, m: x.T @ x[:, :10], "keep working", "have no digits, 0 together"),
+    (lambda g, x, y, m: None, "keep working", "you return None"),
+    (lambda g, x: 0, "keep working", "for 10 digits and M = 4 it stopped: TypeError"),
+    (4, "keep working", "pass in a function, not 4"),
+    (None, "your turn", "write a function accumulate"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), ACCUMULATE)
 def test_accumulate(answer, verdict, says):
     reply = accumulate(answer)
     assert reply.verdict == verdict
@@ -139,3 +148,71 @@ def test_a_nan_is_not_the_right_gradient():
 def test_one_device_gives_a_gradient_of_64_by_10():
     data = digits()
     assert one_device(data.x[:10], data.y[:10]).shape == (64, 10)
+
+
+R = partial(changed, run)
+WORKS = "        work[kind](stages[s], s, m, links)\n"
+LOSS = "loss += (wrong**2).sum() / target.size"
+RUNS = [
+    (R(), "correct", "one device's loss and gradients to 1e-12, in each of 3 orders"),
+    (R(("/ target.size)", "/ wrong.size)")), "almost", "every gradient is 4 times what one device has"),
+    (R(("2 * wrong / target", "2 * wrong / M / wrong")), "keep working", "M = 4 and 10 samples"),
+    (R(("2 * wrong / target.size", "2 * wrong / len(target)")), "almost", "every gradient is 4 times"),
+    (R(("2 * wrong", "wrong")), "almost", "every gradient is 0.5 times what one device has"),
+    (R(("2 * wrong / target.size", "wrong.mean()")), "keep working", "ValueError"),
+    (R((LOSS, "loss += np.mean(wrong**2)")), "almost", "yours is 4 times"),
+    (R((LOSS, "loss += np.mean(wrong**2) / M")), "keep", "does it average?"),
+    (R(("loss +=", "loss =")), "keep working", "Which numbers does it average?"),
+    (R(("    return loss", "")), "keep working", "you return None; it should be the loss"),
+    (R(("targets[m]", "targets[0]")), "keep working", "Which numbers does it average?"),
+    (R(("- targets[m]", "- target")), "keep working", "it stopped: ValueError"),
+    (R(('links.send(("y", -1, m), piece)', 'links.send(("y", -1, 0), piece)')), "keep working", "KeyError"),
+    (R((WORKS, WORKS.replace("work[kind]", "forward"))), "keep working", "KeyError"),
+    (R(("work[kind](", '(forward if kind == "F" else backward)(')), "keep working", "work['F'] is not"),
+    (R(("work[kind](", 'work["F" if kind == "F" else "B"](')), "keep working", "is done then. What decides"),
+    (R((WORKS, '        if kind in "FB":\n    ' + WORKS)), "keep working", "and `work` has 'wait', but"),
+    (R(("in order:", "in sorted(order):")), "keep working", "number 0 in the order but (0, 'B', 0) is"),
+    (R(("in order:", "in order[:-1]:")), "keep working", "is not called for (0, 'B', 3) of the order"),
+    (R(("in order:", "in order + [(0, 'wait', 0)]:")), "keep working", "is done after the order's end"),
+    (R(("stages[s], s", "stages[last], s")), "keep working", "stage number 0 with another stage's arrays"),
+    (R(("stages[s], s, m", "stages[s], m, s")), "keep working", "with another stage's arrays"),
+    (R(("== (last, ", "== (0, ")), "keep working", "KeyError"),
+    (lambda order, stages: 0, "keep working", "with K = 2, M = 4 and 8 samples, microbatch by microbatch"),
+    (lambda *a: 0.5, "keep working", "work['F'] is not called for (0, 'F', 0) of the order"),
+    ("no", "keep working", "pass in a function, not 'no'"),
+    (None, "your turn", "write run in this cell"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), RUNS)
+def test_run(answer, verdict, says):
+    reply = lesson_03.run(answer)
+    assert reply.verdict.startswith(verdict), reply
+    assert says in reply.text, reply
+
+
+def piece_by_piece(order, stages, x, target, M, work):
+    """It cuts in another place, hands each piece out when it is due, and uses up the order."""
+    first, links, total = len(x) // M, Links(), []
+    cuts = [0, *range(first, first * M, first), len(x)]
+    while order:
+        s, kind, m = order.pop(0)
+        rows = slice(cuts[m], cuts[m + 1])
+        if kind == "F" and s == 0:
+            links.send(("y", -1, m), x[rows])
+        work[kind](stages[s], s, m, links)
+        if kind == "F" and s == len(stages) - 1:
+            y = links.receive(("y", s, m))
+            total.append(((y - target[rows]) ** 2).sum())
+            links.send(("dy", s, m), (y - target[rows]) / (0.5 * target.size))
+    return np.array(sum(total) / target.size)[()]
+
+
+def test_a_run_written_in_another_way_is_right_too():
+    assert lesson_03.run(piece_by_piece).verdict == "correct"
+
+
+WRONG = {
+    "accumulate": [answer for answer, verdict, _ in ACCUMULATE if verdict in ("almost", "keep working")],
+    "run": [answer for answer, verdict, _ in RUNS if verdict not in ("correct", "your turn")],
+}

@@ -113,6 +113,12 @@ def looks_up_a_stage(action, S, table):
     return table[action[0]]
 
 
+def shortens_its_table(action, S, table):
+    s, kind, m = action
+    table[kind] = [(other, way) for other, way in table[kind] if 0 <= s + way < S]
+    return [(s + way, other, m) for other, way in table[kind]]
+
+
 def one_by_one(action, S, table):
     yield from needs(action, S, table)
 
@@ -130,7 +136,7 @@ NEEDED = [
     (({"F": F, "B": [*B, ("F", 0)]}, needs), "keep working", "Does it need one of them twice?"),
     (({"F": [("F", +1)], "B": B}, needs), "keep working", "1F2 needs 2F2. From where does a forward"),
     (({"F": [], "B": B}, needs), "keep working", "1F2 needs nothing. From where"),
-    (({"F": F}, needs), "keep working", "NEEDS has the keys ['F']. What does a B need?"),
+    (({"F": F}, needs), "keep working", "NEEDS has the keys ['F']. What does B need?"),
     (
         ({"F": F, "B": B[0]}, needs),
         "keep working",
@@ -140,7 +146,9 @@ NEEDED = [
     (({"F": F, "B": ["0F0", "1B0"]}, needs), "keep working", "['0F0', '1B0']. How is it written"),
     (([F, B], needs), "keep working", "Which two kinds of action want an entry in a dict?"),
     ((None, needs), "keep working", "NEEDS is None. Which two kinds"),
-    ((NEEDS, None), "keep working", "pass in a function, not None"),
+    ((NEEDS, None), "keep working", 'the table is right. What does it say that (1, "F", 2) needs'),
+    ((NEEDS, NEEDS), "keep working", "pass in a function, not {"),
+    ((NEEDS, shortens_its_table), "keep working", "(0, 'F', 0), 3, NEEDS) it leaves the table as {'F': [],"),
     (
         (NEEDS, no_bounds),
         "keep working",
@@ -167,9 +175,9 @@ NEEDED = [
     ),
     ((NEEDS, as_lists), "keep working", "What is in a list of actions, each (stage, kind, microbatch)?"),
     ((NEEDS, as_text), "keep working", "it gives ['0F0', '1B0']. What is in a list"),
-    ((NEEDS, none_at_stage_0), "keep working", "it gives None. What is in a list of actions"),
-    ((NEEDS, one_by_one), "almost", "it gives a generator. Later lessons read it more than once"),
-    ((NEEDS, as_a_set), "almost", "it gives a set. Later lessons read"),
+    ((NEEDS, none_at_stage_0), "keep working", "it gives nothing back. What should come after return?"),
+    ((NEEDS, one_by_one), "keep working", "it gives a generator. Later lessons read it more than once"),
+    ((NEEDS, as_a_set), "keep working", "it gives a set. Later lessons read"),
     ((NEEDS, twice), "keep working", "Does it need one of them twice?"),
     ((NEEDS, looks_up_a_stage), "keep working", "it stopped: KeyError: 0, in your line"),
 ]
@@ -319,6 +327,10 @@ def eats_its_rows(rows, table, cost):
     return ends
 
 
+def in_floats(rows, table, cost):
+    return {action: float(end) for action, end in answers.clock(rows, table, cost).items()}
+
+
 START = "max([free[k], *arrived])"
 CLOCKS = [
     (
@@ -332,6 +344,10 @@ CLOCKS = [
     ),
     (mutated(START, "sum([free[k], *arrived])"), "Why later?"),
     (mutated(START, "max([free[k], *arrived[:1]])"), "When does the last thing that it needs arrive?"),
+    (
+        mutated(START, "max([free[k], *arrived[-1:]])"),
+        "and the table {'F': [('F', -1)], 'B': [('B', 1), ('F', 0)]}",
+    ),
     (mutated("cost[action[1]]", 'cost["F"]'), "0B1 lasts from 2 to 3 by your clock. How long does B take?"),
     (mutated("cost[action[1]]", "1"), "by your clock. How long does B take?"),
     (mutated(" + cost[action[1]]", ""), "0F0 lasts from 0 to 0 by your clock. How long does F take?"),
@@ -424,11 +440,12 @@ NO_ORDERS = [
     ),
     ("99999999999F0 0F1\n1F0 0F99999999999", "99999999999F0 is out of range"),
     ([["0F0", "0B0"], ["1F0", "1B0"]], "the row of device 0 has '0F0'. How is 0F0 written as a tuple"),
+    ([[(0, "F", 0), None], [(1, "F", 0)]], "the row of device 0 has None. How is 0F0 written as a tuple"),
     ([[(0, "F", 0)]], "one row for each of the 2 devices, please (got 1)"),
 ]
 WRONG = {
     "table_and_needs": [case[0] for case in NEEDED],
-    "clock": [eats_its_rows, *(case[0] for case in CLOCKS)],
+    "clock": [eats_its_rows, in_floats, *(case[0] for case in CLOCKS)],
     "unlock": [KNOT, *SWAPS, *(case[0] for case in NO_ORDERS)],
     "short_and_small": [
         *(case[0] for case in LONGER),
@@ -531,15 +548,24 @@ def test_a_clock_that_eats_its_rows_is_told_so_and_leaves_those_of_the_check():
     assert all(row for rows, _, _ in CLOCKED[:4] for row in rows)
 
 
+def test_a_clock_that_rounds_is_told_where_and_not_that_it_is_late():
+    from_zeros = mutated("[0] * len(rows)", "[0.0] * len(rows)")
+    for rounds in (in_floats, from_zeros):
+        said = repr(clock(rounds))
+        assert said.startswith("almost: every end is nearly right. But with the rows 0F0 0F1 0F2 0B0")
+        assert "F = 1/3, B = 3/4, 0F0 ends at 0.333333333333333" in said
+        assert said.endswith("by your clock, and should at 1/3. Where does your clock begin to round?")
+
+
 def test_a_clock_that_never_gives_up_is_stopped(monkeypatch):
     monkeypatch.setattr(called, "SECONDS", 0.3)
     said = clock(waits_for_ever).text
-    assert "2F0 2B0 2B1 2F1 and F = 1, B = 2 it was still running after 0.3 seconds." in said
+    assert "2F0 2B0 2B1 2F1 and F = 1, B = 2 it was still running after 0.3 seconds, in your line" in said
 
 
 def test_without_a_build_it_says_what_to_write():
-    assert repr(table_and_needs(None, None)).startswith("your turn: write NEEDS and needs in the cell above")
-    assert repr(clock(None)).startswith("your turn: write clock in the cell above")
+    assert repr(table_and_needs(None, None)).startswith("your turn: write NEEDS and needs in this cell")
+    assert repr(clock(None)).startswith("your turn: write clock in this cell")
 
 
 def reply(check, answer) -> str:
@@ -577,22 +603,26 @@ def test_too_long(answer, verdict, says):
 
 
 def test_an_order_that_cannot_run_is_explained():
+    ask = " What would have to come earlier, and on which row?"
     assert reply(unlock, KNOT) == (
-        "keep working: 0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0."
+        f"keep working: 0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0.{ask}"
     )
     assert unlock(str(KNOT)) == unlock(KNOT)
     said = reply(short_and_small, warming_up((0, 1, 0)))
-    assert said == "keep working: 0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0."
+    assert said == f"keep working: 0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0.{ask}"
     backward_first = "0B0 0F0 0F1 0B1\n1F1 1B1 1F0 1B0"
-    assert reply(unlock, backward_first) == "keep working: 0B0 needs 0F0, queued behind 0B0."
+    assert reply(unlock, backward_first) == f"keep working: 0B0 needs 0F0, queued behind 0B0.{ask}"
     head_on = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0".replace("1F1 1B1 1F0 1B0", "1B0 1F1 1F0 1B1")
-    assert reply(unlock, head_on) == "keep working: 1B0 needs 1F0, queued behind 1B0."
+    assert reply(unlock, head_on) == f"keep working: 1B0 needs 1F0, queued behind 1B0.{ask}"
 
 
 def test_one_swap_and_only_one_unlocks():
     freed = [swapped for swapped in swaps() if unlock(swapped).verdict == "correct"]
     assert [str(order) for order in freed] == ["device 0: 0F0 0F1 0B0 0B1\ndevice 1: 1F1 1B1 1F0 1B0"]
-    assert "it runs and takes 12; the devices hold at most 2, 1." in reply(unlock, freed[0])
+    assert "it runs and takes 12. Device 0 now does two forwards before its first b" in reply(
+        unlock, freed[0]
+    )
+    assert gp.peak_in_flight(freed[0]) == (2, 1)
     assert all(unlock(swapped).verdict == "keep working" for swapped in swaps() if swapped not in freed)
 
 
@@ -619,6 +649,14 @@ def test_another_order_altogether_is_more_than_a_swap():
 def test_an_order_may_come_as_rows_of_tuples():
     rows = answers.capped_rows(3, 4, ROOM, NEEDS, {"F": 1, "B": 2})
     assert short_and_small(rows) == short_and_small(gp.OneFOneB(3, 4))
+
+
+def test_an_order_may_come_as_a_list_of_texts():
+    assert (
+        short_and_small(SHORT.splitlines())
+        == short_and_small(tuple(SHORT.splitlines()))
+        == short_and_small(SHORT)
+    )
 
 
 @pytest.mark.parametrize("check", [short_and_small, unlock])

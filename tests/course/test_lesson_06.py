@@ -124,9 +124,14 @@ def test_every_mistake_is_wrong_on_some_hidden_stage_and_differs_from_the_others
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     data, partitions = gp.digits(), gp.split(gp.mlp([64, 64, 64, 64, 64, 64, 10]), stages=4)
     batch = data.x[:256], data.y[:256]
-    memory = gp.train_step(partitions, gp.GPipe(4, 8), batch, gp.cross_entropy).memory[0]
+    step = gp.train_step(partitions, gp.GPipe(4, 8), batch, gp.cross_entropy)
+    memory = step.memory[0]
     array, gradients = 8 * 32 * 64, memory.peak("gradients")
     assert list(lesson_06.LEFT) == [32 * 64 * 2, array, 3 * array, 4 * array]
+    account = [float(line.split()[-2]) for line in lesson_06.account(step).splitlines()]
+    assert account[:3] == [345.1, 66.6, 16.4] and account[3] == round(sum(account[:3])), (
+        "428.0, and its parts"
+    )
     turn, waits, peak = (sum(memory.at(time).values()) for time in (8, 17, 19))
     inside = waits + gradients + array
     assert (peak, inside) == (memory.peak(), memory.peak_inside.bytes)

@@ -311,7 +311,9 @@ def test_a_loop_that_never_ends_is_answered(monkeypatch):
         while True:
             pass
 
-    assert "it was still running after 0.3 seconds. Which loop never ends?" in reply(capped_rows, answer)
+    said = reply(capped_rows, answer)
+    assert "it was still running after 0.3 seconds, in your line" in said
+    assert said.endswith("Which loop never ends?")
 
 
 def test_the_sizes_tell_the_mistakes_apart():
@@ -431,7 +433,7 @@ def test_without_a_function_it_says_what_to_do(check):
 
 
 def test_a_build_without_an_answer_says_what_to_write():
-    assert reply(capped_rows, None).startswith("your turn: write capped_rows in the cell above")
+    assert reply(capped_rows, None).startswith("your turn: write capped_rows in this cell")
 
 
 @pytest.mark.parametrize("check", [smallest_caps, receive_buffers])

@@ -264,7 +264,7 @@ def test_what_is_kept_or_recomputed_wrongly_is_told_where(light, again, verdict,
 
 def test_a_build_without_answers_says_what_to_write():
     reply = light_forward_and_recompute(None, None)
-    assert repr(reply).startswith("your turn: write light_forward and recompute in the cell above")
+    assert repr(reply).startswith("your turn: write light_forward and recompute in this cell")
 
 
 def test_a_stage_keeps_half_and_one_more():

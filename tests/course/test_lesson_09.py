@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from functools import cache
+from itertools import count
 
 import numpy as np
 import pytest
@@ -56,7 +57,148 @@ def with_one_f_one_b(devices, microbatches, comm):
     return min((1, 2, 4), key=length)
 
 
+def grouped(K, M, V, size=None):
+    """The turns of a device's forwards, as (which of its stages, microbatch), in groups of K."""
+    size = size or K
+    return [(v, m) for first in range(0, M, size) for v in range(V) for m in range(M)[first : first + size]]
+
+
+def by_microbatch(K, M, V):
+    return [(v, m) for m in range(M) for v in range(V)]
+
+
+def descending(K, M, V):
+    return [(v, m) for first in range(0, M, K) for v in range(V) for m in reversed(range(first, first + K))]
+
+
+def warm_up(K, V, k):
+    return 2 * (K - k - 1) + (V - 1) * K
+
+
+def rows(K, M, V, there=grouped, back=grouped, warm=warm_up, held=lambda v, k, K, V: v * K + k, last=True):
+    """Interleaved rows; each further argument is a piece that one can get wrong."""
+    made = []
+    for k in range(K):
+        forwards = [(held(v, k, K, V), "F", m) for v, m in there(K, M, V)]
+        backwards = [(held(V - 1 - v if last else v, k, K, V), "B", m) for v, m in back(K, M, V)]
+        ahead = max(0, min(warm(K, V, k), M * V))
+        pairs = zip(forwards[ahead:], backwards, strict=False)
+        made.append(forwards[:ahead] + [a for pair in pairs for a in pair] + backwards[M * V - ahead :])
+    return made
+
+
+def wrongly(**pieces):
+    return lambda K, M, V: rows(K, M, V, **pieces)
+
+
+def counted_up(K, M, V):
+    """A right answer that goes through all turns and asks each time what is due."""
+    made = []
+    for k in range(K):
+        row, total = [], M * V
+        for turn in range(total + warm_up(K, V, k)):
+            if turn < total:
+                group, within = divmod(turn, K * V)
+                row.append((within // K * K + k, "F", np.int64(group * K + within % K)))
+            if 0 <= (turn_back := turn - min(warm_up(K, V, k), total)) < total:
+                group, within = divmod(turn_back, K * V)
+                row.append(((V - 1 - within // K) * K + k, "B", group * K + within % K))
+        made.append(tuple(row))
+    return tuple(made)
+
+
+WRONG_ROWS = [
+    (wrongly(last=False), "keep working", "At which of its stages does a gradient arrive first?"),
+    (wrongly(warm=lambda K, V, k: K - k - 1), "keep working", "the step never ends: 2B0 needs 2F0, queued"),
+    (
+        wrongly(warm=lambda K, V, k: K - k - 1 + (V - 1) * K),
+        "almost",
+        "a gradient travels back. For how many",
+    ),
+    (
+        wrongly(warm=lambda K, V, k: warm_up(K, V, k) + 1),
+        "almost",
+        "Which of them belongs to the first pair?",
+    ),
+    (wrongly(warm=lambda K, V, k: warm_up(K, V, k) - 1), "keep working", "3B0 needs 3F0, queued behind 3B0"),
+    (
+        wrongly(warm=lambda K, V, k: 2 * (K - 1) + (V - 1) * K),
+        "keep working",
+        "device 1 does 5 forwards before",
+    ),
+    (
+        wrongly(warm=lambda K, V, k: 2 * (K - k - 1) + V * K),
+        "keep working",
+        "takes 13.5 and the devices hold 7, 5",
+    ),
+    (
+        wrongly(warm=lambda K, V, k: 2 * (K - k - 1) + K),
+        "keep working",
+        "K = 4, M = 8, V = 3: device 0 does 11",
+    ),
+    (wrongly(warm=lambda K, V, k: K * V * 9), "keep working", "takes 13.5 and the devices hold 8, 8"),
+    (
+        wrongly(there=lambda K, M, V: grouped(K, M, V, M)),
+        "keep working",
+        "which one is back, and at which stage?",
+    ),
+    (
+        wrongly(there=lambda K, M, V: grouped(K, M, V, 4)),
+        "keep working",
+        "which one is back, and at which stage?",
+    ),
+    (wrongly(there=by_microbatch), "keep working", "before the first one has come round again?"),
+    (
+        wrongly(there=lambda K, M, V: grouped(K, M, V, V)),
+        "keep working",
+        "K = 3, M = 9, V = 2: device 0 does 0F0",
+    ),
+    (wrongly(there=descending), "keep working", "does 0F1 0F0 2F1 2F0 ... Which microbatches are there"),
+    (wrongly(back=by_microbatch), "keep working", "In which order do the gradients of a group come"),
+    (wrongly(back=descending), "keep working", "Which microbatch's gradient is there first?"),
+    (wrongly(held=lambda v, k, K, V: k * V + v), "keep working", "device 0: 1F0 is on its row. Which stages"),
+    (
+        lambda K, M, V: [list(row) for row in gp.OneFOneB(K, M).actions],
+        "keep working",
+        "it never does 2F0 2F1",
+    ),
+    (
+        lambda K, M, V: [row[:-1] for row in rows(K, M, V)],
+        "keep working",
+        "it never does 0B3. Where do these",
+    ),
+    (lambda K, M, V: [row + row[:1] for row in rows(K, M, V)], "keep working", "0F0 is on its row 2 times"),
+    (lambda K, M, V: rows(K, M + K, V), "keep working", "How many microbatches are there, counted from 0?"),
+    (lambda K, M, V: rows(K, M, V)[0], "keep working", "you return 16 rows. How many devices"),
+    (lambda K, M, V: [["0F0"]] * K, "keep working", "'0F0' is no action; an action is a tuple"),
+    (lambda K, M, V: [[*row, None] for row in rows(K, M, V)], "keep working", "None is no action"),
+    (lambda K, M, V: [None] * K, "keep working", "its row is None. A row is a list of actions"),
+    (lambda K, M, V: [[(0, "f", 0)]] * K, "keep working", "'f' in (0, 'f', 0) is none of the kinds B, F"),
+    (lambda K, M, V: None, "keep working", "you return None. It should be a list with a row for each device"),
+    (lambda K, M, V: [[1 // 0 for _ in "a"]] * K, "keep working", "ZeroDivisionError"),
+    (lambda K, M, V: [(1 // n for n in (1, 0)) for _ in range(K)], "keep working", "ZeroDivisionError"),
+    (
+        lambda K, M, V: [count() for _ in range(K)],
+        "keep working",
+        "it gives over 100,000 values. When does it",
+    ),
+    (lambda K, M, V: exit(), "keep working", "it calls exit(), which would end the notebook"),
+]
+
+
+@pytest.mark.parametrize("right", [rows, counted_up, lambda K, M, V: (iter(row) for row in rows(K, M, V))])
+def test_interleaved_rows_written_in_different_ways(right):
+    assert lesson_09.interleaved_rows(right).verdict == "correct"
+
+
+@pytest.mark.parametrize(("wrong", "verdict", "says"), WRONG_ROWS)
+def test_wrong_interleaved_rows_are_told_why(wrong, verdict, says):
+    reply = lesson_09.interleaved_rows(wrong)
+    assert (reply.verdict, says in reply.text) == (verdict, True), reply
+
+
 def test_nothing_yet():
+    assert lesson_09.interleaved_rows(None).verdict == "your turn"
     assert lesson_09.held_layers(None).verdict == "your turn"
     assert lesson_09.best_stages_per_device(None).verdict == "your turn"
 
@@ -77,7 +219,9 @@ def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
     whole = gp.simulate(gp.Interleaved1F1B(4, 8, stages_per_device=2)).makespan
     one_f_one_b = gp.simulate(gp.OneFOneB(4, 8))
     work = gp.useful_time(one_f_one_b) / 4
-    assert set(lesson_09.LENGTHS) == {one_f_one_b.makespan, work, one_f_one_b.makespan / 2, whole}
+    down, back = 3 * 1, 3 * 2  # the waits at the start and at the end, through three thick stages
+    one_end = {work + down / 2 + back, work + down + back / 2}
+    assert set(lesson_09.LENGTHS) == {one_f_one_b.makespan, work, one_f_one_b.makespan / 2, whole} | one_end
 
 
 @pytest.mark.parametrize(("wrong", "question"), lesson_09.MESSAGES.items())
@@ -92,6 +236,18 @@ def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
     assert set(lesson_09.MESSAGES) == {2 * (K - 1) * M, there, V * 2 * (K - 1) * M, 2 * K * V * M}
 
 
+@pytest.mark.parametrize(("wrong", "question"), lesson_09.HELD.items())
+def test_a_wrong_guess_at_what_is_held_is_told_what_it_is(wrong, question):
+    revealed = gp.course.reveal(wrong, gp.peak_in_flight(halved().schedule)[0], wrong=lesson_09.HELD)
+    assert (revealed.reply.verdict, revealed.reply.text[-len(question) :]) == ("not what happened", question)
+
+
+def test_the_wrong_guesses_at_what_is_held_follow_from_a_thought():
+    K, M, V = 4, 8, 2
+    held = gp.peak_in_flight(halved().schedule)[0]
+    assert set(lesson_09.HELD) == {K, held / V, K * V, held - 1, M * V}
+
+
 def test_megatrons_example():
     """Narayanan et al. 2021, section 2.2.2: counted from 1, layers 1, 2, 9, 10 and layers 3, 4, 11, 12."""
     assert lesson_09._held(16, 4, 2, 0) == held(16, 4, 2, 0) == [0, 1, 8, 9]
@@ -104,21 +260,23 @@ def test_the_right_layers():
     assert lesson_09.held_layers(lambda *case: iter(held(*case))).verdict == "correct"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "verdict", "says"),
-    [
-        (lambda *case: [n + 1 for n in held(*case)], "almost", "first layer of the model"),
-        (lambda L, K, V, k: range(k * (L // K), (k + 1) * (L // K)), "keep working", "one run of layers"),
-        (lambda L, K, V, k: range(k, L, K), "almost", "single layers"),
-        (lambda L, K, V, k: [k, k + K], "keep working", "[1, 4]: 2 in all. How many layers are there"),
-        (lambda L, K, V, k: held(L, K, V, K - 1 - k + 1), "keep working", "Into how many stages"),
-        (lambda L, K, V, k: (n + 1 for n in held(L, K, V, k)), "almost", "first layer of the model"),
-        (lambda L, K, V, k: (1 // 0 for _ in range(K)), "keep working", "ZeroDivisionError"),
-        (lambda L, K, V, k: 7, "keep working", "a list of layer numbers"),
-        (lambda L, K, V, k: ["0", None], "keep working", "a list of layer numbers"),
-        (lambda L, K, V, k: L[k], "keep working", "TypeError"),
-    ],
-)
+WRONG_LAYERS = [
+    (lambda *case: [n + 1 for n in held(*case)], "almost", "first layer of the model"),
+    (lambda L, K, V, k: range(k * (L // K), (k + 1) * (L // K)), "keep working", "one run of layers"),
+    (lambda L, K, V, k: range(k, L, K), "almost", "single layers"),
+    (lambda L, K, V, k: [k, k + K], "keep working", "[1, 4]: 2 in all. How many layers are there"),
+    (lambda L, K, V, k: held(L, K, V, K - 1 - k + 1), "keep working", "Into how many stages"),
+    (lambda L, K, V, k: (n + 1 for n in held(L, K, V, k)), "almost", "first layer of the model"),
+    (lambda L, K, V, k: (1 // 0 for _ in range(K)), "keep working", "ZeroDivisionError"),
+    (lambda L, K, V, k: 7, "keep working", "a list of layer numbers"),
+    (lambda L, K, V, k: ["0", None], "keep working", "a list of layer numbers"),
+    (lambda L, K, V, k: L[k], "keep working", "TypeError"),
+    (lambda L, K, V, k: [k + i * K for i in range(V)], "keep working", "How many layers are there"),
+    (lambda L, K, V, k: held(L, K, 1, k), "keep working", "one run of layers"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "verdict", "says"), WRONG_LAYERS)
 def test_wrong_layers_are_told_why(wrong, verdict, says):
     reply = lesson_09.held_layers(wrong)
     assert reply.verdict == verdict
@@ -128,6 +286,7 @@ def test_wrong_layers_are_told_why(wrong, verdict, says):
 def test_the_best_choice():
     assert lesson_09.best_stages_per_device(best).verdict == "correct"
     assert lesson_09.best_stages_per_device(lambda *case: np.int64(best(*case))).verdict == "correct"
+    assert lesson_09.best_stages_per_device(lambda *case: float(best(*case))).verdict == "correct"
 
 
 def test_every_choice_is_somewhere_the_best_and_never_by_a_tie():
@@ -136,27 +295,30 @@ def test_every_choice_is_somewhere_the_best_and_never_by_a_tie():
     assert all(row.count(min(row)) == 1 for row in lengths)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "verdict", "says"),
-    [
-        (lambda K, M, comm: 4, "almost", "always take the thinnest"),
-        (lambda K, M, comm: best(K, M, 0 * comm), "almost", "always take the thinnest"),
-        (lambda K, M, comm: 1, "almost", "How long is one of V stages"),
-        (with_smaller_messages, "almost", "Does a message carry less"),
-        (with_one_f_one_b, "almost", "Is 1F1B what"),
-        (lambda K, M, comm: 2, "keep working", "another of the three is shorter"),
-        (
-            lambda K, M, c: (
-                4 if c < Fraction(9, 64) else 2 if c < Fraction(13, 24) else 1
-            ),  # 4 x 8 everywhere
-            "keep working",
-            "for K=2, M=2 and messages that take 1/10 you say V = 4",
-        ),
-        (lambda K, M, comm: 3, "keep working", "should be 1, 2 or 4"),
-        (lambda K, M, comm: "2", "keep working", "should be 1, 2 or 4"),
-        (lambda K, M, comm: K / comm, "keep working", "ZeroDivisionError"),
-    ],
-)
+WRONG_CHOICES = [
+    (lambda K, M, comm: 4, "keep working", "always take the thinnest"),
+    (lambda K, M, comm: best(K, M, 0 * comm), "keep working", "always take the thinnest"),
+    (lambda K, M, comm: 1, "almost", "How long is one of V stages"),
+    (with_smaller_messages, "almost", "Does a message carry less"),
+    (with_one_f_one_b, "almost", "Is 1F1B what"),
+    (lambda K, M, comm: 2, "keep working", "another of the three is shorter"),
+    (
+        lambda K, M, c: 4 if c < Fraction(9, 64) else 2 if c < Fraction(13, 24) else 1,  # 4 x 8 everywhere
+        "keep working",
+        "for K=2, M=2 and messages that take 1/10 you say V = 4",
+    ),
+    (lambda K, M, comm: 3, "keep working", "you say 3. Which of V = 1, 2 and 4 is that?"),
+    (lambda K, M, comm: "2", "keep working", "you say '2'. Which of V"),
+    (lambda K, M, comm: print(2), "keep working", "you say None. Which of V"),
+    (lambda K, M, comm: Fraction(57, 2), "keep working", "you say 28.5. Which of V"),
+    (lambda K, M, comm: K / comm, "keep working", "ZeroDivisionError"),
+    (lambda K, M, c: 4 if c * K <= Fraction(9, 16) else 2 if c * K <= 2 else 1, "keep working", "another"),
+    (lambda K, M, c: best(K, 2 * K, c), "keep working", "another of the three"),
+    (lambda K, M, c: best(4, M, c), "keep working", "another of the three"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "verdict", "says"), WRONG_CHOICES)
 def test_a_wrong_choice_is_told_why(wrong, verdict, says):
     reply = lesson_09.best_stages_per_device(wrong)
     assert reply.verdict == verdict
@@ -173,3 +335,10 @@ def test_whoever_gives_each_stage_a_whole_devices_work_answers_1_everywhere():
     answers = [min((1, 2, 4), key=lambda V: length(*case, V)) for case in lesson_09.HIDDEN_LINKS]
     assert answers == [1] * len(lesson_09.HIDDEN_LINKS)
     assert "How long is one of V stages" in lesson_09.best_stages_per_device(lambda *case: 1).text
+
+
+WRONG = {
+    "interleaved_rows": [case[0] for case in WRONG_ROWS],
+    "held_layers": [case[0] for case in WRONG_LAYERS],
+    "best_stages_per_device": [case[0] for case in WRONG_CHOICES],
+}

@@ -69,8 +69,8 @@ WRONG_TIMES = [
     (lambda t, s: max(took(t, s)), "keep working", "Is the longest what a forward takes?"),
     (lambda t, s: min(took(t, s)), "keep working", "Is the shortest what a forward takes?"),
     (lambda t, s: sum(took(t, s)), "keep working", "That is the sum of them. How long is one?"),
-    (lambda t, s: median(took(t)), "almost", "You have all stages in it. Are they equally long?"),
-    (lambda t, s: mean(took(t)), "keep working", "You have all stages in it. Are they equally long?"),
+    (lambda t, s: median(took(t)), "almost", "Are all of these forwards of stage 1?"),
+    (lambda t, s: mean(took(t)), "keep working", "Are all of these forwards of stage 1?"),
     (lambda t, s: mean(took(t, s, None)), "keep working", "Is every action of the stage a forward?"),
 ]
 
@@ -90,10 +90,30 @@ def test_the_mean_passes_where_nothing_was_slow_and_fails_where_something_was():
 
 
 @pytest.mark.parametrize("check", [forward_time, gpipe_step, pause])
-@pytest.mark.parametrize("wrong", ["20", None, True, 1j, [20], float("nan"), float("inf")])
-def test_what_is_no_time_is_answered(check, wrong):
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("20", "you say '20'. How do you say a time as a plain number?"),
+        (True, "you say True. How do you say a time as a plain number?"),
+        (1j, "you say 1j. How do you say a time as a plain number?"),
+        (float("nan"), "you say nan. How do you say a time as a plain number?"),
+        (float("inf"), "you say inf. How do you say a time as a plain number?"),
+        ([20], "it gives a list of 1. Which one number is the time?"),
+        ({0: 9.180000000000007}, "it gives a dict of 1. Which one number is the time?"),
+        (None, "your function gives nothing back. What should come after return?"),
+    ],
+)
+def test_what_is_no_time_is_answered(check, wrong, says):
     said = reply(check, lambda *_: wrong)
-    assert said.startswith("keep working: ") and said.endswith(f"you say {wrong!r}; a time is a number")
+    assert said.startswith("keep working: ") and said.endswith(says)
+
+
+def test_the_time_of_another_stage_is_not_called_one_of_all_stages():
+    """A median over all stages can be another stage's, as here: the question must fit both."""
+    said = reply(forward_time, lambda timeline, stage: median(took(timeline, stage + 1)))
+    assert said.endswith(
+        "you say 7.14; its 7 forwards took 8.19 to 283.5. Are all of these forwards of stage 1?"
+    )
 
 
 @pytest.mark.parametrize("check", [forward_time, gpipe_step, pause])

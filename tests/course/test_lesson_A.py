@@ -54,6 +54,22 @@ def without_catching(devices, microbatches, limit, comm):
     return min(gp.SCHEDULES, key=lambda family: gp.simulate(family(devices, microbatches)).makespan)
 
 
+def up_to_a_refusal(devices, microbatches, limit, comm):
+    """``break`` where ``continue`` was meant: nothing after the first family that refuses is tried."""
+    before = []
+    for family in gp.SCHEDULES:
+        try:
+            before.append(family(devices, microbatches))
+        except ValueError:
+            break
+    best = {}
+    for schedule in before:
+        part = Fraction(devices, schedule.stages)
+        if max(gp.peak_in_flight(schedule)) * part <= limit:
+            best[type(schedule)] = gp.simulate(schedule, gp.Costs(part, part, part, comm=comm)).makespan
+    return min(best, key=best.get)
+
+
 def test_its_links_to_files_lead_somewhere():
     """The poster did not load once: JupyterLab served the notebooks' folder only, and the link leaves it."""
     (path,) = NOTEBOOKS.glob("A_*.ipynb")
@@ -119,10 +135,21 @@ CHOICES = [
     (lambda *case: gp.ZBV, "keep working", "you say ZBV, whose fullest device holds 4 microbatches"),
     (lambda *case: gp.Naive, "keep working", "you say Naive, which takes 96; another within the limit"),
     (lambda K, *case: gp.Chimera if K == 3 else fastest(K, *case), "keep working", "4 would work"),
-    (lambda *case: "1F1B", "keep working", "a class of gp.SCHEDULES"),
-    (lambda *case: None, "keep working", "a class of gp.SCHEDULES"),
-    (lambda *case: [gp.ZBV], "keep working", "a class of gp.SCHEDULES"),
+    (lambda *case: "1F1B", "keep working", "you say '1F1B'. Which class of gp.SCHEDULES is that?"),
+    (
+        lambda *case: None,
+        "keep working",
+        "you give nothing back. Does no schedule fit, or is there no return?",
+    ),
+    (lambda *case: Fraction(53, 2), "keep working", "you say 26.5. Which class of gp.SCHEDULES is that?"),
+    (lambda *case: list(gp.SCHEDULES), "keep working", "you say a list of 14. Which class"),
+    (lambda *case: fastest(*case)(4, 8), "keep working", "you say VHalf(devices=4, microbatches=8). Which"),
     (without_catching, "keep working", "it stopped: ValueError"),
+    (
+        up_to_a_refusal,
+        "keep working",
+        "for K=3, M=7, limit 4 and messages that take 0.5 you say OneFOneB, which takes 33",
+    ),
     (lambda devices: gp.ZBV, "keep working", "TypeError"),
 ]
 
@@ -199,6 +226,15 @@ def test_what_changes_its_place_at_measured_times():
     assert round(measured("ZB-H1"), 1) == 29.3 > measured("Interleaved 1F1B")
     assert round(measured("V-Min"), 1) == 34.6 > measured("1F1B")
     assert measured("Chimera") < at_one_size()["Chimera"].makespan
+
+
+def test_which_three_fall_behind_one_that_was_longer():
+    """The lesson once said two, and left out V-Half, which falls behind ZB-H2."""
+    before = {name: timeline.makespan for name, timeline in at_one_size().items()}
+    now = {name: measured(name) for name in before}
+    fallen = {a for a in now for b in now if before[a] < before[b] and now[a] > now[b]}
+    assert fallen == {"ZB-H1", "V-Half", "V-Min"}
+    assert sorted(now, key=now.get)[:2] == ["ZB-V", "DualPipe"]
 
 
 def test_each_wrong_word_is_answered():

@@ -52,6 +52,11 @@ def test_a_guess_in_words_is_answered(guess, verdict, says):
     assert (reply.verdict, says in reply.text) == (verdict, True), reply
 
 
+def test_a_guess_in_words_may_be_said_or_written_otherwise():
+    assert reveal("the same", "same").reply.verdict == "right"
+    assert repr(reveal((0, "F", 0), "0F0").reply) == "right: you said 0F0"
+
+
 @pytest.mark.parametrize(
     ("guess", "measured", "within", "verdict", "says"),
     [
@@ -95,8 +100,14 @@ def test_before_the_guess_the_result_is_folded_and_the_text_says_nothing_of_it()
     folded = re.fullmatch(r"<details><summary>(.*?)</summary>(.*)</details>", shown._repr_html_())
     assert folded[1] == ASKS
     assert folded[2].startswith("<p>It is <b>33 units</b>.</p><img alt=")
-    assert folded[2].endswith("<pre>a &lt; b</pre>")
+    assert folded[2].endswith("<pre><code>a &lt; b</code></pre>")
     assert "33" not in repr(shown)
+
+
+def test_what_is_no_guess_leaves_the_result_folded():
+    shown = reveal("many", 33, "units", "a table")._repr_html_()
+    assert shown.startswith("<p><b>not a number</b>: a guess here is a number of units")
+    assert re.search(r"<details><summary>.*</summary><p>It is <b>33 units</b>.*</details>$", shown)
 
 
 def test_after_the_guess_everything_is_in_view():
@@ -104,7 +115,7 @@ def test_after_the_guess_everything_is_in_view():
     assert "<details" not in shown
     assert shown == (
         "<p><b>not what happened</b>: you said 24 units; it is 33 units. That is without any waiting.</p>"
-        "<p>It is <b>33 units</b>.</p><pre>a table</pre>"
+        "<p>It is <b>33 units</b>.</p><pre><code>a table</code></pre>"
     )
 
 
