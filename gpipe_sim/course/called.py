@@ -28,7 +28,9 @@ QUESTIONS = {
     ZeroDivisionError: "What is zero there?",
     RecursionError: "When does it stop calling itself?",
     TypeError: "What kinds of things meet there?",
+    ValueError: "What did it get there, and what did you expect?",
 }
+ARGUMENTS = "What does the check call it with?"
 
 
 def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
@@ -62,11 +64,14 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
 
 def stopped(error: BaseException) -> str:
     """The error, the student's own line at which it came, and a question."""
-    what = f"{type(error).__name__}: {error}"
+    what, own = f"{type(error).__name__}: {error}", False
     for file, number in _from_the_inside(error.__traceback__):
         if not file.startswith(LIBRARIES) and (line := linecache.getline(file, number).strip()):
             what += f", in your line{'' if file == KEPT else f' {number}'}: {line}"
+            own = True
             break
+    if isinstance(error, TypeError) and not own and "argument" in str(error):
+        return f"{what}. {ARGUMENTS}"
     question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
     return f"{what}. {question}" if question else what
 

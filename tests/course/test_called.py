@@ -47,6 +47,12 @@ def test_an_error_inside_the_library_shows_the_line_that_called_it():
     assert "in your line" in said and "gp.GPipe(K, 0)" in said
 
 
+def test_the_wrong_number_of_arguments_is_asked_about():
+    said = called(lambda k, K: K - k, 0, 3, 7).text
+    assert said.endswith("takes 2 positional arguments but 3 were given. What does the check call it with?")
+    assert not called(lambda k: len(k, k), 3).text.endswith("call it with?")
+
+
 def loops_for_ever(K):
     while True:
         pass
