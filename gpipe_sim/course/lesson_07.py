@@ -41,7 +41,7 @@ DIAL = {
     36: "That is three round trips. How many groups of four are there in eight microbatches?",
     48: "That is half of the naive order. How many microbatches are on their way at once?",
     51: "That is room for two. How long would device 0 still be idle, with four on their way?",
-    64.5: "That is halfway between the two. How many round trips are there, with four on their way?",
+    64.5: "That is halfway between 96 and 33. How many round trips are there, with four on their way?",
 }
 #: What natural wrong guesses at how the bytes of 1F1B grow from M = 4 to M = 32 would be.
 GROWTH = {
@@ -106,7 +106,7 @@ def _actions(said: object, devices: int, microbatches: int) -> list[list[Action]
             return f"the row of device {device} is {row!r}. What would a list of actions be?"
         for action in row:
             if not _is_action(action):
-                return f'on row {device} is {action!r}. How is it as a tuple, such as (0, "F", 2) for 0F2?'
+                return f'on row {device} is {action!r}. If 0F2 is (0, "F", 2), what would this one be?'
             if action[0] != device:
                 return f"{_spelled(action)} is on the row of device {device}. Which device holds that stage?"
             if action[2] >= microbatches:

@@ -316,7 +316,7 @@ def test_the_rows_are_the_librarys_planners(caps):
         (
             edited(lambda rows: [[f"{s}{kind}{m}" for s, kind, m in row] for row in rows]),
             "keep working",
-            "on row 0 is '0F0'. How is it as a tuple, such as (0, \"F\", 2) for 0F2?",
+            "on row 0 is '0F0'. If 0F2 is (0, \"F\", 2), what would this one be?",
         ),
         (
             edited(lambda rows: rows.reverse()),
