@@ -28,23 +28,22 @@ def time_limit(seconds: float = SECONDS) -> Iterator[None]:
             wait = AGAIN
 
     watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     try:
+        watcher.start()
         yield
     finally:
-        _stop(watcher, done)
+        while watcher:  # TooLong may come on the way into _stop
+            try:
+                watcher = _stop(watcher, done)
+            except TooLong:
+                continue
 
 
 def _stop(watcher: threading.Thread, done: threading.Event) -> None:
     """End the watcher, and take back what it may just have raised."""
-    while True:
-        try:
-            done.set()
-            watcher.join()
-            _raise_in(threading.get_ident(), None)
-            return
-        except TooLong:  # it came while the body was ending
-            continue
+    done.set()
+    watcher.join()
+    _raise_in(threading.get_ident(), None)
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
