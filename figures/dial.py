@@ -46,8 +46,8 @@ def draw(data: dict) -> Figure:
     ax.set_ylabel("length of the step", fontsize=LABEL_SIZE)
     finish(ax)
     enough, held = settings[DEVICES - 1], [sum(own["peak_in_flight"]) for own in (alone, gpipe)]
-    words = f"1F1B is as short as any, {enough['makespan']}, and its devices hold {held[0]} together"
-    words = f"{words}, GPipe's {held[1]}"
+    words = f"1F1B takes {enough['makespan']}, as GPipe does, and its devices hold {held[0]} together"
+    words = f"{words}, not {held[1]}"
     claim(ax, words)
     return figure
 

@@ -171,7 +171,7 @@ def test_the_dial_ends_at_room_for_4_on_each_and_1f1b_is_off_it():
         assert bubble(boxes_in(inset)) == Fraction(*own["bubble"])
     places = [inset.get_window_extent() for inset in thumbnails]
     assert not any(a.overlaps(b) for a, b in combinations(places, 2))
-    words = "1F1B is as short as any, 33, and its devices hold 10 together, GPipe's 32"
+    words = "1F1B takes 33, as GPipe does, and its devices hold 10 together, not 32"
     assert ax.get_title("left") == words
 
 

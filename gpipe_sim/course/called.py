@@ -30,7 +30,6 @@ QUESTIONS = {
     TypeError: "What kinds of things meet there?",
     ValueError: "What did it get there, and what did you expect?",
 }
-ARGUMENTS = "What does the check call it with?"
 
 
 def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
@@ -70,8 +69,8 @@ def stopped(error: BaseException) -> str:
             what += f", in your line{'' if file == KEPT else f' {number}'}: {line}"
             own = True
             break
-    if isinstance(error, TypeError) and not own and "argument" in str(error):
-        return f"{what}. {ARGUMENTS}"
+    if isinstance(error, TypeError) and "positional argument" in str(error):
+        return f"{what}. {'Which arguments does it take' if own else 'What does the check call it with'}?"
     question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
     return f"{what}. {question}" if question else what
 
