@@ -1,6 +1,7 @@
 """How a check calls a student's function: copies go in, and whatever happens ends in a sentence."""
 
 import sys
+import threading
 import time
 from contextlib import suppress
 
@@ -98,10 +99,12 @@ def test_exit_harms_nothing(monkeypatch):
 
 
 def test_what_ends_in_time_is_not_disturbed_later():
+    before = threading.active_count()
     for _ in range(200):
         with suppress(TooLong), time_limit(0.0005):
             sum(range(10_000))
     time.sleep(0.01)
+    assert threading.active_count() == before  # no watcher is left that would raise later
 
 
 def test_the_limit_stops_a_body():
