@@ -178,7 +178,7 @@ def test_the_dial_ends_at_room_for_4_on_each_and_1f1b_is_off_it():
         assert bubble(boxes_in(inset)) == Fraction(*own["bubble"])
     places = [inset.get_window_extent() for inset in thumbnails]
     assert not any(a.overlaps(b) for a, b in combinations(places, 2))
-    words = "33 takes room for 4 on each device; 1F1B makes do with 10 in all, and GPipe holds 32"
+    words = "1F1B takes 33, as GPipe does, and its devices hold 10 together, not 32"
     assert ax.get_title("left") == words
 
 
