@@ -27,8 +27,12 @@ QUESTIONS = {
     NameError: "Where is that name given a value?",
     ZeroDivisionError: "What is zero there?",
     RecursionError: "When does it stop calling itself?",
-    TypeError: "What kinds of things meet there?",
+    TypeError: "What goes in there, and of what kind is each?",
+    ValueError: "Which values meet there?",
+    AttributeError: "What kind of thing is it there?",
 }
+ARGUMENTS = "Which arguments is it given, and which does it take?"
+HANDED_OUT = ("send", "receive")  #: methods of lesson 02's Links: the page's own lines, not the student's
 
 
 def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
@@ -54,7 +58,9 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
     except TooLong:
         return keep_working(f"{where} it was still running after {SECONDS} seconds. Which loop never ends?")
     except SystemExit:
-        return keep_working(f"{where} it calls exit(), which would end the notebook. Return a value instead")
+        return keep_working(
+            f"{where} it calls exit(), which would end the notebook. How else does a function end?"
+        )
     except Exception as error:
         return keep_working(f"{where} it stopped: {stopped(error)}")
     return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
@@ -63,19 +69,23 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
 def stopped(error: BaseException) -> str:
     """The error, the student's own line at which it came, and a question."""
     what = f"{type(error).__name__}: {error}"
-    for file, number in _from_the_inside(error.__traceback__):
-        if not file.startswith(LIBRARIES) and (line := linecache.getline(file, number).strip()):
-            what += f", in your line{'' if file == KEPT else f' {number}'}: {line}"
+    for file, number, name in _from_the_inside(error.__traceback__):
+        given = file.startswith(LIBRARIES) or name in HANDED_OUT
+        if not given and (line := linecache.getline(file, number).strip()):
+            what += f", in your line{'' if file == KEPT else f' {number}'}: {line.rstrip(':')}"
             break
     question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
+    if isinstance(error, TypeError) and "positional argument" in what:
+        question = ARGUMENTS
     return f"{what}. {question}" if question else what
 
 
-def _from_the_inside(traceback: TracebackType | None) -> list[tuple[str, int]]:
-    """(file, line) of each frame, the innermost first."""
+def _from_the_inside(traceback: TracebackType | None) -> list[tuple[str, int, str]]:
+    """(file, line, function) of each frame, the innermost first."""
     frames = []
     while traceback:
-        frames.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
+        code = traceback.tb_frame.f_code
+        frames.append((code.co_filename, traceback.tb_lineno, code.co_name))
         traceback = traceback.tb_next
     return frames[::-1]
 

@@ -121,10 +121,20 @@ ACCUMULATE = [
     (
         lambda g, x, y, m: g(x, y),
         "almost",
-        "you cut it into 10. How many pieces were asked for?",
+        "have 10 digits. The device has room for 3 at once: which of them does not fit?",
+    ),
+    (lambda g, x, y, m: by_share(g, x, y, len(x)), "almost", "1, 1 digits. How many microbatches were"),
+    (
+        lambda g, x, y, m: by_share(lambda x, y: g(x), x, y, m),
+        "keep working",
+        "TypeError: mean_gradient() missing 1",
     ),
     (lambda g, x, y, m: by_share(g, x, y, m)[0], "keep working", "an array of shape (10,)"),
-    (lambda g, x, y, m: [g(p, q) for p, q in cut(x, y, m)][0:0], "keep working", "you return []"),
+    (
+        lambda g, x, y, m: [g(p, q) for p, q in cut(x, y, m)][0:0],
+        "keep working",
+        "you return an object of type list",
+    ),
     (lambda g, x, y, m: x.T @ x[:, :10], "keep working", "have no digits, 0 together"),
     (lambda g, x, y, m: None, "keep working", "you return None"),
     (lambda g, x: 0, "keep working", "for 10 digits and M = 4 it stopped: TypeError"),

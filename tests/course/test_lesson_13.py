@@ -469,9 +469,7 @@ def test_other_rows(row, says):
 
 def test_nothing_yet():
     assert reply(put_off, None) == "your turn: write the row of device 2 as text: four F, four I and four W"
-    assert two_halves(None, None).text.startswith(
-        "write input_gradient and weight_gradient in this cell"
-    )
+    assert two_halves(None, None).text.startswith("write input_gradient and weight_gradient in this cell")
 
 
 def zb_h2(K, M, F, I, W):
