@@ -71,8 +71,11 @@ def _capacities(layers: list) -> list[int]:
 def _what_is_wrong(said: str, layers: list, capacity: int, got: Any) -> Reply | None:
     number = is_number(got)
     if not number or not 1 <= got <= len(layers) or got % 1 != 0:
-        question = "What comes after return?" if got is None else "How many stages can they make?"
-        return keep_working(f"{said}; it should be a whole number, for {len(layers)} layers. {question}")
+        made_of = f"{len(layers)} layer{'s' * (len(layers) > 1)}"
+        question = (
+            f"How many stages can {made_of} make?" if got is not None else "Which return does it reach?"
+        )
+        return keep_working(f"{said}; it should be a whole number of devices. {question}")
     got, wanted = int(got), _fewest(layers, capacity)
     largest, together = max(map(training_bytes, split(layers, stages=got))), training_bytes(Partition(layers))
     if got * capacity < together:

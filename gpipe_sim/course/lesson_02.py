@@ -201,7 +201,7 @@ def _wrong_y(where: str, action: tuple, theirs: World, right: World, before: dic
         return None
     if not is_array(y) or y.shape != wanted.shape:
         return keep_working(
-            f"{where} {_kind(y)} is sent; y has a row per sample and a column per feature. Which is x?"
+            f"{where} {_kind(y)} is sent; y has a row per sample and a column per feature. What shape has x?"
         )
     z = before["x"] @ stage["W"]
     if stage["relu"] and is_close(y, z + stage["b"]):

@@ -192,7 +192,8 @@ def _what_is_wrong(
         )
     cut, room = f"{where} your microbatches have {_listed(sizes)} digits", -(-samples // microbatches)
     if max(sizes) > room:
-        return almost(f"{cut}. The device has room for {room} at once: which of them does not fit?")
+        reply = almost if len(sizes) > 1 else keep_working
+        return reply(f"{cut}. The device has room for {room} at once: which of them does not fit?")
     if len(sizes) != microbatches:
         return almost(f"{cut}. How many microbatches were asked for?")
     if _equal(got, whole):

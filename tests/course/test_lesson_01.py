@@ -66,7 +66,7 @@ CASES = [
     (
         lambda n, c: None,
         "keep working",
-        "you say None; it should be a whole number, for 5 layers. What comes after",
+        "you say None; it should be a whole number of devices. Which return",
     ),
     (lambda n, c: 2.5, "keep working", "a whole number"),
     (lambda n, c: True, "keep working", "a whole number"),

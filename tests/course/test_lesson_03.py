@@ -120,7 +120,7 @@ ACCUMULATE = [
     (last_one_only, "keep working", "With which weight does each microbatch come in?"),
     (
         lambda g, x, y, m: g(x, y),
-        "almost",
+        "keep working",
         "have 10 digits. The device has room for 3 at once: which of them does not fit?",
     ),
     (lambda g, x, y, m: by_share(g, x, y, len(x)), "almost", "1, 1 digits. How many microbatches were"),
