@@ -12,7 +12,7 @@ from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.lesson_02 import WORK, biased
-from gpipe_sim.course.one_device import shown, unlike_one_device
+from gpipe_sim.course.one_device import off, shown, unlike_one_device
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.nn.data import digits
 from gpipe_sim.nn.losses import cross_entropy
@@ -212,9 +212,8 @@ def _which_weights(where: str, got: Array, asked: list[tuple[int, Array]], whole
         return keep_working(f"{cut} and every weight is 1: {too_large}. What is the batch's loss a mean of?")
     if _equal(got, sum(size * gradient for size, gradient in asked)):
         return almost(f"{cut} and so are the weights: {too_large}. What should weights add up to?")
-    off = abs(got - whole).max() / abs(whole).max()
     question = "With which weight does each microbatch come in?"
-    return keep_working(f"{cut}; your gradient is off by {off:.1%} of its largest entry. {question}")
+    return keep_working(f"{cut}; your gradient is off by {off(got, whole)} of its largest entry. {question}")
 
 
 def _equal(a: Array, b: Array) -> bool:
