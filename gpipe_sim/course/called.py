@@ -16,6 +16,7 @@ from gpipe_sim.course.limit import SECONDS, TooLong, time_limit
 from gpipe_sim.course.reply import keep_working
 
 COPIED = list | dict | np.ndarray
+GIVEN = ("send", "receive")  #: methods of the Links that lesson 02 gives: their lines are not the student's
 #: Where the student's own lines are not.
 LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib")))
 KEPT = "my_pipeline.py"  #: what passed in other cells and lessons; its lines have other numbers there
@@ -27,12 +28,8 @@ QUESTIONS = {
     NameError: "Where is that name given a value?",
     ZeroDivisionError: "What is zero there?",
     RecursionError: "When does it stop calling itself?",
-    TypeError: "What goes in there, and of what kind is each?",
-    ValueError: "Which values meet there?",
-    AttributeError: "What kind of thing is it there?",
+    TypeError: "What kinds of things meet there?",
 }
-ARGUMENTS = "Which arguments is it given, and which does it take?"
-HANDED_OUT = ("send", "receive")  #: methods of lesson 02's Links: the page's own lines, not the student's
 
 
 def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
@@ -58,9 +55,7 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
     except TooLong:
         return keep_working(f"{where} it was still running after {SECONDS} seconds. Which loop never ends?")
     except SystemExit:
-        return keep_working(
-            f"{where} it calls exit(), which would end the notebook. How else does a function end?"
-        )
+        return keep_working(f"{where} it calls exit(), which would end the notebook. Return a value instead")
     except Exception as error:
         return keep_working(f"{where} it stopped: {stopped(error)}")
     return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
@@ -69,23 +64,21 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
 def stopped(error: BaseException) -> str:
     """The error, the student's own line at which it came, and a question."""
     what = f"{type(error).__name__}: {error}"
-    for file, number, name in _from_the_inside(error.__traceback__):
-        given = file.startswith(LIBRARIES) or name in HANDED_OUT
-        if not given and (line := linecache.getline(file, number).strip()):
-            what += f", in your line{'' if file == KEPT else f' {number}'}: {line.rstrip(':')}"
+    for file, number in _from_the_inside(error.__traceback__):
+        if not file.startswith(LIBRARIES) and (line := linecache.getline(file, number).strip()):
+            what += f", in your line{'' if file == KEPT else f' {number}'}: {line}"
             break
     question = next((words for kind, words in QUESTIONS.items() if isinstance(error, kind)), "")
-    if isinstance(error, TypeError) and "positional argument" in what:
-        question = ARGUMENTS
     return f"{what}. {question}" if question else what
 
 
-def _from_the_inside(traceback: TracebackType | None) -> list[tuple[str, int, str]]:
-    """(file, line, function) of each frame, the innermost first."""
+def _from_the_inside(traceback: TracebackType | None) -> list[tuple[str, int]]:
+    """(file, line) of each frame, the innermost first."""
     frames = []
     while traceback:
         code = traceback.tb_frame.f_code
-        frames.append((code.co_filename, traceback.tb_lineno, code.co_name))
+        if code.co_name not in GIVEN:
+            frames.append((code.co_filename, traceback.tb_lineno))
         traceback = traceback.tb_next
     return frames[::-1]
 

@@ -124,7 +124,3 @@ def test_an_error_of_the_links_shows_the_line_that_used_them():
             return {}.pop(name)
 
     assert 'Links().receive("y")' in called(lambda: Links().receive("y")).text
-
-
-def test_a_wrong_number_of_arguments_is_asked_about():
-    assert called(lambda x: x, 1, 2).text.endswith("Which arguments is it given, and which does it take?")
