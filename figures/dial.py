@@ -46,8 +46,8 @@ def draw(data: dict) -> Figure:
     ax.set_ylabel("length of the step", fontsize=LABEL_SIZE)
     finish(ax)
     enough, held = settings[DEVICES - 1], [sum(own["peak_in_flight"]) for own in (alone, gpipe)]
-    words = f"{enough['makespan']} takes room for {DEVICES} on each device"
-    words = f"{words}; 1F1B makes do with {held[0]} in all, and GPipe holds {held[1]}"
+    words = f"1F1B takes {enough['makespan']}, as GPipe does, and its devices hold {held[0]} together"
+    words = f"{words}, not {held[1]}"
     claim(ax, words)
     return figure
 

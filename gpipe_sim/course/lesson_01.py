@@ -8,7 +8,7 @@ from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_worki
 from gpipe_sim.nn.models import mlp
 from gpipe_sim.runtime.partition import Partition, split
 
-HIDDEN = ([64, 300, 300, 10], [64, 40, 500, 40, 40, 10], [32, 200, 200, 200, 200, 200, 10])
+HIDDEN = ([64, 300, 300, 10], [64, 10], [64, 40, 500, 40, 40, 10], [32, 200, 200, 200, 200, 200, 10])
 ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
 
 #: What natural wrong guesses at how many times the bytes of the weights training keeps would be.
@@ -20,8 +20,8 @@ KEPT = {
 #: And at the megabytes of the fullest of four devices that split the layers.
 FULLEST = {
     2.37: "That is the weights of the fullest device. What else does it keep about every weight?",
-    6.61: "That is a fourth of the whole. Which of the four runs have a large linear layer?",
-    8.41: "That is one large linear layer. How many linear layers does a run of three have?",
+    6.61: "That is a fourth of the whole. Which of the four stages have a large linear layer?",
+    8.41: "That is one large linear layer. Device 0 has three layers: how many of them are linear?",
     26.44: "That is a copy of the whole. Which layers does one device have to hold?",
 }
 #: And at the time that four devices take for one step, a stage each.
@@ -71,12 +71,16 @@ def _capacities(layers: list) -> list[int]:
 def _what_is_wrong(said: str, layers: list, capacity: int, got: Any) -> Reply | None:
     number = is_number(got)
     if not number or not 1 <= got <= len(layers) or got % 1 != 0:
-        return keep_working(f"{said}; it should be a whole number from 1 to {len(layers)}, the layers")
+        made_of = f"{len(layers)} layer{'s' * (len(layers) > 1)}"
+        question = (
+            f"How many stages can {made_of} make?" if got is not None else "Which return does it reach?"
+        )
+        return keep_working(f"{said}; it should be a whole number of devices. {question}")
     got, wanted = int(got), _fewest(layers, capacity)
     largest, together = max(map(training_bytes, split(layers, stages=got))), training_bytes(Partition(layers))
     if got * capacity < together:
         room = f"devices that hold {got * capacity:,} bytes together, for {together:,}"
-        return almost(f"{said}: {room}. Which arrays does each weight bring along?")
+        return almost(f"{said}: {room}. Which stage does not fit, with all that training keeps?")
     if got < wanted:
         hint = "do all stages have the same number of weights?"
         return almost(f"{said}, but then the largest stage has {largest:,} bytes: {hint}")

@@ -36,12 +36,15 @@ SENT_BACK = {
     256: "That is one number for each sample. Does each of a sample's 16 features have the same gradient?",
     1280: "That is the gradient of W1. Which device needs that one?",
     2560: "That is the gradient of the output. What does device 0 know of W1?",
+    512: "That is how many numbers they are. How many bytes has each?",
+    2048: "That is 4 bytes for each number. How many bytes do ours have?",
     8192: "That is the gradient of W0. Which device has the x that it takes to compute it?",
     16384: "That is the gradient of x. Which boundary does x cross?",
 }
 #: And at how many times larger the largest message is than the smallest.
 LARGEST = {
     1: "That is one size for every cut. What is handed on after the narrow layer?",
+    4: "That is how the first two matrices of weights compare. Do weights cross?",
     6.4: "That is how the weights of the linear layers compare. Do weights cross?",
     8: "That compares a wide place with the data. Who sends the data?",
     51.2: "That compares a wide place with the output. Does the output cross a boundary?",
@@ -64,7 +67,9 @@ ANSWERS = ("SGD", "Adam", "both", "neither")
 #: (widths between stages, samples) of the models on which a stage is tried. Where all widths are alike, the
 #: shapes do not show that a matrix is turned the wrong way.
 STAGES = (((5, 5, 5, 5), 5), ((7, 3, 6), 4), ((4, 9), 6), ((3, 8, 2, 6, 5, 4), 11))
-NUMBERS = (0, 2)  #: the microbatches that are on their way at the same time
+#: The microbatches that are on their way at the same time, and the order in which they come back. Neither the
+#: oldest nor the newest comes first.
+THERE, BACK = (0, 2, 3), (2, 0, 3)
 STEPS = (((6, 4), 5), ((5, 9, 3, 4), 8), ((8, 3, 3, 7, 2, 5), 13), ((4, 4, 4, 4), 4))
 WORK = {"F": answers.forward, "B": answers.backward}
 Work = Callable[..., object]
@@ -129,9 +134,9 @@ def _first_wrong(work: dict[str, Work | None], widths: Sequence[int], samples: i
 
 
 def _actions(stages: int) -> list[tuple[int, str, int]]:
-    """All forwards, microbatch by microbatch, and the backwards the other way round."""
-    forwards = [(s, m) for m in NUMBERS for s in range(stages)]
-    return [*((s, "F", m) for s, m in forwards), *((s, "B", m) for s, m in reversed(forwards))]
+    """All forwards, microbatch by microbatch, and then all backwards."""
+    forwards = [(s, "F", m) for m in THERE for s in range(stages)]
+    return [*forwards, *((s, "B", m) for m in BACK for s in reversed(range(stages)))]
 
 
 def _hand_over(theirs: World, right: World, name: tuple, array: np.ndarray) -> None:
@@ -160,7 +165,8 @@ def _differs(where: str, action: tuple, theirs: World, right: World, before: dic
             messages or _wrong_y(where, action, theirs, right, before) or _wrong_kept(where, m, stage, wanted)
         )
     return (
-        _wrong_gradient(where, stage, wanted, before)
+        _took_another(where, m, stage, wanted)
+        or _wrong_gradient(where, stage, wanted, before)
         or _wrong_dx(where, s, m, theirs, right, before)
         or _not_freed(where, m, stage, wanted)
     )
@@ -173,7 +179,10 @@ def _wrong_names(where: str, action: tuple, found: set, wanted: set) -> Reply | 
     if reads in extra:
         return almost(f"{where} {reads} is still on the link. Which method of the links takes it off?")
     if missing and extra:
-        return almost(f"{where} {_one(extra)} is sent; the stage that comes next looks for {_one(missing)}")
+        return almost(
+            f"{where} {_one(extra)} is sent; the stage that comes next looks for {_one(missing)}. "
+            "Whose array is it?"
+        )
     if missing:
         return keep_working(f"{where} nothing is sent under {_one(missing)}. Who waits for it?")
     if extra:
@@ -191,7 +200,9 @@ def _wrong_y(where: str, action: tuple, theirs: World, right: World, before: dic
     if is_close(y, wanted):
         return None
     if not is_array(y) or y.shape != wanted.shape:
-        return keep_working(f"{where} {_kind(y)} is sent; y has a row per sample and a column per feature")
+        return keep_working(
+            f"{where} {_kind(y)} is sent; y has a row per sample and a column per feature. What shape has x?"
+        )
     z = before["x"] @ stage["W"]
     if stage["relu"] and is_close(y, z + stage["b"]):
         return almost(f"{where} numbers down to {y.min():.3g} are sent. What does this stage end with?")
@@ -214,7 +225,9 @@ def _wrong_kept(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
             f"{where} nothing is kept under {m}{others}. What will the backward of this microbatch need?"
         )
     if not isinstance(kept[m], tuple | list) or len(kept[m]) != 2:
-        return almost(f"{where} {_kind(kept[m])} is kept; later lessons look for the two arrays x, y")
+        return almost(
+            f"{where} {_kind(kept[m])} is kept; later lessons look for two, x and y. Which is missing?"
+        )
     for number, pair in wanted["kept"].items():
         if number not in kept:
             return almost(f"{where} microbatch {number} is not kept any more. Has its backward been done?")
@@ -225,6 +238,14 @@ def _wrong_kept(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
                     f"{where} what is kept as {name} of microbatch {number} is not {what}. Which array is it?"
                 )
     return None
+
+
+def _took_another(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
+    kept = stage.get("kept")
+    if not isinstance(kept, dict) or m not in kept or not (lost := set(wanted["kept"]) - set(kept)):
+        return None
+    taken = f"the pair of microbatch {min(lost)} is taken out, and that of {m} is still there"
+    return almost(f"{where} {taken}. Which of them is this the backward of?")
 
 
 def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> Reply | None:
@@ -253,6 +274,9 @@ def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> Repl
             return almost(
                 f"{said} would be right if every y were above 0. What does a ReLU do to the others?"
             )
+        positive = dy * (before["y"] > 0)
+        if is_close(found, earlier + (x.T @ positive if name == "dW" else positive.sum(axis=0))):
+            return almost(f"{said} leaves out dy where y is not above 0. What does `relu` say of this stage?")
         if is_close(found - earlier, whole / len(x)):
             return almost(f"{said} is divided by {len(x)}, the samples. Has anybody done so before?")
         question = (
@@ -336,7 +360,9 @@ def message_bytes(answer: Callable | None) -> Reply:
             if isinstance(got, Reply):
                 return got
             if not is_number(got) or got % 1:
-                return keep_working(f"{where} you say {got!r}; it should be a number of bytes")
+                return keep_working(
+                    f"{where} you say {got!r}; it should be a number of bytes. What comes after return?"
+                )
             if got != measured_bytes(layers, cut, samples):
                 return _what_is_wrong(f"{where} you say {int(got):,}", got, layers, cut, samples)
     return correct("on every model tried, every cut sends as many bytes as you say, each way")
@@ -358,6 +384,8 @@ def _what_is_wrong(said: str, got: Real, layers: list[Layer], cut: int, samples:
         if each == 4:
             return almost(f"{said}, twice what was measured. How many bytes has one number here?")
         return almost(f"{said}: that is both messages together, there and back. How many bytes has one?")
+    if 2 * got == measured and each == 8:
+        return almost(f"{said}, half of what was measured. How many bytes has one number here?")
     if got == samples * made:
         return almost(f"{said}: that many numbers cross. How many bytes has each?")
     if got == made * each:
@@ -385,7 +413,7 @@ def _only_sgd() -> Reply:
 
 def _only_adam() -> Reply:
     slow = [accuracy(SGD(SMALL_RATE), loss) for loss in (OneHot(), OneHot(TIMES))]
-    told = f"At rate {SMALL_RATE} SGD has {slow[0]:.0%}, and with the error {slow[1]:.0%}"
+    told = f"At rate {SMALL_RATE} SGD gets {slow[0]:.0%}, and with the error {slow[1]:.0%}"
     question = "Which comparison shows a wrong gradient, whatever the optimizer and its rate?"
     return correct(f"{'; '.join(map(_trained, OPTIMIZERS))}. {told}. {question}")
 
@@ -393,13 +421,17 @@ def _only_adam() -> Reply:
 def _both() -> Reply:
     worst = min(accuracy(optimizer(), OneHot(TIMES)) for optimizer in OPTIMIZERS.values())
     question = f"Write down one update of each, with the {TIMES} in it: are both changed?"
-    return keep_working(f"with the error one of the two ends at {worst:.0%}. {question}")
+    return keep_working(
+        f"with the error one of the two gets only {worst:.0%} of new digits right. {question}"
+    )
 
 
 def _neither() -> Reply:
     best = max(accuracy(optimizer(), OneHot(TIMES)) for optimizer in OPTIMIZERS.values())
     question = f"Write down one update of each: where does the {TIMES} go?"
-    return keep_working(f"with the error one of the two ends at {best:.0%}. {question}")
+    return keep_working(
+        f"with the error one of the two still gets {best:.0%} of new digits right. {question}"
+    )
 
 
 REPLIES = {"SGD": _only_sgd, "Adam": _only_adam, "both": _both, "neither": _neither}
@@ -407,7 +439,7 @@ REPLIES = {"SGD": _only_sgd, "Adam": _only_adam, "both": _both, "neither": _neit
 
 def _trained(name: str) -> str:
     right, wrong = (accuracy(OPTIMIZERS[name](), loss) for loss in (OneHot(), OneHot(TIMES)))
-    return f"{name} ends at {right:.0%}, and with the error at {wrong:.0%}"
+    return f"{name} gets {right:.0%} of new digits right, and with the error {wrong:.0%}"
 
 
 class OneHot(MSE):

@@ -12,7 +12,7 @@ from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.lesson_02 import WORK, biased
-from gpipe_sim.course.one_device import unlike_one_device
+from gpipe_sim.course.one_device import off, shown, unlike_one_device
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.nn.data import digits
 from gpipe_sim.nn.losses import cross_entropy
@@ -94,6 +94,7 @@ class Log:
                 self.strange.append(f"work[{kind!r}] gets stage number {s!r} with another stage's arrays")
             do(stage, s, m, links)
 
+        noted.__qualname__ = f"work[{kind!r}]"  # a TypeError calls it by this name
         return noted
 
     def astray(self, where: str) -> Reply | None:
@@ -159,6 +160,7 @@ def accumulate(answer: Callable | None) -> Reply:
             asked.append((len(x), one_device(x, y)))
             return asked[-1][1].copy()  # the student may add to it in place
 
+        mean_gradient.__qualname__ = "mean_gradient"  # a TypeError calls it by this name
         where = f"for {samples} digits and M = {microbatches}"
         got = called(answer, mean_gradient, x, y, microbatches, where=where)
         if isinstance(got, Reply):
@@ -181,19 +183,19 @@ def _what_is_wrong(
 ) -> Reply | None:
     sizes = [size for size, _ in asked]
     if not isinstance(got, Array) or got.shape != whole.shape or got.dtype.kind not in "fiuc":
-        shown = f"an array of shape {got.shape} and type {got.dtype}" if isinstance(got, Array) else repr(got)
-        return keep_working(f"{where} you return {shown}; one gradient has the shape {whole.shape}")
+        question = f"Where is the gradient, an array of shape {whole.shape}?"
+        return keep_working(f"{where} you return {shown(got)}. {question}")
     if sum(sizes) != samples:
         question = "Where are the others?" if sum(sizes) < samples else "Which come more than once?"
         return keep_working(
             f"{where} your microbatches have {_listed(sizes)} digits, {sum(sizes)} together. {question}"
         )
-    if len(sizes) != microbatches:
-        return almost(f"{where} you cut it into {_listed(sizes)}. How many pieces were asked for?")
-    room = -(-samples // microbatches)
+    cut, room = f"{where} your microbatches have {_listed(sizes)} digits", -(-samples // microbatches)
     if max(sizes) > room:
-        question = f"The device has room for {room} at once: which of them does not fit?"
-        return almost(f"{where} your microbatches have {_listed(sizes)} digits. {question}")
+        reply = almost if len(sizes) > 1 else keep_working
+        return reply(f"{cut}. The device has room for {room} at once: which of them does not fit?")
+    if len(sizes) != microbatches:
+        return almost(f"{cut}. How many microbatches were asked for?")
     if _equal(got, whole):
         return None
     return _which_weights(where, got, asked, whole)
@@ -210,9 +212,8 @@ def _which_weights(where: str, got: Array, asked: list[tuple[int, Array]], whole
         return keep_working(f"{cut} and every weight is 1: {too_large}. What is the batch's loss a mean of?")
     if _equal(got, sum(size * gradient for size, gradient in asked)):
         return almost(f"{cut} and so are the weights: {too_large}. What should weights add up to?")
-    off = abs(got - whole).max() / abs(whole).max()
     question = "With which weight does each microbatch come in?"
-    return keep_working(f"{cut}; your gradient is off by {off:.1%} of its largest entry. {question}")
+    return keep_working(f"{cut}; your gradient is off by {off(got, whole)} of its largest entry. {question}")
 
 
 def _equal(a: Array, b: Array) -> bool:

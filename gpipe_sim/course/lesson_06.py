@@ -1,6 +1,7 @@
 """Lesson 06: what a device holds, and until when."""
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import NamedTuple
@@ -34,8 +35,10 @@ LEFT = {
 }
 #: What natural wrong guesses at the most kB that device 0 holds where an action ends would be.
 PEAKS = {
+    262.144: "Those are the activations of eight microbatches. What else is on the list above?",
     328.704: "That is the turn: parameters and eight microbatches. What comes into being after it?",
     345.088: "That is just before the first backward. What does a backward make that was not there?",
+    362.496: "That is parameters, gradients and seven microbatches. What has arrived by then?",
     395.264: "That is the turn and the gradients. What has been freed by then, and what has arrived?",
     411.648: "That is before the first backward, with the gradients. What is gone once it has ended?",
     428.032: "So much there is inside the first backward. What is gone once it has ended?",
@@ -123,8 +126,8 @@ def _named(given: list[Real]) -> Reply | None:
     stages = _stages()
     for mistaken, reply in MISTAKES.items():
         wrong = [mistaken(stage) for stage in stages]
-        if given == wrong:
-            stage, got = next((s, w) for s, w in zip(stages, wrong, strict=True) if w != s.measured)
+        if all(abs(got - w) <= w / 10**9 for got, w in zip(given, wrong, strict=True)):
+            stage, got = next((s, g) for s, g in zip(stages, given, strict=True) if g != s.measured)
             return almost(f"{stage} you say {_shown(got)}, and the meter finds {stage.measured:,}. {reply}")
     return None
 
@@ -142,7 +145,9 @@ def _what_is_wrong(given: list[Real]) -> Reply:
 
 
 def _shown(got: Real) -> str:
-    return f"{int(got):,}" if isinstance(got, Integral) else repr(got)
+    if isinstance(got, Integral):
+        return f"{int(got):,}"
+    return f"{got:,.4g}" if isinstance(got, float) and abs(got) < 1e4 else repr(got)
 
 
 def _widths(layers: tuple[Layer, ...], features: int) -> list[int]:
@@ -184,12 +189,20 @@ def _one_microbatch(stage: Stage) -> int:
     return stage.measured // stage.microbatches
 
 
+def _one_microbatch_short(stage: Stage) -> int:
+    return stage.measured // stage.microbatches * (stage.microbatches - 1)
+
+
 def _microbatches_squared(stage: Stage) -> int:
     return stage.measured * stage.microbatches
 
 
 def _numbers(stage: Stage) -> int:
     return stage.measured // BYTES
+
+
+def _kilobytes(stage: Stage) -> Fraction:
+    return Fraction(stage.measured, 1000)
 
 
 #: What the mistake makes of a stage, and the question that it calls for.
@@ -199,6 +212,8 @@ MISTAKES = {
     _with_what_came_in: "You have counted what came in everywhere. Does a ReLU in front read it again?",
     _every_array: "You have counted every array between the layers. Which of them does no backward read?",
     _one_microbatch: "That is what one microbatch leaves behind. How many are in flight at the turn?",
+    _one_microbatch_short: "That is one microbatch less. How many have been freed at the turn?",
     _microbatches_squared: "The samples are those of one microbatch. How often do you multiply by M?",
     _numbers: "You have counted numbers. How many bytes has each?",
+    _kilobytes: "The meter counts bytes. What are yours?",
 }

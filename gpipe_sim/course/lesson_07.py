@@ -31,6 +31,7 @@ CAPPED = (
     (4, 7, (4, 3, 2, 1), 2, 3),
     (3, 2, (5, 5, 5), 1, 4),
     (5, 9, (2, 3, 1, 4, 2), 3, 2),
+    (2, 4, (4, 2), 1, 1),
 )
 SIZES = ((3, 7), (2, 5), (5, 6), (1, 3), (4, 4), (6, 2))  #: (devices, microbatches), where caps are tried
 PIPELINES = ((2, 4), (2, 7), (3, 8), (4, 9), (6, 5), (5, 1))  #: the same, for receive buffers
@@ -40,7 +41,7 @@ DIAL = {
     36: "That is three round trips. How many groups of four are there in eight microbatches?",
     48: "That is half of the naive order. How many microbatches are on their way at once?",
     51: "That is room for two. How long would device 0 still be idle, with four on their way?",
-    64.5: "That is halfway between the two. How many round trips are there, with four on their way?",
+    64.5: "That is halfway between 96 and 33. How many round trips are there, with four on their way?",
 }
 #: What natural wrong guesses at how the bytes of 1F1B grow from M = 4 to M = 32 would be.
 GROWTH = {
@@ -53,7 +54,8 @@ LOST = {
     0: "What has to cross from device 0 to device 3 before device 3 can begin?",
     6: "That is GPipe, where devices wait for messages at both ends only. Who waits in between here?",
     16: "That is M = 8. How many more round trips are there with M = 64?",
-    96: "That is 6 on each of 16 round trips. Are the last microbatches all back when the last one starts?",
+    90: "That is 6 on each of 15 round trips. With M = 8 there are two, and what do they lose?",
+    96: "That is 6 on each of 16 round trips. With M = 8 there are two, and what do they lose?",
     128: "That is 16, eight times. Is all of 16 lost on each round trip, or some of it only once?",
 }
 
@@ -94,21 +96,21 @@ def _what_is_wrong_with_rows(said: object, case: tuple) -> Reply | None:
 def _actions(said: object, devices: int, microbatches: int) -> list[list[Action]] | str:
     """The student's tuples as actions, each of the step's actions once; or what is wrong with them."""
     if not isinstance(said, list | tuple):
-        return f"there should be a list with a row for each of the {devices} devices; you give {said!r}"
+        gives = "nothing back" if said is None else f"a {type(said).__name__}"
+        return f"it gives {gives}. What should come after return, with a row for each device?"
     if len(said) != devices:
-        return f"there should be a row for each of the {devices} devices; your list has length {len(said)}"
+        return f"it gives a {type(said).__name__} of {len(said)}. How many devices want a row?"
     rows = []
     for device, row in enumerate(said):
         if not isinstance(row, list | tuple):
-            return f"the row of device {device} should be a list of actions; it is {row!r}"
+            return f"the row of device {device} is {row!r}. What would a list of actions be?"
         for action in row:
             if not _is_action(action):
-                return f'an action is a tuple such as (0, "F", 2); on row {device} is {action!r}'
+                return f'on row {device} is {action!r}. If 0F2 is (0, "F", 2), what would this one be?'
             if action[0] != device:
                 return f"{_spelled(action)} is on the row of device {device}. Which device holds that stage?"
             if action[2] >= microbatches:
-                last = microbatches - 1
-                return f"{_spelled(action)} is on a row. The last is {last}. When does your loop stop?"
+                return _no_such_microbatch(action, microbatches)
         row = [tuple(action) for action in row]
         every = [(device, kind, m) for kind in "FB" for m in range(microbatches)]
         for action in every:
@@ -117,6 +119,13 @@ def _actions(said: object, devices: int, microbatches: int) -> list[list[Action]
                 return f"{_spelled(action)} {says}. How does your loop know what a device has done?"
         rows.append([(F if kind == "F" else B)(int(s), int(m)) for s, kind, m in row])
     return rows
+
+
+def _no_such_microbatch(action: tuple, microbatches: int) -> str:
+    says = f"{_spelled(action)} is on a row, and the last microbatch is {microbatches - 1}"
+    if action[1] == "B":
+        return f"{says}. What would {_spelled(action)} need, and when did that end?"
+    return f"{says}. How does a device know that it has done its last forward?"
 
 
 def _is_action(action: object) -> bool:
@@ -164,7 +173,8 @@ def _first_other_choice(theirs: Timeline, best: Timeline) -> Reply:
         return keep_working(f"{at} turns to {own.action}. Which microbatch has been there for longer?")
     if own.action.kind is Kind.F:
         return almost(
-            f"{at} begins {own.action} though a backward is ready. Which of the two makes room for another?"
+            f"{at} turns to {own.action} though {right.action} is ready. When could each of them start, and "
+            "which goes first if both could?"
         )
     return keep_working(
         f"{at} could begin a forward: it has room, and the input is there. Why does it wait for "
@@ -183,8 +193,7 @@ def smallest_caps(answer: Callable | None) -> Reply:
             if isinstance(cap, Reply):
                 return cap
             if not _is_count(cap) or cap == 0:
-                where = f"for k = {device}, K = {devices}, M = {microbatches}"
-                return keep_working(f"{where} you say {cap!r}; it should be a whole number, 1 or more")
+                return _no_cap(cap, f"for k = {device}, K = {devices}, M = {microbatches}", device)
             caps.append(int(cap))
         if wrong := _what_is_wrong_with_caps(caps, devices, microbatches):
             return wrong
@@ -193,6 +202,14 @@ def smallest_caps(answer: Callable | None) -> Reply:
         f"as short as GPipe wherever it was tried, and no device can do with less: 5 devices with 6 "
         f"microbatches hold at most {held}. How many with 1,000 microbatches?"
     )
+
+
+def _no_cap(cap: object, where: str, device: int) -> Reply:
+    if cap is None:
+        return keep_working(f"{where} you give nothing back. What should come after return?")
+    if isinstance(cap, Integral) and not isinstance(cap, bool):
+        return keep_working(f"{where} you say {cap}. With that much room, what could device {device} begin?")
+    return keep_working(f"{where} you say {cap!r}. How many microbatches is that, as a whole number?")
 
 
 def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -> Reply | None:
@@ -240,7 +257,7 @@ def receive_buffers(answer: Callable | None) -> Reply:
             if found := overwritten(row, chosen):
                 return keep_working(f"{where}: {_how_wrong(row, chosen, found)}")
             if len(set(chosen)) > fewest_buffers(row) and wasteful is None:
-                wasteful = f"nothing is overwritten, but {where} fill {len(set(chosen))} buffers"
+                wasteful = f"nothing is overwritten, but on {where} fill {len(set(chosen))} buffers"
     if wasteful:
         return almost(f"{wasteful}. How many still have to be read while one more arrives?")
     return correct("nothing is overwritten, and no device could do with fewer. Which device needs the most?")
@@ -254,7 +271,9 @@ def _chosen(answer: Callable, device: int, devices: int, microbatches: int) -> l
             return buffer
         if not _is_count(buffer):
             where = f"for m = {m}, k = {device}, K = {devices}"
-            return keep_working(f"{where} you say {buffer!r}; buffers are numbered 0, 1, 2, ...")
+            if buffer is None:
+                return keep_working(f"{where} you give nothing back. What should come after return?")
+            return keep_working(f"{where} you say {buffer!r}. Which of the buffers 0, 1, 2, ... is that?")
         chosen.append(int(buffer))
     return chosen
 

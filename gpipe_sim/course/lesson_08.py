@@ -152,12 +152,21 @@ def _after_forward(work: Callable, stage: dict, s: int, m: int, links: _Links, k
         return keep_working(f"{where}; {inputs}. Which of its arrays could be computed again?")
     if not any(np.array_equal(x, each) for each in _arrays(stage)):
         return keep_working(f"{where}, but its input x is not among them. Where would it come from later?")
+    if extra < 0:
+        return almost(f"{where}; {inputs}. Which of them is gone, and who still needs it?")
     if extra:
         return almost(f"{where}; {inputs}. What else is there, and who needs it before R?")
     return None
 
 
-def _after_recompute(work: Callable, stage: dict, s: int, m: int, links: _Links, kept: dict) -> Reply | None:
+def _after_recompute(
+    work: Callable | None, stage: dict, s: int, m: int, links: _Links, kept: dict
+) -> Reply | None:
+    if work is None:
+        return keep_working(
+            "so far each stage keeps its inputs and nothing else. Now recompute: what does it find in "
+            'stage["kept"][m], and what should it leave there?'
+        )
     said = called(work, stage, s, m, links, where=f"in {s}R{m}", copies=False)
     if noted := links.since():
         what = _in_words(noted)
@@ -278,8 +287,10 @@ def _time(devices: int, microbatches: int, forward: Real, backward: Real, recomp
 def _what_is_wrong_with_time(case: tuple, got: object) -> Reply:
     K, M, forward, backward, recompute = case
     where = f"K={K}, M={M}, forward {forward}, backward {backward}, recompute {recompute}: you say {got!r}"
+    if got is None:
+        return keep_working(f"{where}. What should come after return?")
     if not is_number(got):
-        return keep_working(f"{where}; it should be a number")
+        return keep_working(f"{where}. How long is that, as a number?")
     slots, plain = K - 1 + M, (K - 1 + M) * (forward + backward)
     if got in (plain + slots * recompute, plain + (slots - 1) * recompute):
         question = "Which array does R read, and when did it arrive?"
@@ -303,8 +314,10 @@ def _most(limit: int, boundary: int, saved: int) -> int:
 
 def _what_is_wrong_with_most(limit: int, boundary: int, saved: int, got: object) -> Reply:
     where = f"limit {limit:,}, boundary {boundary}, saved {saved}: you say {got!r}"
+    if got is None:
+        return keep_working(f"{where}. What should come after return?")
     if not is_number(got) or got % 1 != 0:
-        return keep_working(f"{where}; it should be a whole number")
+        return keep_working(f"{where}. How many whole microbatches is that?")
     if got < 0:
         return almost(f"{where}. If not even one microbatch fits, how many can be held?")
     peak = remat_activation_units(int(got), boundary, saved - boundary)

@@ -94,8 +94,8 @@ def microbatches_for(answer: Callable | None) -> Reply:
             return got
         if not _whole(got):
             return keep_working(
-                f"for {_devices(devices)} and {percent}% you say {_shown(got)}; "
-                "microbatches come in whole numbers"
+                f"for {_devices(devices)} and {percent}% you say {_shown(got)}. "
+                "Microbatches come in whole numbers. Which number of them would do?"
             )
         given.append(int(got))
     if given == [max(1, ceil((devices - 1) * Fraction(100, percent))) for devices, percent in HIDDEN]:
@@ -139,11 +139,12 @@ def _what_is_wrong(devices: int, percent: int, got: int, close: bool) -> Reply:
         return reply(f"{where}; measured, that bubble is {_share(devices, got)}. {asks}")
     fewer = min(got - 1, 2 * least)
     asks = (
-        "Look at your quotient just before you round it: is it exact?"
+        f"What do you round or compare there, and why does it pass over {fewer}?"
         if close
         else "What did you solve for M?"
     )
-    return reply(f"{where}; but {fewer} measure {_share(devices, fewer)}, not above {percent}%. {asks}")
+    measured = f"but with {fewer} the bubble measures {_share(devices, fewer)}, not above {percent}%"
+    return reply(f"{where}; {measured}. {asks}")
 
 
 def quickest(answer: Callable | None) -> Reply:
@@ -156,7 +157,7 @@ def quickest(answer: Callable | None) -> Reply:
         if isinstance(got, Reply):
             return got
         if not _whole(got) or got < 1:
-            return keep_working(f"{batch} you say {_shown(got)}; what would be a number of microbatches?")
+            return keep_working(f"{batch} you say {_shown(got)}. How many microbatches is that?")
         if batch.samples % int(got):
             return keep_working(
                 f"{batch} you say {_shown(got)}. How many samples would each of these pieces have?"

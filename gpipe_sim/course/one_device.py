@@ -54,6 +54,14 @@ def times(ratio: float) -> str:
     return f"{ratio:.3g} times"
 
 
+def shown(found: object) -> str:
+    """What a student returned, in a few words."""
+    if isinstance(found, Array):
+        return f"an array of shape {found.shape}"
+    short = found is None or isinstance(found, str | bool)
+    return repr(found) if short else f"an object of type {type(found).__name__}"
+
+
 def _not_run(where: str, stages: Sequence[dict]) -> Reply | None:
     for s, stage in reversed(list(enumerate(stages))):
         for name in GRADIENTS.values():
@@ -76,8 +84,7 @@ def _changed(where: str, stages: Sequence[dict], held: list[dict]) -> Reply | No
 
 def _wrong_loss(where: str, loss: object, wanted: float, target: Array) -> Reply | None:
     if not is_number(loss):
-        shown = f"an array of shape {loss.shape}" if isinstance(loss, Array) else repr(loss)
-        return keep_working(f"{where} you return {shown}; it should be the loss, a number")
+        return keep_working(f"{where} you return {shown(loss)}; it should be the loss. Which number is that?")
     if abs(loss - wanted) <= CLOSE * max(1, wanted):
         return None
     told = f"{where} you return a loss of {loss:.4g}, and one device has {wanted:.4g}"
@@ -103,7 +110,7 @@ def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict]) -> 
         return None
     ratio = _ratio(*pairs[0][2:])
     if all(is_close(found, ratio * array) for *_, found, array in pairs):
-        question = FACTORS.get(round(ratio, 9), "By how many numbers should `wrong` be divided?")
+        question = FACTORS.get(round(ratio, 9), "By how many numbers should the difference be divided?")
         return almost(f"{where} every gradient is {times(ratio)} what one device has. {question}")
     s, name, found, array = wrong[-1]
     told = f"{where} d{name} of stage {s}"

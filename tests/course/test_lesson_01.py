@@ -61,9 +61,13 @@ CASES = [
     (exactly, "correct", "every stage fits"),
     (lambda n, c: np.int64(exactly(n, c)), "correct", "every stage fits"),
     (total_over_capacity, "almost", "do all stages have the same number of weights?"),
-    (weights_alone, "almost", "Which arrays does each weight bring along?"),
+    (weights_alone, "almost", "Which stage does not fit, with all that training keeps?"),
     (one_more, "almost", "Would one device fewer do too?"),
-    (lambda n, c: None, "keep working", "you say None; it should be a whole number from 1 to 5"),
+    (
+        lambda n, c: None,
+        "keep working",
+        "you say None; it should be a whole number of devices. Which return",
+    ),
     (lambda n, c: 2.5, "keep working", "a whole number"),
     (lambda n, c: True, "keep working", "a whole number"),
     (lambda n, c: float("nan"), "keep working", "a whole number"),
@@ -98,6 +102,11 @@ def strictly_less(layers, capacity):
     return next((s for s in range(1, len(layers) + 1) if _fullest(layers, s) < capacity), len(layers))
 
 
+def stops_one_too_early(layers, capacity):
+    """It knows no answer for a model of one layer: it used to pass."""
+    return next((s for s in range(1, len(layers)) if _fullest(layers, s) <= capacity), None)
+
+
 def on_average(layers, capacity):
     return next(s for s in range(1, len(layers) + 1) if _fullest(layers, 1) / s <= capacity)
 
@@ -122,6 +131,14 @@ def _fullest(layers, stages):
 WRONG = {
     "devices_needed": [
         *(answer for answer, verdict, _ in CASES if verdict in ("almost", "keep working")),
-        *(without_the_gradients, strictly_less, on_average, the_last_stage, a_layer_each, linear_layers),
+        *(
+            without_the_gradients,
+            strictly_less,
+            stops_one_too_early,
+            on_average,
+            the_last_stage,
+            a_layer_each,
+            linear_layers,
+        ),
     ]
 }

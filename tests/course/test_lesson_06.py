@@ -52,6 +52,12 @@ CASES = [
         "How often do you multiply by M?",
     ),
     (answering(lambda samples, m: samples * m), "almost", "How many bytes has each?"),
+    (answering(lambda samples, m: 8 * samples * (m - 1)), "almost", "That is one microbatch less."),
+    (
+        answering(lambda samples, m: 8 * samples * m / 1000),
+        "almost",
+        "you say 21.5, and the meter finds 21,504. The meter counts bytes",
+    ),
     (
         lambda layers, features, samples, m: 8 * features * samples * m,
         "keep working",
@@ -136,7 +142,16 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     inside = waits + gradients + array
     assert (peak, inside) == (memory.peak(), memory.peak_inside.bytes)
     assert peak == waits + gradients - 2 * array
-    natural = [turn, waits, turn + gradients, waits + gradients, inside]
+    arrived = memory.at(19)["messages"]
+    natural = [
+        16 * array,
+        turn,
+        waits,
+        peak - arrived,
+        turn + gradients,
+        waits + gradients,
+        inside,
+    ]
     assert list(lesson_06.PEAKS) == [size / 1000 for size in natural]
     natural = [
         waits,

@@ -49,7 +49,21 @@ def moment_by_moment(K, M, caps, table, cost):
     return rows
 
 
-def counting(K, M, caps, table, cost, over=0, first="BF", late=False, newest=False, latest=False, free_all=0):
+def counting(
+    K,
+    M,
+    caps,
+    table,
+    cost,
+    over=0,
+    first="BF",
+    late=False,
+    newest=False,
+    latest=False,
+    free_all=0,
+    unasked=False,
+    endless=False,
+):
     """The answer, with switches for what may go wrong in it."""
     rows, ends, free = [[] for _ in range(K)], {}, [0] * K
     forwards, backwards = [0] * K, [[] for _ in range(K)]
@@ -58,10 +72,11 @@ def counting(K, M, caps, table, cost, over=0, first="BF", late=False, newest=Fal
         for k in range(K):
             waiting = [m for m in range(forwards[k]) if m not in backwards[k]]
             backs = [(k, "B", m) for m in (waiting[::-1] if newest else waiting)]
-            ahead = forwards[k] < M and len(waiting) < caps[0 if late else k] + over
+            backs = [(k, "B", len(backwards[k]))] if unasked else backs
+            ahead = (endless or forwards[k] < M) and len(waiting) < caps[0 if late else k] + over
             for action in backs + ahead * [(k, "F", forwards[k])]:
-                if all(each in ends for each in needs(action, K, table)):
-                    arrived = [ends[each] for each in needs(action, K, table)]
+                if unasked or all(each in ends for each in needs(action, K, table)):
+                    arrived = [ends.get(each, 0) for each in needs(action, K, table)]
                     start = max([0 if free_all else free[k], *arrived])
                     found.append((start, first.index(action[1]), len(found), action))
         start, _, _, action = max(found) if latest else min(found)
@@ -93,6 +108,10 @@ def spoiling(K, M, caps, table, cost):
 
 def by_unit_costs(K, M, caps, table, cost):
     return answers.capped_rows(K, M, caps, table, dict.fromkeys(cost, 1))
+
+
+def by_the_usual_costs(K, M, caps, table, cost):
+    return answers.capped_rows(K, M, caps, table, UNIT)
 
 
 def one_f_one_b(K, M, caps, table, cost):
@@ -148,7 +167,10 @@ WRONG = {
         changed(late=True),
         changed(latest=True),
         changed(free_all=1),
+        changed(unasked=True),
+        changed(endless=True),
         by_unit_costs,
+        by_the_usual_costs,
         one_f_one_b,
         naive,
         groups,
@@ -217,7 +239,7 @@ WRONG = {
 )
 def test_rows_under_caps_however_they_are_written(answer):
     said = reply(capped_rows, answer)
-    assert said.startswith("correct: the rows of the library's planner in all 8 cases. ")
+    assert said.startswith("correct: the rows of the library's planner in all 9 cases. ")
 
 
 def test_rows_of_tuples_lists_and_numpys_whole_numbers_will_do():
@@ -256,7 +278,24 @@ def test_the_rows_are_the_librarys_planners(caps):
         (
             changed(first="FB"),
             "almost",
-            "at 3 device 2 begins 2F1 though a backward is ready. Which of the two makes room for another?",
+            "at 3 device 2 turns to 2F1 though 2B0 is ready. When could each of them start, and which goes "
+            "first if both could?",
+        ),
+        (
+            lambda K, M, caps, table, cost: None,
+            "keep working",
+            "it gives nothing back. What should come after return, with a row for each device?",
+        ),
+        (
+            changed(unasked=True),
+            "keep working",
+            "0B4 is on a row, and the last microbatch is 3. What would 0B4 need, and when did that end?",
+        ),
+        (
+            changed(endless=True),
+            "keep working",
+            "0F4 is on a row, and the last microbatch is 3. How does a device know that it has done its "
+            "last forward?",
         ),
         (
             naive,
@@ -277,7 +316,7 @@ def test_the_rows_are_the_librarys_planners(caps):
         (
             edited(lambda rows: [[f"{s}{kind}{m}" for s, kind, m in row] for row in rows]),
             "keep working",
-            "an action is a tuple such as (0, \"F\", 2); on row 0 is '0F0'",
+            "on row 0 is '0F0'. If 0F2 is (0, \"F\", 2), what would this one be?",
         ),
         (
             edited(lambda rows: rows.reverse()),
@@ -318,7 +357,7 @@ def test_a_loop_that_never_ends_is_answered(monkeypatch):
 
 def test_the_sizes_tell_the_mistakes_apart():
     """Each of these passes some of the cases, so a single case would not do."""
-    for wrong in (by_unit_costs, one_f_one_b, warming_up_by_caps, changed(first="FB")):
+    for wrong in (by_unit_costs, by_the_usual_costs, one_f_one_b, warming_up_by_caps, changed(first="FB")):
         right = [
             wrong(K, M, caps, NEEDS, {"F": F, "B": B})
             == answers.capped_rows(K, M, caps, NEEDS, {"F": F, "B": B})
@@ -364,11 +403,13 @@ def test_no_caps_are_as_short_and_less_anywhere(K, M):
         ),
         (
             lambda k, K, M: K - k - 1,
-            "keep working: for k = 2, K = 3, M = 7 you say 0; it should be a whole number, 1 or more",
+            "keep working: for k = 2, K = 3, M = 7 you say 0. "
+            "With that much room, what could device 2 begin?",
         ),
         (
             lambda k, K, M: K - k - 0.5,
-            "keep working: for k = 0, K = 3, M = 7 you say 2.5; it should be a whole number, 1 or more",
+            "keep working: for k = 0, K = 3, M = 7 you say 2.5. How many microbatches is that, as a whole "
+            "number?",
         ),
     ],
 )
@@ -400,7 +441,7 @@ def test_two_buffers_are_enough_for_the_last_device_only():
 def test_a_buffer_for_every_microbatch_is_more_than_needed():
     said = reply(receive_buffers, lambda m, k, K: m)
     assert said == (
-        "almost: nothing is overwritten, but device 1 of 2, 4 microbatches fill 4 buffers. "
+        "almost: nothing is overwritten, but on device 1 of 2, 4 microbatches fill 4 buffers. "
         "How many still have to be read while one more arrives?"
     )
     assert receive_buffers(lambda m, k, K: m * 10**15).verdict == "almost"
@@ -440,13 +481,19 @@ def test_a_build_without_an_answer_says_what_to_write():
 @pytest.mark.parametrize("wrong", [-1, "a", None, True, 0.5, [1]])
 def test_what_is_no_count_is_answered(check, wrong):
     said = reply(check, lambda *_: wrong)
-    assert said.startswith("keep working: for ") and f"you say {wrong!r}; " in said
+    says = (
+        "you give nothing back. What should come after return?" if wrong is None else f"you say {wrong!r}. "
+    )
+    assert said.startswith("keep working: for ") and says in said and said.endswith("?")
 
 
 @pytest.mark.parametrize("check", [smallest_caps, receive_buffers])
 def test_a_function_that_stops_is_answered(check):
     assert "it stopped: ZeroDivisionError: " in reply(check, lambda *_: 1 // 0)
-    assert "it stopped: TypeError: " in reply(check, lambda k: k)
+    said = reply(check, lambda k: k)
+    assert "it stopped: TypeError: " in said and said.endswith(
+        "given. How many things is it given, and how many does it take?"
+    )
 
 
 def lost(schedule: gp.Schedule) -> int:
@@ -467,7 +514,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     few, many = gp.peak_in_flight(gp.OneFOneB(4, 4)), gp.peak_in_flight(gp.OneFOneB(4, 32))
     assert few == many == one_f and list(lesson_07.GROWTH) == [0, few[0], 32 / 4]
     at_8 = lost(gp.OneFOneB(4, 8))
-    assert list(lesson_07.LOST) == [0, lost(gp.GPipe(4, 64)), at_8, 64 // 4 * 6, 8 * at_8]
+    assert list(lesson_07.LOST) == [0, lost(gp.GPipe(4, 64)), at_8, 15 * 6, 16 * 6, 8 * at_8]
     measured = {33: lesson_07.DIAL, 1: lesson_07.GROWTH, 100: lesson_07.LOST}
     assert (dial[4], many[0] / few[0], lost(gp.OneFOneB(4, 64))) == tuple(measured)
     for right, wrong in measured.items():

@@ -37,8 +37,9 @@ TIMES = [
     (lambda K, M, f, b, r: (M + K - 1) * (f + b) + (M - 1) * f, "almost", "as long as F"),
     (lambda K, M, f, b, r: (M + K - 1) * (f + b), "keep working", "without any R"),
     (lambda K, M, f, b, r: 41, "keep working", "must somebody wait for"),
-    (lambda K, M, f, b, r: "41", "keep working", "should be a number"),
-    (lambda K, M, f, b, r: np.ones(3), "keep working", "should be a number"),
+    (lambda K, M, f, b, r: "41", "keep working", "you say '41'. How long is that, as a number?"),
+    (lambda K, M, f, b, r: None, "keep working", "What should come after return?"),
+    (lambda K, M, f, b, r: np.ones(3), "keep working", "as a number?"),
     (lambda K, M, f, b, r: 1 / 0, "keep working", "ZeroDivisionError"),
     (41, "keep working", "pass in a function"),
 ]
@@ -77,11 +78,11 @@ MOST = [
     (
         lambda limit, boundary, saved: (limit - saved + boundary) / boundary,
         "keep working",
-        "whole number",
+        "you say 19.98. How many whole microbatches is that?",
     ),
-    (lambda limit, boundary, saved: None, "keep working", "whole number"),
-    (lambda limit, boundary, saved: float("inf"), "keep working", "whole number"),
-    (lambda limit, boundary, saved: np.ones(3), "keep working", "whole number"),
+    (lambda limit, boundary, saved: None, "keep working", "What should come after return?"),
+    (lambda limit, boundary, saved: float("inf"), "keep working", "How many whole"),
+    (lambda limit, boundary, saved: np.ones(3), "keep working", "How many whole"),
     (lambda limit, boundary, saved: limit.bytes, "keep working", "AttributeError"),
     (lambda limit, boundary, saved: limit // (boundary + saved), "keep working", "What would one"),
     (lambda limit, boundary, saved: max(1, (limit - saved + boundary) // boundary), "almost", "peak is"),
@@ -166,6 +167,11 @@ def elsewhere(stage, s, m, links):
     stage["kept"]["again"] = stage["kept"][m][0], right_y(stage["kept"][m][0], stage)
 
 
+def keeping_the_newest(stage, s, m, links):
+    light_forward(stage, s, m, links)
+    stage["kept"] = {m: stage["kept"][m]}
+
+
 def without_sending(stage, s, m, links):
     x = links.receive(("y", s - 1, m))
     stage["kept"][m] = (x,)
@@ -228,7 +234,8 @@ STEPS = [
     (light_forward, adding_gradients, "keep working", "after 0B2 the gradient is another one."),
     (by_hand, never_freed, "almost", "after 0B2 the stage keeps"),
     (light_forward, lambda stage, s, m, links: stage["x"], "keep working", "it stopped: KeyError: 'x'"),
-    (light_forward, None, "keep working", "pass in a function, not None"),
+    (light_forward, None, "keep working", "Now recompute: what does it find in stage"),
+    (keeping_the_newest, recompute, "almost", "inputs would be 336. Which of them is gone, and who still"),
     (lambda x: x, recompute, "keep working", "in 0F0 it stopped: TypeError"),
 ]
 WRONG = {
