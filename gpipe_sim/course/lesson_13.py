@@ -4,20 +4,30 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations, product
-from numbers import Integral, Real
+from numbers import Real
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.halves import what_is_wrong_with_halves
-from gpipe_sim.course.handmade import Rows, in_a_row, made_by, spelled
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.rows import (
+    KINDS,
+    Rows,
+    in_a_row,
+    in_words,
+    is_need,
+    parsed,
+    rows_from,
+    spelled,
+    what_is_amiss,
+    who_is_stuck,
+)
 from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import needs
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 from gpipe_sim.simulation.metrics import (
     bubble_fraction,
     bubble_overhead,
@@ -102,23 +112,22 @@ def split_needs(table: dict) -> Reply:
 def _what_is_no_table(table: object) -> str:
     if not isinstance(table, dict):
         return f"it should be a table as NEEDS is, with lists for I and W too (got {type(table).__name__})"
-    if missing := [kind for kind in "FBIW" if kind not in table]:
+    if missing := [kind for kind in KINDS if kind not in table]:
         return f"your table has no line for {' and '.join(missing)}. Which has NEEDS, and which are new?"
-    for kind in "FBIW":
+    for kind in KINDS:
         if not isinstance(table[kind], list | tuple):
             return f"what {kind} needs should be a list of pairs such as ('F', -1); it is {table[kind]!r}"
         for need in table[kind]:
-            pair = isinstance(need, list | tuple) and len(need) == 2
-            if not pair or need[0] not in ("F", "B", "I", "W") or not isinstance(need[1], Integral):
+            if not is_need(need, KINDS):
                 return f"{need!r} is no need of {kind}; a need is a pair such as ('F', -1)"
-    if changed := [kind for kind in "FB" if set(map(tuple, table[kind])) != set(answers.NEEDS[kind])]:
+    if changed := [kind for kind in "FB" if set(table[kind]) != set(answers.NEEDS[kind])]:
         return f"the line for {' and '.join(changed)} is not that of NEEDS. Does it read anything new?"
     return ""
 
 
 def _what_is_wrong_with_needs(rows: tuple, ends: dict, right: dict) -> str:
     """A question about the first action that itself runs too early, too late or never."""
-    where = "on the rows " + " / ".join(" ".join(map(spelled, row)) for row in rows)
+    where = f"on the rows {in_words(rows)}"
     for row in rows:
         free = there = 0
         for action in row:
@@ -149,8 +158,8 @@ def two_halves(input_gradient: Callable, weight_gradient: Callable) -> Reply:
 def putting_off(answer: Callable) -> Reply:
     """Check ``answer(delays, M)``: 1F1B's forwards and input gradients, W some microbatches late."""
     for delays, M in HIDDEN_DELAYS:
-        wanted, where = answers.putting_off(delays, M), f"delays {delays}, M = {M}"
-        rows = made_by(answer, wanted, delays, M, where=where)
+        wanted, where = answers.putting_off(delays, M), f"with delays {delays}, M = {M}"
+        rows = rows_from(answer, delays, M, wanted=wanted, where=where)
         if isinstance(rows, Reply):
             return rows
         if rows != wanted:
@@ -165,7 +174,7 @@ def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> 
         ahead = [kind for _, kind, _ in yours].index("I")
         if ahead != [kind for _, kind, _ in its].index("I"):
             return keep_working(f"{where} does {ahead} forwards before its first I. How many would 1F1B do?")
-        said = f"without its W, its row is {in_a_row(yours, most=8)}"
+        said = f"without its W, its row is {in_a_row(yours, most=8, end='.')}"
         return keep_working(f"{where}: {said} In which order does 1F1B do its F and B?")
     weights = [m for _, kind, m in rows[k] if kind == "W"]
     if weights != sorted(weights):
@@ -201,8 +210,8 @@ def stamped(answer: Callable) -> Reply:
     for K, M, period in HIDDEN_STAMPS:
         strand = _a_strand(K, period)
         wanted = answers.stamped(strand, M, period)
-        where = f"a V of {K} devices, M = {M}, period {period}"
-        rows = made_by(answer, wanted, strand, M, period, where=where)
+        where = f"with a V of {K} devices, M = {M}, period {period}"
+        rows = rows_from(answer, strand, M, period, wanted=wanted, where=where)
         if isinstance(rows, Reply):
             return rows
         if rows != wanted:
@@ -268,28 +277,21 @@ def _with_row(answer: str) -> Explicit | Reply:
         return keep_working(wrong)
     placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
     schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
-    if stuck := waiting(schedule):
-        return keep_working(f"{in_words(cycle(stuck))}. Which of these on your row comes too early?")
+    if stuck := who_is_stuck(schedule):
+        return keep_working(f"{stuck}. Which of these on your row comes too early?")
     return schedule
 
 
 def _what_is_no_row(cells: list[str]) -> str:
     """A sentence on a cell that is not of this row, is there twice, or is missing."""
-    wanted = [f"{LAST}{kind}{m}" for m in range(GIVEN.microbatches) for kind in "FIW"]
     for cell in cells:
         if re.fullmatch(r"\d+B\d+", cell):
             return f"{cell} is a backward in one piece. Which two halves has it?"
         if not re.fullmatch(r"\d+[FIW]\d+", cell):
             return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
-        if not re.match(rf"{LAST}[FIW]", cell):
-            return f"{cell} is on your row. Which stage does device {LAST} hold?"
-        if cell not in wanted:
-            return f"{cell} is on your row. How many microbatches are there, counted from 0?"
-        if (times := cells.count(cell)) > 1:
-            return f"{cell} is on your row {times} times. How often is it done in a step?"
-    if missing := [action for action in wanted if action not in cells]:
-        return f"your row lacks {' '.join(missing)}. Which three things does a device do for each microbatch?"
-    return ""
+    [row], wanted = parsed(" ".join(cells)), GIVEN.actions[LAST]
+    wrong = what_is_amiss(row, wanted)
+    return wrong and f"your row is {in_a_row(row, end='.')} {wrong}"
 
 
 def _what_is_too_early(cells: list[str]) -> str:

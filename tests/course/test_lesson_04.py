@@ -63,7 +63,7 @@ ROWS = [
     (
         rows_by(lambda k, K, M: forwards(k, M) + backwards(k, M)[:1] + backwards(k, M)[:0:-1]),
         "almost",
-        "for 2 devices and 4 microbatches the row of device 0 is 0F0 0F1 0F2 0F3 0B3 0B0 0B1 0B2.",
+        "called with (2, 4), the row of device 0 is 0F0 0F1 0F2 0F3 0B3 0B0 0B1 0B2.",
     ),
     (
         rows_by(lambda k, K, M: list(chain(*zip(forwards(k, M), backwards(k, M)[::-1], strict=True)))),
@@ -76,16 +76,16 @@ ROWS = [
         "With which forward does it begin?",
     ),
     (rows_by(lambda k, K, M: backwards(k, M) + forwards(k, M)), "keep working", "Which of these come first"),
-    (rows_by(lambda k, K, M: forwards(k, M)), "keep working", "How often does 0B0 stand in it"),
+    (rows_by(lambda k, K, M: forwards(k, M)), "keep working", "It lacks 0B3 0B2 0B1 0B0. When should"),
     (
         rows_by(lambda k, K, M: forwards(k, M - 1) + backwards(k, M - 1)),
         "keep working",
-        "How often does 0F3 stand in it",
+        "It lacks 0F3 0B3. When should",
     ),
     (
         rows_by(lambda k, K, M: [(k, kind, m + 1) for _, kind, m in forwards(k, M) + backwards(k, M)]),
         "keep working",
-        "Which of 4, counted from 0, is microbatch 4?",
+        "0F4 is of microbatch 4, and 3 is the last. Where does it come from?",
     ),
     (
         rows_by(lambda k, K, M: forwards(0, M) + backwards(0, M)),
