@@ -203,7 +203,7 @@ STAGES = [
     (F(("s, m), y", "s, 0), y")), B(), "almost", "at 0F2, with 5 samples"),
     (F(("links.receive(", "links.arrays[("), ("- 1, m))", "- 1, m))]")), B(), "almost", "takes it off?"),
     (F(("s - 1, m", "s, m")), B(), "keep working", "it stopped: KeyError: ('y', 0, 0). Which keys"),
-    (F(("= x, y", "= x")), B(), "almost", "one array of shape (5, 5) is kept; later lessons look for"),
+    (F(("= x, y", "= x")), B(), "almost", "an array of shape (5, 5) is kept; later lessons look for"),
     (F(("= x, y", "= y, x")), B(), "almost", "what is kept as x of microbatch 0 is not x, what came in"),
     (F(('stage["kept"][m] = x, y', 'stage["kept"][0] = x, y')), B(), "keep working", "under 2, only 0."),
     (F(('["kept"][m] = x, y', '["kept"] = {m: (x, y)}')), B(), "almost", "microbatch 0 is not kept any more"),
