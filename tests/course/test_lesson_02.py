@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from misused import HANDED_IN
 from one_line import changed
+from replies import assert_each_is_told, assert_says
 
 from gpipe_sim import (
     SGD,
@@ -20,7 +21,7 @@ from gpipe_sim import (
     split,
     train,
 )
-from gpipe_sim.course import lesson_02, reveal
+from gpipe_sim.course import lesson_02
 from gpipe_sim.course.answers import Links, backward, forward, step
 from gpipe_sim.course.lesson_02 import (
     OneHot,
@@ -45,9 +46,7 @@ STEP = simulate(HALVES, Costs(comm=1))
     ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
-    for guess, words in wrong.items():
-        reply = reveal(guess, measured, wrong=wrong).reply
-        assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), guess
+    assert_each_is_told(wrong, measured)
 
 
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
@@ -120,9 +119,7 @@ MESSAGES = [
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), MESSAGES)
 def test_message_bytes(answer, verdict, says):
-    reply = message_bytes(answer)
-    assert reply.verdict == verdict
-    assert says in reply.text
+    assert_says(message_bytes(answer), verdict, says)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -146,9 +143,7 @@ HIDES = [
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), HIDES)
 def test_which_optimizer_hides_it(answer, verdict, says, each_is_trained_once):
-    reply = which_hides_it(answer)
-    assert reply.verdict == verdict
-    assert says in reply.text
+    assert_says(which_hides_it(answer), verdict, says)
 
 
 def test_a_wrong_choice_is_told_of_that_choice_alone(each_is_trained_once):

@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from replies import assert_each_is_told
 from test_answers import rows_of
 
 import gpipe_sim as gp
@@ -524,6 +525,4 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     measured = {33: lesson_07.DIAL, 1: lesson_07.GROWTH, 100: lesson_07.LOST}
     assert (dial[4], many[0] / few[0], lost(gp.OneFOneB(4, 64))) == tuple(measured)
     for right, wrong in measured.items():
-        for guess, says in wrong.items():
-            reply = gp.course.reveal(guess, right, wrong=wrong).reply
-            assert reply.verdict == "not what happened" and reply.text.endswith(says), reply
+        assert_each_is_told(wrong, right)
