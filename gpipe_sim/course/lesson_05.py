@@ -10,7 +10,16 @@ from numbers import Real
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed, your_turn
+from gpipe_sim.course.reply import (
+    NOTHING_BACK,
+    Reply,
+    almost,
+    correct,
+    is_number,
+    keep_working,
+    listed,
+    your_turn,
+)
 from gpipe_sim.course.rows import (
     A_LIST,
     Step,
@@ -132,7 +141,7 @@ def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -
         return got
     got = got[0]
     if got is None:
-        return keep_working(f"{where} it gives nothing back. What should come after return?")
+        return keep_working(f"{where} {NOTHING_BACK}")
     if isinstance(got, tuple | set | Iterator) and not is_action(got, "FB"):
         return keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list) or not all(is_action(each, "FB") for each in got):
@@ -221,7 +230,7 @@ def _where(rows: list[list[Step]], table: dict, cost: dict[str, Real]) -> str:
 def _not_ends(got: object) -> str:
     """What is wrong with something that is no dict from actions to numbers; empty for one that is."""
     if got is None:
-        return "it gives nothing back. What should come after return?"
+        return NOTHING_BACK
     if not isinstance(got, dict):
         return f"it gives {got!r}. Which moment belongs to which action, in a dict?"
     for key, end in got.items():

@@ -7,7 +7,16 @@ import numpy as np
 from gpipe_sim.course.answers import NEEDS, gpipe_rows
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_whole, keep_working, listed, your_turn
+from gpipe_sim.course.reply import (
+    NOTHING_BACK,
+    Reply,
+    almost,
+    correct,
+    is_whole,
+    keep_working,
+    listed,
+    your_turn,
+)
 from gpipe_sim.course.rows import Rows, as_schedule, rows_from, who_is_stuck
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.plan.greedy import greedy
@@ -154,7 +163,7 @@ def smallest_caps(answer: Callable | None) -> Reply:
 
 def _no_cap(cap: object, where: str, device: int) -> Reply:
     if cap is None:
-        return keep_working(f"{where} you give nothing back. What should come after return?")
+        return keep_working(f"{where} {NOTHING_BACK}")
     if is_whole(cap):
         return keep_working(f"{where} you say {cap}. With that much room, what could device {device} begin?")
     return keep_working(f"{where} you say {cap!r}. How many microbatches is that, as a whole number?")
@@ -220,7 +229,7 @@ def _chosen(answer: Callable, device: int, devices: int, microbatches: int) -> l
         if not is_whole(buffer) or buffer < 0:
             where = f"for m = {m}, k = {device}, K = {devices}"
             if buffer is None:
-                return keep_working(f"{where} you give nothing back. What should come after return?")
+                return keep_working(f"{where} {NOTHING_BACK}")
             return keep_working(f"{where} you say {buffer!r}. Which of the buffers 0, 1, 2, ... is that?")
         chosen.append(int(buffer))
     return chosen

@@ -7,7 +7,16 @@ from numbers import Rational, Real
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed, your_turn
-from gpipe_sim.course.rows import Rows, as_schedule, in_a_row, rows_from, rows_of, spelled, who_is_stuck
+from gpipe_sim.course.rows import (
+    Rows,
+    as_schedule,
+    first_other,
+    in_a_row,
+    rows_from,
+    rows_of,
+    spelled,
+    who_is_stuck,
+)
 from gpipe_sim.families import Interleaved1F1B, OneFOneB
 from gpipe_sim.nn.layers import ReLU
 from gpipe_sim.runtime.partition import split
@@ -86,15 +95,15 @@ def _what_is_wrong_with_rows(rows: Rows, wanted: Rows, K: int, V: int, where: st
     for k, lead in enumerate(leads):
         if lead != [action[1] for action in wanted[k]].index("B"):
             return _what_is_wrong_with_warmup(rows, leads, k, K, V, where)
-    k = next(k for k in range(K) if rows[k] != wanted[k])
+    k = first_other(rows, wanted)
     row, right = rows[k], wanted[k]
-    turn = next(n for n, action in enumerate(row) if action != right[n])
+    turn = first_other(row, right)
     before = f"after {spelled(row[turn - 1])} comes {spelled(row[turn])}"
     return keep_working(f"{where}, device {k}: {before}. Do forwards and backwards take turns there?")
 
 
 def _of_forwards(yours: list, its: list, K: int) -> str:
-    differs = next(n for n, action in enumerate(yours) if action != its[n])
+    differs = first_other(yours, its)
     if differs < K:
         return "Which microbatches are there at its first stage before the first one has come round again?"
     if yours[differs][0] == yours[differs - 1][0] and differs % K == 0:

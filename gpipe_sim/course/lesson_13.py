@@ -14,6 +14,8 @@ from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_worki
 from gpipe_sim.course.rows import (
     KINDS,
     Rows,
+    Step,
+    first_other,
     in_a_row,
     in_words,
     is_need,
@@ -163,7 +165,7 @@ def putting_off(answer: Callable) -> Reply:
         if isinstance(rows, Reply):
             return rows
         if rows != wanted:
-            k = next(k for k in range(len(delays)) if rows[k] != wanted[k])
+            k = first_other(rows, wanted)
             return _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
     return correct(f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page, short and long delays")
 
@@ -184,7 +186,7 @@ def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> 
             return keep_working(f"{where}: {k}W{m} comes before {k}I{m}. What does a W read?")
     after, due = (_behind(row, k) for row in (rows[k], wanted[k]))
     if after == due:
-        n = next(n for n, action in enumerate(rows[k]) if action != wanted[k][n])
+        n = first_other(rows[k], wanted[k])
         said = f"after {spelled(rows[k][n - 1])} comes {spelled(rows[k][n])}"
         return keep_working(f"{where}: {said}. Right behind which action should a W come?")
     m = next(m for m in weights if after[m] != due[m])
@@ -243,8 +245,8 @@ def _apart(slots: dict, period: int) -> dict:
 
 
 def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: str) -> Reply:
-    k = next(k for k in range(len(rows)) if rows[k] != wanted[k])
-    n = next(n for n, action in enumerate(rows[k]) if action != wanted[k][n])
+    k = first_other(rows, wanted)
+    n = first_other(rows[k], wanted[k])
     one, other = spelled(rows[k][n]), spelled(wanted[k][n])
     slots = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in strand[k].items())
     said = f"device {k} has microbatch 0 in the slots {slots}, and on your row {one} comes before {other}"
@@ -285,21 +287,27 @@ def _with_row(answer: str) -> Explicit | Reply:
 def _what_is_no_row(cells: list[str]) -> str:
     """A sentence on a cell that is not of this row, is there twice, or is missing."""
     for cell in cells:
-        if re.fullmatch(r"\d+B\d+", cell):
+        if re.fullmatch(r"\d{1,18}B\d{1,18}", cell):
             return f"{cell} is a backward in one piece. Which two halves has it?"
-        if not re.fullmatch(r"\d+[FIW]\d+", cell):
+        if not re.fullmatch(r"\d{1,18}[FIW]\d{1,18}", cell):
             return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
-    [row], wanted = parsed(" ".join(cells)), GIVEN.actions[LAST]
-    wrong = what_is_amiss(row, wanted)
+    row = _read(cells)
+    wrong = what_is_amiss(row, GIVEN.actions[LAST])
     return wrong and f"your row is {in_a_row(row, end='.')} {wrong}"
+
+
+def _read(cells: list[str]) -> list[Step]:
+    return [action for cell in cells for action in parsed(cell)[0]]
 
 
 def _what_is_too_early(cells: list[str]) -> str:
     """A sentence on an I before its F, or a W before its I."""
+    row = _read(cells)
     for m in range(GIVEN.microbatches):
-        for first, then in (f"{LAST}F{m}", f"{LAST}I{m}"), (f"{LAST}I{m}", f"{LAST}W{m}"):
-            if cells.index(then) < cells.index(first):
-                return f"{then} stands before {first} on your row. What does {then} read?"
+        for first, then in ((LAST, "F", m), (LAST, "I", m)), ((LAST, "I", m), (LAST, "W", m)):
+            if row.index(then) < row.index(first):
+                late = spelled(then)
+                return f"{late} stands before {spelled(first)} on your row. What does {late} read?"
     return ""
 
 

@@ -51,7 +51,7 @@ class Trial:
         """What is wrong with a step that has run on the stages and returned this loss; None if nothing is."""
         alone = single_device_step(self.layers, (self.x, self.target), mse)
         return (
-            self._changed_or_none(where)
+            self._changed_or_missing(where)
             or _wrong_loss(where, loss, alone.loss, self.target)
             or self.wrong_gradients(where)
             or _left(where, self.stages)
@@ -65,9 +65,9 @@ class Trial:
         gradients = single_device_step(self.layers, (self.x, self.target), mse).gradients
         numbers = [i for i, layer in enumerate(self.layers) if layer.parameters]
         wanted = [{name: gradients[i, name] for name in GRADIENTS} for i in numbers]
-        return self._changed_or_none(where) or _wrong_gradients(where, self.stages, wanted, question)
+        return self._changed_or_missing(where) or _wrong_gradients(where, self.stages, wanted, question)
 
-    def _changed_or_none(self, where: str) -> Reply | None:
+    def _changed_or_missing(self, where: str) -> Reply | None:
         held = [layer.parameters for layer in self.layers if layer.parameters]
         for s, (stage, parameters) in enumerate(zip(self.stages, held, strict=True)):
             if wrong := weights_changed(where, stage, parameters, f"stage {s}"):
@@ -129,7 +129,7 @@ def _no_gradient(where: str, stages: Sequence[dict]) -> Reply | None:
     for s, stage in reversed(list(enumerate(stages))):
         for name in GRADIENTS.values():
             found = stage.get(name)
-            if found is None or (is_number(found) and found == 0):
+            if found is None or ((is_array(found) or is_number(found)) and not np.any(found)):
                 missing = f"stage {s} ends without a gradient in {name!r}"
                 return keep_working(f"{where} {missing}. Which action puts it there?")
             if not is_array(found):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 MOST = 800  #: characters of a reply
+NOTHING_BACK = "it gives nothing back. What should come after return?"
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, is_whole, keep_working
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, is_whole, keep_working
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.simulation import deadlock
 
 A_LIST = "Later lessons read it more than once, as a list. How do you make one?"
-KINDS = "FBIW"  #: the letters of all lessons
+KINDS = "FBIW"  #: the letters in which students write rows
 MOST = 16  #: actions of a row that a reply quotes
 Step = tuple[int, str, int]  #: an action of a student's: stage, kind, microbatch
 Rows = list[list[Step]]
@@ -58,6 +58,11 @@ def who_is_stuck(schedule: Schedule) -> str:
     return deadlock.in_words(deadlock.cycle(waits)) if waits else ""
 
 
+def first_other(found: Sequence, wanted: Sequence) -> int:
+    """The place at which two rows, or lists of rows, begin to differ."""
+    return next(place for place, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
+
+
 def given(function: object, *arguments: object, where: str, copies: bool = True) -> tuple[object] | Reply:
     """What a student's function returns, alone in a tuple, where ``called`` would read out a generator."""
     if not callable(function):
@@ -87,7 +92,7 @@ def rows_from(function: object, *arguments: object, wanted: Rows, where: str = "
 def read_rows(got: object, devices: int, where: str, kinds: Iterable[str] = "FB") -> Rows | Reply:
     """What a student's function gave, as rows of (int, str, int); a Reply if it is anything else."""
     if got is None:
-        return keep_working(f"{where} it gives nothing back. What should come after return?")
+        return keep_working(f"{where} {NOTHING_BACK}")
     if isinstance(got, Iterator | tuple):
         return keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list):

@@ -287,6 +287,7 @@ def while_loops(stages, x, target):
 
 S = partial(changed, step)
 BACK = "    for s in reversed(range(len(stages))):\n        backward(stages[s], s, 0, links)\n"
+ZERO = "    for each in stages:\n        each['dW'], each['db'] = 0 * each['W'], 0 * each['b']\n"
 OVER = [
     (S(), "correct", "one device's to 1e-12, for 1, 3 and 5 stages"),
     (while_loops, "correct", "one device's to 1e-12"),
@@ -300,6 +301,7 @@ OVER = [
     (S(("return np.mean(wrong**2)", "return wrong**2")), "keep working", "an array of shape (5, 4); it"),
     (S(("reversed(range(len(stages)))", "range(len(stages))")), "keep working", "KeyError: ('dy', 0, 0)"),
     (S(("in range(len(stages)):\n", "in range(1, len(stages)):\n")), "keep working", "it stopped: KeyError"),
+    (S((BACK, ZERO)), "keep working", "stage 0 ends without a gradient in 'dW'. Which action puts it there?"),
     (S((BACK, "")), "keep working", "stage 0 ends without a gradient in 'dW'. Which action puts it there?"),
     (S(("    links.send((\"y\", -1, 0), x)\n", "")), "keep working", "KeyError: ('y', -1, 0)"),
     (S(("stages[s], s, 0, links", "stages[0], s, 0, links")), "keep working", "with 3 stages and 8 samples,"),

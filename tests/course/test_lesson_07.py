@@ -489,7 +489,7 @@ def test_a_build_without_an_answer_says_what_to_write():
 def test_what_is_no_count_is_answered(check, wrong):
     said = reply(check, lambda *_: wrong)
     says = (
-        "you give nothing back. What should come after return?" if wrong is None else f"you say {wrong!r}. "
+        "it gives nothing back. What should come after return?" if wrong is None else f"you say {wrong!r}. "
     )
     assert said.startswith("keep working: for ") and says in said and said.endswith("?")
 

@@ -155,7 +155,13 @@ def used_twice(stage, s, m, links):
     stage["dW"], stage["db"] = stage["dW"] + x.T @ dy, stage["db"] + dy.sum(axis=0)
 
 
+def always_zero(stage, s, m, links):
+    stage.update(pending={}, dW=0 * stage["W"], db=0 * stage["b"])
+
+
 WRONG_HALVES = [
+    (an_i(), lambda *_: None, "keep working", "stage 0 ends without a gradient in 'dW'. Which action"),
+    (an_i(), always_zero, "keep working", "stage 0 ends without a gradient in 'dW'. Which action"),
     (answers.backward, lambda *_: None, "keep working", "0I0 already adds to dW or db. Which device waits"),
     (an_i(sent=""), a_w(sends=True), "keep working", "2I0 sends nothing, and stage 1 waits for"),
     (an_i(), a_w(sends=True), "keep working", "1W2 sends a message. Who waits for it?"),
@@ -527,6 +533,8 @@ WRONG_ROWS = [
     ("2F0 2W0 2I0" + GOOD[7:].replace(" 2W0", ""), "keep working: 2W0 stands before 2I0 on your row. What"),
     ("2I0 2F0" + GOOD[7:], "keep working: 2I0 stands before 2F0 on your row. What does 2I0 read?"),
     (f"{GOOD}\n{GOOD}", "keep working: one row please, that of device 2 (got 2)"),
+    ("device 2:", "keep working: your row is empty. It lacks 2F0 2I0 2F1 2I1 ... When should"),
+    (GOOD + " 02W3", f"keep working: your row is {GOOD} 2W3. 2W3 is in it 2 times."),
     ("", "keep working: one row please, that of device 2 (got 0)"),
     (3, "keep working: write the row as text, such as '2F0 2I0 2W0' (got int)"),
 ]

@@ -101,7 +101,7 @@ def test_the_mean_passes_where_nothing_was_slow_and_fails_where_something_was():
         (float("inf"), "you say inf. How do you say a time as a plain number?"),
         ([20], "it gives a list of 1. Which one number is the time?"),
         ({0: 9.180000000000007}, "it gives a dict of 1. Which one number is the time?"),
-        (None, "your function gives nothing back. What should come after return?"),
+        (None, "it gives nothing back. What should come after return?"),
     ],
 )
 def test_what_is_no_time_is_answered(check, wrong, says):
