@@ -32,10 +32,11 @@ from gpipe_sim.course.rows import (
     spelled,
     who_is_stuck,
 )
+from gpipe_sim.course.waits import first_wait
 from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.base import Schedule, needs
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.metrics import idle_spans, peak_in_flight
+from gpipe_sim.simulation.metrics import peak_in_flight
 from gpipe_sim.simulation.problems import problems
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
@@ -388,11 +389,8 @@ def _too_long(timeline: Timeline, peaks: tuple[int, ...]) -> str:
     last = timeline.schedule.devices - 1
     row = timeline.on(last)
     says = f"it takes {timeline.makespan}, with peaks {listed(peaks)}"
-    gaps = [(a, b) for a, b in idle_spans(timeline, last) if row[0].end <= a < row[-1].start]
-    if gaps:
-        start, end = gaps[0]
-        held_up = next(span.action for span in row if span.start == end)
-        late = needs(held_up, timeline.schedule)[0]
+    if wait := first_wait(timeline, last):
+        start, end, late = wait
         return f"{says}. Device {last} waits from {start} to {end} for {late}. What keeps {late} so long?"
     if row[0].start > last:
         late = f"starts at {row[0].start}, and could at {last}"

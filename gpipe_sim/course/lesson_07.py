@@ -18,13 +18,13 @@ from gpipe_sim.course.reply import (
     your_turn,
 )
 from gpipe_sim.course.rows import Rows, as_schedule, rows_from, who_is_stuck
+from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.plan.greedy import greedy
 from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.schedule.base import needs
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import idle_spans, peak_in_flight
+from gpipe_sim.simulation.metrics import peak_in_flight
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
 
@@ -190,12 +190,9 @@ def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -
 def _who_waits(timeline: Timeline) -> str:
     """A sentence on the first time that the last device, which could work without a break, has to wait."""
     last = timeline.schedule.devices - 1
-    row = timeline.on(last)
-    for start, end in idle_spans(timeline, last):
-        if row[0].end <= start < row[-1].start:
-            held_up = next(span.action for span in row if span.start == end)
-            late = needs(held_up, timeline.schedule)[0]
-            return f"Device {last} waits from {start} to {end} for {late}. Which device had no room for it?"
+    if wait := first_wait(timeline, last):
+        start, end, late = wait
+        return f"Device {last} waits from {start} to {end} for {late}. Which device had no room for it?"
     return f"Device {last} never waits once it has begun. Who waits for it?"
 
 

@@ -25,6 +25,7 @@ from gpipe_sim.course.rows import (
     what_is_amiss,
     who_is_stuck,
 )
+from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import needs
@@ -322,9 +323,8 @@ def _who_waits(timeline: Timeline) -> str:
                 behind = f"stands behind {ahead[-1]} on your row"
                 return f"Device {LAST - 1} {wait}, which {behind}. Who waits for {ahead[-1]}?"
     works = timeline.on(LAST)
-    gaps = (gap for gap in idle_spans(timeline, LAST) if works[0].end <= gap[0] < works[-1].start)
-    if gap := next(gaps, None):
-        return f"Device {LAST} waits from {gap[0]} to {gap[1]}. What could it do then?"
+    if wait := first_wait(timeline, LAST):
+        return f"Device {LAST} waits from {wait[0]} to {wait[1]}. What could it do then?"
     return (
         f"Device {LAST} starts at {works[0].start} and ends at {works[-1].end}. What do the others wait for?"
     )
