@@ -1,7 +1,6 @@
 """Lesson 02: one step on two devices."""
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -12,7 +11,7 @@ import numpy as np
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.one_device import is_array, is_close, off, unlike_one_device
+from gpipe_sim.course.one_device import Trial, biased, is_array, is_close, off, shown, weights_changed
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import Naive
 from gpipe_sim.nn.data import digits
@@ -87,15 +86,6 @@ class World:
         return cls(answers.stages_of(biased(widths)), answers.Links())
 
 
-def biased(widths: Sequence[int]) -> list[Layer]:
-    """An MLP whose biases are not 0, so that it shows if they are left out."""
-    layers, rng = mlp(list(widths)), np.random.default_rng(1)
-    for layer in layers:
-        if layer.parameters:
-            layer.parameters["b"] += rng.normal(0, 0.3, layer.parameters["b"].shape)
-    return layers
-
-
 @build("forward", "backward")
 def forward_and_backward(forward: Work | None, backward: Work | None) -> Reply:
     """Check the forward and the backward of one stage, action by action, beside those in ``answers``."""
@@ -156,9 +146,8 @@ def _before(world: World, s: int, kind: str, m: int) -> dict[str, Any]:
 def _differs(where: str, action: tuple, theirs: World, right: World, before: dict) -> Reply | None:
     s, kind, m = action
     stage, wanted = theirs.stages[s], right.stages[s]
-    for name in ("W", "b"):
-        if not is_close(stage.get(name), wanted[name]):
-            return keep_working(f"{where} {name} of the stage has changed. Who updates weights, and when?")
+    if wrong := weights_changed(where, stage, wanted):
+        return wrong
     messages = _wrong_names(where, action, set(theirs.links.arrays), set(right.links.arrays))
     if messages or kind == "F":
         return (
@@ -201,7 +190,7 @@ def _wrong_y(where: str, action: tuple, theirs: World, right: World, before: dic
         return None
     if not is_array(y) or y.shape != wanted.shape:
         return keep_working(
-            f"{where} {_kind(y)} is sent; y has a row per sample and a column per feature. What shape has x?"
+            f"{where} {shown(y)} is sent; y has a row per sample and a column per feature. What shape has x?"
         )
     z = before["x"] @ stage["W"]
     if stage["relu"] and is_close(y, z + stage["b"]):
@@ -226,7 +215,7 @@ def _wrong_kept(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
         )
     if not isinstance(kept[m], tuple | list) or len(kept[m]) != 2:
         return almost(
-            f"{where} {_kind(kept[m])} is kept; later lessons look for two, x and y. Which is missing?"
+            f"{where} {shown(kept[m])} is kept; later lessons look for two, x and y. Which is missing?"
         )
     for number, pair in wanted["kept"].items():
         if number not in kept:
@@ -259,7 +248,7 @@ def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> Repl
         if is_number(found) and found == 0:
             return keep_working(f"{said} is still 0. What did this microbatch have to add to it?")
         if not is_array(found):
-            return keep_working(f"{said} is {_kind(found)}. What does one entry of it say?")
+            return keep_working(f"{said} is {shown(found)}. What does one entry of it say?")
         if found.shape != right.shape:
             of = name[1]
             return keep_working(
@@ -301,7 +290,7 @@ def _wrong_dx(where: str, s: int, m: int, theirs: World, right: World, before: d
     said = f"{where} dW and db are right, but what is sent"
     if not is_array(dx) or dx.shape != wanted.shape:
         shape = f" of shape {dx.shape}" if is_array(dx) else ""
-        return keep_working(f"{said} is {_kind(dx)}{shape}; x has {wanted.shape}. Whose gradient is it?")
+        return keep_working(f"{said} is {shown(dx)}{shape}; x has {wanted.shape}. Whose gradient is it?")
     if is_close(dx, before["dy"] @ stage["W"].T):
         return almost(f"{said} takes every y to be above 0. Which dy has passed the ReLU?")
     return keep_working(
@@ -312,7 +301,7 @@ def _wrong_dx(where: str, s: int, m: int, theirs: World, right: World, before: d
 def _not_freed(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
     kept = stage.get("kept")
     if not isinstance(kept, dict):
-        return keep_working(f"{where} the stage's 'kept' is {_kind(kept)} afterwards; it should stay a dict")
+        return keep_working(f"{where} the stage's 'kept' is {shown(kept)} afterwards; it should stay a dict")
     if m in kept:
         return almost(f"{where} x and y of microbatch {m} are still kept afterwards. Who will read them?")
     if lost := set(wanted["kept"]) - set(kept):
@@ -320,27 +309,17 @@ def _not_freed(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
     return None
 
 
-def _kind(found: object) -> str:
-    if isinstance(found, np.ndarray):
-        return f"one array of shape {found.shape}"
-    if found is None or is_number(found):
-        return "nothing" if found is None else "one number"
-    return f"an object of type {type(found).__name__}"
-
-
 @build("step")
 def step(answer: Callable | None) -> Reply:
     """Check ``answer(stages, x, target)``: a step over all stages, which returns the loss."""
     for widths, samples in STEPS:
-        layers, rng = biased(widths), np.random.default_rng(2)
-        x, target = rng.normal(size=(samples, widths[0])), rng.normal(size=(samples, widths[-1]))
-        stages = answers.stages_of(layers)
-        layers = deepcopy(layers)  # the stages hold those arrays, and a student may change them
-        where = f"with {len(stages)} stage{'s' * (len(stages) > 1)} and {samples} samples,"
-        loss = called(answer, stages, x.copy(), target.copy(), copies=False, where=where)
+        trial, K = Trial.of(widths, samples), len(widths) - 1
+        where = f"with {K} stage{'s' * (K > 1)} and {samples} samples,"
+        handed = trial.stages, trial.x.copy(), trial.target.copy()
+        loss = called(answer, *handed, copies=False, where=where)
         if isinstance(loss, Reply):
             return loss
-        if wrong := unlike_one_device(where, loss, stages, layers, x, target):
+        if wrong := trial.unlike_one_device(where, loss):
             return wrong
     return correct(
         "the loss and every gradient are one device's to 1e-12, for 1, 3 and 5 stages of any width"

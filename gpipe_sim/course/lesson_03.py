@@ -1,7 +1,6 @@
 """Lesson 03: microbatches."""
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import product, zip_longest
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.lesson_02 import WORK, biased
-from gpipe_sim.course.one_device import off, shown, unlike_one_device
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.course.lesson_02 import WORK
+from gpipe_sim.course.one_device import Trial, is_array, is_close, off, shown
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed, your_turn
+from gpipe_sim.course.rows import Step
 from gpipe_sim.nn.data import digits
 from gpipe_sim.nn.losses import cross_entropy
 from gpipe_sim.nn.models import mlp
@@ -24,8 +24,7 @@ SIZES = ((10, 4), (13, 5), (12, 4), (7, 7), (9, 1))  # digits and microbatches
 #: (widths between stages, samples, microbatches) of the runs that are tried; most pieces are uneven.
 RUNS = (((6, 5, 4), 8, 4), ((6, 5, 4), 10, 4), ((5, 7, 3, 4), 11, 3), ((7, 4), 5, 5), ((4, 4, 4, 4), 9, 1))
 WAIT = "wait"  #: a kind of action that a student has never seen
-Order = list[tuple[int, str, int]]
-CLOSE = 1e-12
+Order = list[Step]
 #: What natural wrong guesses at the sum of the microbatches' gradients mean.
 ACCUMULATED = {
     "similar": "That would leave out or change something. Which digit is missing, or counts for more?",
@@ -56,17 +55,16 @@ UPDATES = {
 def run(answer: Callable | None) -> Reply:
     """Check ``answer(order, stages, x, target, M, work)``: a step in a given order; it returns the loss."""
     for (widths, samples, microbatches), name in product(RUNS, ORDERS):
-        layers, rng = biased(widths), np.random.default_rng(3)
-        x, target = rng.normal(size=(samples, widths[0])), rng.normal(size=(samples, widths[-1]))
-        order = ORDERS[name](len(widths) - 1, microbatches)
-        stages, layers = answers.stages_of(layers), deepcopy(layers)
-        log = Log(order, stages)
-        where = f"with K = {len(stages)}, M = {microbatches} and {samples} samples, {name},"
-        handed = list(order), stages, x.copy(), target.copy(), microbatches, log.work()
+        trial, K = Trial.of(widths, samples), len(widths) - 1
+        order = ORDERS[name](K, microbatches)
+        log = Log(order, trial.stages)
+        where = f"with K = {K}, M = {microbatches} and {samples} samples, {name},"
+        batch = trial.x.copy(), trial.target.copy()
+        handed = list(order), trial.stages, *batch, microbatches, log.work()
         loss = called(answer, *handed, copies=False, where=where)
         if wrong := log.astray(where) or (loss if isinstance(loss, Reply) else log.undone(where)):
             return wrong
-        if wrong := unlike_one_device(where, loss, stages, layers, x, target):
+        if wrong := trial.unlike_one_device(where, loss):
             return wrong
     return correct(
         f"one device's loss and gradients to 1e-12, in each of {len(ORDERS)} orders, even where 11 samples "
@@ -182,43 +180,34 @@ def _what_is_wrong(
     where: str, got: Any, asked: list[tuple[int, Array]], whole: Array, microbatches: int, samples: int
 ) -> Reply | None:
     sizes = [size for size, _ in asked]
-    if not isinstance(got, Array) or got.shape != whole.shape or got.dtype.kind not in "fiuc":
+    if not is_array(got) or got.shape != whole.shape:
         question = f"Where is the gradient, an array of shape {whole.shape}?"
         return keep_working(f"{where} you return {shown(got)}. {question}")
     if sum(sizes) != samples:
         question = "Where are the others?" if sum(sizes) < samples else "Which come more than once?"
-        return keep_working(
-            f"{where} your microbatches have {_listed(sizes)} digits, {sum(sizes)} together. {question}"
-        )
-    cut, room = f"{where} your microbatches have {_listed(sizes)} digits", -(-samples // microbatches)
+        have = f"{listed(sizes) or 'no'} digits, {sum(sizes)} together"
+        return keep_working(f"{where} your microbatches have {have}. {question}")
+    cut, room = f"{where} your microbatches have {listed(sizes)} digits", -(-samples // microbatches)
     if max(sizes) > room:
         reply = almost if len(sizes) > 1 else keep_working
         return reply(f"{cut}. The device has room for {room} at once: which of them does not fit?")
     if len(sizes) != microbatches:
         return almost(f"{cut}. How many microbatches were asked for?")
-    if _equal(got, whole):
+    if is_close(got, whole):
         return None
     return _which_weights(where, got, asked, whole)
 
 
 def _which_weights(where: str, got: Array, asked: list[tuple[int, Array]], whole: Array) -> Reply:
     sizes, gradients = zip(*asked, strict=True)
-    cut = f"{where} the sizes are {_listed(sizes)}"
+    cut = f"{where} the sizes are {listed(sizes)}"
     too_large = f"the gradient comes out {np.linalg.norm(got) / np.linalg.norm(whole):.1f} times too large"
-    if _equal(got, sum(gradients) / len(sizes)):
+    if is_close(got, sum(gradients) / len(sizes)):
         question = "What would make every *sample* count equally?"
         return almost(f"{cut} but every weight is 1/{len(sizes)}. {question}")
-    if _equal(got, sum(gradients)):
+    if is_close(got, sum(gradients)):
         return keep_working(f"{cut} and every weight is 1: {too_large}. What is the batch's loss a mean of?")
-    if _equal(got, sum(size * gradient for size, gradient in asked)):
+    if is_close(got, sum(size * gradient for size, gradient in asked)):
         return almost(f"{cut} and so are the weights: {too_large}. What should weights add up to?")
     question = "With which weight does each microbatch come in?"
     return keep_working(f"{cut}; your gradient is off by {off(got, whole)} of its largest entry. {question}")
-
-
-def _equal(a: Array, b: Array) -> bool:
-    return bool(abs(a - b).max() <= CLOSE * abs(b).max())
-
-
-def _listed(numbers) -> str:
-    return ", ".join(map(str, numbers)) or "no"

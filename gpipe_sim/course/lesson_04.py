@@ -5,9 +5,10 @@ from fractions import Fraction
 from math import isclose
 from numbers import Real
 
+from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
-from gpipe_sim.course.rows import Step, row_in_words, rows_from, spelled
+from gpipe_sim.course.rows import Step, in_a_row, rows_from
 from gpipe_sim.families import GPipe, Naive
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.metrics import bubble_fraction, bubble_overhead, idle_time, utilization
@@ -60,27 +61,19 @@ ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (5, 7))
 def gpipe_rows(answer: Callable) -> Reply:
     """Check ``answer(K, M)``: GPipe's rows."""
     for K, M in ROWS:
-        rows = rows_from(answer, K, M)
+        rows = rows_from(answer, K, M, wanted=answers.gpipe_rows(K, M))
         if isinstance(rows, Reply):
             return rows
         for k, row in enumerate(rows):
             if wrong := _what_is_wrong_in(row, k, M):
-                where = f"for {K} device{'s' * (K > 1)} and {M} microbatch{'es' * (M > 1)}"
-                return Reply(
-                    wrong.verdict, f"{where} the row of device {k} is {row_in_words(row)}. {wrong.text}"
-                )
+                its = f"called with ({K}, {M}), the row of device {k} is {in_a_row(row, end='.')}"
+                return Reply(wrong.verdict, f"{its} {wrong.text}")
     return correct(f"GPipe's rows at {len(ROWS)} sizes, from {ROWS[4]} to {ROWS[-1]}")
 
 
 def _what_is_wrong_in(row: list[Step], k: int, M: int) -> Reply | None:
     """What keeps a row from being GPipe's row of device ``k``; None if nothing does."""
     wanted = [(k, kind, m) for kind in "FB" for m in range(M)]
-    if other := next((action for action in row if action[0] != k), None):
-        return keep_working(f"{spelled(other)} is work of stage {other[0]}. Which stage is on this device?")
-    if other := next((action for action in row if action not in wanted), None):
-        return keep_working(f"Which of {M}, counted from 0, is microbatch {other[2]}?")
-    if other := next((action for action in wanted if row.count(action) != 1), None):
-        return keep_working(f"How often does {spelled(other)} stand in it, and how often should it?")
     if row[:M] != wanted[:M]:
         kinds = {kind for _, kind, _ in row[:M]}
         ask = "Which of these come first in GPipe?" if "B" in kinds else "With which forward does it begin?"

@@ -5,18 +5,38 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from fractions import Fraction
 from math import isclose
-from numbers import Integral, Real
+from numbers import Real
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
-from gpipe_sim.course.rows import A_LIST, Step, given, is_action, read_rows, row_in_words, spelled
+from gpipe_sim.course.reply import (
+    NOTHING_BACK,
+    Reply,
+    almost,
+    correct,
+    is_number,
+    keep_working,
+    listed,
+    your_turn,
+)
+from gpipe_sim.course.rows import (
+    A_LIST,
+    Step,
+    given,
+    in_words,
+    is_action,
+    is_need,
+    parsed,
+    read_rows,
+    spelled,
+    who_is_stuck,
+)
+from gpipe_sim.course.waits import first_wait
 from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.base import Schedule, needs
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.deadlock import all_waits, cycle, in_words
-from gpipe_sim.simulation.metrics import idle_spans, peak_in_flight
+from gpipe_sim.simulation.metrics import peak_in_flight
 from gpipe_sim.simulation.problems import problems
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
@@ -93,7 +113,7 @@ def _wrong_table(table: object) -> Reply | None:
         if kind not in table:
             return keep_working(f"NEEDS has the keys {list(table)}. What does {kind} need?")
         entries = table[kind]
-        if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+        if not isinstance(entries, list) or not all(map(is_need, entries)):
             return keep_working(
                 f'NEEDS["{kind}"] is {entries!r}. How is it written as a list of pairs such as ("F", -1)?'
             )
@@ -104,12 +124,6 @@ def _wrong_table(table: object) -> Reply | None:
             close = kind == "B" and set(got) < set(wanted) and got
             return (almost if close else keep_working)(f"{says}. {_table_question(kind, got)}")
     return None
-
-
-def _is_entry(entry: object) -> bool:
-    if not isinstance(entry, tuple) or len(entry) != 2:
-        return False
-    return entry[0] in ("F", "B") and isinstance(entry[1], Integral) and not isinstance(entry[1], bool)
 
 
 def _table_question(kind: str, got: list[Step]) -> str:
@@ -128,10 +142,10 @@ def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -
         return got
     got = got[0]
     if got is None:
-        return keep_working(f"{where} it gives nothing back. What should come after return?")
-    if isinstance(got, tuple | set | Iterator) and not is_action(got):
+        return keep_working(f"{where} {NOTHING_BACK}")
+    if isinstance(got, tuple | set | Iterator) and not is_action(got, "FB"):
         return keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
-    if not isinstance(got, list) or not all(map(is_action, got)):
+    if not isinstance(got, list) or not all(is_action(each, "FB") for each in got):
         return keep_working(
             f"{where} it gives {got!r}. What is in a list of actions, each (stage, kind, microbatch)?"
         )
@@ -161,31 +175,26 @@ def _named(actions: object) -> str:
     return " and ".join(map(spelled, actions)) or "nothing"
 
 
-def rows_of(text: str) -> list[list[Step]]:
-    """Rows such as "0F0 0B0" as tuples, one row for each line."""
-    return [[(int(word[0]), word[1], int(word[2:])) for word in line.split()] for line in text.splitlines()]
-
-
 OTHER_WAY_ROUND = {kind: pairs[::-1] for kind, pairs in answers.NEEDS.items()}  #: the same needs
 THIRDS = {"F": Fraction(1, 3), "B": Fraction(3, 4)}
 #: What a student's clock is tried on: rows, needs, times. No two leave the same mistakes unseen.
 CLOCKED = (
-    (rows_of("0F0 0F1 0B1 0B0"), answers.NEEDS, {"F": 1, "B": 2}),  # one device: one thing at a time
+    (parsed("0F0 0F1 0B1 0B0"), answers.NEEDS, {"F": 1, "B": 2}),  # one device: one thing at a time
     (answers.gpipe_rows(3, 2), answers.NEEDS, {"F": 3, "B": 4}),
-    (rows_of("0F0 0F1 0F2 0B0 0B1 0B2\n1F2 1B2 1F0 1B0 1F1 1B1"), answers.NEEDS, {"F": 2, "B": 3}),
-    (rows_of("1F0 1B0 1F1 1B1\n0F0 0F1 0B0 0B1"), answers.NEEDS, {"F": 1, "B": 3}),  # stage 1 stands first
+    (parsed("0F0 0F1 0F2 0B0 0B1 0B2\n1F2 1B2 1F0 1B0 1F1 1B1"), answers.NEEDS, {"F": 2, "B": 3}),
+    (parsed("1F0 1B0 1F1 1B1\n0F0 0F1 0B0 0B1"), answers.NEEDS, {"F": 1, "B": 3}),  # stage 1 stands first
     (
-        rows_of("0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1F1 1B0 1F2 1B1 1B2\n2F0 2B0 2F1 2B1 2F2 2B2"),
+        parsed("0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1F1 1B0 1F2 1B1 1B2\n2F0 2B0 2F1 2B1 2F2 2B2"),
         answers.NEEDS,
         THIRDS,
     ),
-    (rows_of("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1"), OTHER, {"F": 1, "B": 5}),
-    (rows_of("0F0 1F0 1B0 0B0"), answers.NEEDS, {"F": 1, "B": 2}),  # two stages on one device
-    (rows_of("0F0 0F1 2F0 2B0 2F1 2B1 0B0 0B1\n1F0 1F1 1B0 1B1"), answers.NEEDS, {"F": 2, "B": 5}),
-    (rows_of("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1"), OTHER_WAY_ROUND, {"F": 2, "B": 3}),
-    ([[], *rows_of("0F0 0B0")], answers.NEEDS, {"F": 1, "B": 2}),  # a device with nothing to do
-    (rows_of("0F0 0F1 0B0 0B1\n1F0 1F1 1B1 1B0\n2F0 2B0 2B1 2F1"), answers.NEEDS, {"F": 1, "B": 2}),  # stuck
-    (rows_of("0B0 0F0\n1F0 1B0"), answers.NEEDS, {"F": 1, "B": 2}),  # nothing can begin
+    (parsed("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1"), OTHER, {"F": 1, "B": 5}),
+    (parsed("0F0 1F0 1B0 0B0"), answers.NEEDS, {"F": 1, "B": 2}),  # two stages on one device
+    (parsed("0F0 0F1 2F0 2B0 2F1 2B1 0B0 0B1\n1F0 1F1 1B0 1B1"), answers.NEEDS, {"F": 2, "B": 5}),
+    (parsed("0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1"), OTHER_WAY_ROUND, {"F": 2, "B": 3}),
+    ([[], *parsed("0F0 0B0")], answers.NEEDS, {"F": 1, "B": 2}),  # a device with nothing to do
+    (parsed("0F0 0F1 0B0 0B1\n1F0 1F1 1B1 1B0\n2F0 2B0 2B1 2F1"), answers.NEEDS, {"F": 1, "B": 2}),  # stuck
+    (parsed("0B0 0F0\n1F0 1B0"), answers.NEEDS, {"F": 1, "B": 2}),  # nothing can begin
 )
 
 
@@ -203,7 +212,7 @@ def clock(answer: Callable) -> Reply:
         if question := _what_is_off(got, rows, table, cost):
             return keep_working(f"{where}, {question}")
         if own != (rows, table, cost) and not changed:
-            changed = f"{where}, the rows are {' / '.join(map(row_in_words, own[0]))} when your clock is done"
+            changed = f"{where}, the rows are {in_words(own[0])} when your clock is done"
         if not inexact and (rounded := _inexact(got, rows, table, cost)):
             inexact = f"{where}, {rounded}"
     if changed:
@@ -216,13 +225,13 @@ def clock(answer: Callable) -> Reply:
 def _where(rows: list[list[Step]], table: dict, cost: dict[str, Real]) -> str:
     times = f"F = {cost['F']}, B = {cost['B']}"
     other = "" if table == answers.NEEDS else f" and the table {table}"
-    return f"with the rows {' / '.join(map(row_in_words, rows))} and {times}{other}"
+    return f"with the rows {in_words(rows)} and {times}{other}"
 
 
 def _not_ends(got: object) -> str:
     """What is wrong with something that is no dict from actions to numbers; empty for one that is."""
     if got is None:
-        return "it gives nothing back. What should come after return?"
+        return NOTHING_BACK
     if not isinstance(got, dict):
         return f"it gives {got!r}. Which moment belongs to which action, in a dict?"
     for key, end in got.items():
@@ -303,9 +312,9 @@ def short_and_small(answer: str | Schedule | None) -> Reply:
         return (almost if near else keep_working)(_too_long(timeline, peaks))
     if extra > 0:
         bought = "the extra forward" if extra == 1 else "the extra forwards"
-        says = f"also {LONG}, but peaks {_listed(peaks)}. What did {bought} buy?"
+        says = f"also {LONG}, but peaks {listed(peaks)}. What did {bought} buy?"
         return almost(says) if extra == 1 else keep_working(says)
-    return correct(f"{LONG} long, peaks {_listed(peaks)}. Could the same rule serve 4 devices?")
+    return correct(f"{LONG} long, peaks {listed(peaks)}. Could the same rule serve 4 devices?")
 
 
 def unlock(answer: str | Schedule | None) -> Reply:
@@ -340,9 +349,7 @@ def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Sc
     if not found:
         return schedule
     if found[-1].rule == "stuck":
-        return keep_working(
-            f"{in_words(cycle(all_waits(schedule)))}. What would have to come earlier, and on which row?"
-        )
+        return keep_working(f"{who_is_stuck(schedule)}. What would have to come earlier, and on which row?")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     ask = "Does each stage do every forward and every backward once, on its own device?"
     return keep_working(f"{found[0].sentence}{more}. {ask}")
@@ -381,19 +388,12 @@ def _too_long(timeline: Timeline, peaks: tuple[int, ...]) -> str:
     """Where the last device, which could work without a break, waits; or what starts or ends too late."""
     last = timeline.schedule.devices - 1
     row = timeline.on(last)
-    says = f"it takes {timeline.makespan}, with peaks {_listed(peaks)}"
-    gaps = [(a, b) for a, b in idle_spans(timeline, last) if row[0].end <= a < row[-1].start]
-    if gaps:
-        start, end = gaps[0]
-        held_up = next(span.action for span in row if span.start == end)
-        late = needs(held_up, timeline.schedule)[0]
+    says = f"it takes {timeline.makespan}, with peaks {listed(peaks)}"
+    if wait := first_wait(timeline, last):
+        start, end, late = wait
         return f"{says}. Device {last} waits from {start} to {end} for {late}. What keeps {late} so long?"
     if row[0].start > last:
         late = f"starts at {row[0].start}, and could at {last}"
         return f"{says}. Device {last} {late}. What do the others do first?"
     left = f"is done at {row[-1].end}; the others go on until {timeline.makespan}"
     return f"{says}. Device {last} {left}. What have they put off?"
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, numbers))

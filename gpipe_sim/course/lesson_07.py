@@ -1,23 +1,30 @@
 """Lesson 07: 1F1B."""
 
 from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral
 
 import numpy as np
 
-from gpipe_sim.course.answers import NEEDS
+from gpipe_sim.course.answers import NEEDS, gpipe_rows
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.course.reply import (
+    NOTHING_BACK,
+    Reply,
+    almost,
+    correct,
+    is_whole,
+    keep_working,
+    listed,
+    your_turn,
+)
+from gpipe_sim.course.rows import Rows, as_schedule, rows_from, who_is_stuck
+from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.plan.greedy import greedy
-from gpipe_sim.schedule.actions import Action, B, F, Kind
-from gpipe_sim.schedule.base import needs
+from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.deadlock import all_waits, cycle, in_words
-from gpipe_sim.simulation.metrics import idle_spans, peak_in_flight
-from gpipe_sim.simulation.problems import problems
+from gpipe_sim.simulation.metrics import peak_in_flight
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
 
@@ -66,11 +73,14 @@ def capped_rows(answer: Callable) -> Reply:
     for case in CAPPED:
         devices, microbatches, caps, forward, backward = case
         cost = {"F": forward, "B": backward}
-        where = f"K = {devices}, M = {microbatches}, caps {_listed(caps)}, F takes {forward}, B {backward}"
-        said = called(answer, devices, microbatches, list(caps), NEEDS, cost, where=f"with {where}")
-        if isinstance(said, Reply):
-            return said
-        if wrong := _what_is_wrong_with_rows(said, case):
+        where = (
+            f"with K = {devices}, M = {microbatches}, caps {listed(caps)}, F takes {forward}, B {backward}"
+        )
+        asked, wanted = (devices, microbatches, list(caps), NEEDS, cost), gpipe_rows(devices, microbatches)
+        rows = rows_from(answer, *asked, wanted=wanted, where=where)
+        if isinstance(rows, Reply):
+            return rows
+        if wrong := _what_is_wrong_with_rows(rows, case):
             return Reply(wrong.verdict, f"{where}: {wrong.text}")
     return correct(
         f"the rows of the library's planner in all {len(CAPPED)} cases. Which caps make a step short, and "
@@ -78,69 +88,16 @@ def capped_rows(answer: Callable) -> Reply:
     )
 
 
-def _what_is_wrong_with_rows(said: object, case: tuple) -> Reply | None:
+def _what_is_wrong_with_rows(rows: Rows, case: tuple) -> Reply | None:
     devices, microbatches, caps, forward, backward = case
-    rows = _actions(said, devices, microbatches)
-    if isinstance(rows, str):
-        return keep_working(rows)
     costs = Costs(forward=forward, input_grad=backward, weight_grad=0)
     best = greedy(devices, microbatches, memory_limit=caps, costs=costs)
-    if tuple(map(tuple, rows)) == best.actions:
+    order = as_schedule(rows)
+    if order.actions == best.actions:
         return None
-    order = Explicit(rows, placement=[(k,) for k in range(devices)], microbatches=microbatches)
-    if problems(order):
-        return keep_working(f"{in_words(cycle(all_waits(order)))}. Had what each needs ended by then?")
+    if stuck := who_is_stuck(order):
+        return keep_working(f"{stuck}. Had what each needs ended by then?")
     return _over_its_cap(order, caps) or _first_other_choice(simulate(order, costs), simulate(best, costs))
-
-
-def _actions(said: object, devices: int, microbatches: int) -> list[list[Action]] | str:
-    """The student's tuples as actions, each of the step's actions once; or what is wrong with them."""
-    if not isinstance(said, list | tuple):
-        gives = "nothing back" if said is None else f"a {type(said).__name__}"
-        return f"it gives {gives}. What should come after return, with a row for each device?"
-    if len(said) != devices:
-        return f"it gives a {type(said).__name__} of {len(said)}. How many devices want a row?"
-    rows = []
-    for device, row in enumerate(said):
-        if not isinstance(row, list | tuple):
-            return f"the row of device {device} is {row!r}. What would a list of actions be?"
-        for action in row:
-            if not _is_action(action):
-                return f'on row {device} is {action!r}. If 0F2 is (0, "F", 2), what would this one be?'
-            if action[0] != device:
-                return f"{_spelled(action)} is on the row of device {device}. Which device holds that stage?"
-            if action[2] >= microbatches:
-                return _no_such_microbatch(action, microbatches)
-        row = [tuple(action) for action in row]
-        every = [(device, kind, m) for kind in "FB" for m in range(microbatches)]
-        for action in every:
-            if (often := row.count(action)) != 1:
-                says = f"stands {often} times on its row" if often else "is missing"
-                return f"{_spelled(action)} {says}. How does your loop know what a device has done?"
-        rows.append([(F if kind == "F" else B)(int(s), int(m)) for s, kind, m in row])
-    return rows
-
-
-def _no_such_microbatch(action: tuple, microbatches: int) -> str:
-    says = f"{_spelled(action)} is on a row, and the last microbatch is {microbatches - 1}"
-    if action[1] == "B":
-        return f"{says}. What would {_spelled(action)} need, and when did that end?"
-    return f"{says}. How does a device know that it has done its last forward?"
-
-
-def _is_action(action: object) -> bool:
-    return (
-        isinstance(action, list | tuple)
-        and len(action) == 3
-        and _is_count(action[0])
-        and isinstance(action[1], str)
-        and action[1] in ("F", "B")
-        and _is_count(action[2])
-    )
-
-
-def _spelled(action: tuple) -> str:
-    return "{}{}{}".format(*action)
 
 
 def _over_its_cap(order: Explicit, caps: Sequence[int]) -> Reply | None:
@@ -192,12 +149,12 @@ def smallest_caps(answer: Callable | None) -> Reply:
             cap = called(answer, device, devices, microbatches)
             if isinstance(cap, Reply):
                 return cap
-            if not _is_count(cap) or cap == 0:
+            if not is_whole(cap) or cap < 1:
                 return _no_cap(cap, f"for k = {device}, K = {devices}, M = {microbatches}", device)
             caps.append(int(cap))
         if wrong := _what_is_wrong_with_caps(caps, devices, microbatches):
             return wrong
-    held = _listed(peak_in_flight(OneFOneB(5, 6)))
+    held = listed(peak_in_flight(OneFOneB(5, 6)))
     return correct(
         f"as short as GPipe wherever it was tried, and no device can do with less: 5 devices with 6 "
         f"microbatches hold at most {held}. How many with 1,000 microbatches?"
@@ -206,14 +163,14 @@ def smallest_caps(answer: Callable | None) -> Reply:
 
 def _no_cap(cap: object, where: str, device: int) -> Reply:
     if cap is None:
-        return keep_working(f"{where} you give nothing back. What should come after return?")
-    if isinstance(cap, Integral) and not isinstance(cap, bool):
+        return keep_working(f"{where} {NOTHING_BACK}")
+    if is_whole(cap):
         return keep_working(f"{where} you say {cap}. With that much room, what could device {device} begin?")
     return keep_working(f"{where} you say {cap!r}. How many microbatches is that, as a whole number?")
 
 
 def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -> Reply | None:
-    where = f"K = {devices}, M = {microbatches}: caps {_listed(caps)}"
+    where = f"K = {devices}, M = {microbatches}: caps {listed(caps)}"
     timeline = simulate(greedy(devices, microbatches, memory_limit=caps))
     best = simulate(GPipe(devices, microbatches)).makespan
     if timeline.makespan > best:
@@ -233,12 +190,9 @@ def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -
 def _who_waits(timeline: Timeline) -> str:
     """A sentence on the first time that the last device, which could work without a break, has to wait."""
     last = timeline.schedule.devices - 1
-    row = timeline.on(last)
-    for start, end in idle_spans(timeline, last):
-        if row[0].end <= start < row[-1].start:
-            held_up = next(span.action for span in row if span.start == end)
-            late = needs(held_up, timeline.schedule)[0]
-            return f"Device {last} waits from {start} to {end} for {late}. Which device had no room for it?"
+    if wait := first_wait(timeline, last):
+        start, end, late = wait
+        return f"Device {last} waits from {start} to {end} for {late}. Which device had no room for it?"
     return f"Device {last} never waits once it has begun. Who waits for it?"
 
 
@@ -269,10 +223,10 @@ def _chosen(answer: Callable, device: int, devices: int, microbatches: int) -> l
         buffer = called(answer, m, device, devices)
         if isinstance(buffer, Reply):
             return buffer
-        if not _is_count(buffer):
+        if not is_whole(buffer) or buffer < 0:
             where = f"for m = {m}, k = {device}, K = {devices}"
             if buffer is None:
-                return keep_working(f"{where} you give nothing back. What should come after return?")
+                return keep_working(f"{where} {NOTHING_BACK}")
             return keep_working(f"{where} you say {buffer!r}. Which of the buffers 0, 1, 2, ... is that?")
         chosen.append(int(buffer))
     return chosen
@@ -344,11 +298,3 @@ def run(row: tuple[Action, ...], chosen: Sequence[int]) -> tuple[float, np.ndarr
         if arriving is not None:
             buffers[chosen[arriving]][:] = inputs[arriving]
     return loss, gradient
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))

@@ -9,12 +9,11 @@ import numpy as np
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
+from gpipe_sim.course.one_device import OWN, biased, is_array, is_close, kept_arrays, shown, weights_changed
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.families import GPipe
-from gpipe_sim.nn.models import mlp
-from gpipe_sim.runtime.memory import roots
 from gpipe_sim.schedule.remat import remat
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.simulate import simulate
@@ -22,7 +21,6 @@ from gpipe_sim.theory.formulas import remat_activation_units
 
 #: features around each stage, samples, microbatches: where light_forward and recompute are tried
 HIDDEN_STAGES = (((7, 5, 6, 3), 8, 3), ((6, 4), 5, 2), ((4, 9, 2, 8, 5), 6, 4))
-PARAMETERS = ("W", "b", "dW", "db", "relu")  #: what a stage holds all the time
 #: devices, microbatches, and how long a forward, a backward and a recompute take
 HIDDEN_TIMES = ((3, 5, 2, 4, 1), (5, 4, 3, 7, 2), (2, 9, 1, 2, 1), (6, 1, 1, 2, 1), (1, 6, 2, 3, 2))
 #: bytes for activations, of one boundary input, and of all that one microbatch leaves behind
@@ -103,11 +101,8 @@ def _step(
     light_forward: Callable, recompute: Callable, features: Sequence[int], samples: int, microbatches: int
 ) -> Reply | None:
     """What is wrong with a step in which each microbatch is recomputed everywhere, and then goes back."""
-    stages, usual = (answers.stages_of(mlp(list(features))) for _ in range(2))
+    stages, usual = (answers.stages_of(biased(features)) for _ in range(2))
     rng = np.random.default_rng(len(features))
-    for stage, other in zip(stages, usual, strict=True):
-        stage["b"] = rng.normal(size=stage["b"].shape)  # an mlp's are zero, and a forgotten b goes unnoticed
-        other["b"] = stage["b"].copy()
     links, own_links = _Links(), answers.Links()
     for m, x in enumerate(np.array_split(rng.normal(size=(samples, features[0])), microbatches)):
         for each in (links, own_links):
@@ -143,14 +138,14 @@ def _after_forward(work: Callable, stage: dict, s: int, m: int, links: _Links, k
     wanted = [("receives", ("y", s - 1, m)), ("sends", ("y", s, m))]
     if (noted := links.since()) != wanted:
         return keep_working(f"{s}F{m} {_in_words(noted)}. What does the next stage begin with?")
-    if not _close(links.arrays["y", s, m], y):
+    if not is_close(links.arrays["y", s, m], y):
         return keep_working(f"{s}F{m} sends another y than forward does. What may change, and what may not?")
     extra = _held(stage) - sum(x.nbytes for x, _ in kept.values())
     where = f"after {s}F{m} the stage keeps {_held(stage)} bytes"
     inputs = f"its input{'s' * (len(kept) > 1)} would be {_held(stage) - extra}"
     if extra == sum(each.nbytes for _, each in kept.values()):
         return keep_working(f"{where}; {inputs}. Which of its arrays could be computed again?")
-    if not any(np.array_equal(x, each) for each in _arrays(stage)):
+    if not any(np.array_equal(x, each) for each in kept_arrays(stage)):
         return keep_working(f"{where}, but its input x is not among them. Where would it come from later?")
     if extra < 0:
         return almost(f"{where}; {inputs}. Which of them is gone, and who still needs it?")
@@ -175,15 +170,15 @@ def _after_recompute(
         return said
     found = stage["kept"].get(m) if isinstance(stage.get("kept"), dict) else None
     if not isinstance(found, tuple | list) or len(found) != 2:
-        what = "nothing" if found is None else _kind(found)
+        what = "nothing" if found is None else shown(found)
         return keep_working(
             f'after {s}R{m} there is {what} in stage["kept"][{m}]. What does backward unpack?'
         )
-    if not _close(found[0], kept[m][0]):
+    if not is_close(found[0], kept[m][0]):
         return keep_working(
             f"after {s}R{m} the first of the two arrays is not the x of {s}F{m}. Which is it?"
         )
-    if not _close(found[1], kept[m][1]):
+    if not is_close(found[1], kept[m][1]):
         return almost(f"after {s}R{m} y is not what {s}F{m} kept: {_apart(found[1], kept[m][1])}")
     extra = _held(stage) - sum(x.nbytes for x, _ in kept.values()) - kept[m][1].nbytes
     if extra:
@@ -194,7 +189,7 @@ def _after_recompute(
 
 def _after_backward(stages: list[dict], m: int, usual: list[dict]) -> Reply | None:
     for s, (stage, other) in enumerate(zip(stages, usual, strict=True)):
-        if not (_close(stage["dW"], other["dW"]) and _close(stage["db"], other["db"])):
+        if not (is_close(stage["dW"], other["dW"]) and is_close(stage["db"], other["db"])):
             return keep_working(f"after {s}B{m} the gradient is another one. What did {s}R{m} do to it?")
         left = sum(x.nbytes for x, _ in other["kept"].values())
         if _held(stage) != left:
@@ -204,44 +199,24 @@ def _after_backward(stages: list[dict], m: int, usual: list[dict]) -> Reply | No
 
 def _changed(after: str, stage: dict, usual: dict) -> Reply | None:
     """Whether a stage has lost something that it holds all the time, or its parameters have changed."""
-    for name in PARAMETERS:
+    for name in OWN:
         if name not in stage:
             return keep_working(f"after {after} the stage has no {name!r} any more. Who still needs it?")
-    for name in ("W", "b"):
-        if not _close(stage[name], usual[name]):
-            return keep_working(f"after {after} {name} has changed. Who may change it, and when in a step?")
-    return None
-
-
-def _arrays(stage: dict) -> list[np.ndarray]:
-    """All that a stage keeps besides its parameters and gradients, wherever the student puts it."""
-    return list(roots([value for name, value in stage.items() if name not in PARAMETERS]))
+    return weights_changed(f"after {after}", stage, usual)
 
 
 def _held(stage: dict) -> int:
-    return sum(array.nbytes for array in _arrays(stage))
-
-
-def _close(found: object, wanted: np.ndarray) -> bool:
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu" or found.shape != wanted.shape:
-        return False
-    return bool(abs(found - wanted).max(initial=0) <= 1e-12)
+    return sum(array.nbytes for array in kept_arrays(stage))
 
 
 def _apart(found: object, wanted: np.ndarray) -> str:
     """Where y differs from the forward's, and a question."""
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu":
-        return f"it is {_kind(found)}. What does backward compare with 0?"
+    if not is_array(found):
+        return f"it is {shown(found)}. What does backward compare with 0?"
     if found.shape != wanted.shape:
         return f"its shape is {found.shape}, not {wanted.shape}. Which array is it?"
     at = np.unravel_index(abs(found - wanted).argmax(), wanted.shape)
     return f"{found[at]:.3g} stands where {wanted[at]:.3g} was. Which steps of forward are there?"
-
-
-def _kind(found: object) -> str:
-    if isinstance(found, np.ndarray):
-        return f"an array of {found.dtype}"
-    return f"a tuple of {len(found)}" if isinstance(found, tuple) else f"a {type(found).__name__}"
 
 
 def _in_words(noted: Sequence[tuple[str, object]]) -> str:

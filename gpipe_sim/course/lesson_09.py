@@ -6,13 +6,21 @@ from numbers import Rational, Real
 
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.handmade import Rows, as_schedule, in_a_row, made_by, rows_of, spelled
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed, your_turn
+from gpipe_sim.course.rows import (
+    Rows,
+    as_schedule,
+    first_other,
+    in_a_row,
+    rows_from,
+    rows_of,
+    spelled,
+    who_is_stuck,
+)
 from gpipe_sim.families import Interleaved1F1B, OneFOneB
 from gpipe_sim.nn.layers import ReLU
 from gpipe_sim.runtime.partition import split
 from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 from gpipe_sim.simulation.metrics import peak_in_flight
 from gpipe_sim.simulation.simulate import simulate
 
@@ -67,8 +75,8 @@ MESSAGES = {
 def interleaved_rows(answer: Callable) -> Reply:
     """Check ``answer(K, M, V)``: the rows of interleaved 1F1B, where K divides M."""
     for K, M, V in HIDDEN_ROWS:
-        wanted, where = rows_of(Interleaved1F1B(K, M, V)), f"K = {K}, M = {M}, V = {V}"
-        rows = made_by(answer, wanted, K, M, V, where=where)
+        wanted, where = rows_of(Interleaved1F1B(K, M, V)), f"with K = {K}, M = {M}, V = {V}"
+        rows = rows_from(answer, K, M, V, wanted=wanted, where=where)
         if isinstance(rows, Reply):
             return rows
         if rows != wanted:
@@ -81,21 +89,21 @@ def _what_is_wrong_with_rows(rows: Rows, wanted: Rows, K: int, V: int, where: st
         for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
             yours, its = ([action for action in each if action[1] == kind] for each in (row, right))
             if yours != its:
-                said = f"{where}: device {k} does {in_a_row(yours, most=K + 2)}"
+                said = f"{where}: device {k} does {in_a_row(yours, most=K + 2, end='.')}"
                 return keep_working(f"{said} {question(yours, its, K)}")
     leads = [[action[1] for action in row].index("B") for row in rows]
     for k, lead in enumerate(leads):
         if lead != [action[1] for action in wanted[k]].index("B"):
             return _what_is_wrong_with_warmup(rows, leads, k, K, V, where)
-    k = next(k for k in range(K) if rows[k] != wanted[k])
+    k = first_other(rows, wanted)
     row, right = rows[k], wanted[k]
-    turn = next(n for n, action in enumerate(row) if action != right[n])
+    turn = first_other(row, right)
     before = f"after {spelled(row[turn - 1])} comes {spelled(row[turn])}"
     return keep_working(f"{where}, device {k}: {before}. Do forwards and backwards take turns there?")
 
 
 def _of_forwards(yours: list, its: list, K: int) -> str:
-    differs = next(n for n, action in enumerate(yours) if action != its[n])
+    differs = first_other(yours, its)
     if differs < K:
         return "Which microbatches are there at its first stage before the first one has come round again?"
     if yours[differs][0] == yours[differs - 1][0] and differs % K == 0:
@@ -114,15 +122,15 @@ def _of_backwards(yours: list, its: list, K: int) -> str:
 def _what_is_wrong_with_warmup(rows: Rows, leads: list[int], k: int, K: int, V: int, where: str) -> Reply:
     schedule = as_schedule(rows, Interleaved1F1B(K, K, V).placement)
     said = f"{where}: device {k} does {leads[k]} forwards before its first backward"
-    if stuck := waiting(schedule):
-        return keep_working(f"{said}, and the step never ends: {in_words(cycle(stuck))}. What is too early?")
+    if stuck := who_is_stuck(schedule):
+        return keep_working(f"{said}, and the step never ends: {stuck}. What is too early?")
     most = len(rows[0]) // 2
     if leads == [min((K - k - 1) + (V - 1) * K + 1, most) for k in range(K)]:
         return almost(f"{said}. It goes on with forwards while a gradient travels back. For how many turns?")
     if leads == [min(2 * (K - k - 1) + (V - 1) * K + 2, most) for k in range(K)]:
         return almost(f"{said}. The warm-up and one forward more? Which of them belongs to the first pair?")
     long, held = simulate(schedule, Costs().per_stage(V)).makespan, peak_in_flight(schedule)
-    most_held = f"the step takes {float(long):.4g} and the devices hold {', '.join(map(str, held))}"
+    most_held = f"the step takes {float(long):.4g} and the devices hold {listed(held)}"
     return keep_working(f"{said}; {most_held}. How many turns pass until its first gradient can be there?")
 
 

@@ -4,20 +4,33 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations, product
-from numbers import Integral, Real
+from numbers import Real
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.halves import what_is_wrong_with_halves
-from gpipe_sim.course.handmade import Rows, in_a_row, made_by, spelled
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.rows import (
+    KINDS,
+    Rows,
+    Step,
+    first_other,
+    in_a_row,
+    in_words,
+    is_need,
+    parsed,
+    rows_from,
+    spelled,
+    what_is_amiss,
+    who_is_stuck,
+)
+from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import needs
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 from gpipe_sim.simulation.metrics import (
     bubble_fraction,
     bubble_overhead,
@@ -102,23 +115,22 @@ def split_needs(table: dict) -> Reply:
 def _what_is_no_table(table: object) -> str:
     if not isinstance(table, dict):
         return f"it should be a table as NEEDS is, with lists for I and W too (got {type(table).__name__})"
-    if missing := [kind for kind in "FBIW" if kind not in table]:
+    if missing := [kind for kind in KINDS if kind not in table]:
         return f"your table has no line for {' and '.join(missing)}. Which has NEEDS, and which are new?"
-    for kind in "FBIW":
+    for kind in KINDS:
         if not isinstance(table[kind], list | tuple):
             return f"what {kind} needs should be a list of pairs such as ('F', -1); it is {table[kind]!r}"
         for need in table[kind]:
-            pair = isinstance(need, list | tuple) and len(need) == 2
-            if not pair or need[0] not in ("F", "B", "I", "W") or not isinstance(need[1], Integral):
+            if not is_need(need, KINDS):
                 return f"{need!r} is no need of {kind}; a need is a pair such as ('F', -1)"
-    if changed := [kind for kind in "FB" if set(map(tuple, table[kind])) != set(answers.NEEDS[kind])]:
+    if changed := [kind for kind in "FB" if set(table[kind]) != set(answers.NEEDS[kind])]:
         return f"the line for {' and '.join(changed)} is not that of NEEDS. Does it read anything new?"
     return ""
 
 
 def _what_is_wrong_with_needs(rows: tuple, ends: dict, right: dict) -> str:
     """A question about the first action that itself runs too early, too late or never."""
-    where = "on the rows " + " / ".join(" ".join(map(spelled, row)) for row in rows)
+    where = f"on the rows {in_words(rows)}"
     for row in rows:
         free = there = 0
         for action in row:
@@ -149,12 +161,12 @@ def two_halves(input_gradient: Callable, weight_gradient: Callable) -> Reply:
 def putting_off(answer: Callable) -> Reply:
     """Check ``answer(delays, M)``: 1F1B's forwards and input gradients, W some microbatches late."""
     for delays, M in HIDDEN_DELAYS:
-        wanted, where = answers.putting_off(delays, M), f"delays {delays}, M = {M}"
-        rows = made_by(answer, wanted, delays, M, where=where)
+        wanted, where = answers.putting_off(delays, M), f"with delays {delays}, M = {M}"
+        rows = rows_from(answer, delays, M, wanted=wanted, where=where)
         if isinstance(rows, Reply):
             return rows
         if rows != wanted:
-            k = next(k for k in range(len(delays)) if rows[k] != wanted[k])
+            k = first_other(rows, wanted)
             return _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
     return correct(f"the rows at {len(HIDDEN_DELAYS)} sizes that are not on this page, short and long delays")
 
@@ -165,7 +177,7 @@ def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> 
         ahead = [kind for _, kind, _ in yours].index("I")
         if ahead != [kind for _, kind, _ in its].index("I"):
             return keep_working(f"{where} does {ahead} forwards before its first I. How many would 1F1B do?")
-        said = f"without its W, its row is {in_a_row(yours, most=8)}"
+        said = f"without its W, its row is {in_a_row(yours, most=8, end='.')}"
         return keep_working(f"{where}: {said} In which order does 1F1B do its F and B?")
     weights = [m for _, kind, m in rows[k] if kind == "W"]
     if weights != sorted(weights):
@@ -175,7 +187,7 @@ def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> 
             return keep_working(f"{where}: {k}W{m} comes before {k}I{m}. What does a W read?")
     after, due = (_behind(row, k) for row in (rows[k], wanted[k]))
     if after == due:
-        n = next(n for n, action in enumerate(rows[k]) if action != wanted[k][n])
+        n = first_other(rows[k], wanted[k])
         said = f"after {spelled(rows[k][n - 1])} comes {spelled(rows[k][n])}"
         return keep_working(f"{where}: {said}. Right behind which action should a W come?")
     m = next(m for m in weights if after[m] != due[m])
@@ -201,8 +213,8 @@ def stamped(answer: Callable) -> Reply:
     for K, M, period in HIDDEN_STAMPS:
         strand = _a_strand(K, period)
         wanted = answers.stamped(strand, M, period)
-        where = f"a V of {K} devices, M = {M}, period {period}"
-        rows = made_by(answer, wanted, strand, M, period, where=where)
+        where = f"with a V of {K} devices, M = {M}, period {period}"
+        rows = rows_from(answer, strand, M, period, wanted=wanted, where=where)
         if isinstance(rows, Reply):
             return rows
         if rows != wanted:
@@ -234,8 +246,8 @@ def _apart(slots: dict, period: int) -> dict:
 
 
 def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: str) -> Reply:
-    k = next(k for k in range(len(rows)) if rows[k] != wanted[k])
-    n = next(n for n, action in enumerate(rows[k]) if action != wanted[k][n])
+    k = first_other(rows, wanted)
+    n = first_other(rows[k], wanted[k])
     one, other = spelled(rows[k][n]), spelled(wanted[k][n])
     slots = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in strand[k].items())
     said = f"device {k} has microbatch 0 in the slots {slots}, and on your row {one} comes before {other}"
@@ -268,36 +280,35 @@ def _with_row(answer: str) -> Explicit | Reply:
         return keep_working(wrong)
     placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
     schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
-    if stuck := waiting(schedule):
-        return keep_working(f"{in_words(cycle(stuck))}. Which of these on your row comes too early?")
+    if stuck := who_is_stuck(schedule):
+        return keep_working(f"{stuck}. Which of these on your row comes too early?")
     return schedule
 
 
 def _what_is_no_row(cells: list[str]) -> str:
     """A sentence on a cell that is not of this row, is there twice, or is missing."""
-    wanted = [f"{LAST}{kind}{m}" for m in range(GIVEN.microbatches) for kind in "FIW"]
     for cell in cells:
-        if re.fullmatch(r"\d+B\d+", cell):
+        if re.fullmatch(r"\d{1,18}B\d{1,18}", cell):
             return f"{cell} is a backward in one piece. Which two halves has it?"
-        if not re.fullmatch(r"\d+[FIW]\d+", cell):
+        if not re.fullmatch(r"\d{1,18}[FIW]\d{1,18}", cell):
             return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
-        if not re.match(rf"{LAST}[FIW]", cell):
-            return f"{cell} is on your row. Which stage does device {LAST} hold?"
-        if cell not in wanted:
-            return f"{cell} is on your row. How many microbatches are there, counted from 0?"
-        if (times := cells.count(cell)) > 1:
-            return f"{cell} is on your row {times} times. How often is it done in a step?"
-    if missing := [action for action in wanted if action not in cells]:
-        return f"your row lacks {' '.join(missing)}. Which three things does a device do for each microbatch?"
-    return ""
+    row = _read(cells)
+    wrong = what_is_amiss(row, GIVEN.actions[LAST])
+    return wrong and f"your row is {in_a_row(row, end='.')} {wrong}"
+
+
+def _read(cells: list[str]) -> list[Step]:
+    return [action for cell in cells for action in parsed(cell)[0]]
 
 
 def _what_is_too_early(cells: list[str]) -> str:
     """A sentence on an I before its F, or a W before its I."""
+    row = _read(cells)
     for m in range(GIVEN.microbatches):
-        for first, then in (f"{LAST}F{m}", f"{LAST}I{m}"), (f"{LAST}I{m}", f"{LAST}W{m}"):
-            if cells.index(then) < cells.index(first):
-                return f"{then} stands before {first} on your row. What does {then} read?"
+        for first, then in ((LAST, "F", m), (LAST, "I", m)), ((LAST, "I", m), (LAST, "W", m)):
+            if row.index(then) < row.index(first):
+                late = spelled(then)
+                return f"{late} stands before {spelled(first)} on your row. What does {late} read?"
     return ""
 
 
@@ -312,9 +323,8 @@ def _who_waits(timeline: Timeline) -> str:
                 behind = f"stands behind {ahead[-1]} on your row"
                 return f"Device {LAST - 1} {wait}, which {behind}. Who waits for {ahead[-1]}?"
     works = timeline.on(LAST)
-    gaps = (gap for gap in idle_spans(timeline, LAST) if works[0].end <= gap[0] < works[-1].start)
-    if gap := next(gaps, None):
-        return f"Device {LAST} waits from {gap[0]} to {gap[1]}. What could it do then?"
+    if wait := first_wait(timeline, LAST):
+        return f"Device {LAST} waits from {wait[0]} to {wait[1]}. What could it do then?"
     return (
         f"Device {LAST} starts at {works[0].start} and ends at {works[-1].end}. What do the others wait for?"
     )

@@ -9,7 +9,7 @@ from statistics import mean, median
 
 from gpipe_sim.course.called import called
 from gpipe_sim.course.clocked import measured, uneven
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.export.recorded import recorded_run
 from gpipe_sim.families import ZBH1, GPipe, OneFOneB
 from gpipe_sim.schedule.actions import B, F, Kind
@@ -376,7 +376,7 @@ def _is_time(said: object) -> bool:
 def _no_time(where: str, said: object) -> Reply:
     """To someone whose function gives no number: what it gives, of several values only how many."""
     if said is None:
-        return keep_working(f"{where}: your function gives nothing back. What should come after return?")
+        return keep_working(f"{where}: {NOTHING_BACK}")
     if isinstance(said, list | tuple | dict):
         said = f"a {type(said).__name__} of {len(said)}"
         return keep_working(f"{where}: it gives {said}. Which one number is the time?")

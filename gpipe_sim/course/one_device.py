@@ -1,36 +1,93 @@
-"""A student's step over stages, beside the same step on one device: its loss, its gradients, what is left."""
+"""Stages to try a student's functions on, and the same step on one device: loss, gradients, what is left."""
 
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 
 import numpy as np
 
+from gpipe_sim.course import answers
 from gpipe_sim.course.reply import Reply, almost, is_number, keep_working
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import mse
+from gpipe_sim.nn.models import mlp
+from gpipe_sim.runtime.memory import roots
 from gpipe_sim.runtime.step import single_device_step
 
 Array = np.ndarray
 CLOSE = 1e-12
 GRADIENTS = {"W": "dW", "b": "db"}
+OWN = ("W", "b", "dW", "db", "relu")  #: what a stage holds all the time
+OF_THE_LAST = "How much does each sample count, and which gradient came in?"
 #: What to ask about a gradient that is too large by these factors.
 FACTORS = {-1: "Which way does it point?", 0.5: "What is the derivative of a square?"}
 
 
-def unlike_one_device(
-    where: str, loss: object, stages: Sequence[dict], layers: list[Layer], x: Array, target: Array
+def biased(widths: Sequence[int]) -> list[Layer]:
+    """An MLP whose biases are not 0, so that it shows if they are left out."""
+    layers, rng = mlp(list(widths)), np.random.default_rng(1)
+    for layer in layers:
+        if layer.parameters:
+            layer.parameters["b"] += rng.normal(0, 0.3, layer.parameters["b"].shape)
+    return layers
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Stages and samples for a student's step. One device has arrays of its own: a student may change any."""
+
+    stages: list[dict]
+    x: Array
+    target: Array
+    layers: list[Layer]
+
+    @classmethod
+    def of(cls, widths: Sequence[int], samples: int) -> "Trial":
+        layers, rng = biased(widths), np.random.default_rng(2)
+        x, target = (rng.normal(size=(samples, width)) for width in (widths[0], widths[-1]))
+        return cls(answers.stages_of(deepcopy(layers)), x, target, layers)
+
+    def unlike_one_device(self, where: str, loss: object) -> Reply | None:
+        """What is wrong with a step that has run on the stages and returned this loss; None if nothing is."""
+        alone = single_device_step(self.layers, (self.x, self.target), mse)
+        return (
+            self._changed_or_missing(where)
+            or _wrong_loss(where, loss, alone.loss, self.target)
+            or self.wrong_gradients(where)
+            or _left(where, self.stages)
+        )
+
+    def wrong_gradients(self, where: str, question: str = OF_THE_LAST) -> Reply | None:
+        """What is wrong with the weights and gradients that a step has left; None if nothing is.
+
+        The ``question`` is asked where the last stage's own are wrong.
+        """
+        gradients = single_device_step(self.layers, (self.x, self.target), mse).gradients
+        numbers = [i for i, layer in enumerate(self.layers) if layer.parameters]
+        wanted = [{name: gradients[i, name] for name in GRADIENTS} for i in numbers]
+        return self._changed_or_missing(where) or _wrong_gradients(where, self.stages, wanted, question)
+
+    def _changed_or_missing(self, where: str) -> Reply | None:
+        held = [layer.parameters for layer in self.layers if layer.parameters]
+        for s, (stage, parameters) in enumerate(zip(self.stages, held, strict=True)):
+            if wrong := weights_changed(where, stage, parameters, f"stage {s}"):
+                return wrong
+        return _no_gradient(where, self.stages)
+
+
+def weights_changed(
+    where: str, stage: dict, held: dict[str, Array], which: str = "the stage"
 ) -> Reply | None:
-    """What is wrong with a step that left these stages and returned this loss; None if nothing is."""
-    alone = single_device_step(layers, (x, target), mse)
-    linear = [i for i, layer in enumerate(layers) if layer.parameters]
-    wanted = [{name: alone.gradients[i, name] for name in GRADIENTS} for i in linear]
-    held = [layers[i].parameters for i in linear]
-    return (
-        _not_run(where, stages)
-        or _changed(where, stages, held)
-        or _wrong_loss(where, loss, alone.loss, target)
-        or _wrong_gradients(where, stages, wanted)
-        or _left(where, stages)
-    )
+    """Whether a stage's parameters are no longer those that it held, to 1e-12."""
+    for name in GRADIENTS:
+        if not is_close(stage.get(name), held[name]):
+            return keep_working(f"{where} {name} of {which} has changed. Who updates weights, and when?")
+    return None
+
+
+def kept_arrays(stage: dict) -> list[Array]:
+    """All that a stage keeps for later, each array once, under whatever names a student puts it."""
+    return list(roots([value for name, value in stage.items() if name not in OWN]))
 
 
 def is_close(found: object, wanted: Array) -> bool:
@@ -55,30 +112,29 @@ def times(ratio: float) -> str:
 
 
 def shown(found: object) -> str:
-    """What a student returned, in a few words."""
+    """What a student returned, sent or kept, in a few words."""
     if isinstance(found, Array):
-        return f"an array of shape {found.shape}"
-    short = found is None or isinstance(found, str | bool)
-    return repr(found) if short else f"an object of type {type(found).__name__}"
+        of = f"shape {found.shape}" if is_array(found) else found.dtype
+        return f"an array of {of}"
+    if found is None or isinstance(found, str | bool):
+        return repr(found)
+    if is_number(found):
+        return "one number"
+    if isinstance(found, tuple | list):
+        return f"a {type(found).__name__} of {len(found)}"
+    return f"an object of type {type(found).__name__}"
 
 
-def _not_run(where: str, stages: Sequence[dict]) -> Reply | None:
+def _no_gradient(where: str, stages: Sequence[dict]) -> Reply | None:
     for s, stage in reversed(list(enumerate(stages))):
         for name in GRADIENTS.values():
-            if not is_array(stage.get(name)):
-                return keep_working(
-                    f"{where} stage {s} ends without a gradient in {name!r}. Which action puts it there?"
-                )
-    return None
-
-
-def _changed(where: str, stages: Sequence[dict], held: list[dict]) -> Reply | None:
-    for s, (stage, parameters) in enumerate(zip(stages, held, strict=True)):
-        for name, array in parameters.items():
-            if not is_close(stage.get(name), array):
-                return keep_working(
-                    f"{where} {name} of stage {s} is no longer what it was. Who updates weights, and when?"
-                )
+            found = stage.get(name)
+            if found is None or ((is_array(found) or is_number(found)) and not np.any(found)):
+                missing = f"stage {s} ends without a gradient in {name!r}"
+                return keep_working(f"{where} {missing}. Which action puts it there?")
+            if not is_array(found):
+                its = f"{name} of stage {s} is {shown(found)}"
+                return keep_working(f"{where} {its}. What does one entry of it say?")
     return None
 
 
@@ -99,7 +155,7 @@ def _counts(target: Array) -> tuple[float, ...]:
     return (*target.shape, target.size, 0.5, *(np.divide(each, 2) for each in (*target.shape, target.size)))
 
 
-def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict]) -> Reply | None:
+def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict], question: str) -> Reply | None:
     pairs = [
         (s, name, stage[GRADIENTS[name]], array)
         for s, (stage, arrays) in enumerate(zip(stages, wanted, strict=True))
@@ -110,17 +166,19 @@ def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict]) -> 
         return None
     ratio = _ratio(*pairs[0][2:])
     if all(is_close(found, ratio * array) for *_, found, array in pairs):
-        question = FACTORS.get(round(ratio, 9), "By how many numbers should the difference be divided?")
-        return almost(f"{where} every gradient is {times(ratio)} what one device has. {question}")
+        of_all = FACTORS.get(round(ratio, 9), "By how many numbers should the difference be divided?")
+        return almost(f"{where} every gradient is {times(ratio)} what one device has. {of_all}")
     s, name, found, array = wrong[-1]
     told = f"{where} d{name} of stage {s}"
     if found.shape != array.shape:
         return keep_working(
             f"{told} has the shape {found.shape}, {name} has {array.shape}. What do they share?"
         )
-    later = f", though stage {s + 1} is right" if s + 1 < len(stages) else ""
-    question = "How much does each sample count, and which gradient came in?"
-    return keep_working(f"{told} is off by {off(found, array)} of its largest entry{later}. {question}")
+    told = f"{told} is off by {off(found, array)} of its largest entry"
+    if s + 1 < len(stages):
+        told = f"{told}, though stage {s + 1} is right"
+        return keep_working(f"{told}. Is it what that stage sends, or what stage {s} makes of it?")
+    return keep_working(f"{told}. {question}")
 
 
 def _ratio(found: Array, wanted: Array) -> float:

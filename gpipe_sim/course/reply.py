@@ -1,9 +1,11 @@
 """The replies of a check: a verdict and a sentence."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 
 MOST = 800  #: characters of a reply
+NOTHING_BACK = "it gives nothing back. What should come after return?"
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,3 +48,13 @@ def is_number(value: object) -> bool:
     except OverflowError:
         return False
     return True
+
+
+def is_whole(value: object) -> bool:
+    """Whether the value is a whole number by its type: one of Python's or NumPy's, and no bool."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def listed(values: Iterable[object]) -> str:
+    """The values with commas between them."""
+    return ", ".join(map(str, values))

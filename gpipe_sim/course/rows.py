@@ -1,14 +1,21 @@
-"""Read the rows that a student's function gives: a list for each device, of tuples such as (0, "F", 0)."""
+"""A student's rows: a list for each device, of tuples such as (0, "F", 0)."""
 
-from collections.abc import Iterator
-from numbers import Integral
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, keep_working
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, is_whole, keep_working
+from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.explicit import Explicit
+from gpipe_sim.simulation import deadlock
 
 A_LIST = "Later lessons read it more than once, as a list. How do you make one?"
+KINDS = "FBIW"  #: the letters in which students write rows
 MOST = 16  #: actions of a row that a reply quotes
 Step = tuple[int, str, int]  #: an action of a student's: stage, kind, microbatch
+Rows = list[list[Step]]
 
 
 def spelled(action: Step) -> str:
@@ -16,10 +23,44 @@ def spelled(action: Step) -> str:
     return "".join(map(str, action))
 
 
-def row_in_words(row: list[Step]) -> str:
-    """A row's actions one after the other; of a long row only the first ones."""
-    more = " ..." if len(row) > MOST else ""
-    return " ".join(map(spelled, row[:MOST])) + more if row else "empty"
+def in_a_row(actions: Sequence[Step], most: int = MOST, end: str = "") -> str:
+    """The actions one after the other; of many only the first ones, and dots in place of the ``end``."""
+    if not actions:
+        return f"empty{end}"
+    return " ".join(map(spelled, actions[:most])) + (" ..." if len(actions) > most else end)
+
+
+def in_words(rows: Iterable[Sequence[Step]]) -> str:
+    """All rows on one line."""
+    return " / ".join(map(in_a_row, rows))
+
+
+def parsed(text: str) -> Rows:
+    """Rows such as ``0F0 0B0`` as tuples, one row for each line."""
+    words = [re.findall(r"(\d+)(\w)(\d+)", line) for line in text.splitlines()]
+    return [[(int(s), kind, int(m)) for s, kind, m in line] for line in words]
+
+
+def rows_of(schedule: Schedule) -> Rows:
+    """The library's rows as lists; its actions are tuples that equal those of the lessons."""
+    return [list(row) for row in schedule.actions]
+
+
+def as_schedule(rows: Rows, placement: Sequence[Sequence[int]] | None = None) -> Explicit:
+    """The rows as a schedule of the library."""
+    actions = [[Action(stage, Kind[kind], m) for stage, kind, m in row] for row in rows]
+    return Explicit(actions, placement=placement)
+
+
+def who_is_stuck(schedule: Schedule) -> str:
+    """Which actions wait for each other in an order that cannot finish; empty if it can."""
+    waits = deadlock.all_waits(schedule)
+    return deadlock.in_words(deadlock.cycle(waits)) if waits else ""
+
+
+def first_other(found: Sequence, wanted: Sequence) -> int:
+    """The place at which two rows, or lists of rows, begin to differ."""
+    return next(place for place, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
 
 
 def given(function: object, *arguments: object, where: str, copies: bool = True) -> tuple[object] | Reply:
@@ -29,17 +70,29 @@ def given(function: object, *arguments: object, where: str, copies: bool = True)
     return called(lambda *each: (function(*each),), *arguments, where=where, copies=copies)
 
 
-def rows_from(function: object, devices: int, *arguments: object, kinds: str = "FB") -> list | Reply:
-    """The rows that ``function(devices, *arguments)`` gives, in plain Python; a Reply if they are no rows."""
-    where = f"called with ({', '.join(map(repr, (devices, *arguments)))})"
-    got = given(function, devices, *arguments, where=where)
-    return got if isinstance(got, Reply) else read_rows(got[0], devices, where, kinds)
+def rows_from(function: object, *arguments: object, wanted: Rows, where: str = "") -> Rows | Reply:
+    """The rows that ``function(*arguments)`` gives, in plain Python, if each has the actions that are wanted.
+
+    They may stand in any order. A Reply if they are no rows, or not of these actions.
+    """
+    where = where or f"called with ({', '.join(map(repr, arguments))})"
+    got = given(function, *arguments, where=where)
+    if isinstance(got, Reply):
+        return got
+    rows = read_rows(got[0], len(wanted), where, {kind for row in wanted for _, kind, _ in row})
+    if isinstance(rows, Reply):
+        return rows
+    for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
+        if wrong := what_is_amiss(row, right):
+            its = f"the row of device {k} is {in_a_row(row, end='.')}"
+            return keep_working(f"{where}, {its} {wrong}")
+    return rows
 
 
-def read_rows(got: object, devices: int, where: str, kinds: str = "FB") -> list | Reply:
+def read_rows(got: object, devices: int, where: str, kinds: Iterable[str] = "FB") -> Rows | Reply:
     """What a student's function gave, as rows of (int, str, int); a Reply if it is anything else."""
     if got is None:
-        return keep_working(f"{where} it gives nothing back. What should come after return?")
+        return keep_working(f"{where} {NOTHING_BACK}")
     if isinstance(got, Iterator | tuple):
         return keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list):
@@ -47,22 +100,52 @@ def read_rows(got: object, devices: int, where: str, kinds: str = "FB") -> list 
     if len(got) != devices:
         return keep_working(f"{where} it gives a list of {len(got)}. How many devices want a row?")
     for k, row in enumerate(got):
-        if not isinstance(row, list):
-            return keep_working(
-                f"{where}, the row of device {k} is {row!r}. What would a list of actions be?"
-            )
-        if others := [each for each in row if not is_action(each, kinds)]:
-            return keep_working(
-                f"{where}, the row of device {k} has {others[0]!r}. "
-                'How is 0F0 written as a tuple of stage, kind, microbatch: (0, "F", 0)?'
-            )
+        if wrong := _what_is_no_row(row, kinds):
+            return keep_working(f"{where}, the row of device {k} {wrong}")
     return [[(int(s), str(kind), int(m)) for s, kind, m in row] for row in got]
 
 
-def is_action(each: object, kinds: str = "FB") -> bool:
+def _what_is_no_row(row: object, kinds: Iterable[str]) -> str:
+    if isinstance(row, Iterator | tuple):
+        return f"is a {type(row).__name__}. {A_LIST}"
+    if not isinstance(row, list):
+        return f"is {row!r}. What would a list of actions be?"
+    for each in row:
+        if not is_action(each):
+            how = 'How is 0F0 written as a tuple of stage, kind, microbatch: (0, "F", 0)?'
+            return f"has {each!r}. {how}"
+        if each[1] not in kinds:
+            letters = ", ".join(kind for kind in KINDS if kind in kinds)
+            return f"has {spelled(each)}. Which of {letters} is that?"
+    return ""
+
+
+def is_action(each: object, kinds: Iterable[str] = tuple(KINDS)) -> bool:
     """Whether it is a tuple of a whole number, one of the letters, and a whole number."""
     if not isinstance(each, tuple) or len(each) != 3:
         return False
     s, kind, m = each
-    whole = all(isinstance(one, Integral) and not isinstance(one, bool) for one in (s, m))
-    return whole and isinstance(kind, str) and kind in tuple(kinds)
+    return is_whole(s) and is_whole(m) and isinstance(kind, str) and kind in tuple(kinds)
+
+
+def is_need(entry: object, kinds: Iterable[str] = "FB") -> bool:
+    """Whether it can stand in a table of needs: a pair of a letter and a whole number."""
+    return isinstance(entry, tuple) and len(entry) == 2 and entry[0] in tuple(kinds) and is_whole(entry[1])
+
+
+def what_is_amiss(row: Sequence[Step], wanted: Sequence[Step]) -> str:
+    """A question about an action that does not belong on the row, is there twice or is missing; or empty."""
+    counts, held = Counter(row), sorted({s for s, _, _ in wanted})
+    for action, often in counts.items():
+        if action[0] not in held:
+            which = "stages are" if len(held) > 1 else "stage is"
+            return f"{spelled(action)} is work of stage {action[0]}. Which {which} on this device?"
+        if action not in wanted:
+            microbatches = 1 + max(m for _, _, m in wanted)
+            has = "0 is the only one" if microbatches == 1 else f"{microbatches - 1} is the last"
+            return f"{spelled(action)} is of microbatch {action[2]}, and {has}. Where does it come from?"
+        if often > 1:
+            return f"{spelled(action)} is in it {often} times. How often is it done in a step?"
+    if missing := [action for action in wanted if action not in counts]:
+        return f"It lacks {in_a_row(missing, most=4, end='.')} When should the device do that?"
+    return ""

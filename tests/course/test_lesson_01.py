@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from replies import assert_each_is_told, assert_says
 
 from gpipe_sim import Naive, mlp, simulate, split
-from gpipe_sim.course import lesson_01, reveal
+from gpipe_sim.course import lesson_01
 from gpipe_sim.course.lesson_01 import devices_needed, training_bytes
 
 LAYERS = mlp([64, 512, 512, 512, 512, 10])
@@ -21,9 +22,7 @@ STEP = simulate(Naive(4))
     ],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
-    for guess, words in wrong.items():
-        reply = reveal(guess, measured, wrong=wrong).reply
-        assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), guess
+    assert_each_is_told(wrong, measured)
 
 
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
@@ -80,9 +79,7 @@ CASES = [
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), CASES)
 def test_devices_needed(answer, verdict, says):
-    reply = devices_needed(answer)
-    assert reply.verdict == verdict, reply
-    assert says in reply.text, reply
+    assert_says(devices_needed(answer), verdict, says)
 
 
 def test_an_answer_that_empties_the_list_it_was_given_is_judged_by_what_it_says():

@@ -5,9 +5,10 @@ from itertools import chain
 
 import numpy as np
 import pytest
+from replies import assert_each_is_told, assert_says
 
 from gpipe_sim import Costs, GPipe, bubble_fraction, simulate, speedup
-from gpipe_sim.course import answers, called, reveal
+from gpipe_sim.course import answers, called
 from gpipe_sim.course.lesson_04 import (
     LAST_FIRST,
     LENGTHS,
@@ -63,7 +64,7 @@ ROWS = [
     (
         rows_by(lambda k, K, M: forwards(k, M) + backwards(k, M)[:1] + backwards(k, M)[:0:-1]),
         "almost",
-        "for 2 devices and 4 microbatches the row of device 0 is 0F0 0F1 0F2 0F3 0B3 0B0 0B1 0B2.",
+        "called with (2, 4), the row of device 0 is 0F0 0F1 0F2 0F3 0B3 0B0 0B1 0B2.",
     ),
     (
         rows_by(lambda k, K, M: list(chain(*zip(forwards(k, M), backwards(k, M)[::-1], strict=True)))),
@@ -76,16 +77,16 @@ ROWS = [
         "With which forward does it begin?",
     ),
     (rows_by(lambda k, K, M: backwards(k, M) + forwards(k, M)), "keep working", "Which of these come first"),
-    (rows_by(lambda k, K, M: forwards(k, M)), "keep working", "How often does 0B0 stand in it"),
+    (rows_by(lambda k, K, M: forwards(k, M)), "keep working", "It lacks 0B3 0B2 0B1 0B0. When should"),
     (
         rows_by(lambda k, K, M: forwards(k, M - 1) + backwards(k, M - 1)),
         "keep working",
-        "How often does 0F3 stand in it",
+        "It lacks 0F3 0B3. When should",
     ),
     (
         rows_by(lambda k, K, M: [(k, kind, m + 1) for _, kind, m in forwards(k, M) + backwards(k, M)]),
         "keep working",
-        "Which of 4, counted from 0, is microbatch 4?",
+        "0F4 is of microbatch 4, and 3 is the last. Where does it come from?",
     ),
     (
         rows_by(lambda k, K, M: forwards(0, M) + backwards(0, M)),
@@ -155,9 +156,7 @@ WRONG = {"gpipe_rows": [case[0] for case in ROWS], "name_the_bubble": [case[0] f
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), ROWS)
 def test_rows_that_are_not_gpipes_are_told_what_they_are(answer, verdict, says):
-    reply = gpipe_rows(answer)
-    assert reply.verdict == verdict, reply
-    assert says in reply.text, reply
+    assert_says(gpipe_rows(answer), verdict, says)
 
 
 def test_gpipes_rows_may_be_written_in_any_way():
@@ -206,9 +205,7 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
         ("false", MORE_STAGES),
     )
     for measured, wrong in predictions:
-        for guess, words in wrong.items():
-            reply = reveal(guess, measured, wrong=wrong).reply
-            assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), guess
+        assert_each_is_told(wrong, measured)
 
 
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
@@ -237,6 +234,4 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     ],
 )
 def test_a_number_for_the_bubble_is_told_what_it_is_the_number_of(answer, verdict, says):
-    reply = name_the_bubble(answer)
-    assert reply.verdict == verdict
-    assert says in reply.text
+    assert_says(name_the_bubble(answer), verdict, says)

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from replies import assert_each_is_told, assert_says
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, called, lesson_05
@@ -463,8 +464,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), NEEDED)
 def test_needs_that_are_not_the_lessons_are_told_by_an_action(answer, verdict, says):
-    reply = table_and_needs(*answer)
-    assert (reply.verdict, says in reply.text) == (verdict, True), reply
+    assert_says(table_and_needs(*answer), verdict, says)
 
 
 def test_needs_may_be_written_in_any_way():
@@ -691,9 +691,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         24: lesson_05.DRAWN,
         step - lengths((0.5, 2, 1))[0]: lesson_05.SOONER,
     }.items():
-        for guess, says in wrong.items():
-            reply = gp.course.reveal(guess, right, wrong=wrong).reply
-            assert reply.verdict == "not what happened" and reply.text.endswith(says), reply
+        assert_each_is_told(wrong, right)
 
 
 def lengths(times) -> tuple[float, list[float]]:

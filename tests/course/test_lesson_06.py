@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from replies import assert_says
 
 import gpipe_sim as gp
 from gpipe_sim.course import lesson_06
@@ -109,9 +110,7 @@ def test_a_right_answer_may_be_written_in_another_way(answer):
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), CASES)
 def test_every_answer_gets_its_own_reply(answer, verdict, says):
-    reply = peak_bytes(answer)
-    assert reply.verdict == verdict, reply
-    assert says in reply.text, reply
+    assert_says(peak_bytes(answer), verdict, says)
 
 
 def test_the_first_stage_is_named_with_the_students_number():

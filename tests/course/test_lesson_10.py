@@ -6,9 +6,10 @@ from math import ceil, isclose, sqrt
 
 import numpy as np
 import pytest
+from replies import assert_each_is_told, assert_says
 
 import gpipe_sim as gp
-from gpipe_sim.course import lesson_10, reveal
+from gpipe_sim.course import lesson_10
 from gpipe_sim.course.lesson_10 import HIDDEN, HIDDEN_BATCHES, microbatches_for, quickest
 
 
@@ -79,9 +80,7 @@ TARGETS = [
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), TARGETS)
 def test_microbatches_for_a_target(answer, verdict, says):
-    reply = microbatches_for(answer)
-    assert reply.verdict == verdict, reply
-    assert says in reply.text, reply
+    assert_says(microbatches_for(answer), verdict, says)
 
 
 def test_the_hidden_targets_catch_every_way_to_be_inexact():
@@ -202,9 +201,7 @@ BATCHES = [
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), BATCHES)
 def test_quickest_says_what_a_step_spends(answer, verdict, says):
-    reply = quickest(answer)
-    assert reply.verdict == verdict, reply
-    assert says in reply.text, reply
+    assert_says(quickest(answer), verdict, says)
 
 
 def test_no_two_cuts_of_a_hidden_batch_are_equally_quick():
@@ -230,9 +227,7 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
         (32, lesson_10.THINNER),
     )
     for measured, wrong in predictions:
-        for guess, words in wrong.items():
-            reply = reveal(guess, measured, wrong=wrong).reply
-            assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), guess
+        assert_each_is_told(wrong, measured)
 
 
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from replies import assert_each_is_told, assert_says
 
 import gpipe_sim as gp
 from gpipe_sim import peak_in_flight, simulate
@@ -156,9 +157,7 @@ CHOICES = [
 
 @pytest.mark.parametrize(("wrong", "verdict", "says"), CHOICES)
 def test_a_wrong_choice_is_told_why(wrong, verdict, says):
-    reply = lesson_A.fastest_within(wrong)
-    assert reply.verdict == verdict
-    assert says in reply.text, reply
+    assert_says(lesson_A.fastest_within(wrong), verdict, says)
 
 
 def slowest(devices, microbatches, limit, comm):
@@ -206,11 +205,8 @@ def test_the_wrong_guesses_at_the_shortest_length_are_other_lengths():
     assert min(zoo, key=zoo.get) == "ZB-V"
 
 
-@pytest.mark.parametrize(("wrong", "question"), lesson_A.SHORTEST.items())
-def test_a_wrong_guess_at_the_shortest_length_is_told_what_it_is(wrong, question):
-    shortest = min(timeline.makespan for timeline in at_one_size().values())
-    reply = gp.course.reveal(wrong, shortest, "units", wrong=lesson_A.SHORTEST).reply
-    assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
+def test_a_wrong_guess_at_the_shortest_length_is_told_what_it_is():
+    assert_each_is_told(lesson_A.SHORTEST, min(timeline.makespan for timeline in at_one_size().values()))
 
 
 def measured(name):
@@ -245,9 +241,7 @@ def test_each_wrong_word_is_answered():
     )
     for known, right in asked:
         assert right not in known
-        for wrong, question in known.items():
-            reply = gp.course.reveal(wrong, right, wrong=known).reply
-            assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
+        assert_each_is_told(known, right)
 
 
 def test_who_sends_fewer_messages_and_who_loses_less():

@@ -1,0 +1,18 @@
+"""Where a device waits in the middle of its work, for a reply that asks why."""
+
+from numbers import Real
+
+from gpipe_sim.schedule.actions import Action
+from gpipe_sim.schedule.base import needs
+from gpipe_sim.simulation.metrics import idle_spans
+from gpipe_sim.simulation.timeline import Timeline
+
+
+def first_wait(timeline: Timeline, device: int) -> tuple[Real, Real, Action] | None:
+    """From when to when the device first waits between two actions, and for what; None if it never does."""
+    row = timeline.on(device)
+    for start, end in idle_spans(timeline, device):
+        if row[0].end <= start < row[-1].start:
+            held_up = next(span.action for span in row if span.start == end)
+            return start, end, needs(held_up, timeline.schedule)[0]
+    return None
