@@ -37,6 +37,8 @@ HIDDEN_LINKS = (
     (2, 6, Fraction(1, 4)),
 )
 CHOICES = (1, 2, 4)
+#: What a wrong answer to the first claim overlooks.
+SAME_ORDER = {"true": "Device 0 holds the stages 0 and 2 of four. Which of their gradients is made first?"}
 #: What natural wrong guesses at the length of a step with two stages per device, 4 x 8, would be.
 LENGTHS = {
     33: "That is 1F1B again. How long is it now until device 3 has something to do?",
