@@ -15,7 +15,7 @@ from matplotlib.ticker import PercentFormatter
 import gpipe_sim as gp
 from figures._exact import bubble, pair, table
 from figures._page import claim, page
-from gpipe_sim.drawing.palette import CURVES, INK
+from gpipe_sim.drawing.palette import CURVES, INK, PAPER
 from gpipe_sim.drawing.plots import plot_bubble_curves
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
 
@@ -90,7 +90,7 @@ def _line(ax: Axes, microbatches: list[int], accuracies: list[list[float]], styl
     """The means, drawn; the dots of a dashed line are hollow."""
     means = [sum(found) / len(found) for found in accuracies]
     ax.plot(microbatches, means, style, lw=1.2, color=CURVES[0])
-    face = CURVES[0] if style == "-" else "white"
+    face = CURVES[0] if style == "-" else PAPER
     for m, found in zip(microbatches, accuracies, strict=True):
         ax.plot([m] * len(found), found, "o", ms=4.5, color=CURVES[0], mfc=face, zorder=2.1 + (style == "-"))
     return means

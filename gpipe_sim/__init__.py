@@ -17,7 +17,7 @@ package takes hardly any time. Timing a schedule and training with it need NumPy
 from importlib import import_module
 
 _NAMES = {
-    "errors": "DeadlockError ScheduleError",
+    "errors": "DeadlockError MemoryLimitError ScheduleError",
     "schedule.actions": "Action B F I Kind OverlapFB R U W",
     "schedule.base": "Schedule needs",
     "schedule.explicit": "Explicit repeat",
@@ -31,12 +31,16 @@ _NAMES = {
     "simulation.problems": "Problem check problems",
     "simulation.simulate": "simulate",
     "simulation.timeline": "Message Span Timeline",
+    "nn.laws": "check_layer",
     "nn.data": "digits",
     "nn.losses": "Loss cross_entropy mse",
-    "nn.models": "mlp",
+    "nn.models": "bert_large gpt gpt3_175b mlp",
+    "nn.standin": "StandIn",
     "nn.optimizers": "SGD Adam AdamW Optimizer",
     "runtime.memory": "MemoryTrace roots",
     "runtime.partition": "Partition split",
+    "runtime.prediction": "predict_memory",
+    "runtime.profile": "Profile profile",
     "runtime.step": "StepResult single_device_step train_step",
     "runtime.training": "History evaluate outputs train train_single_device",
     "plan.colocate": "colocate",

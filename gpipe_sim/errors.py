@@ -148,6 +148,10 @@ class DeadlockError(ScheduleError):
     """Every action is there, but in an order in which some devices wait for ever."""
 
 
+class MemoryLimitError(ValueError):
+    """A device would hold more than it may; the message says when, what, and what would help."""
+
+
 def require_room(partitions: int, devices: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """The names; IndexError, in torchgpipe's words, for fewer than partitions, TypeError for no names."""
     try:

@@ -447,7 +447,7 @@ STEPS: list[Case] = [
     (lambda: step(batch=(X, 3)), TypeError, "with a row per sample: targets (got 3)"),
     (lambda: step(batch=X), TypeError, "a batch is (inputs, targets) (got ndarray)"),
     (lambda: step(batch=(X,)), ValueError, "a batch is (inputs, targets) (got 1 parts)"),
-    (lambda: step(batch=(X[:, :5], Y)), ValueError, "takes an input of shape (batch, 64), got"),
+    (lambda: step(batch=(X[:, :5], Y)), ValueError, "or (batch, sequence, 64), got ("),
     (lambda: step(loss="mse"), TypeError, "a step needs a loss, such as cross_entropy or mse (got 'mse')"),
     (lambda: step(loss=LONG), TypeError, "a step needs a loss, such as cross_entropy or mse (got str)"),
     (lambda: step(seed=-1), ValueError, "train_step needs seed >= 0 (got -1)"),

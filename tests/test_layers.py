@@ -24,6 +24,8 @@ def small(layer: type[Layer], **others) -> Layer:
     """One for three features: a law that needs no more runs over a layer once it stands in ``LAYERS``."""
     if layer is gp.Residual:
         return gp.Residual(gp.LayerNorm(3, **others), Linear(3, 3, rng=RNG, **others), Dropout(0.25), Tanh())
+    if layer is gp.Checkpoint:
+        return gp.Checkpoint(Linear(3, 5, rng=RNG, **others), Dropout(0.25), Linear(5, 3, rng=RNG, **others))
     takes = inspect.signature(layer).parameters.values()
     needed = [argument.name for argument in takes if argument.default is argument.empty]
     unknown = [name for name in needed if name not in ARGUMENTS]

@@ -21,6 +21,12 @@ def test_the_ten_line_example_prints_what_it_says(capsys):
     assert capsys.readouterr().out == block("text", "measured")
 
 
+def test_memory_is_predicted_as_it_says(capsys):
+    names: dict = {}
+    exec(block("python", "import gpipe_sim as gp") + block("python", "gp.profile"), names)
+    assert names["gp"].predict_memory(names["schedule"], names["profile"]) == names["step"].memory
+
+
 def test_the_deadlock_reads_as_shown():
     with pytest.raises(gp.DeadlockError) as error:
         exec(block("python", "Explicit.parse"), {"gp": gp})

@@ -147,3 +147,22 @@ def test_an_unknown_mode_is_refused_with_the_three_there_are(mode):
 def test_recomputing_twice_is_refused(mode):
     with pytest.raises(ValueError, match=r"remat\(GPipe\(.*\), 'always'\) recomputes already"):
         remat(remat(GPipe(2, 2), "always"), mode)
+
+
+# Some stages only
+
+
+def test_only_the_chosen_stages_recompute():
+    some = remat(GPipe(3, 2), "always", stages=[0, 2])
+    assert str(some) == (
+        "device 0: 0F0 0F1 0R1 0B1 0R0 0B0\ndevice 1: 1F0 1F1 1B1 1B0\ndevice 2: 2F0 2F1 2R1 2B1 2R0 2B0"
+    )
+    assert repr(some) == "remat(GPipe(devices=3, microbatches=2), 'always', stages=[0, 2])"
+    assert remat(GPipe(3, 2), "always", stages=[0, 1, 2]).actions == remat(GPipe(3, 2), "always").actions
+    assert remat(GPipe(3, 2), "always", stages=[]) == GPipe(3, 2)
+
+
+@pytest.mark.parametrize("stages", [[3], [-1], [0.5], 1, "01"])
+def test_stages_that_there_are_not_are_refused(stages):
+    with pytest.raises((ValueError, TypeError), match=r"stage"):
+        remat(GPipe(3, 2), "always", stages=stages)

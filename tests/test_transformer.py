@@ -65,13 +65,59 @@ def test_attention_takes_large_scores():
 def test_attention_saves_its_input_once_and_queries_keys_and_values_as_one_array():
     """With s places and h features: x, the three of them, what the last layer reads; s^2 for each head."""
     layer, x = gp.Attention(6, 3, dropout=0.5, rng=RNG), drawn(2, 5, 6)
-    saved_x, qkv, shares, stays, dropped, mixed = layer.forward(x, Context())[1]
+    saved_x, qkv, (shares, stays, dropped), mixed = layer.forward(x, Context())[1]
     assert saved_x is x
     assert (qkv.size, mixed.size) == (3 * x.size, x.size)
     assert shares.shape == dropped.shape == stays.shape == (2, 3, 5, 5)
     assert stays.dtype == bool
     _, without = gp.Attention(6, 3, rng=RNG).forward(x, Context())
-    assert without[3] is None and without[4] is without[2], "without dropout it is the softmax itself"
+    shares, stays, dropped = without[2]
+    assert stays is None and dropped is shares, "without dropout it is the softmax itself"
+
+
+def test_selective_recompute_frees_what_has_the_sequence_twice_and_changes_no_bit():
+    """70.2% of a GPT-3 block: Korthikanti et al. 2022."""
+    how = {"causal": True, "dropout": 0.3}
+    layers = [
+        gp.TransformerBlock(8, 2, **how, recompute=again, rng=np.random.default_rng(0))
+        for again in (False, True)
+    ]
+    x, dy, ctx = drawn(2, 6, 8), drawn(2, 6, 8), Context(seed=1)
+    results = []
+    for layer in layers:
+        y, saved = layer.forward(x, ctx)
+        dx, pending = layer.backward_input(saved, dy)
+        results.append([y, dx, *layer.backward_weight(pending).values()])
+    assert all((a == b).all() for a, b in zip(*results, strict=True))
+    kept, less = (sum(root.nbytes for root in gp.roots(layer.forward(x, ctx)[1])) for layer in layers)
+    assert kept - less == 2 * 2 * 6 * 6 * (8 + 1 + 8)
+
+
+def test_a_checkpoint_saves_its_input_alone_and_changes_no_bit():
+    parts = [gp.Linear(8, 20, rng=RNG), gp.GELU(), gp.Linear(20, 8, rng=RNG)]
+    x, dy = drawn(5, 8), drawn(5, 8)
+    (y, dx, many), (same_y, same_dx, kept) = (
+        (y, layer.backward_input(saved, dy)[0], list(gp.roots(saved)))
+        for layer in (gp.Residual(*parts), gp.Residual(gp.Checkpoint(*parts)))
+        for y, saved in [layer.forward(x, Context())]
+    )
+    assert (y == same_y).all() and (dx == same_dx).all()
+    assert len(many) == 3 and len(kept) == 1 and kept[0] is x
+
+
+@pytest.mark.parametrize(("n", "peak"), [(1, 17), (2, 10), (4, 8), (8, 10), (16, 17)])
+def test_a_checkpoint_every_n_of_16_layers_is_best_at_the_square_root(n, peak):
+    """Arrays of one size: 16/n inputs, the n of the part that is run again, less one that is both, and one of
+    the loss. Chen et al. 2016 say sqrt(16), and leave out the part that is run again.
+    """
+    stages = 16 // n
+    backwards = [f"{s}{kind}0" for s in reversed(range(stages)) for kind in "RB"]
+    row = " ".join([f"{s}F0" for s in range(stages)] + backwards)
+    schedule = gp.Explicit([row], placement=[list(range(stages))])
+    x = np.zeros((2, 4))
+    partitions = gp.split([gp.Tanh() for _ in range(16)], stages=stages)
+    step = gp.train_step(partitions, schedule, (x, x), gp.mse)
+    assert step.memory[0].peak() == peak * x.nbytes
 
 
 @pytest.mark.parametrize("heads", [0, 4, 2.0])

@@ -14,6 +14,7 @@ To add a layer, write its class here and name it in ``LAYERS`` at the end. It is
 and every law in ``tests/test_layers.py`` is tested on it.
 """
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -79,8 +80,38 @@ class Layer(ABC):
         """What ``backward_weight`` gives. By default in the dtype of what is pending, a tuple of arrays."""
         return of_parameters(self.parameters, *pending)
 
+    def flops(self, x: StandIn) -> int:
+        """Floating-point operations of a forward: two for each multiplication of its matrix products.
+
+        Everything else is left out, as Narayanan et al. 2021 do (arXiv:2104.04473, appendix).
+        """
+        return 0
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+class Weights:
+    """Makes the weights of one layer: from a generator, or on paper where there is none.
+
+    On paper a weight is a ``StandIn``. Such a layer can be profiled, and its memory predicted, but not run.
+    """
+
+    def __init__(self, owner: str, rng: np.random.Generator | None, dtype: np.dtype):
+        self.owner, self.rng, self.dtype = owner, rng, floating(owner, dtype)
+        if rng is not None:
+            such_as = "rng to be a generator, such as np.random.default_rng(0), or None for a layer on paper"
+            require(owner, rng, np.random.Generator, such_as)
+
+    def normal(self, scale: float, *shape: int) -> Array | StandIn:
+        """Drawn from a normal distribution with this standard deviation."""
+        if self.rng is None:
+            return StandIn(shape, self.dtype)
+        require_few(self.owner, math.prod(shape), "weights", most=LARGEST)
+        return self.rng.normal(0.0, scale, shape).astype(self.dtype)
+
+    def full(self, value: float, *shape: int) -> Array | StandIn:
+        return StandIn(shape, self.dtype) if self.rng is None else np.full(shape, value, self.dtype)
 
 
 def by_row(x: Array) -> Array:
@@ -94,16 +125,19 @@ class Linear(Layer):
     x may also be (batch, sequence, inputs): every place of a sequence is then treated alike.
 
     W is drawn from a normal distribution of variance 2 / inputs, b is 0. He et al. 2015,
-    arXiv:1502.01852. ValueError if an input has another number of features.
+    arXiv:1502.01852. With ``rng=None`` it exists on paper only. ValueError if an input has another number of
+    features.
     """
 
-    def __init__(self, inputs: int, outputs: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
+    def __init__(
+        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
+    ):
         inputs, outputs = whole("Linear", "inputs", inputs), whole("Linear", "outputs", outputs)
-        require_few("Linear", inputs * outputs, "weights", most=LARGEST)
-        require("Linear", rng, np.random.Generator, "rng to be a generator, such as np.random.default_rng(0)")
-        dtype = floating("Linear", dtype)
-        weight = rng.normal(0.0, np.sqrt(2.0 / inputs), (inputs, outputs))
-        self.parameters = {"W": weight.astype(dtype), "b": np.zeros(outputs, dtype)}
+        draw = Weights("Linear", rng, dtype)
+        self.parameters = {
+            "W": draw.normal(np.sqrt(2.0 / inputs), inputs, outputs),
+            "b": draw.full(0, outputs),
+        }
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
         weight = self.parameters["W"]
@@ -132,6 +166,9 @@ class Linear(Layer):
             saved,
             dy,
         )
+
+    def flops(self, x: StandIn) -> int:
+        return 2 * x.size * self.parameters["W"].shape[1]
 
     def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
         _, dy = pending

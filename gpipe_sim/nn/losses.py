@@ -11,6 +11,7 @@ import numpy as np
 
 from gpipe_sim.errors import numbers
 from gpipe_sim.nn.layers import by_row
+from gpipe_sim.nn.standin import StandIn, like
 
 Array = np.ndarray
 
@@ -39,11 +40,25 @@ class Loss(ABC):
     def backward(self, saved: Any, weight: float) -> Array:
         """The gradient of weight x mean loss with respect to the outputs, in their shape."""
 
+    def outline(self, outputs: StandIn, targets: StandIn) -> Any:
+        """What ``forward`` keeps, in arrays without contents."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say what it keeps; give it outline and outline_gradient"
+        )
+
+    def outline_gradient(self, saved: Any) -> StandIn:
+        """What ``backward`` gives. By default it is like what is saved."""
+        return like(saved)
+
 
 def floating(array: Array) -> Array:
     """Floats as they are, whole numbers as float64, which does not overflow; TypeError for anything else."""
     numbers("a loss", "outputs", array)
     return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _dtype(outputs: StandIn) -> np.dtype:
+    return outputs.dtype if outputs.dtype.kind == "f" else np.dtype(np.float64)
 
 
 class MSE(Loss):
@@ -62,6 +77,9 @@ class MSE(Loss):
 
     def backward(self, saved: Array, weight: float) -> Array:
         return saved * (2 * weight / saved.size)
+
+    def outline(self, outputs: StandIn, targets: StandIn) -> StandIn:
+        return like(outputs, dtype=_dtype(outputs))
 
 
 class CrossEntropy(Loss):
@@ -100,6 +118,12 @@ class CrossEntropy(Loss):
         by_row(gradient)[np.arange(targets.size), targets.reshape(-1)] -= 1
         gradient *= weight / targets.size
         return gradient
+
+    def outline(self, outputs: StandIn, targets: StandIn) -> tuple[StandIn, StandIn]:
+        return like(outputs, dtype=_dtype(outputs)), targets
+
+    def outline_gradient(self, saved: tuple[StandIn, StandIn]) -> StandIn:
+        return like(saved[0])
 
 
 mse = MSE()

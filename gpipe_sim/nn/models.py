@@ -7,6 +7,7 @@ import numpy as np
 
 from gpipe_sim.errors import floating, got, listed, one_of, whole
 from gpipe_sim.nn.layers import GELU, Layer, Linear, ReLU, Tanh
+from gpipe_sim.nn.transformer import Embedding, LayerNorm, Positions, TransformerBlock
 
 ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 
@@ -32,3 +33,49 @@ def mlp(
     for inputs, outputs in pairwise(sizes):
         layers += [Linear(inputs, outputs, rng=rng, dtype=dtype), ACTIVATIONS[activation]()]
     return layers[:-1]
+
+
+def gpt(
+    blocks: int,
+    features: int,
+    heads: int,
+    *,
+    tokens: int,
+    sequence: int,
+    norm: str = "pre",
+    causal: bool = True,
+    dropout: float = 0.0,
+    rng: np.random.Generator | None = None,
+    dtype: np.dtype = np.float32,
+) -> list[Layer]:
+    """A language model: embedding, positions, Transformer blocks, LayerNorm, and a linear head over tokens.
+
+    Inputs are whole numbers (batch, at most ``sequence``), outputs (batch, sequence, tokens). The head has
+    weights of its own. Without ``rng`` the model is on paper: it can be profiled, but not run.
+    """
+    made = {"rng": rng, "dtype": dtype}
+    how = {"norm": norm, "causal": causal, "dropout": dropout}
+    return [
+        Embedding(tokens, features, **made),
+        Positions(sequence, features, **made),
+        *(TransformerBlock(features, heads, **how, **made) for _ in range(whole("gpt", "blocks", blocks))),
+        LayerNorm(features, on_paper=rng is None, dtype=dtype),
+        Linear(features, tokens, **made),
+    ]
+
+
+def gpt3_175b() -> list[Layer]:
+    """GPT-3 on paper, in 2-byte numbers: 96 blocks, 12,288 features, 96 heads, 2,048 places.
+
+    Brown et al. 2020, arXiv:2005.14165; the vocabulary is padded to 51,200 as in arXiv:2104.04473.
+    """
+    return gpt(96, 12_288, 96, tokens=51_200, sequence=2_048, dropout=0.1, dtype=np.float16)
+
+
+def bert_large() -> list[Layer]:
+    """BERT-large on paper, in 2-byte numbers: 24 blocks, 1,024 features, 16 heads, 512 places.
+
+    Devlin et al. 2018, arXiv:1810.04805. Segment embeddings and the pooler are left out.
+    """
+    how = {"norm": "post", "causal": False, "dropout": 0.1, "dtype": np.float16}
+    return gpt(24, 1_024, 16, tokens=30_522, sequence=512, **how)

@@ -12,17 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import floating, got, one_of, require, require_few, require_in, whole
-from gpipe_sim.nn.layers import GELU, LARGEST, Context, Layer, Linear, by_row
+from gpipe_sim.errors import got, one_of, require, require_in, whole
+from gpipe_sim.nn.layers import GELU, Context, Layer, Linear, Weights, by_row
 from gpipe_sim.nn.standin import Some, StandIn, like, of_parameters
 
 Array = np.ndarray
-
-
-def _drawn(rng: np.random.Generator, owner: str, shape: tuple[int, ...], scale: float, dtype: Any) -> Array:
-    require(owner, rng, np.random.Generator, "rng to be a generator, such as np.random.default_rng(0)")
-    require_few(owner, int(np.prod(shape)), "weights", most=LARGEST)
-    return rng.normal(0.0, scale, shape).astype(floating(owner, dtype))
 
 
 def _refuse(layer: Layer, ctx: Context, takes: str, x: Array) -> ValueError:
@@ -36,9 +30,11 @@ class Embedding(Layer):
     numbers is 0. ValueError for a number that is no token.
     """
 
-    def __init__(self, tokens: int, features: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64):
+    def __init__(
+        self, tokens: int, features: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
+    ):
         tokens, features = whole("Embedding", "tokens", tokens), whole("Embedding", "features", features)
-        self.parameters = {"E": _drawn(rng, "Embedding", (tokens, features), 0.02, dtype)}
+        self.parameters = {"E": Weights("Embedding", rng, dtype).normal(0.02, tokens, features)}
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
         tokens = len(self.parameters["E"])
@@ -79,10 +75,10 @@ class Positions(Layer):
     """
 
     def __init__(
-        self, longest: int, features: int, *, rng: np.random.Generator, dtype: np.dtype = np.float64
+        self, longest: int, features: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
     ):
         longest, features = whole("Positions", "longest", longest), whole("Positions", "features", features)
-        self.parameters = {"P": _drawn(rng, "Positions", (longest, features), 0.02, dtype)}
+        self.parameters = {"P": Weights("Positions", rng, dtype).normal(0.02, longest, features)}
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, None]:
         longest, features = self.parameters["P"].shape
@@ -114,14 +110,18 @@ class Positions(Layer):
 class LayerNorm(Layer):
     """y = g (x - mean) / std + b, mean and std over the features of each sample (and place in its sequence).
 
-    It saves what is normalised, and 1/std. Ba, Kiros and Hinton 2016, arXiv:1607.06450.
+    It saves what is normalised, and 1/std. It draws nothing; ``on_paper`` leaves its weights out. Ba, Kiros
+    and Hinton 2016, arXiv:1607.06450.
     """
 
-    def __init__(self, features: int, *, eps: float = 1e-5, dtype: np.dtype = np.float64):
-        features, dtype = whole("LayerNorm", "features", features), floating("LayerNorm", dtype)
+    def __init__(
+        self, features: int, *, eps: float = 1e-5, on_paper: bool = False, dtype: np.dtype = np.float64
+    ):
+        features = whole("LayerNorm", "features", features)
         require_in("LayerNorm", "eps", eps, 0, 1)
         self.eps = eps
-        self.parameters = {"g": np.ones(features, dtype), "b": np.zeros(features, dtype)}
+        make = Weights("LayerNorm", None if on_paper else np.random.default_rng(0), dtype)
+        self.parameters = {"g": make.full(1, features), "b": make.full(0, features)}
 
     def axes(self, x: Array) -> int | tuple[int, ...]:
         """Over which axes the mean is taken."""
@@ -210,6 +210,9 @@ class Attention(Layer):
     no place sees a later one. ``dropout`` acts on the softmax's output. It saves x, the queries, keys and
     values as one array, the softmax, and what the last linear layer reads; with dropout also which entries
     stay, and the softmax without the others. Vaswani et al. 2017, arXiv:1706.03762.
+
+    With ``recompute``, everything of shape (sequence, sequence) is made again in the backward: selective
+    recompute. Korthikanti et al. 2022, arXiv:2205.05198.
     """
 
     def __init__(
@@ -219,19 +222,21 @@ class Attention(Layer):
         *,
         causal: bool = False,
         dropout: float = 0.0,
-        rng: np.random.Generator,
+        recompute: bool = False,
+        rng: np.random.Generator | None,
         dtype: np.dtype = np.float64,
     ):
         features, heads = whole("Attention", "features", features), whole("Attention", "heads", heads)
         if features % heads:
             raise ValueError(f"Attention needs heads that divide {features} features {got(heads)}")
         self.heads, self.causal, self.dropout = heads, bool(causal), Dropout(dropout)
-        scale, shape = features**-0.5, (features, 3 * features)
+        self.recompute = bool(recompute)
+        draw, scale = Weights("Attention", rng, dtype), features**-0.5
         self.parameters = {
-            "W": _drawn(rng, "Attention", shape, scale, dtype),
-            "b": np.zeros(3 * features, dtype),
-            "Wo": _drawn(rng, "Attention", (features, features), scale, dtype),
-            "bo": np.zeros(features, dtype),
+            "W": draw.normal(scale, features, 3 * features),
+            "b": draw.full(0, 3 * features),
+            "Wo": draw.normal(scale, features, features),
+            "bo": draw.full(0, features),
         }
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple]:
@@ -240,16 +245,22 @@ class Attention(Layer):
             raise _refuse(self, ctx, f"(batch, sequence, {features})", x)
         qkv = x @ self.parameters["W"]
         qkv += self.parameters["b"]
-        query, key, value = self._heads(qkv)
-        shares = self._softmax(query @ key.swapaxes(2, 3))
-        dropped, stays = self.dropout.forward(shares, ctx)
-        mixed = np.ascontiguousarray((dropped @ value).swapaxes(1, 2))
+        core = self._shares(qkv, ctx)
+        mixed = np.ascontiguousarray((core[2] @ self._heads(qkv)[2]).swapaxes(1, 2))
         y = mixed.reshape(x.shape) @ self.parameters["Wo"]
         y += self.parameters["bo"]
-        return y, (x, qkv, shares, stays, dropped, mixed)
+        return y, (x, qkv, ctx if self.recompute else core, mixed)
+
+    def _shares(self, qkv: Array, ctx: Context) -> tuple[Array, Array | None, Array]:
+        """Of each place: its share of every other, which entries dropout lets stay, and what is left."""
+        query, key, _ = self._heads(qkv)
+        shares = self._softmax(query @ key.swapaxes(2, 3))
+        dropped, stays = self.dropout.forward(shares, ctx)
+        return shares, stays, dropped
 
     def backward_input(self, saved: tuple, dy: Array) -> tuple[Array, tuple]:
-        x, qkv, shares, stays, dropped, mixed = saved
+        x, qkv, core, mixed = saved
+        shares, stays, dropped = self._shares(qkv, core) if self.recompute else core
         query, key, value = self._heads(qkv)
         d_mixed = (dy @ self.parameters["Wo"].T).reshape(mixed.shape).swapaxes(1, 2)
         d_shares, _ = self.dropout.backward_input(stays, d_mixed @ value.swapaxes(2, 3))
@@ -277,7 +288,11 @@ class Attention(Layer):
         shares = like(qkv, shape=(batch, self.heads, sequence, sequence))
         dropped, stays = self.dropout.outline(shares, ctx)
         mixed = like(qkv, shape=(batch, sequence, self.heads, features // self.heads))
-        return like(x, qkv), (x, qkv, shares, stays, dropped, mixed)
+        return like(x, qkv), (x, qkv, ctx if self.recompute else (shares, stays, dropped), mixed)
+
+    def flops(self, x: StandIn) -> int:
+        _, sequence, features = x.shape
+        return 2 * x.size * (4 * features + 2 * sequence)
 
     def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple]:
         x, qkv, *_, mixed = saved
@@ -355,6 +370,13 @@ class Chain(Layer):
     def outline_weight(self, pending: list[Any]) -> dict[str, StandIn]:
         return self._each("outline_weight", pending)
 
+    def flops(self, x: StandIn) -> int:
+        total = 0
+        for layer in self.layers:
+            total += layer.flops(x)
+            x, _ = layer.outline(x, Context())
+        return total
+
     def _down(self, method: str, x: Some, ctx: Context) -> tuple[Some, list[Any]]:
         kept = []
         for i, layer in enumerate(self.layers):
@@ -379,6 +401,30 @@ class Chain(Layer):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.layers))})"
+
+
+class Checkpoint(Chain):
+    """The same layers, but only their input is saved; the backward runs their forward again first.
+
+    What that needs while it runs is inside one layer, where the meter does not look. Chen et al. 2016,
+    arXiv:1604.06174.
+    """
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple[Array, Context]]:
+        y, _ = super().forward(x, ctx)
+        return y, (x, ctx)
+
+    def backward_input(self, saved: tuple[Array, Context], dy: Array) -> tuple[Array, list[Any]]:
+        _, again = super().forward(*saved)
+        return super().backward_input(again, dy)
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple[StandIn, Context]]:
+        y, _ = super().outline(x, ctx)
+        return y, (x, ctx)
+
+    def outline_input(self, saved: tuple[StandIn, Context], dy: StandIn) -> tuple[StandIn, list[Any]]:
+        _, again = super().outline(*saved)
+        return super().outline_input(again, dy)
 
 
 class Residual(Chain):
@@ -410,7 +456,7 @@ class TransformerBlock(Chain):
 
     ``norm="pre"`` normalises what goes into each, as GPT-2 and GPT-3 do; ``"post"`` normalises what comes out
     of each sum, as BERT and the first Transformer do. The network is 4 times as wide as the block, with a
-    GELU in its middle. ``dropout`` acts on the softmax and on what either adds.
+    GELU in its middle. ``dropout`` acts on the softmax and on what either adds, ``recompute`` on attention.
     """
 
     def __init__(
@@ -421,17 +467,19 @@ class TransformerBlock(Chain):
         norm: str = "pre",
         causal: bool = False,
         dropout: float = 0.0,
-        rng: np.random.Generator,
+        recompute: bool = False,
+        rng: np.random.Generator | None,
         dtype: np.dtype = np.float64,
     ):
         one_of("TransformerBlock", "norm", norm, ("pre", "post"))
-        attention = Attention(features, heads, causal=causal, dropout=dropout, rng=rng, dtype=dtype)
+        how = {"causal": causal, "dropout": dropout, "recompute": recompute}
+        attention = Attention(features, heads, **how, rng=rng, dtype=dtype)
         wide = Linear(features, 4 * features, rng=rng, dtype=dtype)
         narrow = Linear(4 * features, features, rng=rng, dtype=dtype)
         parts: Sequence[tuple[Layer, ...]] = (attention,), (wide, GELU(), narrow)
         layers: list[Layer] = []
         for part in parts:
-            normal = LayerNorm(features, dtype=dtype)
+            normal = LayerNorm(features, on_paper=rng is None, dtype=dtype)
             drop = (Dropout(dropout),) if dropout else ()
             if norm == "pre":
                 layers.append(Residual(normal, *part, *drop))
@@ -452,6 +500,7 @@ LAYERS = (
     Dropout,
     Attention,
     SequenceMean,
+    Checkpoint,
     Residual,
     TransformerBlock,
 )

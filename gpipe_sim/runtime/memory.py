@@ -28,9 +28,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpipe_sim.errors import one_of, require_in
+from gpipe_sim.nn.standin import StandIn
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
 
+ARRAYS = (np.ndarray, StandIn)
 PARAMETERS, GRADIENTS = "parameters", "gradients"
 #: In order of precedence.
 CATEGORIES = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
@@ -231,7 +233,7 @@ def _roots_by_id(value: Any) -> dict[int, np.ndarray]:
 
 
 def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
-    if isinstance(value, np.ndarray):
+    if isinstance(value, ARRAYS):
         root = root_of(value)
         found[id(root)] = root
     elif isinstance(value, (tuple, list)):
@@ -244,7 +246,7 @@ def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
 
 def root_of(array: np.ndarray) -> np.ndarray:
     """The array that owns the bytes which this one views."""
-    while isinstance(array.base, np.ndarray):
+    while isinstance(array.base, ARRAYS):
         array = array.base
     return array
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpipe_sim.errors import got, listed, require, require_room, whole
 from gpipe_sim.nn.layers import Context, Layer
+from gpipe_sim.nn.standin import StandIn
 
 Array = np.ndarray
 Key = tuple[int, str]
@@ -153,6 +154,16 @@ def require_distinct(layers: Sequence[Layer]) -> None:
             raise ValueError(
                 f"layers {first[id(layer)]} and {number} are the same {layer!r}; "
                 "devices share nothing, so every layer with weights must be one of its own"
+            )
+
+
+def require_weights(partition: Partition) -> None:
+    """ValueError for a layer on paper, which has no weights to run with."""
+    for number, layer in zip(partition.numbers, partition.layers, strict=True):
+        if any(isinstance(weight, StandIn) for weight in layer.parameters.values()):
+            raise ValueError(
+                f"layer {number}, {layer!r}, is on paper and cannot run; give it a generator as rng=..., "
+                "or ask profile(...) and predict_memory(...) what it would hold"
             )
 
 

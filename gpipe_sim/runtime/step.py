@@ -6,6 +6,7 @@ The devices take turns in this process, in the order in which their actions end 
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +14,10 @@ from gpipe_sim.errors import require, require_flags, whole
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
-from gpipe_sim.runtime.device import Batch, Device, StepInputs, as_batch, pieces
+from gpipe_sim.runtime.device import Batch, Device, Piece, StepInputs, as_batch, pieces
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
-from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct
+from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct, require_weights
+from gpipe_sim.runtime.profile import profile
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.costs import CostModel, Costs
@@ -55,6 +57,7 @@ def train_step(
     costs: CostModel | None = None,
     optimizer: Optimizer | None = None,
     meter: bool = True,
+    memory_limit: Any = None,
     seed: int = 0,
     step: int = 0,
 ) -> StepResult:
@@ -63,21 +66,33 @@ def train_step(
     ``batch`` is (inputs (samples, features), targets (samples, ...)), cut into the schedule's microbatches.
     The weights do not change unless the schedule has U actions; for those it needs an ``optimizer``.
     ``costs`` time the actions, unit costs unless given. ``meter=False`` counts no bytes, which is faster.
+    ``memory_limit`` is what a device may hold at most, also while an action runs: bytes for all or for each.
     ``seed`` and ``step`` fix what random layers draw.
 
-    ScheduleError or DeadlockError for a schedule that cannot run; ValueError if partitions, batch and
-    schedule do not fit each other; TypeError for arguments of another kind. No weight has changed then.
+    MemoryLimitError if a device would hold more, with what would help; ScheduleError or DeadlockError for a
+    schedule that cannot run; ValueError if partitions, batch and schedule do not fit each other; TypeError
+    for arguments of another kind. No weight has changed then.
     """
     require_fit(partitions, schedule)
     require_flags("train_step", meter=meter)
     timeline, inputs = _read(schedule, batch, loss, costs, optimizer, seed, step)
-    devices: list[Device] = []
-    for held in _own_copies(partitions, schedule):
-        devices.append(Device(inputs, held, MeteredMemory() if meter else Memory(), devices))
-    for span in timeline.spans:  # as they end: all that an action changes happens then
-        devices[span.device].perform(span)
+    if memory_limit is not None:
+        profile(partitions, inputs.batch, loss).require_within(schedule, memory_limit, costs)
+    devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
     return _collect(devices, inputs, memory, timeline)
+
+
+def performed(
+    partitions: Sequence[Partition], timeline: Timeline, inputs: StepInputs, memory: type[Memory]
+) -> list[Device]:
+    """The devices after they have done what the timeline says."""
+    devices: list[Device] = []
+    for held in _own_copies(partitions, timeline.schedule):
+        devices.append(Device(inputs, held, memory(), devices))
+    for span in timeline.spans:  # as they end: all that an action changes happens then
+        devices[span.device].perform(span)
+    return devices
 
 
 def _read(
@@ -98,10 +113,23 @@ def _read(
     cut = pieces(len(batch[0]), schedule.microbatches)
     timeline = timed(schedule, costs)
     _require_optimizer_for_updates(schedule, optimizer)
+    return timeline, told(schedule, batch, cut, loss, optimizer, seed, step)
+
+
+def told(
+    schedule: Schedule,
+    batch: Batch,
+    cut: list[Piece],
+    loss: Loss,
+    optimizer: Optimizer | None = None,
+    seed: int = 0,
+    step: int = 0,
+) -> StepInputs:
+    """What every device of a step is told."""
     contexts = [Context(True, seed, step, m) for m in range(schedule.microbatches)]
     homes = schedule.program.homes(Kind.F).tolist()
     recomputed = (schedule.program.homes(Kind.R) >= 0).tolist()
-    return timeline, StepInputs(schedule, batch, cut, loss, optimizer, contexts, homes, recomputed)
+    return StepInputs(schedule, batch, cut, loss, optimizer, contexts, homes, recomputed)
 
 
 def single_device_step(
@@ -123,6 +151,7 @@ def single_device_step(
     require_loss(loss)
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
+    require_weights(model)
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
         x, targets = batch[0][piece.rows], batch[1][piece.rows]
         y, saved = model.forward(x, Context(True, seed, step, m))
@@ -209,6 +238,7 @@ def require_partitions(owner: str, partitions: Sequence[Partition], stages: int 
     such_as = f"a list of partitions, as split(layers, stages={stages}) makes it"
     for partition in require(owner, partitions, Sequence, such_as) or [None]:
         require(owner, partition, Partition, such_as)
+        require_weights(partition)
 
 
 def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Schedule) -> None:

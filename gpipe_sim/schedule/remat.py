@@ -5,10 +5,10 @@ before the backward that reads what it restores. R itself reads only the saved b
 wait for the gradient, and so it can start while the device would otherwise be idle (GPipe, section 2.3).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from gpipe_sim.errors import one_of
+from gpipe_sim.errors import got, listed, one_of, whole
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, R
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.rows import read_row
@@ -22,6 +22,7 @@ class Remat(Schedule):
 
     inner: Schedule
     mode: str
+    only: frozenset[int] | None = None  # stages; None is all of them
 
     @property
     def name(self) -> str:
@@ -39,7 +40,8 @@ class Remat(Schedule):
         kept = self._kept()
         for action in read_row(f"{self.inner!r}.order({device})", self.inner.order(device)):
             for part in action.parts:
-                if part.kind in (Kind.B, Kind.I) and part.microbatch not in kept:
+                chosen = self.only is None or part.stage in self.only
+                if chosen and part.kind in (Kind.B, Kind.I) and part.microbatch not in kept:
                     yield R(part.stage, part.microbatch)
             yield action
 
@@ -51,21 +53,32 @@ class Remat(Schedule):
         return set({device: m for m, device in enumerate(enters_at)}.values())
 
     def __repr__(self) -> str:
-        return f"remat({self.inner!r}, {self.mode!r})"
+        stages = "" if self.only is None else f", stages={sorted(self.only)}"
+        return f"remat({self.inner!r}, {self.mode!r}{stages})"
 
 
-def remat(schedule: Schedule, mode: str) -> Schedule:
+def remat(schedule: Schedule, mode: str, stages: Collection[int] | None = None) -> Schedule:
     """The same order, with an R before each backward whose activations are to be recomputed.
 
     ``"always"`` recomputes every microbatch, ``"never"`` none. ``"except_last"`` recomputes all but the last
     microbatch, whose backward comes first in GPipe's reversed drain; of a schedule in which microbatches go
     in two directions, all but the last of each. The modes are torchgpipe's, Kim et al. 2020,
-    arXiv:2004.09910. ValueError for another mode or a schedule that recomputes already.
+    arXiv:2004.09910. With ``stages``, only these recompute. ValueError for another mode, a stage that there
+    is not, or a schedule that recomputes already.
     """
     require_schedule("remat", schedule)
     one_of("remat", "mode", mode, MODES)
     if Kind.R in schedule.program.where:
         raise ValueError(f"{schedule!r} recomputes already")
-    if mode == "never":
+    only = None if stages is None else _read_stages(stages, schedule)
+    if mode == "never" or only == frozenset():
         return schedule
-    return Remat(schedule.devices, schedule.microbatches, schedule, mode)
+    return Remat(schedule.devices, schedule.microbatches, schedule, mode, only)
+
+
+def _read_stages(stages: Collection[int], schedule: Schedule) -> frozenset[int]:
+    such_as = "stages to be a list of stages, such as [0, 1]"
+    read = frozenset(whole("remat", "a stage", stage, low=0) for stage in listed("remat", such_as, stages))
+    if too_high := [stage for stage in read if stage >= schedule.stages]:
+        raise ValueError(f"{schedule!r} has stages 0 to {schedule.stages - 1} {got(max(too_high))}")
+    return read

@@ -6,6 +6,7 @@ level. An order in which some device gets stuck is refused before anything is ti
 """
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,13 @@ from gpipe_sim.simulation.timeline import Timeline
 Column = np.ndarray
 
 
-def simulate(schedule: Schedule, costs: CostModel | None = None) -> Timeline:
+def simulate(
+    schedule: Schedule, costs: CostModel | None = None, *, profile: Any = None, memory_limit: Any = None
+) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
+
+    With a ``memory_limit``, bytes for all devices or for each, and the ``profile`` of a model, a step that
+    does not fit is a MemoryLimitError.
 
     ``costs`` are ``Costs`` or any other ``CostModel``; they default to 1 for F, I and W each, so that a full
     backward takes 2. Times are in the unit of the costs, and exact if the costs are: whole numbers, however
@@ -33,6 +39,10 @@ def simulate(schedule: Schedule, costs: CostModel | None = None) -> Timeline:
     program = schedule.program
     costs.require_stages(program.stages)
     check(schedule)
+    if memory_limit is not None:
+        if profile is None:
+            raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
+        profile.require_within(schedule, memory_limit, costs)
     (durations, delays), in_units = as_columns(*priced(costs, program))
     try:
         with np.errstate(over="ignore"):

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, wraps
+from math import isfinite
 from numbers import Real
 from typing import NamedTuple
 
@@ -219,6 +220,8 @@ def of_timeline(function: Callable) -> Callable:
 
 def number(value: Real) -> str:
     """A time as text: whole numbers in full, others to four digits, and from 1000 on without decimals."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
     if value == int(value):
         return str(int(value))
     return f"{float(value):.4g}" if abs(value) < 1000 else f"{float(value):.0f}"

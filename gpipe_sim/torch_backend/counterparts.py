@@ -45,6 +45,7 @@ COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.M
     transformer.Dropout: lambda layer: nn.Dropout(layer.rate),
     transformer.Attention: torch_transformer.Attention,
     transformer.SequenceMean: lambda _: torch_transformer.SequenceMean(),
+    transformer.Checkpoint: lambda layer: nn.Sequential(*to_torch(layer.layers)),
     transformer.Residual: lambda layer: torch_transformer.Residual(*to_torch(layer.layers)),
     transformer.TransformerBlock: lambda layer: nn.Sequential(*to_torch(layer.layers)),
 }

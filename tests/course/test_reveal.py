@@ -29,6 +29,7 @@ WRONG = {24: "That is without any waiting.", 0.5: "That is half."}
         (True, 1, "not a number", "(you wrote True)"),
         (10**400, 33, "not a number", "a guess here is a number"),
         (np.arange(3), 33, "not a number", "a guess here is a number"),
+        (float("inf"), 33, "not what happened", "you said inf units; it is 33 units"),
         (None, 33, "your turn", "write your guess in the cell above"),
     ],
 )

@@ -1,0 +1,176 @@
+"""The laws that every layer keeps; the rest of the package relies on them, also for a layer of yours."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.errors import require
+from gpipe_sim.nn.layers import Array, Context, Layer
+from gpipe_sim.nn.standin import StandIn
+
+H = 1e-4  #: how far apart the points are from which a difference is taken
+CLOSE = 1e-6  #: how far, relative to the largest entry, a gradient may be from differences
+
+
+def check_layer(layer: Layer, x: Array, *, independent: bool = True) -> None:
+    """ValueError if a layer breaks a law on the input ``x``, (batch, ...) with at least two samples.
+
+    Outputs are contiguous. What is saved is the input, the output, or owns its bytes. Nothing that it is
+    given changes. A forward that is run again gives the same. Gradients have the shapes of what they are
+    gradients of, and are what differences give, for floating inputs. ``outline`` says what arrays there are.
+    Samples do not see each other, unless ``independent`` is False, as for BatchNorm.
+    """
+    require("check_layer", layer, Layer, "a layer")
+    require("check_layer", x, np.ndarray, "an array of inputs")
+    if x.ndim < 2 or len(x) < 2:
+        raise ValueError(f"check_layer needs at least two samples, (batch, ...) (got {x.shape})")
+    run = _Run(layer, x)
+    for law in (_contiguous, _owned, _untouched, _repeated, _shaped, _outlined):
+        _require(layer, law(run))
+    if independent:
+        _require(layer, _independent(run))
+    if x.dtype == np.float64:
+        _require(layer, _differences(run))
+
+
+def _require(layer: Layer, broken: str | None) -> None:
+    if broken:
+        raise ValueError(f"{layer!r} {broken}")
+
+
+class _Run:
+    """One forward and backward, with copies of what went in."""
+
+    def __init__(self, layer: Layer, x: Array):
+        self.layer, self.x, self.ctx = layer, x, Context()
+        self.before = [array.copy() for array in (x, *layer.parameters.values())]
+        self.y, self.saved = layer.forward(x, self.ctx)
+        self.dy = np.random.default_rng(0).normal(size=self.y.shape).astype(self.y.dtype)
+        self.given = self.dy.copy()
+        self.dx, self.pending = layer.backward_input(self.saved, self.dy)
+        self.gradients = layer.backward_weight(self.pending) if layer.parameters else {}
+
+
+def _contiguous(run: _Run) -> str | None:
+    for name, array in (("an output", run.y), ("an input gradient", run.dx)):
+        if not array.flags.c_contiguous:
+            return f"gives {name} that is not contiguous; np.ascontiguousarray makes it so"
+    return None
+
+
+def _owned(run: _Run) -> str | None:
+    for array in arrays(run.saved, run.pending):
+        if not (array is run.x or array is run.y or array is run.dy or array.base is None):
+            return (
+                f"keeps a view of shape {array.shape} of a larger array, which stays in memory as a whole; "
+                "keep the input, the output, or a copy"
+            )
+    return None
+
+
+def _untouched(run: _Run) -> str | None:
+    now = run.x, *run.layer.parameters.values()
+    if not all(np.array_equal(a, b) for a, b in zip(run.before, now, strict=True)):
+        return "changes its input or its weights; make new arrays instead"
+    if not np.array_equal(run.given, run.dy):
+        return "changes the gradient that it is given; make a new array instead"
+    return None
+
+
+def _repeated(run: _Run) -> str | None:
+    again, _ = run.layer.forward(run.x, run.ctx)
+    if not np.array_equal(again, run.y):
+        return "gives another output when its forward is run again; draw from ctx.rng() only"
+    return None
+
+
+def _shaped(run: _Run) -> str | None:
+    if len(run.y) != len(run.x):
+        return f"gives {len(run.y)} outputs for {len(run.x)} samples"
+    if run.dx.shape != run.x.shape:
+        return f"gives an input gradient of shape {run.dx.shape} for an input of {run.x.shape}"
+    found = {name: array.shape for name, array in run.gradients.items()}
+    if found != (wanted := {name: array.shape for name, array in run.layer.parameters.items()}):
+        return f"gives weight gradients of shapes {found} for weights of {wanted}"
+    return None
+
+
+def _outlined(run: _Run) -> str | None:
+    x, dy = StandIn(run.x.shape, run.x.dtype), StandIn(run.dy.shape, run.dy.dtype)
+    y, saved = run.layer.outline(x, run.ctx)
+    dx, pending = run.layer.outline_input(saved, dy)
+    gradients = run.layer.outline_weight(pending) if run.layer.parameters else {}
+    said = described(x, y, saved, dy, dx, pending, gradients)
+    made = described(run.x, run.y, run.saved, run.dy, run.dx, run.pending, run.gradients)
+    if said != made:
+        return f"says in its outlines that there will be {said}, and makes {made}"
+    return None
+
+
+def _independent(run: _Run) -> str | None:
+    evaluating = Context(training=False)
+    both, _ = run.layer.forward(run.x, evaluating)
+    first, _ = run.layer.forward(run.x[:1], evaluating)
+    if not np.allclose(first, both[:1], rtol=1e-9, atol=1e-12):
+        return (
+            "gives sample 0 another output when the others leave its microbatch; over which axis does it "
+            "mix? (independent=False allows it)"
+        )
+    return None
+
+
+def _differences(run: _Run) -> str | None:
+    found = {"its input": (run.dx, run.x)}
+    found |= {name: (run.gradients[name], array) for name, array in run.layer.parameters.items()}
+    for name, (gradient, array) in found.items():
+        expected = _numeric(run, array)
+        off = float(np.abs(gradient - expected).max() / max(1e-12, np.abs(expected).max()))
+        if off > CLOSE:
+            return f"gives a gradient of {name} that is {off:.2g} off what differences give"
+    return None
+
+
+def _numeric(run: _Run, array: Array) -> Array:
+    """The gradient of sum(dy y) by differences at H and 2H, whose errors of order H^2 cancel."""
+    gradient = np.empty_like(array)
+    for at in np.ndindex(array.shape):
+        kept = array[at]
+        near, far = (_difference(run, array, at, kept, h) for h in (H, 2 * H))
+        array[at] = kept
+        gradient[at] = (4 * near - far) / 3
+    return gradient
+
+
+def _difference(run: _Run, array: Array, at: tuple[int, ...], kept: float, h: float) -> float:
+    values = []
+    for step in (h, -h):
+        array[at] = kept + step
+        values.append(float((run.layer.forward(run.x, run.ctx)[0] * run.dy).sum()))
+    return (values[0] - values[1]) / (2 * h)
+
+
+def described(*values: Any) -> list[tuple]:
+    """(shape, dtype, the number of its root) of every array inside; who shares bytes has the same number."""
+    known: dict[int, int] = {}
+    return [
+        (array.shape, str(array.dtype), known.setdefault(id(_root(array)), len(known)))
+        for array in arrays(*values)
+    ]
+
+
+def arrays(*values: Any) -> Iterator[Any]:
+    """The arrays, or stand-ins, inside nested tuples, lists and dicts, in order; a view as it is."""
+    for value in values:
+        if isinstance(value, dict):
+            yield from arrays(*(value[name] for name in sorted(value)))
+        elif isinstance(value, tuple | list):
+            yield from arrays(*value)
+        elif isinstance(value, np.ndarray | StandIn):
+            yield value
+
+
+def _root(array: Any) -> Any:
+    while array.base is not None:
+        array = array.base
+    return array

@@ -1,0 +1,110 @@
+"""What a step will hold, before it runs: the same devices and the same meter, on arrays without contents."""
+
+from typing import Any
+
+from gpipe_sim.errors import require
+from gpipe_sim.nn.layers import Context, Layer
+from gpipe_sim.nn.losses import Loss
+from gpipe_sim.nn.standin import StandIn
+from gpipe_sim.runtime.device import pieces
+from gpipe_sim.runtime.memory import MemoryTrace, MeteredMemory, trace
+from gpipe_sim.runtime.partition import Partition
+from gpipe_sim.runtime.profile import (
+    INPUT,
+    INPUT_GRADIENT,
+    OUTPUT,
+    OUTPUT_GRADIENT,
+    Array,
+    LayerProfile,
+    LossProfile,
+    Profile,
+    Size,
+)
+from gpipe_sim.runtime.step import performed, timed, told
+from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.simulation.costs import CostModel
+
+
+def predict_memory(
+    schedule: Schedule, profile: Profile, costs: CostModel | None = None
+) -> tuple[MemoryTrace, ...]:
+    """One trace for each device, equal (``==``) to what ``train_step`` meters on such a model and batch.
+
+    ValueError if the schedule has another number of stages than the profile, or more microbatches than the
+    batch has samples; ScheduleError or DeadlockError for a schedule that cannot run.
+    """
+    require_schedule("predict_memory", schedule)
+    require("predict_memory", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
+    if schedule.stages != len(profile.stages):
+        raise ValueError(
+            f"{schedule!r} has {schedule.stages} stages, but the profile has {len(profile.stages)}"
+        )
+    cut = pieces(profile.samples, schedule.microbatches)
+    timeline = timed(schedule, costs)
+    samples = [piece.rows.stop - piece.rows.start for piece in cut]
+    batch = _rows(profile.samples, profile.input), _rows(profile.samples, profile.target)
+    inputs = told(schedule, batch, cut, _StandInLoss(profile.loss), _NoOptimizer())
+    devices = performed(_partitions(profile, samples), timeline, inputs, MeteredMemory)
+    return tuple(trace(device.memory) for device in devices)
+
+
+def _rows(samples: int, size: Size) -> StandIn:
+    return StandIn((samples, size.per_sample), "u1")
+
+
+def _partitions(profile: Profile, samples: list[int]) -> list[Partition]:
+    partitions, first = [], 0
+    for stage in profile.stages:
+        partitions.append(Partition([_StandInLayer(layer, samples) for layer in stage], first))
+        first += len(stage)
+    return partitions
+
+
+def _array(what: Array, samples: int, known: dict[str | int, StandIn]) -> StandIn:
+    """One of the known arrays, or a new one of this size."""
+    return StandIn((what.of(samples),), "u1") if isinstance(what, Size) else known[what]
+
+
+class _StandInLayer(Layer):
+    """Makes what its profile says, out of nothing. ``samples`` are those of each microbatch."""
+
+    def __init__(self, profile: LayerProfile, samples: list[int]):
+        self.profile, self.samples = profile, samples
+        self.parameters = {name: StandIn((size,), "u1") for name, size in profile.parameters.items()}
+
+    def forward(self, x: StandIn, ctx: Context) -> tuple[StandIn, Any]:
+        samples = self.samples[ctx.microbatch]
+        y = _array(self.profile.output, samples, {INPUT: x})
+        known = {INPUT: x, OUTPUT: y}
+        return y, (samples, [_array(one, samples, known) for one in self.profile.saved])
+
+    def backward_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
+        samples, arrays = saved
+        dx = _array(self.profile.input_gradient, samples, {OUTPUT_GRADIENT: dy})
+        known = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(arrays))}
+        return dx, (samples, [_array(one, samples, known) for one in self.profile.pending])
+
+    def backward_weight(self, pending: Any) -> dict[str, StandIn]:
+        samples, _ = pending
+        return {name: _array(size, samples, {}) for name, size in self.profile.gradients.items()}
+
+
+class _StandInLoss(Loss):
+    """Keeps and makes what its profile says; its value is 0."""
+
+    def __init__(self, profile: LossProfile):
+        self.profile = profile
+
+    def forward(self, outputs: StandIn, targets: StandIn) -> tuple[float, Any]:
+        known = {INPUT: outputs, "target": targets}
+        return 0.0, (len(targets), [_array(one, len(targets), known) for one in self.profile.saved])
+
+    def backward(self, saved: Any, weight: float) -> StandIn:
+        return _array(self.profile.gradient, saved[0], {})
+
+
+class _NoOptimizer:
+    """An update changes no bytes."""
+
+    def step(self, parameters: Any, gradients: Any) -> None:
+        pass

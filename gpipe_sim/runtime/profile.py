@@ -1,0 +1,166 @@
+"""What each layer of a model makes, in bytes: plain numbers, found without running anything.
+
+A ``Profile`` is all that a prediction or a planner has to know about a model, whether its layers hold weights
+or exist on paper only. How large an array is depends on the samples of a microbatch: ``fixed`` bytes and so
+many for each sample. Which arrays are one and the same is part of it, because a device counts each once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpipe_sim.nn.layers import Context, Layer
+from gpipe_sim.nn.losses import Loss
+from gpipe_sim.nn.standin import StandIn
+from gpipe_sim.runtime.device import Batch, as_batch
+from gpipe_sim.runtime.memory import root_of, roots
+from gpipe_sim.runtime.partition import Partition
+
+#: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
+#: these. A whole number is the place of an array among the saved ones.
+INPUT, OUTPUT, OUTPUT_GRADIENT, INPUT_GRADIENT = "x", "y", "dy", "dx"
+
+
+class Size(NamedTuple):
+    """The bytes of an array, for a microbatch of so many samples."""
+
+    fixed: int
+    per_sample: int
+
+    def of(self, samples: int) -> int:
+        return self.fixed + self.per_sample * samples
+
+
+Array = Size | str | int
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """What one layer holds and makes. An ``output`` "x" or ``input_gradient`` "dy" is passed on as it is."""
+
+    parameters: dict[str, int]
+    flops: int  # of a forward, for each sample
+    gradients: dict[str, Size]
+    output: Array
+    saved: tuple[Array, ...]
+    input_gradient: Array
+    pending: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class LossProfile:
+    """What the loss keeps ("x" are the model's outputs, or "target"), and the gradient that it makes."""
+
+    saved: tuple[Array, ...]
+    gradient: Size
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A model, stage by stage, with the batch that it takes and its loss. All sizes are bytes."""
+
+    samples: int
+    input: Size
+    target: Size
+    stages: tuple[tuple[LayerProfile, ...], ...]
+    loss: LossProfile
+
+    def require_within(self, schedule: Any, limit: Any, costs: Any = None) -> None:
+        """MemoryLimitError if a step of this schedule would hold more bytes than ``limit`` on a device."""
+        from gpipe_sim.runtime.limit import require_within  # it reads profiles
+
+        require_within(schedule, self, limit, costs)
+
+    def __repr__(self) -> str:
+        weights = sum(sum(layer.parameters.values()) for stage in self.stages for layer in stage)
+        return f"<Profile of {len(self.stages)} stages, {weights:,} bytes of parameters>"
+
+
+def profile(partitions: Sequence[Partition], batch: Batch, loss: Loss) -> Profile:
+    """What each layer of each stage makes of this batch, in bytes; nothing is computed.
+
+    The batch may be on paper, as a model may: a ``StandIn`` for the inputs and one for the targets.
+    NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``).
+    """
+    x, targets = batch if all(isinstance(part, StandIn) for part in batch) else as_batch(batch)
+    one, two = (_Outlined(partitions, x, targets, loss, samples) for samples in (1, 2))
+    layers = [
+        LayerProfile(
+            {name: array.nbytes for name, array in layer.parameters.items()},
+            one.flops[i],
+            {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
+            *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
+        )
+        for i, layer in enumerate(one.layers)
+    ]
+    ends = np.cumsum([len(partition) for partition in partitions]).tolist()
+    starts = [0, *ends[:-1]]
+    return Profile(
+        len(x),
+        _size(one.x, two.x),
+        _size(one.target, two.target),
+        tuple(tuple(layers[a:b]) for a, b in zip(starts, ends, strict=True)),
+        LossProfile(_merged(one.loss_saved, two.loss_saved), _size(one.loss_gradient, two.loss_gradient)),
+    )
+
+
+class _Outlined:
+    """One pass through the model in arrays without contents, for a microbatch of so many samples."""
+
+    def __init__(self, partitions: Sequence[Partition], x: Any, targets: Any, loss: Loss, samples: int):
+        self.layers: list[Layer] = [layer for partition in partitions for layer in partition.layers]
+        self.x = y = StandIn((samples, *x.shape[1:]), x.dtype)
+        self.target = StandIn((samples, *targets.shape[1:]), targets.dtype)
+        outputs, inputs, kept = [], [], []
+        self.flops: list[int] = []
+        for i, layer in enumerate(self.layers):
+            inputs.append(y)
+            self.flops.append(layer.flops(y))
+            y, saved = layer.outline(y, Context(layer=i))
+            outputs.append(y)
+            kept.append(saved)
+        saved = loss.outline(y, self.target)
+        self.loss_saved = _named(saved, {INPUT: y, "target": self.target})
+        self.loss_gradient = dy = loss.outline_gradient(saved)
+        self.made: list[tuple] = []
+        self.gradients: list[dict[str, StandIn]] = []
+        for layer, x, y, saved in reversed(list(zip(self.layers, inputs, outputs, kept, strict=True))):
+            dx, pending = layer.outline_input(saved, dy)
+            self.gradients.append(layer.outline_weight(pending) if layer.parameters else {})
+            self.made.append(_made(x, y, saved, dy, dx, pending))
+            dy = dx
+        self.made.reverse()
+        self.gradients.reverse()
+
+
+def _made(x: StandIn, y: StandIn, saved: Any, dy: StandIn, dx: StandIn, pending: Any) -> tuple:
+    """(output, saved, input gradient, pending), each array by name where it is one of the others."""
+    forward = {INPUT: x, OUTPUT: y}
+    backward = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(roots(saved)))}
+    return (
+        *_named(y, {INPUT: x}),
+        _named(saved, forward),
+        *_named(dx, {OUTPUT_GRADIENT: dy}),
+        _named(pending, backward),
+    )
+
+
+def _named(value: Any, names: dict) -> tuple:
+    """The roots inside a value: by the name that one of them has, or as themselves."""
+    known = {id(root_of(array)): name for name, array in reversed(names.items())}
+    return tuple(known.get(id(root), root) for root in roots(value))
+
+
+def _merged(one: Any, two: Any) -> Any:
+    """Two microbatches' arrays as sizes; names stay names."""
+    if isinstance(one, tuple):
+        return tuple(_merged(a, b) for a, b in zip(one, two, strict=True))
+    return _size(one, two) if isinstance(one, StandIn) else one
+
+
+def _size(one: StandIn, two: StandIn) -> Size:
+    """From the bytes for one sample and for two."""
+    per_sample = two.nbytes - one.nbytes
+    return Size(one.nbytes - per_sample, per_sample)

@@ -1,0 +1,144 @@
+"""``check_layer`` names the law that a layer of one's own breaks."""
+
+import numpy as np
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim.nn.standin import like
+
+X = np.random.default_rng(0).normal(size=(4, 6))
+
+
+class Scale(gp.Layer):
+    """y = x s: a right layer, which the others break in one place each."""
+
+    def __init__(self):
+        self.parameters = {"s": np.linspace(1, 2, 6)}
+
+    def forward(self, x, ctx):
+        return x * self.parameters["s"], x
+
+    def backward_input(self, saved, dy):
+        return dy * self.parameters["s"], (saved, dy)
+
+    def backward_weight(self, pending):
+        x, dy = pending
+        return {"s": (x * dy).sum(axis=0)}
+
+    def outline(self, x, ctx):
+        return like(x), x
+
+    def outline_input(self, saved, dy):
+        return like(dy), (saved, dy)
+
+
+class Strided(Scale):
+    def forward(self, x, ctx):
+        return np.asfortranarray(x * self.parameters["s"]), x
+
+
+class KeepsAView(Scale):
+    def forward(self, x, ctx):
+        return x * self.parameters["s"], np.hstack([x, x])[:, :6]
+
+
+class ChangesItsInput(Scale):
+    def forward(self, x, ctx):
+        x *= 2
+        return x * self.parameters["s"], x
+
+
+class ChangesTheGradient(Scale):
+    def backward_input(self, saved, dy):
+        pending = saved, dy.copy()
+        dy *= self.parameters["s"]
+        return dy, pending
+
+
+class Forgetful(Scale):
+    calls = 0
+
+    def forward(self, x, ctx):
+        self.calls += 1
+        return x * self.parameters["s"] + self.calls, x
+
+
+class WrongShape(Scale):
+    def backward_weight(self, pending):
+        return {"s": super().backward_weight(pending)["s"][None]}
+
+
+class Mixes(Scale):
+    def forward(self, x, ctx):
+        return (x - x.mean(axis=0)) * self.parameters["s"], x
+
+
+class WrongGradient(Scale):
+    def backward_input(self, saved, dy):
+        return 2 * dy * self.parameters["s"], (saved, dy)
+
+
+class WrongWeightGradient(Scale):
+    def backward_weight(self, pending):
+        return {"s": pending[1].sum(axis=0)}
+
+
+class WrongOutline(Scale):
+    def outline(self, x, ctx):
+        return like(x), like(x)
+
+
+def test_a_layer_that_keeps_the_laws_passes():
+    gp.check_layer(Scale(), X)
+    gp.check_layer(gp.TransformerBlock(6, 2, rng=np.random.default_rng(0)), X.reshape(4, 1, 6).repeat(3, 1))
+
+
+@pytest.mark.parametrize(
+    ("layer", "says"),
+    [
+        (Strided, "gives an output that is not contiguous"),
+        (KeepsAView, r"keeps a view of shape \(4, 6\) of a larger array"),
+        (ChangesItsInput, "changes its input or its weights"),
+        (ChangesTheGradient, "changes the gradient that it is given"),
+        (Forgetful, "gives another output when its forward is run again"),
+        (WrongShape, r"gives weight gradients of shapes .*\(1, 6\).* for weights of .*\(6,\)"),
+        (Mixes, "gives sample 0 another output .* over which axis does it mix"),
+        (WrongGradient, "gives a gradient of its input that is 1 off what differences give"),
+        (WrongWeightGradient, "gives a gradient of s that is .* off what differences give"),
+        (WrongOutline, "says in its outlines that there will be"),
+    ],
+)
+def test_the_broken_law_is_named(layer, says):
+    with pytest.raises(ValueError, match=rf"^{layer.__name__}\(\) {says}"):
+        gp.check_layer(layer(), X.copy())
+
+
+def test_batch_norm_is_allowed_to_mix_where_that_is_said():
+    gp.check_layer(gp.BatchNorm(6), X, independent=False)
+    with pytest.raises(ValueError, match="over which axis"):
+        gp.check_layer(gp.BatchNorm(6), X)
+
+
+def test_attention_over_the_batch_by_mistake_is_found():
+    """A missing ``batch_first``: the softmax mixes samples, so microbatches would change the result."""
+
+    class OverTheBatch(gp.Attention):
+        def forward(self, x, ctx):
+            y, saved = super().forward(np.ascontiguousarray(x.swapaxes(0, 1)), ctx)
+            return np.ascontiguousarray(y.swapaxes(0, 1)), saved
+
+    x = np.random.default_rng(1).normal(size=(3, 3, 6))
+    layer = OverTheBatch(6, 2, rng=np.random.default_rng(0))
+    with pytest.raises(ValueError):
+        gp.check_layer(layer, x)
+    from gpipe_sim.nn.laws import _independent, _Run
+
+    assert "over which axis does it mix" in _independent(_Run(layer, x))
+
+
+@pytest.mark.parametrize(
+    "x", [np.zeros(3), np.zeros((1, 3)), [[1, 2], [3, 4]]], ids=["flat", "one", "a list"]
+)
+def test_it_takes_at_least_two_samples(x):
+    with pytest.raises((ValueError, TypeError), match="check_layer needs"):
+        gp.check_layer(Scale(), x)

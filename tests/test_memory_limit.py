@@ -1,0 +1,136 @@
+"""What does not fit is refused before anything has changed, with what would help, computed."""
+
+import numpy as np
+import pytest
+from cases import with_updates
+
+import gpipe_sim as gp
+from gpipe_sim.runtime.limit import in_bytes
+
+DATA = gp.digits()
+BATCH = DATA.x[:64], DATA.y[:64]
+
+
+def model() -> list[gp.Partition]:
+    return gp.split(gp.mlp([64, 64, 64, 64, 10]), stages=4)
+
+
+PROFILE = gp.profile(model(), BATCH, gp.cross_entropy)
+
+
+def fullest(schedule: gp.Schedule) -> int:
+    return max(trace.peak_inside.bytes for trace in gp.predict_memory(schedule, PROFILE))
+
+
+def test_a_step_that_just_fits_runs_and_one_byte_less_is_refused():
+    schedule = gp.OneFOneB(4, 8)
+    peak = fullest(schedule)
+    step = gp.train_step(model(), schedule, BATCH, gp.cross_entropy, memory_limit=peak)
+    assert max(trace.peak_inside.bytes for trace in step.memory) == peak
+    assert gp.simulate(schedule, profile=PROFILE, memory_limit=peak).makespan == 33
+    for refused in (
+        lambda: gp.train_step(model(), schedule, BATCH, gp.cross_entropy, memory_limit=peak - 1),
+        lambda: gp.simulate(schedule, profile=PROFILE, memory_limit=peak - 1),
+    ):
+        with pytest.raises(gp.MemoryLimitError):
+            refused()
+
+
+def test_the_refusal_says_which_device_when_what_and_what_would_help():
+    with pytest.raises(gp.MemoryLimitError) as error:
+        gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=110_000)
+    assert str(error.value).splitlines() == [
+        "GPipe(devices=4, microbatches=8) does not fit: device 0 would hold 140.3 kB while it runs 0B7, "
+        "from 17 to 19, and may hold 110 kB.",
+        "When 0B7 starts, it holds parameters 33.28 kB, boundary inputs 32.77 kB, saved activations "
+        "32.77 kB, messages 4.096 kB; 37.38 kB more come while it runs.",
+        "With",
+        "  1F1B and recompute: at most 95.23 kB on a device, which fits",
+        "  recompute and 16 microbatches: at most 105.5 kB on a device, which fits",
+        "  1F1B: at most 107.5 kB on a device, which fits",
+        '  recompute, remat(..., "always"): at most 111.6 kB on a device, which does not fit',
+        "  16 microbatches: at most 136.2 kB on a device, which does not fit",
+    ]
+
+
+def test_every_change_that_is_said_to_help_does():
+    limit = 110_000
+    for schedule, fits in (
+        (gp.remat(gp.OneFOneB(4, 8), "always"), True),
+        (gp.remat(gp.GPipe(4, 16), "always"), True),
+        (gp.OneFOneB(4, 8), True),
+        (gp.remat(gp.GPipe(4, 8), "always"), False),
+        (gp.GPipe(4, 16), False),
+    ):
+        assert (fullest(schedule) <= limit) == fits
+        if fits:
+            gp.train_step(model(), schedule, BATCH, gp.cross_entropy, memory_limit=limit)
+
+
+def test_a_limit_for_each_device():
+    peaks = [trace.peak_inside.bytes for trace in gp.predict_memory(gp.GPipe(4, 8), PROFILE)]
+    gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=peaks)
+    peaks[2] -= 1
+    with pytest.raises(gp.MemoryLimitError, match="device 2 would hold"):
+        gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=peaks)
+
+
+def test_nothing_has_changed_when_a_step_is_refused():
+    partitions = model()
+    before = [array.copy() for partition in partitions for array in partition.parameters.values()]
+    with pytest.raises(gp.MemoryLimitError):
+        how = {"memory_limit": 1, "optimizer": gp.SGD(1.0)}
+        gp.train_step(partitions, with_updates(gp.GPipe(4, 2)), BATCH, gp.cross_entropy, **how)
+    after = [array for partition in partitions for array in partition.parameters.values()]
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+
+
+def test_a_limit_that_nothing_fits_says_so_of_every_change():
+    with pytest.raises(gp.MemoryLimitError) as error:
+        gp.simulate(gp.remat(gp.OneFOneB(4, 8), "always"), profile=PROFILE, memory_limit=0)
+    said = str(error.value).splitlines()
+    assert said[-2:] == ["With", "  16 microbatches: at most 80.9 kB on a device, which does not fit"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ([1, 2], "a memory limit needs a number for each of 4 devices"),
+        ("1 GB", "a memory limit needs"),
+        (float("nan"), "a memory limit needs"),
+        ([1, 2, 3, None], "a memory limit needs"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused(limit, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=limit)
+
+
+def test_a_limit_needs_a_profile_to_be_looked_up_in():
+    with pytest.raises(TypeError, match=r"simulate needs a profile.*profile=\.\.\."):
+        gp.simulate(gp.GPipe(4, 8), memory_limit=100)
+
+
+@pytest.mark.parametrize(
+    ("size", "written"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (411_648, "411.6 kB"),
+        (2.79e12, "2.79 TB"),
+        (3e16, "3e+04 TB"),
+    ],
+)
+def test_bytes_are_written_with_four_digits(size, written):
+    assert in_bytes(size) == written
+
+
+def test_gpt3_does_not_fit_eight_devices_of_80_gb():
+    """The claim "eight GPUs are enough" of a popular guide: not even the 2-byte weights and gradients do."""
+    text = gp.StandIn((8, 2_048), np.int32)
+    profile = gp.profile(
+        gp.split(gp.gpt3_175b(), balance=[14, *6 * [12], 14]), (text, text), gp.cross_entropy
+    )
+    with pytest.raises(gp.MemoryLimitError, match="may hold 80 GB"):
+        gp.simulate(gp.OneFOneB(8, 8), profile=profile, memory_limit=80e9)

@@ -1,0 +1,134 @@
+"""Real models on paper: weights, FLOPs and bytes against the formulas of papers, with nothing in memory."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import gpipe_sim as gp
+
+#: (blocks, features, heads, billions of parameters): arXiv:2104.04473, table 1, and GPT-3.
+MEGATRON = (
+    (24, 2304, 24, 1.7),
+    (30, 3072, 32, 3.6),
+    (36, 4096, 32, 7.5),
+    (40, 6144, 48, 18.4),
+    (48, 8192, 64, 39.1),
+    (60, 10240, 80, 76.1),
+    (80, 12288, 96, 145.6),
+    (96, 16384, 128, 310.1),
+    (105, 20480, 128, 529.6),
+    (128, 25600, 160, 1008.0),
+    (96, 12288, 96, 174.6),
+)
+
+
+def weights(layers: list[gp.Layer]) -> int:
+    return sum(array.size for layer in layers for array in layer.parameters.values())
+
+
+def block_bytes(features: int, heads: int, sequence: int, **options) -> list[int]:
+    """The bytes of each array that one block saves for one sample, in 2-byte numbers."""
+    block = gp.TransformerBlock(features, heads, dropout=0.1, rng=None, dtype=np.float16, **options)
+    x = gp.StandIn((1, sequence, features), np.float16)
+    [[layer]] = gp.profile(gp.split([block], stages=1), (x, x), gp.mse).stages
+    return [size.of(1) for size in layer.saved if not isinstance(size, str)]
+
+
+@pytest.mark.parametrize(("blocks", "features", "heads", "billions"), MEGATRON)
+def test_parameters_are_those_of_megatrons_table(blocks, features, heads, billions):
+    """Its equation 2 has one embedding, which the head shares, and leaves out the last LayerNorm."""
+    V, s = 51_200, 2_048
+    layers = gp.gpt(blocks, features, heads, tokens=V, sequence=s)
+    equation = 12 * blocks * features**2 + 13 * blocks * features + (V + s) * features
+    *body, last, head = layers
+    assert weights(body) == equation
+    assert weights([last]) == 2 * features and weights([head]) == features * V + V
+    assert equation / 1e9 == pytest.approx(billions, abs=0.06)
+
+
+def test_gpt3_has_174_6_billion_parameters_and_takes_no_memory():
+    tracemalloc.start()
+    layers = gp.gpt3_175b()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert weights(layers[:-2]) == 174_615_822_336
+    assert most < 2_000_000
+
+
+def test_bert_large_has_its_encoders_parameters():
+    """24 blocks of 12.6 million, and embeddings; 334 million in all with segments and the norm after them."""
+    embedding, positions, *blocks, _, _ = gp.bert_large()
+    assert [weights([block]) for block in blocks] == 24 * [12 * 1024**2 + 13 * 1024]
+    assert weights([embedding, positions]) == (30_522 + 512) * 1024
+
+
+@pytest.mark.parametrize(("h", "a", "s"), [(12_288, 96, 2_048), (20_480, 128, 2_048), (1_024, 16, 512)])
+def test_a_block_saves_34sh_plus_5as2_and_4s_more(h, a, s):
+    """Korthikanti et al. 2022, arXiv:2205.05198. 4s more: a LayerNorm keeps 1/std, which they leave out.
+
+    The arrays of s^2 for each head are the softmax, the entries that dropout lets stay at a byte each, and
+    what is left of the softmax: 5as^2. Selective recompute frees them.
+    """
+    saved = block_bytes(h, a, s)
+    assert sum(saved) == 34 * s * h + 5 * a * s * s + 4 * s
+    *_, softmax, entries, dropped = saved[:7]  # after normal, 1/std, its product, and queries, keys, values
+    assert (softmax, entries, dropped) == (2 * a * s * s, a * s * s, 2 * a * s * s)
+
+
+@pytest.mark.parametrize(
+    ("h", "a", "s", "freed"),
+    [(12_288, 96, 2_048, 0.702), (20_480, 128, 2_048, 0.653), (1_024, 16, 512, 0.5405)],
+)
+def test_the_attention_core_is_this_share_of_what_a_block_saves(h, a, s, freed):
+    """Korthikanti et al. 2022: 70% for GPT-3 and 65% for the 530B model; BERT-large by the same formula."""
+    total = sum(block_bytes(h, a, s))
+    assert 5 * a * s * s / total == pytest.approx(freed, abs=0.0005)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_both_norms_save_equally_much_where_a_block_follows_a_block(norm):
+    saved = block_bytes(64, 4, 32, norm=norm)
+    x_itself = (
+        0 if norm == "pre" else 2 * 32 * 64
+    )  # a post-norm block saves its own input and makes the next one's
+    assert sum(saved) + x_itself == 34 * 32 * 64 + 5 * 4 * 32**2 + 4 * 32
+
+
+def test_flops_are_those_of_megatrons_equation_3():
+    """96 B s l h^2 (1 + s/6h + V/16lh), the forward run twice, a backward as long as two: four forwards."""
+    blocks, h, V, s, B = 3, 256, 1_000, 128, 5
+    layers = gp.gpt(blocks, h, 4, tokens=V, sequence=s)
+    text = gp.StandIn((B, s), np.int32)
+    profile = gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy)
+    forward = B * sum(layer.flops for layer in profile.stages[0])
+    head = B * 2 * s * h * V
+    equation = 96 * B * s * blocks * h**2 * (1 + s / (6 * h) + V / (16 * blocks * h))
+    assert 4 * (forward - head) + 3 * head == pytest.approx(equation, rel=1e-12), "the head is not recomputed"
+
+
+def test_a_model_on_paper_holds_what_the_same_model_would():
+    """Byte for byte, whether its weights exist or not."""
+
+    def made(rng):
+        how = {"tokens": 11, "sequence": 6, "dropout": 0.2, "dtype": np.float64, "rng": rng}
+        return gp.split(gp.gpt(2, 8, 2, **how), stages=2)
+
+    text = np.random.default_rng(0).integers(11, size=(8, 7))
+    batch = text[:, :-1], text[:, 1:]
+    step = gp.train_step(made(np.random.default_rng(0)), gp.OneFOneB(2, 4), batch, gp.cross_entropy)
+    on_paper = tuple(gp.StandIn(part.shape, part.dtype) for part in batch)
+    profile = gp.profile(made(None), on_paper, gp.cross_entropy)
+    assert gp.predict_memory(gp.OneFOneB(2, 4), profile) == step.memory
+
+
+def test_what_is_on_paper_does_not_run():
+    partitions = gp.split([gp.Linear(3, 2, rng=None)], stages=1)
+    batch = np.zeros((4, 3)), np.zeros((4, 2))
+    for run in (
+        lambda: gp.train_step(partitions, gp.GPipe(1, 2), batch, gp.mse),
+        lambda: gp.single_device_step(partitions[0].layers, batch, gp.mse),
+        lambda: gp.outputs(partitions, batch[0]),
+    ):
+        with pytest.raises(ValueError, match=r"layer 0, Linear\(3, 2\), is on paper.*rng=.*profile"):
+            run()

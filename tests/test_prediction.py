@@ -1,0 +1,146 @@
+"""Bytes predicted from a profile equal, sample by sample, those that a step's meter counts."""
+
+import itertools
+
+import numpy as np
+import pytest
+from cases import every_schedule, over, over_every_schedule, overlapped, with_updates
+
+import gpipe_sim as gp
+from gpipe_sim.runtime.profile import Size
+
+SIZES = ((1, 1), (2, 3), (3, 2), (4, 4))
+RNG = np.random.default_rng(0)
+
+
+def activations(stages: int, dtype: type) -> list[gp.Layer]:
+    """Linear layers with the activations in turn; what one layer makes, the next may save as well."""
+    rng = np.random.default_rng(0)
+    kinds = itertools.cycle([gp.ReLU, gp.GELU, gp.Tanh])
+    layers: list[gp.Layer] = []
+    for width in range(stages):
+        layers += [gp.Linear(5 + width, 6 + width, rng=rng, dtype=dtype), next(kinds)()]
+    return layers
+
+
+def residuals(stages: int, dtype: type) -> list[gp.Layer]:
+    rng = np.random.default_rng(0)
+    layers: list[gp.Layer] = [gp.Linear(5, 8, rng=rng, dtype=dtype)]
+    for _ in range(stages):
+        parts = gp.LayerNorm(8), gp.Linear(8, 8, rng=rng, dtype=dtype), gp.Dropout(0.3), gp.Tanh()
+        layers += [gp.Residual(*parts), gp.BatchNorm(8, dtype=dtype)]
+    return layers
+
+
+def language(stages: int, dtype: type) -> list[gp.Layer]:
+    rng = np.random.default_rng(0)
+    how = {"causal": True, "dropout": 0.1, "rng": rng, "dtype": dtype}
+    blocks = [gp.TransformerBlock(8, 2, norm=("pre", "post")[i % 2], **how) for i in range(stages)]
+    first = gp.Embedding(7, 8, rng=rng, dtype=dtype), gp.Positions(6, 8, rng=rng, dtype=dtype)
+    return [*first, *blocks, gp.LayerNorm(8, dtype=dtype), gp.Linear(8, 7, rng=rng, dtype=dtype)]
+
+
+def batch_for(model, samples: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    if model is language:
+        text = np.random.default_rng(1).integers(7, size=(samples, 6))
+        return text[:, :-1], text[:, 1:]
+    x = np.random.default_rng(1).normal(size=(samples, 5)).astype(dtype)
+    return x, np.random.default_rng(2).integers(5, size=samples)
+
+
+def assert_predicted(schedule, layers, batch, loss=gp.cross_entropy, **options):
+    partitions = gp.split(layers, stages=schedule.stages)
+    profile = gp.profile(partitions, batch, loss)
+    predicted = gp.predict_memory(schedule, profile, options.get("costs"))
+    assert predicted == gp.train_step(partitions, schedule, batch, loss, **options).memory
+
+
+@over_every_schedule(SIZES)
+def test_of_every_family_with_pieces_of_uneven_size(schedule):
+    samples = 2 * schedule.microbatches + 1
+    assert_predicted(
+        schedule, activations(schedule.stages, np.float64), batch_for(activations, samples, np.float64)
+    )
+
+
+@pytest.mark.parametrize("mode", ["always", "except_last"])
+@over_every_schedule(SIZES)
+def test_with_recompute(schedule, mode):
+    recomputed = gp.remat(schedule, mode)
+    assert_predicted(recomputed, language(schedule.stages, np.float64), batch_for(language, 5, np.float64))
+
+
+@pytest.mark.parametrize("dtypes", itertools.product((np.float32, np.float64), repeat=2), ids=str)
+@pytest.mark.parametrize("model", [activations, residuals, language])
+@over([gp.GPipe(2, 3), gp.remat(gp.ZBH1(2, 3), "always"), gp.ZBV(2, 3), gp.DualPipe(2, 4), overlapped(2, 4)])
+def test_of_every_layer_in_every_dtype(schedule, model, dtypes):
+    weights, samples = dtypes
+    assert_predicted(schedule, model(schedule.stages, weights), batch_for(model, 9, samples))
+
+
+@over(every_schedule([(3, 4)]))
+def test_with_several_stages_on_a_device_and_updates(schedule):
+    layers, batch = residuals(schedule.stages, np.float64), batch_for(residuals, 7, np.float64)
+    shared = gp.colocate(schedule, ["a", "b", "a"])
+    assert_predicted(shared, layers, batch)
+    assert_predicted(with_updates(schedule), layers, batch, optimizer=gp.SGD(0.0), costs=gp.Costs(comm=2))
+
+
+def test_a_prediction_is_what_a_smaller_batch_would_hold_too():
+    """A profile is linear in the samples, so it serves microbatches of every size."""
+    layers, batch = language(2, np.float64), batch_for(language, 32, np.float64)
+    partitions = gp.split(layers, stages=2)
+    profile = gp.profile(partitions, batch, gp.cross_entropy)
+    for M in (1, 2, 5, 32):
+        step = gp.train_step(partitions, gp.OneFOneB(2, M), batch, gp.cross_entropy)
+        assert gp.predict_memory(gp.OneFOneB(2, M), profile) == step.memory
+
+
+def test_a_profile_counts_linear_by_hand():
+    """Linear(3, 2) saves its input; with 4-byte weights and 8-byte inputs all gradients have 8 bytes."""
+    partitions = gp.split([gp.Linear(3, 2, rng=RNG, dtype=np.float32)], stages=1)
+    profile = gp.profile(partitions, (np.zeros((6, 3)), np.zeros((6, 2))), gp.mse)
+    [[layer]] = profile.stages
+    assert layer.parameters == {"W": 24, "b": 8}
+    assert layer.gradients == {"W": Size(48, 0), "b": Size(16, 0)}
+    assert (layer.output, layer.saved) == (Size(0, 16), ("x",))
+    assert (layer.input_gradient, layer.pending) == (Size(0, 24), (0, "dy"))
+    assert (profile.samples, profile.input, profile.target) == (6, Size(0, 24), Size(0, 16))
+    assert (profile.loss.saved, profile.loss.gradient) == ((Size(0, 16),), Size(0, 16))
+    assert repr(profile) == "<Profile of 1 stages, 32 bytes of parameters>"
+
+
+def test_nothing_runs_and_no_weight_changes():
+    class Loud(gp.Tanh):
+        def forward(self, x, ctx):
+            raise AssertionError("it ran")
+
+    partitions = gp.split([gp.Linear(5, 3, rng=RNG), Loud()], stages=2)
+    profile = gp.profile(partitions, batch_for(activations, 8, np.float64), gp.cross_entropy)
+    first, second = gp.predict_memory(gp.GPipe(2, 4), profile, gp.Costs(comm=1))
+    assert first.peak() > 0 and second.peak("messages") > 0
+
+
+# Bad input
+
+
+def test_what_does_not_fit_is_refused():
+    partitions = gp.split(activations(2, np.float64), stages=2)
+    profile = gp.profile(partitions, batch_for(activations, 4, np.float64), gp.cross_entropy)
+    with pytest.raises(ValueError, match="has 3 stages, but the profile has 2"):
+        gp.predict_memory(gp.GPipe(3, 4), profile)
+    with pytest.raises(ValueError, match="a batch of 4 samples cannot be cut into 5 microbatches"):
+        gp.predict_memory(gp.GPipe(2, 5), profile)
+    with pytest.raises(TypeError, match="predict_memory needs a profile"):
+        gp.predict_memory(gp.GPipe(2, 4), partitions)
+    with pytest.raises(gp.DeadlockError):
+        gp.predict_memory(gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"), profile)
+
+
+def test_a_layer_that_does_not_say_what_it_makes_is_named():
+    class Softsign(gp.Tanh):
+        outline = gp.Layer.outline
+
+    partitions = gp.split([gp.Linear(5, 3, rng=RNG), Softsign()], stages=2)
+    with pytest.raises(NotImplementedError, match=r"Softsign\(\) does not say what it makes"):
+        gp.profile(partitions, batch_for(activations, 4, np.float64), gp.cross_entropy)
