@@ -61,6 +61,17 @@ WIDE = {
 SENDS_LESS = {
     "data parallel": "It sends a gradient for each weight. How many weights are there for each sample?",
 }
+#: What a wrong answer to a claim about overlap overlooks,
+OVERLAP = {
+    "true": "A link that copies for 2.35 s is busy for 2.35 s. Can a step that needs all copies end sooner?"
+}
+#: and what natural guesses at what passes the link of device 0 in a ring of 16 are, in times the model.
+RING = {
+    1.875: "That is what it sends. How much does it receive?",
+    15: "In each of 30 turns it sends a part. How large a part of the model is that?",
+    30: "That is what device 0 gathers and hands out. What does a device of the ring send in one turn?",
+    60: "That is a whole model there and back in each of 30 turns. How much is sent in one turn?",
+}
 
 
 #: Where the time of a forward is asked for, and the stages.

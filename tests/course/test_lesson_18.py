@@ -16,7 +16,9 @@ from gpipe_sim.course.lesson_18 import (
     GPIPE_16,
     MESSAGES,
     NARROW,
+    OVERLAP,
     PAUSES,
+    RING,
     SENDS_LESS,
     STAGE_0,
     WIDE,
@@ -423,6 +425,8 @@ PREDICTIONS = {
     "narrow": (NARROW, round(recorded_speedup("narrow"), 2), 0.25),
     "wide": (WIDE, round(recorded_speedup("wide"), 2), 0.15),
     "sends less": (SENDS_LESS, "pipeline", 0),
+    "overlap": (OVERLAP, "false", 0),
+    "ring": (RING, 2 * 2 * (16 - 1) / 16, 0),
 }
 
 
