@@ -76,8 +76,8 @@ RING = {
 
 #: Where the time of a forward is asked for, and the stages.
 FORWARDS = (
-    (lambda: measured(OneFOneB(3, 7), Costs((5, 9, 7), 8, 8, comm=1), {"1F0": 30, "2F3": 12}), (1, 2, 0)),
-    (lambda: measured(GPipe(2, 9), Costs((40, 12), 12, 12, comm=1), {"0F0": 8, "0F4": 5}), (0, 1)),
+    (lambda: measured(OneFOneB(3, 7), Costs((5, 9, 7), 8, 8, comm=1), {"1F3": 30, "2F3": 12}), (1, 2, 0)),
+    (lambda: measured(GPipe(2, 9), Costs((40, 12), 12, 12, comm=1), {"0F0": 5, "0F4": 8}), (0, 1)),
     (lambda: measured(ZBH1(4, 8), Costs((3, 4, 5, 6), 4, 4, comm=1), {"3F7": 25}), (3, 2)),
     (recorded_run, (0, 3)),
 )
@@ -129,6 +129,7 @@ def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | N
     slow, quick = f", {last_but_one} the longest but one", f", {second} the shortest but one"
     for other, verdict, question in (
         (mean(took), almost, f"{slow}. Should one slow action move your answer?"),
+        (_took(timeline, stage)[0], keep_working, ". That is the first of them. Is it like the others?"),
         (took[-1], keep_working, f"{slow}. Is the longest what a forward takes?"),
         (took[0], keep_working, f"{quick}. Is the shortest what a forward takes?"),
         (sum(took), keep_working, ". That is the sum of them. How long is one?"),
