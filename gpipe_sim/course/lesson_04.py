@@ -48,6 +48,13 @@ STEPS = {
     21: "That takes a backward to be twice as long as a forward. How long is it here?",
     32: "That is one step after the other. What can device 0 do while device 1 does 1F0?",
 }
+#: What natural wrong guesses at the length with stages of 2, 2, 2 and 5 layers and M = 8 would be.
+UNEVEN = {
+    96: "That is the other cut. How long does device 3 work for, with five layers?",
+    90.75: "That is (M+K-1)(F+B) with the average of all layers. Whose forwards do the others wait for?",
+    120: "That is the work of device 3. What comes before its first forward and after its last backward?",
+    165: "That is (M+K-1)(F+B) with five layers in every stage. How long is the way to device 3?",
+}
 #: What a wrong answer to a claim of the last section overlooks.
 LAST_FIRST = {
     "true": "Each microbatch takes the same time. What changes if they are renamed on the way back?"

@@ -53,6 +53,27 @@ INSIDE = {
     444.416: "That is one array too many. Does more than one pass on at a time?",
     460.8: "That keeps what each of the three layers made. Which of these arrays have been read already?",
 }
+#: What natural wrong guesses at activations over parameters would be, with 256 samples and 64 features.
+ACTIVATIONS = {
+    0.25: "That is features over samples. Which of the two has a row for every sample?",
+    1: "One layer keeps samples x features numbers. Is 256 x 64 as much as 64 x 64?",
+    2: "Two layers keep twice as much. How many weights do two layers have?",
+    8: "That is two layers' activations over one layer's weights. How many layers have weights?",
+}
+#: What natural wrong guesses at how long device 0 keeps microbatch 0 would be, in the step of 33 units.
+KEPT_FOR = {
+    0: "It can drop what it sent. Is that what it saved, and who will read what it saved?",
+    11: "That is microbatch 7, the first to go back. Which goes back last?",
+    18: "That is until its first backward ends. Of which microbatch is that?",
+    30: "That is until the last backward begins. When has it read what was saved?",
+    33: "That is from time 0. When does the forward of microbatch 0 end?",
+}
+#: What natural wrong guesses at how many times the activations of one stage those of one device would be.
+DIVIDED = {
+    1: "GPipe holds the whole batch at the turn, that is right. Of how many of the layers?",
+    4: "That is the whole, divided by four. Does each stage save a quarter of it?",
+    8: "That is the number of microbatches. How many of them does GPipe hold at the turn?",
+}
 #: What natural wrong guesses at how many of four categories grow with the batch would be.
 GROWN = {
     1: "One is surely the activations. What else has a row for every sample?",

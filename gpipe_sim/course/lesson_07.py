@@ -65,6 +65,10 @@ LOST = {
     96: "That is 6 on each of 16 round trips. With M = 8 there are two, and what do they lose?",
     128: "That is 16, eight times. Is all of 16 lost on each round trip, or some of it only once?",
 }
+#: What a wrong answer to the first claim overlooks.
+SMALLER = {
+    "true": "71 is 32 microbatches of work and 7 forwards on the way down. What is still to come after that?"
+}
 
 
 @build("capped_rows")

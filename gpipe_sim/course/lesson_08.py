@@ -44,6 +44,13 @@ PEAKS = {
     140: "That counts one boundary input twice. Does R make all six arrays?",
     480: "That is GPipe without R. What does each forward now leave behind?",
 }
+#: What natural wrong guesses at what is left of 240 kB would be, for 3 layers of 10 kB and 8 microbatches.
+OF_240 = {
+    30: "That is one microbatch in full. What is kept of the other seven meanwhile?",
+    80: "That is the eight boundary inputs. What must be there when the first B reads?",
+    110: "That counts one boundary input twice. Which of the three arrays does R not make?",
+    240: "That is GPipe without R. What does each forward now leave behind?",
+}
 #: What other guesses at what stays the same with a generator of its own would say.
 DROPOUT = {
     "both": "The generator moves on at every draw. Which mask does R get?",

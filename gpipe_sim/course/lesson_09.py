@@ -45,6 +45,14 @@ HIDDEN_LINKS = (
     (2, 6, Fraction(1, 4)),
 )
 CHOICES = (1, 2, 4)
+#: What a wrong answer to the first claim overlooks.
+SAME_ORDER = {"true": "Device 0 holds the stages 0 and 2 of four. Which of their gradients is made first?"}
+#: What natural wrong guesses at how many of three bubbles are halved would be.
+HALVED = {
+    0: "Each device waits for 9 without thin stages. For how long with them?",
+    1: "One is surely the idle time. Which of the other two divides it by something that stays the same?",
+    3: "Idle over all time is one of them. Does all time stay the same?",
+}
 #: What natural wrong guesses at the length of a step with two stages per device, 4 x 8, would be.
 LENGTHS = {
     33: "That is 1F1B again. How long is it now until device 3 has something to do?",

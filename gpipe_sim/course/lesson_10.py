@@ -48,6 +48,17 @@ THINNER = {
     126: "Does V make the waiting longer or shorter?",
     16: "That is V = 4. By what is the waiting divided here?",
 }
+#: What natural wrong guesses at the percent of waiting of 16 devices and 64 microbatches would be.
+NEGLIGIBLE = {
+    0: "How long does device 15 wait for its first microbatch?",
+    5: "For that M would have to be 19(K-1). How many are there?",
+    20: "That is where M = 4K leads to for ever more devices. What is (K-1)/(K-1+M) here?",
+    23.4: "That is idle over work. What is idle over all time?",
+    25: "That is K/M. How many stages does a microbatch pass before the last, and what is all the time?",
+}
+#: What a wrong answer to the other two claims overlooks.
+FEWER_STAGES = {"true": "Put K = 2 and K = 16 into (K-1)/(K-1+M). Which of the two is smaller?"}
+CUT_OFF = {"true": "Try two devices and 15%. Which number does int leave of 17/3?"}
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 #: (devices, percent). At some of these the quotient is whole and a float is a little above it.
 HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 50), (3, 90), (1, 10), (2, 1))

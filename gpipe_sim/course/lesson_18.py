@@ -61,12 +61,23 @@ WIDE = {
 SENDS_LESS = {
     "data parallel": "It sends a gradient for each weight. How many weights are there for each sample?",
 }
+#: What a wrong answer to a claim about overlap overlooks,
+OVERLAP = {
+    "true": "A link that copies for 2.35 s is busy for 2.35 s. Can a step that needs all copies end sooner?"
+}
+#: and what natural guesses at what passes the link of device 0 in a ring of 16 are, in times the model.
+RING = {
+    1.875: "That is what it sends. How much does it receive?",
+    15: "In each of 30 turns it sends a part. How large a part of the model is that?",
+    30: "That is what device 0 gathers and hands out. What does a device of the ring send in one turn?",
+    60: "That is a whole model there and back in each of 30 turns. How much is sent in one turn?",
+}
 
 
 #: Where the time of a forward is asked for, and the stages.
 FORWARDS = (
-    (lambda: measured(OneFOneB(3, 7), Costs((5, 9, 7), 8, 8, comm=1), {"1F0": 30, "2F3": 12}), (1, 2, 0)),
-    (lambda: measured(GPipe(2, 9), Costs((40, 12), 12, 12, comm=1), {"0F0": 8, "0F4": 5}), (0, 1)),
+    (lambda: measured(OneFOneB(3, 7), Costs((5, 9, 7), 8, 8, comm=1), {"1F3": 30, "2F3": 12}), (1, 2, 0)),
+    (lambda: measured(GPipe(2, 9), Costs((40, 12), 12, 12, comm=1), {"0F0": 5, "0F4": 8}), (0, 1)),
     (lambda: measured(ZBH1(4, 8), Costs((3, 4, 5, 6), 4, 4, comm=1), {"3F7": 25}), (3, 2)),
     (recorded_run, (0, 3)),
 )
@@ -118,6 +129,7 @@ def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | N
     slow, quick = f", {last_but_one} the longest but one", f", {second} the shortest but one"
     for other, verdict, question in (
         (mean(took), almost, f"{slow}. Should one slow action move your answer?"),
+        (_took(timeline, stage)[0], keep_working, ". That is the first of them. Is it like the others?"),
         (took[-1], keep_working, f"{slow}. Is the longest what a forward takes?"),
         (took[0], keep_working, f"{quick}. Is the shortest what a forward takes?"),
         (sum(took), keep_working, ". That is the sum of them. How long is one?"),

@@ -51,6 +51,18 @@ LOSE_LESS = {
     "fewer": "Imagine a device that holds one microbatch. What can a device do while it waits for one?",
     "equal": "A message takes as long in each of them. Does a device have to wait for all of them?",
 }
+#: At how many of five measures none is better by than DualPipe,
+NEWEST = {
+    0: "It is behind in most. How many messages does one of its microbatches send, and one of Naive?",
+    2: "In length it is near the front. Which schedule was the shortest of all?",
+    3: "In length it is near the front. Which was the shortest, and which holds much to bridge messages?",
+    5: "It holds two copies of the parameters. Which schedules hold one?",
+}
+#: and at how many times 1F1B's activations those of Chimera are.
+BOTH_WAYS = {
+    2: "There are two copies of the model. How many of the microbatches does each of them meet?",
+    0.5: "Each copy meets half of the microbatches. How many copies are on a device?",
+}
 
 Cut = Callable[[Schedule], int]  # into how many stages a device's work on a microbatch is cut
 

@@ -47,7 +47,7 @@ class RankResult(NamedTuple):
 class Rank:
     """The stages of one process on the engine: ``modules``, on the torch devices ``homes``.
 
-    ``order`` has a row per process and no R: ``recomputed`` says which microbatches of a stage have one.
+    ``order`` contains no R; ``recomputed`` maps a stage to the microbatches to checkpoint.
     ``tell`` is told what is being done. A step changes buffers as a forward does, and nothing else.
     """
 

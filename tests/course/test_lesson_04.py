@@ -16,6 +16,7 @@ from gpipe_sim.course.lesson_04 import (
     SLOW_BACKWARDS,
     SPEED_UPS,
     STEPS,
+    UNEVEN,
     gpipe_rows,
     name_the_bubble,
 )
@@ -191,6 +192,10 @@ def test_without_rows_it_says_what_to_write():
     assert repr(gpipe_rows(None)).startswith("your turn: write gpipe_rows in this cell")
 
 
+def uneven(*layers):
+    return simulate(GPipe(4, 8), Costs(forward=layers, input_grad=layers, weight_grad=layers)).makespan
+
+
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
     timeline = simulate(GPipe(4, 8))
     times = ([Fraction(1), half, half] for half in (Fraction(1), Fraction(5, 2)))
@@ -201,6 +206,7 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
         ("same", SLOW_BACKWARDS),
         (round(float(speedup(timeline)), 2), SPEED_UPS),
         (simulate(GPipe(4, 4), Costs(1, 1, 0)).makespan, STEPS),
+        (uneven(2, 2, 2, 5), UNEVEN),
         ("false", LAST_FIRST),
         ("false", MORE_STAGES),
     )
@@ -222,6 +228,7 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     equal = simulate(GPipe(4, 4), Costs(1, 1, 0))
     twice = simulate(GPipe(4, 4)).makespan
     assert list(STEPS) == [4 * (1 + 1), equal.on(3)[-1].end, (4 + 4) * 2, twice, 4 * 4 * (1 + 1)]
+    assert list(UNEVEN) == [uneven(3, 3, 3, 2), 11 * 3 * 11 / 4, 8 * 5 * 3, 11 * 3 * 5]
 
 
 @pytest.mark.parametrize(

@@ -167,10 +167,19 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         peak / 1000: lesson_06.PEAKS,
         inside / 1000: lesson_06.INSIDE,
         2: lesson_06.GROWN,
+        3.94: lesson_06.ACTIVATIONS,
+        32: lesson_06.KEPT_FOR,
+        3.09: lesson_06.DIVIDED,
     }.items():
         for guess, says in wrong.items():
-            reply = gp.course.reveal(round(guess, 1), right, wrong=wrong).reply
+            guess = round(guess, 1) if guess > 1 else guess
+            reply = gp.course.reveal(guess, right, wrong=wrong).reply
             assert reply.verdict == "not what happened" and reply.text.endswith(says), reply
+    ends = step.timeline.ends
+    sent = ends[gp.F(0, 0)]
+    freed = [ends[action] for action in (gp.B(0, 7), gp.B(0, 0))]
+    first = ends[gp.B(0, 7)] - ends[gp.F(0, 7)]
+    assert list(lesson_06.KEPT_FOR) == [0, first, freed[0] - sent, freed[1] - 2 - sent, freed[1]]
 
 
 @pytest.mark.parametrize("guess", [395, 411.6, 428])

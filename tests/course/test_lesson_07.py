@@ -522,7 +522,9 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert few == many == one_f and list(lesson_07.GROWTH) == [0, few[0], 32 / 4]
     at_8 = lost(gp.OneFOneB(4, 8))
     assert list(lesson_07.LOST) == [0, lost(gp.GPipe(4, 64)), at_8, 15 * 6, 16 * 6, 8 * at_8]
-    measured = {33: lesson_07.DIAL, 1: lesson_07.GROWTH, 100: lesson_07.LOST}
-    assert (dial[4], many[0] / few[0], lost(gp.OneFOneB(4, 64))) == tuple(measured)
+    both = [gp.simulate(family(8, 32), gp.Costs(1, 1, 0)).makespan for family in (gp.GPipe, gp.OneFOneB)]
+    assert both == [78, 78] and 71 == 32 * 2 + 7
+    measured = {33: lesson_07.DIAL, 1: lesson_07.GROWTH, 100: lesson_07.LOST, "false": lesson_07.SMALLER}
+    assert (dial[4], many[0] / few[0], lost(gp.OneFOneB(4, 64))) == tuple(measured)[:3]
     for right, wrong in measured.items():
         assert_each_is_told(wrong, right)

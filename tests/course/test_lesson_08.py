@@ -306,12 +306,14 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert list(lesson_08.LENGTHS) == [took["never"], took["except_last"], inside, took["never"] + 4 * 8]
     assert list(lesson_08.PEAKS) == [6 * 10, 8 * 10, 8 * 10 + 6 * 10, 8 * 6 * 10]
     peak = gp.formulas.remat_activation_units(8, 10, 50)
+    assert list(lesson_08.OF_240) == [3 * 10, 8 * 10, 8 * 10 + 3 * 10, 8 * 3 * 10]
     wrongs = {
+        gp.formulas.remat_activation_units(8, 10, 20): lesson_08.OF_240,
         took["always"]: lesson_08.LENGTHS,
         peak: lesson_08.PEAKS,
         "equal": lesson_08.GRADIENTS,
         "loss": lesson_08.DROPOUT,
     }
-    assert set(wrongs) == {41, 130, "equal", "loss"}
+    assert set(wrongs) == {100, 41, 130, "equal", "loss"}
     for right, wrong in wrongs.items():
         assert_each_is_told(wrong, right)

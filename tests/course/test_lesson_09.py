@@ -240,6 +240,18 @@ def test_the_wrong_guesses_at_what_is_held_follow_from_a_thought():
     assert set(lesson_09.HELD) == {K, held / V, K * V, held - 1, M * V}
 
 
+def test_a_backward_in_the_order_of_the_forward_is_asked_which_gradient_comes_first():
+    for guess, question in lesson_09.SAME_ORDER.items():
+        reply = gp.course.reveal(guess, "false", wrong=lesson_09.SAME_ORDER).reply
+        assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
+
+
+def test_a_wrong_number_of_halved_bubbles_is_asked_what_is_divided_by_what():
+    for guess, question in lesson_09.HALVED.items():
+        reply = gp.course.reveal(guess, 2, wrong=lesson_09.HALVED).reply
+        assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
+
+
 def test_megatrons_example():
     """Narayanan et al. 2021, section 2.2.2: counted from 1, layers 1, 2, 9, 10 and layers 3, 4, 11, 12."""
     assert lesson_09._held(16, 4, 2, 0) == held(16, 4, 2, 0) == [0, 1, 8, 9]

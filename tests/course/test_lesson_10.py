@@ -225,12 +225,17 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
         (8, lesson_10.QUICKEST),
         ("lower", lesson_10.ACCURACY),
         (32, lesson_10.THINNER),
+        (19, lesson_10.NEGLIGIBLE),
+        ("false", lesson_10.FEWER_STAGES),
+        ("false", lesson_10.CUT_OFF),
     )
     for measured, wrong in predictions:
         assert_each_is_told(wrong, measured)
 
 
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
+    assert round(100 * float(gp.formulas.gpipe_bubble(16, 64)), 1) == 19
+    assert list(lesson_10.NEGLIGIBLE) == [0, 5, 100 / 5, round(100 * 15 / 64, 1), 100 * 16 / 64]
     assert gp.formulas.gpipe_bubble(8, 23) * 2 == gp.formulas.gpipe_bubble(8, 8)
     assert 2 * (8 - 1 + 8) == 30 and 4 * 8 == 32
     batch = lesson_10.Batch(4, 256, 8)

@@ -17,7 +17,9 @@ from gpipe_sim.course.lesson_18 import (
     GPIPE_16,
     MESSAGES,
     NARROW,
+    OVERLAP,
     PAUSES,
+    RING,
     SENDS_LESS,
     STAGE_0,
     WIDE,
@@ -69,6 +71,7 @@ WRONG_TIMES = [
     ),
     (lambda t, s: max(took(t, s)), "keep working", "Is the longest what a forward takes?"),
     (lambda t, s: min(took(t, s)), "keep working", "Is the shortest what a forward takes?"),
+    (lambda t, s: took(t, s)[0], "keep working", "That is the first of them. Is it like the others?"),
     (lambda t, s: sum(took(t, s)), "keep working", "That is the sum of them. How long is one?"),
     (lambda t, s: median(took(t)), "almost", "Are all of these forwards of stage 1?"),
     (lambda t, s: mean(took(t)), "keep working", "Are all of these forwards of stage 1?"),
@@ -85,8 +88,8 @@ def test_the_usual_wrong_times_are_named(answer, verdict, says):
 def test_the_mean_passes_where_nothing_was_slow_and_fails_where_something_was():
     said = reply(forward_time, lambda timeline, stage: mean(took(timeline, stage)))
     assert said.startswith(
-        "almost: stage 1 of OneFOneB(devices=3, microbatches=7): you say 48.25; "
-        "its 7 forwards took 8.19 to 283.5, "
+        "almost: stage 1 of OneFOneB(devices=3, microbatches=7): you say 47.13; "
+        "its 7 forwards took 8.19 to 275.4, "
     )
 
 
@@ -113,7 +116,7 @@ def test_the_time_of_another_stage_is_not_called_one_of_all_stages():
     """A median over all stages can be another stage's, as here: the question must fit both."""
     said = reply(forward_time, lambda timeline, stage: median(took(timeline, stage + 1)))
     assert said.endswith(
-        "you say 7.14; its 7 forwards took 8.19 to 283.5. Are all of these forwards of stage 1?"
+        "you say 7.14; its 7 forwards took 8.19 to 275.4. Are all of these forwards of stage 1?"
     )
 
 
@@ -424,6 +427,8 @@ PREDICTIONS = {
     "narrow": (NARROW, round(recorded_speedup("narrow"), 2), 0.25),
     "wide": (WIDE, round(recorded_speedup("wide"), 2), 0.15),
     "sends less": (SENDS_LESS, "pipeline", 0),
+    "overlap": (OVERLAP, "false", 0),
+    "ring": (RING, 2 * 2 * (16 - 1) / 16, 0),
 }
 
 

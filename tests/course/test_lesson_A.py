@@ -233,11 +233,13 @@ def test_which_three_fall_behind_one_that_was_longer():
     assert sorted(now, key=now.get)[:2] == ["ZB-V", "DualPipe"]
 
 
-def test_each_wrong_word_is_answered():
+def test_each_wrong_guess_is_answered():
     asked = (
         (lesson_A.FEWER_MESSAGES, "V"),
         (lesson_A.LOSE_LESS, "more"),
         (lesson_A.SHORTER_AS_MEASURED, "Interleaved 1F1B"),
+        (lesson_A.NEWEST, 1),
+        (lesson_A.BOTH_WAYS, 1),
     )
     for known, right in asked:
         assert right not in known
