@@ -327,3 +327,12 @@ def test_a_layer_that_cannot_be_is_refused(make, says):
     with pytest.raises((ValueError, TypeError)) as error:
         make()
     assert says in str(error.value)
+
+
+def test_what_is_recomputed_in_evaluation_drops_nothing_either():
+    x, dy, ctx = drawn(2, 6, 8), drawn(2, 6, 8), Context(training=False)
+    gradients = []
+    for again in (False, True):
+        layer = gp.Attention(8, 2, dropout=0.5, recompute=again, rng=np.random.default_rng(0))
+        gradients.append(layer.backward_input(layer.forward(x, ctx)[1], dy)[0])
+    assert (gradients[0] == gradients[1]).all()

@@ -7,7 +7,7 @@ import numpy as np
 
 from gpipe_sim.errors import numbers, require, require_flags
 from gpipe_sim.nn.layers import Array, Context, Layer
-from gpipe_sim.nn.standin import StandIn
+from gpipe_sim.nn.standin import ARRAYS, StandIn, root_of
 
 H = 1e-4  #: how far apart the points are from which a difference is taken
 CLOSE = 1e-6  #: how far, relative to the largest entry, a gradient may be from differences
@@ -181,7 +181,7 @@ def described(*values: Any) -> list[tuple]:
     """(shape, dtype, the number of its root) of every array inside; who shares bytes has the same number."""
     known: dict[int, int] = {}
     return [
-        (array.shape, str(array.dtype), known.setdefault(id(_root(array)), len(known)))
+        (array.shape, str(array.dtype), known.setdefault(id(root_of(array)), len(known)))
         for array in arrays(*values)
     ]
 
@@ -193,11 +193,5 @@ def arrays(*values: Any) -> Iterator[Any]:
             yield from arrays(*(value[name] for name in sorted(value)))
         elif isinstance(value, tuple | list):
             yield from arrays(*value)
-        elif isinstance(value, np.ndarray | StandIn):
+        elif isinstance(value, ARRAYS):
             yield value
-
-
-def _root(array: Any) -> Any:
-    while array.base is not None:
-        array = array.base
-    return array

@@ -69,6 +69,14 @@ def _read_shape(shape: Any) -> tuple[int, ...]:
 
 
 Some = np.ndarray | StandIn
+ARRAYS = (np.ndarray, StandIn)
+
+
+def root_of(array: Some) -> Some:
+    """The array that owns the bytes which this one views."""
+    while isinstance(array.base, ARRAYS):
+        array = array.base
+    return array
 
 
 def like(*arrays: Some, shape: tuple[int, ...] | None = None, dtype: Any = None) -> StandIn:

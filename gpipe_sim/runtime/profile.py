@@ -14,9 +14,9 @@ import numpy as np
 from gpipe_sim.errors import got, require, require_batch
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
-from gpipe_sim.nn.standin import StandIn
+from gpipe_sim.nn.standin import StandIn, root_of
 from gpipe_sim.runtime.device import Batch, as_batch
-from gpipe_sim.runtime.memory import root_of, roots
+from gpipe_sim.runtime.memory import roots
 from gpipe_sim.runtime.partition import Partition, require_partitions
 
 #: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
