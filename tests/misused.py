@@ -370,7 +370,7 @@ MODELS: list[Case] = [
     (lambda: gp.mlp("64"), TypeError, "mlp needs a list of sizes, such as [64, 10] (got '64')"),
     (lambda: gp.mlp({64, 10}), TypeError, "mlp needs a list of sizes, such as [64, 10]"),
     (lambda: gp.mlp([64]), ValueError, "mlp needs at least two sizes"),
-    (lambda: gp.mlp([64, HUGE]), ValueError, "Linear needs at most 100,000,000 weights"),
+    (lambda: gp.mlp([64, HUGE]), ValueError, "Linear needs at most 1,000,000,000,000 outputs"),
     (lambda: gp.mlp([64, 10], activation=gp.ReLU), ValueError, "mlp needs activation to be one of ('relu',"),
     (lambda: gp.mlp([64, 10], activation=["relu"]), ValueError, "mlp needs activation to be one of"),
     (lambda: gp.mlp([64, 10], dtype="float23"), ValueError, "mlp needs a floating dtype (got 'float23')"),

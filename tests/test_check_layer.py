@@ -88,6 +88,29 @@ class WrongOutline(Scale):
         return like(x), like(x)
 
 
+class NotANumber(Scale):
+    def backward_input(self, saved, dy):
+        return dy * np.nan, (saved, dy)
+
+
+class KeepsItsGradient(Scale):
+    def backward_input(self, saved, dy):
+        return dy * self.parameters["s"], ((saved * dy).sum(axis=0), dy)
+
+    def backward_weight(self, pending):
+        return {"s": pending[0]}
+
+
+class GivesNoPair(Scale):
+    def forward(self, x, ctx):
+        return x * self.parameters["s"]
+
+
+class Unprepared(Scale):
+    def __init__(self):
+        pass
+
+
 def test_a_layer_that_keeps_the_laws_passes():
     gp.check_layer(Scale(), X)
     gp.check_layer(gp.TransformerBlock(6, 2, rng=np.random.default_rng(0)), X.reshape(4, 1, 6).repeat(3, 1))
@@ -105,12 +128,36 @@ def test_a_layer_that_keeps_the_laws_passes():
         (Mixes, "gives sample 0 another output .* over which axis does it mix"),
         (WrongGradient, "gives a gradient of its input that is 1 off what differences give"),
         (WrongWeightGradient, "gives a gradient of s that is .* off what differences give"),
+        (NotANumber, "gives a gradient of its input that is nan off"),
+        (KeepsItsGradient, "gives a gradient of s that is no new array"),
+        (GivesNoPair, "must give from forward an array and what it keeps"),
+        (Unprepared, "has no parameters; begin its __init__ with super"),
         (WrongOutline, "says in its outlines that there will be"),
     ],
 )
 def test_the_broken_law_is_named(layer, says):
     with pytest.raises(ValueError, match=rf"^{layer.__name__}\(\) {says}"):
         gp.check_layer(layer(), X.copy())
+
+
+@pytest.mark.parametrize("of_input", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("of_weights", [np.float32, np.float64])
+def test_rounding_breaks_no_law(of_weights, of_input):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(8, 64)).astype(of_input)
+    gp.check_layer(gp.Linear(64, 64, rng=rng, dtype=of_weights), x)
+
+
+def test_attention_of_one_head_or_place_keeps_no_view():
+    rng = np.random.default_rng(0)
+    gp.check_layer(gp.Attention(6, 1, rng=rng), rng.normal(size=(3, 4, 6)))
+    gp.check_layer(gp.Attention(6, 2, rng=rng), rng.normal(size=(3, 1, 6)))
+
+
+def test_an_input_that_nobody_may_write_to_is_checked():
+    x = X.copy()
+    x.flags.writeable = False
+    gp.check_layer(Scale(), x)
 
 
 def test_batch_norm_is_allowed_to_mix_where_that_is_said():
@@ -137,7 +184,9 @@ def test_attention_over_the_batch_by_mistake_is_found():
 
 
 @pytest.mark.parametrize(
-    "x", [np.zeros(3), np.zeros((1, 3)), [[1, 2], [3, 4]]], ids=["flat", "one", "a list"]
+    "x",
+    [np.zeros(3), np.zeros((1, 3)), np.zeros((2, 0)), [[1, 2], [3, 4]], np.array([["a"], ["b"]])],
+    ids=["flat", "one", "no features", "a list", "words"],
 )
 def test_it_takes_at_least_two_samples(x):
     with pytest.raises((ValueError, TypeError), match="check_layer needs"):

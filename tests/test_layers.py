@@ -1,6 +1,8 @@
 """Laws that every layer of ``LAYERS`` keeps, and what some of them compute, by hand."""
 
 import inspect
+import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -232,7 +234,7 @@ def arrays(*values):
 
 @pytest.mark.parametrize(
     "dtypes",
-    [(np.float64, np.float64), (np.float32, np.float64), (np.float64, np.float32), (np.float32, np.float32)],
+    itertools.product((np.float32, np.float64), repeat=2),
     ids=str,
 )
 @pytest.mark.parametrize(
@@ -240,7 +242,16 @@ def arrays(*values):
 )
 def test_an_outline_has_the_shapes_dtypes_and_shared_bytes_of_the_arrays(layer, dtypes):
     """So what a step will hold can be counted without running it."""
-    x_dtype, dy_dtype = dtypes
+    require_outlined(layer, *dtypes)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, bool])
+@pytest.mark.parametrize("kind", [Linear, ReLU, Tanh, GELU, *transformer.LAYERS])
+def test_so_it_has_where_the_inputs_are_whole_numbers(kind, dtype):
+    require_outlined(small(kind), dtype, np.float64)
+
+
+def require_outlined(layer: Layer, x_dtype: type, dy_dtype: type) -> None:
     x, ctx = input_for(layer, x_dtype), Context()
     y, saved = layer.forward(x, ctx)
     dy = np.ones(y.shape, dy_dtype)
@@ -338,3 +349,22 @@ def test_an_input_of_the_wrong_shape_is_refused_with_the_layers_number(shape):
 def test_a_linear_without_features_is_refused(inputs, outputs, value):
     with pytest.raises(ValueError, match=rf"Linear needs (in|out)puts >= 1 \(got {value}\)"):
         Linear(inputs, outputs, rng=RNG)
+
+
+@pytest.mark.parametrize("number", [np.float64, Fraction])
+def test_a_number_of_another_kind_changes_no_dtype(number):
+    x = np.ones((2, 4), np.float32)
+    for layer in (Dropout(number(1) / 4), gp.LayerNorm(4, eps=number(1) / 8, dtype=np.float32)):
+        y, saved = layer.forward(x, Context())
+        assert {array.dtype.kind + str(array.dtype.itemsize) for array in (y, *arrays(saved))} <= {"f4", "b1"}
+
+
+def test_the_weights_of_a_layer_belong_to_it_alone():
+    shared = Linear(3, 3, rng=RNG)
+    with pytest.raises(
+        ValueError, match=r"layers 0 and 1 share the weights '0.W' of Residual\(Linear\(3, 3\)\)"
+    ):
+        gp.split([gp.Residual(shared), gp.Residual(shared)], stages=2)
+    with pytest.raises(ValueError, match="has a layer twice"):
+        gp.Residual(shared, Tanh(), shared)
+    gp.Residual(tanh := Tanh(), tanh)

@@ -91,6 +91,11 @@ def test_mse_needs_targets_of_the_outputs_shape(shape):
     assert f"got {shape}" in str(error.value)
 
 
+def test_cross_entropy_needs_a_target():
+    with pytest.raises(ValueError, match=r"at least one target, got \(2, 0\)"):
+        cross_entropy.forward(np.zeros((2, 0, 3)), np.zeros((2, 0), int))
+
+
 def test_cross_entropy_needs_one_class_number_per_sample():
     with pytest.raises(ValueError, match=r"targets \(batch,\), got \(4, 3\) and \(3,\)"):
         cross_entropy(OUTPUTS, CLASSES[:3])

@@ -9,6 +9,7 @@ from gpipe_sim.runtime.limit import in_bytes
 
 DATA = gp.digits()
 BATCH = DATA.x[:64], DATA.y[:64]
+X = np.zeros((2, 4))
 
 
 def model() -> list[gp.Partition]:
@@ -134,3 +135,52 @@ def test_gpt3_does_not_fit_eight_devices_of_80_gb():
     )
     with pytest.raises(gp.MemoryLimitError, match="may hold 80 GB"):
         gp.simulate(gp.OneFOneB(8, 8), profile=profile, memory_limit=80e9)
+
+
+@pytest.mark.parametrize(
+    "schedule", [gp.remat(gp.GPipe(4, 8), "always", stages=[0, 1]), gp.remat(gp.GPipe(4, 8), "except_last")]
+)
+def test_what_recomputes_already_is_changed_in_the_same_stages_and_mode(schedule):
+    with pytest.raises(gp.MemoryLimitError) as error:
+        gp.simulate(schedule, profile=PROFILE, memory_limit=1)
+    found = gp.remat(gp.OneFOneB(4, 8), schedule.mode, schedule.only)
+    assert f"  1F1B: at most {in_bytes(fullest(found))} on a device" in str(error.value)
+
+
+def test_where_no_change_can_be_made_a_smaller_batch_is_named():
+    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (X, X), gp.mse)
+    with pytest.raises(gp.MemoryLimitError) as error:
+        gp.simulate(gp.Explicit(["0F0 0R0 0B0"]), profile=profile, memory_limit=1)
+    assert str(error.value).splitlines()[1:] == [
+        "When 0R0 starts, it holds boundary inputs 64 bytes; 128 bytes more come while it runs.",
+        "A smaller batch holds less.",
+    ]
+
+
+def test_what_takes_no_time_is_said_to_be_too_much_but_not_what_was_there_before():
+    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (X, X), gp.mse)
+    with pytest.raises(gp.MemoryLimitError) as error:
+        gp.simulate(gp.GPipe(1, 2), gp.Costs(0, 0, 0), profile=profile, memory_limit=1)
+    assert "from 0 to 0" in str(error.value) and " starts, it holds" not in str(error.value)
+    with pytest.raises(gp.MemoryLimitError, match="When 0F0 starts, it holds nothing; "):
+        gp.simulate(gp.GPipe(1, 1), gp.Costs(9, 1, 1), profile=profile, memory_limit=1)
+
+
+def test_a_schedule_of_ones_own_that_cannot_be_made_in_another_size_is_refused_too():
+    class Own(gp.Schedule):
+        def __init__(self):
+            super().__init__(1, 1)
+
+        def order(self, device):
+            return [gp.F(0, 0), gp.B(0, 0)]
+
+    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (X, X), gp.mse)
+    with pytest.raises(gp.MemoryLimitError, match="With\n  recompute"):
+        gp.simulate(Own(), profile=profile, memory_limit=1)
+
+
+def test_a_limit_of_something_else_is_refused():
+    with pytest.raises(TypeError, match="a memory limit needs a schedule"):
+        PROFILE.require_within("GPipe", 5)
+    with pytest.raises(TypeError, match="simulate needs a profile, as profile"):
+        gp.simulate(gp.GPipe(4, 8), profile=model(), memory_limit=5)

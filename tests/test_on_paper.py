@@ -132,3 +132,58 @@ def test_what_is_on_paper_does_not_run():
     ):
         with pytest.raises(ValueError, match=r"layer 0, Linear\(3, 2\), is on paper.*rng=.*profile"):
             run()
+
+
+def test_a_batch_on_paper_does_not_run():
+    partitions = gp.split([gp.Tanh()], stages=1)
+    x, on_paper = np.zeros((4, 3)), gp.StandIn((4, 3), float)
+    for run in (
+        lambda: gp.train_step(partitions, gp.GPipe(1, 2), (on_paper, on_paper), gp.mse),
+        lambda: gp.single_device_step(partitions[0].layers, (x, on_paper), gp.mse),
+        lambda: gp.outputs(partitions, on_paper),
+        lambda: gp.mse(on_paper, x),
+        lambda: on_paper[0],
+    ):
+        with pytest.raises(TypeError, match=r"StandIn\(\(4, 3\), float64\) is on paper and has no contents"):
+            run()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "says"),
+    [
+        (3, float, r"StandIn needs a shape, such as \(8, 64\) \(got 3\)"),
+        ((-1,), float, "every size of its shape >= 0"),
+        ((2.5,), float, "every size of its shape to be a whole number"),
+        ((3,), "foo", "StandIn needs a dtype, such as np.float32"),
+    ],
+)
+def test_an_array_that_cannot_be_is_refused(shape, dtype, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        gp.StandIn(shape, dtype)
+
+
+PAPER, REAL = gp.StandIn((4, 3), float), np.zeros((4, 3))
+ONE = gp.split([gp.Linear(3, 3, rng=None)], stages=1)
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        ((ONE, (PAPER, REAL), gp.mse), "both arrays, or both StandIns"),
+        ((ONE, (PAPER,), gp.mse), r"a batch is \(inputs, targets\)"),
+        ((ONE, None, gp.mse), r"a batch is \(inputs, targets\)"),
+        ((ONE, (PAPER, gp.StandIn((5, 3), float)), gp.mse), "equal length"),
+        ((ONE, (gp.StandIn((4, 3), complex), PAPER), gp.mse), "real numbers"),
+        ((ONE, (gp.StandIn((4, 7), float), PAPER), gp.mse), r"layer 0, Linear\(3, 3\), takes"),
+        ((ONE, (PAPER, gp.StandIn((4, 2), float)), gp.mse), "mse needs targets of shape"),
+        ((ONE, (PAPER, PAPER), gp.cross_entropy), "cross_entropy needs outputs"),
+        ((ONE, (PAPER, PAPER), "mse"), "profile needs a loss"),
+        ((ONE[0], (PAPER, PAPER), gp.mse), "profile needs a list of partitions"),
+        ((ONE[0].layers, (PAPER, PAPER), gp.mse), "profile needs a list of partitions"),
+        (([], (PAPER, PAPER), gp.mse), "profile needs a list of partitions"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_has_no_profile_is_refused(of, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        gp.profile(*of)

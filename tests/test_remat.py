@@ -160,6 +160,7 @@ def test_only_the_chosen_stages_recompute():
     assert repr(some) == "remat(GPipe(devices=3, microbatches=2), 'always', stages=[0, 2])"
     assert remat(GPipe(3, 2), "always", stages=[0, 1, 2]).actions == remat(GPipe(3, 2), "always").actions
     assert remat(GPipe(3, 2), "always", stages=[]) == GPipe(3, 2)
+    assert remat(GPipe(3, 2), "always", stages={2, 0}) == some
 
 
 @pytest.mark.parametrize("stages", [[3], [-1], [0.5], 1, "01"])

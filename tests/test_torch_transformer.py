@@ -42,6 +42,14 @@ def test_outputs_and_gradients_are_torchs(layer):
         assert furthest_apart(layer.backward_weight(pending), weights) < 1e-12
 
 
+def test_an_embedding_takes_whole_numbers_of_every_size():
+    layer = gp.Embedding(5, 3, rng=RNG)
+    [module] = to_torch([layer])
+    for dtype in (np.int8, np.uint8, np.int32, np.int64):
+        x = np.array([[0, 4, 4]], dtype)
+        assert (module(torch.tensor(x)).detach().numpy() == layer.forward(x, gp.Context())[0]).all()
+
+
 def test_a_small_language_model_takes_the_same_step_on_pytorchs_engine():
     def model() -> list[gp.Layer]:
         rng = np.random.default_rng(4)

@@ -288,6 +288,8 @@ def test_a_linear_treats_every_place_alike():
         (gp.Positions(3, 2, rng=RNG), np.zeros((1, 4, 2)), "takes (batch, at most 3, 2), got (1, 4, 2)"),
         (gp.LayerNorm(3), np.zeros((1, 4, 2)), "takes (batch, 3) or (batch, sequence, 3), got (1, 4, 2)"),
         (gp.Attention(3, 1, rng=RNG), np.zeros((1, 3)), "takes (batch, sequence, 3), got (1, 3)"),
+        (gp.Attention(3, 1, rng=RNG), np.zeros((1, 0, 3)), "takes (batch, sequence, 3), got (1, 0, 3)"),
+        (gp.SequenceMean(), np.zeros((1, 0, 3)), "takes (batch, sequence, features), got (1, 0, 3)"),
         (gp.SequenceMean(), np.zeros((1, 3)), "takes (batch, sequence, features), got (1, 3)"),
     ],
     ids=lambda value: getattr(value, "shape", None) and str(value.shape),
@@ -296,6 +298,10 @@ def test_an_input_that_does_not_fit_is_refused_with_the_layers_number(layer, x, 
     with pytest.raises(ValueError, match=r"^layer 7, ") as error:
         layer.forward(x, Context(layer=7))
     assert says in str(error.value)
+    if "tokens from" not in says:  # a token on paper is any
+        with pytest.raises(ValueError) as on_paper:
+            layer.outline(gp.StandIn(x.shape, x.dtype), Context(layer=7))
+        assert str(on_paper.value) == str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -308,9 +314,25 @@ def test_an_input_that_does_not_fit_is_refused_with_the_layers_number(layer, x, 
         (lambda: gp.TransformerBlock(4, 2, norm="both", rng=RNG), "norm"),
         (lambda: gp.Residual(4), "Residual needs layers"),
         (lambda: gp.Embedding(10**9, 10**4, rng=RNG), "weights"),
+        (lambda: gp.LayerNorm(10**9), "LayerNorm needs at most 100,000,000 weights"),
+        (lambda: gp.BatchNorm(10**30), "BatchNorm needs at most 1,000,000,000,000 features"),
+        (lambda: gp.Attention(10**400, 1, rng=None), "Attention needs at most 1,000,000,000,000 features"),
+        (lambda: gp.Linear(10**5000, 1, rng=None), "Linear needs at most 1,000,000,000,000 inputs"),
+        (lambda: gp.Attention(4, 2, causal="no", rng=RNG), "Attention needs causal to be True or False"),
+        (lambda: gp.LayerNorm(4, on_paper="no"), "LayerNorm needs on_paper to be True or False"),
+        (lambda: gp.gpt(10**9, 8, 2, tokens=3, sequence=3), "gpt needs at most 10,000 blocks"),
     ],
 )
 def test_a_layer_that_cannot_be_is_refused(make, says):
     with pytest.raises((ValueError, TypeError)) as error:
         make()
     assert says in str(error.value)
+
+
+def test_what_is_recomputed_in_evaluation_drops_nothing_either():
+    x, dy, ctx = drawn(2, 6, 8), drawn(2, 6, 8), Context(training=False)
+    gradients = []
+    for again in (False, True):
+        layer = gp.Attention(8, 2, dropout=0.5, recompute=again, rng=np.random.default_rng(0))
+        gradients.append(layer.backward_input(layer.forward(x, ctx)[1], dy)[0])
+    assert (gradients[0] == gradients[1]).all()

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import require
+from gpipe_sim.errors import numbers, require, require_flags
 from gpipe_sim.nn.layers import Array, Context, Layer
-from gpipe_sim.nn.standin import StandIn
+from gpipe_sim.nn.standin import ARRAYS, StandIn, root_of
 
 H = 1e-4  #: how far apart the points are from which a difference is taken
 CLOSE = 1e-6  #: how far, relative to the largest entry, a gradient may be from differences
@@ -18,15 +18,20 @@ def check_layer(layer: Layer, x: Array, *, independent: bool = True) -> None:
 
     Outputs are contiguous. What is saved is the input, the output, or owns its bytes. Nothing that it is
     given changes. A forward that is run again gives the same. Gradients have the shapes of what they are
-    gradients of, and are what differences give, for floating inputs. ``outline`` says what arrays there are.
-    Samples do not see each other, unless ``independent`` is False, as for BatchNorm.
+    gradients of; those of weights are new arrays. In float64 they are what differences give. ``outline`` says
+    what arrays there are; NotImplementedError if it is missing. Samples do not see each other, unless
+    ``independent`` is False, as for BatchNorm.
     """
     require("check_layer", layer, Layer, "a layer")
     require("check_layer", x, np.ndarray, "an array of inputs")
-    if x.ndim < 2 or len(x) < 2:
+    numbers("check_layer", "x", x)
+    require_flags("check_layer", independent=independent)
+    if x.ndim < 2 or len(x) < 2 or not x.size:
         raise ValueError(f"check_layer needs at least two samples, (batch, ...) (got {x.shape})")
+    if not isinstance(getattr(layer, "parameters", None), dict):
+        raise ValueError(f"{layer!r} has no parameters; begin its __init__ with super().__init__()")
     run = _Run(layer, x)
-    for law in (_contiguous, _owned, _untouched, _repeated, _shaped, _outlined):
+    for law in (_contiguous, _owned, _fresh, _untouched, _repeated, _shaped, _outlined):
         _require(layer, law(run))
     if independent:
         _require(layer, _independent(run))
@@ -43,13 +48,19 @@ class _Run:
     """One forward and backward, with copies of what went in."""
 
     def __init__(self, layer: Layer, x: Array):
-        self.layer, self.x, self.ctx = layer, x, Context()
+        self.layer, self.x, self.ctx = layer, (x := x.copy()), Context()
         self.before = [array.copy() for array in (x, *layer.parameters.values())]
-        self.y, self.saved = layer.forward(x, self.ctx)
+        self.y, self.saved = _pair(layer, "forward", layer.forward(x, self.ctx))
         self.dy = np.random.default_rng(0).normal(size=self.y.shape).astype(self.y.dtype)
         self.given = self.dy.copy()
-        self.dx, self.pending = layer.backward_input(self.saved, self.dy)
+        self.dx, self.pending = _pair(layer, "backward_input", layer.backward_input(self.saved, self.dy))
         self.gradients = layer.backward_weight(self.pending) if layer.parameters else {}
+
+
+def _pair(layer: Layer, method: str, made: Any) -> tuple[Array, Any]:
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], np.ndarray)):
+        raise ValueError(f"{layer!r} must give from {method} an array and what it keeps, (y, saved)")
+    return made
 
 
 def _contiguous(run: _Run) -> str | None:
@@ -66,6 +77,15 @@ def _owned(run: _Run) -> str | None:
                 f"keeps a view of shape {array.shape} of a larger array, which stays in memory as a whole; "
                 "keep the input, the output, or a copy"
             )
+    return None
+
+
+def _fresh(run: _Run) -> str | None:
+    there = [run.x, run.y, run.dx, run.dy, *run.layer.parameters.values(), *arrays(run.saved, run.pending)]
+    for name, gradient in run.gradients.items():
+        if any(np.may_share_memory(gradient, array) for array in there):
+            return f"gives a gradient of {name} that is no new array; later microbatches are added to it"
+        there.append(gradient)
     return None
 
 
@@ -112,7 +132,7 @@ def _independent(run: _Run) -> str | None:
     evaluating = Context(training=False)
     both, _ = run.layer.forward(run.x, evaluating)
     first, _ = run.layer.forward(run.x[:1], evaluating)
-    if not np.allclose(first, both[:1], rtol=1e-9, atol=1e-12):
+    if not np.abs(first - both[:1]).max() <= _rounding(both) * np.abs(both).max():
         return (
             "gives sample 0 another output when the others leave its microbatch; over which axis does it "
             "mix? (independent=False allows it)"
@@ -120,13 +140,20 @@ def _independent(run: _Run) -> str | None:
     return None
 
 
+def _rounding(array: Array) -> float:
+    """By how much of the largest entry a sum in another order may differ."""
+    return float(np.finfo(array.dtype).eps ** 0.6) if array.dtype.kind == "f" else 0.0
+
+
 def _differences(run: _Run) -> str | None:
     found = {"its input": (run.dx, run.x)}
     found |= {name: (run.gradients[name], array) for name, array in run.layer.parameters.items()}
     for name, (gradient, array) in found.items():
+        if array.dtype != np.float64:  # differences at H would be its rounding
+            continue
         expected = _numeric(run, array)
         off = float(np.abs(gradient - expected).max() / max(1e-12, np.abs(expected).max()))
-        if off > CLOSE:
+        if not off <= CLOSE:  # NaN is not either
             return f"gives a gradient of {name} that is {off:.2g} off what differences give"
     return None
 
@@ -154,7 +181,7 @@ def described(*values: Any) -> list[tuple]:
     """(shape, dtype, the number of its root) of every array inside; who shares bytes has the same number."""
     known: dict[int, int] = {}
     return [
-        (array.shape, str(array.dtype), known.setdefault(id(_root(array)), len(known)))
+        (array.shape, str(array.dtype), known.setdefault(id(root_of(array)), len(known)))
         for array in arrays(*values)
     ]
 
@@ -166,11 +193,5 @@ def arrays(*values: Any) -> Iterator[Any]:
             yield from arrays(*(value[name] for name in sorted(value)))
         elif isinstance(value, tuple | list):
             yield from arrays(*value)
-        elif isinstance(value, np.ndarray | StandIn):
+        elif isinstance(value, ARRAYS):
             yield value
-
-
-def _root(array: Any) -> Any:
-    while array.base is not None:
-        array = array.base
-    return array

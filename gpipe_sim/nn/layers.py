@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpipe_sim.errors import floating, require, require_few, whole
-from gpipe_sim.nn.standin import StandIn, like, of_parameters
+from gpipe_sim.nn.standin import StandIn, floated, like, of_parameters
 
 Array = np.ndarray
 LARGEST = 100_000_000  #: weights of a layer: 800 MB in float64
+LONGEST = 10**12  #: features, tokens or places of a layer, also of one on paper
 
 
 class Context(NamedTuple):
@@ -107,11 +108,25 @@ class Weights:
         """Drawn from a normal distribution with this standard deviation."""
         if self.rng is None:
             return StandIn(shape, self.dtype)
-        require_few(self.owner, math.prod(shape), "weights", most=LARGEST)
+        self._require_few(shape)
         return self.rng.normal(0.0, scale, shape).astype(self.dtype)
 
     def full(self, value: float, *shape: int) -> Array | StandIn:
-        return StandIn(shape, self.dtype) if self.rng is None else np.full(shape, value, self.dtype)
+        """All of them this number."""
+        if self.rng is None:
+            return StandIn(shape, self.dtype)
+        self._require_few(shape)
+        return np.full(shape, value, self.dtype)
+
+    def _require_few(self, shape: tuple[int, ...]) -> None:
+        require_few(self.owner, math.prod(shape), "weights", most=LARGEST)
+
+
+def size(owner: str, name: str, value: Any) -> int:
+    """How many features, tokens or places a layer has; TypeError or ValueError if it cannot have so many."""
+    number = whole(owner, name, value)
+    require_few(owner, number, name, most=LONGEST)
+    return number
 
 
 def by_row(x: Array) -> Array:
@@ -132,7 +147,7 @@ class Linear(Layer):
     def __init__(
         self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
     ):
-        inputs, outputs = whole("Linear", "inputs", inputs), whole("Linear", "outputs", outputs)
+        inputs, outputs = size("Linear", "inputs", inputs), size("Linear", "outputs", outputs)
         draw = Weights("Linear", rng, dtype)
         self.parameters = {
             "W": draw.normal(np.sqrt(2.0 / inputs), inputs, outputs),
@@ -140,15 +155,18 @@ class Linear(Layer):
         }
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
-        weight = self.parameters["W"]
-        if x.ndim < 2 or x.shape[-1] != weight.shape[0]:
-            raise ValueError(
-                f"layer {ctx.layer}, {self!r}, takes an input of shape (batch, {weight.shape[0]}) or "
-                f"(batch, sequence, {weight.shape[0]}), got {x.shape}"
-            )
-        y = x @ weight
+        self._require(x, ctx)
+        y = x @ self.parameters["W"]
         y += self.parameters["b"]
         return y, x
+
+    def _require(self, x: Array | StandIn, ctx: Context) -> None:
+        inputs = self.parameters["W"].shape[0]
+        if x.ndim < 2 or x.shape[-1] != inputs:
+            raise ValueError(
+                f"layer {ctx.layer}, {self!r}, takes an input of shape (batch, {inputs}) or "
+                f"(batch, sequence, {inputs}), got {x.shape}"
+            )
 
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, tuple[Array, Array]]:
         return dy @ self.parameters["W"].T, (saved, dy)
@@ -158,14 +176,12 @@ class Linear(Layer):
         return {"W": x.T @ dy, "b": dy.sum(axis=0)}
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        self._require(x, ctx)
         weight = self.parameters["W"]
         return like(x, weight, shape=(*x.shape[:-1], weight.shape[1])), x
 
     def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
-        return like(saved, shape=saved.shape, dtype=np.result_type(dy.dtype, self.parameters["W"].dtype)), (
-            saved,
-            dy,
-        )
+        return like(dy, self.parameters["W"], shape=saved.shape), (saved, dy)
 
     def flops(self, x: StandIn) -> int:
         return 2 * x.size * self.parameters["W"].shape[1]
@@ -190,7 +206,7 @@ class ReLU(Layer):
         return dy * (saved > 0), None
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
-        y = like(x)
+        y = like(x, dtype=np.result_type(x.dtype, 0))
         return y, y
 
     def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, None]:
@@ -198,17 +214,17 @@ class ReLU(Layer):
 
 
 class Tanh(Layer):
-    """y = tanh(x). It saves y."""
+    """y = tanh(x), in float64 for whole numbers. It saves y."""
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
-        y = np.tanh(x)
+        y = np.tanh(x, dtype=np.result_type(x.dtype, 1.0))
         return y, y
 
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
         return dy * (1 - saved * saved), None
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
-        y = like(x)
+        y = floated(x)
         return y, y
 
 
@@ -229,7 +245,7 @@ class GELU(Layer):
         return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner), None
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
-        return like(x), x
+        return floated(x), x
 
     def _tanh(self, x: Array) -> Array:
         return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpipe_sim.errors import numbers
 from gpipe_sim.nn.layers import by_row
-from gpipe_sim.nn.standin import StandIn, like
+from gpipe_sim.nn.standin import StandIn, floated, like
 
 Array = np.ndarray
 
@@ -57,15 +57,14 @@ def floating(array: Array) -> Array:
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
-def _dtype(outputs: StandIn) -> np.dtype:
-    return outputs.dtype if outputs.dtype.kind == "f" else np.dtype(np.float64)
-
-
 class MSE(Loss):
     """The mean squared error over all elements. ``targets`` has the shape of ``outputs``."""
 
     def require(self, outputs: Array, targets: Array) -> None:
         numbers("mse", "targets", targets)
+        self._require_shapes(outputs, targets)
+
+    def _require_shapes(self, outputs: Array | StandIn, targets: Array | StandIn) -> None:
         if outputs.shape != targets.shape:
             raise ValueError(f"mse needs targets of shape {outputs.shape}, got {targets.shape}")
 
@@ -79,7 +78,8 @@ class MSE(Loss):
         return saved * (2 * weight / saved.size)
 
     def outline(self, outputs: StandIn, targets: StandIn) -> StandIn:
-        return like(outputs, dtype=_dtype(outputs))
+        self._require_shapes(outputs, targets)
+        return floated(outputs)
 
 
 class CrossEntropy(Loss):
@@ -89,6 +89,14 @@ class CrossEntropy(Loss):
     """
 
     def require(self, outputs: Array, targets: Array) -> None:
+        self._require_shapes(outputs, targets)
+        if targets.min() < 0 or targets.max() >= outputs.shape[-1]:
+            raise ValueError(
+                f"cross_entropy needs targets from 0 to {outputs.shape[-1] - 1}, "
+                f"got {targets.min()} to {targets.max()}"
+            )
+
+    def _require_shapes(self, outputs: Array | StandIn, targets: Array | StandIn) -> None:
         if outputs.ndim < 2 or targets.shape != outputs.shape[:-1]:
             needs = "outputs (batch, classes) and targets (batch,)"
             if outputs.ndim == 3:
@@ -96,11 +104,8 @@ class CrossEntropy(Loss):
             raise ValueError(f"cross_entropy needs {needs}, got {outputs.shape} and {targets.shape}")
         if targets.dtype.kind not in "iu":
             raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
-        if targets.min() < 0 or targets.max() >= outputs.shape[-1]:
-            raise ValueError(
-                f"cross_entropy needs targets from 0 to {outputs.shape[-1] - 1}, "
-                f"got {targets.min()} to {targets.max()}"
-            )
+        if not targets.size:
+            raise ValueError(f"cross_entropy needs at least one target, got {targets.shape}")
 
     def forward(self, outputs: Array, targets: Array) -> tuple[float, tuple[Array, Array]]:
         self.require(outputs, targets)
@@ -120,7 +125,8 @@ class CrossEntropy(Loss):
         return gradient
 
     def outline(self, outputs: StandIn, targets: StandIn) -> tuple[StandIn, StandIn]:
-        return like(outputs, dtype=_dtype(outputs)), targets
+        self._require_shapes(outputs, targets)
+        return floated(outputs), targets
 
     def outline_gradient(self, saved: tuple[StandIn, StandIn]) -> StandIn:
         return like(saved[0])

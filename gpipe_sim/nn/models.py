@@ -5,11 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpipe_sim.errors import floating, got, listed, one_of, whole
+from gpipe_sim.errors import floating, got, listed, one_of, require_few, whole
 from gpipe_sim.nn.layers import GELU, Layer, Linear, ReLU, Tanh
 from gpipe_sim.nn.transformer import Embedding, LayerNorm, Positions, TransformerBlock
 
 ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
+MOST_BLOCKS = 10_000  #: a hundred times those of GPT-3
 
 
 def mlp(
@@ -53,12 +54,14 @@ def gpt(
     Inputs are whole numbers (batch, at most ``sequence``), outputs (batch, sequence, tokens). The head has
     weights of its own. Without ``rng`` the model is on paper: it can be profiled, but not run.
     """
+    blocks = whole("gpt", "blocks", blocks)
+    require_few("gpt", blocks, "blocks", most=MOST_BLOCKS)
     made = {"rng": rng, "dtype": dtype}
     how = {"norm": norm, "causal": causal, "dropout": dropout}
     return [
         Embedding(tokens, features, **made),
         Positions(sequence, features, **made),
-        *(TransformerBlock(features, heads, **how, **made) for _ in range(whole("gpt", "blocks", blocks))),
+        *(TransformerBlock(features, heads, **how, **made) for _ in range(blocks)),
         LayerNorm(features, on_paper=rng is None, dtype=dtype),
         Linear(features, tokens, **made),
     ]

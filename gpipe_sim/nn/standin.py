@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from gpipe_sim.errors import got, listed, whole
+
 
 class StandIn:
     """Stands in for an array: it has a shape, a dtype and ``nbytes``, and knows whose bytes it views."""
@@ -12,7 +14,12 @@ class StandIn:
     __slots__ = ("__weakref__", "base", "dtype", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, base: "StandIn | None" = None):
-        self.shape, self.dtype, self.base = tuple(shape), np.dtype(dtype), base
+        if type(shape) is not tuple or any(type(n) is not int or n < 0 for n in shape):
+            shape = _read_shape(shape)
+        try:
+            self.shape, self.dtype, self.base = shape, np.dtype(dtype), base
+        except TypeError:
+            raise TypeError(f"StandIn needs a dtype, such as np.float32 {got(dtype)}") from None
 
     @property
     def ndim(self) -> int:
@@ -38,23 +45,49 @@ class StandIn:
 
     def __getitem__(self, rows: slice) -> "StandIn":
         """Some of its rows: a view."""
+        if not isinstance(rows, slice):
+            raise self._no_contents()
         return self.view(len(range(*rows.indices(len(self)))), *self.shape[1:])
 
     def __iadd__(self, other: "StandIn") -> "StandIn":
         """What is added in place takes no bytes."""
         return self
 
+    def __array__(self, *_, **__):
+        raise self._no_contents()
+
+    def _no_contents(self) -> TypeError:
+        return TypeError(f"{self!r} is on paper and has no contents to compute with; profile(...) takes it")
+
     def __repr__(self) -> str:
         return f"StandIn({self.shape}, {self.dtype})"
 
 
+def _read_shape(shape: Any) -> tuple[int, ...]:
+    sizes = listed("StandIn", "a shape, such as (8, 64)", shape)
+    return tuple(whole("StandIn", "every size of its shape", size, low=0) for size in sizes)
+
+
 Some = np.ndarray | StandIn
+ARRAYS = (np.ndarray, StandIn)
+
+
+def root_of(array: Some) -> Some:
+    """The array that owns the bytes which this one views."""
+    while isinstance(array.base, ARRAYS):
+        array = array.base
+    return array
 
 
 def like(*arrays: Some, shape: tuple[int, ...] | None = None, dtype: Any = None) -> StandIn:
     """A stand-in for what is computed from these, in the first one's shape and NumPy's dtype for all."""
     dtype = dtype or np.result_type(*(array.dtype for array in arrays))
     return StandIn(arrays[0].shape if shape is None else shape, dtype)
+
+
+def floated(array: Some) -> StandIn:
+    """A stand-in for the array times a Python float: whole numbers become float64."""
+    return like(array, dtype=np.result_type(array.dtype, 1.0))
 
 
 def of_parameters(parameters: dict[str, np.ndarray], *read: Some) -> dict[str, StandIn]:

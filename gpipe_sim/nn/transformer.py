@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import got, one_of, require, require_in, whole
-from gpipe_sim.nn.layers import GELU, Context, Layer, Linear, Weights, by_row
-from gpipe_sim.nn.standin import Some, StandIn, like, of_parameters
+from gpipe_sim.errors import got, one_of, require, require_flags, require_in, whole
+from gpipe_sim.nn.layers import GELU, Context, Layer, Linear, Weights, by_row, size
+from gpipe_sim.nn.standin import Some, StandIn, floated, like, of_parameters
 
 Array = np.ndarray
 
 
-def _refuse(layer: Layer, ctx: Context, takes: str, x: Array) -> ValueError:
+def _refuse(layer: Layer, ctx: Context, takes: str, x: Some) -> ValueError:
     return ValueError(f"layer {ctx.layer}, {layer!r}, takes {takes}, got {x.shape} of {x.dtype}")
 
 
@@ -33,17 +33,20 @@ class Embedding(Layer):
     def __init__(
         self, tokens: int, features: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
     ):
-        tokens, features = whole("Embedding", "tokens", tokens), whole("Embedding", "features", features)
+        tokens, features = size("Embedding", "tokens", tokens), size("Embedding", "features", features)
         self.parameters = {"E": Weights("Embedding", rng, dtype).normal(0.02, tokens, features)}
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        self._require(x, ctx)
         tokens = len(self.parameters["E"])
-        if x.ndim < 2 or x.dtype.kind not in "iu":
-            raise _refuse(self, ctx, "whole numbers of shape (batch, sequence)", x)
         if x.size and not 0 <= x.min() <= x.max() < tokens:
             found = f"{x.min()} to {x.max()}"
             raise ValueError(f"layer {ctx.layer}, {self!r}, takes tokens from 0 to {tokens - 1}, got {found}")
         return self.parameters["E"][x], x
+
+    def _require(self, x: Some, ctx: Context) -> None:
+        if x.ndim < 2 or x.dtype.kind not in "iu":
+            raise _refuse(self, ctx, "whole numbers of shape (batch, sequence)", x)
 
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, tuple[Array, Array]]:
         return np.zeros(saved.shape, dy.dtype), (saved, dy)
@@ -55,6 +58,7 @@ class Embedding(Layer):
         return {"E": gradient}
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        self._require(x, ctx)
         table = self.parameters["E"]
         return like(table, shape=(*x.shape, table.shape[1])), x
 
@@ -77,14 +81,17 @@ class Positions(Layer):
     def __init__(
         self, longest: int, features: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
     ):
-        longest, features = whole("Positions", "longest", longest), whole("Positions", "features", features)
+        longest, features = size("Positions", "longest", longest), size("Positions", "features", features)
         self.parameters = {"P": Weights("Positions", rng, dtype).normal(0.02, longest, features)}
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, None]:
+        self._require(x, ctx)
+        return x + self.parameters["P"][: x.shape[1]], None
+
+    def _require(self, x: Some, ctx: Context) -> None:
         longest, features = self.parameters["P"].shape
         if x.ndim != 3 or x.shape[1] > longest or x.shape[2] != features:
             raise _refuse(self, ctx, f"(batch, at most {longest}, {features})", x)
-        return x + self.parameters["P"][: x.shape[1]], None
 
     def backward_input(self, saved: None, dy: Array) -> tuple[Array, Array]:
         return dy, dy
@@ -95,6 +102,7 @@ class Positions(Layer):
         return {"P": gradient}
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, None]:
+        self._require(x, ctx)
         return like(x, self.parameters["P"]), None
 
     def outline_input(self, saved: None, dy: StandIn) -> tuple[StandIn, StandIn]:
@@ -117,10 +125,12 @@ class LayerNorm(Layer):
     def __init__(
         self, features: int, *, eps: float = 1e-5, on_paper: bool = False, dtype: np.dtype = np.float64
     ):
-        features = whole("LayerNorm", "features", features)
-        require_in("LayerNorm", "eps", eps, 0, 1)
-        self.eps = eps
-        make = Weights("LayerNorm", None if on_paper else np.random.default_rng(0), dtype)
+        owner = type(self).__name__
+        features = size(owner, "features", features)
+        require_in(owner, "eps", eps, 0, 1)
+        require_flags(owner, on_paper=on_paper)
+        self.eps = float(eps)  # a number of NumPy's own would turn float32 into float64
+        make = Weights(owner, None if on_paper else np.random.default_rng(0), dtype)
         self.parameters = {"g": make.full(1, features), "b": make.full(0, features)}
 
     def axes(self, x: Array) -> int | tuple[int, ...]:
@@ -128,13 +138,16 @@ class LayerNorm(Layer):
         return -1
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple[Array, Array]]:
-        features = len(self.parameters["g"])
-        if x.ndim < 2 or x.shape[-1] != features:
-            raise _refuse(self, ctx, f"(batch, {features}) or (batch, sequence, {features})", x)
+        self._require(x, ctx)
         centred = x - x.mean(axis=self.axes(x), keepdims=True)
         scale = 1 / np.sqrt((centred * centred).mean(axis=self.axes(x), keepdims=True) + self.eps)
         centred *= scale
         return centred * self.parameters["g"] + self.parameters["b"], (centred, scale)
+
+    def _require(self, x: Some, ctx: Context) -> None:
+        features = len(self.parameters["g"])
+        if x.ndim < 2 or x.shape[-1] != features:
+            raise _refuse(self, ctx, f"(batch, {features}) or (batch, sequence, {features})", x)
 
     def backward_input(self, saved: tuple[Array, Array], dy: Array) -> tuple[Array, tuple[Array, Array]]:
         normal, scale = saved
@@ -147,9 +160,10 @@ class LayerNorm(Layer):
         return {"g": by_row(dy * normal).sum(axis=0), "b": by_row(dy).sum(axis=0)}
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple[StandIn, StandIn]]:
-        axes = np.atleast_1d(self.axes(x)) % x.ndim
-        scale = like(x, shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
-        return like(x, self.parameters["g"]), (like(x), scale)
+        self._require(x, ctx)
+        axes, normal = np.atleast_1d(self.axes(x)) % x.ndim, floated(x)
+        scale = like(normal, shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+        return like(normal, self.parameters["g"]), (normal, scale)
 
     def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
         return like(dy, self.parameters["g"], *saved), (saved[0], dy)
@@ -182,7 +196,7 @@ class Dropout(Layer):
     def __init__(self, rate: float):
         super().__init__()
         require_in("Dropout", "rate", rate, 0, 1)
-        self.rate = rate
+        self.rate = float(rate)  # a number of NumPy's own would turn float32 into float64
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, Array | None]:
         if not (ctx.training and self.rate):
@@ -194,7 +208,7 @@ class Dropout(Layer):
         return (dy if saved is None else dy * saved * (1 / (1 - self.rate))), None
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn | None]:
-        return (like(x), like(x, dtype=bool)) if ctx.training and self.rate else (x, None)
+        return (floated(x), like(x, dtype=bool)) if ctx.training and self.rate else (x, None)
 
     def outline_input(self, saved: StandIn | None, dy: StandIn) -> tuple[StandIn, None]:
         return (dy if saved is None else like(dy)), None
@@ -226,9 +240,10 @@ class Attention(Layer):
         rng: np.random.Generator | None,
         dtype: np.dtype = np.float64,
     ):
-        features, heads = whole("Attention", "features", features), whole("Attention", "heads", heads)
+        features, heads = size("Attention", "features", features), whole("Attention", "heads", heads)
         if features % heads:
             raise ValueError(f"Attention needs heads that divide {features} features {got(heads)}")
+        require_flags("Attention", causal=causal, recompute=recompute)
         self.heads, self.causal, self.dropout = heads, bool(causal), Dropout(dropout)
         self.recompute = bool(recompute)
         draw, scale = Weights("Attention", rng, dtype), features**-0.5
@@ -240,16 +255,19 @@ class Attention(Layer):
         }
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple]:
-        features = len(self.parameters["W"])
-        if x.ndim != 3 or x.shape[2] != features:
-            raise _refuse(self, ctx, f"(batch, sequence, {features})", x)
+        self._require(x, ctx)
         qkv = x @ self.parameters["W"]
         qkv += self.parameters["b"]
         core = self._shares(qkv, ctx)
-        mixed = np.ascontiguousarray((core[2] @ self._heads(qkv)[2]).swapaxes(1, 2))
+        mixed = (core[2] @ self._heads(qkv)[2]).swapaxes(1, 2).copy()
         y = mixed.reshape(x.shape) @ self.parameters["Wo"]
         y += self.parameters["bo"]
         return y, (x, qkv, ctx if self.recompute else core, mixed)
+
+    def _require(self, x: Some, ctx: Context) -> None:
+        features = len(self.parameters["W"])
+        if x.ndim != 3 or x.shape[2] != features or not x.shape[1]:
+            raise _refuse(self, ctx, f"(batch, sequence, {features})", x)
 
     def _shares(self, qkv: Array, ctx: Context) -> tuple[Array, Array | None, Array]:
         """Of each place: its share of every other, which entries dropout lets stay, and what is left."""
@@ -283,6 +301,7 @@ class Attention(Layer):
         }
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple]:
+        self._require(x, ctx)
         batch, sequence, features = x.shape
         qkv = like(x, self.parameters["W"], shape=(batch, sequence, 3 * features))
         shares = like(qkv, shape=(batch, self.heads, sequence, sequence))
@@ -327,15 +346,19 @@ class SequenceMean(Layer):
     """The mean over a sequence: (batch, sequence, features) becomes (batch, features)."""
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, int]:
-        if x.ndim != 3:
-            raise _refuse(self, ctx, "(batch, sequence, features)", x)
+        self._require(x, ctx)
         return x.mean(axis=1), x.shape[1]
+
+    def _require(self, x: Some, ctx: Context) -> None:
+        if x.ndim != 3 or not x.shape[1]:
+            raise _refuse(self, ctx, "(batch, sequence, features)", x)
 
     def backward_input(self, saved: int, dy: Array) -> tuple[Array, None]:
         return np.repeat(dy[:, None] / saved, saved, axis=1), None
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, int]:
-        return like(x, shape=(len(x), x.shape[2])), x.shape[1]
+        self._require(x, ctx)
+        return like(floated(x), shape=(len(x), x.shape[2])), x.shape[1]
 
     def outline_input(self, saved: int, dy: StandIn) -> tuple[StandIn, None]:
         return like(dy, shape=(len(dy), saved, dy.shape[1])), None
@@ -351,6 +374,8 @@ class Chain(Layer):
         self.parameters = {
             f"{i}.{name}": array for i, layer in enumerate(layers) for name, array in layer.parameters.items()
         }
+        if len(set(map(id, self.parameters.values()))) < len(self.parameters):
+            raise ValueError(f"{self!r} has a layer twice; every layer with weights must be one of its own")
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
         return self._down("forward", x, ctx)
@@ -432,11 +457,14 @@ class Residual(Chain):
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
         change, saved = super().forward(x, ctx)
+        self._require(x, change, ctx)
+        return x + change, saved
+
+    def _require(self, x: Some, change: Some, ctx: Context) -> None:
         if change.shape != x.shape:
             raise ValueError(
                 f"layer {ctx.layer}, {self!r}, must keep the shape {x.shape}, got {change.shape}"
             )
-        return x + change, saved
 
     def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
         dx, pending = super().backward_input(saved, dy)
@@ -444,6 +472,7 @@ class Residual(Chain):
 
     def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, list[Any]]:
         change, saved = super().outline(x, ctx)
+        self._require(x, change, ctx)
         return like(x, change), saved
 
     def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:

@@ -11,7 +11,7 @@ from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.runtime.prediction import predict_memory
 from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.runtime.step import timed
-from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.remat import Remat, remat
 from gpipe_sim.simulation.costs import CostModel
@@ -27,6 +27,7 @@ def require_within(
     ``limit`` is a number of bytes, or one for each device. MemoryLimitError says which device would hold too
     much, when, what, and which changes would help.
     """
+    require_schedule("a memory limit", schedule)
     limits = _limits(schedule, limit)
     traces = predict_memory(schedule, profile, costs)
     over = [trace.peak_inside.bytes - most for trace, most in zip(traces, limits, strict=True)]
@@ -54,14 +55,16 @@ def _limits(schedule: Schedule, limit: Limit) -> list[Real]:
 def _what(schedule: Schedule, trace: MemoryTrace, device: int, most: Real, costs: CostModel | None) -> str:
     action, peak = trace.peak_inside
     span = next(span for span in timed(schedule, costs).on(device) if span.action == action)
-    held = {category: size for category, size in trace.at(span.start).items() if size}
-    before = ", ".join(f"{category} {in_bytes(size)}" for category, size in held.items())
-    more = in_bytes(peak - sum(held.values()))
-    return (
+    refused = (
         f"{schedule!r} does not fit: device {device} would hold {in_bytes(peak)} while it runs {action}, "
-        f"from {span.start} to {span.end}, and may hold {in_bytes(most)}.\n"
-        f"When {action} starts, it holds {before}; {more} more come while it runs."
+        f"from {span.start} to {span.end}, and may hold {in_bytes(most)}."
     )
+    if span.start == span.end:  # what there was before it is no sample of its own
+        return refused
+    held = {category: size for category, size in trace.at(span.start).items() if size}
+    before = ", ".join(f"{category} {in_bytes(size)}" for category, size in held.items()) or "nothing"
+    more = in_bytes(peak - sum(held.values()))
+    return f"{refused}\nWhen {action} starts, it holds {before}; {more} more come while it runs."
 
 
 def _help(schedule: Schedule, profile: Profile, limits: list[Real], costs: CostModel | None) -> str:
@@ -69,7 +72,7 @@ def _help(schedule: Schedule, profile: Profile, limits: list[Real], costs: CostM
     for name, change in _changes(schedule, profile):
         try:
             traces = predict_memory(change(), profile, costs)
-        except ValueError:  # the changed schedule, the costs and the profile do not go together
+        except (ValueError, TypeError):  # what is changed cannot be made, or does not fit costs and profile
             continue
         peaks = [trace.peak_inside.bytes for trace in traces]
         fits = all(peak <= most for peak, most in zip(peaks, limits, strict=True))
@@ -78,7 +81,7 @@ def _help(schedule: Schedule, profile: Profile, limits: list[Real], costs: CostM
         f"  {name}: at most {in_bytes(peak)} on a device, which {'does not fit' if unfit else 'fits'}"
         for unfit, peak, name in sorted(found)
     ]
-    return "\n".join(["With", *lines])
+    return "\n".join(["With", *lines]) if lines else "A smaller batch holds less."
 
 
 def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callable[[], Schedule]]]:

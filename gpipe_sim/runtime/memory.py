@@ -28,11 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpipe_sim.errors import one_of, require_in
-from gpipe_sim.nn.standin import StandIn
+from gpipe_sim.nn.standin import ARRAYS, root_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
 
-ARRAYS = (np.ndarray, StandIn)
 PARAMETERS, GRADIENTS = "parameters", "gradients"
 #: In order of precedence.
 CATEGORIES = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
@@ -242,13 +241,6 @@ def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
     elif isinstance(value, dict):
         for item in value.values():
             _collect(item, found)
-
-
-def root_of(array: np.ndarray) -> np.ndarray:
-    """The array that owns the bytes which this one views."""
-    while isinstance(array.base, ARRAYS):
-        array = array.base
-    return array
 
 
 def _first(holders: list[int]) -> int:

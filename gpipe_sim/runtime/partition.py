@@ -147,14 +147,28 @@ def require_distinct(layers: Sequence[Layer]) -> None:
     if isinstance(layers, Partition | str) or not isinstance(layers, Sequence):
         hint = "its layers are partition.layers" if isinstance(layers, Partition) else "such as mlp([64, 10])"
         raise TypeError(f"a model is a list of layers, {hint} {got(layers)}")
-    first: dict[int, int] = {}
+    holder: dict[int, int] = {}
     for number, layer in enumerate(layers):
         require("a model", layer, Layer, "layers, such as mlp([64, 10])")
-        if first.setdefault(id(layer), number) != number and layer.parameters:
-            raise ValueError(
-                f"layers {first[id(layer)]} and {number} are the same {layer!r}; "
-                "devices share nothing, so every layer with weights must be one of its own"
-            )
+        for name, array in layer.parameters.items():
+            other = holder.setdefault(id(array), number)
+            if other != number:
+                same = "are the same" if layers[other] is layer else f"share the weights {name!r} of"
+                raise ValueError(
+                    f"layers {other} and {number} {same} {layer!r}; "
+                    "devices share nothing, so every layer with weights must be one of its own"
+                )
+
+
+def require_partitions(
+    owner: str, partitions: Sequence[Partition], stages: int = 2, *, runnable: bool = False
+) -> None:
+    """TypeError unless it is a list of partitions, ValueError if they should run and are on paper."""
+    such_as = f"a list of partitions, as split(layers, stages={stages}) makes it"
+    for partition in require(owner, partitions, Sequence, such_as) or [None]:
+        require(owner, partition, Partition, such_as)
+        if runnable:
+            require_weights(partition)
 
 
 def require_weights(partition: Partition) -> None:

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpipe_sim.errors import got, require, require_batch
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
-from gpipe_sim.nn.standin import StandIn
+from gpipe_sim.nn.standin import StandIn, root_of
 from gpipe_sim.runtime.device import Batch, as_batch
-from gpipe_sim.runtime.memory import root_of, roots
-from gpipe_sim.runtime.partition import Partition
+from gpipe_sim.runtime.memory import roots
+from gpipe_sim.runtime.partition import Partition, require_partitions
 
 #: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
 #: these. A whole number is the place of an array among the saved ones.
@@ -82,9 +83,12 @@ def profile(partitions: Sequence[Partition], batch: Batch, loss: Loss) -> Profil
     """What each layer of each stage makes of this batch, in bytes; nothing is computed.
 
     The batch may be on paper, as a model may: a ``StandIn`` for the inputs and one for the targets.
-    NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``).
+    NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``). ValueError
+    if layers, batch and loss do not fit each other, TypeError for arguments of another kind.
     """
-    x, targets = batch if all(isinstance(part, StandIn) for part in batch) else as_batch(batch)
+    require_partitions("profile", partitions)
+    require("profile", loss, Loss, "a loss, such as cross_entropy or mse")
+    x, targets = _read_batch(batch)
     one, two = (_Outlined(partitions, x, targets, loss, samples) for samples in (1, 2))
     layers = [
         LayerProfile(
@@ -104,6 +108,20 @@ def profile(partitions: Sequence[Partition], batch: Batch, loss: Loss) -> Profil
         tuple(tuple(layers[a:b]) for a, b in zip(starts, ends, strict=True)),
         LossProfile(_merged(one.loss_saved, two.loss_saved), _size(one.loss_gradient, two.loss_gradient)),
     )
+
+
+def _read_batch(batch: Any) -> tuple[Any, Any]:
+    """(inputs, targets): two arrays, or two stand-ins."""
+    require_batch(batch)
+    on_paper = [isinstance(part, StandIn) for part in batch]
+    if not any(on_paper):
+        return as_batch(batch)
+    if not all(on_paper):
+        raise TypeError("profile needs inputs and targets that are both arrays, or both StandIns")
+    for part in batch:
+        if part.dtype.kind not in "fiub":
+            raise TypeError(f"profile needs a batch of real numbers {got(part)}")
+    return batch
 
 
 class _Outlined:

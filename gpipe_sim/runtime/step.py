@@ -16,7 +16,13 @@ from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, Device, Piece, StepInputs, as_batch, pieces
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
-from gpipe_sim.runtime.partition import Gradients, Partition, require_distinct, require_weights
+from gpipe_sim.runtime.partition import (
+    Gradients,
+    Partition,
+    require_distinct,
+    require_partitions,
+    require_weights,
+)
 from gpipe_sim.runtime.profile import profile
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
@@ -211,7 +217,7 @@ def require_loss(loss: Loss) -> None:
 def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
     """TypeError or ValueError unless there is a partition for each stage, in the order of the model."""
     require_schedule("a step", schedule)
-    require_partitions("train_step", partitions, schedule.stages)
+    require_partitions("train_step", partitions, schedule.stages, runnable=True)
     if len(partitions) != schedule.stages:
         raise ValueError(
             f"{schedule!r} has {schedule.stages} stages, but there are {len(partitions)} partitions; "
@@ -231,14 +237,6 @@ def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
         require_distinct(layers)
     if any(partition.device is not None for partition in partitions):
         _require_shared_as_labelled(partitions, schedule)
-
-
-def require_partitions(owner: str, partitions: Sequence[Partition], stages: int = 2) -> None:
-    """TypeError unless it is a list of partitions."""
-    such_as = f"a list of partitions, as split(layers, stages={stages}) makes it"
-    for partition in require(owner, partitions, Sequence, such_as) or [None]:
-        require(owner, partition, Partition, such_as)
-        require_weights(partition)
 
 
 def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Schedule) -> None:

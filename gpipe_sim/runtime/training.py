@@ -11,12 +11,11 @@ from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss, cross_entropy
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, as_batch
-from gpipe_sim.runtime.partition import Partition
+from gpipe_sim.runtime.partition import Partition, require_partitions
 from gpipe_sim.runtime.step import (
     StepResult,
     require_fit,
     require_loss,
-    require_partitions,
     single_device_step,
     train_step,
 )
@@ -119,7 +118,7 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
 
 def outputs(partitions: Sequence[Partition], x: Array) -> Array:
     """The model's outputs for x, (samples, features of the last layer), in evaluation mode."""
-    require_partitions("outputs", partitions)
+    require_partitions("outputs", partitions, runnable=True)
     x = numbers("outputs", "x", x)
     for partition in partitions:
         x, _ = partition.forward(x, Context(training=False))

@@ -5,7 +5,7 @@ before the backward that reads what it restores. R itself reads only the saved b
 wait for the gradient, and so it can start while the device would otherwise be idle (GPipe, section 2.3).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass
 
 from gpipe_sim.errors import got, listed, one_of, whole
@@ -78,6 +78,8 @@ def remat(schedule: Schedule, mode: str, stages: Collection[int] | None = None) 
 
 def _read_stages(stages: Collection[int], schedule: Schedule) -> frozenset[int]:
     such_as = "stages to be a list of stages, such as [0, 1]"
+    if isinstance(stages, Set):
+        stages = list(stages)
     read = frozenset(whole("remat", "a stage", stage, low=0) for stage in listed("remat", such_as, stages))
     if too_high := [stage for stage in read if stage >= schedule.stages]:
         raise ValueError(f"{schedule!r} has stages 0 to {schedule.stages - 1} {got(max(too_high))}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpipe_sim.errors import got
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.levels import Levels, places
 from gpipe_sim.schedule.program import Program
@@ -42,6 +43,10 @@ def simulate(
     if memory_limit is not None:
         if profile is None:
             raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
+        if not hasattr(profile, "require_within"):
+            raise TypeError(
+                f"simulate needs a profile, as profile(partitions, batch, loss) gives {got(profile)}"
+            )
         profile.require_within(schedule, memory_limit, costs)
     (durations, delays), in_units = as_columns(*priced(costs, program))
     try:

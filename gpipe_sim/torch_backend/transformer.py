@@ -19,7 +19,7 @@ class _Weights(nn.Module):
 
 class Embedding(_Weights):
     def forward(self, x: Tensor) -> Tensor:
-        return functional.embedding(x, self.E)
+        return functional.embedding(x.long(), self.E)  # torch itself takes int32 and int64 only
 
 
 class Positions(_Weights):
