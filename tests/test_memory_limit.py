@@ -86,6 +86,17 @@ def test_nothing_has_changed_when_a_step_is_refused():
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
 
 
+def test_a_training_that_does_not_fit_is_refused_before_its_first_step():
+    how = {"loss": gp.cross_entropy, "optimizer": gp.SGD(0.1), "epochs": 1, "batch_size": 64, "report": None}
+    peak, partitions = fullest(gp.OneFOneB(4, 8)), model()
+    before = [array.copy() for partition in partitions for array in partition.parameters.values()]
+    with pytest.raises(gp.MemoryLimitError, match="device 0 would hold"):
+        gp.train(partitions, gp.OneFOneB(4, 8), BATCH, memory_limit=peak - 1, **how)
+    after = [array for partition in partitions for array in partition.parameters.values()]
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))
+    assert len(gp.train(partitions, gp.OneFOneB(4, 8), BATCH, memory_limit=peak, **how).losses) == 1
+
+
 def test_a_limit_that_nothing_fits_says_so_of_every_change():
     with pytest.raises(gp.MemoryLimitError) as error:
         gp.simulate(gp.remat(gp.OneFOneB(4, 8), "always"), profile=PROFILE, memory_limit=0)

@@ -6,7 +6,7 @@ The devices take turns in this process, in the order in which their actions end 
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def train_step(
     costs: CostModel | None = None,
     optimizer: Optimizer | None = None,
     meter: bool = True,
-    memory_limit: Any = None,
+    memory_limit: Real | Sequence[Real] | None = None,
     seed: int = 0,
     step: int = 0,
 ) -> StepResult:

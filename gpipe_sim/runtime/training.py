@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 
 import numpy as np
 
@@ -44,6 +45,7 @@ def train(
     optimizer: Optimizer,
     epochs: int,
     batch_size: int,
+    memory_limit: Real | Sequence[Real] | None = None,
     seed: int = 0,
     report: Report = print,
 ) -> History:
@@ -52,10 +54,11 @@ def train(
     ``data`` is (x, y), or (x, y, x_held_out, y_held_out). Each epoch visits the samples in an order drawn
     from ``seed``, in batches of ``batch_size``; samples that do not fill a batch are skipped until the next
     epoch shuffles anew. ``report`` is called with a line of text after every epoch; None is silent.
+    ``memory_limit`` is that of ``train_step``; all batches are alike, so the first step's prediction serves.
 
-    ValueError or TypeError if the data do not fit the model or the loss; ValueError if inputs hold NaN or
-    infinity, if there are fewer samples than ``batch_size``, or if U actions update only some stages. No
-    weight has changed then.
+    MemoryLimitError if a step would not fit; ValueError or TypeError if the data do not fit the model or the
+    loss; ValueError if inputs hold NaN or infinity, if there are fewer samples than ``batch_size``, or if U
+    actions update only some stages. No weight has changed then.
     """
 
     require_optimizer("train", optimizer)
@@ -64,9 +67,9 @@ def train(
     updates_itself = _updates_itself(schedule)
 
     def step(batch: Batch, number: int) -> StepResult:
-        return train_step(
-            partitions, schedule, batch, loss, optimizer=optimizer, meter=False, seed=seed, step=number
-        )
+        how = {"optimizer": optimizer, "meter": False, "seed": seed, "step": number}
+        limit = memory_limit if number == 0 else None
+        return train_step(partitions, schedule, batch, loss, memory_limit=limit, **how)
 
     update = None if updates_itself else optimizer
     return _train(partitions, step, data, loss, update, epochs, batch_size, seed, report)
