@@ -9,9 +9,9 @@ A schedule is plain data. It can be timed, run on real arrays, checked, measured
     partitions = gp.split(gp.mlp([64, 32, 32, 10]), stages=4)
     step = gp.train_step(partitions, schedule, (x, y), loss=gp.cross_entropy)
 
-Every public name is listed below, after the file that defines it; ``families``, ``nn.layers`` and
-``nn.transformer`` list their own. A file is loaded when one of its names is first used, so importing the
-package takes hardly any time. Timing a schedule and training with it need NumPy alone.
+Every public name is listed below, after the file that defines it; ``families`` and, in ``nn``, ``layers``,
+``transformer`` and ``blocks`` list their own. A file is loaded when one of its names is first used, so
+importing the package takes hardly any time. Timing a schedule and training with it need NumPy alone.
 """
 
 from importlib import import_module
@@ -64,7 +64,7 @@ _MODULES = {
     "torch_backend": "torch_backend",
 }
 #: Files that list their own names in ``__all__``: a new schedule or layer becomes public without a line here.
-_LISTS = ("families", "nn.layers", "nn.transformer")
+_LISTS = ("families", "nn.layers", "nn.transformer", "nn.blocks")
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 

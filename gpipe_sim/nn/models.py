@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 
 from gpipe_sim.errors import floating, got, listed, one_of, require_few, whole
+from gpipe_sim.nn.blocks import TransformerBlock
 from gpipe_sim.nn.layers import GELU, Layer, Linear, ReLU, Tanh
-from gpipe_sim.nn.transformer import Embedding, LayerNorm, Positions, TransformerBlock
+from gpipe_sim.nn.transformer import Embedding, LayerNorm, Positions
 
 ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 MOST_BLOCKS = 10_000  #: a hundred times those of GPT-3

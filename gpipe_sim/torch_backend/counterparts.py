@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpipe_sim.errors import got
+from gpipe_sim.nn import blocks, transformer
 from gpipe_sim.nn import layers as numpy_layers
-from gpipe_sim.nn import transformer
 from gpipe_sim.nn.losses import Loss, cross_entropy, mse
 from gpipe_sim.runtime.partition import Partition
 from gpipe_sim.torch_backend import transformer as torch_transformer
@@ -45,9 +45,9 @@ COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.M
     transformer.Dropout: lambda layer: nn.Dropout(layer.rate),
     transformer.Attention: torch_transformer.Attention,
     transformer.SequenceMean: lambda _: torch_transformer.SequenceMean(),
-    transformer.Checkpoint: lambda layer: nn.Sequential(*to_torch(layer.layers)),
-    transformer.Residual: lambda layer: torch_transformer.Residual(*to_torch(layer.layers)),
-    transformer.TransformerBlock: lambda layer: nn.Sequential(*to_torch(layer.layers)),
+    blocks.Checkpoint: lambda layer: nn.Sequential(*to_torch(layer.layers)),
+    blocks.Residual: lambda layer: torch_transformer.Residual(*to_torch(layer.layers)),
+    blocks.TransformerBlock: lambda layer: nn.Sequential(*to_torch(layer.layers)),
 }
 
 
