@@ -10,7 +10,7 @@ import numpy as np
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.lesson_02 import WORK
+from gpipe_sim.course.one_action import WORK
 from gpipe_sim.course.one_device import Trial, is_array, is_close, off, shown
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed, your_turn
 from gpipe_sim.course.rows import Step
