@@ -281,19 +281,15 @@ def _moment(action: Step, got: Real, free: Real, arrived: Real, cost: dict[str, 
     name, ready, start = spelled(action), max(free, arrived), got - cost[action[1]]
     known = start in (free, arrived)  # it begins too early, but lasts as long as it should
     if not known and (start < 0 or got in (ready, *(ready + other for other in cost.values()))):
-        lasts = f"{name} lasts from {_time(ready)} to {_time(got)} by your clock"
+        lasts = f"{name} lasts from {written(ready)} to {written(got)} by your clock"
         return f"{lasts}. How long does {action[1]} take?"
-    says = f"{name} ends at {_time(got)} by your clock, so it starts at {_time(start)}"
+    says = f"{name} ends at {written(got)} by your clock, so it starts at {written(start)}"
     if start < free:
         return f"{says}. Until when is its device busy with what stands before it?"
     if start < arrived:
         return f"{says}. When does the last thing that it needs arrive?"
-    could = f"Its device is free at {_time(free)}, and all it needs is there at {_time(arrived)}"
+    could = f"Its device is free at {written(free)}, and all it needs is there at {written(arrived)}"
     return f"{says}. {could}. Why later?"
-
-
-def _time(value: Real) -> str:
-    return written(value) if abs(value) < float("inf") else str(value)
 
 
 def short_and_small(answer: str | Schedule | None) -> Reply:

@@ -1,6 +1,6 @@
 """Lesson 09: interleaving."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from numbers import Rational, Real
 
@@ -148,8 +148,6 @@ def held_layers(answer: Callable | None) -> Reply:
         return your_turn("write a function of (layers, devices, stages_per_device, device) and pass it in")
     for case in HIDDEN_CUTS:
         got = called(answer, *case)
-        if isinstance(got, Iterator):  # a generator can be read only once, and may stop while it is read
-            got = called(list, got)
         if isinstance(got, Reply):
             return got
         if _numbers(got) != _held(*case):
