@@ -44,6 +44,7 @@ _NAMES = {
     "runtime.step": "StepResult single_device_step train_step",
     "runtime.training": "History evaluate outputs train train_single_device",
     "plan.colocate": "colocate",
+    "plan.deepest": "Deepest deepest_model",
     "plan.greedy": "greedy",
     "plan.recognize": "recognize",
     "drawing.deadlock": "draw_deadlock",
