@@ -328,13 +328,6 @@ TIMELINES: list[Case] = [
     (lambda: gp.in_flight(TIMELINE, np.array([0, 1])), TypeError, "needs device to be a whole number"),
     (lambda: gp.idle_spans(TIMELINE, -1), ValueError, "needs device from 0 to 1 (got -1)"),
     (lambda: gp.phases(TIMELINE, None), TypeError, "needs device to be a whole number (got None)"),
-    (
-        lambda: gp.activation_memory(TIMELINE, 0, "1"),
-        TypeError,
-        "activation_memory needs saved to be a number",
-    ),
-    (lambda: gp.activation_memory(TIMELINE, 0, saved=-1), ValueError, "saved to be finite and >= 0 (got -1)"),
-    (lambda: gp.activation_memory(TIMELINE, 0, pending=NAN), ValueError, "pending to be finite and >= 0"),
     (lambda: gp.Timeline("GPipe", TIMELINE.start, TIMELINE.end), TypeError, "Timeline needs a schedule"),
     (lambda: gp.Timeline(SCHEDULE, [0], [1]), TypeError, "Timeline needs start to be a column of 8 times"),
     (lambda: gp.Timeline(SCHEDULE, TIMELINE.start, np.ones(3)), TypeError, "end to be a column of 8 times"),
