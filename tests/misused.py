@@ -518,7 +518,7 @@ FORMULAS: list[Case] = [
     (lambda: gp.formulas.selective_recompute_freed(8, 10, 4), ValueError, "heads that divide its features"),
     (lambda: gp.formulas.mlp_memory(512, 0, 8), ValueError, "mlp_memory needs batch >= 1 (got 0)"),
     (
-        lambda: gp.formulas.attention_core_flops(512, "8"),
+        lambda: gp.formulas.attention_core_flops_share(512, "8"),
         TypeError,
         "features to be a whole number (got '8')",
     ),

@@ -115,7 +115,7 @@ def test_a_flop_spent_on_the_attention_core_frees_about_as_many_times_more_as_th
 def test_the_core_takes_2_7_percent_of_gpt3s_flops(h, a, s, printed):
     """Section 5 gives these as the cost of selective recompute: of a forward; of a step it is a third."""
     share = Fraction(core_flops(h, a, s), profiled(block(h, a), h, s).flops)
-    assert share == f.attention_core_flops(s, h)
+    assert share == f.attention_core_flops_share(s, h)
     assert float(share) == pytest.approx(printed, abs=0.0005)
 
 

@@ -16,7 +16,7 @@ from numbers import Rational, Real
 from gpipe_sim.theory.domain import formula
 from gpipe_sim.theory.transformers import (  # noqa: F401 (they are formulas too)
     attention_core_bytes_per_flop,
-    attention_core_flops,
+    attention_core_flops_share,
     attention_core_memory,
     attention_memory,
     block_memory,

@@ -109,7 +109,7 @@ def selective_recompute_freed(sequence: int, features: int, heads: int) -> Fract
 
 
 @formula
-def attention_core_flops(sequence: int, features: int) -> Fraction:
+def attention_core_flops_share(sequence: int, features: int) -> Fraction:
     """s/(6h+s): the attention core's share of a block's FLOPs, 4 s^2 h b of 24 s h^2 b + 4 s^2 h b.
 
     If the core's forward runs again, that is this share of a forward, and a third of it of a whole step. For
