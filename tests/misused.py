@@ -573,7 +573,7 @@ CHARTS: list[Case] = [
     (
         lambda: gp.draw(TIMELINE, TIMELINE, memory=STEP.memory),
         TypeError,
-        "draw needs memory of every device, such as memory=step.memory (got <MemoryTrace of",
+        "draw needs memory of every device, such as memory=step.memory (got <MemoryTrace: at most",
     ),
     (
         lambda: gp.draw(TIMELINE, TIMELINE, memory=[STEP.memory]),

@@ -9,7 +9,7 @@ import pytest
 from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim.runtime.memory import SAVED
+from gpipe_sim.runtime.memory import PENDING, SAVED
 from gpipe_sim.runtime.profile import LayerProfile, LossProfile, Size
 
 f = gp.formulas
@@ -59,10 +59,10 @@ def test_where_w_keeps_more_than_i_frees_a_device_holds_most_after_an_i(devices)
 def test_one_microbatch_on_one_device_step_by_step():
     def steps(schedule):
         [trace] = gp.predict_memory(schedule, made_up(schedule, saved=10, pending=4))
-        return list(zip(trace.times, trace.over_time(SAVED), strict=True))
+        return list(zip(trace.times, trace.over_time(SAVED), trace.over_time(PENDING), strict=True))
 
-    assert steps(gp.ZBH1(1, 1)) == [(0, 0), (1, 10), (2, 4), (3, 0)]
-    assert steps(gp.OneFOneB(1, 1)) == [(0, 0), (1, 10), (3, 0)]
+    assert steps(gp.ZBH1(1, 1)) == [(0, 0, 0), (1, 10, 0), (2, 0, 4), (3, 0, 0)]
+    assert steps(gp.OneFOneB(1, 1)) == [(0, 0, 0), (1, 10, 0), (3, 0, 0)]
 
 
 def without_pairs(schedule: gp.Schedule) -> bool:
@@ -75,8 +75,8 @@ def test_where_w_keeps_as_much_it_is_what_is_in_flight(schedule):
     timeline, traces = gp.simulate(schedule), gp.predict_memory(schedule, made_up(schedule, 3, 3))
     for device, trace in enumerate(traces):
         for time, count in gp.in_flight(timeline, device):
-            assert trace.at(time)[SAVED] == 3 * count
-        assert trace.over_time(SAVED)[-1] == 0
+            assert sum(trace.at(time)[category] for category in (SAVED, PENDING)) == 3 * count
+        assert trace.over_time(SAVED, PENDING)[-1] == 0
 
 
 # Transformer blocks
@@ -134,7 +134,7 @@ def test_a_step_that_runs_holds_it_too(family, formula):
         return gp.train_step(partitions, family(devices, microbatches), batch, gp.mse).memory
 
     def alone(trace):
-        before, after = (held for held in dict.fromkeys(trace.over_time(SAVED)) if held)
+        before, after = (held for held in dict.fromkeys(trace.over_time(SAVED, PENDING)) if held)
         return before, after
 
     units = [alone(trace) for trace in measured(1)]
