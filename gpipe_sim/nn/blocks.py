@@ -4,6 +4,7 @@
 first layer in the second.
 """
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,26 @@ class Chain(Layer):
         return self._each("outline_weight", pending)
 
     def flops(self, x: StandIn) -> int:
+        return self._sum("flops", x)
+
+    def weight_flops(self, x: StandIn) -> int:
+        return self._sum("weight_flops", x)
+
+    def recompute_flops(self, x: StandIn) -> int:
+        return self._sum("recompute_flops", x)
+
+    def selective(self) -> "Chain | None":
+        found = [layer.selective() for layer in self.layers]
+        if found.count(None) == len(found):
+            return None
+        other = copy(self)
+        other.layers = tuple(b if a is None else a for a, b in zip(found, self.layers, strict=True))
+        return other
+
+    def _sum(self, method: str, x: StandIn) -> int:
         total = 0
         for layer in self.layers:
-            total += layer.flops(x)
+            total += getattr(layer, method)(x)
             x, _ = layer.outline(x, Context())
         return total
 
@@ -100,6 +118,12 @@ class Checkpoint(Chain):
     def outline_input(self, saved: tuple[StandIn, Context], dy: StandIn) -> tuple[StandIn, list[Any]]:
         _, again = super().outline(*saved)
         return super().outline_input(again, dy)
+
+    def recompute_flops(self, x: StandIn) -> int:
+        return self.flops(x) + super().recompute_flops(x)
+
+    def selective(self) -> None:
+        """All of it is recomputed already."""
 
 
 class Residual(Chain):
