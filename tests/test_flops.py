@@ -11,7 +11,7 @@ import gpipe_sim as gp
 
 
 class Counted(np.ndarray):
-    """An array that counts the operations of the matrix products in which it, or what it makes, takes part."""
+    """An array that counts the operations of matrix products in which it, or what it makes, takes part."""
 
     made = 0
 

@@ -90,7 +90,7 @@ class Layer(ABC):
         return 0
 
     def weight_flops(self, x: StandIn) -> int:
-        """Of the backward's FLOPs, those of ``backward_weight``: what the forward's products with weights take.
+        """Of the backward's FLOPs, those of ``backward_weight``: the forward's products with weights.
 
         By default 0, for a layer without such products; ``backward_input`` then makes both gradients.
         """
@@ -101,7 +101,7 @@ class Layer(ABC):
         return 0
 
     def selective(self) -> "Layer | None":
-        """The same layer, on the same weights, that recomputes its attention; None if it has none to do so."""
+        """The same layer, on the same weights, that recomputes its attention; None if it has none."""
         return None
 
     def __repr__(self) -> str:
