@@ -41,6 +41,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
     curves = {
         "bubble_curves",
         "choosing_m",
+        "depth_devices",
         "efficiency",
         "remat_memory",
         "training_loss",
