@@ -6,16 +6,17 @@ on device k, gives 1F1B; I before F before W fills with weight gradients what wo
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 from numbers import Real
 
 from gpipe_sim.errors import MOST, ScheduleError, got, listed, number, require_few, require_flags, whole
+from gpipe_sim.plan.banker import Banker
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
-from gpipe_sim.schedule.rules import in_flight
 from gpipe_sim.simulation.costs import UNIT, CostModel, require_costs
 from gpipe_sim.simulation.machine import Machine
 
@@ -71,52 +72,6 @@ def greedy(
     return _Plan(work, key, limits, costs).order()
 
 
-class Banker:
-    """What one device holds, and the banker's test before it starts another forward.
-
-    A microbatch frees nothing before its last forward, and needs no more room after it. So the microbatches
-    that have begun can all be finished exactly if they can be finished one by one: one of them has room for
-    all its remaining forwards and then frees what it holds, then another has, and so on. The one that is
-    furthest along needs the least room on every device, so it may as well go first.
-
-    Once they go in this sequence, each device can be asked alone. A microbatch that has done j of the V
-    forwards here still needs room for V-j more, beside what it and the microbatches behind it hold. A
-    microbatch with all V forwards done needs no more room.
-    """
-
-    def __init__(self, stages: Iterable[int], microbatches: int, limit: Real):
-        self.place = {stage: j for j, stage in enumerate(sorted(stages))}
-        self.limit, self.held = limit, 0
-        # through[j]: how many microbatches have run exactly j of their forwards here.
-        self.through = [microbatches] + [0] * len(self.place)
-
-    def admits(self, action: Action) -> bool:
-        """Whether the action fits, and every microbatch that has begun can still be finished afterwards."""
-        if action.kind is not Kind.F:
-            return True
-        return self.held + 1 <= self.limit and self._is_safe(self._after(action.stage))
-
-    def record(self, action: Action) -> None:
-        """Take note that the action has been started."""
-        self.held += in_flight(action.kind)
-        if action.kind is Kind.F:
-            self.through = self._after(action.stage)
-
-    def _after(self, stage: int) -> list[int]:
-        through, j = list(self.through), self.place[stage]
-        through[j] -= 1
-        through[j + 1] += 1
-        return through
-
-    def _is_safe(self, through: list[int]) -> bool:
-        total, kept = len(self.place), 0
-        for j, count in enumerate(through[:total]):
-            kept += j * count
-            if kept + total - j > self.limit:
-                return False
-        return True
-
-
 class DevicePlan:
     """One device during planning: its row so far, its memory, and the ranks of the actions that are ready.
 
@@ -126,28 +81,24 @@ class DevicePlan:
     def __init__(self, memory: Banker):
         self.memory = memory
         self.row: list[Action] = []
-        # The memory test treats all forwards of a stage alike. So each stage has a heap: if its first one is
-        # refused, the others need not be tried.
-        self.ready: dict[int | None, list[int]] = {None: [], **{stage: [] for stage in memory.place}}
+        # The memory test treats all actions of a kind and a stage alike. So these have a heap: if its first
+        # one is refused, the others need not be tried.
+        self.ready: dict[tuple[int, Kind], list[int]] = defaultdict(list)
 
     def put(self, action: Action, rank: int) -> None:
         """Note that this action is ready."""
-        heappush(self.ready[_lane(action)], rank)
+        heappush(self.ready[action.stage, action.kind], rank)
 
     def take(self, by_rank: list[Action]) -> int | None:
         """Start the most urgent ready action for which there is room, and return its rank; None if none."""
         for rank in sorted(heap[0] for heap in self.ready.values() if heap):
             action = by_rank[rank]
             if self.memory.admits(action):
-                heappop(self.ready[_lane(action)])
+                heappop(self.ready[action.stage, action.kind])
                 self.memory.record(action)
                 self.row.append(action)
                 return rank
         return None
-
-
-def _lane(action: Action) -> int | None:
-    return action.stage if action.kind is Kind.F else None
 
 
 class _Plan:
