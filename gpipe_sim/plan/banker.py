@@ -46,17 +46,22 @@ class Banker:
         self.place = {stage: j for j, stage in enumerate(sorted(stages))}
         self.life = life or unit_life(self.place)
         self.limit, self.held = limit, 0
+        self.most: Real = 0  #: that it has held, also while an action ran
         # through[j]: how many microbatches have run exactly j of their steps here.
         self.through = [microbatches] + [0] * (2 * len(self.place))
         peaks = self.life.peaks
         self.needs = list(accumulate(reversed(peaks), max))[::-1]  # from here on
+
+    def may_begin(self) -> bool:
+        """Whether there is room for one microbatch; if there is on every device, all can be finished."""
+        return max(self.needs, default=0) <= self.limit
 
     def admits(self, action: Action) -> bool:
         """Whether the action fits, and every microbatch that has begun can still be finished afterwards."""
         if action.kind is Kind.W:
             return True
         j = self._step(action)
-        return self.held + self.life.peaks[j] - self.life.held[j] <= self.limit and self._is_safe(self._after(j))
+        return self._while(j) <= self.limit and self._is_safe(self._after(j))
 
     def record(self, action: Action) -> None:
         """Take note that the action has been started."""
@@ -64,6 +69,7 @@ class Banker:
             self.held -= self.life.pending[action.stage]
             return
         j = self._step(action)
+        self.most = max(self.most, self._while(j))
         self.through = self._after(j)
         self.held += self.life.held[j + 1] - self.life.held[j]
         if action.kind is Kind.I:
@@ -72,6 +78,10 @@ class Banker:
     def _step(self, action: Action) -> int:
         j = self.place[action.stage]
         return j if action.kind is Kind.F else 2 * len(self.place) - 1 - j
+
+    def _while(self, j: int) -> Real:
+        """The most that the device holds while a microbatch does its step j."""
+        return self.held + self.life.peaks[j] - self.life.held[j]
 
     def _after(self, j: int) -> list[int]:
         through = list(self.through)

@@ -9,11 +9,23 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import pairwise, repeat
 from numbers import Real
 
-from gpipe_sim.errors import MOST, ScheduleError, got, listed, number, require_few, require_flags, whole
+from gpipe_sim.errors import (
+    MOST,
+    ScheduleError,
+    got,
+    listed,
+    number,
+    require,
+    require_few,
+    require_flags,
+    whole,
+)
 from gpipe_sim.plan.banker import Banker
+from gpipe_sim.plan.rooms import order_within
+from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
@@ -24,7 +36,7 @@ from gpipe_sim.simulation.machine import Machine
 Priority = Sequence[Kind | str] | Callable[[Action], object]
 Placement = tuple[tuple[int, ...], ...]
 
-LIMITS = "memory_limit in numbers of stage-activations: one, or one per device"
+LIMITS = "memory_limit in numbers of {unit}: one, or one per device"
 WHOLE = (Kind.F, Kind.B)
 SPLIT = (Kind.F, Kind.I, Kind.W)
 
@@ -37,6 +49,7 @@ def greedy(
     memory_limit: Real | Sequence[Real] | None = None,
     costs: CostModel | None = None,
     *,
+    profile: Profile | None = None,
     split: bool = False,
 ) -> Explicit:
     """An order in which no device waits while there is an action that it may start.
@@ -49,12 +62,19 @@ def greedy(
     unit costs unless given, say how long actions and messages take while the plan is made. The result is an
     order, and stays legal whatever the times turn out to be.
 
-    Planning n actions takes time in proportion to n log n. Each decision looks no further than the next
+    With the ``profile`` of a model, ``memory_limit`` is in bytes: the most that a device may ever hold, of
+    everything, also while an action runs. ``simulate`` with this profile, this limit and these costs does not
+    refuse the result. With other costs messages may wait longer, and take more room.
+
+    Planning n actions takes time in proportion to n log n. Within bytes, a plan is made, measured by
+    ``predict_memory``, and made again if messages do not fit, in bad cases a hundred times. Each decision looks no further than the next
     action, so the order need not be the shortest, and a pattern that waits on purpose can beat it: on unequal
     stages, B before F within K-k often takes longer than 1F1B. I before F before W without a limit hardly
     ever does (1 of 6000 random cases).
 
-    ScheduleError if no order keeps within the limit; ValueError for a placement that holds a stage twice.
+    ScheduleError if no order keeps within the limit, or, in bytes, if not even one microbatch after another
+    does: with what would do. ValueError for a placement that holds a stage twice, and for a profile of
+    another number of stages or of fewer samples than microbatches.
     """
     devices = whole("greedy", "devices", devices)
     microbatches = whole("greedy", "microbatches", microbatches)
@@ -64,12 +84,19 @@ def greedy(
         "greedy", sum(map(len, held)) * microbatches, "pairs of stage and microbatch", most=MOST // 10
     )
     kinds, key = _read_priority(priority, split)
-    limits = _read_limits(memory_limit, devices)
-    _require_room(held, limits)
+    limits = _read_limits(memory_limit, devices, "stage-activations" if profile is None else "bytes")
     costs = UNIT if costs is None else require_costs("greedy", costs)
     costs.require_stages(sum(map(len, held)))
     work = _work(held, microbatches, kinds)
-    return _Plan(work, key, limits, costs).order()
+
+    def plan(bankers: Iterable[Banker]) -> Explicit:
+        return _Plan(work, key, bankers, costs).order()
+
+    if profile is not None:
+        _require_profile(profile, work)
+        return order_within(plan, work, profile, limits, costs)
+    _require_room(held, limits)
+    return plan(map(Banker, held, repeat(microbatches), limits))
 
 
 class DevicePlan:
@@ -104,7 +131,7 @@ class DevicePlan:
 class _Plan:
     """A plan in the making: a ``Machine`` keeps time, and every free device takes its most urgent action."""
 
-    def __init__(self, work: Explicit, key: Callable, limits: tuple[Real, ...], costs: CostModel):
+    def __init__(self, work: Explicit, key: Callable, bankers: Iterable[Banker], costs: CostModel):
         self.work = work
         self.machine = Machine.of(work.program, costs, ordered=False)
         entries = [action for row in work.actions for action in row]
@@ -112,10 +139,7 @@ class _Plan:
         self.by_rank = [entries[entry] for entry in by_key]
         self.entry_of = by_key
         self.rank_of = {entry: rank for rank, entry in enumerate(by_key)}
-        self.devices = [
-            DevicePlan(Banker(stages, work.microbatches, limit))
-            for stages, limit in zip(work.placement, limits, strict=True)
-        ]
+        self.devices = list(map(DevicePlan, bankers))
         # (time, device, rank): then all that this action needs has arrived; -1: then the device becomes free
         self.agenda: list[tuple[Real, int, int]] = []
 
@@ -208,12 +232,22 @@ def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> 
     return held
 
 
-def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int) -> tuple[Real, ...]:
+def _require_profile(profile: Profile, work: Explicit) -> None:
+    require("greedy", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
+    if len(profile.stages) != work.stages:
+        raise ValueError(f"greedy plans {work.stages} stages, but the profile has {len(profile.stages)}")
+
+
+def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int, unit: str) -> tuple[Real, ...]:
     """One limit per device, infinite if none is given."""
     if memory_limit is None:
         return (math.inf,) * devices
     alone = isinstance(memory_limit, Real)
-    limits = (memory_limit,) * devices if alone else tuple(listed("greedy", LIMITS, memory_limit))
+    limits = (
+        (memory_limit,) * devices
+        if alone
+        else tuple(listed("greedy", LIMITS.format(unit=unit), memory_limit))
+    )
     if len(limits) != devices:
         raise ValueError(f"greedy needs one memory_limit, or {devices}, one per device (got {len(limits)})")
     for limit in limits:
