@@ -10,6 +10,7 @@ microbatch less, whichever leaves the least excess, and the plan is made again.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import inf
 from numbers import Real
 
 from gpipe_sim.errors import ScheduleError
@@ -39,6 +40,14 @@ class _Attempt:
     def excess(self) -> Real:
         return sum(max(0, over) for over in self.over)
 
+    @property
+    def fullest(self) -> int:
+        return self.over.index(max(self.over))
+
+    def rank(self, excess: Real) -> tuple:
+        """The shortest of those with less excess than this comes first."""
+        return (0, self.makespan, self.excess) if self.excess < excess else (1, self.excess, self.makespan)
+
 
 def order_within(
     plan: Planner, work: Explicit, profile: Profile, limits: Sequence[Real], costs: CostModel
@@ -51,7 +60,6 @@ def order_within(
     placement, microbatches = work.placement, work.microbatches
     split = Kind.I in work.program.where
     slowest = one_by_one(placement, microbatches, split)
-    _require_least(slowest, profile, limits, costs)
     fixed, lives = _lives(placement, -(-profile.samples // microbatches), split, profile)
 
     def attempt(rooms: Sequence[Real]) -> _Attempt | None:
@@ -66,13 +74,16 @@ def order_within(
         over = [trace.peak_inside.bytes - limit for trace, limit in zip(traces, limits, strict=True)]
         return _Attempt(order, [banker.most for banker in bankers], over, timed(order, costs).makespan)
 
+    free = attempt([inf] * len(placement))
+    if not free.excess:
+        return free.order
+    _require_least(slowest, profile, limits, costs)
     rooms = [limit - always for limit, always in zip(limits, fixed, strict=True)]
     best = attempt(rooms)
     while best is not None and best.excess:
-        fullest = best.over.index(max(best.over))
-        choices = [_lowered(rooms, device, best) for device in _around(placement, fullest)]
+        choices = [_lowered(rooms, device, best) for device in _around(placement, best.fullest)]
         found = [(tried, rooms) for rooms in choices if (tried := attempt(rooms)) is not None]
-        best, rooms = min(found, key=lambda pair: (pair[0].excess, pair[0].makespan), default=(None, rooms))
+        best, rooms = min(found, key=lambda pair: pair[0].rank(best.excess), default=(None, rooms))
     return slowest if best is None else best.order
 
 
