@@ -24,7 +24,7 @@ from gpipe_sim.errors import (
     whole,
 )
 from gpipe_sim.plan.banker import Banker
-from gpipe_sim.plan.rooms import order_within
+from gpipe_sim.plan.rooms import InBytes
 from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
@@ -66,15 +66,16 @@ def greedy(
     everything, also while an action runs. ``simulate`` with this profile, this limit and these costs does not
     refuse the result. With other costs messages may wait longer, and take more room.
 
-    Planning n actions takes time in proportion to n log n. Within bytes, a plan is made, measured by
-    ``predict_memory``, and made again if messages do not fit, in bad cases a hundred times. Each decision looks no further than the next
-    action, so the order need not be the shortest, and a pattern that waits on purpose can beat it: on unequal
-    stages, B before F within K-k often takes longer than 1F1B. I before F before W without a limit hardly
-    ever does (1 of 6000 random cases).
+    Planning n actions takes time in proportion to n log n. Within bytes, each plan is measured by
+    ``predict_memory``, and made again if messages do not fit: often once, in bad cases a hundred times. Each
+    decision looks no further than the next action, so the order need not be the shortest, and a pattern that
+    waits on purpose can beat it: on unequal stages, B before F within K-k often takes longer than 1F1B.
+    I before F before W without a limit hardly ever does (1 of 6000 random cases).
 
-    ScheduleError if no order keeps within the limit, or, in bytes, if not even one microbatch after another
-    does: with what would do. ValueError for a placement that holds a stage twice, and for a profile of
-    another number of stages or of fewer samples than microbatches.
+    ScheduleError, with what would do, if no order keeps within the limit; in bytes, if not even one
+    microbatch after another does. (With several stages per device and large gradients, some other order may
+    then fit.) ValueError for a placement that holds a stage twice, and for a profile of another number of
+    stages or of fewer samples than microbatches.
     """
     devices = whole("greedy", "devices", devices)
     microbatches = whole("greedy", "microbatches", microbatches)
@@ -94,7 +95,7 @@ def greedy(
 
     if profile is not None:
         _require_profile(profile, work)
-        return order_within(plan, work, profile, limits, costs)
+        return InBytes(plan, work, profile, limits, costs).order()
     _require_room(held, limits)
     return plan(map(Banker, held, repeat(microbatches), limits))
 

@@ -1,20 +1,20 @@
-"""Plan within bytes: give each device room for what it keeps, and less of it until messages fit as well.
+"""Plan within bytes: give each device room for what it keeps, and less of it until the messages fit as well.
 
-What a device keeps follows from its own row, so the banker can weigh it action by action. How long messages
-wait there does not: it depends on when other devices send them, and a device that held back until there is
-room elsewhere would not do so when the order is run, because an order has no pauses. So a finished plan is
-measured by the prediction. If a device holds too much, that device or a neighbour gets room for one
-microbatch less, whichever leaves the least excess, and the plan is made again.
+What a device keeps follows from its own row, so a banker can weigh it action by action. How long messages
+wait there does not: that depends on when other devices send them. A device must not hold a message back until
+there is room elsewhere, because an order has no pauses: when it is run, the message comes at once. So each
+plan is measured by the prediction. If some device would hold too much, it or a device that sends to it gets
+room for one microbatch less, and the plan is made again.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import inf
 from numbers import Real
 
 from gpipe_sim.errors import ScheduleError
 from gpipe_sim.plan.banker import Banker, Life
+from gpipe_sim.runtime.device import pieces
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.prediction import predict_memory
 from gpipe_sim.runtime.profile import Profile
@@ -28,68 +28,94 @@ Planner = Callable[[list[Banker]], Explicit]
 
 
 @dataclass(frozen=True)
-class _Attempt:
-    """A plan, the most that its bankers let each device keep, and by how much devices exceed their limits."""
+class Measured:
+    """A plan for certain rooms, the most that each device keeps in it, and how far it exceeds the limits."""
 
     order: Explicit
+    rooms: Sequence[Real]
     most: list[Real]
     over: list[Real]
     makespan: Real
 
     @property
     def excess(self) -> Real:
+        """In bytes, over all devices; 0 for a plan that fits."""
         return sum(max(0, over) for over in self.over)
 
-    @property
-    def fullest(self) -> int:
-        return self.over.index(max(self.over))
-
-    def rank(self, excess: Real) -> tuple:
-        """The shortest of those with less excess than this comes first."""
-        return (0, self.makespan, self.excess) if self.excess < excess else (1, self.excess, self.makespan)
+    def with_less(self, device: int) -> list[Real]:
+        """The rooms, but for this device too small for what it keeps here."""
+        return [*self.rooms[:device], self.most[device] - 1, *self.rooms[device + 1 :]]
 
 
-def order_within(
-    plan: Planner, work: Explicit, profile: Profile, limits: Sequence[Real], costs: CostModel
-) -> Explicit:
-    """An order in which no device ever holds more bytes than its limit, as the prediction has it.
+class InBytes:
+    """Orders of the same actions, each made by ``plan`` with one banker per device, measured in bytes."""
 
-    ``plan`` makes an order from one banker per device. ScheduleError if not even one microbatch after another
-    fits.
-    """
-    placement, microbatches = work.placement, work.microbatches
-    split = Kind.I in work.program.where
-    slowest = one_by_one(placement, microbatches, split)
-    fixed, lives = _lives(placement, -(-profile.samples // microbatches), split, profile)
+    def __init__(
+        self, plan: Planner, work: Explicit, profile: Profile, limits: Sequence[Real], costs: CostModel
+    ):
+        self.plan, self.profile, self.limits, self.costs = plan, profile, limits, costs
+        self.placement, self.microbatches = work.placement, work.microbatches
+        self.split = Kind.I in work.program.where
+        samples = max(
+            piece.rows.stop - piece.rows.start for piece in pieces(profile.samples, work.microbatches)
+        )
+        self.fixed, self.lives = _lives(self.placement, samples, self.split, profile)
 
-    def attempt(rooms: Sequence[Real]) -> _Attempt | None:
-        bankers = [
-            Banker(held, microbatches, room, life)
-            for held, room, life in zip(placement, rooms, lives, strict=True)
-        ]
+    def order(self) -> Explicit:
+        """The plan without a limit if that fits, or the first that does with smaller and smaller rooms.
+
+        ScheduleError if not even one microbatch after another fits.
+        """
+        free = self.measured([inf] * len(self.placement))
+        if not free.excess:
+            return free.order
+        slowest = one_by_one(self.placement, self.microbatches, self.split)
+        self._require_least(slowest)
+        best = self.measured([limit - fixed for limit, fixed in zip(self.limits, self.fixed, strict=True)])
+        while best is not None and best.excess:
+            best = self._next(best)
+        return slowest if best is None else best.order
+
+    def measured(self, rooms: Sequence[Real]) -> Measured | None:
+        """The plan for rooms of so many bytes; None if a microbatch does not fit."""
+        each = zip(self.placement, rooms, self.lives, strict=True)
+        bankers = [Banker(stages, self.microbatches, room, life) for stages, room, life in each]
         if not all(banker.may_begin() for banker in bankers):
             return None
-        order = plan(bankers)
-        traces = predict_memory(order, profile, costs)
-        over = [trace.peak_inside.bytes - limit for trace, limit in zip(traces, limits, strict=True)]
-        return _Attempt(order, [banker.most for banker in bankers], over, timed(order, costs).makespan)
+        order = self.plan(bankers)
+        peaks = [trace.peak_inside.bytes for trace in predict_memory(order, self.profile, self.costs)]
+        over = [peak - limit for peak, limit in zip(peaks, self.limits, strict=True)]
+        most = [banker.most for banker in bankers]
+        return Measured(order, rooms, most, over, timed(order, self.costs).makespan)
 
-    free = attempt([inf] * len(placement))
-    if not free.excess:
-        return free.order
-    _require_least(slowest, profile, limits, costs)
-    rooms = [limit - always for limit, always in zip(limits, fixed, strict=True)]
-    best = attempt(rooms)
-    while best is not None and best.excess:
-        choices = [_lowered(rooms, device, best) for device in _around(placement, best.fullest)]
-        found = [(tried, rooms) for rooms in choices if (tried := attempt(rooms)) is not None]
-        best, rooms = min(found, key=lambda pair: pair[0].rank(best.excess), default=(None, rooms))
-    return slowest if best is None else best.order
+    def _next(self, last: Measured) -> Measured | None:
+        """The shortest of the plans with less excess, or the one with the least if none has less."""
+        fullest = last.over.index(max(last.over))
+        tried = [self.measured(last.with_less(device)) for device in _around(self.placement, fullest)]
+        found = [plan for plan in tried if plan is not None]
+        better = [plan for plan in found if plan.excess < last.excess]
+        if better:
+            return min(better, key=lambda plan: (plan.makespan, plan.excess))
+        return min(found, key=lambda plan: (plan.excess, plan.makespan), default=None)
 
+    def _require_least(self, slowest: Explicit) -> None:
+        peaks = [trace.peak_inside for trace in predict_memory(slowest, self.profile, self.costs)]
+        short = [
+            f"  device {device} would hold {in_bytes(peak.bytes)} while it runs {peak.action}, "
+            f"and may hold {in_bytes(limit)}"
+            for device, (peak, limit) in enumerate(zip(peaks, self.limits, strict=True))
+            if peak.bytes > limit
+        ]
+        if not short:
+            return
+        lines = ["greedy finds no order within memory_limit, not even one microbatch after another:", *short]
+        raise ScheduleError("\n".join([*lines, self._enough([peak.bytes for peak in peaks])]))
 
-def _lowered(rooms: Sequence[Real], device: int, attempt: _Attempt) -> list[Real]:
-    """The rooms, but the device no longer has room for all that it kept."""
-    return [attempt.most[k] - 1 if k == device else room for k, room in enumerate(rooms)]
+    def _enough(self, least: list[int]) -> str:
+        if len(set(self.limits)) == 1:
+            return f"memory_limit={max(least)} would do, which is {in_bytes(max(least))}"
+        enough = [max(peak, limit) for peak, limit in zip(least, self.limits, strict=True)]
+        return f"memory_limit={enough} would do"
 
 
 def _around(placement: Placement, device: int) -> list[int]:
@@ -99,7 +125,7 @@ def _around(placement: Placement, device: int) -> list[int]:
 
 
 def one_by_one(placement: Placement, microbatches: int, split: bool) -> Explicit:
-    """The order in which each microbatch begins when the one before it is finished: it holds the least."""
+    """The order in which each microbatch begins when the one before it is finished."""
     stages = sum(map(len, placement))
     back = (Kind.I, Kind.W) if split else (Kind.B,)
     steps = [(stage, Kind.F) for stage in range(stages)]
@@ -111,31 +137,11 @@ def one_by_one(placement: Placement, microbatches: int, split: bool) -> Explicit
     return Explicit(rows, placement=placement, microbatches=microbatches)
 
 
-def _require_least(slowest: Explicit, profile: Profile, limits: Sequence[Real], costs: CostModel) -> None:
-    """ScheduleError if some device has no room even for one microbatch after another."""
-    peaks = [trace.peak_inside for trace in predict_memory(slowest, profile, costs)]
-    short = [
-        f"  device {device} would hold {in_bytes(peak.bytes)} while it runs {peak.action}, "
-        f"and may hold {in_bytes(limit)}"
-        for device, (peak, limit) in enumerate(zip(peaks, limits, strict=True))
-        if peak.bytes > limit
-    ]
-    if not short:
-        return
-    lines = ["greedy finds no order within memory_limit, not even one microbatch after another:", *short]
-    least = [peak.bytes for peak in peaks]
-    if len(set(limits)) == 1:
-        enough = f"{max(least)}, {in_bytes(max(least))},"
-    else:
-        enough = [max(peak, limit) for peak, limit in zip(least, limits, strict=True)]
-    raise ScheduleError("\n".join([*lines, f"memory_limit={enough} would do"]))
-
-
 def _lives(placement: Placement, samples: int, split: bool, profile: Profile) -> tuple[list[int], list[Life]]:
     """Per device, the bytes of parameters and gradients, and the life of a microbatch of so many samples.
 
-    They are read off the prediction for two microbatches one after another: the second finds all gradients
-    in place.
+    They are read off the prediction for two microbatches, one after another: the second one finds all
+    gradients in place.
     """
     order = one_by_one(placement, 2, split)
     traces = predict_memory(order, replace(profile, samples=2 * samples))
@@ -144,22 +150,19 @@ def _lives(placement: Placement, samples: int, split: bool, profile: Profile) ->
     for device, (stages, trace) in enumerate(zip(placement, traces, strict=True)):
         always = sum(trace.at(timeline.makespan).values())
         second = len(order.actions[device]) // 2
-        ends = [span.end for span in timeline.on(device)[second:]]
-        held = [0, *(sum(trace.at(end).values()) - always for end in ends)]
+        held = [sum(trace.at(span.end).values()) - always for span in timeline.on(device)[second:]]
         peaks = [inside.bytes - always for inside in trace.inside[second:]]
         fixed.append(always)
-        lives.append(_whole(stages, held, peaks) if not split else _split(stages, held, peaks))
+        lives.append(_life(stages, held, peaks, split))
     return fixed, lives
 
 
-def _whole(stages: tuple[int, ...], held: list[int], peaks: list[int]) -> Life:
-    return Life(tuple(held), tuple(peaks), {})
-
-
-def _split(stages: tuple[int, ...], held: list[int], peaks: list[int]) -> Life:
-    """What is held after I counts as pending, as far as its W frees it."""
-    count = len(stages)
-    pairs = list(pairwise(held[count:]))[1::2]  # (after I, after its W), from the last stage to the first
-    pending = {stage: a - b for stage, (a, b) in zip(sorted(stages, reverse=True), pairs, strict=True)}
-    after = [b for _, b in pairs]
-    return Life((*held[: count + 1], *after), (*peaks[:count], *peaks[count::2]), pending)
+def _life(stages: tuple[int, ...], held: list[int], peaks: list[int], split: bool) -> Life:
+    """From what is held after each action, and while it runs; what W frees counts as pending after I."""
+    if not split:
+        return Life((0, *held), tuple(peaks), {})
+    up = len(stages)
+    after_i, after_w = held[up::2], held[up + 1 :: 2]
+    freed = [i - w for i, w in zip(after_i, after_w, strict=True)]
+    pending = dict(zip(sorted(stages, reverse=True), freed, strict=True))
+    return Life((0, *held[:up], *after_w), (*peaks[:up], *peaks[up::2]), pending)
