@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpipe_sim as gp
 from gpipe_sim.plan.banker import Banker, Life
-from gpipe_sim.plan.rooms import one_by_one
+from gpipe_sim.plan.rooms import InBytes, one_by_one
 from gpipe_sim.schedule.placement import looped, v_shaped
 
 PRIORITIES = ("BF", "FB", "IFW", "WIF")
@@ -116,6 +116,17 @@ def test_messages_that_pile_up_cost_their_sender_room():
     assert by_room == {0: ((1, 1), 36), 1: ((2, 1), 21), 2: ((4, 1), 21), 3: ((5, 1), 21)}
 
 
+def test_a_little_less_room_for_the_sender_is_better_than_half_as_much_for_the_receiver():
+    """Lowering whichever room leaves the least excess would keep one microbatch on device 1, and take 71."""
+    costs, profile, limit = (
+        gp.Costs([1, 2, 1], [1, 2, 1], [1, 2, 1], comm=1),
+        unequal_stages(3, 12, 14),
+        179_134,
+    )
+    plan = gp.greedy(3, 6, memory_limit=limit, costs=costs, profile=profile)
+    assert gp.simulate(plan, costs, profile=profile, memory_limit=limit).makespan == 50
+
+
 # Not needlessly careful
 
 
@@ -187,6 +198,23 @@ def test_where_stages_differ_in_bytes_no_limit_in_counts_gives_as_short_a_plan()
 
 
 # The banker, who weighs
+
+
+@pytest.mark.parametrize("samples", [12, 11])
+def test_a_life_in_bytes_by_hand(samples):
+    """Two samples, 16 wide, of 8 bytes: 256 for x, for y, and for each gradient.
+
+    A stage keeps x and y, and the last one what the loss saved. While B runs there are the message and one
+    gradient more; on the last stage, which gets no message, only one. I also leaves the gradient that W needs
+    beside x. Parameters and gradients have 16 * 16 + 16 numbers each. Pieces of 11 samples have two or one.
+    """
+    work, profile = one_by_one(looped(2, 2), 6, False), equal_stages(2, samples)
+    first, last = Life((0, 512, 0), (512, 1024), {}), Life((0, 768, 0), (768, 1024), {})
+    planner = InBytes(None, work, profile, (0, 0), gp.Costs())
+    assert (planner.fixed, planner.lives) == ([4352, 4352], [first, last])
+    planner = InBytes(None, one_by_one(looped(2, 2), 6, True), profile, (0, 0), gp.Costs())
+    first, last = Life((0, 512, 0), (512, 1280), {0: 512}), Life((0, 768, 0), (768, 1280), {1: 512})
+    assert (planner.fixed, planner.lives) == ([4352, 4352], [first, last])
 
 
 @st.composite
