@@ -303,7 +303,7 @@ def test_the_memory_of_every_device_is_drawn_under_its_prediction():
 
 
 def test_gpt3_leaves_less_on_each_device_than_on_the_one_before():
-    """Under 1F1B device k holds 8 - k microbatches; the head outweighs what the last one holds less."""
+    """Under 1F1B device k holds 8 - k microbatches, which outweighs embedding and head."""
     data = read("bytes_in_lanes")
     most = [max(map(sum, zip(*each["bytes"].values(), strict=True))) for each in data["memory"]]
     assert most == sorted(most, reverse=True)
