@@ -38,11 +38,18 @@ class Job(NamedTuple):
     order: EngineOrder
     loss: MeanLoss
     defer_pp_recv: bool = False
+    meter: bool = False
+
+    @property
+    def metered(self) -> Sequence[Sequence[int]]:
+        """The stages of each device whose bytes are counted."""
+        return self.schedule.placement if self.meter else ()
 
     def rank(self, held: Sequence[int], homes: dict[int, torch.device], plain: Schedule, **options) -> Rank:
         """The stages that one process holds."""
         modules = {stage: self.modules[stage] for stage in held}
         recomputed, options = self.order.recomputed, options | {"defer_pp_recv": self.defer_pp_recv}
+        options["metered"] = self.metered
         return Rank(modules, plain, recomputed, self.loss, homes, **options)
 
 
@@ -160,10 +167,23 @@ def _checksum(tensor: Tensor) -> int:
 def gathered(own: RankResult, most: int, device: torch.device) -> list[RankResult]:
     """This process's result, and the losses and spans of the others, in one message of one size.
 
-    ``most``: how many spans any of them can have.
+    ``most``: how many spans any of them can have. What their meters found comes in a second one.
     """
     tables = _from_all(_packed(own, most).to(device))
-    return [own if rank == dist.get_rank() else _unpacked(table) for rank, table in enumerate(tables)]
+    results = [own if rank == dist.get_rank() else _unpacked(table) for rank, table in enumerate(tables)]
+    counts = [bool(table[0, 2]) for table in tables]
+    if len(set(counts)) > 1:
+        raise ValueError(
+            f"process {counts.index(True)} counts bytes, and process {counts.index(False)} does not: "
+            "give every process the same meter="
+        )
+    return _with_memory(results, own) if own.memory else results
+
+
+def _with_memory(results: list[RankResult], own: RankResult) -> list[RankResult]:
+    found = [{}] * len(results)
+    dist.all_gather_object(found, own.memory)
+    return [result._replace(memory=memory) for result, memory in zip(results, found, strict=True)]
 
 
 def _from_all(own: Tensor) -> list[Tensor]:
@@ -173,8 +193,11 @@ def _from_all(own: Tensor) -> list[Tensor]:
 
 
 def _packed(result: RankResult, most: int) -> Tensor:
-    """Whether there is a loss, and the loss; then a row per span, with stage -1 where there is none."""
-    rows = [[result.loss is not None, result.loss or 0, 0, 0, 0]]
+    """Whether there is a loss, the loss, and whether bytes were counted; then a row per span.
+
+    Its stage is -1 where there is none.
+    """
+    rows = [[result.loss is not None, result.loss or 0, bool(result.memory), 0, 0]]
     rows += [[a.stage, _KINDS.index(a.kind), a.microbatch, start, end] for a, start, end in result.spans]
     rows += [[-1, 0, 0, 0, 0]] * (most + 1 - len(rows))
     return torch.tensor(rows, dtype=torch.float64)
