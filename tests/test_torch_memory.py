@@ -15,9 +15,9 @@ from torch_modules import some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mse, remat  # noqa: E402
-from gpipe_sim.runtime.memory import GRADIENTS, PARAMETERS  # noqa: E402
+from gpipe_sim.runtime.memory import ACTIVATIONS, GRADIENTS, PARAMETERS  # noqa: E402
 from gpipe_sim.schedule.actions import Kind  # noqa: E402
-from gpipe_sim.schedule.rules import BOUNDARY, SAVED  # noqa: E402
+from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED  # noqa: E402
 from gpipe_sim.torch_backend import LocalProcesses, Pipeline, UnsupportedTorch, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend import memory as torch_memory  # noqa: E402
 from gpipe_sim.torch_backend.memory import ON_CPU, Allocated, Meter, meters  # noqa: E402
@@ -112,8 +112,9 @@ def test_a_split_backward_keeps_until_w_what_lies_below_the_last_weights():
     batch = np.ones((2, 6)), np.zeros((2, 6))
     step = train_step(to_torch(partitions), schedule, batch, mse, meter=True)
     array = 2 * 6 * NUMBER
-    assert step.memory[0].over_time(BOUNDARY, SAVED) == (2 * array, 2 * array, 0)  # stage 0 does all in W
-    assert step.memory[1].over_time(BOUNDARY, SAVED) == (3 * array, 4 * array, 0)
+    held = [[trace.bytes[category] for category in (BOUNDARY, SAVED, PENDING)] for trace in step.memory]
+    assert held[0] == [(array, array, 0), (array, 0, 0), (0, array, 0)]  # stage 0 does all in W
+    assert held[1] == [(array, array, 0), (2 * array, 0, 0), (0, 3 * array, 0)]
 
 
 def test_a_recompute_is_there_when_it_ends():
@@ -149,7 +150,7 @@ def test_in_the_end_nothing_is_held_for_a_backward_and_the_numbers_are_the_same(
         )
         for on in (False, True)
     ]
-    assert [trace.over_time(BOUNDARY, SAVED)[-1] for trace in steps[1].memory] == [0] * schedule.devices
+    assert [trace.over_time(*ACTIVATIONS)[-1] for trace in steps[1].memory] == [0] * schedule.devices
     assert steps[0].loss == steps[1].loss
     assert all((steps[0].gradients[key] == steps[1].gradients[key]).all() for key in steps[0].gradients)
 
@@ -303,7 +304,15 @@ def test_a_copy_of_a_step_has_its_memory():
     modules = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2))
     step = train_step(modules, gp.GPipe(2, 2), some_batch(), mse, meter=True)
     assert copy.deepcopy(step).memory == step.memory
-    assert repr(step.memory[0]).startswith("<MeasuredMemory of 4 samples, peak ")
+    shown = repr(step.memory[0])
+    assert shown.startswith("<MeasuredMemory: at most 480 bytes after 0F1 at ") and shown.endswith(" ms>")
+
+
+def test_the_peak_says_after_which_action_by_the_microbatchs_own_number():
+    layers, schedule = gp.mlp([3, 3, 3]), gp.Explicit(["0F1 0F0 0B1 0B0", "1F1 1B1 1F0 1B0"])
+    found, _ = both(layers, schedule, (np.ones((4, 3)), np.ones((4, 3))), mse)[0]
+    assert found.peak_moment.action == gp.F(0, 0)
+    assert [str(action) for action in found.actions] == ["0F1", "0F0", "0B1", "0B0"]
 
 
 def test_a_meter_is_on_or_off():

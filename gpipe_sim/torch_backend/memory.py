@@ -34,7 +34,7 @@ of the last stage until the end, and memory to receive every microbatch in. ``al
 """
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -43,13 +43,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from gpipe_sim.runtime.memory import CATEGORIES, GRADIENTS, PARAMETERS, MemoryTrace
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.rules import BOUNDARY, SAVED
+from gpipe_sim.runtime.memory import CATEGORIES, GRADIENTS, PARAMETERS, MemoryTrace, Moment
+from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED
 from gpipe_sim.torch_backend.private import hooks_around, strided_parts, version
 
 ON_CPU = "a CPU has no allocator that counts"
-_COUNTED = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED)
+_ACTIVATIONS = (BOUNDARY, SAVED, PENDING)
+_COUNTED = (PARAMETERS, GRADIENTS, *_ACTIVATIONS)  #: in order of precedence
+Key = tuple[int, int]  #: a stage and a microbatch
 
 
 class Allocated(NamedTuple):
@@ -71,36 +73,56 @@ class Metered(NamedTuple):
 class MeasuredMemory(MemoryTrace):
     """A ``MemoryTrace`` of what torch held on one device, in bytes, on the clock of the step's timeline.
 
-    Messages are not counted, and there is no ``inside``. ``allocated`` is what CUDA's allocator says, which
+    The actions are those whose ends the ``times`` are. Messages are not counted, nor is optimizer state, and
+    there is no ``inside``. ``allocated`` is what CUDA's allocator says, which
     counts all that this process has on that GPU; a step starts its peak anew (``reset_peak_memory_stats``).
     It is None where ``reason`` says why.
     """
 
+    actions: tuple[Action, ...] = ()
     allocated: Allocated | None = None
     reason: str = ""
 
+    @property
+    def peak_moment(self) -> Moment:
+        held = self.over_time()
+        i = held.index(max(held))
+        return Moment(self.times[i], held[i], self.actions[i])
 
-def measured_memory(found: Metered, ends: Mapping[Action, float]) -> MeasuredMemory:
-    """The samples of a meter as columns, each at the end of its action."""
+    def __repr__(self) -> str:
+        at = self.peak_moment
+        gpu = f", {self.allocated.peak:,} allocated on its GPU" if self.allocated else ""
+        return f"<MeasuredMemory: at most {at.bytes:,} bytes after {at.action} at {at.time:.4g} ms{gpu}>"
+
+
+def measured_memory(
+    found: Metered, ends: Mapping[Action, float], named: Callable[[Action], Action]
+) -> MeasuredMemory:
+    """The samples of a meter as columns, each at the end of its action, under the name that it has here."""
     rows = [dict(zip(_COUNTED, row, strict=True)) for _, row in found.samples]
     columns = {category: tuple(row.get(category, 0) for row in rows) for category in CATEGORIES}
     times = tuple(ends[action] for action, _ in found.samples)
-    return MeasuredMemory(times, columns, (), found.allocated, found.reason)
+    actions = tuple(named(action) for action, _ in found.samples)
+    return MeasuredMemory(times, columns, (), actions, found.allocated, found.reason)
 
 
 class Unmetered:
     """A meter that counts nothing."""
 
-    def saving(self, inputs: Sequence[Any] = ()) -> AbstractContextManager:
-        """Note what autograd saves meanwhile; what comes into the stage is a boundary input."""
+    def saving(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager:
+        """Note what autograd saves meanwhile in a forward; what came in is a boundary input."""
         return nullcontext()
 
-    def restoring(self, inputs: Sequence[Any]) -> AbstractContextManager:
+    def saving_more(self) -> AbstractContextManager:
+        """The same for the loss, which belongs to the forward before it."""
+        return nullcontext()
+
+    def restoring(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager:
         """Note what a checkpoint makes again meanwhile."""
         return nullcontext()
 
-    def between(self, stage: int, microbatch: int, gradients: Iterable[Tensor]) -> None:
-        """I has left these to W; W leaves none."""
+    def left_to_w(self, stage: int, microbatch: int, gradients: Iterable[Tensor]) -> None:
+        """The engine keeps these from I to W."""
 
     def sample(self, action: Action) -> None:
         """Called when an action ends."""
@@ -115,10 +137,10 @@ class _Kept:
     Detached, because a tensor that knows the graph which keeps it would keep that graph for ever.
     """
 
-    __slots__ = ("__weakref__", "boundary", "memory", "tensor", "version")
+    __slots__ = ("__weakref__", "place", "tensor", "version")
 
-    def __init__(self, tensor: Tensor, memory: Mapping[int, int], boundary: bool):
-        self.tensor, self.memory, self.boundary = tensor.detach(), memory, boundary
+    def __init__(self, tensor: Tensor, place: "_Place"):
+        self.tensor, self.place = tensor.detach(), place
         self.version = version(tensor)
 
     def back(self) -> Tensor:
@@ -131,12 +153,12 @@ class _Kept:
         return self.tensor
 
 
-class _Restored(NamedTuple):
-    """What a checkpoint has made again: there until its memory is gone."""
+class _Place(NamedTuple):
+    """The memory behind a tensor, as its bytes by where it starts; for whose backward; and if it came in."""
 
-    storage: weakref.ref
     memory: Mapping[int, int]
-    boundary: bool = False
+    key: Key
+    boundary: bool
 
 
 class Meter(Unmetered):
@@ -154,9 +176,9 @@ class Meter(Unmetered):
         """Forget what was noted; of this batch a microbatch is a part."""
         self.samples: list[tuple[Action, tuple[int, ...]]] = []
         self._saved: weakref.WeakSet[_Kept] = weakref.WeakSet()
-        self._restored: list[_Restored] = []
-        self._between: dict[tuple[int, int], Mapping[int, int]] = {}
-        self._inputs: set[int] = set()
+        self._restored: list[tuple[weakref.ref, _Place]] = []  # there until the storage is gone
+        self._left: dict[Key, Mapping[int, int]] = {}  # what the engine keeps, for each I before its W
+        self._key, self._inputs = (0, 0), set()
         self._batch = {tensor.untyped_storage().data_ptr() for tensor in batch}
         if self.gpu is not None:
             torch.cuda.reset_peak_memory_stats(self.gpu)
@@ -169,43 +191,50 @@ class Meter(Unmetered):
         peak = torch.cuda.max_memory_allocated(self.gpu)
         return Metered(self.samples, Allocated(self._start, peak), "")
 
-    def saving(self, inputs: Sequence[Any] = ()) -> AbstractContextManager:
-        self._came_in(inputs)
+    def saving(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager:
+        self._came_in(stage, microbatch, inputs)
+        return self.saving_more()
+
+    def saving_more(self) -> AbstractContextManager:
         return saved_tensors_hooks(self._pack, _Kept.back)
 
     def _pack(self, tensor: Tensor) -> _Kept:
-        kept = _Kept(tensor, *self._placed(tensor))
+        kept = _Kept(tensor, self._placed(tensor))
         self._saved.add(kept)
         return kept
 
     @contextmanager
-    def restoring(self, inputs: Sequence[Any]) -> Iterator[None]:
+    def restoring(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> Iterator[None]:
         """A checkpoint's own hooks take what it makes again; this looks on."""
-        self._came_in(inputs)
+        self._came_in(stage, microbatch, inputs)
         pack, unpack = hooks_around()
 
         def noted(tensor: Tensor) -> Any:
             for part in strided_parts(tensor):
-                memory, boundary = self._placed(part)
-                if not boundary:  # the checkpoint has saved its inputs, and the engine has them for longer
-                    self._restored.append(_Restored(weakref.ref(part.untyped_storage()), memory))
+                place = self._placed(part)
+                if not place.boundary:  # the checkpoint saved that in F, and the engine has it for longer
+                    self._restored.append((weakref.ref(part.untyped_storage()), place))
             return pack(tensor)
 
         with saved_tensors_hooks(noted, unpack):
             yield
 
-    def _came_in(self, inputs: Sequence[Any]) -> None:
+    def _came_in(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> None:
+        self._key = stage, microbatch
         self._inputs = set(self._memory(one for one in inputs if isinstance(one, Tensor)))
 
-    def _placed(self, tensor: Tensor) -> tuple[dict[int, int], bool]:
-        """The memory behind a tensor, and whether that came into the stage."""
+    def _placed(self, tensor: Tensor) -> _Place:
         memory = self._memory([tensor])
-        return memory, not self._inputs.isdisjoint(memory)
+        return _Place(memory, self._key, not self._inputs.isdisjoint(memory))
 
-    def between(self, stage: int, microbatch: int, gradients: Iterable[Tensor]) -> None:
-        self._between[stage, microbatch] = self._memory(gradients)
+    def left_to_w(self, stage: int, microbatch: int, gradients: Iterable[Tensor]) -> None:
+        self._left[stage, microbatch] = self._memory(gradients)
 
     def sample(self, action: Action) -> None:
+        if action.kind is Kind.I:
+            self._left.setdefault((action.stage, action.microbatch), {})
+        elif action.kind is Kind.W:
+            self._left.pop((action.stage, action.microbatch), None)
         self.samples.append((action, self._bytes()))
 
     def sample_again(self) -> None:
@@ -219,21 +248,23 @@ class Meter(Unmetered):
         parameters = sum(part.nbytes for weight in weights.values() for part in strided_parts(weight))
         counted = {**self._memory(weights.values()), **gradients}
         found = [parameters, sum(gradients.values())]
-        for boundary in (True, False):
-            fresh = {start: nbytes for start, nbytes in self._held(boundary) if start not in counted}
+        held = self._held()
+        for category in _ACTIVATIONS:
+            fresh = {start: nbytes for start, nbytes in held[category].items() if start not in counted}
             found.append(sum(fresh.values()))
             counted |= fresh
         return tuple(found)
 
-    def _held(self, boundary: bool) -> Iterator[tuple[int, int]]:
-        """Boundary inputs that are held for a backward, or whatever else is."""
-        self._restored = [each for each in self._restored if each.storage() is not None]
-        for each in (*self._saved, *self._restored):
-            if each.boundary is boundary:
-                yield from each.memory.items()
-        if not boundary:
-            for memory in self._between.values():
-                yield from memory.items()
+    def _held(self) -> dict[str, dict[int, int]]:
+        """What is held for a backward, by category."""
+        found: dict[str, dict[int, int]] = {category: {} for category in _ACTIVATIONS}
+        self._restored = [(storage, place) for storage, place in self._restored if storage() is not None]
+        for place in [*(kept.place for kept in self._saved), *(place for _, place in self._restored)]:
+            own = BOUNDARY if place.boundary else PENDING if place.key in self._left else SAVED
+            found[own] |= place.memory
+        for memory in self._left.values():
+            found[PENDING] |= memory
+        return found
 
     def _memory(self, tensors: Iterable[Tensor]) -> dict[int, int]:
         """The memory behind tensors: how many bytes from where. Of the batch, only what each reads."""

@@ -183,7 +183,8 @@ class MeasuredStep(StepResult):
     def memory(self) -> tuple[MeasuredMemory, ...]:
         zero = min(start for _, start, _ in self._noted)
         ends = {action: (end - zero) * MILLISECONDS for action, _, end in self._noted}
-        return tuple(measured_memory(found, ends) for _, found in sorted(self._metered.items()))
+        named = self._about[1].named
+        return tuple(measured_memory(found, ends, named) for _, found in sorted(self._metered.items()))
 
 
 _UNREAD: weakref.WeakSet[MeasuredStep] = weakref.WeakSet()  #: whose gradients nobody has asked for

@@ -134,7 +134,7 @@ class Rank:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
         meter = self._meter(self.last)
         try:
-            with meter.saving():
+            with meter.saving_more():
                 value = mean_of(self.loss, output, target) / self.order.microbatches
         except Exception as error:
             error.add_note(f"in the loss, after the forward of stage {self.last}")

@@ -190,14 +190,13 @@ class StageAdapter(RepairedStage):
         return self._noted(kind, way, bwd_chunk_id, act, *args, full_backward=full_backward, **kwargs)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, *args, **kwargs) -> Any:
-        self.meter.between(self.stage_index, bwd_chunk_id, ())
         way, act = "full" if self.is_first else "weight", super().backward_weight_one_chunk
         return self._noted(Kind.W, way, bwd_chunk_id, act, *args, **kwargs)
 
     def backward_maybe_with_nosync(self, backward_type: str, *args, **kwargs) -> Any:
         result = super().backward_maybe_with_nosync(backward_type, *args, **kwargs)
         if backward_type == "input":
-            self.meter.between(self.stage_index, self.microbatch, left_to_w(result))
+            self.meter.left_to_w(self.stage_index, self.microbatch, left_to_w(result))
         return result
 
     def _noted(self, kind: Kind, way: str | None, microbatch: int, act: Callable, *args, **kwargs) -> Any:
@@ -235,7 +234,7 @@ class StageAdapter(RepairedStage):
         found: dict[str, Tensor] = {}
 
         def again(*args, **kwargs):
-            with self.meter.restoring(args):
+            with self.meter.restoring(self.stage_index, microbatch, args):
                 return forward(*args, **kwargs)
 
         def run(*args, **kwargs):
@@ -252,9 +251,9 @@ class StageAdapter(RepairedStage):
                 self.submod.acting, self.submod.found = False, {}
 
         if microbatch not in self.recomputed:
-            with self.meter.saving(args):
+            with self.meter.saving(self.stage_index, microbatch, args):
                 return run(*args, **kwargs)
-        with self.submod.finding(found), self.meter.saving(args):
+        with self.submod.finding(found), self.meter.saving(self.stage_index, microbatch, args):
             return checkpoint(run, *args, use_reentrant=False, **kwargs)
 
     def set_local_fwd_input(self, prev_stage_outputs: Any, mb_index: int) -> None:
