@@ -19,8 +19,9 @@ from gpipe_sim.runtime.memory import ACTIVATIONS, GRADIENTS, PARAMETERS  # noqa:
 from gpipe_sim.schedule.actions import Kind  # noqa: E402
 from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED  # noqa: E402
 from gpipe_sim.torch_backend import LocalProcesses, Pipeline, UnsupportedTorch, to_torch, train_step  # noqa: E402
-from gpipe_sim.torch_backend import memory as torch_memory  # noqa: E402
-from gpipe_sim.torch_backend.memory import ON_CPU, Allocated, Meter, meters  # noqa: E402
+from gpipe_sim.torch_backend import meter as torch_meter  # noqa: E402
+from gpipe_sim.torch_backend.memory import Allocated  # noqa: E402
+from gpipe_sim.torch_backend.meter import ON_CPU, Meter, meters  # noqa: E402
 
 NUMBER = 8  #: bytes
 COUNTED = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED)
@@ -90,8 +91,12 @@ def test_a_transformer_block_saves_numbers_per_row_where_numpys_saves_the_softma
     assert expected.peak(BOUNDARY) == 0
 
 
-def test_with_dropout_torch_saves_more_than_numpy():
-    found, expected = both(language_model(dropout=0.1), gp.GPipe(4, 4), text())[1]
+def test_with_dropout_torch_saves_a_number_for_each_entry_where_numpys_saves_a_byte():
+    batch = text()
+    found, expected = both(language_model(dropout=0.1), gp.GPipe(4, 4), batch)[1]  # the two blocks
+    entries, means = HEADS * PLACES**2 + 2 * PLACES * FEATURES, 2 * PLACES
+    more = 2 * len(batch[0]) * ((NUMBER - 1) * entries + NUMBER * means)
+    assert found.activation_peak - expected.activation_peak == more
     assert found.activation_peak / expected.activation_peak == pytest.approx(1.17, abs=0.01)
 
 
@@ -292,7 +297,7 @@ def test_without_a_meter_nothing_is_counted_and_no_hook_is_set(monkeypatch):
     def refuse(*_):
         raise AssertionError("a hook, although nobody asked")
 
-    monkeypatch.setattr(torch_memory, "saved_tensors_hooks", refuse)
+    monkeypatch.setattr(torch_meter, "saved_tensors_hooks", refuse)
     modules = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2))
     for schedule in (gp.GPipe(2, 2), gp.ZBH1(2, 2), remat(gp.GPipe(2, 2), "always")):
         assert train_step(modules, schedule, some_batch(), mse).memory == ()

@@ -17,7 +17,8 @@ from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.group import some_group
-from gpipe_sim.torch_backend.memory import Metered, Unmetered, meters
+from gpipe_sim.torch_backend.memory import Metered
+from gpipe_sim.torch_backend.meter import Unmetered, meters
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged, with_messages
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of
