@@ -31,6 +31,7 @@ number more per microbatch. Elsewhere they differ where torch saves something el
 Not counted by the first: what lives within an action; what another hook takes first, such as a checkpoint
 inside a module; and what the engine keeps for itself, which is each stage's output until its backward, those
 of the last stage until the end, and memory to receive every microbatch in. ``allocated`` has all of it.
+Such a hook that is set around the whole step is not asked while it is metered.
 """
 
 from collections.abc import Callable, Mapping

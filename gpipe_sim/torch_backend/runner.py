@@ -48,9 +48,8 @@ class Job(NamedTuple):
     def rank(self, held: Sequence[int], homes: dict[int, torch.device], plain: Schedule, **options) -> Rank:
         """The stages that one process holds."""
         modules = {stage: self.modules[stage] for stage in held}
-        recomputed, options = self.order.recomputed, options | {"defer_pp_recv": self.defer_pp_recv}
-        options["metered"] = self.metered
-        return Rank(modules, plain, recomputed, self.loss, homes, **options)
+        options |= {"defer_pp_recv": self.defer_pp_recv, "metered": self.metered}
+        return Rank(modules, plain, self.order.recomputed, self.loss, homes, **options)
 
 
 class Runner(ABC):
@@ -119,7 +118,7 @@ class Torchrun(Runner):
 
     def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
         if not self.compared:  # by the first step only: it is read whole for that, by every process
-            require_same(x, targets, self.first)
+            require_same(x, targets, bool(self.rank.meters), self.first)
             self.compared = True
         own = self.rank.step(x, targets)
         grow(self.rank.modules, own.gradients)
@@ -148,10 +147,18 @@ def _own_device() -> torch.device:
     return torch.device("cuda", rank)
 
 
-def require_same(x: Tensor, targets: Tensor, device: torch.device) -> None:
-    """ValueError on every process unless all were given the same batch: one takes inputs, one targets."""
-    own = torch.tensor([_checksum(x), _checksum(targets)], dtype=torch.float64, device=device)
+def require_same(x: Tensor, targets: Tensor, meter: bool, device: torch.device) -> None:
+    """ValueError on every process unless all were given the same batch: one takes inputs, one targets.
+
+    And unless all count bytes or none does: they tell each other.
+    """
+    own = torch.tensor([_checksum(x), _checksum(targets), meter], dtype=torch.float64, device=device)
     for rank, other in enumerate(found := _from_all(own)):
+        if other[2] != found[0][2]:
+            one, none = (rank, 0) if other[2] else (0, rank)
+            raise ValueError(
+                f"process {one} counts bytes, and process {none} does not: give every process the same meter="
+            )
         if not torch.equal(other, found[0]):
             raise ValueError(
                 f"process {rank} was given another batch than process 0: every process passes the same one, "
@@ -171,12 +178,6 @@ def gathered(own: RankResult, most: int, device: torch.device) -> list[RankResul
     """
     tables = _from_all(_packed(own, most).to(device))
     results = [own if rank == dist.get_rank() else _unpacked(table) for rank, table in enumerate(tables)]
-    counts = [bool(table[0, 2]) for table in tables]
-    if len(set(counts)) > 1:
-        raise ValueError(
-            f"process {counts.index(True)} counts bytes, and process {counts.index(False)} does not: "
-            "give every process the same meter="
-        )
     return _with_memory(results, own) if own.memory else results
 
 
@@ -193,11 +194,8 @@ def _from_all(own: Tensor) -> list[Tensor]:
 
 
 def _packed(result: RankResult, most: int) -> Tensor:
-    """Whether there is a loss, the loss, and whether bytes were counted; then a row per span.
-
-    Its stage is -1 where there is none.
-    """
-    rows = [[result.loss is not None, result.loss or 0, bool(result.memory), 0, 0]]
+    """Whether there is a loss, and the loss; then a row per span, with stage -1 where there is none."""
+    rows = [[result.loss is not None, result.loss or 0, 0, 0, 0]]
     rows += [[a.stage, _KINDS.index(a.kind), a.microbatch, start, end] for a, start, end in result.spans]
     rows += [[-1, 0, 0, 0, 0]] * (most + 1 - len(rows))
     return torch.tensor(rows, dtype=torch.float64)
