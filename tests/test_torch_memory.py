@@ -172,6 +172,7 @@ def test_every_step_is_counted_anew():
     pipeline = Pipeline(to_torch(gp.split(model(), stages=3)), gp.OneFOneB(3, 4), cross_entropy, meter=True)
     first, second = (pipeline.step(batch_for(4)) for _ in range(2))
     assert [trace.bytes for trace in first.memory] == [trace.bytes for trace in second.memory]
+    assert [len(trace.actions) for trace in second.memory] == [8, 8, 8]
 
 
 def test_weights_that_stages_share_and_buffers_count_once():
@@ -250,6 +251,10 @@ class Gpu:
     def __init__(self):
         self.held, self.most = {0: 100, 1: 0}, {0: 1000, 1: 0}
 
+    def give(self, nbytes: int) -> None:
+        self.held[0] += nbytes
+        self.most[0] = max(self.most[0], self.held[0])
+
     def reset_peak_memory_stats(self, device: torch.device) -> None:
         self.most[device.index] = self.held[device.index]
 
@@ -271,7 +276,8 @@ def gpu(monkeypatch) -> Gpu:
 def test_a_gpu_of_its_own_is_read_at_the_start_and_at_its_peak_since_then(gpu):
     meter = Meter(0, [], torch.device("cuda", 0))
     meter.begin([])
-    gpu.held[0], gpu.most[0] = 150, 400
+    gpu.give(300)
+    gpu.give(-250)
     assert meter.found().allocated == Allocated(start=100, peak=400)
 
 
