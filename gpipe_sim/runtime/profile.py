@@ -142,7 +142,7 @@ def profile(
     if optimizer is not None:
         require_optimizer("profile", optimizer)
     x, targets = _read_batch(batch)
-    one, two = (_Outlined(partitions, x, targets, loss, samples) for samples in (1, 2))
+    one, two = _outlined(partitions, x, targets, loss)
     layers = [
         LayerProfile(
             {name: array.nbytes for name, array in layer.parameters.items()},
@@ -189,6 +189,16 @@ def _read_batch(batch: Any) -> tuple[Any, Any]:
         if part.dtype.kind not in "fiub":
             raise TypeError(f"profile needs a batch of real numbers {got(part)}")
     return batch
+
+
+def _outlined(*model: Any) -> list["_Outlined"]:
+    """For one sample and for two. What is refused there is refused once more, in the shape of the batch."""
+    try:
+        return [_Outlined(*model, samples) for samples in (1, 2)]
+    except (TypeError, ValueError) as error:
+        refused = error
+    _Outlined(*model, len(model[1]))
+    raise refused
 
 
 class _Outlined:
