@@ -226,6 +226,7 @@ def test_attention_only_comes_out_for_gpt3_by_itself():
     costs = profile.costs()
     step = costs.forward[1] + costs.input_grad[1] + costs.weight_grad[1]
     assert plan.flops / step == pytest.approx(0.0045, abs=0.00005)
+    assert repr(plan) == "<RecomputePlan 12 attention; keeps 10.27 GB, 1.237e+12 FLOPs again>"
     corner = [other.recompute for other in gp.recompute_frontier(profile, stage=1)]
     assert len(corner) == 25, "12 blocks from nothing to attention, and 12 more to everything"
     assert corner[12] == plan.recompute and corner[0] == 12 * ("all",)
@@ -346,8 +347,8 @@ def test_a_budget_below_the_least_possible_is_refused_with_the_least():
         ({"profile": gp.mlp([3, 3])}, "a recompute plan needs a profile"),
         ({"stage": 1}, "stage from 0 to 0"),
         ({"stage": 0.5}, "stage to be a whole number"),
-        ({"microbatches": 0}, "microbatches >= 1"),
-        ({"microbatches": 2}, "a batch of 1 samples cannot be cut into 2 microbatches"),
+        ({"microbatches": 0}, r"a profile needs microbatches from 1 to 1 \(got 0\)"),
+        ({"microbatches": 2}, r"a profile needs microbatches from 1 to 1 \(got 2\)"),
         ({"budget": float("nan")}, "recompute_plan needs 0 <= budget"),
         ({"budget": -1}, "recompute_plan needs 0 <= budget"),
         ({"budget": "1 GB"}, "recompute_plan needs budget to be a number"),

@@ -21,13 +21,14 @@ from gpipe_sim.errors import got, listed, one_of, require, require_in, whole
 from gpipe_sim.nn.blocks import Checkpoint
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.plan.frontier import STATES, Bound, Chain, Way, best
+from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Size
 
 NOTHING, ATTENTION, ALL = "nothing", "attention", "all"
 WAYS = (NOTHING, ATTENTION, ALL)  #: what of a layer may be recomputed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RecomputePlan:
     """What of each layer of a stage is recomputed: "nothing", "attention" or "all"; and what that comes to.
 
@@ -37,6 +38,11 @@ class RecomputePlan:
     recompute: tuple[str, ...]
     bytes: int
     flops: int
+
+    def __repr__(self) -> str:
+        """One line, however many layers there are."""
+        counts = ", ".join(f"{self.recompute.count(way)} {way}" for way in WAYS if way in self.recompute)
+        return f"<RecomputePlan {counts}; keeps {in_bytes(self.bytes)}, {self.flops:.4g} FLOPs again>"
 
 
 class Freed(NamedTuple):

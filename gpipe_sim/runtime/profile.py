@@ -1,4 +1,4 @@
-"""What each layer of a model makes, in bytes: plain numbers, found without running anything.
+"""What each layer of a model makes, in bytes and FLOPs: plain numbers, found without running anything.
 
 A ``Profile`` is all that a prediction or a planner has to know about a model, whether its layers hold weights
 or exist on paper only. How large an array is depends on the samples of a microbatch: ``fixed`` bytes and so
@@ -15,7 +15,7 @@ from gpipe_sim.errors import got, require, require_batch, whole
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.standin import StandIn, root_of
-from gpipe_sim.runtime.device import Batch, as_batch, pieces
+from gpipe_sim.runtime.device import Batch, as_batch
 from gpipe_sim.runtime.memory import roots
 from gpipe_sim.runtime.partition import Partition, require_partitions
 from gpipe_sim.simulation.costs import Costs
@@ -105,8 +105,7 @@ class Profile:
 
     def largest(self, microbatches: int) -> int:
         """The samples of the largest of so many microbatches."""
-        rows = pieces(self.samples, whole("a profile", "microbatches", microbatches))[0].rows
-        return rows.stop
+        return -(-self.samples // whole("a profile", "microbatches", microbatches, high=self.samples))
 
     def __repr__(self) -> str:
         weights = sum(sum(layer.parameters.values()) for stage in self.stages for layer in stage)
@@ -130,9 +129,9 @@ def profile(partitions: Sequence[Partition], batch: Batch, loss: Loss) -> Profil
             one.flops[i],
             {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
             *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
-            weight_flops=one.weight_flops[i],
-            recompute_flops=one.recompute_flops[i],
-            selective=_selective(one.selective[i], two.selective[i]),
+            weight_flops=layer.weight_flops(one.inputs[i]),
+            recompute_flops=layer.recompute_flops(one.inputs[i]),
+            selective=_selective(layer.selective(), one.inputs[i], two.inputs[i]),
         )
         for i, layer in enumerate(one.layers)
     ]
@@ -169,16 +168,11 @@ class _Outlined:
         self.x = y = StandIn((samples, *x.shape[1:]), x.dtype)
         self.target = StandIn((samples, *targets.shape[1:]), targets.dtype)
         outputs, inputs, kept = [], [], []
+        self.inputs = inputs
         self.flops: list[int] = []
-        self.weight_flops: list[int] = []
-        self.recompute_flops: list[int] = []
-        self.selective: list[tuple[tuple, int] | None] = []
         for i, layer in enumerate(self.layers):
             inputs.append(y)
             self.flops.append(layer.flops(y))
-            self.weight_flops.append(layer.weight_flops(y))
-            self.recompute_flops.append(layer.recompute_flops(y))
-            self.selective.append(_outlined_selective(layer.selective(), y))
             y, saved = layer.outline(y, Context(layer=i))
             outputs.append(y)
             kept.append(saved)
@@ -208,16 +202,15 @@ def _made(x: StandIn, y: StandIn, saved: Any, dy: StandIn, dx: StandIn, pending:
     )
 
 
-def _outlined_selective(layer: Layer | None, x: StandIn) -> tuple[tuple, int] | None:
-    """(what it saves, what it recomputes), if there is such a layer."""
+def _selective(layer: Layer | None, one: StandIn, two: StandIn) -> Selective | None:
+    """What the layer that recomputes its attention saves, if there is one, from inputs of 1 and 2 samples."""
     if layer is None:
         return None
-    y, saved = layer.outline(x, Context())
-    return _named(saved, {INPUT: x, OUTPUT: y}), layer.recompute_flops(x)
-
-
-def _selective(one: tuple[tuple, int] | None, two: tuple[tuple, int] | None) -> Selective | None:
-    return None if one is None else Selective(_merged(one[0], two[0]), one[1])
+    saved = []
+    for x in (one, two):
+        y, kept = layer.outline(x, Context())
+        saved.append(_named(kept, {INPUT: x, OUTPUT: y}))
+    return Selective(_merged(*saved), layer.recompute_flops(one))
 
 
 def _named(value: Any, names: dict) -> tuple:
