@@ -6,7 +6,6 @@ that is known to fit (``Bound``).
 """
 
 from collections.abc import Sequence
-from heapq import nsmallest
 from math import floor, inf
 from numbers import Real
 from typing import Any, NamedTuple
@@ -53,11 +52,8 @@ class Found(NamedTuple):
 _Point = tuple[int, int, Any]  #: bytes, FLOPs, and the way there: (the way before, what is recomputed)
 
 
-def best(chain: Chain, bound: "Bound | None" = None, width: int | None = None) -> list[Found]:
-    """The paths that no other beats, from the fewest bytes to the most; with a bound, only those near it.
-
-    With a ``width``, only so many paths to each state are followed: quick, and nearly the best.
-    """
+def best(chain: Chain, bound: "Bound | None" = None) -> list[Found]:
+    """The paths that no other beats, from the fewest bytes to the most; with a bound, only those near it."""
     states: dict[bool, list[_Point]] = {False: [(0, 0, None)], True: []}
     for i, ways in enumerate(chain.layers, start=1):
         reached: dict[bool, list[_Point]] = {False: [], True: []}
@@ -69,7 +65,7 @@ def best(chain: Chain, bound: "Bound | None" = None, width: int | None = None) -
                 )
         states = {kept: _unbeaten(points) for kept, points in reached.items()}
         if bound:
-            states = {kept: bound.worth(i, kept, points, width) for kept, points in states.items()}
+            states = {kept: bound.worth(i, kept, points) for kept, points in states.items()}
         if sum(map(len, states.values())) > MOST:
             raise ValueError(
                 f"of {len(chain.layers)} layers, more than {MOST:,} choices may be the best; "
@@ -162,17 +158,13 @@ class Bound:
             else:
                 too_large = at
 
-    def worth(self, i: int, kept: bool, points: list[_Point], width: int | None) -> list[_Point]:
-        """The points after ``i`` layers that may end within the budget, as well as the path that is known.
-
-        At most ``width`` of them, those whose best end costs the least.
-        """
+    def worth(self, i: int, kept: bool, points: list[_Point]) -> list[_Point]:
+        """The points after ``i`` layers that may end within the budget, as well as the path that is known."""
         room = self.budget - self.least.rest[i][kept] // self.least.per_byte  # without the FLOPs in its price
         per_byte, per_flop = self.at.per_byte, self.at.per_flop
         most = per_flop * self.known + per_byte * self.budget - self.at.rest[i][kept]
-
-        def price(point: _Point) -> int:
-            return per_byte * point[0] + per_flop * point[1]
-
-        found = [point for point in points if point[0] <= room and price(point) <= most]
-        return found if width is None else nsmallest(width, found, key=price)
+        return [
+            point
+            for point in points
+            if point[0] <= room and per_byte * point[0] + per_flop * point[1] <= most
+        ]

@@ -66,13 +66,12 @@ def recompute_plan(profile: Profile, budget: Real, stage: int = 0, microbatches:
 
     The budget is for the largest of so many microbatches, for everything that is kept from its forward to its
     backward. Of plans with as few FLOPs it is one with the fewest bytes. What is needed while an action runs
-    is not counted. ValueError for a budget below the least possible, which says what that takes.
+    is not counted. ValueError for a budget below the least possible, which says what that takes; and for a
+    hundred layers or so in which bytes and FLOPs grow exactly alike, where too many choices are as good.
     """
     chain = _read(profile, stage, microbatches)
     require_in("recompute_plan", "budget", budget, 0, inf)
-    bound = Bound(chain, budget)
-    bound.known = best(chain, bound, width=100)[-1].flops
-    return RecomputePlan(*best(chain, bound)[-1])
+    return RecomputePlan(*best(chain, Bound(chain, budget))[-1])
 
 
 def recompute_frontier(profile: Profile, stage: int = 0, microbatches: int = 1) -> tuple[RecomputePlan, ...]:
