@@ -42,6 +42,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "bubble_curves",
         "bytes_per_flop",
         "choosing_m",
+        "depth_devices",
         "efficiency",
         "remat_memory",
         "training_loss",

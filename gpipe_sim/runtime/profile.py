@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpipe_sim.errors import got, require, require_batch, whole
+from gpipe_sim.nn.along import Boundary, applied, first, rest
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
@@ -24,6 +25,7 @@ from gpipe_sim.simulation.costs import Costs
 #: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
 #: these. A whole number is the place of an array among the saved ones.
 INPUT, OUTPUT, OUTPUT_GRADIENT, INPUT_GRADIENT = "x", "y", "dy", "dx"
+#: What travels along with an input or an output is "x1", "x2", ... and "y1", "y2", ...
 
 
 class Size(NamedTuple):
@@ -61,6 +63,7 @@ class LayerProfile:
     weight_flops: int = 0  # of the weight gradients, for each sample
     recompute_flops: int = 0  # of what the backward computes again, for each sample
     selective: Selective | None = None
+    along: tuple[Array, ...] = ()  # what travels along with the output
 
     @property
     def input_flops(self) -> int:
@@ -86,6 +89,16 @@ class Profile:
     stages: tuple[tuple[LayerProfile, ...], ...]
     loss: LossProfile
 
+    @property
+    def layers(self) -> tuple[LayerProfile, ...]:
+        """All of them, along the model."""
+        return tuple(layer for stage in self.stages for layer in stage)
+
+    @property
+    def parameters(self) -> int:
+        """The bytes of all weights."""
+        return sum(sum(layer.parameters.values()) for layer in self.layers)
+
     def require_within(self, schedule: Any, limit: Any, costs: Any = None) -> None:
         """MemoryLimitError if a step of this schedule would hold more bytes than ``limit`` on a device."""
         from gpipe_sim.runtime.limit import require_within  # it reads profiles
@@ -110,8 +123,7 @@ class Profile:
         return -(-self.samples // whole("a profile", "microbatches", microbatches, high=self.samples))
 
     def __repr__(self) -> str:
-        weights = sum(sum(layer.parameters.values()) for stage in self.stages for layer in stage)
-        return f"<Profile of {len(self.stages)} stages, {weights:,} bytes of parameters>"
+        return f"<Profile of {len(self.stages)} stages, {self.parameters:,} bytes of parameters>"
 
 
 def profile(
@@ -137,9 +149,10 @@ def profile(
             {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
             *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
             state=_state(i, layer, optimizer),
-            weight_flops=layer.weight_flops(one.inputs[i]),
-            recompute_flops=layer.recompute_flops(one.inputs[i]),
+            weight_flops=layer.weight_flops(first(one.inputs[i])),
+            recompute_flops=layer.recompute_flops(first(one.inputs[i])),
             selective=_selective(layer.selective(), one.inputs[i], two.inputs[i]),
+            along=_merged(one.along[i], two.along[i]),
         )
         for i, layer in enumerate(one.layers)
     ]
@@ -189,12 +202,13 @@ class _Outlined:
         self.flops: list[int] = []
         for i, layer in enumerate(self.layers):
             inputs.append(y)
-            self.flops.append(layer.flops(y))
-            y, saved = layer.outline(y, Context(layer=i))
+            self.flops.append(layer.flops(first(y)))
+            y, saved = applied(layer, layer.outline, y, Context(layer=i))
             outputs.append(y)
             kept.append(saved)
-        saved = loss.outline(y, self.target)
-        self.loss_saved = _named(saved, {INPUT: y, "target": self.target})
+        self.along = [_named(list(rest(y)), names_of(INPUT, x)) for x, y in zip(inputs, outputs, strict=True)]
+        saved = loss.outline(first(y), self.target)
+        self.loss_saved = _named(saved, {INPUT: first(y), "target": self.target})
         self.loss_gradient = dy = loss.outline_gradient(saved)
         self.made: list[tuple] = []
         self.gradients: list[dict[str, StandIn]] = []
@@ -207,27 +221,32 @@ class _Outlined:
         self.gradients.reverse()
 
 
-def _made(x: StandIn, y: StandIn, saved: Any, dy: StandIn, dx: StandIn, pending: Any) -> tuple:
+def _made(x: Boundary, y: Boundary, saved: Any, dy: StandIn, dx: StandIn, pending: Any) -> tuple:
     """(output, saved, input gradient, pending), each array by name where it is one of the others."""
-    forward = {INPUT: x, OUTPUT: y}
+    forward = names_of(INPUT, x) | names_of(OUTPUT, y)
     backward = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(roots(saved)))}
     return (
-        *_named(y, {INPUT: x}),
+        *_named(first(y), {INPUT: first(x)}),
         _named(saved, forward),
         *_named(dx, {OUTPUT_GRADIENT: dy}),
         _named(pending, backward),
     )
 
 
-def _selective(layer: Layer | None, one: StandIn, two: StandIn) -> Selective | None:
+def names_of(name: str, boundary: Boundary) -> dict[str, StandIn]:
+    """The arrays of a boundary by name: x, x1, x2, ..."""
+    return {name: first(boundary)} | {f"{name}{i}": each for i, each in enumerate(rest(boundary), 1)}
+
+
+def _selective(layer: Layer | None, one: Boundary, two: Boundary) -> Selective | None:
     """What the layer that recomputes its attention saves, if there is one, from inputs of 1 and 2 samples."""
     if layer is None:
         return None
     saved = []
     for x in (one, two):
-        y, kept = layer.outline(x, Context())
-        saved.append(_named(kept, {INPUT: x, OUTPUT: y}))
-    return Selective(_merged(*saved), layer.recompute_flops(one))
+        y, kept = applied(layer, layer.outline, x, Context())
+        saved.append(_named(kept, names_of(INPUT, x) | names_of(OUTPUT, y)))
+    return Selective(_merged(*saved), layer.recompute_flops(first(one)))
 
 
 def _named(value: Any, names: dict) -> tuple:
