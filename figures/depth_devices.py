@@ -59,8 +59,8 @@ def draw(data: dict) -> Figure:
     ax.plot(*zip(*data["printed"], strict=True), color=REFERENCE, lw=5, solid_capstyle="round")
     beside = {"textcoords": "offset points", "fontsize": LABEL_SIZE, "va": "center", "annotation_clip": False}
     ax.annotate(f"printed in GPipe's table 1: {first[1]} to {last[1]}", last, (10, -9), color=INK, **beside)
-    for i, (name, blocks) in enumerate(depth.items()):
-        points = [(k, n) for k, n in zip(devices, blocks, strict=True) if n]
+    for i, name in enumerate(CURVE):
+        points = [(k, n) for k, n in zip(devices, depth[name], strict=True) if n]
         if not points:
             continue
         ax.plot(*zip(*points, strict=True), color=CURVES[i], marker=MARKERS[i], ms=5, lw=1.4)
@@ -81,7 +81,7 @@ def draw(data: dict) -> Figure:
 
 def _claim(ax, data: dict) -> None:
     early, late = (data["devices"].index(k) for k in (8, 32))
-    recomputed, _, kept, never = data["depth"].values()
+    recomputed, _, kept, never = (data["depth"][name] for name in CURVE)
     more, less = (depth[late] / depth[early] for depth in (recomputed, kept))
     words = (
         f"From 8 to 32 devices a model may be {more:.1f} times as deep; without recompute {less:.1f} times"

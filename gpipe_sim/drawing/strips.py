@@ -100,7 +100,7 @@ def in_bytes(count: int) -> str:
 
 
 def byte_unit(most: int) -> tuple[int, str]:
-    """The unit in which to write up to so many bytes, and its name: kB (1,000 bytes), from 10 MB on MB, ..."""
+    """The unit in which to write up to so many bytes, and its name: kB (1,000 bytes), from 10 MB MB, ..."""
     return next((unit, name) for unit, name in BYTE_UNITS if most >= 10 * unit or name == "kB")
 
 
