@@ -150,6 +150,17 @@ def test_nothing_runs():
     assert first.peak() > 0 and second.peak("messages") > 0
 
 
+def test_a_peak_among_actions_that_take_no_time_is_after_the_one_that_filled_it():
+    """All of them end at 0, and each has a sample of its own; the last one, 0B0, was named."""
+    x = np.zeros((8, 4))
+    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (x, x), gp.mse)
+    [alone] = gp.predict_memory(gp.GPipe(1, 2), profile, gp.Costs(0, 0, 0))
+    assert alone.over_time() == (0, 256, 512, 256, 0)
+    assert alone.peak_moment == (0, 512, gp.F(0, 1))
+    [idle] = gp.predict_memory(gp.GPipe(1, 2), profile, gp.Costs(0, 1, 1))
+    assert idle.peak_moment == (0, 512, gp.F(0, 1))
+
+
 # Bad input
 
 
