@@ -1,6 +1,7 @@
 """The laws that every layer keeps; the rest of the package relies on them, also for a layer of yours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,19 @@ from gpipe_sim.nn.layers import Array, Context, Layer
 from gpipe_sim.nn.standin import ARRAYS, StandIn, root_of
 
 H = 1e-4  #: how far apart the points are from which a difference is taken
+_PLAIN = (*ARRAYS, Number, np.generic, np.dtype, str, bytes, slice, range, type)  #: what may be kept
 CLOSE = 1e-6  #: how far, relative to the largest entry, a gradient may be from differences
 
 
 def check_layer(layer: Layer, x: Array, *, independent: bool = True) -> None:
     """ValueError if a layer breaks a law on the input ``x``, (batch, ...) with at least two samples.
 
-    Outputs are contiguous. What is saved is the input, the output, or owns its bytes. Nothing that it is
-    given changes. A forward that is run again gives the same. Gradients have the shapes of what they are
-    gradients of; those of weights are new arrays. In float64 they are what differences give. ``outline`` says
-    what arrays there are; NotImplementedError if it is missing. Samples do not see each other, unless
-    ``independent`` is False, as for BatchNorm.
+    Outputs are contiguous. What is saved is the input, the output, or owns its bytes; it is made anew for
+    each microbatch, in arrays that the meter finds. Nothing that it is given changes. A forward that is run
+    again gives the same. Gradients have the shapes of what they are gradients of; those of weights are new
+    arrays. In float64 they are what differences give. ``outline`` says what arrays there are;
+    NotImplementedError if it is missing. Samples do not see each other, unless ``independent`` is False, as
+    for BatchNorm.
     """
     require("check_layer", layer, Layer, "a layer")
     require("check_layer", x, np.ndarray, "an array of inputs")
@@ -31,7 +34,7 @@ def check_layer(layer: Layer, x: Array, *, independent: bool = True) -> None:
     if not isinstance(getattr(layer, "parameters", None), dict):
         raise ValueError(f"{layer!r} has no parameters; begin its __init__ with super().__init__()")
     run = _Run(layer, x)
-    for law in (_contiguous, _owned, _fresh, _untouched, _repeated, _shaped, _outlined):
+    for law in (_found, _contiguous, _owned, _fresh, _untouched, _repeated, _anew, _shaped, _outlined):
         _require(layer, law(run))
     if independent:
         _require(layer, _independent(run))
@@ -61,6 +64,16 @@ def _pair(layer: Layer, method: str, made: Any) -> tuple[Array, Any]:
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], np.ndarray)):
         raise ValueError(f"{layer!r} must give from {method} an array and what it keeps, (y, saved)")
     return made
+
+
+def _found(run: _Run) -> str | None:
+    for value in _leaves(run.saved, run.pending):
+        if not (value is None or isinstance(value, _PLAIN)):
+            return (
+                f"keeps a {type(value).__name__}, in which the meter finds no arrays; "
+                "keep arrays, or tuples, lists or dicts of them"
+            )
+    return None
 
 
 def _contiguous(run: _Run) -> str | None:
@@ -103,6 +116,24 @@ def _repeated(run: _Run) -> str | None:
     if not np.array_equal(again, run.y):
         return "gives another output when its forward is run again; draw from ctx.rng() only"
     return None
+
+
+def _anew(run: _Run) -> str | None:
+    y, saved = run.layer.forward(run.x, run.ctx)
+    dx, pending = run.layer.backward_input(saved, run.dy)
+    given = run.x, run.dy
+    before = [each for each in arrays(run.y, run.saved, run.dx, run.pending) if _is_none_of(given, each)]
+    for array in arrays(y, saved, dx, pending):
+        if not _is_none_of(before, array):
+            return (
+                f"keeps or gives an array of shape {array.shape} that is the same for every microbatch; "
+                "one that is always there, such as a weight, is read in the backward and not saved"
+            )
+    return None
+
+
+def _is_none_of(arrays: Iterable[Array], array: Array) -> bool:
+    return not any(each is array for each in arrays)
 
 
 def _shaped(run: _Run) -> str | None:
@@ -188,10 +219,15 @@ def described(*values: Any) -> list[tuple]:
 
 def arrays(*values: Any) -> Iterator[Any]:
     """The arrays, or stand-ins, inside nested tuples, lists and dicts, in order; a view as it is."""
+    return (value for value in _leaves(*values) if isinstance(value, ARRAYS))
+
+
+def _leaves(*values: Any) -> Iterator[Any]:
+    """What is inside nested tuples, lists and dicts, in order."""
     for value in values:
         if isinstance(value, dict):
-            yield from arrays(*(value[name] for name in sorted(value)))
+            yield from _leaves(*(value[name] for name in sorted(value)))
         elif isinstance(value, tuple | list):
-            yield from arrays(*value)
-        elif isinstance(value, ARRAYS):
+            yield from _leaves(*value)
+        else:
             yield value
