@@ -145,9 +145,9 @@ def test_what_does_not_fit_even_once_is_refused_with_what_would_help():
     [
         (0, ValueError, "layer 0 cannot follow itself: it takes 48 bytes for a sample, and gives 192"),
         (4, ValueError, "layer 4 cannot follow itself: it takes 192 bytes for a sample, and gives 480"),
-        (5, ValueError, r"the number of a layer, 0 to 4 \(got 5\)"),
-        (-1, ValueError, r"deepest_model needs block >= 0 \(got -1\)"),
-        ("2", TypeError, "deepest_model needs block to be a whole number"),
+        (5, ValueError, r"deepest_model needs block, the number of a layer, from 0 to 4 \(got 5\)"),
+        (-1, ValueError, r"the number of a layer, from 0 to 4 \(got -1\)"),
+        ("2", TypeError, "deepest_model needs block, the number of a layer, to be a whole number"),
     ],
 )
 def test_a_layer_that_cannot_be_repeated_is_refused(block, error, says):
@@ -194,6 +194,8 @@ def test_a_block_that_changes_what_travels_along_is_refused():
 
 def test_other_arguments_are_refused():
     profile = language()
+    with pytest.raises(ValueError, match=r"from 0 to 4 \(got int\)"):  # Python prints no such number
+        gp.deepest_model(gp.GPipe(1, 1), profile, 10**5000, 1)
     for arguments, says in (
         ((profile, profile, 2, 1), "deepest_model needs a schedule"),
         ((gp.GPipe(1, 1), gp.GPipe(1, 1), 2, 1), "deepest_model needs a profile"),

@@ -154,9 +154,7 @@ def _groups(schedule: Schedule) -> Iterator[_Group]:
 
 def _cut(profile: Profile, block: int) -> tuple[Layers, LayerProfile, Layers]:
     layers = profile.layers
-    block = whole("deepest_model", "block", block, low=0)
-    if block >= len(layers):
-        raise ValueError(f"deepest_model needs the number of a layer, 0 to {len(layers) - 1} (got {block})")
+    block = whole("deepest_model", "block, the number of a layer,", block, low=0, high=len(layers) - 1)
     taken, given = (_size_after(profile.input, layers[:end]) for end in (block, block + 1))
     if taken != given:
         raise ValueError(
