@@ -162,7 +162,7 @@ def single_device_step(
     model, gradients, losses, outputs = Partition(layers), {}, [], []
     require_weights(model)
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
-        x, targets = batch[0][piece.rows], batch[1][piece.rows]
+        x, targets = (np.ascontiguousarray(part[piece.rows]) for part in batch)  # as every device gets them
         y, saved = model.forward(x, Context(True, seed, step, m))
         y = first(y)
         value, loss_saved = loss.forward(y, targets)
