@@ -58,6 +58,20 @@ class KeepsATable(KeepsItsWeight):
         return dy * self.parameters["s"], (saved[0], dy)
 
 
+class KeepsEveryPairOfSamples(Scale):
+    def forward(self, x, ctx):
+        return x * self.parameters["s"], (x, x @ x.T)
+
+    def backward_input(self, saved, dy):
+        return super().backward_input(saved[0], dy)
+
+    def outline(self, x, ctx):
+        return like(x), (x, like(x, shape=(len(x), len(x))))
+
+    def outline_input(self, saved, dy):
+        return super().outline_input(saved[0], dy)
+
+
 class Box:
     def __init__(self, array):
         self.array = array
@@ -161,6 +175,7 @@ def test_a_layer_that_keeps_the_laws_passes():
         (Strided, "gives an output that is not contiguous"),
         (KeepsItsWeight, r"keeps or gives an array of shape \(6,\) that is the same for every microbatch"),
         (KeepsATable, r"keeps or gives an array of shape \(6,\) that is the same for every microbatch"),
+        (KeepsEveryPairOfSamples, r"makes an array of \(1, 1\) for one sample, \(2, 2\) for two"),
         (HidesWhatItKeeps, "keeps a Box, in which the meter finds no arrays"),
         (KeepsAView, r"keeps a view of shape \(4, 6\) of a larger array"),
         (ChangesItsInput, "changes its input or its weights"),

@@ -21,9 +21,9 @@ def check_layer(layer: Layer, x: Array, *, independent: bool = True) -> None:
     Outputs are contiguous. What is saved is the input, the output, or owns its bytes; it is made anew for
     each microbatch, in arrays that the meter finds. Nothing that it is given changes. A forward that is run
     again gives the same. Gradients have the shapes of what they are gradients of; those of weights are new
-    arrays. In float64 they are what differences give. ``outline`` says what arrays there are;
-    NotImplementedError if it is missing. Samples do not see each other, unless ``independent`` is False, as
-    for BatchNorm.
+    arrays. In float64 they are what differences give. ``outline`` says what arrays there are, each of so many
+    bytes for a sample and so many besides; NotImplementedError if it is missing. Samples do not see each
+    other, unless ``independent`` is False, as for BatchNorm.
     """
     require("check_layer", layer, Layer, "a layer")
     require("check_layer", x, np.ndarray, "an array of inputs")
@@ -34,7 +34,18 @@ def check_layer(layer: Layer, x: Array, *, independent: bool = True) -> None:
     if not isinstance(getattr(layer, "parameters", None), dict):
         raise ValueError(f"{layer!r} has no parameters; begin its __init__ with super().__init__()")
     run = _Run(layer, x)
-    for law in (_found, _contiguous, _owned, _fresh, _untouched, _repeated, _anew, _shaped, _outlined):
+    for law in (
+        _found,
+        _contiguous,
+        _owned,
+        _fresh,
+        _untouched,
+        _repeated,
+        _anew,
+        _shaped,
+        _outlined,
+        _linear,
+    ):
         _require(layer, law(run))
     if independent:
         _require(layer, _independent(run))
@@ -148,14 +159,30 @@ def _shaped(run: _Run) -> str | None:
 
 
 def _outlined(run: _Run) -> str | None:
-    x, dy = StandIn(run.x.shape, run.x.dtype), StandIn(run.dy.shape, run.dy.dtype)
-    y, saved = run.layer.outline(x, run.ctx)
-    dx, pending = run.layer.outline_input(saved, dy)
-    gradients = run.layer.outline_weight(pending) if run.layer.parameters else {}
-    said = described(x, y, saved, dy, dx, pending, gradients)
+    said = described(*_outlines(run, len(run.x)))
     made = described(run.x, run.y, run.saved, run.dy, run.dx, run.pending, run.gradients)
     if said != made:
         return f"says in its outlines that there will be {said}, and makes {made}"
+    return None
+
+
+def _outlines(run: _Run, samples: int) -> tuple:
+    """(x, y, saved, dy, dx, pending, gradients) of so many samples, on paper."""
+    x, dy = (StandIn((samples, *array.shape[1:]), array.dtype) for array in (run.x, run.dy))
+    y, saved = run.layer.outline(x, run.ctx)
+    dx, pending = run.layer.outline_input(saved, dy)
+    gradients = run.layer.outline_weight(pending) if run.layer.parameters else {}
+    return x, y, saved, dy, dx, pending, gradients
+
+
+def _linear(run: _Run) -> str | None:
+    each = zip(*(arrays(*_outlines(run, samples)) for samples in (1, 2, 4)), strict=True)
+    for one, two, four in each:
+        if four.nbytes - two.nbytes != 2 * (two.nbytes - one.nbytes):
+            return (
+                f"makes an array of {one.shape} for one sample, {two.shape} for two and {four.shape} for "
+                "four; a profile has a number of bytes for each sample, and one besides"
+            )
     return None
 
 
