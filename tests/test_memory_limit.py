@@ -215,3 +215,5 @@ def test_a_limit_of_something_else_is_refused():
         PROFILE.require_within("GPipe", 5)
     with pytest.raises(TypeError, match="simulate needs a profile, as profile"):
         gp.simulate(gp.GPipe(4, 8), profile=model(), memory_limit=5)
+    with pytest.raises(TypeError, match=r"simulate needs a profile, as profile.* \(got 'big'\)"):
+        gp.simulate(gp.GPipe(4, 8), profile="big")
