@@ -188,6 +188,20 @@ def test_a_refusal_shows_the_shape_of_the_batch_not_of_the_samples_that_were_tri
         gp.profile(partitions, (make(x, float), make(y, int)), gp.cross_entropy)
 
 
+def test_an_optimizer_of_another_model_is_refused_as_a_step_refuses_it():
+    """Its bytes were counted, as if they were this model's."""
+    optimizer, batch = gp.Adam(0.1), batch_for(activations, 4, np.float64)
+    for layers in (gp.mlp([5, 9, 5]), gp.mlp([5, 8, 5])):
+        partitions = gp.split(layers, stages=2)
+        if optimizer.state:
+            with pytest.raises(ValueError, match=r"the state of parameter .* is another model's"):
+                gp.profile(partitions, batch, gp.cross_entropy, optimizer)
+        else:
+            gp.train_step(
+                partitions, with_updates(gp.GPipe(2, 2)), batch, gp.cross_entropy, optimizer=optimizer
+            )
+
+
 def test_a_layer_that_does_not_say_what_it_makes_is_named():
     class Softsign(gp.Tanh):
         outline = gp.Layer.outline

@@ -134,7 +134,8 @@ def profile(
     The batch may be on paper, as a model may: a ``StandIn`` for the inputs and one for the targets. With an
     ``optimizer``, what it keeps for each weight belongs to the profile.
     NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``). ValueError
-    if layers, batch and loss do not fit each other, TypeError for arguments of another kind.
+    if layers, batch and loss do not fit each other, or the optimizer is another model's, TypeError for
+    arguments of another kind.
     """
     require_partitions("profile", partitions)
     require("profile", loss, Loss, "a loss, such as cross_entropy or mse")
@@ -171,8 +172,7 @@ def _state(i: int, layer: Layer, optimizer: Optimizer | None) -> int:
     """The bytes of what an optimizer keeps, or will keep, for the weights of a layer."""
     if optimizer is None:
         return 0
-    weights = layer.parameters
-    kept = [optimizer.state.get((i, name)) or optimizer.start(weights[name]) for name in weights]
+    kept = optimizer.kept({(i, name): weight for name, weight in layer.parameters.items()})
     return sum(root.nbytes for root in roots(kept))
 
 
