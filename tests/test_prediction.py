@@ -188,6 +188,13 @@ def test_a_refusal_shows_the_shape_of_the_batch_not_of_the_samples_that_were_tri
         gp.profile(partitions, (make(x, float), make(y, int)), gp.cross_entropy)
 
 
+def test_attention_of_what_is_no_sequence_is_refused_in_its_own_words():
+    """Its FLOPs were asked for first, which gave NumPy's "not enough values to unpack"."""
+    [attention] = gp.split([gp.Attention(4, 2, rng=RNG)], stages=1)
+    with pytest.raises(ValueError, match=r"Attention\(4, 2\), takes \(batch, sequence, 4\), got \(8, 4\)"):
+        gp.profile([attention], (np.zeros((8, 4)), np.zeros((8, 4))), gp.mse)
+
+
 def test_an_optimizer_of_another_model_is_refused_as_a_step_refuses_it():
     """Its bytes were counted, as if they were this model's."""
     optimizer, batch = gp.Adam(0.1), batch_for(activations, 4, np.float64)

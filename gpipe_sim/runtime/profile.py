@@ -212,8 +212,8 @@ class _Outlined:
         self.flops: list[int] = []
         for i, layer in enumerate(self.layers):
             inputs.append(y)
-            self.flops.append(layer.flops(first(y)))
             y, saved = applied(layer, layer.outline, y, Context(layer=i))
+            self.flops.append(layer.flops(first(inputs[-1])))  # of an input that the layer takes
             outputs.append(y)
             kept.append(saved)
         self.along = [_named(list(rest(y)), names_of(INPUT, x)) for x, y in zip(inputs, outputs, strict=True)]
