@@ -224,6 +224,17 @@ def test_an_input_that_nobody_may_write_to_is_checked():
     gp.check_layer(Scale(), x)
 
 
+def test_a_layer_that_makes_a_mask_is_told_apart():
+    with pytest.raises(ValueError, match=r"^PaddingMask\(0\) gives several arrays from forward"):
+        gp.check_layer(gp.PaddingMask(), np.ones((2, 3), int))
+
+
+@pytest.mark.parametrize("of_layers", [gp.Checkpoint, gp.Residual])
+def test_a_layer_of_no_layers_is_refused(of_layers):
+    with pytest.raises(ValueError, match=f"{of_layers.__name__} needs at least one layer"):
+        of_layers()
+
+
 def test_batch_norm_is_allowed_to_mix_where_that_is_said():
     gp.check_layer(gp.BatchNorm(6), X, independent=False)
     with pytest.raises(ValueError, match="over which axis"):

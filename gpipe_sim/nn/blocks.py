@@ -24,6 +24,8 @@ class Chain(Layer):
     def __init__(self, *layers: Layer):
         for layer in layers:
             require(type(self).__name__, layer, Layer, "layers")
+        if not layers:
+            raise ValueError(f"{type(self).__name__} needs at least one layer")
         self.layers = layers
         self.parameters = {
             f"{i}.{name}": array for i, layer in enumerate(layers) for name, array in layer.parameters.items()

@@ -72,6 +72,8 @@ class _Run:
 
 
 def _pair(layer: Layer, method: str, made: Any) -> tuple[Array, Any]:
+    if isinstance(made, tuple) and made and isinstance(made[0], tuple):
+        raise ValueError(f"{layer!r} gives several arrays from {method}; check_layer takes a layer of one")
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], np.ndarray)):
         raise ValueError(f"{layer!r} must give from {method} an array and what it keeps, (y, saved)")
     return made
