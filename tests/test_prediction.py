@@ -195,6 +195,24 @@ def test_attention_of_what_is_no_sequence_is_refused_in_its_own_words():
         gp.profile([attention], (np.zeros((8, 4)), np.zeros((8, 4))), gp.mse)
 
 
+@pytest.mark.parametrize(
+    ("loss", "y", "says"),
+    [
+        (gp.mse, np.zeros((8, 0)), "mse needs at least one output"),
+        (gp.cross_entropy, np.zeros(8, int), "class"),
+    ],
+)
+def test_outputs_without_features_are_refused_by_a_profile_and_by_a_step(loss, y, says):
+    """The step divided by zero, and the profile went through."""
+    partitions, x = gp.split([gp.Tanh()], stages=1), np.zeros((8, 0))
+    for refused in (
+        lambda: gp.profile(partitions, (x, y), loss),
+        lambda: gp.train_step(partitions, gp.GPipe(1, 2), (x, y), loss),
+    ):
+        with pytest.raises(ValueError, match=says):
+            refused()
+
+
 def test_an_optimizer_of_another_model_is_refused_as_a_step_refuses_it():
     """Its bytes were counted, as if they were this model's."""
     optimizer, batch = gp.Adam(0.1), batch_for(activations, 4, np.float64)
