@@ -44,6 +44,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "efficiency",
         "remat_memory",
         "training_loss",
+        "transformer_digits",
         "zero_bubble_table",
     }
     pictures = {"dial", "one_microbatch", "pushed_rows", "summary", "three_steps", "time_and_memory", "zoo"}
@@ -320,6 +321,17 @@ def test_losses_are_drawn_as_they_are():
     assert ax.get_title("left") == f"4 schedules learn what one device learns: {right}"
     worst = max(training_loss.apart(training_loss.losses(data)).values())
     assert f"further apart than {worst:.0e}" in ax.texts[0].get_text()
+
+
+def test_a_transformer_is_drawn_as_it_was_trained():
+    data, axes = read("transformer_digits"), committed("transformer_digits").axes
+    for ax, curves in zip(axes, (data["loss"], data["accuracy"]), strict=True):
+        drawn = {line.get_label(): list(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) > 2}
+        assert drawn == curves and {len(curve) for curve in curves.values()} == {40}
+    left, right = (ax.get_title("left") for ax in axes)
+    assert left == "In 880 steps no two losses are 1e-13 apart ..." and 1e-14 <= data["apart"] < 1e-13
+    assert right == "... and both read 96.9% of new digits"
+    assert min(found[-1] for found in data["accuracy"].values()) > data["goal"] == 0.95
 
 
 def test_the_zero_bubble_table_comes_out_to_every_printed_digit():
