@@ -36,7 +36,7 @@ _NAMES = {
     "nn.losses": "Loss cross_entropy mse",
     "nn.models": "bert_large gpt gpt3_175b mlp",
     "nn.standin": "StandIn",
-    "nn.optimizers": "SGD Adam AdamW Optimizer",
+    "nn.optimizers": "SGD RMSProp Adam AdamW MixedPrecision Optimizer",
     "runtime.memory": "MemoryTrace roots",
     "runtime.partition": "Partition split",
     "runtime.prediction": "predict_memory",

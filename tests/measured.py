@@ -3,7 +3,7 @@
 import random
 
 from gpipe_sim import Costs, MemoryTrace, Schedule, Span, Timeline, in_flight, needs, simulate
-from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, SAVED
+from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, PENDING, SAVED, STATE
 from gpipe_sim.schedule.explicit import unpaired
 
 PLANNED = Costs(20, 20, 20)
@@ -44,8 +44,10 @@ def _metered(timeline: Timeline, device: int) -> MemoryTrace:
     held = {
         PARAMETERS: [4000] * len(steps),
         GRADIENTS: [4000 if i > len(steps) / 2 else 0 for i, _ in enumerate(steps)],
+        STATE: [2000] * len(steps),
         BOUNDARY: [300 * count for _, count in steps],
         SAVED: [900 * count for _, count in steps],
+        PENDING: [200 * (i % 2) for i, _ in enumerate(steps)],
         MESSAGES: [(device + i) % 3 * 150 for i, _ in enumerate(steps)],
     }
     return MemoryTrace(tuple(time for time, _ in steps), {name: tuple(each) for name, each in held.items()})

@@ -8,6 +8,8 @@ from numeric import Energy
 
 from gpipe_sim import (
     SGD,
+    Adam,
+    AdamW,
     B,
     Costs,
     DualPipe,
@@ -15,6 +17,8 @@ from gpipe_sim import (
     GPipe,
     Kind,
     Layer,
+    MixedPrecision,
+    RMSProp,
     cross_entropy,
     mlp,
     remat,
@@ -27,13 +31,16 @@ from gpipe_sim.runtime.memory import (
     GRADIENTS,
     MESSAGES,
     PARAMETERS,
+    PENDING,
     SAVED,
+    STATE,
     MemoryTrace,
     MeteredMemory,
     roots,
     trace,
 )
 
+COLUMNS = PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES
 BATCH = np.linspace(-1, 1, 12).reshape(4, 3), np.array([0, 3, 1, 2])
 
 BATCH_OF_8 = np.linspace(-1, 1, 24).reshape(8, 3), np.array([0, 2, 1, 2] * 2)
@@ -45,9 +52,10 @@ def tiny(stages: int = 2):
 
 
 def table(memory: MemoryTrace) -> str:
-    """One line per time: parameters, gradients, boundary inputs, saved activations, messages."""
+    """One line per time: parameters, gradients, boundary inputs, saved activations, messages; no others."""
+    assert not any(memory.over_time(STATE, PENDING))
     return "\n".join(
-        f"{time}: " + " ".join(str(memory.bytes[category][i]) for category in CATEGORIES)
+        f"{time}: " + " ".join(str(memory.bytes[category][i]) for category in COLUMNS)
         for i, time in enumerate(memory.times)
     )
 
@@ -136,12 +144,38 @@ def test_a_split_backward_keeps_only_what_its_weight_half_needs():
     """After I, Linear's W needs its input and its output's gradient; ReLU and the loss need nothing more."""
     schedule = Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0"])
     first, second = train_step(tiny(), schedule, BATCH, cross_entropy).memory
-    assert first.over_time(BOUNDARY, SAVED) == (0, 96 + 64, 96 + 64, 96 + 64, 0)
     assert first.over_time(BOUNDARY) == (0, 96, 96, 96, 0)  # W still needs it, and it is what it was
+    assert first.over_time(SAVED) == (0, 64, 64, 0, 0)
+    assert first.over_time(PENDING) == (0, 0, 0, 64, 0)
     assert first.times == (0, 1, 3, 4, 5)
-    assert second.over_time(BOUNDARY, SAVED) == (0, 0, 64 + 160, 64 + 128, 0)
+    assert second.over_time(BOUNDARY) == (0, 0, 64, 64, 0)
+    assert second.over_time(SAVED) == (0, 0, 160, 0, 0)
+    assert second.over_time(PENDING) == (0, 0, 0, 128, 0)
+    assert second.activation_peak == 64 + 160
     assert second.times == (0, 1, 2, 3, 4)
     assert first.over_time(GRADIENTS) == (0, 0, 0, 0, 64)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "arrays"),
+    [(SGD(0.1), 0), (SGD(0.1, momentum=0.9), 1), (RMSProp(), 1), (Adam(), 2), (AdamW(), 2)],
+)
+def test_an_optimizer_keeps_so_many_arrays_beside_each_weight_from_the_start(optimizer, arrays):
+    schedule = Explicit(["0F0 0B0 0U0", "1F0 1B0 1U0"])
+    first, second = train_step(tiny(), schedule, BATCH, cross_entropy, optimizer=optimizer).memory
+    assert set(first.over_time(STATE)) == {arrays * 64}
+    assert set(second.over_time(STATE)) == {arrays * 96}
+
+
+def test_mixed_precision_takes_16_bytes_for_a_weight_of_2():
+    """The weight and its gradient, 2 bytes each; a float32 copy, m and v, 4 each."""
+    layers = split(mlp([3, 2, 4], dtype=np.float16), balance=[2, 1])
+    batch = BATCH[0].astype(np.float16), BATCH[1]
+    how = {"optimizer": MixedPrecision(Adam())}
+    step = train_step(layers, GPipe(2, 2), batch, cross_entropy, **how)
+    for memory, weights in zip(step.memory, (8, 12), strict=True):
+        held = [memory.peak(category) for category in (PARAMETERS, GRADIENTS, STATE)]
+        assert held == [2 * weights, 2 * weights, 12 * weights]
 
 
 def test_float32_takes_half_the_bytes():
@@ -183,7 +217,7 @@ def test_an_array_in_two_categories_counts_under_the_first(higher, lower):
 
 
 def test_the_categories_stand_in_their_order_of_precedence():
-    assert CATEGORIES == (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
+    assert CATEGORIES == (PARAMETERS, GRADIENTS, STATE, BOUNDARY, SAVED, PENDING, MESSAGES)
 
 
 def test_a_boundary_input_that_a_layer_also_saves_is_a_boundary_input():
@@ -227,15 +261,18 @@ TRACE = MemoryTrace((0, 2, 5), {category: (n, 10 * n, n) for n, category in enum
 
 
 def test_a_trace_adds_up_the_categories_that_are_asked_for():
-    assert TRACE.over_time(GRADIENTS, MESSAGES) == (7, 70, 7)
-    assert TRACE.over_time() == (15, 150, 15)
-    assert TRACE.peak() == 150
+    assert TRACE.over_time(GRADIENTS, MESSAGES) == (9, 90, 9)
+    assert TRACE.over_time() == (28, 280, 28)
+    assert TRACE.peak() == 280
     assert TRACE.peak(PARAMETERS) == 10
-    assert TRACE.activation_peak == 30 + 40
+    assert TRACE.activation_peak == 40 + 50 + 60
 
 
 def test_a_trace_shows_itself_in_a_line_however_long_it_is():
-    assert repr(TRACE) == "<MemoryTrace of 3 samples, peak 150 bytes>"
+    assert repr(TRACE) == "<MemoryTrace: at most 280 bytes at 2>"
+    first, second = train_step(tiny(), GPipe(2, 2), BATCH, cross_entropy).memory
+    assert repr(first) == "<MemoryTrace: at most 256 bytes at 5, 368 while 0B1 runs>"  # a message came
+    assert repr(second) == "<MemoryTrace: at most 320 bytes after 1F1 at 3, 448 while 1B1 runs>"
 
 
 def test_a_trace_holds_its_bytes_until_the_next_time():
@@ -281,7 +318,7 @@ def test_inside_a_backward_are_its_gradients_and_the_array_between_its_layers():
             f"0B0 {before_b0 + 48}",  # added to those that are there
         ]
     )
-    assert first.peak_inside == (B(0, 1), 368)
+    assert first.peak_inside == (B(0, 1), 368, 5, 7)
     assert first.peak() == before_b1, "where actions end, it is less"
 
 
@@ -326,7 +363,7 @@ def test_what_the_loss_has_read_is_still_there_inside_the_backward():
     (memory,) = train_step(tiny(stages=1), GPipe(1, 4), BATCH, cross_entropy).memory
     x, b, probabilities, target = 24, 16, 32, 8
     held, gradients, dx = 160 + 4 * (x + b + probabilities + target), 160, 24
-    assert memory.inside[4] == (B(0, 3), held + gradients + dx)
+    assert memory.inside[4] == (B(0, 3), held + gradients + dx, 4, 6)
 
 
 def test_a_pair_is_looked_at_in_both_of_its_parts():
@@ -348,7 +385,7 @@ def test_inside_is_never_less_than_where_actions_end(schedule):
 
 def test_a_trace_of_some_categories_knows_nothing_of_the_inside():
     (memory,) = train_step(tiny(stages=1), GPipe(1, 1), BATCH, cross_entropy).memory
-    assert memory.only(PARAMETERS).peak_inside == (None, 160)
+    assert memory.only(PARAMETERS).peak_inside == (None, 160, 0, 0)
 
 
 def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch):
@@ -370,7 +407,7 @@ def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch
                 self.inside[-1] = 0  # so that this look alone is seen
                 super().look(None, passes)
                 others = sum(last._bytes) - last.samples[0][1][0] - first.samples[0][1][0]
-                on_the_host = output * sum(action.kind is Kind.F for action in last.actions)
+                on_the_host = output * sum(span.action.kind is Kind.F for span in last.spans)
                 traced = tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename")
                 seen.append((sum(s.size for s in traced), others + on_the_host + self.inside[-1]))
 

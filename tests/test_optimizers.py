@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gpipe_sim import SGD, Adam, AdamW
+from gpipe_sim import SGD, Adam, AdamW, MixedPrecision, RMSProp
 
 KEY = (0, "W")
 
@@ -106,7 +106,7 @@ def test_a_missing_or_misshapen_gradient_changes_no_weight_and_no_state(make, gr
     assert not any(optimizer.state.values())
 
 
-@pytest.mark.parametrize("make", [SGD, Adam, AdamW])
+@pytest.mark.parametrize("make", [SGD, RMSProp, Adam, AdamW])
 @pytest.mark.parametrize("rate", [-0.1, float("nan"), float("inf")])
 def test_a_learning_rate_below_zero_nan_or_infinite_is_refused(make, rate):
     with pytest.raises(ValueError, match=rf"{make.__name__} needs 0 <= learning_rate < inf \(got {rate}\)"):
@@ -135,3 +135,50 @@ def test_adam_takes_two_betas(betas):
     with pytest.raises(ValueError, match="Adam needs two betas") as error:
         Adam(0.1, betas=betas)
     assert f"(got {betas})" in str(error.value)
+
+
+def test_rmsprop_divides_by_the_root_of_a_running_mean_of_squares():
+    """v = 0.75, 0.9375 with decay 0.25; each gradient divided by its root."""
+    path = walk(RMSProp(0.1, decay=0.25, eps=1e-30), [1.0, 1.0])
+    assert path == pytest.approx([1 - 0.1 / 0.75**0.5, 1 - 0.1 / 0.75**0.5 - 0.1 / 0.9375**0.5], rel=1e-15)
+
+
+@pytest.mark.parametrize("make", [lambda: SGD(1e-5, momentum=0.9), lambda: Adam(1e-5), lambda: RMSProp(1e-5)])
+def test_mixed_precision_adds_up_what_is_too_small_beside_a_2_byte_weight(make):
+    """A thousand steps, too small for float16 at 1: alone the weight never moves."""
+    halves, copied, exact = ({(0, "W"): np.ones(3, dtype)} for dtype in (np.float16, np.float16, np.float32))
+    optimizers = make(), MixedPrecision(make()), make()
+    gradient = np.array([1.0, 0.5, -0.25])
+    for _ in range(1000):
+        for optimizer, weights in zip(optimizers, (halves, copied, exact), strict=True):
+            optimizer.step(weights, {(0, "W"): gradient.astype(weights[0, "W"].dtype)})
+    assert (halves[0, "W"] == 1).all()
+    assert copied[0, "W"].dtype == np.float16 and (copied[0, "W"] != 1).all()
+    assert (copied[0, "W"] == exact[0, "W"].astype(np.float16)).all()
+
+
+def test_the_learning_rate_of_mixed_precision_is_that_of_its_rule():
+    rule = SGD(0.5)
+    optimizer = MixedPrecision(rule)
+    optimizer.learning_rate = 0.25
+    assert rule.learning_rate == 0.25 and walk(optimizer, [1.0]) == [0.75]
+
+
+def test_mixed_precision_takes_a_rule():
+    with pytest.raises(TypeError, match="MixedPrecision needs an optimizer, such as Adam"):
+        MixedPrecision(Adam)
+
+
+def test_the_state_of_another_model_is_refused_before_any_is_made():
+    optimizer = Adam(0.1)
+    optimizer.step({(1, "W"): np.ones(2)}, {(1, "W"): np.ones(2)})
+    with pytest.raises(ValueError, match=r"the state of parameter \(1, 'W'\) is another model's"):
+        optimizer.prepare({(0, "W"): np.ones(2), (1, "W"): np.ones(3)})
+    assert list(optimizer.state) == [(1, "W")]
+
+
+@pytest.mark.parametrize("eps", [0, 0.0])
+def test_an_eps_of_zero_is_refused(eps):
+    for make in (Adam, AdamW, RMSProp):
+        with pytest.raises(ValueError, match=f"{make.__name__} needs eps > 0"):
+            make(0.1, eps=eps)

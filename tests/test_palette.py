@@ -138,7 +138,7 @@ def test_no_colour_has_two_meanings():
     grounds_and_words = {PAPER, INK, FAINT, LANE, palette.GRID}
     assert len(grounds_and_words) == 5
     assert not actions & memory and not (actions | memory) & grounds_and_words
-    assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 5
+    assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 7
     assert MEMORY["saved activations"] == palette.IN_FLIGHT
     assert palette.CURVES[0] == INK, "curves are ink"
 

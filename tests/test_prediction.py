@@ -50,7 +50,7 @@ def batch_for(model, samples: int, dtype: type) -> tuple[np.ndarray, np.ndarray]
 
 def assert_predicted(schedule, layers, batch, loss=gp.cross_entropy, **options):
     partitions = gp.split(layers, stages=schedule.stages)
-    profile = gp.profile(partitions, batch, loss)
+    profile = gp.profile(partitions, batch, loss, options.get("optimizer"))
     predicted = gp.predict_memory(schedule, profile, options.get("costs"))
     assert predicted == gp.train_step(partitions, schedule, batch, loss, **options).memory
 
@@ -84,6 +84,35 @@ def test_with_several_stages_on_a_device_and_updates(schedule):
     shared = gp.colocate(schedule, ["a", "b", "a"])
     assert_predicted(shared, layers, batch)
     assert_predicted(with_updates(schedule), layers, batch, optimizer=gp.SGD(0.0), costs=gp.Costs(comm=2))
+
+
+OPTIMIZERS = (
+    lambda: gp.SGD(0.1, momentum=0.9),
+    lambda: gp.RMSProp(0.1),
+    lambda: gp.AdamW(0.1),
+    lambda: gp.MixedPrecision(gp.Adam(0.1)),
+)
+
+
+@pytest.mark.parametrize("make", OPTIMIZERS)
+@over([with_updates(gp.GPipe(3, 4)), with_updates(gp.ZBV(2, 3)), gp.Chimera(4, 4), gp.ZBH1(3, 4)])
+def test_with_what_an_optimizer_keeps_before_and_after_its_first_step(schedule, make):
+    layers, batch = residuals(schedule.stages, np.float32), batch_for(residuals, 7, np.float32)
+    optimizer = make()
+    for _ in range(2):
+        assert_predicted(schedule, layers, batch, optimizer=optimizer)
+
+
+def test_of_an_optimizer_of_ones_own_that_names_the_arrays_it_keeps():
+    class Signs(gp.Optimizer):
+        moments = ("last",)
+
+        def change(self, parameter, gradient, state):
+            state["last"] = np.sign(gradient)  # a new array each time
+            return self.learning_rate * state["last"]
+
+    layers, batch = residuals(3, np.float64), batch_for(residuals, 7, np.float64)
+    assert_predicted(with_updates(gp.GPipe(3, 4)), layers, batch, optimizer=Signs(0.1))
 
 
 def test_a_prediction_is_what_a_smaller_batch_would_hold_too():

@@ -24,7 +24,7 @@ from gpipe_sim import (
     train_step,
 )
 from gpipe_sim.runtime import step as step_module
-from gpipe_sim.runtime.memory import GRADIENTS, PARAMETERS, roots
+from gpipe_sim.runtime.memory import GRADIENTS, PARAMETERS, STATE, roots
 
 BOTH_WAYS = pytest.mark.parametrize("schedule", [Chimera(4, 8), Chimera(4, 5), DualPipe(4, 8)], ids=repr)
 
@@ -75,11 +75,11 @@ def test_the_second_holder_of_a_stage_has_a_partition_of_its_own(schedule, devic
 
 @BOTH_WAYS
 def test_no_two_devices_hold_the_same_bytes_and_nothing_is_left_in_flight(schedule, devices):
-    run(schedule)
+    run(schedule, optimizer=Adam())
     held = [{id(root) for root in roots(list(device.memory.held.values()))} for device in devices]
     assert sum(map(len, held)) == len(set().union(*held))
     kinds = {category for device in devices for category, _ in device.memory.held}
-    assert kinds == {PARAMETERS, GRADIENTS}
+    assert kinds == {PARAMETERS, GRADIENTS, STATE}
 
 
 def test_two_copies_of_the_model_take_twice_the_parameters():

@@ -7,7 +7,7 @@ and matplotlib both read this file; a new kind of action, or a new category of m
 
 from typing import NamedTuple
 
-from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, SAVED
+from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, PENDING, SAVED, STATE
 from gpipe_sim.schedule.actions import Kind
 
 PLAIN, LINES, DOTS = "", "lines", "dots"  #: patterns, in white
@@ -35,8 +35,10 @@ KINDS = {
 MEMORY = {
     PARAMETERS: Look("#33205e"),
     GRADIENTS: Look("#583b91"),
+    STATE: Look("#583b91", LINES),
     BOUNDARY: Look("#9a7fd0"),
     SAVED: Look("#c6b3ea"),
+    PENDING: Look("#c6b3ea", DOTS),
     MESSAGES: Look("#c6b3ea", LINES),
 }
 IN_FLIGHT = MEMORY[SAVED]  #: microbatches in flight are counted by what is saved for them

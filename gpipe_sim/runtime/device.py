@@ -12,7 +12,7 @@ from gpipe_sim.errors import numbers, require_batch
 from gpipe_sim.nn.layers import Context
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
-from gpipe_sim.runtime.memory import GRADIENTS, MESSAGES, PARAMETERS, Memory
+from gpipe_sim.runtime.memory import GRADIENTS, MESSAGES, PARAMETERS, STATE, Memory
 from gpipe_sim.runtime.partition import Gradients, Partition
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
@@ -80,7 +80,12 @@ class Device:
     """One simulated device: the partitions of its stages, its memory, and how to reach the others."""
 
     def __init__(
-        self, inputs: StepInputs, partitions: dict[int, Partition], memory: Memory, peers: list["Device"]
+        self,
+        inputs: StepInputs,
+        partitions: dict[int, Partition],
+        states: dict[int, Any],  # what the optimizer keeps, by stage
+        memory: Memory,
+        peers: list["Device"],
     ):
         self.inputs, self.partitions, self.memory, self.peers = inputs, partitions, memory, peers
         self.last_stage = inputs.schedule.program.stages - 1
@@ -99,6 +104,8 @@ class Device:
         }
         for stage, partition in partitions.items():
             memory.keep(PARAMETERS, stage, partition.parameters)
+        for stage, state in states.items():
+            memory.keep(STATE, stage, state)
         memory.sample(0)
 
     def perform(self, span: Span) -> None:
@@ -108,7 +115,7 @@ class Device:
         """
         self.clock, memory = span.end, self.memory
         for stage, kind, m in span.action.parts:
-            memory.begin(span.action)
+            memory.begin(span)
             key, freed = (stage, m), []
             frees, makes = _LIFE[kind, self.inputs.recomputed[stage][m]]
             for category in frees:
@@ -148,7 +155,10 @@ class Device:
         self._gradients_kept(stage)
 
     def update(self, stage: int, m: int) -> None:
-        self.inputs.optimizer.step(self.partitions[stage].parameters, self.gradients[stage])
+        optimizer, parameters = self.inputs.optimizer, self.partitions[stage].parameters
+        optimizer.step(parameters, self.gradients[stage])
+        self.memory.take(STATE, stage)
+        self.memory.keep(STATE, stage, optimizer.prepare(parameters))  # it may have new arrays
 
     def _run(self, stage: int, m: int, x: Array, keep: bool = True) -> tuple[Array, list]:
         """The forward of a stage: (output, saved); the last stage also computes the loss."""

@@ -10,7 +10,6 @@ from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.runtime.prediction import predict_memory
 from gpipe_sim.runtime.profile import Profile
-from gpipe_sim.runtime.step import timed
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.remat import Remat, remat
@@ -34,7 +33,7 @@ def require_within(
     if max(over) > 0:
         device = over.index(max(over))
         raise MemoryLimitError(
-            f"{_what(schedule, traces[device], device, limits[device], costs)}\n"
+            f"{_what(schedule, traces[device], device, limits[device])}\n"
             f"{_help(schedule, profile, limits, costs)}"
         )
     return traces
@@ -52,16 +51,15 @@ def _limits(schedule: Schedule, limit: Limit) -> list[Real]:
     return limits
 
 
-def _what(schedule: Schedule, trace: MemoryTrace, device: int, most: Real, costs: CostModel | None) -> str:
-    action, peak = trace.peak_inside
-    span = next(span for span in timed(schedule, costs).on(device) if span.action == action)
+def _what(schedule: Schedule, trace: MemoryTrace, device: int, most: Real) -> str:
+    action, peak, start, end = trace.peak_inside
     refused = (
         f"{schedule!r} does not fit: device {device} would hold {in_bytes(peak)} while it runs {action}, "
-        f"from {span.start} to {span.end}, and may hold {in_bytes(most)}."
+        f"from {start} to {end}, and may hold {in_bytes(most)}."
     )
-    if span.start == span.end:  # what there was before it is no sample of its own
+    if start == end:  # what there was before it is no sample of its own
         return refused
-    held = {category: size for category, size in trace.at(span.start).items() if size}
+    held = {category: size for category, size in trace.at(start).items() if size}
     before = ", ".join(f"{category} {in_bytes(size)}" for category, size in held.items()) or "nothing"
     more = in_bytes(peak - sum(held.values()))
     return f"{refused}\nWhen {action} starts, it holds {before}; {more} more come while it runs."

@@ -31,12 +31,13 @@ from gpipe_sim.errors import one_of, require_in
 from gpipe_sim.nn.standin import ARRAYS, root_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
+from gpipe_sim.simulation.timeline import Span
 
-PARAMETERS, GRADIENTS = "parameters", "gradients"
+PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "optimizer state"
 #: In order of precedence.
-CATEGORIES = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES)
+CATEGORIES = (PARAMETERS, GRADIENTS, STATE, BOUNDARY, SAVED, PENDING, MESSAGES)
+ACTIVATIONS = (BOUNDARY, SAVED, PENDING)  #: what microbatches in flight hold
 _RANK = {category: rank for rank, category in enumerate(CATEGORIES)}
-_RANK[PENDING] = _RANK[SAVED]  # between I and W, what is left counts as saved activations
 
 
 class Memory:
@@ -55,7 +56,7 @@ class Memory:
         """Hand a value out and forget it."""
         return self.held.pop((category, key))
 
-    def begin(self, action: Action | OverlapFB) -> None:
+    def begin(self, span: Span) -> None:
         """Called when an action starts; in a pair, when each of its two parts does."""
 
     def look(self, stays: Any, passes: np.ndarray | None = None) -> None:
@@ -68,13 +69,13 @@ class Memory:
 class MeteredMemory(Memory):
     """A memory that counts bytes. ``samples`` are (time, bytes per category), in order of time.
 
-    ``actions`` are those that ran, and ``inside`` the most bytes while each of them did.
+    ``spans`` are the actions that ran, and ``inside`` the most bytes while each of them did.
     """
 
     def __init__(self):
         super().__init__()
         self.samples: list[tuple[Real, tuple[int, ...]]] = []
-        self.actions: list[Action | OverlapFB] = []
+        self.spans: list[Span] = []
         self.inside: list[int] = []
         self._bytes = [0] * len(CATEGORIES)
         self._roots: dict[int, tuple[int, list[int]]] = {}  # id -> nbytes, holders per category
@@ -106,9 +107,9 @@ class MeteredMemory(Memory):
                 self._seen[id(root)] = root
         return super().take(category, key)
 
-    def begin(self, action: Action | OverlapFB) -> None:
+    def begin(self, span: Span) -> None:
         self._there, self._seen = sum(self._bytes), {}
-        self.actions.append(action)
+        self.spans.append(span)
         self.inside.append(self._there)
 
     def look(self, stays: Any, passes: np.ndarray | None = None) -> None:
@@ -145,10 +146,20 @@ class MeteredMemory(Memory):
 
 
 class Inside(NamedTuple):
-    """The most bytes, of all categories, that a device held while an action ran."""
+    """The most bytes, of all categories, that a device held while an action ran, from start to end."""
 
     action: Action | OverlapFB | None
     bytes: int
+    start: Real
+    end: Real
+
+
+class Moment(NamedTuple):
+    """What a device held from a time on, when this action had ended: None for what came before or between."""
+
+    time: Real
+    bytes: int
+    action: Action | OverlapFB | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,7 +176,10 @@ class MemoryTrace:
 
     def __repr__(self) -> str:
         """One line, however many samples there are."""
-        return f"<MemoryTrace of {len(self.times)} samples, peak {self.peak():,} bytes>"
+        at, inside = self.peak_moment, self.peak_inside
+        after = f" after {at.action}" if at.action else ""
+        while_ = f", {inside.bytes:,} while {inside.action} runs" if inside.action else ""
+        return f"<MemoryTrace: at most {at.bytes:,} bytes{after} at {at.time}{while_}>"
 
     def over_time(self, *categories: str) -> tuple[int, ...]:
         """Bytes at each of ``times``: the sum of the named categories, or of all if none is named.
@@ -194,17 +208,27 @@ class MemoryTrace:
         )
 
     @property
+    def peak_moment(self) -> Moment:
+        """When ``peak()`` was first reached, and which action had just ended then."""
+        held = self.over_time()
+        i = held.index(max(held))
+        ended = (each.action for each in reversed(self.inside) if each.end == self.times[i])
+        return Moment(self.times[i], held[i], next(ended, None))
+
+    @property
     def peak_inside(self) -> Inside:
-        """The most bytes held at any time, also while an action runs: (the first such action, bytes).
+        """The most bytes held at any time, also while an action runs, and the first action that has them.
 
         The action is None, and the bytes are ``peak()``, for a trace without ``inside``.
         """
-        return max(self.inside, key=lambda each: each.bytes, default=Inside(None, self.peak()))
+        at = self.peak_moment
+        nothing = Inside(None, at.bytes, at.time, at.time)
+        return max(self.inside, key=lambda each: each.bytes, default=nothing)
 
     @property
     def activation_peak(self) -> int:
-        """The most bytes of boundary inputs and saved activations together."""
-        return self.peak(BOUNDARY, SAVED)
+        """The most bytes of boundary inputs, saved activations and what W still needs, together."""
+        return self.peak(*ACTIVATIONS)
 
     def at(self, time: Real) -> dict[str, int]:
         """Bytes per category at a time: those of the last sample up to then."""
@@ -216,7 +240,8 @@ class MemoryTrace:
 def trace(memory: MeteredMemory) -> MemoryTrace:
     """The samples of a meter as columns."""
     times, rows = zip(*memory.samples, strict=True)
-    inside = tuple(map(Inside, memory.actions, memory.inside))
+    spans = zip(memory.spans, memory.inside, strict=True)
+    inside = tuple(Inside(span.action, most, span.start, span.end) for span, most in spans)
     return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)), inside)
 
 

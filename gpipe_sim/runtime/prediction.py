@@ -43,7 +43,7 @@ def predict_memory(
     timeline = timed(schedule, costs)
     samples = [piece.rows.stop - piece.rows.start for piece in cut]
     batch = _rows(profile.samples, profile.input), _rows(profile.samples, profile.target)
-    inputs = told(schedule, batch, cut, _StandInLoss(profile.loss), _NoOptimizer())
+    inputs = told(schedule, batch, cut, _StandInLoss(profile.loss), _StandInOptimizer(profile))
     devices = performed(_partitions(profile, samples), timeline, inputs, MeteredMemory)
     return tuple(trace(device.memory) for device in devices)
 
@@ -103,8 +103,15 @@ class _StandInLoss(Loss):
         return _array(self.profile.gradient, saved[0], {})
 
 
-class _NoOptimizer:
-    """An update changes no bytes."""
+class _StandInOptimizer:
+    """Keeps what its profile says; an update changes no bytes."""
+
+    def __init__(self, profile: Profile):
+        layers = (layer for stage in profile.stages for layer in stage)
+        self.state = {i: StandIn((layer.state,), "u1") for i, layer in enumerate(layers)}
+
+    def prepare(self, parameters: Any) -> dict[int, StandIn]:
+        return {i: self.state[i] for i, _ in parameters}
 
     def step(self, parameters: Any, gradients: Any) -> None:
         pass

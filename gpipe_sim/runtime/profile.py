@@ -14,6 +14,7 @@ import numpy as np
 from gpipe_sim.errors import got, require, require_batch
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
+from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.nn.standin import StandIn, root_of
 from gpipe_sim.runtime.device import Batch, as_batch
 from gpipe_sim.runtime.memory import roots
@@ -42,6 +43,7 @@ class LayerProfile:
     """What one layer holds and makes. An ``output`` "x" or ``input_gradient`` "dy" is passed on as it is."""
 
     parameters: dict[str, int]
+    state: int  # what the optimizer keeps for them
     flops: int  # of a forward, for each sample
     gradients: dict[str, Size]
     output: Array
@@ -79,20 +81,26 @@ class Profile:
         return f"<Profile of {len(self.stages)} stages, {weights:,} bytes of parameters>"
 
 
-def profile(partitions: Sequence[Partition], batch: Batch, loss: Loss) -> Profile:
+def profile(
+    partitions: Sequence[Partition], batch: Batch, loss: Loss, optimizer: Optimizer | None = None
+) -> Profile:
     """What each layer of each stage makes of this batch, in bytes; nothing is computed.
 
-    The batch may be on paper, as a model may: a ``StandIn`` for the inputs and one for the targets.
+    The batch may be on paper, as a model may: a ``StandIn`` for the inputs and one for the targets. With an
+    ``optimizer``, what it keeps for each weight belongs to the profile.
     NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``). ValueError
     if layers, batch and loss do not fit each other, TypeError for arguments of another kind.
     """
     require_partitions("profile", partitions)
     require("profile", loss, Loss, "a loss, such as cross_entropy or mse")
+    if optimizer is not None:
+        require_optimizer("profile", optimizer)
     x, targets = _read_batch(batch)
     one, two = (_Outlined(partitions, x, targets, loss, samples) for samples in (1, 2))
     layers = [
         LayerProfile(
             {name: array.nbytes for name, array in layer.parameters.items()},
+            _state(i, layer, optimizer),
             one.flops[i],
             {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
             *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
@@ -108,6 +116,15 @@ def profile(partitions: Sequence[Partition], batch: Batch, loss: Loss) -> Profil
         tuple(tuple(layers[a:b]) for a, b in zip(starts, ends, strict=True)),
         LossProfile(_merged(one.loss_saved, two.loss_saved), _size(one.loss_gradient, two.loss_gradient)),
     )
+
+
+def _state(i: int, layer: Layer, optimizer: Optimizer | None) -> int:
+    """The bytes of what an optimizer keeps, or will keep, for the weights of a layer."""
+    if optimizer is None:
+        return 0
+    weights = layer.parameters
+    kept = [optimizer.state.get((i, name)) or optimizer.start(weights[name]) for name in weights]
+    return sum(root.nbytes for root in roots(kept))
 
 
 def _read_batch(batch: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,8 @@ def train_step(
     """Run one step of a schedule: the gradients, and what each device held meanwhile.
 
     ``batch`` is (inputs (samples, features), targets (samples, ...)), cut into the schedule's microbatches.
-    The weights do not change unless the schedule has U actions; for those it needs an ``optimizer``.
+    The weights do not change unless the schedule has U actions; for those it needs an ``optimizer``, whose
+    state is counted with what a device holds, also in a step without them.
     ``costs`` time the actions, unit costs unless given. ``meter=False`` counts no bytes, which is faster.
     ``memory_limit`` is what a device may hold at most, also while an action runs: bytes for all or for each.
     ``seed`` and ``step`` fix what random layers draw.
@@ -83,7 +85,7 @@ def train_step(
     require_flags("train_step", meter=meter)
     timeline, inputs = _read(schedule, batch, loss, costs, optimizer, seed, step)
     if memory_limit is not None:
-        profile(partitions, inputs.batch, loss).require_within(schedule, memory_limit, costs)
+        profile(partitions, inputs.batch, loss, optimizer).require_within(schedule, memory_limit, costs)
     devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
     return _collect(devices, inputs, memory, timeline)
@@ -94,8 +96,8 @@ def performed(
 ) -> list[Device]:
     """The devices after they have done what the timeline says."""
     devices: list[Device] = []
-    for held in _own_copies(partitions, timeline.schedule):
-        devices.append(Device(inputs, held, memory(), devices))
+    for held, states in _own_copies(partitions, timeline.schedule, inputs.optimizer):
+        devices.append(Device(inputs, held, states, memory(), devices))
     for span in timeline.spans:  # as they end: all that an action changes happens then
         devices[span.device].perform(span)
     return devices
@@ -190,11 +192,22 @@ def _require_optimizer_for_updates(schedule: Schedule, optimizer: Optimizer | No
         raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
 
 
-def _own_copies(partitions: Sequence[Partition], schedule: Schedule) -> Iterator[dict[int, Partition]]:
-    """Per device, the partitions of its stages. If two devices hold a stage, the second gets a copy of it."""
+def _own_copies(
+    partitions: Sequence[Partition], schedule: Schedule, optimizer: Optimizer | None
+) -> Iterator[tuple[dict[int, Partition], dict[int, Any]]]:
+    """Per device, the partitions of its stages, and what the optimizer keeps for their weights.
+
+    If two devices hold a stage, the second gets copies.
+    """
     given = set()
     for held in schedule.program.placement:
-        yield {stage: deepcopy(partitions[stage]) if stage in given else partitions[stage] for stage in held}
+        own, states = {}, {}
+        for stage in held:
+            copied = deepcopy if stage in given else (lambda array: array)
+            own[stage] = copied(partitions[stage])
+            if optimizer:
+                states[stage] = copied(optimizer.prepare(partitions[stage].parameters))
+        yield own, states
         given |= set(held)
 
 

@@ -36,7 +36,7 @@ NEEDS: dict[Kind, tuple[tuple[Kind, int], ...]] = {
 
 BOUNDARY = "boundary inputs"  #: a stage's input, kept so that its forward can be run again
 SAVED = "saved activations"  #: what a forward saved for its backward
-PENDING = "pending weight gradients"  #: what W still needs after I has run
+PENDING = "kept for W"  #: what W still needs after I has run
 MESSAGES = "messages"  #: what another stage sent: there until the action that needs it (``NEEDS``) ends
 #: What an action makes (+1) and frees (-1) on its device, for its stage and microbatch, when it ends.
 HOLDS: dict[Kind, dict[str, int]] = {
