@@ -47,7 +47,16 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "transformer_digits",
         "zero_bubble_table",
     }
-    pictures = {"dial", "one_microbatch", "pushed_rows", "summary", "three_steps", "time_and_memory", "zoo"}
+    pictures = {
+        "dial",
+        "gpt3_devices",
+        "one_microbatch",
+        "pushed_rows",
+        "summary",
+        "three_steps",
+        "time_and_memory",
+        "zoo",
+    }
     assert {*GANTT, *curves, *pictures} == set(NAMES)
 
 
@@ -321,6 +330,33 @@ def test_losses_are_drawn_as_they_are():
     assert ax.get_title("left") == f"4 schedules learn what one device learns: {right}"
     worst = max(training_loss.apart(training_loss.losses(data)).values())
     assert f"further apart than {worst:.0e}" in ax.texts[0].get_text()
+
+
+def test_gpt3_on_eight_devices():
+    """1F1B holds less from device to device; interleaving 1 + 7/16 times as much on the first."""
+    data = read("gpt3_devices")
+    held = {name: [sum(parts) for parts in devices] for name, devices in data["bytes"].items()}
+    assert held["1F1B"] == sorted(held["1F1B"], reverse=True)
+    assert {len(devices) for devices in held.values()} == {8} and min(map(min, held.values())) > 4 * data[
+        "room"
+    ]
+    thick, thin = (data["bytes"][name][0][-1] for name in ("1F1B", "interleaved, V = 2"))
+    assert thin / thick == pytest.approx(1 + 7 / 16, rel=1e-3)
+    both_ends, *others = held["ZB-V"]
+    assert max(others) < 1.001 * min(others)
+    assert both_ends - others[0] == pytest.approx(16 * (2 * 51_200 + 2_048) * 12_288, rel=0.03)
+    weights, gradients, optimizer, _ = data["bytes"]["1F1B"][3]
+    assert (gradients, optimizer) == (weights, 6 * weights), "2, 2 and 12 bytes"
+
+
+def test_gpt3s_bars_are_its_bytes():
+    data, [ax] = read("gpt3_devices"), committed("gpt3_devices").axes
+    drawn = [bar.get_height() for bar in ax.patches]
+    every = [part / 10**9 for name in data["order"] for parts in data["bytes"][name] for part in parts]
+    assert drawn == pytest.approx(every)
+    said = "1F1B: 634 GB on device 0 and 393 on the last; ZB-V: 21 GB more where both ends are"
+    assert ax.get_title("left") == said
+    assert {"634", "393", "755", "514", "648", "627"} <= {text.get_text() for text in ax.texts}
 
 
 def test_a_transformer_is_drawn_as_it_was_trained():
