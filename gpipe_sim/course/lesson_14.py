@@ -12,6 +12,7 @@ from gpipe_sim.course.attended import mixed_samples, what_is_no_pair, wrong_mix,
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed, your_turn
+from gpipe_sim.course.trained import Trained, stored
 from gpipe_sim.nn.blocks import TransformerBlock
 from gpipe_sim.nn.losses import mse
 from gpipe_sim.nn.standin import StandIn
@@ -22,6 +23,52 @@ from gpipe_sim.runtime.profile import Size, profile
 HIDDEN_SHAPES = ((3, 5, 12, 3), (10, 4, 8, 2), (2, 7, 6, 1))
 #: places, features, heads: where a block's bytes are asked
 HIDDEN_BLOCKS = ((6, 20, 5), (96, 64, 2), (1024, 1600, 25), (10, 48, 12))
+
+#: What natural wrong guesses at the GB that GPT-3's block keeps of a text twice as long would be.
+TWICE_AS_LONG = {
+    2.87: "That is the text of 2,048 places. Which arrays have a row for each place?",
+    5.74: "That doubles all of it. Which tables have a row and a column for each place?",
+    8.05: "Those are the tables of s x s alone. What else is kept of each place?",
+    11.48: "That takes all of it four times. Which arrays have one row for each place?",
+}
+#: What natural wrong guesses at how many times as many bytes the core frees for each FLOP would be.
+RATES = {
+    1 / 120: "That is the network's rate over the core's. Which of the two is larger?",
+    5: "That is how many times as many bytes. How many FLOPs does each of the two take?",
+    24: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
+    60: "That counts one product of two on one side. Which products are run again?",
+    96: "That is how many heads there are. What are the two rates, as fractions?",
+}
+#: What natural wrong guesses at the GB of activations on the first of 48 devices would be.
+SIX_TIMES_THE_DEVICES = {
+    5.74: "That is one microbatch: two blocks of 2.87 GB. How many are in flight on device 0?",
+    45.9: "That is a sixth, as there are a sixth of the blocks. How many microbatches are in flight now?",
+    1652: "That is six times as much, for six times the microbatches. How many blocks has each passed here?",
+}
+#: What natural wrong guesses at the GB that device 0 of a V holds more than device 1 would be.
+BOTH_ENDS = {
+    0: "Their activations are alike, and so are their blocks. What comes before block 0 and after block 95?",
+    1.26: "Those are the weights of one end. How many bytes does training keep for each, and how many ends?",
+    2.52: "Those are the weights alone, in 2 bytes. How many bytes does training keep for each?",
+    10.1: "That is one end. On which device of a V is the other?",
+}
+#: What natural wrong guesses at how many times the FLOPs the rule recomputes would be.
+CHEAPEST_FIRST = {
+    0.75: "That is q, k and v over the core. Is half of the bytes free after the first of them?",
+    1: "Which part does the rule take first, and how many bytes does that free?",
+    3.75: "Those are all three. How many bytes are free before the last?",
+}
+#: What natural wrong guesses at the places where the core is half of the work would be.
+HALF_THE_WORK = {
+    2048: "That is GPT-3's text. What are 4s²h and 24sh² there?",
+    12288: "That is s = h. Which of 4s²h and 24sh² is larger there?",
+    294912: "That sets s²h to 24sh². How many FLOPs has the core?",
+}
+
+
+def trained() -> dict[str, Trained]:
+    """The reader's two trainings of 40 epochs that were stored: on one device, and on four."""
+    return stored()
 
 
 @build("attention")

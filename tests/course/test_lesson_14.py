@@ -5,15 +5,21 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from replies import assert_says
+from replies import assert_each_is_told, assert_says
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers
 from gpipe_sim.course.attended import MIXES, SHARES, by_head
 from gpipe_sim.course.lesson_14 import (
+    BOTH_ENDS,
+    CHEAPEST_FIRST,
+    HALF_THE_WORK,
     HIDDEN_BLOCKS,
     HIDDEN_PARTS,
     MISTAKES,
+    RATES,
+    SIX_TIMES_THE_DEVICES,
+    TWICE_AS_LONG,
     attention,
     block_bytes,
     saved_bytes,
@@ -277,6 +283,34 @@ def test_each_rule_of_thumb_fails_in_one_of_the_models():
             for parts, goal in HIDDEN_PARTS
         ]
         assert max(spent) > 0 == min(spent)
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    s, h, a = 2048, 12_288, 96
+    one, core = saved_bytes(s, h, a) / 1e9, 5 * a * s**2 / 1e9
+    assert list(TWICE_AS_LONG) == [round(size, 2) for size in (one, 2 * one, 4 * core, 4 * one)]
+    assert_each_is_told(TWICE_AS_LONG, round(saved_bytes(2 * s, h, a) / 1e9, 2))
+
+    bytes_, flops = 5 * a * s**2 / (16 * s * h), 4 * s**2 * h / (16 * s * h**2)
+    rate = bytes_ / flops
+    assert list(RATES) == [1 / rate, bytes_, 1 / flops, rate / 2, a] and rate == 120
+    assert_each_is_told(RATES, 120)
+
+    natural = [2 * one, 8 * 12 * one / 6, 48 * 12 * one]
+    assert list(SIX_TIMES_THE_DEVICES) == pytest.approx(natural, rel=2e-3)
+    assert_each_is_told(SIX_TIMES_THE_DEVICES, 275.4)
+
+    end = 51_200 * h / 1e9
+    assert list(BOTH_ENDS) == pytest.approx([0, 2 * end, 4 * end, 16 * end], rel=0.01)
+    assert_each_is_told(BOTH_ENDS, 21.0, within=0.1)
+
+    s, h = 2048, 1024
+    qkv, core, network = 6 * s * h**2, 4 * s**2 * h, 16 * s * h**2
+    assert list(CHEAPEST_FIRST) == [qkv / core, 1, (qkv + core + network) / core]
+    assert_each_is_told(CHEAPEST_FIRST, (qkv + core) / core)
+
+    assert list(HALF_THE_WORK) == [2048, 12_288, 24 * 12_288]
+    assert_each_is_told(HALF_THE_WORK, 6 * 12_288)
 
 
 WRONG = {
