@@ -26,7 +26,7 @@ _NAMES = {
     "simulation.costs": "CostModel Costs",
     "simulation.critical_path": "Explanation critical_path why_idle",
     "simulation.fit": "fit_costs",
-    "simulation.metrics": """activation_memory bubble_fraction bubble_overhead busy_time idle_spans idle_time
+    "simulation.metrics": """bubble_fraction bubble_overhead busy_time idle_spans idle_time
         in_flight peak_in_flight phases span_bubble speedup useful_time utilization""",
     "simulation.problems": "Problem check problems",
     "simulation.simulate": "simulate",
@@ -44,6 +44,7 @@ _NAMES = {
     "runtime.step": "StepResult single_device_step train_step",
     "runtime.training": "History evaluate outputs train train_single_device",
     "plan.colocate": "colocate",
+    "plan.deepest": "Deepest deepest_model",
     "plan.greedy": "greedy",
     "plan.recognize": "recognize",
     "drawing.deadlock": "draw_deadlock",

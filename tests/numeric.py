@@ -47,3 +47,6 @@ class Energy(Loss):
 
     def backward(self, saved, weight):
         return saved * (2 * weight / saved.size)
+
+    def outline(self, outputs, targets):
+        return outputs

@@ -18,7 +18,10 @@ from gpipe_sim import (
     Tanh,
     VHalf,
     VMin,
+    formulas,
     peak_in_flight,
+    predict_memory,
+    profile,
     remat,
     split,
     train_step,
@@ -38,6 +41,26 @@ def peaks(schedule, width: int = 4, rows: int = 2) -> list[float]:
 def test_gpipe_at_4_x_8_holds_eight_microbatches_and_1f1b_four_three_two_one():
     assert peaks(GPipe(4, 8)) == [8, 8, 8, 8]
     assert peaks(OneFOneB(4, 8)) == [4, 3, 2, 1]
+
+
+@pytest.mark.parametrize(("devices", "microbatches"), [(1, 1), (2, 5), (4, 3), (4, 8), (6, 12)])
+def test_gpipe_holds_m_times_what_a_stage_saves_and_1f1b_k_minus_k_times_predicted_and_measured(
+    devices, microbatches
+):
+    """Linear(5, 5) and Tanh save two arrays of 3 x 5 numbers of 8 bytes: 240 bytes of each microbatch."""
+    rng = np.random.default_rng(0)
+    layers = [layer for _ in range(devices) for layer in (Linear(5, 5, rng=rng), Tanh())]
+    partitions, x = split(layers, stages=devices), np.ones((3 * microbatches, 5))
+    plan = profile(partitions, (x, x), Energy())
+    for family, held in (
+        (GPipe, [microbatches] * devices),
+        (OneFOneB, [formulas.one_f_one_b_in_flight(devices, microbatches, k) for k in range(devices)]),
+    ):
+        schedule = family(devices, microbatches)
+        measured = train_step(partitions, schedule, (x, x), Energy()).memory
+        predicted = predict_memory(schedule, plan)
+        for traces in (measured, predicted):
+            assert [trace.activation_peak for trace in traces] == [240 * n for n in held]
 
 
 def halves_held(row) -> int:

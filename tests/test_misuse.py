@@ -93,7 +93,7 @@ def test_every_formula_of_small_numpy_integers_is_that_of_pythons(small):
         plain, again = formula(**given), formula(**{each: small(value) for each, value in given.items()})
         assert (again, type(again)) == (plain, type(plain)), name
         tried += 1
-    assert tried == 25
+    assert tried == 40
 
 
 @pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])
@@ -113,7 +113,6 @@ def test_small_numpy_integers_are_pythons_in_plans_placements_and_steps_too(smal
         120,
         9,
     ]
-    assert gp.activation_memory(TIMELINE, small(0), small(100)) == gp.activation_memory(TIMELINE, 0, 100)
     assert train(epochs=small(2), batch_size=small(8)).losses == train(epochs=2, batch_size=8).losses
     spans = [span._replace(start=small(span.start * 10), end=small(span.end * 10)) for span in TIMELINE.spans]
     again = gp.Timeline.from_spans(TIMELINE.schedule, spans)

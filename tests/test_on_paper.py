@@ -1,4 +1,4 @@
-"""Real models on paper: weights, FLOPs and bytes against the formulas of papers, with nothing in memory."""
+"""Real models on paper: weights and FLOPs against the formulas of papers, with nothing in memory."""
 
 import tracemalloc
 
@@ -27,20 +27,15 @@ def weights(layers: list[gp.Layer]) -> int:
     return sum(array.size for layer in layers for array in layer.parameters.values())
 
 
-def block_bytes(features: int, heads: int, sequence: int, **options) -> list[int]:
-    """The bytes of each array that one block saves for one sample, in 2-byte numbers."""
-    block = gp.TransformerBlock(features, heads, dropout=0.1, rng=None, dtype=np.float16, **options)
-    x = gp.StandIn((1, sequence, features), np.float16)
-    [[layer]] = gp.profile(gp.split([block], stages=1), (x, x), gp.mse).stages
-    return [size.of(1) for size in layer.saved if not isinstance(size, str)]
-
-
 @pytest.mark.parametrize(("blocks", "features", "heads", "billions"), MEGATRON)
 def test_parameters_are_those_of_megatrons_table(blocks, features, heads, billions):
     """Its equation 2 has one embedding, which the head shares, and leaves out the last LayerNorm."""
     V, s = 51_200, 2_048
     layers = gp.gpt(blocks, features, heads, tokens=V, sequence=s)
-    equation = 12 * blocks * features**2 + 13 * blocks * features + (V + s) * features
+    equation = gp.formulas.transformer_parameters(blocks, features, V, s)
+    assert equation == pytest.approx(
+        12 * blocks * features**2 * (1 + 13 / (12 * features) + (V + s) / (12 * blocks * features))
+    )
     *body, last, head = layers
     assert weights(body) == equation
     assert weights([last]) == 2 * features and weights([head]) == features * V + V
@@ -53,6 +48,7 @@ def test_gpt3_has_174_6_billion_parameters_and_takes_no_memory():
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert weights(layers[:-2]) == 174_615_822_336
+    assert gp.formulas.transformer_parameters(96, 12_288, 51_200, 2_048) == 174_615_822_336
     assert most < 2_000_000
 
 
@@ -63,48 +59,17 @@ def test_bert_large_has_its_encoders_parameters():
     assert weights([embedding, positions]) == (30_522 + 512) * 1024
 
 
-@pytest.mark.parametrize(("h", "a", "s"), [(12_288, 96, 2_048), (20_480, 128, 2_048), (1_024, 16, 512)])
-def test_a_block_saves_34sh_plus_5as2_and_4s_more(h, a, s):
-    """Korthikanti et al. 2022, arXiv:2205.05198. 4s more: a LayerNorm keeps 1/std, which they leave out.
-
-    The arrays of s^2 for each head are the softmax, the entries that dropout lets stay at a byte each, and
-    what is left of the softmax: 5as^2. Selective recompute frees them.
-    """
-    saved = block_bytes(h, a, s)
-    assert sum(saved) == 34 * s * h + 5 * a * s * s + 4 * s
-    *_, softmax, entries, dropped = saved[:7]  # after normal, 1/std, its product, and queries, keys, values
-    assert (softmax, entries, dropped) == (2 * a * s * s, a * s * s, 2 * a * s * s)
-
-
-@pytest.mark.parametrize(
-    ("h", "a", "s", "freed"),
-    [(12_288, 96, 2_048, 0.702), (20_480, 128, 2_048, 0.653), (1_024, 16, 512, 0.5405)],
-)
-def test_the_attention_core_is_this_share_of_what_a_block_saves(h, a, s, freed):
-    """Korthikanti et al. 2022: 70% for GPT-3 and 65% for the 530B model; BERT-large by the same formula."""
-    total = sum(block_bytes(h, a, s))
-    assert 5 * a * s * s / total == pytest.approx(freed, abs=0.0005)
-
-
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_both_norms_save_equally_much_where_a_block_follows_a_block(norm):
-    saved = block_bytes(64, 4, 32, norm=norm)
-    x_itself = (
-        0 if norm == "pre" else 2 * 32 * 64
-    )  # a post-norm block saves its own input and makes the next one's
-    assert sum(saved) + x_itself == 34 * 32 * 64 + 5 * 4 * 32**2 + 4 * 32
-
-
 def test_flops_are_those_of_megatrons_equation_3():
-    """96 B s l h^2 (1 + s/6h + V/16lh), the forward run twice, a backward as long as two: four forwards."""
+    """The forward runs twice and a backward is as long as two, so four forwards; the head's runs once."""
     blocks, h, V, s, B = 3, 256, 1_000, 128, 5
     layers = gp.gpt(blocks, h, 4, tokens=V, sequence=s)
     text = gp.StandIn((B, s), np.int32)
     profile = gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy)
     forward = B * sum(layer.flops for layer in profile.stages[0])
     head = B * 2 * s * h * V
-    equation = 96 * B * s * blocks * h**2 * (1 + s / (6 * h) + V / (16 * blocks * h))
-    assert 4 * (forward - head) + 3 * head == pytest.approx(equation, rel=1e-12), "the head is not recomputed"
+    found = 4 * (forward - head) + 3 * head
+    assert found == gp.formulas.transformer_flops(blocks, h, V, s, B)
+    assert found == pytest.approx(96 * B * s * blocks * h**2 * (1 + s / (6 * h) + V / (16 * blocks * h)))
 
 
 def test_a_model_on_paper_holds_what_the_same_model_would():

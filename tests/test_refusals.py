@@ -316,14 +316,14 @@ def test_formulas_do_not_answer_outside_of_what_they_are_for():
 OF_A_TIMELINE = [
     *(getattr(gp, name) for name in ("busy_time", "useful_time", "idle_time", "bubble_fraction")),
     *(getattr(gp, name) for name in ("span_bubble", "utilization", "speedup", "bubble_overhead")),
-    *(getattr(gp, name) for name in ("in_flight", "activation_memory", "idle_spans", "phases")),
+    *(getattr(gp, name) for name in ("in_flight", "idle_spans", "phases")),
     *(gp.critical_path, gp.why_idle, gp.draw, gp.fit_costs, gp.plots.plot_timeline, gp.plots.plot_pushed),
 ]
 
 
 @pytest.mark.parametrize("function", OF_A_TIMELINE, ids=lambda function: function.__name__)
 def test_a_schedule_is_no_timeline_yet(function):
-    more = {"in_flight": [0], "activation_memory": [0], "idle_spans": [0], "phases": [0], "why_idle": [0, 1]}
+    more = {"in_flight": [0], "idle_spans": [0], "phases": [0], "why_idle": [0, 1]}
     with pytest.raises(TypeError) as refusal:
         function(gp.GPipe(4, 8), *more.get(function.__name__, []))
     assert str(refusal.value) == (

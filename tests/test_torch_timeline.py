@@ -249,7 +249,6 @@ def test_every_metric_works_on_it(timeline):
         assert idle + busy == pytest.approx(until)
         held = [count for _, count in metrics.in_flight(timeline, device)]
         assert max(held) == gp.peak_in_flight(timeline.schedule)[device] and held[-1] == 0
-        assert metrics.activation_memory(timeline, device)[-1][1] == 0
         warm, drain = metrics.phases(timeline, device)
         assert 0 <= warm <= drain <= until
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import entrances
+from cases import entrances, over_every_schedule
 from numeric import apart, furthest_apart
 
 from gpipe_sim import (
@@ -14,10 +14,15 @@ from gpipe_sim import (
     Explicit,
     OneFOneB,
     Partition,
+    StandIn,
     U,
     cross_entropy,
     digits,
+    formulas,
+    gpt3_175b,
     mlp,
+    predict_memory,
+    profile,
     remat,
     single_device_step,
     split,
@@ -92,6 +97,18 @@ def test_two_copies_of_the_model_take_twice_the_parameters():
     assert alone == sum(array.nbytes for array in Partition(model()).parameters.values())
     assert parameters(Chimera(4, 8)) == parameters(DualPipe(4, 8)) == 2 * alone
     assert parameters(DualPipeV(2, 8)) == alone
+
+
+@over_every_schedule([(4, 8)])
+def test_gpt3_on_paper_takes_twice_its_bytes_under_chimera_and_dualpipe_and_once_otherwise(schedule):
+    """350 GB of 2-byte weights: its 174.6 billion, the head's own 629 million, and a last LayerNorm."""
+    text = StandIn((schedule.microbatches, 2_048), np.int32)
+    layers = profile(split(gpt3_175b(), stages=schedule.stages), (text, text), cross_entropy)
+    held = sum(trace.peak(PARAMETERS) for trace in predict_memory(schedule, layers))
+    copies = 2 if isinstance(schedule, Chimera | DualPipe) else 1
+    beside = 12_288 * 51_200 + 51_200 + 2 * 12_288
+    assert held == copies * 2 * (formulas.transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
+    assert round(held / copies / 1e9, 1) == 350.5
 
 
 @BOTH_WAYS

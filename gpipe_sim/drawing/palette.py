@@ -34,8 +34,8 @@ KINDS = {
 #: Categories of memory, from the bottom of a chart to its top; a legend shows these names.
 MEMORY = {
     PARAMETERS: Look("#33205e"),
-    GRADIENTS: Look("#583b91"),
     STATE: Look("#583b91", LINES),
+    GRADIENTS: Look("#583b91"),
     BOUNDARY: Look("#9a7fd0"),
     SAVED: Look("#c6b3ea"),
     PENDING: Look("#c6b3ea", DOTS),

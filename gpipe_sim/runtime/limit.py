@@ -27,7 +27,7 @@ def require_within(
     much, when, what, and which changes would help.
     """
     require_schedule("a memory limit", schedule)
-    limits = _limits(schedule, limit)
+    limits = read_limits(schedule, limit)
     traces = predict_memory(schedule, profile, costs)
     over = [trace.peak_inside.bytes - most for trace, most in zip(traces, limits, strict=True)]
     if max(over) > 0:
@@ -39,7 +39,8 @@ def require_within(
     return traces
 
 
-def _limits(schedule: Schedule, limit: Limit) -> list[Real]:
+def read_limits(schedule: Schedule, limit: Limit) -> list[Real]:
+    """A number of bytes for each device; TypeError or ValueError if there are none."""
     owner = "a memory limit"
     if isinstance(limit, Real):
         limit = [limit] * schedule.devices

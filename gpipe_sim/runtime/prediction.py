@@ -1,6 +1,10 @@
 """What a step will hold, before it runs: the same devices and the same meter, on arrays without contents."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from gpipe_sim.errors import require
 from gpipe_sim.nn.layers import Context, Layer
@@ -53,16 +57,60 @@ def _rows(samples: int, size: Size) -> StandIn:
 
 
 def _partitions(profile: Profile, samples: list[int]) -> list[Partition]:
-    partitions, first = [], 0
+    partitions, first, packed = [], 0, {}
     for stage in profile.stages:
-        partitions.append(Partition([_StandInLayer(layer, samples) for layer in stage], first))
+        for layer in stage:
+            if id(layer) not in packed:
+                packed[id(layer)] = _packed(layer)
+        partitions.append(Partition([_StandInLayer(packed[id(layer)], samples) for layer in stage], first))
         first += len(stage)
     return partitions
 
 
+def _packed(layer: LayerProfile) -> LayerProfile:
+    """The same layer with arrays that come and go together as one: a Transformer's block has dozens."""
+    read = {i for i in layer.pending if isinstance(i, int)}  # what W reads of what was saved
+    named = [(i, one) for i, one in enumerate(layer.saved) if not isinstance(one, Size)]
+    own = [(i, one) for i, one in enumerate(layer.saved) if isinstance(one, Size)]
+    kept, freed = (_sum(one for i, one in own if (i in read) is still) for still in (True, False))
+    place = dict.fromkeys((i for i, _ in own), 0) if kept else {}
+    place |= {i: len(kept) + at for at, (i, _) in enumerate(named)}
+    gradients = _sum(layer.gradients.values())
+    fresh = _sum(one for one in layer.pending if isinstance(one, Size))
+    others = [one for one in layer.pending if not isinstance(one, int | Size)]
+    return replace(
+        layer,
+        parameters={"all": sum(layer.parameters.values())} if layer.parameters else {},
+        gradients={"all": gradients[0]} if gradients else {},
+        saved=(*kept, *(one for _, one in named), *freed),
+        pending=(*{place[i] for i in read if i in place}, *others, *fresh),
+    )
+
+
+def _sum(sizes: Iterable[Size]) -> tuple[Size, ...]:
+    """All of them as one array, or none if they take no bytes."""
+    fixed, per_sample = map(sum, zip(*sizes, (0, 0), strict=True))
+    return (Size(fixed, per_sample),) if fixed or per_sample else ()
+
+
+class _Bytes(StandIn):
+    """So many bytes: a stand-in that is quick to make and to count."""
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self, nbytes: int):
+        self.shape, self.dtype, self.base, self.nbytes = (nbytes,), _BYTE, None, nbytes
+
+    def copy(self) -> "_Bytes":
+        return _Bytes(self.nbytes)
+
+
+_BYTE = np.dtype("u1")
+
+
 def _array(what: Array, samples: int, known: dict[str | int, StandIn]) -> StandIn:
     """One of the known arrays, or a new one of this size."""
-    return StandIn((what.of(samples),), "u1") if isinstance(what, Size) else known[what]
+    return _Bytes(what.of(samples)) if isinstance(what, Size) else known[what]
 
 
 class _StandInLayer(Layer):

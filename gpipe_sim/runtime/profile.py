@@ -43,13 +43,13 @@ class LayerProfile:
     """What one layer holds and makes. An ``output`` "x" or ``input_gradient`` "dy" is passed on as it is."""
 
     parameters: dict[str, int]
-    state: int  # what the optimizer keeps for them
     flops: int  # of a forward, for each sample
     gradients: dict[str, Size]
     output: Array
     saved: tuple[Array, ...]
     input_gradient: Array
     pending: tuple[Array, ...]
+    state: int = 0  # what an optimizer keeps for the parameters
 
 
 @dataclass(frozen=True)
@@ -100,10 +100,10 @@ def profile(
     layers = [
         LayerProfile(
             {name: array.nbytes for name, array in layer.parameters.items()},
-            _state(i, layer, optimizer),
             one.flops[i],
             {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
             *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
+            state=_state(i, layer, optimizer),
         )
         for i, layer in enumerate(one.layers)
     ]

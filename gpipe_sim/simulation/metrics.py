@@ -5,18 +5,15 @@ devices and M microbatches, GPipe gives (K-1)/(K-1+M) for the fraction and (K-1)
 exact if the timeline's are; a ratio of two ints is a float, of two Fractions a Fraction.
 """
 
-from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.errors import duration
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import CODE, KINDS
-from gpipe_sim.schedule.rules import BOUNDARY, HOLDS, PENDING, SAVED
 from gpipe_sim.schedule.rules import in_flight as held_more
 from gpipe_sim.simulation.timeline import Timeline, of_timeline
 
@@ -94,47 +91,14 @@ def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
     Each counts from the end of its F to the end of its B or W. In an overlapped pair both halves run at the
     same time, so the forward counts from the start of the pair.
     """
-    return _held(timeline, device, {BOUNDARY: 1, SAVED: 1, PENDING: 1})
-
-
-@of_timeline
-def activation_memory(
-    timeline: Timeline, device: int, saved: Real = 1, pending: Real = 1
-) -> list[tuple[Real, Real]]:
-    """(time, held) steps, as the zero-bubble papers count memory, in units of your choice.
-
-    Each microbatch of each stage holds ``saved`` from the end of F until the end of I or B, and ``pending``
-    from I until W: the papers' M_B and M_W. If both are 1, this is what ``in_flight`` counts. Qi, Wan, Huang
-    and Lin 2024, arXiv:2401.10241, table 2. Like them, it counts as if nothing were recomputed; for the bytes
-    that really exist, see ``train_step(...).memory``. ValueError unless both are finite and not negative.
-    """
-    saved = duration("activation_memory", "saved", saved)
-    pending = duration("activation_memory", "pending", pending)
-    return _held(timeline, device, {BOUNDARY: saved, SAVED: saved, PENDING: pending})
-
-
-def _held(timeline: Timeline, device: int, units: dict[str, Real]) -> list[tuple[Real, Real]]:
-    """(time, held) steps: what the device holds by ``HOLDS``, where ``units`` weighs each category.
-
-    A boundary input weighs as much as saved activations, so which of the two a forward keeps is all one.
-    """
-    counts = Counter()
-
-    def total() -> Real:
-        return sum(unit * counts[category] for category, unit in units.items())
-
     changes = []
     for span in timeline.on(device):
         *first, last = span.action.parts
-        changes += [(span.start, half.kind) for half in first]  # its forward's are there while a pair runs
-        changes.append((span.end, last.kind))
-    steps = [(0, total())]
-    for time, kind in sorted(
-        changes, key=lambda change: change[0]
-    ):  # measured spans may end in another order
-        counts.update(HOLDS[kind])
-        steps.append((time, total()))
-    return steps
+        changes += [(span.start, held_more(half.kind)) for half in first]
+        changes.append((span.end, held_more(last.kind)))
+    changes.sort(key=lambda change: change[0])  # measured spans may end in another order
+    counts = accumulate((more for _, more in changes), initial=0)
+    return list(zip([0, *(time for time, _ in changes)], counts, strict=True))
 
 
 def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:

@@ -14,6 +14,22 @@ from math import ceil
 from numbers import Rational, Real
 
 from gpipe_sim.theory.domain import formula
+from gpipe_sim.theory.transformers import (  # noqa: F401 (they are formulas too)
+    attention_core_bytes_per_flop,
+    attention_core_flops_share,
+    attention_core_memory,
+    attention_memory,
+    block_memory,
+    block_pending_memory,
+    full_recompute_memory,
+    mlp_bytes_per_flop,
+    mlp_memory,
+    norms_memory,
+    selective_recompute_freed,
+    selective_recompute_memory,
+    transformer_flops,
+    transformer_parameters,
+)
 
 
 @formula
@@ -93,6 +109,16 @@ def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: in
 
 
 @formula
+def interleaved_memory_factor(devices: int, stages_per_device: int) -> Fraction:
+    """1 + (K-1)/(KV): what interleaved 1F1B holds on device 0, over what 1F1B does, for K dividing M >= 2K.
+
+    1F1B holds K microbatches there, of 1/K of the model each: as much as one microbatch leaves in the whole
+    model. Korthikanti et al. 2022, arXiv:2205.05198, section 4.
+    """
+    return 1 + Fraction(devices - 1, devices * stages_per_device)
+
+
+@formula
 def one_f_one_b_bubble_time(
     devices: int,
     microbatches: int,
@@ -157,8 +183,10 @@ def zbh2_bubble_time(
 def zbh1_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
     """(K-k) M_B + k M_W: the most that ZB-H1 holds on device k, counted from 0, for M >= K.
 
-    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1.
+    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1. ValueError for M_W > M_B: then
+    a device holds most after an I, which is more than this.
     """
+    _require_shrinks("zbh1_memory", before_input_grad, before_weight_grad)
     return (devices - device) * before_input_grad + device * before_weight_grad
 
 
@@ -166,8 +194,10 @@ def zbh1_memory(devices: int, device: int, before_input_grad: Real = 1, before_w
 def zbh2_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
     """(2(K-k)-1) M_B + 2k M_W: the most that ZB-H2 holds on device k, counted from 0, for M >= 2K-1.
 
-    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1.
+    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1. ValueError for M_W > M_B: then
+    a device holds most after an I, which is more than this.
     """
+    _require_shrinks("zbh2_memory", before_input_grad, before_weight_grad)
     return (2 * (devices - device) - 1) * before_input_grad + 2 * device * before_weight_grad
 
 
@@ -308,4 +338,11 @@ def _require_small(formula: str, forward: Real, input_grad: Real, weight_grad: R
         raise ValueError(
             f"{formula} is for T_W at most T_F and T_B (got T_W = {weight_grad}, "
             f"T_F = {forward}, T_B = {input_grad})"
+        )
+
+
+def _require_shrinks(formula: str, before_input_grad: Real, before_weight_grad: Real) -> None:
+    if before_weight_grad > before_input_grad:
+        raise ValueError(
+            f"{formula} is for M_W at most M_B (got M_W = {before_weight_grad}, M_B = {before_input_grad})"
         )

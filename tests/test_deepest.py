@@ -1,0 +1,173 @@
+"""The deepest model that fits: one more block would not, whichever stages it goes to."""
+
+import numpy as np
+import pytest
+from cases import every_schedule, over
+
+import gpipe_sim as gp
+from gpipe_sim.plan.deepest import MOST
+
+H, TOKENS, PLACES, GIB = 2_048, 32_000, 1_024, 2**30
+
+
+def language(batch: int = 8, features: int = 8, optimizer: gp.Optimizer | None = None) -> gp.Profile:
+    """A small Transformer on paper, one block deep, in a single stage: its block is layer 2."""
+    layers = gp.gpt(1, features, 2, tokens=20, sequence=6)
+    text = gp.StandIn((batch, 6), int)
+    return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, optimizer)
+
+
+def peaks(schedule: gp.Schedule, profile: gp.Profile) -> list[int]:
+    return [trace.peak_inside.bytes for trace in gp.predict_memory(schedule, profile)]
+
+
+def of_depth(profile: gp.Profile, blocks: list[int]) -> gp.Profile:
+    """The same model with so many blocks in each stage."""
+    first, second, block, *rest = profile.stages[0]
+    stages = [(block,) * count for count in blocks]
+    stages[0] = (first, second, *stages[0])
+    stages[-1] += tuple(rest)
+    return gp.Profile(profile.samples, profile.input, profile.target, tuple(stages), profile.loss)
+
+
+@over(
+    [*every_schedule([(2, 2), (4, 8)]), gp.remat(gp.GPipe(3, 4), "always"), gp.remat(gp.ZBV(2, 4), "always")]
+)
+def test_it_fits_and_one_more_block_on_any_device_does_not(schedule):
+    profile, limit = language(), 200_000
+    found = gp.deepest_model(schedule, profile, 2, limit)
+    assert found.memory == gp.predict_memory(schedule, found.profile)
+    assert max(peaks(schedule, found.profile)) <= limit
+    assert found.profile == of_depth(profile, found.blocks)
+    assert found.depth == sum(found.blocks) == sum(len(stage) for stage in found.profile.stages) - 4
+    for held in schedule.placement:
+        sharing = {device for device, other in enumerate(schedule.placement) if set(held) & set(other)}
+        mine = set().union(*(schedule.placement[device] for device in sharing))
+        more = [count + (stage in mine) for stage, count in enumerate(found.blocks)]
+        over_it = peaks(schedule, of_depth(profile, more))
+        assert max(over_it[device] for device in sharing) > limit
+
+
+@pytest.mark.parametrize("limit", [range(50_000, 90_001, 20_000), range(90_000, 49_999, -20_000)])
+def test_each_device_has_its_own_limit(limit):
+    schedule, profile = gp.OneFOneB(3, 4), language()
+    blocks = gp.deepest_model(schedule, profile, 2, list(limit)).blocks
+    assert blocks == tuple(
+        next(n for n in range(1, 100) if peaks(schedule, of_depth(profile, [n + 1] * 3))[k] > most)
+        for k, most in enumerate(limit)
+    )
+
+
+def test_the_model_that_was_found_runs_within_its_limit():
+    text = np.random.default_rng(0).integers(20, size=(8, 6))
+    schedule, limit, optimizer = gp.remat(gp.OneFOneB(3, 4), "always"), 60_000, gp.Adam()
+    found = gp.deepest_model(schedule, language(optimizer=optimizer), 2, limit)
+    layers = gp.gpt(found.depth, 8, 2, tokens=20, sequence=6, rng=np.random.default_rng(0))
+    first, *middle, last = found.blocks
+    partitions = gp.split(layers, balance=[first + 2, *middle, last + 2])
+    how = {"optimizer": gp.Adam(), "memory_limit": limit}
+    assert gp.train_step(partitions, schedule, (text, text), gp.cross_entropy, **how).memory == found.memory
+
+
+def test_how_the_profiled_model_is_cut_does_not_matter():
+    text = gp.StandIn((8, 6), int)
+    layers = gp.gpt(1, 8, 2, tokens=20, sequence=6)
+    whole, cut = (gp.profile(gp.split(layers, stages=n), (text, text), gp.cross_entropy) for n in (1, 5))
+    schedule = gp.GPipe(2, 4)
+    assert gp.deepest_model(schedule, whole, 2, 60_000) == gp.deepest_model(schedule, cut, 2, 60_000)
+
+
+def test_recompute_and_an_early_backward_both_make_room_for_depth():
+    profile = language(batch=16)
+    depth = {
+        (schedule.name, mode): gp.deepest_model(gp.remat(schedule, mode), profile, 2, 100_000).depth
+        for schedule in (gp.GPipe(4, 16), gp.OneFOneB(4, 16))
+        for mode in ("never", "always")
+    }
+    assert depth["GPipe", "never"] < depth["1F1B", "never"] < depth["1F1B", "always"]
+    assert depth["GPipe", "never"] < depth["GPipe", "always"] <= depth["1F1B", "always"]
+
+
+# GPipe's table 1
+
+
+@pytest.fixture(scope="module")
+def giant() -> gp.Profile:
+    """Its Transformer: 32 sequences of 1,024 places in a batch; 4 bytes each for w, g and RMSProp's v."""
+    layers = gp.gpt(1, H, 32, tokens=TOKENS, sequence=PLACES, dropout=0.1)
+    text = gp.StandIn((32, PLACES), int)
+    return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, gp.RMSProp())
+
+
+def depth(giant: gp.Profile, devices: int, limit: float) -> int:
+    return gp.deepest_model(gp.remat(gp.GPipe(devices, 32), "always"), giant, 2, limit).depth
+
+
+def test_one_device_has_room_for_13_blocks_in_what_the_papers_device_held(giant):
+    """8.8 and 6.4 GiB as printed, less than the 16 that it had; with all of the 16, there is room for 14."""
+    printed = gp.published.GPIPE_DEPTHS[1]
+    held = printed.parameter_memory + printed.activation_memory
+    assert depth(giant, 1, held * GIB) == printed.blocks == 13
+    assert depth(giant, 1, 16 * GIB) == 14
+
+
+def test_12_bytes_for_each_parameter(giant):
+    [memory] = gp.deepest_model(gp.remat(gp.GPipe(1, 32), "always"), giant, 2, 16 * GIB).memory
+    held = [memory.peak(category) for category in ("parameters", "gradients", "optimizer state")]
+    assert held == 3 * held[:1]
+
+
+def test_the_depth_is_linear_in_the_devices(giant):
+    """Where there are ends without embedding and head, every further device has room for as many blocks."""
+    depths = {devices: depth(giant, devices, 16 * GIB) for devices in (2, 4, 8, 16)}
+    assert depths == {2: 30, 4: 62, 8: 126, 16: 254}
+    assert all(blocks == 16 * devices - 2 for devices, blocks in depths.items())
+
+
+def test_without_recompute_not_even_the_batch_of_one_block_fits(giant):
+    """The paper's 3 blocks without GPipe took another batch: here 32 sequences of outputs are 4 GB."""
+    with pytest.raises(gp.MemoryLimitError, match=r"GPipe.devices=1, microbatches=1. does not fit: device 0"):
+        gp.deepest_model(gp.GPipe(1, 1), giant, 2, 16 * GIB)
+
+
+# Bad input
+
+
+def test_what_does_not_fit_even_once_is_refused_with_what_would_help():
+    with pytest.raises(gp.MemoryLimitError, match=r"(?s)device 1 would hold .* and may hold 5 kB.*With"):
+        gp.deepest_model(gp.GPipe(2, 4), language(), 2, 5_000)
+
+
+@pytest.mark.parametrize(
+    ("block", "error", "says"),
+    [
+        (0, ValueError, "layer 0 cannot follow itself: it takes 48 bytes for a sample, and gives 192"),
+        (4, ValueError, "layer 4 cannot follow itself: it takes 192 bytes for a sample, and gives 480"),
+        (5, ValueError, r"the number of a layer, 0 to 4 \(got 5\)"),
+        (-1, ValueError, r"deepest_model needs block >= 0 \(got -1\)"),
+        ("2", TypeError, "deepest_model needs block to be a whole number"),
+    ],
+)
+def test_a_layer_that_cannot_be_repeated_is_refused(block, error, says):
+    with pytest.raises(error, match=says):
+        gp.deepest_model(gp.GPipe(2, 4), language(), block, 60_000)
+
+
+def test_a_limit_that_any_depth_keeps_is_refused():
+    with pytest.raises(ValueError, match=f"deepest_model needs at most {MOST:,} blocks"):
+        gp.deepest_model(gp.GPipe(1, 1), language(), 2, 10**15)
+
+
+def test_other_arguments_are_refused():
+    profile = language()
+    for arguments, says in (
+        ((profile, profile, 2, 1), "deepest_model needs a schedule"),
+        ((gp.GPipe(1, 1), gp.GPipe(1, 1), 2, 1), "deepest_model needs a profile"),
+        ((gp.GPipe(1, 1), profile, 2, "1"), "a memory limit needs a number of bytes"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            gp.deepest_model(*arguments)
+
+
+def test_it_shows_itself_in_a_line():
+    assert repr(gp.deepest_model(gp.GPipe(2, 4), language(), 2, 60_000)).startswith("<Deepest: ")
