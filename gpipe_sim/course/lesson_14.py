@@ -71,6 +71,24 @@ def trained() -> dict[str, Trained]:
     return stored()
 
 
+#: What a block in front of whose parts a LayerNorm stands saves, in this order.
+SAVED = (
+    *("normalised", "1/std", "input of Linear", "q, k, v", "shares", "which stay", "shares left"),
+    *("input of Linear", "which stay"),
+    *("normalised", "1/std", "input of Linear", "input of GELU", "input of Linear", "which stay"),
+)
+
+
+def account(saved: Sequence[int], s: int, h: int, a: int) -> str:
+    """A line for each array that a block saves, with its bytes, and these as a multiple of sh, as² or s."""
+    units = {"as²": a * s * s, "sh": s * h, "s": s}
+    lines = []
+    for name, size in zip(SAVED, saved, strict=True):
+        unit = next(unit for unit, each in units.items() if size % each == 0 and size // each < 10)
+        lines.append(f"{name:<16}{size / 1e6:>8.1f} MB  {size // units[unit]}{unit}")
+    return "\n".join(lines)
+
+
 @build("attention")
 def attention(answer: Callable) -> Reply:
     """Check ``answer(q, k, v, heads)``: the mix of the values, and the shares of every head."""

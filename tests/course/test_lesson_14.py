@@ -20,6 +20,7 @@ from gpipe_sim.course.lesson_14 import (
     RATES,
     SIX_TIMES_THE_DEVICES,
     TWICE_AS_LONG,
+    account,
     attention,
     block_bytes,
     saved_bytes,
@@ -283,6 +284,17 @@ def test_each_rule_of_thumb_fails_in_one_of_the_models():
             for parts, goal in HIDDEN_PARTS
         ]
         assert max(spent) > 0 == min(spent)
+
+
+def test_the_account_of_a_block_is_as_written_in_the_papers_letters():
+    s, h, a = 2048, 12_288, 96
+    block = gp.TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
+    text = gp.StandIn((1, s, h), np.float16)
+    [[layer]] = gp.profile(gp.split([block], stages=1), (text, text), gp.mse).stages
+    lines = account([array.of(1) for array in layer.saved], s, h, a).splitlines()
+    counts = " ".join(line.split()[-1] for line in lines)
+    assert counts == "2sh 2s 2sh 6sh 2as² 1as² 2as² 2sh 1sh 2sh 2s 2sh 8sh 8sh 1sh"
+    assert lines[4] == "shares             805.3 MB  2as²"
 
 
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
