@@ -4,6 +4,7 @@
 first layer in the second.
 """
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -46,18 +47,38 @@ class Chain(Layer):
         return self._each("outline_weight", pending)
 
     def flops(self, x: StandIn) -> int:
+        return self._sum("flops", x)
+
+    def weight_flops(self, x: StandIn) -> int:
+        return self._sum("weight_flops", x)
+
+    def recompute_flops(self, x: StandIn) -> int:
+        return self._sum("recompute_flops", x)
+
+    def selective(self) -> "Chain | None":
+        found = [layer.selective() for layer in self.layers]
+        if found.count(None) == len(found):
+            return None
+        other = copy(self)
+        other.layers = tuple(b if a is None else a for a, b in zip(found, self.layers, strict=True))
+        return other
+
+    def _sum(self, method: str, x: StandIn) -> int:
         total = 0
         for layer in self.layers:
-            total += layer.flops(x)
+            total += getattr(layer, method)(x)
             x, _ = layer.outline(x, Context())
         return total
 
     def _down(self, method: str, x: Some, ctx: Context) -> tuple[Some, list[Any]]:
         kept = []
         for i, layer in enumerate(self.layers):
-            x, saved = getattr(layer, method)(x, ctx._replace(inner=(*ctx.inner, i)))
+            x, saved = getattr(layer, method)(x, self._context(ctx, i))
             kept.append(saved)
         return x, kept
+
+    def _context(self, ctx: Context, i: int) -> Context:
+        return ctx._replace(inner=(*ctx.inner, i))
 
     def _up(self, method: str, saved: list[Any], dy: Some) -> tuple[Some, list[Any]]:
         kept = []
@@ -81,8 +102,8 @@ class Chain(Layer):
 class Checkpoint(Chain):
     """The same layers, but only their input is saved; the backward runs their forward again first.
 
-    What that needs while it runs is inside one layer, where the meter does not look. Chen et al. 2016,
-    arXiv:1604.06174.
+    What that needs while it runs is inside one layer, where the meter does not look. A single layer draws the
+    same random numbers as without. Chen et al. 2016, arXiv:1604.06174.
     """
 
     def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple[Array, Context]]:
@@ -100,6 +121,15 @@ class Checkpoint(Chain):
     def outline_input(self, saved: tuple[StandIn, Context], dy: StandIn) -> tuple[StandIn, list[Any]]:
         _, again = super().outline(*saved)
         return super().outline_input(again, dy)
+
+    def _context(self, ctx: Context, i: int) -> Context:
+        return super()._context(ctx, i) if len(self.layers) > 1 else ctx
+
+    def recompute_flops(self, x: StandIn) -> int:
+        return self.flops(x) + super().recompute_flops(x)
+
+    def selective(self) -> None:
+        """All of it is recomputed already."""
 
 
 class Residual(Chain):

@@ -84,9 +84,25 @@ class Layer(ABC):
     def flops(self, x: StandIn) -> int:
         """Floating-point operations of a forward: two for each multiplication of its matrix products.
 
-        Everything else is left out, as Narayanan et al. 2021 do (arXiv:2104.04473, appendix).
+        Everything else is left out, as Narayanan et al. 2021 do (arXiv:2104.04473, appendix). A full backward
+        takes twice as many, because each product has two gradients.
         """
         return 0
+
+    def weight_flops(self, x: StandIn) -> int:
+        """Of the backward's FLOPs, those of ``backward_weight``: the forward's products with weights.
+
+        By default 0, for a layer without such products; ``backward_input`` then makes both gradients.
+        """
+        return 0
+
+    def recompute_flops(self, x: StandIn) -> int:
+        """FLOPs of what ``backward_input`` computes a second time before it begins. By default 0."""
+        return 0
+
+    def selective(self) -> "Layer | None":
+        """The same layer, on the same weights, that recomputes its attention; None if it has none."""
+        return None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -185,6 +201,9 @@ class Linear(Layer):
 
     def flops(self, x: StandIn) -> int:
         return 2 * x.size * self.parameters["W"].shape[1]
+
+    def weight_flops(self, x: StandIn) -> int:
+        return self.flops(x)
 
     def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
         _, dy = pending

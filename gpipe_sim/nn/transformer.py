@@ -5,6 +5,8 @@ output, or owns its bytes. So attention saves queries, keys and values as the on
 as, not as three views of it.
 """
 
+from copy import copy
+
 import numpy as np
 
 from gpipe_sim.errors import got, require_flags, require_in, whole
@@ -307,6 +309,20 @@ class Attention(Layer):
     def flops(self, x: StandIn) -> int:
         _, sequence, features = x.shape
         return 2 * x.size * (4 * features + 2 * sequence)
+
+    def weight_flops(self, x: StandIn) -> int:
+        return 8 * x.size * x.shape[2]
+
+    def recompute_flops(self, x: StandIn) -> int:
+        """Of queries times keys. What the shares and the values give is saved, so it is not made again."""
+        return 2 * x.size * x.shape[1] if self.recompute else 0
+
+    def selective(self) -> "Attention | None":
+        if self.recompute:
+            return None
+        other = copy(self)
+        other.recompute = True
+        return other
 
     def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple]:
         x, qkv, *_, mixed = saved

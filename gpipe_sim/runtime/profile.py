@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import got, require, require_batch
+from gpipe_sim.errors import got, require, require_batch, whole
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.nn.standin import StandIn, root_of
-from gpipe_sim.runtime.device import Batch, as_batch
+from gpipe_sim.runtime.device import Batch, as_batch, pieces
 from gpipe_sim.runtime.memory import roots
 from gpipe_sim.runtime.partition import Partition, require_partitions
+from gpipe_sim.simulation.costs import Costs
 
 #: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
 #: these. A whole number is the place of an array among the saved ones.
@@ -38,6 +39,13 @@ class Size(NamedTuple):
 Array = Size | str | int
 
 
+class Selective(NamedTuple):
+    """What a layer would save if it recomputed its attention, and the FLOPs of that, for each sample."""
+
+    saved: tuple[Array, ...]
+    recompute_flops: int
+
+
 @dataclass(frozen=True)
 class LayerProfile:
     """What one layer holds and makes. An ``output`` "x" or ``input_gradient`` "dy" is passed on as it is."""
@@ -50,6 +58,14 @@ class LayerProfile:
     input_gradient: Array
     pending: tuple[Array, ...]
     state: int = 0  # what an optimizer keeps for the parameters
+    weight_flops: int = 0  # of the weight gradients, for each sample
+    recompute_flops: int = 0  # of what the backward computes again, for each sample
+    selective: Selective | None = None
+
+    @property
+    def input_flops(self) -> int:
+        """Of the input gradient, for each sample, with what is computed again before it."""
+        return 2 * self.flops - self.weight_flops + self.recompute_flops
 
 
 @dataclass(frozen=True)
@@ -75,6 +91,24 @@ class Profile:
         from gpipe_sim.runtime.limit import require_within  # it reads profiles
 
         require_within(schedule, self, limit, costs)
+
+    def costs(self, microbatches: int = 1) -> Costs:
+        """What F, I and W of each stage compute, in FLOPs of matrix products; B is I and W, R is F.
+
+        They are those of the largest microbatch. The loss counts nothing, and messages take no time.
+        ValueError for more microbatches than samples.
+        """
+        samples = self.largest(microbatches)
+
+        def summed(name: str) -> list[int]:
+            return [samples * sum(getattr(layer, name) for layer in stage) for stage in self.stages]
+
+        return Costs(summed("flops"), summed("input_flops"), summed("weight_flops"))
+
+    def largest(self, microbatches: int) -> int:
+        """The samples of the largest of so many microbatches."""
+        rows = pieces(self.samples, whole("a profile", "microbatches", microbatches))[0].rows
+        return rows.stop
 
     def __repr__(self) -> str:
         weights = sum(sum(layer.parameters.values()) for stage in self.stages for layer in stage)
@@ -104,6 +138,9 @@ def profile(
             {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
             *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
             state=_state(i, layer, optimizer),
+            weight_flops=one.weight_flops[i],
+            recompute_flops=one.recompute_flops[i],
+            selective=_selective(one.selective[i], two.selective[i]),
         )
         for i, layer in enumerate(one.layers)
     ]
@@ -150,9 +187,15 @@ class _Outlined:
         self.target = StandIn((samples, *targets.shape[1:]), targets.dtype)
         outputs, inputs, kept = [], [], []
         self.flops: list[int] = []
+        self.weight_flops: list[int] = []
+        self.recompute_flops: list[int] = []
+        self.selective: list[tuple[tuple, int] | None] = []
         for i, layer in enumerate(self.layers):
             inputs.append(y)
             self.flops.append(layer.flops(y))
+            self.weight_flops.append(layer.weight_flops(y))
+            self.recompute_flops.append(layer.recompute_flops(y))
+            self.selective.append(_outlined_selective(layer.selective(), y))
             y, saved = layer.outline(y, Context(layer=i))
             outputs.append(y)
             kept.append(saved)
@@ -180,6 +223,18 @@ def _made(x: StandIn, y: StandIn, saved: Any, dy: StandIn, dx: StandIn, pending:
         *_named(dx, {OUTPUT_GRADIENT: dy}),
         _named(pending, backward),
     )
+
+
+def _outlined_selective(layer: Layer | None, x: StandIn) -> tuple[tuple, int] | None:
+    """(what it saves, what it recomputes), if there is such a layer."""
+    if layer is None:
+        return None
+    y, saved = layer.outline(x, Context())
+    return _named(saved, {INPUT: x, OUTPUT: y}), layer.recompute_flops(x)
+
+
+def _selective(one: tuple[tuple, int] | None, two: tuple[tuple, int] | None) -> Selective | None:
+    return None if one is None else Selective(_merged(one[0], two[0]), one[1])
 
 
 def _named(value: Any, names: dict) -> tuple:

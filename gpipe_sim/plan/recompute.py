@@ -1,0 +1,153 @@
+"""What to recompute: the layers of a stage that cost the fewest FLOPs for a budget of bytes, found exactly.
+
+Each layer keeps everything that it saves, or all but the shares of its attention, or only its input. What
+that frees depends on its neighbours: an output that a layer saves is also the input that the next one saves,
+and counts once. So the layers are a chain with two states between any two, whether the array that passes
+there is kept already or not:
+
+    layer 0        layer 1        layer 2
+    . -----------> o -----------> . -----------> .      o: the array here is kept, .: it is not
+
+``plan.frontier`` finds the cheapest paths through it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from numbers import Real
+from typing import NamedTuple
+
+from gpipe_sim.errors import got, listed, one_of, require, require_in, whole
+from gpipe_sim.nn.blocks import Checkpoint
+from gpipe_sim.nn.layers import Layer
+from gpipe_sim.plan.frontier import STATES, Bound, Chain, Way, best
+from gpipe_sim.runtime.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Size
+
+NOTHING, ATTENTION, ALL = "nothing", "attention", "all"
+WAYS = (NOTHING, ATTENTION, ALL)  #: what of a layer may be recomputed
+
+
+@dataclass(frozen=True)
+class RecomputePlan:
+    """What of each layer of a stage is recomputed: "nothing", "attention" or "all"; and what that comes to.
+
+    ``bytes`` are kept of one microbatch from its forward to its backward, and ``flops`` are computed again.
+    """
+
+    recompute: tuple[str, ...]
+    bytes: int
+    flops: int
+
+
+class Freed(NamedTuple):
+    """What one layer of a stage frees if it alone recomputes this of it, for one microbatch."""
+
+    layer: int
+    recompute: str
+    bytes: int  #: below 0 if the input that it then keeps is larger
+    flops: int
+
+    @property
+    def per_flop(self) -> float:
+        """Bytes freed for each FLOP; infinite where some are freed and nothing is multiplied."""
+        if self.flops:
+            return self.bytes / self.flops
+        return inf if self.bytes > 0 else 0.0
+
+
+def recompute_plan(profile: Profile, budget: Real, stage: int = 0, microbatches: int = 1) -> RecomputePlan:
+    """The fewest recomputed FLOPs with which a stage keeps at most ``budget`` bytes of a microbatch.
+
+    The budget is for the largest of so many microbatches, for everything that is kept from its forward to its
+    backward. Of plans with as few FLOPs it is one with the fewest bytes. What is needed while an action runs
+    is not counted. ValueError for a budget below the least possible, which says what that takes.
+    """
+    chain = _read(profile, stage, microbatches)
+    require_in("recompute_plan", "budget", budget, 0, inf)
+    bound = Bound(chain, budget)
+    bound.known = best(chain, bound, width=100)[-1].flops
+    return RecomputePlan(*best(chain, bound)[-1])
+
+
+def recompute_frontier(profile: Profile, stage: int = 0, microbatches: int = 1) -> tuple[RecomputePlan, ...]:
+    """Every plan that no other beats in both bytes and FLOPs, from the fewest bytes to the most.
+
+    One is given for each pair of bytes and FLOPs. ValueError if there are more than 20,000, as a hundred
+    layers of as many sizes may have; ``recompute_plan`` with a budget has far fewer to look at.
+    """
+    return tuple(RecomputePlan(*found) for found in best(_read(profile, stage, microbatches)))
+
+
+def freed(profile: Profile, stage: int = 0, microbatches: int = 1) -> tuple[Freed, ...]:
+    """What each layer would free if it alone recomputed, and the FLOPs of that, in each way that it can.
+
+    What counts is ``per_flop``: the bytes freed for each FLOP.
+    """
+    chain = _read(profile, stage, microbatches)
+    usual = [NOTHING] * len(chain.layers)
+    before = chain.total(usual)
+    found = []
+    for i, ways in enumerate(chain.layers):
+        for way in ways[False][1:]:
+            after = chain.total([*usual[:i], way.recompute, *usual[i + 1 :]])
+            found.append(Freed(i, way.recompute, before[0] - after[0], after[1] - before[1]))
+    return tuple(found)
+
+
+def checkpointed(layers: Sequence[Layer], recompute: Sequence[str]) -> list[Layer]:
+    """The layers, each recomputing what a plan says for it: "nothing", "attention" or "all".
+
+    They have the same weights, and compute the same outputs and gradients. A layer that recomputes all is
+    inside a ``Checkpoint``, which names its weights 0.W instead of W. ValueError for a layer that has no
+    attention to recompute, or for another number of layers.
+    """
+    layers = listed("checkpointed", "a list of layers, such as mlp([64, 10])", layers)
+    ways = listed("checkpointed", "a word for each layer, such as plan.recompute", recompute)
+    if len(ways) != len(layers):
+        raise ValueError(f"checkpointed needs a word for each of {len(layers)} layers {got(ways)}")
+    return [_recomputing(*each) for each in zip(layers, ways, strict=True)]
+
+
+def _recomputing(layer: Layer, way: str) -> Layer:
+    require("checkpointed", layer, Layer, "a list of layers, such as mlp([64, 10])")
+    if one_of("checkpointed", "every word", way, WAYS) != ATTENTION:
+        return layer if way == NOTHING else Checkpoint(layer)
+    if (found := layer.selective()) is None:
+        raise ValueError(f"{layer!r} has no attention to recompute; use 'nothing' or 'all'")
+    return found
+
+
+def _read(profile: Profile, stage: int, microbatches: int) -> Chain:
+    """The stage as a chain, in numbers of the largest microbatch."""
+    require("a recompute plan", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
+    stage = whole("a recompute plan", "stage", stage, low=0, high=len(profile.stages) - 1)
+    samples, x = profile.largest(microbatches), profile.input
+    for layer in (layer for earlier in profile.stages[:stage] for layer in earlier):
+        x = _size(layer.output, x)
+    layers = []
+    for layer in profile.stages[stage]:
+        layers.append({kept: list(_ways(layer, x, kept, samples)) for kept in STATES})
+        x = _size(layer.output, x)
+    loss = profile.loss.saved if stage == len(profile.stages) - 1 else ()
+    own = sum(_size(each, profile.target).of(samples) for each in loss if each != INPUT)
+    return Chain(layers, {kept: own + x.of(samples) * (INPUT in loss and not kept) for kept in STATES})
+
+
+def _size(array: Array, other: Size) -> Size:
+    """Of an array that has a size of its own, or the other's."""
+    return array if isinstance(array, Size) else other
+
+
+def _ways(layer: LayerProfile, x: Size, kept: bool, samples: int) -> Iterator[Way]:
+    """The ways through a layer whose input is of this size, and kept already or not."""
+    choices = [(NOTHING, layer.saved, layer.recompute_flops)]
+    if layer.selective:
+        choices.append((ATTENTION, *layer.selective))
+    choices.append((ALL, (INPUT,), layer.flops + layer.recompute_flops))
+    for name, saved, flops in choices:
+        new = [_size(array, layer.output) for array in saved if array != INPUT]
+        reads = INPUT in saved
+        if reads and not kept:
+            new.append(x)
+        after = kept or reads if layer.output == INPUT else OUTPUT in saved
+        yield Way(name, sum(size.of(samples) for size in new), samples * flops, after)

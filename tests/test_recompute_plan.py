@@ -1,0 +1,386 @@
+"""What to recompute under a budget: against all choices, and against bytes that were measured."""
+
+import itertools
+import random
+from time import perf_counter
+
+import numpy as np
+import pytest
+from numeric import furthest_apart
+
+import gpipe_sim as gp
+from gpipe_sim.runtime.profile import LayerProfile, LossProfile, Profile, Selective, Size
+
+# Against all choices
+
+
+def random_layer(draw: random.Random, most: int) -> LayerProfile:
+    """Of any kind: it may pass its input on, save it or its output, and have attention to recompute."""
+    output = "x" if draw.random() < 0.15 else Size(draw.randint(0, 3), draw.randint(1, most))
+    saved = ["x"] * (draw.random() < 0.5) + ["y"] * (output != "x" and draw.random() < 0.4)
+    saved += [Size(draw.randint(0, 3), draw.randint(1, most)) for _ in range(draw.randint(0, 2))]
+    flops = draw.choice([0, draw.randint(1, most), draw.randint(1, most)])
+    fewer = Selective(tuple(each for each in saved if draw.random() < 0.6), draw.randint(0, flops))
+    return LayerProfile(
+        {}, flops, {}, output, tuple(saved), Size(0, 1), (),
+        recompute_flops=draw.choice([0, 0, draw.randint(0, 3)]),
+        selective=draw.choice([None, fewer]),
+    )  # fmt: skip
+
+
+def random_profile(seed: int, layers: int, most: int = 20) -> Profile:
+    draw = random.Random(seed)
+    stages = [tuple(random_layer(draw, most) for _ in range(layers)) for _ in range(draw.randint(1, 2))]
+    loss = tuple(each for each in ("x", "target", Size(1, 3)) if draw.random() < 0.5)
+    ends = Size(0, draw.randint(1, most)), Size(0, draw.randint(1, most))
+    return Profile(7, *ends, tuple(stages), LossProfile(loss, Size(0, 1)))
+
+
+def held(profile: Profile, stage: int, ways: tuple[str, ...], samples: int) -> tuple[int, int] | None:
+    """(bytes, FLOPs) of a choice, by making the arrays and counting each once; None if a way is missing."""
+
+    def made(size: Size) -> gp.StandIn:
+        return gp.StandIn((size.of(samples),), "u1")
+
+    x, kept, flops = made(profile.input), [], 0
+    for i, layers in enumerate(profile.stages[: stage + 1]):
+        for j, layer in enumerate(layers):
+            y = x if layer.output == "x" else made(layer.output)
+            way = ways[j] if i == stage else None
+            if way == "attention" and not layer.selective:
+                return None
+            saved, again = {
+                "nothing": (layer.saved, layer.recompute_flops),
+                "attention": layer.selective or ((), 0),
+                "all": (("x",), layer.flops + layer.recompute_flops),
+            }.get(way, ((), 0))
+            kept += [made(each) if isinstance(each, Size) else {"x": x, "y": y}[each] for each in saved]
+            flops += samples * again
+            x = y
+    if stage == len(profile.stages) - 1:
+        known = {"x": x, "target": made(profile.target)}
+        kept += [known[each] if isinstance(each, str) else made(each) for each in profile.loss.saved]
+    return sum(root.nbytes for root in gp.roots(kept)), flops
+
+
+def unbeaten(profile: Profile, stage: int, samples: int) -> list[tuple[int, int]]:
+    every = itertools.product(("nothing", "attention", "all"), repeat=len(profile.stages[stage]))
+    found = {held(profile, stage, ways, samples) for ways in every} - {None}
+    return sorted(a for a in found if not any(b != a and b[0] <= a[0] and b[1] <= a[1] for b in found))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_plan_is_the_best_of_all_choices(seed):
+    profile = random_profile(seed, layers=1 + seed % 5)
+    stage, microbatches = seed % len(profile.stages), 1 + seed % 3
+    samples = -(-7 // microbatches)
+    best = unbeaten(profile, stage, samples)
+    plans = gp.recompute_frontier(profile, stage, microbatches)
+    assert [(plan.bytes, plan.flops) for plan in plans] == best
+    assert [held(profile, stage, plan.recompute, samples) for plan in plans] == best
+    for budget in range(best[0][0], best[-1][0] + 2):
+        plan = gp.recompute_plan(profile, budget + 0.5, stage, microbatches)
+        assert (plan.bytes, plan.flops) == max(point for point in best if point[0] <= budget)
+        assert held(profile, stage, plan.recompute, samples) == (plan.bytes, plan.flops)
+
+
+def test_the_random_profiles_have_choices_to_make():
+    assert sum(len(gp.recompute_frontier(random_profile(seed, 5))) > 3 for seed in range(60)) > 20
+
+
+def a_hundred(seed: int, flops) -> Profile:
+    """Different layers, each of which saves two arrays of its own and may recompute the first alone."""
+    draw, layers = random.Random(seed), []
+    for _ in range(100):
+        size = draw.randint(10**5, 10**6)
+        first, second, needed = Size(0, size), Size(0, draw.randint(1, size)), flops(draw, size)
+        half = Selective(("x", second), needed // 2)
+        layers.append(
+            LayerProfile({}, needed, {}, Size(0, 9), ("x", first, second), Size(0, 1), (), selective=half)
+        )
+    return Profile(1, Size(0, 9), Size(0, 1), (tuple(layers),), LossProfile((), Size(0, 1)))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_budget_for_a_hundred_different_layers_takes_a_moment(seed):
+    """Thousands of plans are the best for some budget; each is found from its bytes, in far less than 1 s."""
+    profile = a_hundred(seed, lambda draw, size: draw.randint(10**5, 10**6))
+    plans = gp.recompute_frontier(profile)
+    assert len(plans) > 4_000
+    for i in range(1, len(plans), len(plans) // 6):
+        began = perf_counter()
+        assert gp.recompute_plan(profile, plans[i].bytes) == plans[i]
+        assert gp.recompute_plan(profile, plans[i].bytes - 1) == plans[i - 1]
+        assert perf_counter() - began < 4
+
+
+def test_where_bytes_and_flops_grow_together_a_list_is_refused_and_a_budget_is_not():
+    """Nearly every choice is then the best for some budget."""
+    profile = a_hundred(0, lambda draw, size: size + draw.randint(0, 10**5))
+    with pytest.raises(
+        ValueError, match=r"of 100 layers, more than 20,000 choices may be the best; give reco"
+    ):
+        gp.recompute_frontier(profile)
+    everything = held(profile, 0, 100 * ("nothing",), 1)[0]
+    plan = gp.recompute_plan(profile, everything // 2)
+    assert everything // 2 - 1_000 < plan.bytes <= everything // 2
+
+
+# Against real arrays
+
+RNG = np.random.default_rng(0)
+
+
+def mixed() -> list[gp.Layer]:
+    rng = np.random.default_rng(0)
+    how = {"dropout": 0.2, "rng": rng}
+    return [
+        gp.Linear(6, 8, rng=rng),
+        gp.TransformerBlock(8, 2, **how),
+        gp.Dropout(0.3),
+        *gp.unpacked([gp.TransformerBlock(8, 4, norm="post", **how), gp.TransformerBlock(8, 2, **how)]),
+        gp.Dropout(0.0),
+        gp.GELU(),
+        gp.Linear(8, 5, rng=rng),
+        gp.Tanh(),
+    ]
+
+
+BATCH = RNG.normal(size=(7, 9, 6)), RNG.integers(5, size=(7, 9))
+STAGES, MICROBATCHES = 2, 3
+
+
+def profiled(layers: list[gp.Layer]) -> gp.Profile:
+    return gp.profile(gp.split(layers, stages=STAGES), BATCH, gp.cross_entropy)
+
+
+def step(layers: list[gp.Layer]) -> gp.StepResult:
+    return gp.train_step(
+        gp.split(layers, stages=STAGES), gp.GPipe(STAGES, MICROBATCHES), BATCH, gp.cross_entropy
+    )
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.25, 0.5, 0.75, 1])
+def test_a_plan_holds_the_bytes_that_a_step_measures_and_changes_no_gradient(share):
+    """Of the first microbatch, the largest, where its forward ends on each device."""
+    layers = mixed()
+    before, usual = profiled(layers), step(layers)
+    plans = []
+    for stage in range(STAGES):
+        least, *_, most = (plan.bytes for plan in gp.recompute_frontier(before, stage, MICROBATCHES))
+        budget = least + share * (most - least)
+        plans.append(gp.recompute_plan(before, budget, stage, MICROBATCHES))
+    words = [word for plan in plans for word in plan.recompute]
+    lighter = gp.checkpointed(layers, words)
+    after, again = profiled(lighter), step(lighter)
+    samples = before.largest(MICROBATCHES)
+    for stage, plan in enumerate(plans):
+        held = again.memory[stage].at(stage + 1)
+        assert held["boundary inputs"] + held["saved activations"] == plan.bytes
+        assert samples * sum(layer.recompute_flops for layer in after.stages[stage]) == plan.flops
+    assert gp.predict_memory(gp.GPipe(STAGES, MICROBATCHES), after) == again.memory
+    assert again.loss == usual.loss
+    named = {
+        (i, name.removeprefix("0." if words[i] == "all" else "")): gradient
+        for (i, name), gradient in again.gradients.items()
+    }
+    assert furthest_apart(named, usual.gradients) < 1e-12
+
+
+def test_the_mixed_model_has_every_kind_of_choice():
+    words = set()
+    for stage in range(STAGES):
+        plans = gp.recompute_frontier(profiled(mixed()), stage, MICROBATCHES)
+        assert len(plans) >= 5
+        words |= {word for plan in plans for word in plan.recompute}
+    assert words == {"nothing", "attention", "all"}
+
+
+def test_one_layer_in_a_checkpoint_draws_what_it_would_alone():
+    x, ctx = np.ones((4, 5)), gp.Context(seed=3, layer=2)
+    outputs = [layer.forward(x, ctx)[0] for layer in (gp.Dropout(0.5), gp.Checkpoint(gp.Dropout(0.5)))]
+    assert (outputs[0] == outputs[1]).all()
+    block = gp.TransformerBlock(4, 2, dropout=0.3, rng=RNG)
+    x = RNG.normal(size=(2, 3, 4))
+    outputs = [layer.forward(x, ctx)[0] for layer in (block, gp.Checkpoint(block))]
+    assert (outputs[0] == outputs[1]).all()
+
+
+# Of real models
+
+
+def on_paper(layers: list[gp.Layer], sequence: int, features: int) -> gp.Profile:
+    x = gp.StandIn((1, sequence, features), np.float16)
+    return gp.profile(gp.split(layers, stages=1), (x, x), gp.mse)
+
+
+def test_attention_only_comes_out_for_gpt3_by_itself():
+    """Korthikanti et al. 2022 recompute the attention core alone: 70.2% fewer bytes. Here nothing says so."""
+    text = gp.StandIn((1, 2_048), np.int32)
+    partitions = gp.split(gp.gpt3_175b(), balance=[14, *6 * [12], 14])
+    profile = gp.profile(partitions, (text, text), gp.cross_entropy)
+    everything = gp.recompute_frontier(profile, stage=1)[-1].bytes
+    plan = gp.recompute_plan(profile, 0.3 * everything, stage=1)
+    assert plan.recompute == 12 * ("attention",)
+    assert 1 - plan.bytes / everything == pytest.approx(0.7018, abs=0.00005)
+    costs = profile.costs()
+    step = costs.forward[1] + costs.input_grad[1] + costs.weight_grad[1]
+    assert plan.flops / step == pytest.approx(0.0045, abs=0.00005)
+    corner = [other.recompute for other in gp.recompute_frontier(profile, stage=1)]
+    assert len(corner) == 25, "12 blocks from nothing to attention, and 12 more to everything"
+    assert corner[12] == plan.recompute and corner[0] == 12 * ("all",)
+
+
+def by_cost_alone(profile: gp.Profile, budget: int, dearest: bool = False) -> tuple[list[str], int]:
+    """S2's rule: whole layers are recomputed, in the order of their FLOPs, until the budget is kept."""
+    layers = profile.stages[0]
+    words, flops = ["nothing"] * len(layers), 0
+    for i in sorted(range(len(layers)), key=lambda i: layers[i].flops, reverse=dearest):
+        if held(profile, 0, tuple(words), profile.samples)[0] <= budget:
+            break
+        words[i] = "all"
+        flops += layers[i].flops
+    assert held(profile, 0, tuple(words), profile.samples) <= (budget, flops)
+    return words, flops
+
+
+def halves(features: int, heads: int, sequence: int, blocks: int = 4) -> gp.Profile:
+    """Attention and network of each block as layers of their own."""
+    how = {"dropout": 0.1, "rng": None, "dtype": np.float16}
+    layers = [gp.TransformerBlock(features, heads, **how) for _ in range(blocks)]
+    return on_paper(gp.unpacked(layers), sequence, features)
+
+
+def test_a_transformers_network_frees_few_bytes_for_its_flops_and_the_attention_core_many():
+    """In units of sh bytes and FLOPs: 80 for 4096, 91 for 106496, 19 for 196608. Korthikanti et al. 2022."""
+    core, attention, network = gp.freed(halves(12_288, 96, 2_048))[:3]
+    sh = 12_288 * 2_048
+    assert [each[:2] for each in (core, attention, network)] == [(0, "attention"), (0, "all"), (1, "all")]
+    std = 2 * 2_048  # a LayerNorm's 1/std, 2 bytes for each place
+    assert [each.bytes for each in (core, attention, network)] == [80 * sh, 91 * sh + std, 19 * sh + std]
+    assert [each.flops for each in (core, attention, network)] == [4_096 * sh, 106_496 * sh, 196_608 * sh]
+    assert core.per_flop / network.per_flop == pytest.approx(202.1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("share", "cheapest", "dearest"), [(0.9, 26, 144), (0.6, 26, 81.3), (0.4, 26, 67.5), (0.3, 3.6, 9.3)]
+)
+def test_recompute_by_cost_alone_computes_up_to_26_times_as_much_again_for_gpt3(share, cheapest, dearest):
+    """And more if the dearest layers come first, which are the networks."""
+    profile = halves(12_288, 96, 2_048)
+    budget = int(share * gp.recompute_frontier(profile)[-1].bytes)
+    plan = gp.recompute_plan(profile, budget)
+    assert by_cost_alone(profile, budget)[1] / plan.flops == pytest.approx(cheapest, abs=0.05)
+    assert by_cost_alone(profile, budget, dearest=True)[1] / plan.flops == pytest.approx(dearest, abs=0.05)
+
+
+def test_recompute_by_cost_alone_takes_the_wrong_layers_where_sequences_are_long():
+    """From s = 2h on a network costs less than attention; it frees 19 where that frees 331."""
+    profile, sh = halves(1_024, 16, 4_096), 1_024 * 4_096
+    _, attention, network = gp.freed(profile)[:3]
+    assert (attention.flops, network.flops) == (24_576 * sh, 16_384 * sh)
+    assert (attention.bytes // sh, network.bytes // sh) == (331, 19)
+    budget = int(0.9 * gp.recompute_frontier(profile)[-1].bytes)
+    words, flops = by_cost_alone(profile, budget)
+    assert words == ["all", "all", *3 * ["nothing", "all"]], "all four networks, and then one attention"
+    plan = gp.recompute_plan(profile, budget)
+    assert plan.recompute == ("attention", *7 * ["nothing"])
+    assert flops == 11 * plan.flops
+
+
+def test_a_block_in_halves_needs_fewer_flops_for_the_same_bytes():
+    blocks = [gp.TransformerBlock(1_024, 16, dropout=0.1, rng=None, dtype=np.float16) for _ in range(4)]
+    whole, apart = (on_paper(layers, 512, 1_024) for layers in (blocks, gp.unpacked(blocks)))
+    budget = int(0.35 * gp.recompute_frontier(whole)[-1].bytes)
+    assert gp.recompute_frontier(whole)[-1].bytes == gp.recompute_frontier(apart)[-1].bytes
+    assert gp.recompute_plan(apart, budget).flops < 0.7 * gp.recompute_plan(whole, budget).flops
+
+
+def test_what_a_layer_frees_depends_on_what_its_neighbours_keep():
+    """A Tanh alone frees nothing: Linear saves the same array. A mask is smaller than what makes it again."""
+    layers = [gp.Linear(4, 4, rng=RNG), gp.Tanh(), gp.Linear(4, 4, rng=RNG), gp.LayerNorm(4), gp.Dropout(0.5)]
+    x = np.ones((10, 4))
+    profile = gp.profile(gp.split(layers, stages=1), (x, x), gp.mse)
+    array = 10 * 4 * 8
+    assert gp.freed(profile) == (
+        (0, "all", 0, 10 * 32),
+        (1, "all", -array, 0),  # it keeps its input as well
+        (2, "all", 0, 10 * 32),
+        (3, "all", 10 * 8, 0),  # 1/std
+        (4, "all", 40 - array, 0),
+    )
+    assert [each.per_flop for each in gp.freed(profile)] == [0, 0, 0, float("inf"), 0]
+    [plan] = gp.recompute_frontier(profile)
+    assert plan.recompute == ("nothing", "nothing", "nothing", "all", "nothing")
+    assert gp.freed(profile, microbatches=5)[3].bytes == 2 * 8
+
+
+def test_blocks_unpacked_are_the_same_model():
+    blocks = [gp.TransformerBlock(8, 2, norm=norm, rng=RNG) for norm in ("pre", "post")]
+    layers = [gp.Linear(6, 8, rng=RNG), *blocks, gp.Linear(8, 5, rng=RNG)]
+    parts = gp.unpacked(layers)
+    assert [type(part).__name__ for part in parts] == [
+        "Linear", "Residual", "Residual", "Residual", "LayerNorm", "Residual", "LayerNorm", "Linear",
+    ]  # fmt: skip
+    steps = [step(each) for each in (layers, parts)]
+    assert steps[0].loss == steps[1].loss
+    sizes = [sorted(np.abs(array).sum() for array in each.gradients.values()) for each in steps]
+    assert sizes[0] == sizes[1]
+
+
+# Bad input
+
+
+def test_a_budget_below_the_least_possible_is_refused_with_the_least():
+    profile = halves(64, 4, 32)
+    least = gp.recompute_frontier(profile)[0]
+    words = f"the least is {least.bytes:,} bytes, for which {least.flops:,} FLOPs are computed again"
+    with pytest.raises(ValueError, match=f"cannot keep {least.bytes - 1:,} bytes or fewer: {words}"):
+        gp.recompute_plan(profile, least.bytes - 1)
+    assert gp.recompute_plan(profile, least.bytes) == least
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"profile": gp.mlp([3, 3])}, "a recompute plan needs a profile"),
+        ({"stage": 1}, "stage from 0 to 0"),
+        ({"stage": 0.5}, "stage to be a whole number"),
+        ({"microbatches": 0}, "microbatches >= 1"),
+        ({"microbatches": 2}, "a batch of 1 samples cannot be cut into 2 microbatches"),
+        ({"budget": float("nan")}, "recompute_plan needs 0 <= budget"),
+        ({"budget": -1}, "recompute_plan needs 0 <= budget"),
+        ({"budget": "1 GB"}, "recompute_plan needs budget to be a number"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(changes, says):
+    given = {"profile": halves(8, 2, 3), "budget": 10**9, "stage": 0, "microbatches": 1} | changes
+    with pytest.raises((TypeError, ValueError), match=says):
+        gp.recompute_plan(**given)
+    if "budget" not in changes:
+        del given["budget"]
+        for function in (gp.recompute_frontier, gp.freed):
+            with pytest.raises((TypeError, ValueError), match=says):
+                function(**given)
+
+
+@pytest.mark.parametrize(
+    ("layers", "words", "says"),
+    [
+        ([gp.Tanh()], ["attention"], r"Tanh\(\) has no attention to recompute; use 'nothing' or 'all'"),
+        ([gp.Tanh()], ["some"], r"every word to be one of \('nothing', 'attention', 'all'\)"),
+        ([gp.Tanh()], ["all", "all"], "a word for each of 1 layers"),
+        ([gp.Tanh()], "all", "a word for each layer, such as plan.recompute"),
+        (gp.Tanh(), ["all"], "a list of layers"),
+        ([gp.Tanh], ["all"], "a list of layers"),
+    ],
+)
+def test_what_cannot_be_checkpointed_is_refused(layers, words, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        gp.checkpointed(layers, words)
+
+
+@pytest.mark.parametrize("layers", [gp.Tanh(), [gp.Tanh], "xy", None])
+def test_what_cannot_be_unpacked_is_refused(layers):
+    with pytest.raises(TypeError, match="unpacked needs a list of layers"):
+        gp.unpacked(layers)
