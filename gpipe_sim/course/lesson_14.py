@@ -33,11 +33,11 @@ TWICE_AS_LONG = {
 }
 #: What natural wrong guesses at how many times as many bytes the core frees for each FLOP would be.
 RATES = {
-    1 / 120: "That is the network's rate over the core's. Which of the two is larger?",
-    5: "That is how many times as many bytes. How many FLOPs does each of the two take?",
-    24: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
-    60: "That counts one product of two on one side. Which products are run again?",
+    1 / 202.1: "That is the network's rate over the core's. Which of the two is larger?",
+    4.21: "That is how many times as many bytes. How many FLOPs does each of the two take?",
+    48: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
     96: "That is how many heads there are. What are the two rates, as fractions?",
+    101: "That is half. Which of the core's two products need not run again, as its result stays?",
 }
 #: What natural wrong guesses at the GB of activations on the first of 48 devices would be.
 SIX_TIMES_THE_DEVICES = {
