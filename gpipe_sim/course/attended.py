@@ -22,11 +22,13 @@ def what_is_no_pair(given: object, *shapes: tuple[int, ...]) -> str:
         if array.shape != shape:
             return f"the {name} should be {_by(shape)}; you give {_by(array.shape)}. Which axis is which?"
         if not np.isfinite(array).all():
-            return f"the {name} hold {array[~np.isfinite(array)][0]}. Which line makes that?"
+            return f"there is {array[~np.isfinite(array)][0]} in the {name}. Which line makes that?"
     return ""
 
 
 def _kind(value: object) -> str:
+    if isinstance(value, Array):
+        return "one array"
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 

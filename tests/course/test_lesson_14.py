@@ -97,7 +97,7 @@ WRONG_ATTENTION = [
         "sample 0 changed when sample 2 left its microbatch. Which axis did your softmax mix?",
     ),
     (mixing(joined=False), "keep working", "the mix should be 3 x 5 x 12; you give 3 x 3 x 5 x 4"),
-    (of_the_answer(lambda y, shares: y), "keep working", "it gives back a ndarray. Which two arrays"),
+    (of_the_answer(lambda y, shares: y), "keep working", "it gives back one array. Which two arrays"),
     (of_the_answer(lambda y, shares: None), "keep working", "it gives back nothing"),
     (
         of_the_answer(lambda y, shares: (shares, y)),
@@ -110,7 +110,11 @@ WRONG_ATTENTION = [
         "keep working",
         "should be 3 x 3 x 5 x 5; you give 3 x 5",
     ),
-    (of_the_answer(lambda y, shares: (y * np.nan, shares)), "keep working", "the mix hold nan. Which line"),
+    (
+        of_the_answer(lambda y, shares: (y * np.nan, shares)),
+        "keep working",
+        "there is nan in the mix. Which line makes that?",
+    ),
     (of_the_answer(lambda y, shares: (y + 1, shares)), "almost", "the mix of place"),
     (lambda q, k, v: (q, k), "keep working", "it stopped: TypeError"),
     ("attention", "keep working", "pass in a function"),
