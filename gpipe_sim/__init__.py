@@ -31,6 +31,7 @@ _NAMES = {
     "simulation.problems": "Problem check problems",
     "simulation.simulate": "simulate",
     "simulation.timeline": "Message Span Timeline",
+    "nn.along": "PaddingMask",
     "nn.laws": "check_layer",
     "nn.data": "digits",
     "nn.losses": "Loss cross_entropy mse",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.errors import one_of, require
+from gpipe_sim.nn.along import Boundary, applied, first, with_along
 from gpipe_sim.nn.layers import GELU, Array, Context, Layer, Linear
 from gpipe_sim.nn.standin import Some, StandIn, like
 from gpipe_sim.nn.transformer import Attention, Dropout, LayerNorm
@@ -17,6 +18,8 @@ from gpipe_sim.nn.transformer import Attention, Dropout, LayerNorm
 
 class Chain(Layer):
     """Layers one after another, as one layer: they cannot be cut apart by ``split``."""
+
+    carries = True
 
     def __init__(self, *layers: Layer):
         for layer in layers:
@@ -28,7 +31,7 @@ class Chain(Layer):
         if len(set(map(id, self.parameters.values()))) < len(self.parameters):
             raise ValueError(f"{self!r} has a layer twice; every layer with weights must be one of its own")
 
-    def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
+    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
         return self._down("forward", x, ctx)
 
     def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
@@ -37,7 +40,7 @@ class Chain(Layer):
     def backward_weight(self, pending: list[Any]) -> dict[str, Array]:
         return self._each("backward_weight", pending)
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, list[Any]]:
+    def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
         return self._down("outline", x, ctx)
 
     def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:
@@ -66,14 +69,14 @@ class Chain(Layer):
     def _sum(self, method: str, x: StandIn) -> int:
         total = 0
         for layer in self.layers:
-            total += getattr(layer, method)(x)
-            x, _ = layer.outline(x, Context())
+            total += getattr(layer, method)(first(x))
+            x, _ = applied(layer, layer.outline, x, Context())
         return total
 
-    def _down(self, method: str, x: Some, ctx: Context) -> tuple[Some, list[Any]]:
+    def _down(self, method: str, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
         kept = []
         for i, layer in enumerate(self.layers):
-            x, saved = getattr(layer, method)(x, self._context(ctx, i))
+            x, saved = applied(layer, getattr(layer, method), x, self._context(ctx, i))
             kept.append(saved)
         return x, kept
 
@@ -106,19 +109,19 @@ class Checkpoint(Chain):
     same random numbers as without. Chen et al. 2016, arXiv:1604.06174.
     """
 
-    def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple[Array, Context]]:
+    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:
         y, _ = super().forward(x, ctx)
         return y, (x, ctx)
 
-    def backward_input(self, saved: tuple[Array, Context], dy: Array) -> tuple[Array, list[Any]]:
+    def backward_input(self, saved: tuple[Boundary, Context], dy: Array) -> tuple[Array, list[Any]]:
         _, again = super().forward(*saved)
         return super().backward_input(again, dy)
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple[StandIn, Context]]:
+    def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:
         y, _ = super().outline(x, ctx)
         return y, (x, ctx)
 
-    def outline_input(self, saved: tuple[StandIn, Context], dy: StandIn) -> tuple[StandIn, list[Any]]:
+    def outline_input(self, saved: tuple[Boundary, Context], dy: StandIn) -> tuple[StandIn, list[Any]]:
         _, again = super().outline(*saved)
         return super().outline_input(again, dy)
 
@@ -135,25 +138,24 @@ class Checkpoint(Chain):
 class Residual(Chain):
     """y = x + what its layers make of x, in x's shape. He et al. 2016, arXiv:1512.03385."""
 
-    def forward(self, x: Array, ctx: Context) -> tuple[Array, list[Any]]:
+    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
         change, saved = super().forward(x, ctx)
         self._require(x, change, ctx)
-        return x + change, saved
+        return with_along(first(x) + first(change), x), saved
 
-    def _require(self, x: Some, change: Some, ctx: Context) -> None:
-        if change.shape != x.shape:
-            raise ValueError(
-                f"layer {ctx.layer}, {self!r}, must keep the shape {x.shape}, got {change.shape}"
-            )
+    def _require(self, x: Boundary, change: Boundary, ctx: Context) -> None:
+        kept, got = first(x).shape, first(change).shape
+        if kept != got:
+            raise ValueError(f"layer {ctx.layer}, {self!r}, must keep the shape {kept}, got {got}")
 
     def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
         dx, pending = super().backward_input(saved, dy)
         return dy + dx, pending
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, list[Any]]:
+    def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
         change, saved = super().outline(x, ctx)
         self._require(x, change, ctx)
-        return like(x, change), saved
+        return with_along(like(first(x), first(change)), x), saved
 
     def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:
         dx, pending = super().outline_input(saved, dy)

@@ -51,6 +51,9 @@ class Context(NamedTuple):
 class Layer(ABC):
     """One layer; ``parameters`` maps names to arrays, and is empty for a layer without weights."""
 
+    #: Whether it takes and gives what travels along with x, such as a mask: (x, mask). See ``nn.along``.
+    carries = False
+
     def __init__(self):
         self.parameters: dict[str, Array] = {}
 
@@ -106,6 +109,11 @@ class Layer(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def refused(layer: Layer, ctx: Context, takes: str, x: Array | StandIn) -> ValueError:
+    """The error of a layer that takes another input."""
+    return ValueError(f"layer {ctx.layer}, {layer!r}, takes {takes}, got {x.shape} of {x.dtype}")
 
 
 class Weights:

@@ -10,14 +10,11 @@ from copy import copy
 import numpy as np
 
 from gpipe_sim.errors import got, require_flags, require_in, whole
-from gpipe_sim.nn.layers import Context, Layer, Weights, by_row, size
+from gpipe_sim.nn.along import Boundary, first, mask_of, with_along
+from gpipe_sim.nn.layers import Context, Layer, Weights, by_row, refused, size
 from gpipe_sim.nn.standin import Some, StandIn, floated, like, of_parameters
 
 Array = np.ndarray
-
-
-def _refuse(layer: Layer, ctx: Context, takes: str, x: Some) -> ValueError:
-    return ValueError(f"layer {ctx.layer}, {layer!r}, takes {takes}, got {x.shape} of {x.dtype}")
 
 
 class Embedding(Layer):
@@ -43,7 +40,7 @@ class Embedding(Layer):
 
     def _require(self, x: Some, ctx: Context) -> None:
         if x.ndim < 2 or x.dtype.kind not in "iu":
-            raise _refuse(self, ctx, "whole numbers of shape (batch, sequence)", x)
+            raise refused(self, ctx, "whole numbers of shape (batch, sequence)", x)
 
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, tuple[Array, Array]]:
         return np.zeros(saved.shape, dy.dtype), (saved, dy)
@@ -88,7 +85,7 @@ class Positions(Layer):
     def _require(self, x: Some, ctx: Context) -> None:
         longest, features = self.parameters["P"].shape
         if x.ndim != 3 or x.shape[1] > longest or x.shape[2] != features:
-            raise _refuse(self, ctx, f"(batch, at most {longest}, {features})", x)
+            raise refused(self, ctx, f"(batch, at most {longest}, {features})", x)
 
     def backward_input(self, saved: None, dy: Array) -> tuple[Array, Array]:
         return dy, dy
@@ -144,7 +141,7 @@ class LayerNorm(Layer):
     def _require(self, x: Some, ctx: Context) -> None:
         features = len(self.parameters["g"])
         if x.ndim < 2 or x.shape[-1] != features:
-            raise _refuse(self, ctx, f"(batch, {features}) or (batch, sequence, {features})", x)
+            raise refused(self, ctx, f"(batch, {features}) or (batch, sequence, {features})", x)
 
     def backward_input(self, saved: tuple[Array, Array], dy: Array) -> tuple[Array, tuple[Array, Array]]:
         normal, scale = saved
@@ -222,9 +219,14 @@ class Attention(Layer):
     values as one array, the softmax, and what the last linear layer reads; with dropout also which entries
     stay, and the softmax without the others. Vaswani et al. 2017, arXiv:1706.03762.
 
+    A mask that travels along, (x, mask), is True at the places that are seen (``PaddingMask``). A place that
+    sees none gets zeros.
+
     With ``recompute``, everything of shape (sequence, sequence) is made again in the backward: selective
     recompute. Korthikanti et al. 2022, arXiv:2205.05198.
     """
+
+    carries = True
 
     def __init__(
         self,
@@ -251,31 +253,36 @@ class Attention(Layer):
             "bo": draw.full(0, features),
         }
 
-    def forward(self, x: Array, ctx: Context) -> tuple[Array, tuple]:
-        self._require(x, ctx)
+    def forward(self, boundary: Boundary, ctx: Context) -> tuple[Boundary, tuple]:
+        x, mask = first(boundary), self._mask(boundary, ctx)
         qkv = x @ self.parameters["W"]
         qkv += self.parameters["b"]
-        core = self._shares(qkv, ctx)
+        core = self._shares(qkv, ctx, mask)
         mixed = (core[2] @ self._heads(qkv)[2]).swapaxes(1, 2).copy()
         y = mixed.reshape(x.shape) @ self.parameters["Wo"]
         y += self.parameters["bo"]
-        return y, (x, qkv, ctx if self.recompute else core, mixed)
+        return with_along(y, boundary), (x, qkv, (ctx, mask) if self.recompute else core, mixed)
+
+    def _mask(self, boundary: Boundary, ctx: Context) -> Some | None:
+        """What travels along, if anything does, where both are as they must be."""
+        self._require(first(boundary), ctx)
+        return mask_of(self, boundary, ctx)
 
     def _require(self, x: Some, ctx: Context) -> None:
         features = len(self.parameters["W"])
         if x.ndim != 3 or x.shape[2] != features or not x.shape[1]:
-            raise _refuse(self, ctx, f"(batch, sequence, {features})", x)
+            raise refused(self, ctx, f"(batch, sequence, {features})", x)
 
-    def _shares(self, qkv: Array, ctx: Context) -> tuple[Array, Array | None, Array]:
+    def _shares(self, qkv: Array, ctx: Context, mask: Array | None) -> tuple[Array, Array | None, Array]:
         """Of each place: its share of every other, which entries dropout lets stay, and what is left."""
         query, key, _ = self._heads(qkv)
-        shares = self._softmax(query @ key.swapaxes(2, 3))
+        shares = self._softmax(query @ key.swapaxes(2, 3), mask)
         dropped, stays = self.dropout.forward(shares, ctx)
         return shares, stays, dropped
 
     def backward_input(self, saved: tuple, dy: Array) -> tuple[Array, tuple]:
         x, qkv, core, mixed = saved
-        shares, stays, dropped = self._shares(qkv, core) if self.recompute else core
+        shares, stays, dropped = self._shares(qkv, *core) if self.recompute else core
         query, key, value = self._heads(qkv)
         d_mixed = (dy @ self.parameters["Wo"].T).reshape(mixed.shape).swapaxes(1, 2)
         d_shares, _ = self.dropout.backward_input(stays, d_mixed @ value.swapaxes(2, 3))
@@ -297,14 +304,15 @@ class Attention(Layer):
             "bo": by_row(dy).sum(axis=0),
         }
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple]:
-        self._require(x, ctx)
+    def outline(self, boundary: Boundary, ctx: Context) -> tuple[Boundary, tuple]:
+        x, mask = first(boundary), self._mask(boundary, ctx)
         batch, sequence, features = x.shape
         qkv = like(x, self.parameters["W"], shape=(batch, sequence, 3 * features))
         shares = like(qkv, shape=(batch, self.heads, sequence, sequence))
         dropped, stays = self.dropout.outline(shares, ctx)
         mixed = like(qkv, shape=(batch, sequence, self.heads, features // self.heads))
-        return like(x, qkv), (x, qkv, ctx if self.recompute else (shares, stays, dropped), mixed)
+        core = (ctx, mask) if self.recompute else (shares, stays, dropped)
+        return with_along(like(x, qkv), boundary), (x, qkv, core, mixed)
 
     def flops(self, x: StandIn) -> int:
         _, sequence, features = x.shape
@@ -339,14 +347,18 @@ class Attention(Layer):
         batch, sequence, three = qkv.shape
         return qkv.reshape(batch, sequence, 3, self.heads, three // 3 // self.heads).transpose(2, 0, 3, 1, 4)
 
-    def _softmax(self, scores: Array) -> Array:
+    def _softmax(self, scores: Array, mask: Array | None) -> Array:
         """Over the last axis of scores (batch, heads, sequence, sequence), in place."""
         scores *= (len(self.parameters["W"]) // self.heads) ** -0.5
         if self.causal:
             scores[..., np.triu(np.ones(scores.shape[2:], bool), k=1)] = -np.inf
-        scores -= scores.max(axis=3, keepdims=True)
+        if mask is not None:
+            np.copyto(scores, -np.inf, where=~mask[:, None, None])
+        scores -= scores.max(axis=3, keepdims=True, initial=np.finfo(scores.dtype).min)  # not -inf: none seen
         np.exp(scores, out=scores)
-        scores /= scores.sum(axis=3, keepdims=True)
+        total = scores.sum(axis=3, keepdims=True)
+        total[total == 0] = 1
+        scores /= total
         return scores
 
     def __repr__(self) -> str:
@@ -354,25 +366,42 @@ class Attention(Layer):
 
 
 class SequenceMean(Layer):
-    """The mean over a sequence: (batch, sequence, features) becomes (batch, features)."""
+    """The mean over a sequence: (batch, sequence, features) becomes (batch, features).
 
-    def forward(self, x: Array, ctx: Context) -> tuple[Array, int]:
-        self._require(x, ctx)
-        return x.mean(axis=1), x.shape[1]
+    With a mask that travels along, it is the mean over the places that are seen; the mask ends here.
+    """
 
-    def _require(self, x: Some, ctx: Context) -> None:
+    carries = True
+
+    def forward(self, boundary: Boundary, ctx: Context) -> tuple[Array, tuple[int, Array | None]]:
+        x, mask = self._read(boundary, ctx)
+        if mask is None:
+            return x.mean(axis=1), (x.shape[1], None)
+        total = (x * mask[..., None]).sum(axis=1, dtype=np.result_type(x.dtype, 1.0))
+        return total / self._seen(mask, total), (x.shape[1], mask)
+
+    def _read(self, boundary: Boundary, ctx: Context) -> tuple[Some, Some | None]:
+        x = first(boundary)
         if x.ndim != 3 or not x.shape[1]:
-            raise _refuse(self, ctx, "(batch, sequence, features)", x)
+            raise refused(self, ctx, "(batch, sequence, features)", x)
+        return x, mask_of(self, boundary, ctx)
 
-    def backward_input(self, saved: int, dy: Array) -> tuple[Array, None]:
-        return np.repeat(dy[:, None] / saved, saved, axis=1), None
+    def _seen(self, mask: Array, total: Array) -> Array:
+        """How many places of each sample, at least 1, in the numbers of a total."""
+        return np.maximum(mask.sum(axis=1, keepdims=True), 1).astype(total.dtype)
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, int]:
-        self._require(x, ctx)
-        return like(floated(x), shape=(len(x), x.shape[2])), x.shape[1]
+    def backward_input(self, saved: tuple[int, Array | None], dy: Array) -> tuple[Array, None]:
+        places, mask = saved
+        if mask is None:
+            return np.repeat(dy[:, None] / places, places, axis=1), None
+        return (dy / self._seen(mask, dy))[:, None] * mask[..., None], None
 
-    def outline_input(self, saved: int, dy: StandIn) -> tuple[StandIn, None]:
-        return like(dy, shape=(len(dy), saved, dy.shape[1])), None
+    def outline(self, boundary: Boundary, ctx: Context) -> tuple[StandIn, tuple[int, StandIn | None]]:
+        x, mask = self._read(boundary, ctx)
+        return like(floated(x), shape=(len(x), x.shape[2])), (x.shape[1], mask)
+
+    def outline_input(self, saved: tuple[int, StandIn | None], dy: StandIn) -> tuple[StandIn, None]:
+        return like(dy, shape=(len(dy), saved[0], dy.shape[1])), None
 
 
 LAYERS = (

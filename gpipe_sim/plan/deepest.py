@@ -39,11 +39,6 @@ class Deepest:
         """The blocks of all stages together."""
         return sum(self.blocks)
 
-    @property
-    def parameters(self) -> int:
-        """The bytes of all weights."""
-        return sum(sum(layer.parameters.values()) for stage in self.profile.stages for layer in stage)
-
     def __repr__(self) -> str:
         return f"<Deepest: {self.depth} blocks in {len(self.blocks)} stages>"
 
@@ -149,7 +144,7 @@ def _groups(schedule: Schedule) -> Iterator[_Group]:
 
 
 def _cut(profile: Profile, block: int) -> tuple[Layers, LayerProfile, Layers]:
-    layers = [layer for stage in profile.stages for layer in stage]
+    layers = profile.layers
     block = whole("deepest_model", "block", block, low=0)
     if block >= len(layers):
         raise ValueError(f"deepest_model needs the number of a layer, 0 to {len(layers) - 1} (got {block})")
@@ -159,7 +154,7 @@ def _cut(profile: Profile, block: int) -> tuple[Layers, LayerProfile, Layers]:
             f"layer {block} cannot follow itself: it takes {taken.of(1):,} bytes for a sample, "
             f"and gives {given.of(1):,}"
         )
-    return tuple(layers[:block]), layers[block], tuple(layers[block + 1 :])
+    return layers[:block], layers[block], layers[block + 1 :]
 
 
 def _size_after(size: Size, layers: Sequence[LayerProfile]) -> Size:

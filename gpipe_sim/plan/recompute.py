@@ -121,6 +121,8 @@ def _read(profile: Profile, stage: int, microbatches: int) -> Chain:
     """The stage as a chain, in numbers of the largest microbatch."""
     require("a recompute plan", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     stage = whole("a recompute plan", "stage", stage, low=0, high=len(profile.stages) - 1)
+    if masks := [i for i, layer in enumerate(profile.layers) if layer.along]:
+        raise ValueError(f"a recompute plan is for one array between layers; layer {masks[0]} gives more")
     samples, x = profile.largest(microbatches), profile.input
     for layer in (layer for earlier in profile.stages[:stage] for layer in earlier):
         x = _size(layer.output, x)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpipe_sim.errors import numbers, require_batch
+from gpipe_sim.nn.along import Boundary, copied, first
 from gpipe_sim.nn.layers import Context
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
@@ -130,12 +131,12 @@ class Device:
         self.memory.look(x)  # on device 0 it is a new copy
         y, saved = self._run(stage, m, x, keep=not self.inputs.recomputed[stage][m])
         if stage == self.last_stage:
-            self.outputs[m] = y
+            self.outputs[m] = first(y)
         else:
             self._send(Kind.F, stage + 1, m, y)
         return {BOUNDARY: x, SAVED: saved}
 
-    def recompute(self, stage: int, m: int, x: Array) -> Made:
+    def recompute(self, stage: int, m: int, x: Boundary) -> Made:
         return {SAVED: self._run(stage, m, x)[1]}
 
     def backward(self, stage: int, m: int, saved: list) -> None:
@@ -160,12 +161,12 @@ class Device:
         self.memory.take(STATE, stage)
         self.memory.keep(STATE, stage, optimizer.prepare(parameters))  # it may have new arrays
 
-    def _run(self, stage: int, m: int, x: Array, keep: bool = True) -> tuple[Array, list]:
+    def _run(self, stage: int, m: int, x: Boundary, keep: bool = True) -> tuple[Boundary, list]:
         """The forward of a stage: (output, saved); the last stage also computes the loss."""
         self.memory.came_in((stage, m), x)
         y, saved = self.partitions[stage].forward(x, self.inputs.contexts[m], self.memory.look, keep)
         if stage == self.last_stage:
-            self.losses[m], loss_saved = self.inputs.loss.forward(y, self._feed(1, m))
+            self.losses[m], loss_saved = self.inputs.loss.forward(first(y), self._feed(1, m))
             saved.append(loss_saved)
             self.memory.look(loss_saved)
         return y, saved
@@ -192,12 +193,12 @@ class Device:
         """This microbatch's inputs (0) or targets (1), copied from the host."""
         return self.inputs.batch[which][self.inputs.pieces[m].rows].copy()
 
-    def _send(self, kind: Kind, stage: int, m: int, array: Array) -> None:
-        """Give an array to the device that runs the stage: a copy, unless that is this device."""
+    def _send(self, kind: Kind, stage: int, m: int, message: Boundary) -> None:
+        """Give arrays to the device that runs the stage: copies, unless that is this device."""
         peer = self.peers[self.inputs.homes[stage][m]]
-        peer.memory.keep(MESSAGES, (kind, stage, m), array if peer is self else array.copy())
+        peer.memory.keep(MESSAGES, (kind, stage, m), message if peer is self else copied(message))
         if peer is not self:
             peer.memory.sample(self.clock)
 
-    def _receive(self, kind: Kind, stage: int, m: int) -> Array:
+    def _receive(self, kind: Kind, stage: int, m: int) -> Boundary:
         return self.memory.take(MESSAGES, (kind, stage, m))

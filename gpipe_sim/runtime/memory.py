@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpipe_sim.errors import one_of, require_in
+from gpipe_sim.nn.along import Boundary
 from gpipe_sim.nn.standin import ARRAYS, root_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
@@ -49,8 +50,8 @@ class Memory:
     def keep(self, category: str, key: Hashable, value: Any) -> None:
         self.held[category, key] = value
 
-    def came_in(self, key: Hashable, boundary: np.ndarray) -> None:
-        """Note that this array came into a stage: wherever the stage keeps it, it is a boundary input."""
+    def came_in(self, key: Hashable, boundary: Boundary) -> None:
+        """Note what came into a stage: wherever the stage keeps it, it is a boundary input."""
 
     def take(self, category: str, key: Hashable) -> Any:
         """Hand a value out and forget it."""
@@ -59,7 +60,7 @@ class Memory:
     def begin(self, span: Span) -> None:
         """Called when an action starts; in a pair, when each of its two parts does."""
 
-    def look(self, stays: Any, passes: np.ndarray | None = None) -> None:
+    def look(self, stays: Any, passes: Boundary | None = None) -> None:
         """Called between the layers of an action: what the last one left, and what passes on to the next."""
 
     def sample(self, time: Real, instant: bool = False) -> None:
@@ -79,21 +80,21 @@ class MeteredMemory(Memory):
         self.inside: list[int] = []
         self._bytes = [0] * len(CATEGORIES)
         self._roots: dict[int, tuple[int, list[int]]] = {}  # id -> nbytes, holders per category
-        self._boundaries: dict[Hashable, weakref.ref] = {}  # what came in from outside, by key
+        self._boundaries: dict[Hashable, list[weakref.ref]] = {}  # what came in from outside, by key
         self._counted: dict[tuple[str, Hashable], list[tuple[np.ndarray, int]]] = {}
         self._there = 0  # bytes: held when the action started, or left by its layers since
         self._seen: dict[int, np.ndarray] = {}  # by id: what its layers have left, what it frees when it ends
 
     def keep(self, category: str, key: Hashable, value: Any) -> None:
         super().keep(category, key, value)
-        boundary = (
-            self._boundaries[key]() if category in (SAVED, PENDING) and key in self._boundaries else None
-        )
+        of_stage = category in (SAVED, PENDING)
+        came_in = [id(known()) for known in self._boundaries.get(key, ())] if of_stage else ()
         ranks = (_RANK[category], _RANK[BOUNDARY])
-        self._count(category, key, [(root, ranks[root is boundary]) for root in _roots_by_id(value).values()])
+        found = _roots_by_id(value).items()
+        self._count(category, key, [(root, ranks[root_id in came_in]) for root_id, root in found])
 
-    def came_in(self, key: Hashable, boundary: np.ndarray) -> None:
-        self._boundaries[key] = weakref.ref(root_of(boundary))
+    def came_in(self, key: Hashable, boundary: Boundary) -> None:
+        self._boundaries[key] = [weakref.ref(root) for root in roots(boundary)]
 
     def take(self, category: str, key: Hashable) -> Any:
         for root, rank in self._counted.pop((category, key)):
@@ -112,16 +113,15 @@ class MeteredMemory(Memory):
         self.spans.append(span)
         self.inside.append(self._there)
 
-    def look(self, stays: Any, passes: np.ndarray | None = None) -> None:
+    def look(self, stays: Any, passes: Boundary | None = None) -> None:
         held, seen = self._roots, self._seen
         for root_id, root in _roots_by_id(stays).items():
             if root_id not in held and root_id not in seen:
                 seen[root_id] = root
                 self._there += root.nbytes
         there = self._there
-        if passes is not None:
-            root = root_of(passes)
-            if id(root) not in held and id(root) not in seen:
+        for root_id, root in _roots_by_id(passes).items():
+            if root_id not in held and root_id not in seen:
                 there += root.nbytes
         if there > self.inside[-1]:
             self.inside[-1] = there

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.errors import got, listed, require, require_room, whole
+from gpipe_sim.nn.along import Boundary, applied
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.standin import StandIn
 
 Array = np.ndarray
 Key = tuple[int, str]
 Gradients = dict[Key, Array]
-Look = Callable[[Any, Array | None], None]
+Look = Callable[[Any, Boundary | None], None]
 
 
-def nobody(stays: Any, passes: Array | None = None) -> None:
+def nobody(stays: Any, passes: Boundary | None = None) -> None:
     """Looks at nothing."""
 
 
@@ -48,13 +49,13 @@ class Partition:
         return {(i, name): array for i, layer in numbered for name, array in layer.parameters.items()}
 
     def forward(
-        self, x: Array, ctx: Context, look: Look = nobody, keep: bool = True
-    ) -> tuple[Array, list[Any]]:
-        """The output of the last layer, and what each layer saved: nothing, unless ``keep``."""
+        self, x: Boundary, ctx: Context, look: Look = nobody, keep: bool = True
+    ) -> tuple[Boundary, list[Any]]:
+        """(output, what each layer saved: nothing, unless ``keep``), both with what travels along."""
         kept = []
         training, seed, step, microbatch, *_ = ctx
         for i, layer in enumerate(self.layers, self.first_layer):
-            x, saved = layer.forward(x, Context(training, seed, step, microbatch, i))
+            x, saved = applied(layer, layer.forward, x, Context(training, seed, step, microbatch, i))
             if keep:
                 kept.append(saved)
             look(saved if keep else None, x)

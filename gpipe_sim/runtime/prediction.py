@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.errors import require
+from gpipe_sim.nn.along import Boundary
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.standin import StandIn
@@ -23,6 +24,7 @@ from gpipe_sim.runtime.profile import (
     LossProfile,
     Profile,
     Size,
+    names_of,
 )
 from gpipe_sim.runtime.step import performed, timed, told
 from gpipe_sim.schedule.base import Schedule, require_schedule
@@ -120,10 +122,14 @@ class _StandInLayer(Layer):
         self.profile, self.samples = profile, samples
         self.parameters = {name: StandIn((size,), "u1") for name, size in profile.parameters.items()}
 
-    def forward(self, x: StandIn, ctx: Context) -> tuple[StandIn, Any]:
-        samples = self.samples[ctx.microbatch]
-        y = _array(self.profile.output, samples, {INPUT: x})
-        known = {INPUT: x, OUTPUT: y}
+    carries = True
+
+    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
+        samples, known = self.samples[ctx.microbatch], names_of(INPUT, x)
+        y = _array(self.profile.output, samples, known)
+        if self.profile.along:
+            y = (y, *(_array(one, samples, known) for one in self.profile.along))
+        known |= names_of(OUTPUT, y)
         return y, (samples, [_array(one, samples, known) for one in self.profile.saved])
 
     def backward_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
@@ -155,8 +161,7 @@ class _StandInOptimizer:
     """Keeps what its profile says; an update changes no bytes."""
 
     def __init__(self, profile: Profile):
-        layers = (layer for stage in profile.stages for layer in stage)
-        self.state = {i: StandIn((layer.state,), "u1") for i, layer in enumerate(layers)}
+        self.state = {i: _Bytes(layer.state) for i, layer in enumerate(profile.layers)}
 
     def prepare(self, parameters: Any) -> dict[int, StandIn]:
         return {i: self.state[i] for i, _ in parameters}

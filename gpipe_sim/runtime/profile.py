@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpipe_sim.errors import got, require, require_batch, whole
+from gpipe_sim.nn.along import Boundary, applied, first, rest
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
@@ -24,6 +25,7 @@ from gpipe_sim.simulation.costs import Costs
 #: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
 #: these. A whole number is the place of an array among the saved ones.
 INPUT, OUTPUT, OUTPUT_GRADIENT, INPUT_GRADIENT = "x", "y", "dy", "dx"
+#: What travels along with an input or an output is "x1", "x2", ... and "y1", "y2", ...
 
 
 class Size(NamedTuple):
@@ -61,6 +63,7 @@ class LayerProfile:
     weight_flops: int = 0  # of the weight gradients, for each sample
     recompute_flops: int = 0  # of what the backward computes again, for each sample
     selective: Selective | None = None
+    along: tuple[Array, ...] = ()  # what travels along with the output
 
     @property
     def input_flops(self) -> int:
@@ -85,6 +88,16 @@ class Profile:
     target: Size
     stages: tuple[tuple[LayerProfile, ...], ...]
     loss: LossProfile
+
+    @property
+    def layers(self) -> tuple[LayerProfile, ...]:
+        """All of them, along the model."""
+        return tuple(layer for stage in self.stages for layer in stage)
+
+    @property
+    def parameters(self) -> int:
+        """The bytes of all weights."""
+        return sum(sum(layer.parameters.values()) for layer in self.layers)
 
     def require_within(self, schedule: Any, limit: Any, costs: Any = None) -> None:
         """MemoryLimitError if a step of this schedule would hold more bytes than ``limit`` on a device."""
@@ -111,8 +124,7 @@ class Profile:
         return rows.stop
 
     def __repr__(self) -> str:
-        weights = sum(sum(layer.parameters.values()) for stage in self.stages for layer in stage)
-        return f"<Profile of {len(self.stages)} stages, {weights:,} bytes of parameters>"
+        return f"<Profile of {len(self.stages)} stages, {self.parameters:,} bytes of parameters>"
 
 
 def profile(
@@ -141,6 +153,7 @@ def profile(
             weight_flops=one.weight_flops[i],
             recompute_flops=one.recompute_flops[i],
             selective=_selective(one.selective[i], two.selective[i]),
+            along=_merged(one.along[i], two.along[i]),
         )
         for i, layer in enumerate(one.layers)
     ]
@@ -192,15 +205,16 @@ class _Outlined:
         self.selective: list[tuple[tuple, int] | None] = []
         for i, layer in enumerate(self.layers):
             inputs.append(y)
-            self.flops.append(layer.flops(y))
-            self.weight_flops.append(layer.weight_flops(y))
-            self.recompute_flops.append(layer.recompute_flops(y))
+            self.flops.append(layer.flops(first(y)))
+            self.weight_flops.append(layer.weight_flops(first(y)))
+            self.recompute_flops.append(layer.recompute_flops(first(y)))
             self.selective.append(_outlined_selective(layer.selective(), y))
-            y, saved = layer.outline(y, Context(layer=i))
+            y, saved = applied(layer, layer.outline, y, Context(layer=i))
             outputs.append(y)
             kept.append(saved)
-        saved = loss.outline(y, self.target)
-        self.loss_saved = _named(saved, {INPUT: y, "target": self.target})
+        self.along = [_named(list(rest(y)), names_of(INPUT, x)) for x, y in zip(inputs, outputs, strict=True)]
+        saved = loss.outline(first(y), self.target)
+        self.loss_saved = _named(saved, {INPUT: first(y), "target": self.target})
         self.loss_gradient = dy = loss.outline_gradient(saved)
         self.made: list[tuple] = []
         self.gradients: list[dict[str, StandIn]] = []
@@ -213,24 +227,29 @@ class _Outlined:
         self.gradients.reverse()
 
 
-def _made(x: StandIn, y: StandIn, saved: Any, dy: StandIn, dx: StandIn, pending: Any) -> tuple:
+def _made(x: Boundary, y: Boundary, saved: Any, dy: StandIn, dx: StandIn, pending: Any) -> tuple:
     """(output, saved, input gradient, pending), each array by name where it is one of the others."""
-    forward = {INPUT: x, OUTPUT: y}
+    forward = names_of(INPUT, x) | names_of(OUTPUT, y)
     backward = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(roots(saved)))}
     return (
-        *_named(y, {INPUT: x}),
+        *_named(first(y), {INPUT: first(x)}),
         _named(saved, forward),
         *_named(dx, {OUTPUT_GRADIENT: dy}),
         _named(pending, backward),
     )
 
 
-def _outlined_selective(layer: Layer | None, x: StandIn) -> tuple[tuple, int] | None:
+def names_of(name: str, boundary: Boundary) -> dict[str, StandIn]:
+    """The arrays of a boundary by name: x, x1, x2, ..."""
+    return {name: first(boundary)} | {f"{name}{i}": each for i, each in enumerate(rest(boundary), 1)}
+
+
+def _outlined_selective(layer: Layer | None, x: Boundary) -> tuple[tuple, int] | None:
     """(what it saves, what it recomputes), if there is such a layer."""
     if layer is None:
         return None
-    y, saved = layer.outline(x, Context())
-    return _named(saved, {INPUT: x, OUTPUT: y}), layer.recompute_flops(x)
+    y, saved = applied(layer, layer.outline, x, Context())
+    return _named(saved, names_of(INPUT, x) | names_of(OUTPUT, y)), layer.recompute_flops(first(x))
 
 
 def _selective(one: tuple[tuple, int] | None, two: tuple[tuple, int] | None) -> Selective | None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.errors import require, require_flags, whole
+from gpipe_sim.nn.along import first
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
@@ -163,6 +164,7 @@ def single_device_step(
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
         x, targets = batch[0][piece.rows], batch[1][piece.rows]
         y, saved = model.forward(x, Context(True, seed, step, m))
+        y = first(y)
         value, loss_saved = loss.forward(y, targets)
         model.backward(saved, loss.backward(loss_saved, piece.weight), into=gradients)
         del saved, loss_saved  # or they would take up memory during the next forward

@@ -7,6 +7,7 @@ from numbers import Real
 import numpy as np
 
 from gpipe_sim.errors import got, numbers, whole
+from gpipe_sim.nn.along import first
 from gpipe_sim.nn.data import Data
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss, cross_entropy
@@ -125,7 +126,7 @@ def outputs(partitions: Sequence[Partition], x: Array) -> Array:
     x = numbers("outputs", "x", x)
     for partition in partitions:
         x, _ = partition.forward(x, Context(training=False))
-    return x
+    return first(x)
 
 
 def _train(
