@@ -301,6 +301,19 @@ def test_the_account_of_a_block_is_as_written_in_the_papers_letters():
     assert lines[4] == "shares             805.3 MB  2as²"
 
 
+def test_the_lessons_formulas_are_the_papers_and_the_librarys():
+    """The table of the core and the network says what the library frees, and for how many FLOPs."""
+    s, h, a = 2048, 12_288, 96
+    assert saved_bytes(s, h, a) == gp.formulas.block_memory(s, 1, h, a) + 4 * s
+    block = gp.TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
+    text = gp.StandIn((1, s, h), np.float16)
+    halves = gp.profile(gp.split(gp.unpacked([block]), stages=1), (text, text), gp.mse)
+    core, _, network = gp.freed(halves)
+    assert (core.recompute, core.bytes, core.flops) == ("attention", 5 * a * s**2, 2 * s**2 * h)
+    assert (network.recompute, network.bytes - 2 * s, network.flops) == ("all", 19 * s * h, 16 * s * h**2)
+    assert sum(layer.flops for layer in halves.stages[0]) == 24 * s * h**2 + 4 * s**2 * h
+
+
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     s, h, a = 2048, 12_288, 96
     one, core = saved_bytes(s, h, a) / 1e9, 5 * a * s**2 / 1e9
