@@ -30,6 +30,7 @@ def step(schedule=None, batch=(X, Y), loss=gp.cross_entropy, partitions=None, **
 
 
 STEP = step()
+PROFILE = gp.profile(parts(), (X, Y), gp.cross_entropy)
 
 
 def alone(layers=None, batch=(X, Y), loss=gp.cross_entropy, **options) -> gp.StepResult:
@@ -247,6 +248,12 @@ PLANS: list[Case] = [
     (lambda: gp.greedy(2, 2, memory_limit=NAN), ValueError, "greedy needs memory_limit >= 0 (got nan)"),
     (lambda: gp.greedy(2, 2, memory_limit=[1, 1, 1]), ValueError, "or 2, one per device (got 3)"),
     (lambda: gp.greedy(2, 2, memory_limit=0), gp.ScheduleError, "memory_limit=1 would do"),
+    (lambda: gp.greedy(2, 2, memory_limit=0, profile=PROFILE), gp.ScheduleError, "not even one microbatch"),
+    (lambda: gp.greedy(2, 2, memory_limit=NAN, profile=PROFILE), ValueError, "memory_limit >= 0 (got nan)"),
+    (lambda: gp.greedy(2, 2, memory_limit=X, profile=PROFILE), ValueError, "or 2, one per device (got 16)"),
+    (lambda: gp.greedy(3, 2, profile=PROFILE), ValueError, "greedy plans 3 stages, but the profile has 2"),
+    (lambda: gp.greedy(2, 17, profile=PROFILE), ValueError, "16 samples cannot be cut into 17 microbatches"),
+    (lambda: gp.greedy(2, 2, profile=parts()), TypeError, "greedy needs a profile, such as profile("),
     (lambda: gp.greedy(2, 2, split="no"), TypeError, "greedy needs split to be True or False (got 'no')"),
     (lambda: gp.greedy(2, 2, costs={}), TypeError, "greedy needs costs, such as Costs(comm=1) (got {})"),
     (lambda: gp.greedy(2, 2, costs=0), TypeError, "greedy needs costs, such as Costs(comm=1) (got 0)"),
