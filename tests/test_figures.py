@@ -14,7 +14,15 @@ from drawn import area, boxes_in, bubble, chart_in, committed
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
-from figures import _store, choosing_m, depth_devices, remat_memory, training_loss, zero_bubble_table
+from figures import (
+    _store,
+    bytes_per_flop,
+    choosing_m,
+    depth_devices,
+    remat_memory,
+    training_loss,
+    zero_bubble_table,
+)
 from figures.__main__ import DPI, main
 from figures._exact import plain
 from figures._gantt import numbers, timeline_of
@@ -40,6 +48,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         assert sorted(path.stem for path in folder.glob(f"*.{kind}")) == sorted(NAMES)
     curves = {
         "bubble_curves",
+        "bytes_per_flop",
         "bytes_in_lanes",
         "choosing_m",
         "depth_devices",
@@ -310,6 +319,32 @@ def test_the_memory_of_every_device_is_drawn_under_its_prediction():
         pytest.approx(0.24, abs=0.005),
     )
     assert ax.get_title("left") == "Recomputing activations holds 75% fewer bytes and takes 24% more time"
+
+
+def test_bytes_freed_per_flop_are_those_of_the_formulas():
+    """GPT-3: h = 12288, a = 96, s = 2048. Korthikanti et al. 2022, arXiv:2205.05198; 4s more for 1/std."""
+    data, h, s, a = read("bytes_per_flop"), 12_288, 2_048, 96
+    core, attention, whole, network = (data["models"]["GPT-3"]["freed"][part] for part in data["parts"])
+    assert core == [5 * a * s * s, 2 * s * s * h]
+    assert attention == [11 * s * h + 5 * a * s * s + 2 * s, s * h * (8 * h + 4 * s)]  # + LayerNorm - input
+    assert network == [19 * s * h + 2 * s, s * h * 16 * h]
+    assert whole == [32 * s * h + 5 * a * s * s + 4 * s, s * h * (24 * h + 4 * s)]
+    assert data["models"]["GPT-3"]["small"] == {"LayerNorm": 2 * s, "GELU": 0, "dropout": -s * h}
+
+
+def test_bytes_freed_per_flop_are_drawn_as_they_are():
+    data = read("bytes_per_flop")
+    [ax] = committed("bytes_per_flop").axes
+    drawn = {(line.get_marker(), line.get_ydata()[0]): line.get_xdata()[0] for line in ax.lines}
+    assert drawn == {
+        (marker, row): 1000 * bytes_per_flop.per_flop(data, model, part)
+        for model, marker in (("GPT-3", "o"), ("BERT-large", "s"))
+        for row, part in enumerate(data["parts"])
+    }
+    numbers = {text.get_text() for text in ax.texts}
+    assert {f"{value:.3g}" for value in drawn.values()} <= numbers
+    words = "GPT-3: attention's core frees 202 times as many bytes per FLOP as the network"
+    assert ax.get_title("left") == words
 
 
 def test_gpt3_leaves_less_on_each_device_than_on_the_one_before():

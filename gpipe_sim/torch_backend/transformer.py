@@ -13,17 +13,41 @@ class _Weights(nn.Module):
 
     def __init__(self, layer: Layer):
         super().__init__()
+        self.called = repr(layer)
         for name, array in layer.parameters.items():
             self.register_parameter(name, nn.Parameter(torch.tensor(array)))
 
+    def refusal(self, takes: str, x: Tensor) -> ValueError:
+        return ValueError(f"{self.called} takes {takes}, got {tuple(x.shape)} of {x.dtype}")
+
 
 class Embedding(_Weights):
+    """ValueError for a number that is no token.
+
+    On a GPU they are not looked at, because every forward would wait for the GPU: there an unknown token is
+    torch's own assertion.
+    """
+
     def forward(self, x: Tensor) -> Tensor:
-        return functional.embedding(x.long(), self.E)  # torch itself takes int32 and int64 only
+        if x.ndim < 2 or x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
+            raise self.refusal("whole numbers of shape (batch, sequence)", x)
+        x = x.long()  # torch itself takes int32 and int64 only
+        if x.device.type == "cpu" and x.numel():
+            low, high = (one.item() for one in torch.aminmax(x))
+            if low < 0 or high >= len(self.E):
+                raise ValueError(
+                    f"{self.called} takes tokens from 0 to {len(self.E) - 1}, got {low} to {high}"
+                )
+        return functional.embedding(x, self.E)
 
 
 class Positions(_Weights):
+    """ValueError for a sequence longer than there are places."""
+
     def forward(self, x: Tensor) -> Tensor:
+        longest, features = self.P.shape
+        if x.ndim != 3 or x.shape[1] > longest or x.shape[2] != features:
+            raise self.refusal(f"(batch, at most {longest}, {features})", x)
         return x + self.P[: x.shape[1]]
 
 
