@@ -66,6 +66,7 @@ class StageModule(nn.Module):
             raise
         if not isinstance(output, Tensor):
             self._require_tensors(output)
+            output = self._without_along(output)
 
         def prepared(output: Tensor) -> Tensor:
             if output.is_leaf or is_view(output) or not output.is_contiguous():
@@ -99,6 +100,13 @@ class StageModule(nn.Module):
         for name, (kept, number, copy) in before.items():
             if after.get(name) is not kept or version(kept) != number:
                 found[name] = copy
+
+    def _without_along(self, output: tuple[Tensor, ...]) -> Any:
+        """At the last stage what travels along, such as a mask, is no output."""
+        first, *along = output
+        if self.last and along and not any(one.is_floating_point() or one.is_complex() for one in along):
+            return first
+        return output
 
     def _require_tensors(self, output: Any) -> None:
         if isinstance(output, tuple | list) and output and all(isinstance(one, Tensor) for one in output):
