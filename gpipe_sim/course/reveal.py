@@ -55,8 +55,8 @@ def reveal(
 
     ``shows`` are drawings, texts, or functions that print. ``wrong`` says of natural wrong answers what they
     would mean: ``{24: "That is without any waiting."}``. ``within=0.25`` takes a guess as right if it is off
-    by at most a quarter of what was measured, unless a wrong answer is nearer to it. TypeError for a unit that
-    is no text.
+    by at most a quarter of what was measured, unless a wrong answer is nearer to it. TypeError for a unit
+    that is no text.
     """
     require("reveal", unit, str, "unit to be a text, such as 'units'")
     if not isinstance(measured, str):

@@ -300,7 +300,7 @@ def test_the_peak_that_the_check_counts_with_is_the_meters():
 
 
 def metered(schedule):
-    """The step of the lesson: (length, activations where actions end, everything inside), bytes per device."""
+    """The step of the lesson: (length, activations where actions end, all inside), bytes per device."""
     partitions = gp.split(gp.mlp([64] + 11 * [125] + [10], activation="gelu"), stages=4)
     batch = np.zeros((80, 64)), np.zeros(80, int)
     step = gp.train_step(partitions, schedule, batch, gp.cross_entropy, optimizer=gp.Adam())
