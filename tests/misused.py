@@ -30,6 +30,7 @@ def step(schedule=None, batch=(X, Y), loss=gp.cross_entropy, partitions=None, **
 
 
 STEP = step()
+PROFILE = gp.profile(parts(), (X, Y), gp.cross_entropy)
 
 
 def alone(layers=None, batch=(X, Y), loss=gp.cross_entropy, **options) -> gp.StepResult:
@@ -247,10 +248,35 @@ PLANS: list[Case] = [
     (lambda: gp.greedy(2, 2, memory_limit=NAN), ValueError, "greedy needs memory_limit >= 0 (got nan)"),
     (lambda: gp.greedy(2, 2, memory_limit=[1, 1, 1]), ValueError, "or 2, one per device (got 3)"),
     (lambda: gp.greedy(2, 2, memory_limit=0), gp.ScheduleError, "memory_limit=1 would do"),
+    (lambda: gp.greedy(2, 2, memory_limit=0, profile=PROFILE), gp.ScheduleError, "not even one microbatch"),
+    (lambda: gp.greedy(2, 2, memory_limit=NAN, profile=PROFILE), ValueError, "memory_limit >= 0 (got nan)"),
+    (lambda: gp.greedy(2, 2, memory_limit=X, profile=PROFILE), ValueError, "or 2, one per device (got 16)"),
+    (lambda: gp.greedy(3, 2, profile=PROFILE), ValueError, "greedy plans 3 stages, but the profile has 2"),
+    (lambda: gp.greedy(2, 17, profile=PROFILE), ValueError, "16 samples cannot be cut into 17 microbatches"),
+    (lambda: gp.greedy(2, 2, profile=parts()), TypeError, "greedy needs a profile, such as profile("),
     (lambda: gp.greedy(2, 2, split="no"), TypeError, "greedy needs split to be True or False (got 'no')"),
     (lambda: gp.greedy(2, 2, costs={}), TypeError, "greedy needs costs, such as Costs(comm=1) (got {})"),
     (lambda: gp.greedy(2, 2, costs=0), TypeError, "greedy needs costs, such as Costs(comm=1) (got 0)"),
     (lambda: gp.greedy(2, 2, costs=Takes(NAN)), ValueError, "Takes needs duration of 0B0 to be finite"),
+    (
+        lambda: gp.recompute_plan(PROFILE, 100),
+        ValueError,
+        "recompute_plan cannot keep 100 bytes or fewer: the least is",
+    ),
+    (lambda: gp.recompute_plan(PROFILE, None), TypeError, "needs budget to be a number (got None)"),
+    (lambda: gp.recompute_plan(PROFILE, -UNPRINTABLE), ValueError, "recompute_plan needs 0 <= budget < inf"),
+    (
+        lambda: gp.recompute_plan(parts(), 100),
+        TypeError,
+        "a recompute plan needs a profile, such as profile",
+    ),
+    (lambda: gp.recompute_frontier(PROFILE, stage=STAGES), ValueError, "needs stage from 0 to 1 (got 2)"),
+    (lambda: gp.freed(PROFILE, stage=-1), ValueError, "needs stage from 0 to 1 (got -1)"),
+    (lambda: gp.freed(PROFILE, microbatches=UNPRINTABLE), ValueError, "needs microbatches from 1 to 16"),
+    (lambda: PROFILE.costs(17), ValueError, "a profile needs microbatches from 1 to 16 (got 17)"),
+    (lambda: gp.checkpointed(gp.mlp([3, 3]), [LONG]), ValueError, "every word to be one of ('nothing', 'att"),
+    (lambda: gp.checkpointed(gp.mlp([3, 3]), []), ValueError, "needs a word for each of 1 layers (got [])"),
+    (lambda: gp.unpacked(parts()), TypeError, "unpacked needs a list of layers, such as mlp([64, 10])"),
     (lambda: gp.colocate(SCHEDULE, 2), TypeError, "devices lists a name for each of 2, such as 'a' (got 2)"),
     (lambda: gp.colocate(SCHEDULE, "ab"), TypeError, "devices lists a name for each of 2"),
     (lambda: gp.colocate(SCHEDULE, ["a", ["b"]]), TypeError, "devices lists a name for each of 2"),

@@ -187,12 +187,3 @@ def test_padding_is_found_in_whole_numbers_of_two_axes(x):
 def test_padding_is_a_token(padding, error):
     with pytest.raises(error, match="PaddingMask needs padding"):
         gp.PaddingMask(padding)
-
-
-def test_no_recompute_plan_is_made_beside_a_mask():
-    partitions = gp.split(model(), stages=2)
-    profile = gp.profile(partitions, padded(), gp.cross_entropy)
-    with pytest.raises(
-        ValueError, match="a recompute plan is for one array between layers; layer 0 gives more"
-    ):
-        gp.recompute_plan(profile, 10**9)

@@ -1,6 +1,7 @@
 """A checkpoint every n layers is what the stages of one device are that recompute.
 
-Chen et al. 2016, arXiv:1604.06174. Each stage keeps its input, and all else only while its backward needs it. No code knows of this.
+Chen et al. 2016, arXiv:1604.06174. Each stage keeps its input, and all else only while its backward needs it.
+No code knows of this.
 """
 
 from math import isqrt

@@ -14,7 +14,15 @@ from drawn import area, boxes_in, bubble, chart_in, committed
 from matplotlib.image import imread, imsave
 
 import gpipe_sim as gp
-from figures import _store, choosing_m, remat_memory, training_loss, zero_bubble_table
+from figures import (
+    _store,
+    bytes_per_flop,
+    choosing_m,
+    depth_devices,
+    remat_memory,
+    training_loss,
+    zero_bubble_table,
+)
 from figures.__main__ import DPI, main
 from figures._exact import plain
 from figures._gantt import numbers, timeline_of
@@ -40,7 +48,10 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         assert sorted(path.stem for path in folder.glob(f"*.{kind}")) == sorted(NAMES)
     curves = {
         "bubble_curves",
+        "bytes_per_flop",
+        "bytes_in_lanes",
         "choosing_m",
+        "depth_devices",
         "efficiency",
         "remat_memory",
         "training_loss",
@@ -298,6 +309,63 @@ def test_the_memory_of_every_device_is_drawn_under_its_prediction():
         pytest.approx(0.24, abs=0.005),
     )
     assert ax.get_title("left") == "Recomputing activations holds 75% fewer bytes and takes 24% more time"
+
+
+def test_bytes_freed_per_flop_are_those_of_the_formulas():
+    """GPT-3: h = 12288, a = 96, s = 2048. Korthikanti et al. 2022, arXiv:2205.05198; 4s more for 1/std."""
+    data, h, s, a = read("bytes_per_flop"), 12_288, 2_048, 96
+    core, attention, whole, network = (data["models"]["GPT-3"]["freed"][part] for part in data["parts"])
+    assert core == [5 * a * s * s, 2 * s * s * h]
+    assert attention == [11 * s * h + 5 * a * s * s + 2 * s, s * h * (8 * h + 4 * s)]  # + LayerNorm - input
+    assert network == [19 * s * h + 2 * s, s * h * 16 * h]
+    assert whole == [32 * s * h + 5 * a * s * s + 4 * s, s * h * (24 * h + 4 * s)]
+    assert data["models"]["GPT-3"]["small"] == {"LayerNorm": 2 * s, "GELU": 0, "dropout": -s * h}
+
+
+def test_bytes_freed_per_flop_are_drawn_as_they_are():
+    data = read("bytes_per_flop")
+    [ax] = committed("bytes_per_flop").axes
+    drawn = {(line.get_marker(), line.get_ydata()[0]): line.get_xdata()[0] for line in ax.lines}
+    assert drawn == {
+        (marker, row): 1000 * bytes_per_flop.per_flop(data, model, part)
+        for model, marker in (("GPT-3", "o"), ("BERT-large", "s"))
+        for row, part in enumerate(data["parts"])
+    }
+    numbers = {text.get_text() for text in ax.texts}
+    assert {f"{value:.3g}" for value in drawn.values()} <= numbers
+    words = "GPT-3: attention's core frees 202 times as many bytes per FLOP as the network"
+    assert ax.get_title("left") == words
+
+
+def test_gpt3_leaves_less_on_each_device_than_on_the_one_before():
+    """Under 1F1B device k holds 8 - k microbatches, which outweighs embedding and head."""
+    data = read("bytes_in_lanes")
+    most = [max(map(sum, zip(*each["bytes"].values(), strict=True))) for each in data["memory"]]
+    assert most == sorted(most, reverse=True)
+    [ax] = committed("bytes_in_lanes").axes
+    chart = chart_in(ax)
+    assert chart.title == "GPT-3 on 8 devices under 1F1B: 634 GB on the first, 393 GB on the last"
+    assert chart.peaks == [f"{held / 10**9:,.0f} GB" for held in most]
+    weights = sum(each["bytes"]["parameters"][0] for each in data["memory"])
+    state = sum(each["bytes"]["optimizer state"][0] for each in data["memory"])
+    assert state == 6 * weights and round(weights / 10**9) == 350
+
+
+def test_the_depth_that_fits_is_linear_with_recompute_and_levels_off_without():
+    """The paper's own column grows as ours does: 13 blocks and a little less for each further device."""
+    data = read("depth_devices")
+    devices, depth = data["devices"], data["depth"]
+    recomputed, attention, kept = (depth[name] for name in list(depth_devices.CURVE)[:3])
+    assert [b / a for a, b in pairwise(recomputed[1:])] == pytest.approx([2] * 4, rel=0.04)
+    growth = [b / a for a, b in pairwise(kept)]
+    assert growth == sorted(growth, reverse=True) and growth[-1] < 1.3
+    assert all(a > b for a, b in zip(attention, kept, strict=True))
+    assert depth["GPipe"] == [None] * len(devices)
+    assert data["printed"] == [[1, 13], [8, 103], [32, 415]]
+    printed, *curves = committed("depth_devices").axes[0].get_lines()
+    assert [list(point) for point in printed.get_xydata()] == data["printed"]
+    for line, expected in zip(curves, (recomputed, attention, kept), strict=True):
+        assert line.get_ydata().tolist() == expected
 
 
 def test_every_schedule_learns_and_learns_the_same():

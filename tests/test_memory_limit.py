@@ -1,5 +1,7 @@
 """What does not fit is refused before anything has changed, with what would help, computed."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from cases import with_updates
@@ -132,6 +134,7 @@ def test_a_limit_needs_a_profile_to_be_looked_up_in():
         (411_648, "411.6 kB"),
         (2.79e12, "2.79 TB"),
         (3e16, "3e+04 TB"),
+        (Fraction(1_000_001, 2), "500 kB"),
     ],
 )
 def test_bytes_are_written_with_four_digits(size, written):

@@ -166,6 +166,17 @@ def test_what_does_not_fit_is_refused():
         gp.predict_memory(gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"), profile)
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "got"),
+    [((16, 5), (16,), r"got \(16, 5\)$"), ((16, 8), (16, 3), r"got \(16, 4\) and \(16, 3\)$")],
+)
+@pytest.mark.parametrize("make", [np.zeros, gp.StandIn])
+def test_a_refusal_shows_the_shape_of_the_batch_not_of_the_samples_that_were_tried(make, x, y, got):
+    partitions = gp.split(gp.mlp([8, 8, 4]), stages=2)
+    with pytest.raises(ValueError, match=got):
+        gp.profile(partitions, (make(x, float), make(y, int)), gp.cross_entropy)
+
+
 def test_a_layer_that_does_not_say_what_it_makes_is_named():
     class Softsign(gp.Tanh):
         outline = gp.Layer.outline

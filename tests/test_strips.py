@@ -158,9 +158,11 @@ def test_a_category_that_nobody_holds_is_in_no_legend():
         (9_999_999, "10,000 kB"),
         (10_000_000, "10 MB"),
         (2 * 10**9, "2,000 MB"),
+        (10**10, "10 GB"),
+        (2 * 10**13, "20 TB"),
     ],
 )
-def test_bytes_are_written_in_kilobytes_or_megabytes(held, says):
+def test_bytes_are_written_in_the_unit_for_them(held, says):
     assert chart_in(one_device(trace((0, 4), **{SAVED: (held, 0)}), 8)).peaks == [says]
 
 

@@ -50,6 +50,43 @@ def test_an_embedding_takes_whole_numbers_of_every_size():
         assert (module(torch.tensor(x)).detach().numpy() == layer.forward(x, gp.Context())[0]).all()
 
 
+@pytest.mark.parametrize(
+    ("layer", "x"),
+    [
+        (gp.Embedding(5, 3, rng=RNG), np.array([[0, 5]])),
+        (gp.Embedding(5, 3, rng=RNG), np.array([[-1, 4]])),
+        (gp.Embedding(5, 3, rng=RNG), np.array([1, 2])),
+        (gp.Embedding(5, 3, rng=RNG), np.array([[1.0, 2.0]])),
+        (gp.Embedding(5, 3, rng=RNG), np.array([[True]])),
+        (gp.Positions(4, 3, rng=RNG), np.zeros((2, 5, 3))),
+        (gp.Positions(4, 3, rng=RNG), np.zeros((2, 4, 2))),
+        (gp.Positions(4, 3, rng=RNG), np.zeros((2, 3))),
+    ],
+)
+def test_what_numpys_layer_refuses_is_refused_in_the_same_words(layer, x):
+    with pytest.raises(ValueError) as expected:
+        layer.forward(x, gp.Context())
+    [module] = to_torch([layer])
+    with pytest.raises(ValueError) as found:
+        module(torch.tensor(x))
+    words = str(expected.value).removeprefix("layer 0, ").replace("), takes", ") takes")
+    assert str(found.value).replace("torch.", "") == words
+
+
+def test_in_a_step_an_unknown_token_says_in_which_stage():
+    layers = [gp.Embedding(5, 3, rng=RNG), gp.Positions(4, 3, rng=RNG), gp.Linear(3, 5, rng=RNG)]
+    modules, tokens = to_torch(gp.split(layers, stages=2)), np.array([[0, 1], [2, 5]])
+    with pytest.raises(ValueError, match=r"Embedding\(5, 3\) takes tokens from 0 to 4, got 2 to 5") as error:
+        train_step(modules, gp.GPipe(2, 2), (tokens, tokens), gp.cross_entropy)
+    assert "in the forward of stage 0, Chain" in "".join(error.value.__notes__)
+
+
+def test_where_reading_a_number_would_wait_for_a_gpu_tokens_are_not_read():
+    """A meta tensor has no numbers, so whoever reads one fails."""
+    [module] = to_torch([gp.Embedding(5, 3, rng=RNG)])
+    assert module.to("meta")(torch.zeros(2, 4, dtype=torch.long, device="meta")).shape == (2, 4, 3)
+
+
 def test_a_small_language_model_takes_the_same_step_on_pytorchs_engine():
     def model() -> list[gp.Layer]:
         rng = np.random.default_rng(4)
@@ -68,3 +105,29 @@ def test_a_small_language_model_takes_the_same_step_on_pytorchs_engine():
             place, _, own = name.partition(".")
             found = step.gradients[partition.first_layer + int(place), own]
             assert apart(weight.grad.numpy(), found) < 1e-10
+
+
+def masked(padding: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences of 5 tokens of 7, some of them padded."""
+    text = np.random.default_rng(4).integers(1, 7, size=(8, 5))
+    for row, length in zip(text, (1, 5, 3, 4, 5, 2, 3, 5), strict=True):
+        row[length:] = padding
+    return text, np.arange(8) % 3
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("ends", ["mean", "places"])
+@pytest.mark.parametrize("schedule", [gp.GPipe(3, 4), gp.remat(gp.OneFOneB(3, 4), "always"), gp.ZBH1(3, 4)])
+def test_a_mask_travels_on_pytorchs_engine_too(schedule, ends, causal):
+    rng = np.random.default_rng(0)
+    blocks = [gp.TransformerBlock(8, 2, causal=causal, rng=rng, norm=norm) for norm in ("pre", "post")]
+    layers = [gp.PaddingMask(), gp.Embedding(7, 8, rng=rng), *blocks, gp.LayerNorm(8)]
+    layers += [gp.SequenceMean(), gp.Linear(8, 3, rng=rng)] if ends == "mean" else [gp.Linear(8, 3, rng=rng)]
+    text, classes = masked()
+    batch = text, classes if ends == "mean" else text % 3
+    expected = gp.train_step(gp.split(layers, stages=3), schedule, batch, gp.cross_entropy)
+    modules = to_torch(gp.split(layers, stages=3))
+    step = train_step(modules, schedule, batch, gp.cross_entropy, devices=["cpu"] * 3)
+    assert step.loss == pytest.approx(expected.loss, rel=1e-12)
+    assert furthest_apart(step.gradients, expected.gradients) < 1e-12
+    assert apart(step.outputs, expected.outputs) < 1e-12

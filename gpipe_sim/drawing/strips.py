@@ -17,6 +17,7 @@ from gpipe_sim.simulation.timeline import Timeline
 BELOW = 0.04  #: rows between a lane and its strip
 COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
 MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
+BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (1000, "kB"))
 COUNTED = "microbatches in flight, and the most"
 
 
@@ -99,8 +100,8 @@ def in_bytes(count: int) -> str:
 
 
 def byte_unit(most: int) -> tuple[int, str]:
-    """The unit in which to write up to so many bytes, and its name: kB (1,000 bytes), from 10 MB on MB."""
-    return (10**6, "MB") if most >= 10**7 else (1000, "kB")
+    """The unit in which to write up to so many bytes, and its name: kB (1,000 bytes), from 10 MB MB, ..."""
+    return next((unit, name) for unit, name in BYTE_UNITS if most >= 10 * unit or name == "kB")
 
 
 def _stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:

@@ -95,9 +95,9 @@ class Layer(ABC):
     def weight_flops(self, x: StandIn) -> int:
         """Of the backward's FLOPs, those of ``backward_weight``: the forward's products with weights.
 
-        By default 0, for a layer without such products; ``backward_input`` then makes both gradients.
+        By default all of the forward's for a layer with weights, and none for one without.
         """
-        return 0
+        return self.flops(x) if self.parameters else 0
 
     def recompute_flops(self, x: StandIn) -> int:
         """FLOPs of what ``backward_input`` computes a second time before it begins. By default 0."""
@@ -209,9 +209,6 @@ class Linear(Layer):
 
     def flops(self, x: StandIn) -> int:
         return 2 * x.size * self.parameters["W"].shape[1]
-
-    def weight_flops(self, x: StandIn) -> int:
-        return self.flops(x)
 
     def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
         _, dy = pending

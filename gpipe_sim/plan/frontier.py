@@ -5,23 +5,24 @@ followed that no other beats in both. With a budget, those are dropped too whose
 that is known to fit (``Bound``).
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
-from heapq import nsmallest
 from math import floor, inf
 from numbers import Real
 from typing import Any, NamedTuple
 
-STATES = (False, True)  #: whether the array between two layers is kept
+State = frozenset[str]  #: which of the arrays that pass between two layers are kept
+START: State = frozenset()
 MOST = 20_000  #: paths that are followed at once, which take some seconds
 
 
 class Way(NamedTuple):
-    """One way through a layer, from a state: what it adds, and whether its output is kept then."""
+    """One way through a layer, from a state: what it adds, and what of its output is kept then."""
 
     recompute: str
     bytes: int
     flops: int
-    kept: bool
+    kept: State
 
     def price(self, per_byte: int, per_flop: int) -> int:
         return per_byte * self.bytes + per_flop * self.flops
@@ -30,12 +31,12 @@ class Way(NamedTuple):
 class Chain(NamedTuple):
     """For each layer and state before it, the ways through; and what the loss keeps, for each state."""
 
-    layers: list[dict[bool, list[Way]]]
-    end: dict[bool, int]
+    layers: list[dict[State, list[Way]]]
+    end: dict[State, int]
 
     def total(self, recompute: Sequence[str]) -> tuple[int, int]:
         """The (bytes, FLOPs) of a choice for every layer."""
-        kept, size, flops = False, 0, 0
+        kept, size, flops = START, 0, 0
         for ways, wanted in zip(self.layers, recompute, strict=True):
             way = next(way for way in ways[kept] if way.recompute == wanted)
             kept, size, flops = way.kept, size + way.bytes, flops + way.flops
@@ -53,14 +54,11 @@ class Found(NamedTuple):
 _Point = tuple[int, int, Any]  #: bytes, FLOPs, and the way there: (the way before, what is recomputed)
 
 
-def best(chain: Chain, bound: "Bound | None" = None, width: int | None = None) -> list[Found]:
-    """The paths that no other beats, from the fewest bytes to the most; with a bound, only those near it.
-
-    With a ``width``, only so many paths to each state are followed: quick, and nearly the best.
-    """
-    states: dict[bool, list[_Point]] = {False: [(0, 0, None)], True: []}
+def best(chain: Chain, bound: "Bound | None" = None) -> list[Found]:
+    """The paths that no other beats, from the fewest bytes to the most; with a bound, only those near it."""
+    states: dict[State, list[_Point]] = {START: [(0, 0, None)]}
     for i, ways in enumerate(chain.layers, start=1):
-        reached: dict[bool, list[_Point]] = {False: [], True: []}
+        reached: dict[State, list[_Point]] = defaultdict(list)
         for before, points in states.items():
             for way in ways[before]:
                 reached[way.kept] += (
@@ -69,7 +67,7 @@ def best(chain: Chain, bound: "Bound | None" = None, width: int | None = None) -
                 )
         states = {kept: _unbeaten(points) for kept, points in reached.items()}
         if bound:
-            states = {kept: bound.worth(i, kept, points, width) for kept, points in states.items()}
+            states = {kept: bound.worth(i, kept, points) for kept, points in states.items()}
         if sum(map(len, states.values())) > MOST:
             raise ValueError(
                 f"of {len(chain.layers)} layers, more than {MOST:,} choices may be the best; "
@@ -102,7 +100,7 @@ class _Priced(NamedTuple):
 
     per_byte: int
     per_flop: int
-    rest: list[dict[bool, int]]  #: from after so many layers, and a state, to the end
+    rest: list[dict[State, int]]  #: from after so many layers, and a state, to the end
     bytes: int
     flops: int
 
@@ -112,12 +110,12 @@ def _priced(chain: Chain, per_byte: int, per_flop: int) -> _Priced:
     chosen = []
     for ways in reversed(chain.layers):
         costs = {
-            kept: [way.price(per_byte, per_flop) + rest[-1][way.kept] for way in ways[kept]]
-            for kept in STATES
+            kept: [way.price(per_byte, per_flop) + rest[-1][way.kept] for way in each]
+            for kept, each in ways.items()
         }
-        rest.append({kept: min(costs[kept]) for kept in STATES})
-        chosen.append({kept: ways[kept][costs[kept].index(rest[-1][kept])] for kept in STATES})
-    kept, recompute = False, []
+        rest.append({kept: min(each) for kept, each in costs.items()})
+        chosen.append({kept: ways[kept][each.index(min(each))] for kept, each in costs.items()})
+    kept, recompute = START, []
     for way in reversed(chosen):
         recompute.append(way[kept].recompute)
         kept = way[kept].kept
@@ -135,7 +133,7 @@ class Bound:
     def __init__(self, chain: Chain, budget: Real):
         self.budget = floor(budget)
         most = [
-            [max(way[k] for state in STATES for way in ways[state]) for ways in chain.layers] for k in (1, 2)
+            [max(way[k] for each in ways.values() for way in each) for ways in chain.layers] for k in (1, 2)
         ]
         all_bytes, all_flops = sum(most[0]) + max(chain.end.values()) + 1, sum(most[1]) + 1
         self.least = fits = _priced(chain, all_flops, 1)  # the fewest bytes, and of these the fewest FLOPs
@@ -155,24 +153,20 @@ class Bound:
         """(a path that fits, the cheapest at the price where it costs as much as one that does not)."""
         while True:
             at = _priced(chain, fits.flops - too_large.flops, too_large.bytes - fits.bytes)
-            if at.rest[0][False] == at.per_byte * fits.bytes + at.per_flop * fits.flops:
+            if at.rest[0][START] == at.per_byte * fits.bytes + at.per_flop * fits.flops:
                 return fits, at
             if at.bytes <= self.budget:
                 fits = at
             else:
                 too_large = at
 
-    def worth(self, i: int, kept: bool, points: list[_Point], width: int | None) -> list[_Point]:
-        """The points after ``i`` layers that may end within the budget, as well as the path that is known.
-
-        At most ``width`` of them, those whose best end costs the least.
-        """
+    def worth(self, i: int, kept: State, points: list[_Point]) -> list[_Point]:
+        """The points after ``i`` layers that may end within the budget, as well as the path that is known."""
         room = self.budget - self.least.rest[i][kept] // self.least.per_byte  # without the FLOPs in its price
         per_byte, per_flop = self.at.per_byte, self.at.per_flop
         most = per_flop * self.known + per_byte * self.budget - self.at.rest[i][kept]
-
-        def price(point: _Point) -> int:
-            return per_byte * point[0] + per_flop * point[1]
-
-        found = [point for point in points if point[0] <= room and price(point) <= most]
-        return found if width is None else nsmallest(width, found, key=price)
+        return [
+            point
+            for point in points
+            if point[0] <= room and per_byte * point[0] + per_flop * point[1] <= most
+        ]

@@ -6,16 +6,29 @@ on device k, gives 1F1B; I before F before W fills with weight gradients what wo
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import pairwise, repeat
 from numbers import Real
 
-from gpipe_sim.errors import MOST, ScheduleError, got, listed, number, require_few, require_flags, whole
+from gpipe_sim.errors import (
+    MOST,
+    ScheduleError,
+    got,
+    listed,
+    number,
+    require,
+    require_few,
+    require_flags,
+    whole,
+)
+from gpipe_sim.plan.banker import Banker
+from gpipe_sim.plan.rooms import InBytes
+from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
-from gpipe_sim.schedule.rules import in_flight
 from gpipe_sim.simulation.costs import UNIT, CostModel, require_costs
 from gpipe_sim.simulation.machine import Machine
 
@@ -23,7 +36,7 @@ from gpipe_sim.simulation.machine import Machine
 Priority = Sequence[Kind | str] | Callable[[Action], object]
 Placement = tuple[tuple[int, ...], ...]
 
-LIMITS = "memory_limit in numbers of stage-activations: one, or one per device"
+LIMITS = "memory_limit in numbers of {unit}: one, or one per device"
 WHOLE = (Kind.F, Kind.B)
 SPLIT = (Kind.F, Kind.I, Kind.W)
 
@@ -36,6 +49,7 @@ def greedy(
     memory_limit: Real | Sequence[Real] | None = None,
     costs: CostModel | None = None,
     *,
+    profile: Profile | None = None,
     split: bool = False,
 ) -> Explicit:
     """An order in which no device waits while there is an action that it may start.
@@ -48,12 +62,20 @@ def greedy(
     unit costs unless given, say how long actions and messages take while the plan is made. The result is an
     order, and stays legal whatever the times turn out to be.
 
-    Planning n actions takes time in proportion to n log n. Each decision looks no further than the next
-    action, so the order need not be the shortest, and a pattern that waits on purpose can beat it: on unequal
-    stages, B before F within K-k often takes longer than 1F1B. I before F before W without a limit hardly
-    ever does (1 of 6000 random cases).
+    With the ``profile`` of a model, ``memory_limit`` is in bytes: the most that a device may ever hold, of
+    everything, also while an action runs. ``simulate`` with this profile, this limit and these costs does not
+    refuse the result. With other costs messages may wait longer, and take more room.
 
-    ScheduleError if no order keeps within the limit; ValueError for a placement that holds a stage twice.
+    Planning n actions takes time in proportion to n log n. Within bytes, each plan is measured by
+    ``predict_memory`` and made again if messages do not fit: seldom more than a hundred times. Each decision
+    looks no further than the next action, so the order need not be the shortest, and a pattern that waits on
+    purpose can beat it: on unequal stages, B before F within K-k often takes longer than 1F1B. I before F
+    before W without a limit hardly ever does (1 of 6000 random cases).
+
+    ScheduleError, with what would do, if no order keeps within the limit; in bytes, if not even one
+    microbatch after another does. (With several stages per device and large gradients, some other order may
+    then fit.) ValueError for a placement that holds a stage twice, and for a profile of another number of
+    stages or of fewer samples than microbatches.
     """
     devices = whole("greedy", "devices", devices)
     microbatches = whole("greedy", "microbatches", microbatches)
@@ -63,58 +85,19 @@ def greedy(
         "greedy", sum(map(len, held)) * microbatches, "pairs of stage and microbatch", most=MOST // 10
     )
     kinds, key = _read_priority(priority, split)
-    limits = _read_limits(memory_limit, devices)
-    _require_room(held, limits)
+    limits = _read_limits(memory_limit, devices, "stage-activations" if profile is None else "bytes")
     costs = UNIT if costs is None else require_costs("greedy", costs)
     costs.require_stages(sum(map(len, held)))
     work = _work(held, microbatches, kinds)
-    return _Plan(work, key, limits, costs).order()
 
+    def plan(bankers: Iterable[Banker]) -> Explicit:
+        return _Plan(work, key, bankers, costs).order()
 
-class Banker:
-    """What one device holds, and the banker's test before it starts another forward.
-
-    A microbatch frees nothing before its last forward, and needs no more room after it. So the microbatches
-    that have begun can all be finished exactly if they can be finished one by one: one of them has room for
-    all its remaining forwards and then frees what it holds, then another has, and so on. The one that is
-    furthest along needs the least room on every device, so it may as well go first.
-
-    Once they go in this sequence, each device can be asked alone. A microbatch that has done j of the V
-    forwards here still needs room for V-j more, beside what it and the microbatches behind it hold. A
-    microbatch with all V forwards done needs no more room.
-    """
-
-    def __init__(self, stages: Iterable[int], microbatches: int, limit: Real):
-        self.place = {stage: j for j, stage in enumerate(sorted(stages))}
-        self.limit, self.held = limit, 0
-        # through[j]: how many microbatches have run exactly j of their forwards here.
-        self.through = [microbatches] + [0] * len(self.place)
-
-    def admits(self, action: Action) -> bool:
-        """Whether the action fits, and every microbatch that has begun can still be finished afterwards."""
-        if action.kind is not Kind.F:
-            return True
-        return self.held + 1 <= self.limit and self._is_safe(self._after(action.stage))
-
-    def record(self, action: Action) -> None:
-        """Take note that the action has been started."""
-        self.held += in_flight(action.kind)
-        if action.kind is Kind.F:
-            self.through = self._after(action.stage)
-
-    def _after(self, stage: int) -> list[int]:
-        through, j = list(self.through), self.place[stage]
-        through[j] -= 1
-        through[j + 1] += 1
-        return through
-
-    def _is_safe(self, through: list[int]) -> bool:
-        total, kept = len(self.place), 0
-        for j, count in enumerate(through[:total]):
-            kept += j * count
-            if kept + total - j > self.limit:
-                return False
-        return True
+    if profile is not None:
+        _require_profile(profile, work)
+        return InBytes(plan, work, profile, limits, costs).order()
+    _require_room(held, limits)
+    return plan(map(Banker, held, repeat(microbatches), limits))
 
 
 class DevicePlan:
@@ -126,34 +109,30 @@ class DevicePlan:
     def __init__(self, memory: Banker):
         self.memory = memory
         self.row: list[Action] = []
-        # The memory test treats all forwards of a stage alike. So each stage has a heap: if its first one is
-        # refused, the others need not be tried.
-        self.ready: dict[int | None, list[int]] = {None: [], **{stage: [] for stage in memory.place}}
+        # The memory test treats all actions of a kind and a stage alike. So these have a heap: if its first
+        # one is refused, the others need not be tried.
+        self.ready: dict[tuple[int, Kind], list[int]] = defaultdict(list)
 
     def put(self, action: Action, rank: int) -> None:
         """Note that this action is ready."""
-        heappush(self.ready[_lane(action)], rank)
+        heappush(self.ready[action.stage, action.kind], rank)
 
     def take(self, by_rank: list[Action]) -> int | None:
         """Start the most urgent ready action for which there is room, and return its rank; None if none."""
         for rank in sorted(heap[0] for heap in self.ready.values() if heap):
             action = by_rank[rank]
             if self.memory.admits(action):
-                heappop(self.ready[_lane(action)])
+                heappop(self.ready[action.stage, action.kind])
                 self.memory.record(action)
                 self.row.append(action)
                 return rank
         return None
 
 
-def _lane(action: Action) -> int | None:
-    return action.stage if action.kind is Kind.F else None
-
-
 class _Plan:
     """A plan in the making: a ``Machine`` keeps time, and every free device takes its most urgent action."""
 
-    def __init__(self, work: Explicit, key: Callable, limits: tuple[Real, ...], costs: CostModel):
+    def __init__(self, work: Explicit, key: Callable, bankers: Iterable[Banker], costs: CostModel):
         self.work = work
         self.machine = Machine.of(work.program, costs, ordered=False)
         entries = [action for row in work.actions for action in row]
@@ -161,10 +140,7 @@ class _Plan:
         self.by_rank = [entries[entry] for entry in by_key]
         self.entry_of = by_key
         self.rank_of = {entry: rank for rank, entry in enumerate(by_key)}
-        self.devices = [
-            DevicePlan(Banker(stages, work.microbatches, limit))
-            for stages, limit in zip(work.placement, limits, strict=True)
-        ]
+        self.devices = list(map(DevicePlan, bankers))
         # (time, device, rank): then all that this action needs has arrived; -1: then the device becomes free
         self.agenda: list[tuple[Real, int, int]] = []
 
@@ -257,12 +233,22 @@ def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> 
     return held
 
 
-def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int) -> tuple[Real, ...]:
+def _require_profile(profile: Profile, work: Explicit) -> None:
+    require("greedy", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
+    if len(profile.stages) != work.stages:
+        raise ValueError(f"greedy plans {work.stages} stages, but the profile has {len(profile.stages)}")
+
+
+def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int, unit: str) -> tuple[Real, ...]:
     """One limit per device, infinite if none is given."""
     if memory_limit is None:
         return (math.inf,) * devices
     alone = isinstance(memory_limit, Real)
-    limits = (memory_limit,) * devices if alone else tuple(listed("greedy", LIMITS, memory_limit))
+    limits = (
+        (memory_limit,) * devices
+        if alone
+        else tuple(listed("greedy", LIMITS.format(unit=unit), memory_limit))
+    )
     if len(limits) != devices:
         raise ValueError(f"greedy needs one memory_limit, or {devices}, one per device (got {len(limits)})")
     for limit in limits:

@@ -3,7 +3,7 @@
 Each layer keeps everything that it saves, or all but the shares of its attention, or only its input. What
 that frees depends on its neighbours: an output that a layer saves is also the input that the next one saves,
 and counts once. So the layers are a chain with two states between any two, whether the array that passes
-there is kept already or not:
+there is kept already or not (and as many more if a mask travels along):
 
     layer 0        layer 1        layer 2
     . -----------> o -----------> . -----------> .      o: the array here is kept, .: it is not
@@ -13,6 +13,7 @@ there is kept already or not:
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import inf
 from numbers import Real
 from typing import NamedTuple
@@ -20,14 +21,16 @@ from typing import NamedTuple
 from gpipe_sim.errors import got, listed, one_of, require, require_in, whole
 from gpipe_sim.nn.blocks import Checkpoint
 from gpipe_sim.nn.layers import Layer
-from gpipe_sim.plan.frontier import STATES, Bound, Chain, Way, best
+from gpipe_sim.plan.frontier import START, Bound, Chain, State, Way, best
+from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Size
 
 NOTHING, ATTENTION, ALL = "nothing", "attention", "all"
 WAYS = (NOTHING, ATTENTION, ALL)  #: what of a layer may be recomputed
+Sizes = dict[str, Size]  #: of arrays, by name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RecomputePlan:
     """What of each layer of a stage is recomputed: "nothing", "attention" or "all"; and what that comes to.
 
@@ -37,6 +40,11 @@ class RecomputePlan:
     recompute: tuple[str, ...]
     bytes: int
     flops: int
+
+    def __repr__(self) -> str:
+        """One line, however many layers there are."""
+        counts = ", ".join(f"{self.recompute.count(way)} {way}" for way in WAYS if way in self.recompute)
+        return f"<RecomputePlan {counts}; keeps {in_bytes(self.bytes)}, {self.flops:.4g} FLOPs again>"
 
 
 class Freed(NamedTuple):
@@ -60,13 +68,12 @@ def recompute_plan(profile: Profile, budget: Real, stage: int = 0, microbatches:
 
     The budget is for the largest of so many microbatches, for everything that is kept from its forward to its
     backward. Of plans with as few FLOPs it is one with the fewest bytes. What is needed while an action runs
-    is not counted. ValueError for a budget below the least possible, which says what that takes.
+    is not counted. ValueError for a budget below the least possible, which says what that takes; and for a
+    hundred layers or so in which bytes and FLOPs grow exactly alike, where too many choices are as good.
     """
     chain = _read(profile, stage, microbatches)
     require_in("recompute_plan", "budget", budget, 0, inf)
-    bound = Bound(chain, budget)
-    bound.known = best(chain, bound, width=100)[-1].flops
-    return RecomputePlan(*best(chain, bound)[-1])
+    return RecomputePlan(*best(chain, Bound(chain, budget))[-1])
 
 
 def recompute_frontier(profile: Profile, stage: int = 0, microbatches: int = 1) -> tuple[RecomputePlan, ...]:
@@ -88,7 +95,7 @@ def freed(profile: Profile, stage: int = 0, microbatches: int = 1) -> tuple[Free
     before = chain.total(usual)
     found = []
     for i, ways in enumerate(chain.layers):
-        for way in ways[False][1:]:
+        for way in ways[START][1:]:
             after = chain.total([*usual[:i], way.recompute, *usual[i + 1 :]])
             found.append(Freed(i, way.recompute, before[0] - after[0], after[1] - before[1]))
     return tuple(found)
@@ -121,35 +128,53 @@ def _read(profile: Profile, stage: int, microbatches: int) -> Chain:
     """The stage as a chain, in numbers of the largest microbatch."""
     require("a recompute plan", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     stage = whole("a recompute plan", "stage", stage, low=0, high=len(profile.stages) - 1)
-    if masks := [i for i, layer in enumerate(profile.layers) if layer.along]:
-        raise ValueError(f"a recompute plan is for one array between layers; layer {masks[0]} gives more")
-    samples, x = profile.largest(microbatches), profile.input
+    samples, passing = profile.largest(microbatches), {INPUT: profile.input}
     for layer in (layer for earlier in profile.stages[:stage] for layer in earlier):
-        x = _size(layer.output, x)
+        passing = _passing(layer, passing)
     layers = []
     for layer in profile.stages[stage]:
-        layers.append({kept: list(_ways(layer, x, kept, samples)) for kept in STATES})
-        x = _size(layer.output, x)
+        layers.append({kept: list(_ways(layer, passing, kept, samples)) for kept in _states(passing)})
+        passing = _passing(layer, passing)
     loss = profile.loss.saved if stage == len(profile.stages) - 1 else ()
-    own = sum(_size(each, profile.target).of(samples) for each in loss if each != INPUT)
-    return Chain(layers, {kept: own + x.of(samples) * (INPUT in loss and not kept) for kept in STATES})
+    sizes = {**passing, "target": profile.target}
+    return Chain(layers, {kept: _added(loss, kept, sizes, samples) for kept in _states(passing)})
 
 
-def _size(array: Array, other: Size) -> Size:
-    """Of an array that has a size of its own, or the other's."""
-    return array if isinstance(array, Size) else other
+def _states(passing: Sizes) -> list[State]:
+    """Every choice of what is kept of the arrays that pass."""
+    choices = (combinations(passing, count) for count in range(len(passing) + 1))
+    return [frozenset(names) for each in choices for names in each]
 
 
-def _ways(layer: LayerProfile, x: Size, kept: bool, samples: int) -> Iterator[Way]:
-    """The ways through a layer whose input is of this size, and kept already or not."""
+def _passing(layer: LayerProfile, passing: Sizes) -> Sizes:
+    """What leaves a layer, by the names that it has as an input."""
+    return {name: _size(array, passing) for name, array in _outputs(layer).items()}
+
+
+def _outputs(layer: LayerProfile) -> dict[str, Array]:
+    """x, and what travels along: x1, x2, ..."""
+    return {INPUT: layer.output} | {f"{INPUT}{i}": array for i, array in enumerate(layer.along, start=1)}
+
+
+def _size(array: Array, sizes: Sizes) -> Size:
+    return array if isinstance(array, Size) else sizes[array]
+
+
+def _added(saved: Sequence[Array], kept: State, sizes: Sizes, samples: int) -> int:
+    """The bytes of what is saved and not kept already."""
+    return sum(_size(array, sizes).of(samples) for array in saved if array not in kept)
+
+
+def _ways(layer: LayerProfile, passing: Sizes, kept: State, samples: int) -> Iterator[Way]:
+    """The ways through a layer of whose inputs these are kept already."""
+    outputs = _outputs(layer)
+    names = {name: name.replace(INPUT, OUTPUT) for name in outputs}  # as the layer calls them: y, y1, ...
+    sizes = passing | {names[name]: size for name, size in _passing(layer, passing).items()}
     choices = [(NOTHING, layer.saved, layer.recompute_flops)]
     if layer.selective:
         choices.append((ATTENTION, *layer.selective))
-    choices.append((ALL, (INPUT,), layer.flops + layer.recompute_flops))
-    for name, saved, flops in choices:
-        new = [_size(array, layer.output) for array in saved if array != INPUT]
-        reads = INPUT in saved
-        if reads and not kept:
-            new.append(x)
-        after = kept or reads if layer.output == INPUT else OUTPUT in saved
-        yield Way(name, sum(size.of(samples) for size in new), samples * flops, after)
+    choices.append((ALL, tuple(passing), layer.flops + layer.recompute_flops))
+    for way, saved, flops in choices:
+        there = kept.union(each for each in saved if isinstance(each, str))
+        after = (name for name, array in outputs.items() if {array, names[name]} & there)
+        yield Way(way, _added(saved, kept, sizes, samples), samples * flops, frozenset(after))

@@ -116,4 +116,4 @@ def in_bytes(size: Real) -> str:
     while abs(size) >= 1000 and len(units) > 1:
         size /= 1000
         units.pop(0)
-    return f"{size:.4g} {units[0]}"
+    return f"{float(size):.4g} {units[0]}"

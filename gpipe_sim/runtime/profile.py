@@ -1,4 +1,4 @@
-"""What each layer of a model makes, in bytes: plain numbers, found without running anything.
+"""What each layer of a model makes, in bytes and FLOPs: plain numbers, found without running anything.
 
 A ``Profile`` is all that a prediction or a planner has to know about a model, whether its layers hold weights
 or exist on paper only. How large an array is depends on the samples of a microbatch: ``fixed`` bytes and so
@@ -17,7 +17,7 @@ from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.nn.standin import StandIn, root_of
-from gpipe_sim.runtime.device import Batch, as_batch, pieces
+from gpipe_sim.runtime.device import Batch, as_batch
 from gpipe_sim.runtime.memory import roots
 from gpipe_sim.runtime.partition import Partition, require_partitions
 from gpipe_sim.simulation.costs import Costs
@@ -120,8 +120,7 @@ class Profile:
 
     def largest(self, microbatches: int) -> int:
         """The samples of the largest of so many microbatches."""
-        rows = pieces(self.samples, whole("a profile", "microbatches", microbatches))[0].rows
-        return rows.stop
+        return -(-self.samples // whole("a profile", "microbatches", microbatches, high=self.samples))
 
     def __repr__(self) -> str:
         return f"<Profile of {len(self.stages)} stages, {self.parameters:,} bytes of parameters>"
@@ -142,7 +141,7 @@ def profile(
     if optimizer is not None:
         require_optimizer("profile", optimizer)
     x, targets = _read_batch(batch)
-    one, two = (_Outlined(partitions, x, targets, loss, samples) for samples in (1, 2))
+    one, two = _outlined(partitions, x, targets, loss)
     layers = [
         LayerProfile(
             {name: array.nbytes for name, array in layer.parameters.items()},
@@ -150,9 +149,9 @@ def profile(
             {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
             *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
             state=_state(i, layer, optimizer),
-            weight_flops=one.weight_flops[i],
-            recompute_flops=one.recompute_flops[i],
-            selective=_selective(one.selective[i], two.selective[i]),
+            weight_flops=layer.weight_flops(first(one.inputs[i])),
+            recompute_flops=layer.recompute_flops(first(one.inputs[i])),
+            selective=_selective(layer.selective(), one.inputs[i], two.inputs[i]),
             along=_merged(one.along[i], two.along[i]),
         )
         for i, layer in enumerate(one.layers)
@@ -191,6 +190,16 @@ def _read_batch(batch: Any) -> tuple[Any, Any]:
     return batch
 
 
+def _outlined(*model: Any) -> list["_Outlined"]:
+    """For one sample and for two. What is refused there is refused once more, in the shape of the batch."""
+    try:
+        return [_Outlined(*model, samples) for samples in (1, 2)]
+    except (TypeError, ValueError) as error:
+        refused = error
+    _Outlined(*model, len(model[1]))
+    raise refused
+
+
 class _Outlined:
     """One pass through the model in arrays without contents, for a microbatch of so many samples."""
 
@@ -199,16 +208,11 @@ class _Outlined:
         self.x = y = StandIn((samples, *x.shape[1:]), x.dtype)
         self.target = StandIn((samples, *targets.shape[1:]), targets.dtype)
         outputs, inputs, kept = [], [], []
+        self.inputs = inputs
         self.flops: list[int] = []
-        self.weight_flops: list[int] = []
-        self.recompute_flops: list[int] = []
-        self.selective: list[tuple[tuple, int] | None] = []
         for i, layer in enumerate(self.layers):
             inputs.append(y)
             self.flops.append(layer.flops(first(y)))
-            self.weight_flops.append(layer.weight_flops(first(y)))
-            self.recompute_flops.append(layer.recompute_flops(first(y)))
-            self.selective.append(_outlined_selective(layer.selective(), y))
             y, saved = applied(layer, layer.outline, y, Context(layer=i))
             outputs.append(y)
             kept.append(saved)
@@ -244,16 +248,15 @@ def names_of(name: str, boundary: Boundary) -> dict[str, StandIn]:
     return {name: first(boundary)} | {f"{name}{i}": each for i, each in enumerate(rest(boundary), 1)}
 
 
-def _outlined_selective(layer: Layer | None, x: Boundary) -> tuple[tuple, int] | None:
-    """(what it saves, what it recomputes), if there is such a layer."""
+def _selective(layer: Layer | None, one: Boundary, two: Boundary) -> Selective | None:
+    """What the layer that recomputes its attention saves, if there is one, from inputs of 1 and 2 samples."""
     if layer is None:
         return None
-    y, saved = applied(layer, layer.outline, x, Context())
-    return _named(saved, names_of(INPUT, x) | names_of(OUTPUT, y)), layer.recompute_flops(first(x))
-
-
-def _selective(one: tuple[tuple, int] | None, two: tuple[tuple, int] | None) -> Selective | None:
-    return None if one is None else Selective(_merged(one[0], two[0]), one[1])
+    saved = []
+    for x in (one, two):
+        y, kept = applied(layer, layer.outline, x, Context())
+        saved.append(_named(kept, names_of(INPUT, x) | names_of(OUTPUT, y)))
+    return Selective(_merged(*saved), layer.recompute_flops(first(one)))
 
 
 def _named(value: Any, names: dict) -> tuple:

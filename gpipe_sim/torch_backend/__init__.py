@@ -3,6 +3,7 @@
     modules = to_torch(split(mlp([64, 32, 32, 10]), stages=4))     # or any torch modules, one per stage
     step = train_step(modules, OneFOneB(4, 8), (x, y), cross_entropy, devices=["cpu"] * 4)
     step.loss, step.gradients, step.timeline                       # the timeline is measured, in milliseconds
+    step.memory                                                    # with meter=True: bytes, measured
 
 ``devices`` says where: names of torch devices, all in this process; ``LocalProcesses(4)``, a process for
 each; or nothing under ``torchrun --nproc-per-node 4``, where every process is one device.
@@ -25,6 +26,7 @@ except ImportError as error:
     ) from error
 
 from gpipe_sim.torch_backend.counterparts import COUNTERPARTS, to_torch
+from gpipe_sim.torch_backend.memory import MeasuredMemory
 from gpipe_sim.torch_backend.modules import devices, place, split
 from gpipe_sim.torch_backend.pipeline import Pipeline, train_step
 from gpipe_sim.torch_backend.private import UnsupportedTorch
@@ -35,6 +37,7 @@ from gpipe_sim.torch_backend.sleep import Sleep
 __all__ = [
     "COUNTERPARTS",
     "LocalProcesses",
+    "MeasuredMemory",
     "Pipeline",
     "Sleep",
     "UnsupportedTorch",

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpipe_sim.errors import got
-from gpipe_sim.nn import blocks, transformer
+from gpipe_sim.nn import along, blocks, transformer
 from gpipe_sim.nn import layers as numpy_layers
 from gpipe_sim.nn.losses import Loss, cross_entropy, mse
 from gpipe_sim.runtime.partition import Partition
@@ -45,9 +45,10 @@ COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.M
     transformer.Dropout: lambda layer: nn.Dropout(layer.rate),
     transformer.Attention: torch_transformer.Attention,
     transformer.SequenceMean: lambda _: torch_transformer.SequenceMean(),
-    blocks.Checkpoint: lambda layer: nn.Sequential(*to_torch(layer.layers)),
+    along.PaddingMask: lambda layer: torch_transformer.PaddingMask(layer.padding),
+    blocks.Checkpoint: lambda layer: torch_transformer.Chain(*to_torch(layer.layers)),
     blocks.Residual: lambda layer: torch_transformer.Residual(*to_torch(layer.layers)),
-    blocks.TransformerBlock: lambda layer: nn.Sequential(*to_torch(layer.layers)),
+    blocks.TransformerBlock: lambda layer: torch_transformer.Chain(*to_torch(layer.layers)),
 }
 
 
@@ -59,7 +60,8 @@ def to_torch(layers: Sequence[numpy_layers.Layer | Partition]) -> list[nn.Module
     if isinstance(layers, Partition | numpy_layers.Layer):
         raise TypeError(f"to_torch takes a list of layers or partitions: to_torch([it]) {got(layers)}")
     return [
-        nn.Sequential(*to_torch(one.layers)) if isinstance(one, Partition) else _module(one) for one in layers
+        torch_transformer.Chain(*to_torch(one.layers)) if isinstance(one, Partition) else _module(one)
+        for one in layers
     ]
 
 

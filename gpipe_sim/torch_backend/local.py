@@ -90,7 +90,16 @@ class Subprocess(Runner):
             self.processes.run_each(
                 worker.build,
                 [
-                    (self.number, pack, path, order.plain, order.recomputed, device, job.defer_pp_recv)
+                    (
+                        self.number,
+                        pack,
+                        path,
+                        order.plain,
+                        order.recomputed,
+                        device,
+                        job.defer_pp_recv,
+                        job.metered,
+                    )
                     for path, (pack, _), device in zip(paths, packs, self.processes.devices, strict=False)
                 ],
             )

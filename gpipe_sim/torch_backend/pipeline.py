@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from gpipe_sim.errors import require_flags
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.runtime.partition import Gradients, Key
 from gpipe_sim.runtime.step import StepResult
@@ -16,13 +17,14 @@ from gpipe_sim.simulation.timeline import Timeline
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.group import world
 from gpipe_sim.torch_backend.local import Subprocess
+from gpipe_sim.torch_backend.memory import MeasuredMemory, measured_memory
 from gpipe_sim.torch_backend.modules import Names, labels, listed, require_fit
 from gpipe_sim.torch_backend.private import version
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult
 from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun
 from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, require_even
-from gpipe_sim.torch_backend.timeline import EngineOrder, measured
+from gpipe_sim.torch_backend.timeline import MILLISECONDS, EngineOrder, measured
 
 
 def train_step(
@@ -33,13 +35,15 @@ def train_step(
     *,
     devices: Names | LocalProcesses | None = None,
     defer_pp_recv: bool = False,
+    meter: bool = False,
 ) -> StepResult:
     """Run one step of a schedule on PyTorch's engine; it means what ``gpipe_sim.train_step`` means.
 
     A first step also sets up connections and warms up: for times, make a ``Pipeline`` and take a later step.
     Arguments, result and errors are those of ``Pipeline``.
     """
-    return Pipeline(modules, schedule, loss, devices=devices, defer_pp_recv=defer_pp_recv).step(batch)
+    options = {"defer_pp_recv": defer_pp_recv, "meter": meter}
+    return Pipeline(modules, schedule, loss, devices=devices, **options).step(batch)
 
 
 class Pipeline:
@@ -53,6 +57,9 @@ class Pipeline:
 
     Stages of one device may share parameters, as the first and the last of ZB-V do in a model whose
     embedding is its head. ``defer_pp_recv`` is the engine's own: it receives as late as it can (torch 2.13).
+
+    ``meter=True`` counts bytes: a step's ``memory`` then has a ``MeasuredMemory`` for each device, which
+    ``torch_backend.memory`` explains. It is slower, and empty otherwise.
 
     A hook on a tensor inside a stage may run twice where a backward is split: in I, and in W again. One that
     changes a gradient then changes it twice: use a schedule without I and W.
@@ -69,11 +76,13 @@ class Pipeline:
         *,
         devices: Names | LocalProcesses | None = None,
         defer_pp_recv: bool = False,
+        meter: bool = False,
     ):
+        require_flags("Pipeline", meter=meter)
         self.modules, self.schedule = listed(modules), schedule
         self._order = EngineOrder(schedule)
         require_fit(self.modules, schedule)
-        job = Job(self.modules, schedule, self._order, mean_loss(loss), defer_pp_recv)
+        job = Job(self.modules, schedule, self._order, mean_loss(loss), defer_pp_recv, meter)
         kind = Subprocess if isinstance(devices, LocalProcesses) else Torchrun if world() > 1 else InProcess
         self._runner: Runner = kind(job, devices)
 
@@ -134,6 +143,7 @@ class MeasuredStep(StepResult):
             "_tensors": {key: (tensors[key], version(tensors[key])) for key in sorted(tensors)},
             "_outputs": next((result.outputs for result in results if result.outputs is not None), None),
             "_noted": [timed for result in results for timed in result.spans],
+            "_metered": {device: found for result in results for device, found in result.memory.items()},
             "_about": (schedule, order, runner.turns),
             "moved": runner.moved,
         }
@@ -154,7 +164,10 @@ class MeasuredStep(StepResult):
 
     def __getstate__(self) -> dict:
         """What a copy or a pickle of it has: all that can be asked for, made by now."""
-        return {name: getattr(self, name) for name in ("loss", "gradients", "outputs", "timeline", "moved")}
+        return {
+            name: getattr(self, name)
+            for name in ("loss", "gradients", "outputs", "memory", "timeline", "moved")
+        }
 
     @cached_property
     def outputs(self) -> np.ndarray | None:
@@ -165,6 +178,13 @@ class MeasuredStep(StepResult):
         schedule, order, turns = self._about
         noted = [(order.named(action), start, end) for action, start, end in self._noted]
         return measured(schedule, noted, turns)
+
+    @cached_property
+    def memory(self) -> tuple[MeasuredMemory, ...]:
+        zero = min(start for _, start, _ in self._noted)
+        ends = {action: (end - zero) * MILLISECONDS for action, _, end in self._noted}
+        named = self._about[1].named
+        return tuple(measured_memory(found, ends, named) for _, found in sorted(self._metered.items()))
 
 
 _UNREAD: weakref.WeakSet[MeasuredStep] = weakref.WeakSet()  #: whose gradients nobody has asked for

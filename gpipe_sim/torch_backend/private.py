@@ -34,7 +34,7 @@ HOOKS = (
     "set_local_bwd_input",
 )
 #: What is asked of a tensor, and of its place in what autograd remembers.
-TENSOR = ("_is_view", "_version", "_backward_hooks", "_post_accumulate_grad_hooks")
+TENSOR = ("_is_view", "_version", "_backward_hooks", "_post_accumulate_grad_hooks", "_indices", "_values")
 
 
 class UnsupportedTorch(ImportError):
@@ -119,6 +119,25 @@ def version(tensor: Tensor) -> int:
 def has_hooks(parameter: nn.Parameter) -> bool:
     """Whether somebody asked to be called when a parameter gets its gradient."""
     return bool(parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
+
+
+def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    """What has memory of its own: a tensor itself, or the two that a sparse one is made of."""
+    return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
+
+
+def hooks_around() -> tuple[Callable, Callable]:
+    """The hooks that autograd hands what it saves, and asks for it again: here those of a checkpoint."""
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    if top is None or (found := top(False)) is None:
+        raise UnsupportedTorch("does not show what a checkpoint saves (_top_saved_tensors_default_hooks)")
+    return found
+
+
+def left_to_w(result: Any) -> Iterator[Tensor]:
+    """The gradients that I has left to W, of what an input gradient gave."""
+    several = [gradients for group in _groups(result) for gradients in group.get("grads") or ()]
+    yield from (one for gradients in several for one in gradients or () if isinstance(one, Tensor))
 
 
 class RepairedStage(PipelineStage):

@@ -5,7 +5,7 @@ interleaved 1F1B and others do no more than fill it.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +17,8 @@ from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.group import some_group
+from gpipe_sim.torch_backend.memory import Metered
+from gpipe_sim.torch_backend.meter import Unmetered, meters
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged, with_messages
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of
@@ -36,19 +38,24 @@ def program(schedule: Schedule) -> list[list[str]]:
 
 
 class RankResult(NamedTuple):
-    """What one process got out of a step: loss and outputs if it holds the last stage, and its own spans."""
+    """What one process got out of a step: loss and outputs if it holds the last stage, and its own spans.
+
+    ``memory``: of each device that is metered here.
+    """
 
     loss: float | None
     outputs: Tensor | None
     gradients: dict[Named, Tensor]
     spans: list[Timed]
+    memory: Mapping[int, Metered] = {}
 
 
 class Rank:
     """The stages of one process on the engine: ``modules``, on the torch devices ``homes``.
 
     ``order`` contains no R; ``recomputed`` maps a stage to the microbatches to checkpoint.
-    ``tell`` is told what is being done. A step changes buffers as a forward does, and nothing else.
+    ``tell`` is told what is being done. ``metered`` are the stages of each device whose bytes are counted,
+    and empty if none are. A step changes buffers as a forward does, and nothing else.
     """
 
     def __init__(
@@ -62,10 +69,12 @@ class Rank:
         defer_pp_recv: bool = False,
         group: Any = None,
         tell: Callable[[str], None] = untold,
+        metered: Sequence[Sequence[int]] = (),
     ):
         self.modules, self.order, self.recomputed = modules, order, recomputed
         self.loss, self.homes, self.group, self.defer_pp_recv = loss, homes, group, defer_pp_recv
         self.recorders = {device: Recorder(device, tell) for device in homes.values()}
+        self.meters = meters(metered, modules, homes)
         self.last = order.stages - 1
         self.runtime, self.fits = None, None
 
@@ -84,7 +93,8 @@ class Rank:
         finally:
             for _, parameter in parameters_of(self.modules):  # a forward may have made some
                 parameter.grad = kept.get(parameter)
-        return RankResult(loss, outputs, gradients, spans)
+        memory = {meter.device: meter.found() for meter in self.meters.values()}
+        return RankResult(loss, outputs, gradients, spans, memory)
 
     def _run(self, x: Tensor, targets: Tensor) -> tuple[float | None, Tensor | None, list[Timed]]:
         fits = x.shape, x.dtype, Ambient.here()  # what it receives into has one size, and one type of number
@@ -97,6 +107,8 @@ class Rank:
         last = self.last in self.modules
         inputs = [x.to(self.homes[0])] if 0 in self.modules else []
         target = targets.to(self.homes[self.last]) if last else None
+        for meter in set(self.meters.values()):
+            meter.begin([*inputs, *([target] if last else [])])
         outputs = self.runtime.step(*inputs, target=target, losses=losses)
         spans = [timed for recorder in self.recorders.values() for timed in recorder.spans()]
         self._require_all_done(spans)
@@ -112,6 +124,7 @@ class Rank:
                 self.group,
                 self.recorders[self.homes[stage]],
                 self.recomputed.get(stage, set()),
+                self._meter(stage),
             )
             for stage, module in self.modules.items()
         ]
@@ -120,13 +133,19 @@ class Rank:
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
+        meter = self._meter(self.last)
         try:
-            value = mean_of(self.loss, output, target) / self.order.microbatches
+            with meter.saving_more():
+                value = mean_of(self.loss, output, target) / self.order.microbatches
         except Exception as error:
             error.add_note(f"in the loss, after the forward of stage {self.last}")
             raise
         self.recorders[self.homes[self.last]].extend()
+        meter.sample_again()
         return value
+
+    def _meter(self, stage: int) -> Unmetered:
+        return self.meters.get(stage, Unmetered())
 
     def _require_all_done(self, spans: list[Timed]) -> None:
         """UnsupportedTorch unless the engine ran this process's actions, each once, through the adapters."""

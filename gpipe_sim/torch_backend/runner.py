@@ -38,12 +38,18 @@ class Job(NamedTuple):
     order: EngineOrder
     loss: MeanLoss
     defer_pp_recv: bool = False
+    meter: bool = False
+
+    @property
+    def metered(self) -> Sequence[Sequence[int]]:
+        """The stages of each device whose bytes are counted."""
+        return self.schedule.placement if self.meter else ()
 
     def rank(self, held: Sequence[int], homes: dict[int, torch.device], plain: Schedule, **options) -> Rank:
         """The stages that one process holds."""
         modules = {stage: self.modules[stage] for stage in held}
-        recomputed, options = self.order.recomputed, options | {"defer_pp_recv": self.defer_pp_recv}
-        return Rank(modules, plain, recomputed, self.loss, homes, **options)
+        options |= {"defer_pp_recv": self.defer_pp_recv, "metered": self.metered}
+        return Rank(modules, plain, self.order.recomputed, self.loss, homes, **options)
 
 
 class Runner(ABC):
@@ -112,7 +118,7 @@ class Torchrun(Runner):
 
     def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
         if not self.compared:  # by the first step only: it is read whole for that, by every process
-            require_same(x, targets, self.first)
+            require_same(x, targets, bool(self.rank.meters), self.first)
             self.compared = True
         own = self.rank.step(x, targets)
         grow(self.rank.modules, own.gradients)
@@ -141,10 +147,18 @@ def _own_device() -> torch.device:
     return torch.device("cuda", rank)
 
 
-def require_same(x: Tensor, targets: Tensor, device: torch.device) -> None:
-    """ValueError on every process unless all were given the same batch: one takes inputs, one targets."""
-    own = torch.tensor([_checksum(x), _checksum(targets)], dtype=torch.float64, device=device)
+def require_same(x: Tensor, targets: Tensor, meter: bool, device: torch.device) -> None:
+    """ValueError on every process unless all were given the same batch: one takes inputs, one targets.
+
+    And unless all count bytes or none does: they tell each other.
+    """
+    own = torch.tensor([_checksum(x), _checksum(targets), meter], dtype=torch.float64, device=device)
     for rank, other in enumerate(found := _from_all(own)):
+        if other[2] != found[0][2]:
+            one, none = (rank, 0) if other[2] else (0, rank)
+            raise ValueError(
+                f"process {one} counts bytes, and process {none} does not: give every process the same meter="
+            )
         if not torch.equal(other, found[0]):
             raise ValueError(
                 f"process {rank} was given another batch than process 0: every process passes the same one, "
@@ -160,10 +174,17 @@ def _checksum(tensor: Tensor) -> int:
 def gathered(own: RankResult, most: int, device: torch.device) -> list[RankResult]:
     """This process's result, and the losses and spans of the others, in one message of one size.
 
-    ``most``: how many spans any of them can have.
+    ``most``: how many spans any of them can have. What their meters found comes in a second one.
     """
     tables = _from_all(_packed(own, most).to(device))
-    return [own if rank == dist.get_rank() else _unpacked(table) for rank, table in enumerate(tables)]
+    results = [own if rank == dist.get_rank() else _unpacked(table) for rank, table in enumerate(tables)]
+    return _with_memory(results, own) if own.memory else results
+
+
+def _with_memory(results: list[RankResult], own: RankResult) -> list[RankResult]:
+    found = [{}] * len(results)
+    dist.all_gather_object(found, own.memory)
+    return [result._replace(memory=memory) for result, memory in zip(results, found, strict=True)]
 
 
 def _from_all(own: Tensor) -> list[Tensor]:

@@ -11,8 +11,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.torch_backend.private import RepairedStage, UnsupportedTorch, is_view, unwrapped, version
+from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.torch_backend.meter import Unmetered
+from gpipe_sim.torch_backend.private import (
+    RepairedStage,
+    UnsupportedTorch,
+    is_view,
+    left_to_w,
+    unwrapped,
+    version,
+)
 from gpipe_sim.torch_backend.timeline import Recorder
 
 _IN_PLACE = ": if it changes what comes in, use inplace=False in its first layer, or x = x + 1 for x += 1"
@@ -58,6 +66,7 @@ class StageModule(nn.Module):
             raise
         if not isinstance(output, Tensor):
             self._require_tensors(output)
+            output = self._without_along(output)
 
         def prepared(output: Tensor) -> Tensor:
             if output.is_leaf or is_view(output) or not output.is_contiguous():
@@ -91,6 +100,13 @@ class StageModule(nn.Module):
         for name, (kept, number, copy) in before.items():
             if after.get(name) is not kept or version(kept) != number:
                 found[name] = copy
+
+    def _without_along(self, output: tuple[Tensor, ...]) -> Any:
+        """At the last stage what travels along, such as a mask, is no output."""
+        first, *along = output
+        if self.last and along and not any(one.is_floating_point() or one.is_complex() for one in along):
+            return first
+        return output
 
     def _require_tensors(self, output: Any) -> None:
         if isinstance(output, tuple | list) and output and all(isinstance(one, Tensor) for one in output):
@@ -142,10 +158,16 @@ class StageAdapter(RepairedStage):
     """
 
     def __init__(
-        self, module: StageModule, stages: int, group: Any, recorder: Recorder, recomputed: set[int]
+        self,
+        module: StageModule,
+        stages: int,
+        group: Any,
+        recorder: Recorder,
+        recomputed: set[int],
+        meter: Unmetered,
     ):
         super().__init__(module, module.stage, stages, recorder.device, group=group)
-        self.recorder, self.recomputed = recorder, recomputed
+        self.recorder, self.recomputed, self.meter = recorder, recomputed, meter
         self.microbatch = 0
         self.sends: list[tuple] = []
 
@@ -170,6 +192,7 @@ class StageAdapter(RepairedStage):
             )
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args, full_backward: bool = True, **kwargs) -> Any:
+        self.microbatch = bwd_chunk_id
         kind, way = (Kind.B, "full") if full_backward else (Kind.I, None if self.is_first else "input")
         act = super().backward_one_chunk
         return self._noted(kind, way, bwd_chunk_id, act, *args, full_backward=full_backward, **kwargs)
@@ -178,11 +201,17 @@ class StageAdapter(RepairedStage):
         way, act = "full" if self.is_first else "weight", super().backward_weight_one_chunk
         return self._noted(Kind.W, way, bwd_chunk_id, act, *args, **kwargs)
 
+    def backward_maybe_with_nosync(self, backward_type: str, *args, **kwargs) -> Any:
+        result = super().backward_maybe_with_nosync(backward_type, *args, **kwargs)
+        if backward_type == "input":
+            self.meter.left_to_w(self.stage_index, self.microbatch, left_to_w(result))
+        return result
+
     def _noted(self, kind: Kind, way: str | None, microbatch: int, act: Callable, *args, **kwargs) -> Any:
         """An action, with its times. What fails in it is raised as it was, and says where it did."""
         self.went = None
         try:
-            with self.recorder.action(kind, self.stage_index, microbatch):
+            with self._timed(kind, microbatch):
                 result = act(microbatch, *args, **kwargs)
         except Exception as error:
             raise self._explained(unwrapped(error), kind) from None
@@ -190,6 +219,15 @@ class StageAdapter(RepairedStage):
             action = f"{self.stage_index}{kind}{microbatch}"
             raise UnsupportedTorch(f"ran {action} another way ({self.went} where {way} was expected)")
         return result
+
+    @contextmanager
+    def _timed(self, kind: Kind, microbatch: int) -> Iterator[None]:
+        """Around an action, which has ended when its times and its bytes are noted."""
+        try:
+            with self.recorder.action(kind, self.stage_index, microbatch):
+                yield
+        finally:  # a checkpoint ends a recompute by an exception
+            self.meter.sample(Action(self.stage_index, kind, microbatch))
 
     def _explained(self, failure: BaseException, kind: Kind) -> BaseException:
         if kind is not Kind.F:  # of a forward the module says so itself
@@ -203,20 +241,27 @@ class StageAdapter(RepairedStage):
         forward, microbatch, runs = super().forward_maybe_with_nosync, self.microbatch, count()
         found: dict[str, Tensor] = {}
 
+        def again(*args, **kwargs):
+            with self.meter.restoring(self.stage_index, microbatch, args):
+                return forward(*args, **kwargs)
+
         def run(*args, **kwargs):
             turn = next(runs)
             self.submod.acting, self.submod.found = turn == 0, found
             try:
-                if turn != 1:  # of several backwards, I and W, the first one's recompute is noted
+                if turn == 0:
                     return forward(*args, **kwargs)
-                with self.recorder.action(Kind.R, self.stage_index, microbatch):
-                    return forward(*args, **kwargs)
+                if turn > 1:  # of several backwards, I and W, the first one's recompute is noted
+                    return again(*args, **kwargs)
+                with self._timed(Kind.R, microbatch):
+                    return again(*args, **kwargs)
             finally:
                 self.submod.acting, self.submod.found = False, {}
 
         if microbatch not in self.recomputed:
-            return run(*args, **kwargs)
-        with self.submod.finding(found):
+            with self.meter.saving(self.stage_index, microbatch, args):
+                return run(*args, **kwargs)
+        with self.submod.finding(found), self.meter.saving(self.stage_index, microbatch, args):
             return checkpoint(run, *args, use_reentrant=False, **kwargs)
 
     def set_local_fwd_input(self, prev_stage_outputs: Any, mb_index: int) -> None:

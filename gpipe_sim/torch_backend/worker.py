@@ -183,6 +183,7 @@ def build(
     recomputed: dict[int, set[int]],
     device: torch.device,
     defer_pp_recv: bool,
+    metered: Sequence[Sequence[int]],
 ) -> None:
     """Make what this process does in a pipeline, from modules and a loss as bytes and their memory."""
     area = Area(path, packed.specs)
@@ -199,6 +200,7 @@ def build(
         defer_pp_recv=defer_pp_recv,
         group=_GROUPS[order.devices],
         tell=Held.tell,
+        metered=metered,
     )
     _RANKS[number] = Held(rank, area, own)
 

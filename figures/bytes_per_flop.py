@@ -1,0 +1,92 @@
+"""How many bytes each part of a Transformer block frees for a FLOP that is computed again.
+
+One part alone is recomputed, for one sample, of a block of GPT-3 and one of BERT-large in 2-byte numbers.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import gpipe_sim as gp
+from figures._page import claim, page
+from gpipe_sim.drawing.palette import CURVES, INK, MARKERS
+from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
+
+#: What makes it, the places of a sequence, and the features of each.
+MODELS = {"GPT-3": (gp.gpt3_175b, 2_048, 12_288), "BERT-large": (gp.bert_large, 512, 1_024)}
+PARTS = ("attention's core", "all of attention", "whole block", "network")  #: that are recomputed
+SMALL = {"LayerNorm": gp.LayerNorm, "GELU": gp.GELU, "dropout": gp.Dropout}  #: they have no matrix products
+PER = 1_000  #: FLOPs
+
+
+def data() -> dict:
+    """Of each model: {part: [bytes freed, FLOPs]}, and the most bytes that a small layer frees alone."""
+    return {"parts": list(PARTS), "models": {name: _model(*of) for name, of in MODELS.items()}}
+
+
+def _model(make: Callable, sequence: int, features: int) -> dict:
+    block = next(layer for layer in make() if isinstance(layer, gp.TransformerBlock))
+    x = gp.StandIn((1, sequence, features), np.float16)
+
+    def freed(layers: list[gp.Layer], kind: type[gp.Layer]) -> list[list[int]]:
+        """[bytes, FLOPs] of each way to recompute a layer of this kind alone."""
+        profile = gp.profile(gp.split(layers, stages=1), (x, x), gp.mse)
+        found = (each for each in gp.freed(profile) if isinstance(layers[each.layer], kind))
+        return [[each.bytes, each.flops] for each in found]
+
+    halves = gp.unpacked([block])
+    core, attention, network = freed(halves, gp.Residual)
+    _, whole = freed([block], gp.TransformerBlock)
+    layers = [layer for half in halves for layer in getattr(half, "layers", [half])]
+    small = {name: max(size for size, _ in freed(layers, kind)) for name, kind in SMALL.items()}
+    return {"freed": dict(zip(PARTS, (core, attention, whole, network), strict=True)), "small": small}
+
+
+def per_flop(data: dict, model: str, part: str) -> float:
+    size, flops = data["models"][model]["freed"][part]
+    return size / flops
+
+
+def draw(data: dict) -> Figure:
+    figure, ax = page(3.3)
+    for model, colour, marker in zip(MODELS, CURVES[::2], MARKERS, strict=False):
+        for row, part in enumerate(data["parts"]):
+            _mark(ax, PER * per_flop(data, model, part), row, model, colour, marker)
+    _style(ax, data)
+    core, network = (per_flop(data, "GPT-3", part) for part in (PARTS[0], PARTS[-1]))
+    words = f"GPT-3: attention's core frees {core / network:.0f} times as many bytes per FLOP as the network"
+    claim(ax, words, f"each part recomputed alone; {_of_the_small(data)}")
+    return figure
+
+
+def _of_the_small(data: dict) -> str:
+    """What the layers without products free, against the whole block of the same model."""
+    shares = [
+        size / model["freed"]["whole block"][0]
+        for model in data["models"].values()
+        for size in model["small"].values()
+    ]
+    *first, last = SMALL
+    return f"{', '.join(first)} and {last} take no products, and free at most {max(shares):.3%}"
+
+
+def _mark(ax: Axes, value: float, row: int, model: str, colour: str, marker: str) -> None:
+    """A mark with its number below it, and in the first row its model above it."""
+    ax.plot(value, row, marker, color=colour, ms=7)
+    near = {"textcoords": "offset points", "fontsize": LABEL_SIZE, "color": INK, "ha": "center"}
+    ax.annotate(f"{value:.3g}", (value, row), (0, -16), **near)
+    if row == 0:
+        ax.annotate(model, (value, row), (0, 8), **near)
+
+
+def _style(ax: Axes, data: dict) -> None:
+    ax.set_xscale("log")
+    ax.set_xlim(0.06, 95)
+    ax.set_ylim(len(data["parts"]) - 0.4, -0.6)
+    ax.set_yticks(range(len(data["parts"])), data["parts"])
+    ax.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])
+    ax.minorticks_off()
+    ax.set_xlabel(f"bytes freed for {PER:,} FLOPs computed again", fontsize=LABEL_SIZE)
+    finish(ax)

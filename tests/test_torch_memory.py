@@ -1,0 +1,332 @@
+"""What torch holds in a step, measured, beside what the profile of the NumPy layers predicts."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from engine_cases import batch_for, model, over_every_runnable, runnable  # noqa: E402
+from test_torch_launch import launched  # noqa: E402
+from torch import nn  # noqa: E402
+from torch_modules import some_batch  # noqa: E402
+
+import gpipe_sim as gp  # noqa: E402
+from gpipe_sim import cross_entropy, mse, remat  # noqa: E402
+from gpipe_sim.runtime.memory import ACTIVATIONS, GRADIENTS, PARAMETERS  # noqa: E402
+from gpipe_sim.schedule.actions import Kind  # noqa: E402
+from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED  # noqa: E402
+from gpipe_sim.torch_backend import LocalProcesses, Pipeline, UnsupportedTorch, to_torch, train_step  # noqa: E402
+from gpipe_sim.torch_backend import meter as torch_meter  # noqa: E402
+from gpipe_sim.torch_backend.memory import Allocated  # noqa: E402
+from gpipe_sim.torch_backend.meter import ON_CPU, Meter, meters  # noqa: E402
+
+NUMBER = 8  #: bytes
+COUNTED = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED)
+HEADS, PLACES, FEATURES, TOKENS = 4, 16, 32, 50
+
+
+def both(layers, schedule, batch, loss=cross_entropy, devices=None) -> list[tuple]:
+    """(measured, predicted) of each device."""
+    partitions = gp.split(layers, stages=schedule.stages)
+    devices = devices or ["cpu"] * schedule.devices
+    step = train_step(to_torch(partitions), schedule, batch, loss, devices=devices, meter=True)
+    predicted = gp.predict_memory(schedule, gp.profile(partitions, batch, loss))
+    return list(zip(step.memory, predicted, strict=True))
+
+
+def peaks(trace) -> list[int]:
+    return [trace.peak(category) for category in COUNTED]
+
+
+def language_model(**options) -> list[gp.Layer]:
+    rng = np.random.default_rng(0)
+    blocks = [gp.TransformerBlock(FEATURES, HEADS, causal=True, rng=rng, **options) for _ in range(2)]
+    start = [gp.Embedding(TOKENS, FEATURES, rng=rng), gp.Positions(PLACES, FEATURES, rng=rng)]
+    return [*start, *blocks, gp.LayerNorm(FEATURES), gp.Linear(FEATURES, TOKENS, rng=rng)]
+
+
+def text(samples: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    tokens = np.random.default_rng(1).integers(TOKENS, size=(samples, PLACES + 1))
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+# Beside the prediction
+
+
+def whole_backwards(schedule) -> bool:
+    """Whether it has neither I, W nor R, nor pairs, whose halves torch runs one after the other."""
+    return all(type(a) is gp.Action and a.kind in (Kind.F, Kind.B) for row in schedule.actions for a in row)
+
+
+@pytest.mark.parametrize("schedule", filter(whole_backwards, runnable([(2, 3), (3, 2), (4, 8)])), ids=repr)
+@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+def test_an_mlp_holds_what_is_predicted_and_one_number_per_microbatch_for_the_loss(schedule, activation):
+    last = schedule.device_of(gp.F(schedule.stages - 1, 0))
+    for device, (found, expected) in enumerate(
+        both(model(activation), schedule, batch_for(schedule.microbatches))
+    ):
+        losses = (peaks(found)[3] - peaks(expected)[3]) / NUMBER
+        assert peaks(found)[:3] == peaks(expected)[:3]
+        assert 1 <= losses <= schedule.microbatches if device == last else losses == 0
+
+
+def test_of_mean_squared_errors_torch_saves_outputs_and_targets_numpy_their_difference():
+    schedule, layers = gp.GPipe(2, 3), model()
+    batch = batch_for(3, mse)
+    (_, _), (found, expected) = both(layers, schedule, batch, mse)
+    assert peaks(found)[3] - peaks(expected)[3] == batch[1].nbytes
+
+
+def test_a_transformer_block_saves_numbers_per_row_where_numpys_saves_the_softmax():
+    batch, schedule = text(), gp.GPipe(4, 4)
+    found, expected = both(language_model(), schedule, batch)[1]  # the two blocks
+    softmax, rows, means = HEADS * PLACES**2, HEADS * PLACES, 2 * PLACES
+    less = 2 * len(batch[0]) * (softmax - rows - means) * NUMBER
+    assert expected.activation_peak - found.activation_peak == less
+    assert found.activation_peak / expected.activation_peak == pytest.approx(0.90, abs=0.005)
+    assert found.peak(BOUNDARY) == len(batch[0]) * PLACES * FEATURES * NUMBER  # what its LayerNorm reads
+    assert expected.peak(BOUNDARY) == 0
+
+
+def test_with_dropout_torch_saves_a_number_for_each_entry_where_numpys_saves_a_byte():
+    batch = text()
+    found, expected = both(language_model(dropout=0.1), gp.GPipe(4, 4), batch)[1]  # the two blocks
+    entries, means = HEADS * PLACES**2 + 2 * PLACES * FEATURES, 2 * PLACES
+    more = 2 * len(batch[0]) * ((NUMBER - 1) * entries + NUMBER * means)
+    assert found.activation_peak - expected.activation_peak == more
+    assert found.activation_peak / expected.activation_peak == pytest.approx(1.17, abs=0.01)
+
+
+def test_autocast_saves_copies_of_the_weights():
+    layers, batch, schedule = gp.mlp([64] * 3, dtype=np.float32), some_batch(8, 64), gp.GPipe(2, 2)
+    modules = to_torch(gp.split(layers, stages=2))
+    plain = train_step(modules, schedule, batch, mse, meter=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = train_step(modules, schedule, batch, mse, meter=True)
+    assert plain.memory[1].peak(SAVED) < 64 * 64 * 2 <= cast.memory[1].peak(SAVED)
+    assert cast.memory[1].peak(PARAMETERS) == plain.memory[1].peak(PARAMETERS)
+
+
+def test_a_split_backward_keeps_until_w_what_lies_below_the_last_weights():
+    """Linear, Tanh, Linear, Tanh: I frees the last output, and leaves W a gradient for each Linear."""
+    schedule = gp.Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0", "2F0 2I0 2W0"])
+    partitions = gp.split(gp.mlp([6] * 6, activation="tanh"), balance=[2, 4, 3])
+    batch = np.ones((2, 6)), np.zeros((2, 6))
+    step = train_step(to_torch(partitions), schedule, batch, mse, meter=True)
+    array = 2 * 6 * NUMBER
+    held = [[trace.bytes[category] for category in (BOUNDARY, SAVED, PENDING)] for trace in step.memory]
+    assert held[0] == [(array, array, 0), (array, 0, 0), (0, array, 0)]  # stage 0 does all in W
+    assert held[1] == [(array, array, 0), (2 * array, 0, 0), (0, 3 * array, 0)]
+
+
+def test_a_recompute_is_there_when_it_ends():
+    """Only boundary inputs from F to R; what the forward saves from R to the end of B."""
+    schedule = gp.Explicit(["0F0 0F1 0R0 0B0 0R1 0B1", "1F0 1F1 1B0 1B1"])
+    found, expected = both(gp.mlp([6, 6, 6, 6]), schedule, (np.ones((4, 6)), np.zeros((4, 6))), mse)[0]
+    array = 2 * 6 * NUMBER
+    assert found.bytes[BOUNDARY] == (array, 2 * array, 2 * array, array, array, 0)
+    assert found.bytes[SAVED] == (0, 0, array, 0, array, 0)
+    assert peaks(found) == peaks(expected)
+
+
+def test_where_the_checkpoint_cannot_be_watched_a_recompute_is_refused_not_miscounted(monkeypatch):
+    monkeypatch.delattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+    schedule = remat(gp.GPipe(2, 2), "always")
+    modules, batch = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2)), some_batch()
+    assert train_step(modules, schedule, batch, mse).loss > 0
+    with pytest.raises(UnsupportedTorch, match="does not show what a checkpoint saves"):
+        train_step(modules, schedule, batch, mse, meter=True)
+
+
+# What is counted
+
+
+@pytest.mark.parametrize("mode", ["never", "always", "except_last"])
+@over_every_runnable([(1, 3), (3, 4)])
+def test_in_the_end_nothing_is_held_for_a_backward_and_the_numbers_are_the_same(schedule, mode):
+    schedule = schedule if mode == "never" else remat(schedule, mode)
+    batch = batch_for(schedule.microbatches)
+    steps = [
+        train_step(
+            to_torch(gp.split(model(), stages=schedule.stages)), schedule, batch, cross_entropy, meter=on
+        )
+        for on in (False, True)
+    ]
+    assert [trace.over_time(*ACTIVATIONS)[-1] for trace in steps[1].memory] == [0] * schedule.devices
+    assert steps[0].loss == steps[1].loss
+    assert all((steps[0].gradients[key] == steps[1].gradients[key]).all() for key in steps[0].gradients)
+
+
+def test_the_clock_is_the_timelines():
+    step = train_step(
+        to_torch(gp.split(model(), stages=3)), gp.ZBH1(3, 4), batch_for(4), cross_entropy, meter=True
+    )
+    for device, trace in enumerate(step.memory):
+        assert trace.times == pytest.approx([span.end for span in step.timeline.on(device)])
+
+
+def test_every_step_is_counted_anew():
+    pipeline = Pipeline(to_torch(gp.split(model(), stages=3)), gp.OneFOneB(3, 4), cross_entropy, meter=True)
+    first, second = (pipeline.step(batch_for(4)) for _ in range(2))
+    assert [trace.bytes for trace in first.memory] == [trace.bytes for trace in second.memory]
+    assert [len(trace.actions) for trace in second.memory] == [8, 8, 8]
+
+
+def test_weights_that_stages_share_and_buffers_count_once():
+    shared = nn.Linear(3, 3, bias=False)
+    modules = [shared, nn.Sequential(nn.Linear(3, 3, bias=False), nn.BatchNorm1d(3)), nn.Tanh(), shared]
+    step = train_step(modules, gp.ZBV(2, 2), some_batch(), mse, devices=["cpu"] * 2, meter=True)
+    assert [trace.peak(PARAMETERS) for trace in step.memory] == [9 * 4, (9 + 2 * 3 + 2 * 3) * 4 + 8]
+    assert [trace.peak(GRADIENTS) for trace in step.memory] == [9 * 4, (9 + 2 * 3) * 4]
+
+
+def test_a_sparse_gradient_counts_what_it_has():
+    modules = [nn.Embedding(1000, 3, sparse=True), nn.Linear(3, 3)]
+    batch = np.array([[1, 2], [3, 4]]), np.ones((2, 2, 3))
+    step = train_step(modules, gp.GPipe(2, 1), batch, mse, meter=True)
+    assert step.memory[0].peak(GRADIENTS) == 4 * NUMBER + 4 * 3 * 4  # four places, and a row for each
+
+
+class InPlace(nn.Module):
+    """Changes what its exponential function has saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.weight).exp().add_(1)
+
+
+@pytest.mark.parametrize("meter", [False, True])
+def test_what_was_changed_in_place_is_refused_with_a_meter_as_without(meter):
+    with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+        train_step([InPlace(), nn.Linear(3, 3).double()], gp.GPipe(2, 2), some_batch(), mse, meter=meter)
+
+
+# Where it runs
+
+
+def test_local_processes_hold_what_one_process_does():
+    schedule, batch = gp.OneFOneB(2, 4), text()
+    here = both(language_model(), schedule, batch)
+    with LocalProcesses(2) as processes:
+        there = both(language_model(), schedule, batch, devices=processes)
+    assert [found.bytes for found, _ in there] == [found.bytes for found, _ in here]
+    assert [(found.allocated, found.reason) for found, _ in there] == [(None, ON_CPU)] * 2
+
+
+LAUNCHED = """\
+import os, pickle, sys
+import gpipe_sim as gp
+from engine_cases import batch_for, model
+from gpipe_sim.torch_backend import to_torch, train_step
+
+modules, rank = to_torch(gp.split(model(), stages=2)), int(os.environ["RANK"])
+step = train_step(modules, gp.OneFOneB(2, 4), batch_for(4), gp.cross_entropy, meter=True)
+try:
+    train_step(modules, gp.OneFOneB(2, 4), batch_for(4), gp.cross_entropy, meter=rank == 1)
+except ValueError as error:
+    with open(os.path.join(sys.argv[1], str(rank)), "wb") as file:
+        pickle.dump(([(trace.bytes, trace.reason) for trace in step.memory], str(error)), file)
+"""
+
+
+def test_under_torchrun_every_process_knows_what_all_held_if_all_count(tmp_path):
+    ran = launched(LAUNCHED, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    one, other = (pickle.loads((tmp_path / str(rank)).read_bytes()) for rank in range(2))
+    assert one == other
+    alone = both(model(), gp.OneFOneB(2, 4), batch_for(4))
+    assert one[0] == [(found.bytes, ON_CPU) for found, _ in alone]
+    assert one[1].startswith("process 1 counts bytes, and process 0 does not")
+
+
+class Gpu:
+    """What ``torch.cuda`` is asked for; ``held`` bytes are given out, and ``most`` were since a reset."""
+
+    def __init__(self):
+        self.held, self.most = {0: 100, 1: 0}, {0: 1000, 1: 0}
+
+    def give(self, nbytes: int) -> None:
+        self.held[0] += nbytes
+        self.most[0] = max(self.most[0], self.held[0])
+
+    def reset_peak_memory_stats(self, device: torch.device) -> None:
+        self.most[device.index] = self.held[device.index]
+
+    def memory_allocated(self, device: torch.device) -> int:
+        return self.held[device.index]
+
+    def max_memory_allocated(self, device: torch.device) -> int:
+        return self.most[device.index]
+
+
+@pytest.fixture
+def gpu(monkeypatch) -> Gpu:
+    gpu = Gpu()
+    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, getattr(gpu, name))
+    return gpu
+
+
+def test_a_gpu_of_its_own_is_read_at_the_start_and_at_its_peak_since_then(gpu):
+    meter = Meter(0, [], torch.device("cuda", 0))
+    meter.begin([])
+    gpu.give(300)
+    gpu.give(-250)
+    assert meter.found().allocated == Allocated(start=100, peak=400)
+
+
+def test_a_shared_gpu_and_a_cpu_are_not_read_and_it_says_why():
+    homes = {stage: torch.device(name) for stage, name in enumerate(["cuda:0", "cuda:0", "cuda:1", "cpu"])}
+    found = meters([[0], [1], [2], [3]], {stage: nn.Identity() for stage in homes}, homes)
+    shared = "devices 0, 1 share cuda:0, whose allocator does not tell them apart"
+    assert [found[stage].reason for stage in homes] == [shared, shared, "", ON_CPU]
+    assert [found[stage].gpu for stage in homes] == [None, None, torch.device("cuda", 1), None]
+
+
+def test_a_process_that_has_one_device_reads_its_gpu_and_counts_both_its_stages_as_one():
+    homes = {stage: torch.device("cuda", 1) for stage in (1, 2)}
+    found = meters([[0, 3], [1, 2]], {stage: nn.Identity() for stage in homes}, homes)
+    assert found[1] is found[2]
+    assert (found[1].device, found[1].gpu) == (1, torch.device("cuda", 1))
+
+
+# Only if it is asked for
+
+
+def test_without_a_meter_nothing_is_counted_and_no_hook_is_set(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a hook, although nobody asked")
+
+    monkeypatch.setattr(torch_meter, "saved_tensors_hooks", refuse)
+    modules = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2))
+    for schedule in (gp.GPipe(2, 2), gp.ZBH1(2, 2), remat(gp.GPipe(2, 2), "always")):
+        assert train_step(modules, schedule, some_batch(), mse).memory == ()
+        with pytest.raises(AssertionError, match="nobody asked"):
+            train_step(modules, schedule, some_batch(), mse, meter=True)
+
+
+def test_a_copy_of_a_step_has_its_memory():
+    modules = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2))
+    step = train_step(modules, gp.GPipe(2, 2), some_batch(), mse, meter=True)
+    assert copy.deepcopy(step).memory == step.memory
+    shown = repr(step.memory[0])
+    assert shown.startswith("<MeasuredMemory: at most 480 bytes after 0F1 at ") and shown.endswith(" ms>")
+
+
+def test_the_peak_says_after_which_action_by_the_microbatchs_own_number():
+    layers, schedule = gp.mlp([3, 3, 3]), gp.Explicit(["0F1 0F0 0B1 0B0", "1F1 1B1 1F0 1B0"])
+    found, _ = both(layers, schedule, (np.ones((4, 3)), np.ones((4, 3))), mse)[0]
+    assert found.peak_moment.action == gp.F(0, 0)
+    assert [str(action) for action in found.actions] == ["0F1", "0F0", "0B1", "0B0"]
+
+
+def test_a_meter_is_on_or_off():
+    modules = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2))
+    with pytest.raises(TypeError, match="Pipeline needs meter to be True or False"):
+        Pipeline(modules, gp.GPipe(2, 2), mse, meter="yes")
