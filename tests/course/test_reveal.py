@@ -42,6 +42,23 @@ def test_a_guess_at_a_number_is_answered(guess, measured, verdict, says):
 @pytest.mark.parametrize(
     ("guess", "verdict", "says"),
     [
+        (562, "near enough", "it is 561.2 kB"),
+        (545, "not what happened", "The fourth."),
+        (544, "not what happened", "The fourth."),
+        (530, "not what happened", "The third."),
+        (578, "not what happened", "One too many."),
+    ],
+)
+def test_of_answers_that_lie_close_together_the_nearest_is_meant(guess, verdict, says):
+    """545 is within 3% of 561.152, and it was once near enough, though it leaves out an array."""
+    wrong = {528.384: "The third.", 544.768: "The fourth.", 577.536: "One too many."}
+    reply = reveal(guess, 561.152, "kB", wrong=wrong).reply
+    assert reply.verdict == verdict and says in reply.text, reply
+
+
+@pytest.mark.parametrize(
+    ("guess", "verdict", "says"),
+    [
         ("equal", "right", "you said equal"),
         (" Equal ", "right", "you said Equal"),
         ("similar", "not what happened", "it is: equal. Rounding is all that differs."),
