@@ -78,7 +78,7 @@ def _numbers(guess: Any, measured: Real, unit: str, within: Real, wrong: Mapping
         of = f" of {unit}" if unit else ""
         return Reply(NO_NUMBER, f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
     said, off = f"you said {_amount(guess, unit)}", abs(guess - measured)
-    if guess == measured:
+    if guess == measured or written(guess) == written(measured):
         return Reply(RIGHT, said)
     known = [
         (abs(guess - each), says) for each, says in wrong.items() if is_number(each) and _same(guess, each)

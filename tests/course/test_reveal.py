@@ -23,7 +23,7 @@ WRONG = {24: "That is without any waiting.", 0.5: "That is half."}
         (0.501, Fraction(3, 11), "not what happened", "That is half."),
         (0.27, Fraction(3, 11), "near enough", "you said 0.27 units; it is 0.2727 units"),
         (Fraction(57, 2), 28.5, "right", "you said 28.5 units"),
-        (10.832001759618581, 10.83200176, "near enough", "you said 10.83 units; it is 10.83 units"),
+        (10.832001759618581, 10.83200176, "right", "you said 10.83 units"),
         ("33", 33, "not a number", "a guess here is a number of units, such as 1 (you wrote '33')"),
         ([33], 33, "not a number", "(you wrote [33])"),
         (True, 1, "not a number", "(you wrote True)"),
