@@ -1,9 +1,9 @@
 """A pipeline by hand: the folded answers of the lessons, in one file.
 
 This is what a student owns after lesson 13: a step over K stages, GPipe's, 1F1B's and interleaved rows, the
-clock, recompute, and a split backward. An action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch
-0. A row is a list of actions, first to last; there is one for each device. ``mine`` puts the student's own
-versions in place of these.
+clock, recompute, and a split backward. Lesson 14 adds attention, and what a Transformer block keeps. An
+action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch 0. A row is a list of actions, first to
+last; there is one for each device. ``mine`` puts the student's own versions in place of these.
 """
 
 import numpy as np
@@ -221,3 +221,30 @@ def stamped(strand, M, period):
         stamps = [(slot + m * period, s, kind, m) for (s, kind), slot in slots.items() for m in range(M)]
         rows.append([(s, kind, m) for slot, s, kind, m in sorted(stamps)])
     return rows
+
+
+# lesson 14
+def one_head(q, k, v):
+    scores = q @ k.T / np.sqrt(q.shape[1])
+    shares = np.exp(scores)
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    return shares @ v, shares
+
+
+def attention(q, k, v, heads):
+    b, s, h = v.shape
+    y, shares = np.empty((b, s, h)), np.empty((b, heads, s, s))
+    for i in range(b):
+        for a in range(heads):
+            own = slice(a * h // heads, (a + 1) * h // heads)
+            y[i, :, own], shares[i, a] = one_head(q[i, :, own], k[i, :, own], v[i, :, own])
+    return y, shares
+
+
+def block_bytes(s, h, a):
+    norm = 2 * s * h + 2 * s  # x normalised, and 1/std
+    projections = 2 * s * h + 2 * s * h  # the inputs of the first linear layer and of the last
+    heads = 6 * s * h + a * s * s * (2 + 1 + 2)  # q, k, v; shares, which of them stay, what is left
+    network = 2 * s * h + 8 * s * h + 8 * s * h  # the inputs of Linear, GELU, Linear
+    dropout = s * h
+    return norm + projections + heads + dropout + norm + network + dropout

@@ -36,22 +36,25 @@ LEFT = {
 #: What natural wrong guesses at the most kB that device 0 holds where an action ends would be.
 PEAKS = {
     262.144: "Those are the activations of eight microbatches. What else is on the list above?",
-    328.704: "That is the turn: parameters and eight microbatches. What comes into being after it?",
-    345.088: "That is just before the first backward. What does a backward make that was not there?",
-    362.496: "That is parameters, gradients and seven microbatches. What has arrived by then?",
-    395.264: "That is the turn and the gradients. What has been freed by then, and what has arrived?",
-    411.648: "That is before the first backward, with the gradients. What is gone once it has ended?",
-    428.032: "So much there is inside the first backward. What is gone once it has ended?",
+    378.88: "That leaves out what Adam remembers. Is it there during the step?",
+    445.44: "One array for each parameter is missing: a gradient, or the second of Adam's averages?",
+    461.824: "That is the turn, with parameters and Adam's averages. What comes into being after it?",
+    478.208: "That is just before the first backward. What does a backward make that was not there?",
+    495.616: "That is all but the messages, with seven microbatches. What has arrived by then?",
+    528.384: "That is the turn and the gradients. What has been freed by then, and what has arrived?",
+    544.768: "That is before the first backward, with the gradients. What is gone once it has ended?",
+    561.152: "So much there is inside the first backward. What is gone once it has ended?",
 }
 #: What natural wrong guesses at the kB inside the first backward would be.
 INSIDE = {
-    345.088: "That is what is there when 0B7 starts. What have its layers made by now?",
-    361.472: "That is the start, and what passes on. What else do the two linear layers make?",
-    378.88: "That is once it has ended. What did it free at its end?",
-    395.264: "That is the turn and the gradients. What has arrived since the turn, and what passes on?",
-    411.648: "That is the start and the gradients. Which array passes from layer to layer?",
-    444.416: "That is one array too many. Does more than one pass on at a time?",
-    460.8: "That keeps what each of the three layers made. Which of these arrays have been read already?",
+    428.032: "That leaves out what Adam remembers. Is it there while an action runs?",
+    478.208: "That is what is there when 0B7 starts. What have its layers made by now?",
+    494.592: "That is the start, and what passes on. What else do the two linear layers make?",
+    512: "That is once it has ended. What did it free at its end?",
+    528.384: "That is the turn and the gradients. What has arrived since the turn, and what passes on?",
+    544.768: "That is the start and the gradients. Which array passes from layer to layer?",
+    577.536: "That is one array too many. Does more than one pass on at a time?",
+    593.92: "That keeps what each of the three layers made. Which of these arrays have been read already?",
 }
 #: What natural wrong guesses at activations over parameters would be, with 256 samples and 64 features.
 ACTIVATIONS = {

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from html import escape
+from math import inf
 from numbers import Real
+from operator import itemgetter
 from typing import Any
 
 from gpipe_sim.course.reply import Reply, is_number, your_turn
@@ -53,7 +55,8 @@ def reveal(
 
     ``shows`` are drawings, texts, or functions that print. ``wrong`` says of natural wrong answers what they
     would mean: ``{24: "That is without any waiting."}``. ``within=0.25`` takes a guess as right if it is off
-    by at most a quarter of what was measured. TypeError for a unit that is no text.
+    by at most a quarter of what was measured, unless a wrong answer is nearer to it. TypeError for a unit
+    that is no text.
     """
     require("reveal", unit, str, "unit to be a text, such as 'units'")
     if not isinstance(measured, str):
@@ -75,13 +78,16 @@ def _numbers(guess: Any, measured: Real, unit: str, within: Real, wrong: Mapping
         of = f" of {unit}" if unit else ""
         return Reply(NO_NUMBER, f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
     said, off = f"you said {_amount(guess, unit)}", abs(guess - measured)
-    if guess == measured:
+    if guess == measured or written(guess) == written(measured):
         return Reply(RIGHT, said)
+    known = [
+        (abs(guess - each), says) for each, says in wrong.items() if is_number(each) and _same(guess, each)
+    ]
+    less = f"It is {'less' if measured < guess else 'more'} than you thought."
+    from_wrong, meaning = min(known, key=itemgetter(0), default=(inf, less))
     allowed = max(within, NEAR * bool(measured % 1))
-    if off <= (1 + 1e-9) * allowed * abs(measured):
+    if off <= from_wrong and off <= (1 + 1e-9) * allowed * abs(measured):
         return Reply(NEAR_ENOUGH, f"{said}; it is {_amount(measured, unit)}")
-    known = (words for natural, words in wrong.items() if is_number(natural) and _same(guess, natural))
-    meaning = next(known, f"It is {'less' if measured < guess else 'more'} than you thought.")
     return Reply(OTHERWISE, f"{said}; it is {_amount(measured, unit)}. {meaning}")
 
 

@@ -299,6 +299,28 @@ def test_the_peak_that_the_check_counts_with_is_the_meters():
     assert lesson_08._most(peak - 1, 10_000, 60_000) == 4
 
 
+def metered(schedule):
+    """The step of the lesson: (length, activations where actions end, all inside), bytes per device."""
+    partitions = gp.split(gp.mlp([64] + 11 * [125] + [10], activation="gelu"), stages=4)
+    batch = np.zeros((80, 64)), np.zeros(80, int)
+    step = gp.train_step(partitions, schedule, batch, gp.cross_entropy, optimizer=gp.Adam())
+    ends, inside = zip(*((held.activation_peak, held.peak_inside.bytes) for held in step.memory), strict=True)
+    return step.timeline.makespan, np.array(ends), np.array(inside)
+
+
+def test_inside_an_action_gpipe_saves_the_same_bytes_of_more():
+    (_, ends, inside), (_, few, less) = (metered(gp.remat(gp.GPipe(4, 8), m)) for m in ("never", "always"))
+    assert (ends - few).tolist() == (inside - less).tolist()
+    assert (ends - few)[1] == 350_000 and round(inside[1] / (ends - few)[1]) == 6
+
+
+def test_on_the_last_device_of_1f1b_recompute_is_in_vain():
+    schedule = gp.OneFOneB(4, 8)
+    everywhere, chosen = (metered(gp.remat(schedule, "always", stages)) for stages in (None, [0, 1, 2]))
+    assert (everywhere[0], chosen[0]) == (41, 39)
+    assert all(np.array_equal(a, b) for a, b in zip(everywhere[1:], chosen[1:], strict=True))
+
+
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     gpipe = gp.GPipe(4, 8)
     took = {mode: gp.simulate(gp.remat(gpipe, mode)).makespan for mode in ("never", "except_last", "always")}

@@ -674,6 +674,18 @@ def test_at_the_measured_times_v_min_takes_a_tenth_longer_than_1f1b():
     assert v_min / one_f_one_b == pytest.approx(1.1, abs=0.005)
 
 
+@pytest.mark.parametrize(("activation", "grows"), [("gelu", 0), ("relu", 1)])
+def test_behind_a_relu_what_waits_for_w_is_more_than_what_waited_for_i(activation, grows):
+    """Per microbatch, in arrays of one microbatch: two for each of two linear layers are kept for W."""
+    network = gp.split(gp.mlp(8 * [64] + [10], activation=activation), stages=4)
+    batch = np.zeros((16, 64)), np.zeros(16, int)
+    step = gp.train_step(network, gp.ZBH1(4, 1), batch, gp.cross_entropy)
+    array, held, ends = 8 * 16 * 64, step.memory[0], step.timeline.ends
+    after_f, after_i = (held.at(ends[action]) for action in (gp.F(0, 0), gp.I(0, 0)))
+    assert after_i["boundary inputs"] + after_i["kept for W"] == 4 * array
+    assert after_f["boundary inputs"] + after_f["saved activations"] == (4 - grows) * array
+
+
 WRONG = {
     "split_needs": [case[0] for case in WRONG_NEEDS],
     "two_halves": [case[:2] for case in WRONG_HALVES],

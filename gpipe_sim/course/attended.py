@@ -1,0 +1,181 @@
+"""What is wrong with a student's attention: the natural mistakes, each with its question."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gpipe_sim.course import answers
+from gpipe_sim.course.called import called
+from gpipe_sim.course.one_device import is_array
+
+Array = np.ndarray
+CLOSE = 1e-9
+
+
+def what_is_no_pair(given: object, *shapes: tuple[int, ...]) -> str:
+    """A sentence on what is not a mix and shares of these shapes; empty if it is."""
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        return f"it gives back {_kind(given)}. Which two arrays should come after return?"
+    for name, array, shape in zip(("mix", "shares"), given, shapes, strict=True):
+        if not is_array(array):
+            return f"the {name} should be an array; you give {_kind(array)}. What holds all samples?"
+        if array.shape != shape:
+            return f"the {name} should be {_by(shape)}; you give {_by(array.shape)}. Which axis is which?"
+        if not np.isfinite(array).all():
+            return f"there is {array[~np.isfinite(array)][0]} in the {name}. Which line makes that?"
+    return ""
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Array):
+        return "one array"
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def _by(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "a single number"
+
+
+def mixed_samples(answer: Callable, given: Sequence[Array], arrays: Array, heads: int) -> str:
+    """A sentence if a sample changes when the last one leaves its microbatch."""
+    last = arrays.shape[1] - 1
+    fewer = called(answer, *arrays[:, :last], heads)
+    if what_is_no_pair(fewer, *(array[:last].shape for array in given)):
+        return ""
+    if all(np.allclose(many[:last], few) for many, few in zip(given, fewer, strict=True)):
+        return ""
+    return f"sample 0 changed when sample {last} left its microbatch. Which axis did your softmax mix?"
+
+
+def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
+    """A sentence on shares that are not those of the answer; empty if they are."""
+    q, k, _ = arrays
+    _, right = answers.attention(*arrays, heads)
+    if _same(found, right):
+        return ""
+    for question, mistaken in SHARES.items():
+        other = mistaken(q, k, heads)
+        if not np.allclose(other, right) and _same(found, other):
+            return question
+    sample, head, place, other = np.unravel_index(abs(found - right).argmax(), right.shape)
+    who = f"in sample {sample} and head {head}, place {place}"
+    total = found[sample, head, place].sum()
+    if abs(total - 1) > CLOSE:
+        return f"{who} has shares that add up to {total:.4g}. What should all of them make?"
+    took, takes = (array[sample, head, place, other] for array in (found, right))
+    return f"{who} takes {took:.3g} of place {other}, not {takes:.3g}. Which features make that score?"
+
+
+def wrong_mix(found: Array, arrays: Array, heads: int) -> str:
+    """A sentence on a mix that is not that of the answer; empty if it is."""
+    right, shares = answers.attention(*arrays, heads)
+    if _same(found, right):
+        return ""
+    for question, mistaken in MIXES.items():
+        other = mistaken(shares, *(by_head(x, heads) for x in arrays))
+        if not np.allclose(other, right) and _same(found, other):
+            return question
+    i, place, feature = np.unravel_index(abs(found - right).argmax(), right.shape)
+    at = f"the mix of place {place} in sample {i} holds {found[i, place, feature]:.3g}"
+    return f"{at} as feature {feature}. Which head has that feature, and which values does it mix?"
+
+
+def _same(found: Array, right: Array) -> bool:
+    return np.allclose(found, right, rtol=0, atol=CLOSE)
+
+
+def by_head(x: Array, heads: int) -> Array:
+    """(batch, heads, places, features of a head), which stand side by side in x."""
+    b, s, h = x.shape
+    return x.reshape(b, s, heads, h // heads).swapaxes(1, 2)
+
+
+def _every_nth(x: Array, heads: int) -> Array:
+    """Head 0 has features 0, heads, 2 heads and so on."""
+    b, s, h = x.shape
+    return x.reshape(b, s, h // heads, heads).transpose(0, 3, 1, 2)
+
+
+def _by_places(x: Array, heads: int) -> Array:
+    """As if the features of all places in a row were dealt out: head 0 has the first places."""
+    b, s, h = x.shape
+    return x.reshape(b, heads, s, h // heads)
+
+
+def _first_only(x: Array, heads: int) -> Array:
+    """Every head has the features of the first."""
+    return np.repeat(by_head(x, heads)[:, :1], heads, axis=1)
+
+
+def _scores(q: Array, k: Array, power: float = 0.5) -> Array:
+    return q @ k.swapaxes(2, 3) / q.shape[3] ** power
+
+
+def _to_one(positive: Array, axis: int = 3) -> Array:
+    return positive / positive.sum(axis=axis, keepdims=True)
+
+
+def _shared(scores: Array) -> Array:
+    return _to_one(np.exp(scores))
+
+
+def _split(mistaken: Callable) -> Callable:
+    """A mistake that is made after the features were split among the heads."""
+    return lambda q, k, heads: mistaken(by_head(q, heads), by_head(k, heads))
+
+
+#: What a mistake makes of (q, k, heads), by the question that it calls for.
+SHARES = {
+    "the scores are products as they are. What does one head divide them by?": _split(
+        lambda q, k: _shared(_scores(q, k, 0))
+    ),
+    "the scores are divided by the root of all features. How many has each head?": _split(
+        lambda q, k: _shared(_scores(q, k) / q.shape[1] ** 0.5)
+    ),
+    "the scores are divided by the features of a head. Which function of these does one head take?": _split(
+        lambda q, k: _shared(_scores(q, k, 1))
+    ),
+    "place i asks with its key, and is asked by queries. Which of the two should ask?": _split(
+        lambda q, k: _shared(_scores(k, q))
+    ),
+    "the shares in each column make 1. Along which axis should they?": _split(
+        lambda q, k: _to_one(np.exp(_scores(q, k)), axis=2)
+    ),
+    "no place looks at later ones. Does the head above leave them out?": _split(
+        lambda q, k: _to_one(np.exp(_scores(q, k)) * np.tri(q.shape[2]))
+    ),
+    "the first head has features 0, 2, 4 or so. Which ones stand side by side?": (
+        lambda q, k, heads: _shared(_scores(_every_nth(q, heads), _every_nth(k, heads)))
+    ),
+    "your reshape deals out places, not features. Which axis should be cut?": (
+        lambda q, k, heads: _shared(_scores(_by_places(q, heads), _by_places(k, heads)))
+    ),
+    "every head has the shares of the first. What does head 1 read that head 0 does not?": (
+        lambda q, k, heads: _shared(_scores(_first_only(q, heads), _first_only(k, heads)))
+    ),
+    "those are the scores. What makes positive shares of them that add up to 1?": _split(_scores),
+    "those are exponentials. What should the shares of a place add up to?": _split(
+        lambda q, k: np.exp(_scores(q, k))
+    ),
+}
+
+
+def _joined(mix: Array) -> Array:
+    b, heads, s, d = mix.shape
+    return mix.swapaxes(1, 2).reshape(b, s, heads * d)
+
+
+#: What a mistake makes of (shares, q, k, v), by the question that it calls for.
+MIXES = {
+    "the mix is of keys. What should be mixed?": lambda shares, q, k, v: _joined(shares @ k),
+    "the mix is of queries. What should be mixed?": lambda shares, q, k, v: _joined(shares @ q),
+    "each place is mixed by the others' shares of it. Which axis of the shares is summed over?": (
+        lambda shares, q, k, v: _joined(shares.swapaxes(2, 3) @ v)
+    ),
+    "places and heads have changed places. Which axis comes right before a head's features?": (
+        lambda shares, q, k, v: (shares @ v).reshape(_joined(v).shape)
+    ),
+    "the mix is the values as they came in. Which shares are taken of them?": (
+        lambda shares, q, k, v: _joined(v)
+    ),
+}

@@ -1,0 +1,370 @@
+"""Lesson 14: what the checks say to right answers and to the usual wrong ones."""
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+from replies import assert_each_is_told, assert_says
+
+import gpipe_sim as gp
+from gpipe_sim.course import answers
+from gpipe_sim.course.attended import MIXES, SHARES, by_head
+from gpipe_sim.course.lesson_14 import (
+    CHEAPEST_FIRST,
+    HALF_THE_WORK,
+    HIDDEN_BLOCKS,
+    HIDDEN_PARTS,
+    MISTAKES,
+    RATES,
+    SIX_TIMES_THE_DEVICES,
+    TWICE_AS_LONG,
+    account,
+    attention,
+    block_bytes,
+    half_the_work,
+    saved_bytes,
+    to_recompute,
+)
+
+
+def mixing(scale="d", swap=False, axis=-1, positive=np.exp, joined=True, over="places"):
+    """Attention in five lines for all heads at once; each argument is a piece that one can get wrong."""
+
+    def answer(q, k, v, heads):
+        b, s, h = q.shape
+        d = h // heads
+        if over == "samples":
+            q, k, v = (x.swapaxes(0, 1) for x in (q, k, v))
+        q, k, v = (by_head(x, heads) for x in (q, k, v))
+        scores = (k @ q.swapaxes(2, 3) if swap else q @ k.swapaxes(2, 3)) / math.sqrt({"d": d, "h": h}[scale])
+        shares = positive(scores)
+        shares = shares / shares.sum(axis=axis, keepdims=True)
+        mix = shares @ v
+        mix = mix.swapaxes(1, 2).reshape(mix.shape[0], mix.shape[2], h) if joined else mix
+        if over == "samples":
+            mix, shares = mix.swapaxes(0, 1), np.resize(shares, (b, heads, s, s))
+        return mix, shares
+
+    return answer
+
+
+def of_the_answer(change):
+    return lambda q, k, v, heads: change(*answers.attention(q, k, v, heads))
+
+
+def by_einsum(q, k, v, heads):
+    """Right, in another way, and with large scores in mind."""
+    b, s, h = q.shape
+    q, k, v = (x.reshape(b, s, heads, -1) for x in (q, k, v))
+    scores = np.einsum("bihd,bjhd->bhij", q, k) * (h // heads) ** -0.5
+    shares = np.exp(scores - scores.max(axis=3, keepdims=True))
+    shares /= shares.sum(axis=3, keepdims=True)
+    return np.einsum("bhij,bjhd->bihd", shares, v).reshape(b, s, h), shares
+
+
+def in_place(q, k, v, heads):
+    q /= 1.0
+    return [*mixing()(q, k, v, heads)]
+
+
+@pytest.mark.parametrize("answer", [answers.attention, mixing(), by_einsum, in_place])
+def test_attention_may_be_written_in_different_ways(answer):
+    assert attention(answer).verdict == "correct"
+
+
+def wrong_shares(mistaken):
+    return lambda q, k, v, heads: (v, mistaken(q, k, heads))
+
+
+def wrong_mix(mistaken):
+    def answer(q, k, v, heads):
+        _, shares = answers.attention(q, k, v, heads)
+        return mistaken(shares, *(by_head(x, heads) for x in (q, k, v))), shares
+
+    return answer
+
+
+WRONG_ATTENTION = [
+    (mixing(scale="h"), "keep working", "the root of all features. How many has each head?"),
+    (mixing(swap=True), "keep working", "asks with its key"),
+    (mixing(axis=2), "keep working", "in each column make 1"),
+    (mixing(axis=(1, 2, 3)), "keep working", "has shares that add up to"),
+    (mixing(positive=lambda x: 1 + x * x), "keep working", "Which features make that score?"),
+    (
+        of_the_answer(lambda y, shares: (y, np.where(np.arange(len(y))[:, None, None, None], 0, shares))),
+        "keep working",
+        "in sample 1 and head",
+    ),
+    (
+        of_the_answer(lambda y, shares: (y, np.float32(shares))),
+        "keep working",
+        "Which features make that score?",
+    ),
+    (
+        mixing(over="samples"),
+        "keep working",
+        "sample 0 changed when sample 2 left its microbatch. Which axis did your softmax mix?",
+    ),
+    (mixing(joined=False), "keep working", "the mix should be 3 x 5 x 12; you give 3 x 4 x 5 x 3"),
+    (of_the_answer(lambda y, shares: y), "keep working", "it gives back one array. Which two arrays"),
+    (of_the_answer(lambda y, shares: None), "keep working", "it gives back nothing"),
+    (
+        of_the_answer(lambda y, shares: (shares, y)),
+        "keep working",
+        "the mix should be 3 x 5 x 12; you give 3 x",
+    ),
+    (of_the_answer(lambda y, shares: (y, list(shares))), "keep working", "the shares should be an array"),
+    (
+        of_the_answer(lambda y, shares: (y, shares[0])),
+        "keep working",
+        "should be 3 x 4 x 5 x 5; you give 4 x 5",
+    ),
+    (
+        of_the_answer(lambda y, shares: (y * np.nan, shares)),
+        "keep working",
+        "there is nan in the mix. Which line makes that?",
+    ),
+    (of_the_answer(lambda y, shares: (y + 1, shares)), "almost", "the mix of place"),
+    (lambda q, k, v: (q, k), "keep working", "it stopped: TypeError"),
+    ("attention", "keep working", "pass in a function"),
+    *((wrong_shares(mistaken), "keep working", question) for question, mistaken in SHARES.items()),
+    *((wrong_mix(mistaken), "almost", question) for question, mistaken in MIXES.items()),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_ATTENTION)
+def test_wrong_attention_is_told_what_it_does(answer, verdict, says):
+    assert_says(attention(answer), verdict, says)
+
+
+def test_the_numbers_of_a_wrong_mix_are_the_students():
+    said = attention(of_the_answer(lambda y, shares: (np.where(np.arange(12) == 7, 5.0, y), shares)))
+    assert "holds 5 as feature 7. Which head has that feature" in said.text
+
+
+def counting(norm=2, per_place=2, heads=6, tables=5, middle=4, dropout=1, sums=0):
+    """A block's bytes; each argument is a piece that one can get wrong."""
+
+    def answer(s, h, a):
+        network = 2 * s * h + 2 * 2 * middle * s * h
+        attend = (2 + heads + 2) * s * h + tables * a * s * s
+        return 2 * (norm * s * h + per_place * s) + attend + network + (2 * dropout + sums) * s * h
+
+    return answer
+
+
+WRONG_BLOCKS = [
+    (counting(per_place=0), "almost", "4s are missing: what does a LayerNorm keep of each place?"),
+    (lambda s, h, a: counting()(s, h, a) / 1000, "almost", "Is that in bytes?"),
+    (lambda s, h, a: counting()(s, h, a) / 2**20, "almost", "Is that in bytes?"),
+    (lambda s, h, a: counting()(s, h, a) / 1e9, "almost", "Is that in bytes?"),
+    (lambda s, h, a: counting()(s, h, a) // 2, "almost", "how many 2-byte numbers"),
+    (lambda s, h, a: counting()(s, h, a) * 2, "almost", "How many bytes does a number take here?"),
+    (counting(dropout=2, tables=6), "almost", "How many does yes or no take?"),
+    (counting(dropout=0, tables=2), "almost", "That leaves dropout out."),
+    (counting(tables=7), "almost", "the scores, or the shares?"),
+    (counting(tables=3), "almost", "Softmax and the mix read two different tables."),
+    (counting(tables=4), "almost", "There is dropout on the shares, too."),
+    (lambda s, h, a: counting()(s, h, 1), "almost", "How many tables of s x s"),
+    (counting(middle=1), "almost", "How wide is the middle of the network"),
+    (counting(middle=2), "almost", "8sh too few. The GELU and the second linear layer"),
+    (counting(norm=0), "almost", "4sh too few"),
+    (counting(sums=2), "almost", "2sh too many. Which array did you count"),
+    (counting(sums=4), "almost", "4sh too many. Do q, k and v come from one input or three?"),
+    (counting(dropout=0), "almost", "2sh too few. Each of two Dropouts"),
+    (counting(norm=1), "almost", "2sh too few. Each of two Dropouts, and each of two LayerNorms"),
+    (
+        lambda s, h, a: 0,
+        "keep working",
+        "Which arrays have a row for each place, and which one for each pair",
+    ),
+    (counting(heads=2, tables=4), "keep working", "That is 4sh too few and 1as² too few. Which arrays"),
+    (lambda s, h, a: 12 * h * h, "keep working", "Which arrays have a row for each place"),
+    (lambda s, h, a: 1e300, "keep working", "Which arrays have a row for each place"),
+    (lambda s, h, a: float("nan"), "keep working", "you say nan; it should be a number of bytes"),
+    (lambda s, h, a: None, "keep working", "you say None; it should be a number of bytes"),
+    (lambda s, h: 0, "keep working", "it stopped: TypeError"),
+    (34, "keep working", "pass in a function"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_BLOCKS)
+def test_wrong_bytes_are_told_what_they_count(answer, verdict, says):
+    assert_says(block_bytes(answer), verdict, says)
+
+
+def test_bytes_may_be_counted_in_different_ways():
+    for answer in (counting(), answers.block_bytes, lambda s, h, a: 34 * s * h + 5 * a * s * s + 4.0 * s):
+        assert block_bytes(answer).verdict == "correct"
+    assert block_bytes(lambda s, h, a: np.int64(saved_bytes(s, h, a))).verdict == "correct"
+
+
+def test_every_mistake_gives_other_bytes_than_the_others():
+    found = [tuple(mistaken(*shape) for shape in HIDDEN_BLOCKS) for mistaken in MISTAKES]
+    assert len({*found, tuple(saved_bytes(*shape) for shape in HIDDEN_BLOCKS)}) == len(MISTAKES) + 1
+
+
+def test_the_bytes_are_those_of_real_arrays_as_well():
+    """Two bytes of float16 become eight of float64, and dropout's stay one."""
+    s, h, a = 6, 20, 5
+    block = gp.TransformerBlock(h, a, dropout=0.1, rng=np.random.default_rng(0))
+    _, saved = block.forward(np.ones((1, s, h)), gp.Context())
+    arrays = list(gp.roots(saved))
+    assert sum(x.nbytes // (1 if x.dtype == bool else 4) for x in arrays) == saved_bytes(s, h, a)
+
+
+def choices(parts, goal):
+    every = (chosen for n in range(len(parts) + 1) for chosen in combinations(parts, n))
+    return [chosen for chosen in every if sum(part[1] for part in chosen) >= goal]
+
+
+def best(parts, goal):
+    return [part[0] for part in min(choices(parts, goal), key=lambda c: sum(part[2] for part in c))]
+
+
+def one_by_one(key, enough=0):
+    """A rule that takes parts one after the other."""
+
+    def answer(parts, goal):
+        taken, left = [], goal + enough
+        for part in sorted(parts, key=key):
+            if left > 0:
+                taken.append(part[0])
+                left -= part[1]
+        return taken
+
+    return answer
+
+
+def fewest_parts(parts, goal):
+    return [part[0] for part in min(choices(parts, goal), key=len)]
+
+
+def most_that_stays(parts, goal):
+    """The goal read as what may be kept."""
+    return best(parts, sum(part[1] for part in parts) - goal)
+
+
+WRONG_CHOICES = [
+    (
+        one_by_one(lambda part: part[2]),
+        "keep working",
+        "you recompute a, b, c: 9 FLOPs, and 6 would do. What if a",
+    ),
+    (
+        one_by_one(lambda part: -part[1]),
+        "keep working",
+        "you recompute b: 90 FLOPs, and 32 would do. Which parts",
+    ),
+    (one_by_one(lambda part: -part[1] / part[2]), "keep working", "42 FLOPs, and 32 would do. What if a"),
+    (fewest_parts, "keep working", "you recompute b: 90 FLOPs"),
+    (most_that_stays, "keep working", "which frees 22. What else has to go?"),
+    (one_by_one(lambda part: part[2], enough=-1), "keep working", "9 FLOPs, and 6 would do"),
+    (lambda parts, goal: [part[0] for part in parts], "keep working", "What if a is kept after all?"),
+    (lambda parts, goal: [], "keep working", "you recompute nothing, which frees 0. What else has to go?"),
+    (lambda parts, goal: ["c", "c"], "keep working", "you name c, c. What does the second time free?"),
+    (lambda parts, goal: [parts[2]], "keep working", "('c', 90, 6). Give the names only, such as 'a': which"),
+    (lambda parts, goal: ["core"], "keep working", "you name 'core'. Give the names only"),
+    (lambda parts, goal: 6, "keep working", "you give 6; it should be a list of names"),
+    (lambda parts, goal: "c", "keep working", "you give 'c'; it should be a list of names"),
+    (lambda parts, goal: None, "keep working", "you give nothing; it should be a list of names"),
+    (lambda parts: [], "keep working", "it stopped: TypeError"),
+    ({"c"}, "keep working", "pass in a function"),
+    (None, "your turn", "write to_recompute in this cell, and run it again"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_CHOICES)
+def test_wrong_choices_are_told_what_they_cost(answer, verdict, says):
+    assert_says(to_recompute(answer), verdict, says)
+
+
+def test_a_right_choice_may_be_any_collection_of_names():
+    for kind in (list, tuple, set, iter):
+        assert to_recompute(lambda parts, goal, kind=kind: kind(best(parts, goal))).verdict == "correct"
+
+
+def test_the_best_rate_first_is_near_but_not_always_the_fewest():
+    """With what it need not take left out again, it errs once: the last part is larger than the rest."""
+
+    def thinned(parts, goal):
+        taken = one_by_one(lambda part: -part[1] / part[2])(parts, goal)
+        sizes = {name: frees for name, frees, _ in parts}
+        for name in sorted(taken, key=sizes.get):
+            if sum(map(sizes.get, taken)) - sizes[name] >= goal:
+                taken.remove(name)
+        return taken
+
+    assert_says(to_recompute(thinned), "almost", "34 FLOPs, and 25 would do. The best rate first is near.")
+
+
+def test_each_rule_of_thumb_fails_in_one_of_the_models():
+    rules = [one_by_one(key) for key in (lambda p: p[2], lambda p: -p[1], lambda p: -p[1] / p[2])]
+    for rule in [*rules, fewest_parts]:
+        spent = [
+            sum(part[2] for part in parts if part[0] in rule(parts, goal))
+            - sum(part[2] for part in parts if part[0] in best(parts, goal))
+            for parts, goal in HIDDEN_PARTS
+        ]
+        assert max(spent) > 0 == min(spent)
+
+
+def test_the_account_of_a_block_is_as_written_in_the_papers_letters():
+    s, h, a = 2048, 12_288, 96
+    block = gp.TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
+    text = gp.StandIn((1, s, h), np.float16)
+    [[layer]] = gp.profile(gp.split([block], stages=1), (text, text), gp.mse).stages
+    lines = account([array.of(1) for array in layer.saved], s, h, a).splitlines()
+    counts = " ".join(line.split()[-1] for line in lines)
+    assert counts == "2sh 2s 2sh 6sh 2as² 1as² 2as² 2sh 1sh 2sh 2s 2sh 8sh 8sh 1sh"
+    assert lines[4] == "shares             805.3 MB  2as²"
+
+
+def test_the_lessons_formulas_are_the_papers_and_the_librarys():
+    """The table of the core and the network says what the library frees; of the core it runs one product."""
+    s, h, a = 2048, 12_288, 96
+    assert saved_bytes(s, h, a) == gp.formulas.block_memory(s, 1, h, a) + 4 * s
+    block = gp.TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
+    text = gp.StandIn((1, s, h), np.float16)
+    halves = gp.profile(gp.split(gp.unpacked([block]), stages=1), (text, text), gp.mse)
+    core, _, network = gp.freed(halves)
+    assert (core.recompute, core.bytes, core.flops) == ("attention", 5 * a * s**2, 2 * s**2 * h)
+    assert (network.recompute, network.bytes - 2 * s, network.flops) == ("all", 19 * s * h, 16 * s * h**2)
+    assert sum(layer.flops for layer in halves.stages[0]) == 24 * s * h**2 + 4 * s**2 * h
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    s, h, a = 2048, 12_288, 96
+    one, core = saved_bytes(s, h, a) / 1e9, 5 * a * s**2 / 1e9
+    assert list(TWICE_AS_LONG) == [round(size, 2) for size in (one, 2 * one, 4 * core, 4 * one)]
+    assert_each_is_told(TWICE_AS_LONG, round(saved_bytes(2 * s, h, a) / 1e9, 2))
+
+    freed, flops = 5 * a * s**2 / (19 * s * h), 16 * s * h**2 / (4 * s**2 * h)
+    rate = freed * flops
+    formulas = gp.formulas
+    assert rate == pytest.approx(
+        float(formulas.attention_core_bytes_per_flop(h, a) / formulas.mlp_bytes_per_flop(h))
+    )
+    assert list(RATES) == pytest.approx([1 / rate, freed, flops, a, 2 * rate], rel=1e-3)
+    assert_each_is_told(RATES, round(rate, 1))
+
+    natural = [2 * one, 8 * 12 * one / 6, 48 * 12 * one]
+    assert list(SIX_TIMES_THE_DEVICES) == pytest.approx(natural, rel=2e-3)
+    assert_each_is_told(SIX_TIMES_THE_DEVICES, 275.4)
+
+    s, h = 2048, 1024
+    qkv, core, network = 6 * s * h**2, 4 * s**2 * h, 16 * s * h**2
+    assert list(CHEAPEST_FIRST) == [qkv / core, 1, (qkv + core + network) / core]
+    assert_each_is_told(CHEAPEST_FIRST, (qkv + core) / core)
+
+    assert list(HALF_THE_WORK) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
+    assert half_the_work(12_288) == 6 * 12_288
+    assert_each_is_told(HALF_THE_WORK, 6 * 12_288)
+
+
+WRONG = {
+    "attention": [answer for answer, *_ in WRONG_ATTENTION],
+    "block_bytes": [answer for answer, *_ in WRONG_BLOCKS],
+    "to_recompute": [answer for answer, verdict, _ in WRONG_CHOICES if verdict != "your turn"],
+}
