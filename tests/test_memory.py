@@ -11,14 +11,20 @@ from gpipe_sim import (
     Adam,
     AdamW,
     B,
+    Checkpoint,
     Costs,
     DualPipe,
     Explicit,
     GPipe,
     Kind,
     Layer,
+    LayerNorm,
+    Linear,
     MixedPrecision,
+    ReLU,
+    Residual,
     RMSProp,
+    Tanh,
     cross_entropy,
     mlp,
     remat,
@@ -388,11 +394,36 @@ def test_a_trace_of_some_categories_knows_nothing_of_the_inside():
     assert memory.only(PARAMETERS).peak_inside == (None, 160, 0, 0)
 
 
-def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch):
+def nested() -> list[Layer]:
+    """A checkpoint of a residual in a residual, between plain layers: the sizes of ``mlp`` below."""
+    rng = np.random.default_rng(0)
+
+    def linear(a: int, b: int) -> Linear:
+        return Linear(a, b, rng=rng)
+
+    inner = Residual(linear(60, 70), ReLU(), linear(70, 60))
+    again = Checkpoint(linear(50, 60), Tanh(), Residual(LayerNorm(60), inner, ReLU()), linear(60, 55))
+    return [
+        linear(40, 50),
+        ReLU(),
+        again,
+        Residual(linear(55, 55), Tanh()),
+        linear(55, 80),
+        ReLU(),
+        linear(80, 10),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layers", "balance"),
+    [(mlp([40, 50, 60, 70, 80, 10]), [5, 4]), (nested(), [5, 2])],
+    ids=["plain", "nested"],
+)
+def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch, layers, balance):
     """All arrays of a step as Python traces them, whenever the first device looks between its layers."""
     domain, seen = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain), []
     meters: list[MeteredMemory] = []
-    layers, samples = mlp([40, 50, 60, 70, 80, 10]), np.random.default_rng(0).normal(size=(200, 40))
+    samples = np.random.default_rng(0).normal(size=(200, 40))
     batch, output = (samples, np.zeros(200, int)), 50 * 10 * 8
 
     class Traced(MeteredMemory):
@@ -414,8 +445,8 @@ def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch
     monkeypatch.setattr("gpipe_sim.runtime.step.MeteredMemory", Traced)
     tracemalloc.start()
     try:
-        train_step(split(layers, balance=[5, 4]), GPipe(2, 4), batch, cross_entropy)
+        train_step(split(layers, balance=balance), GPipe(2, 4), batch, cross_entropy)
     finally:
         tracemalloc.stop()
-    assert len(seen) == 4 * (6 + 5)
+    assert len(seen) == 4 * (6 + 5) if balance == [5, 4] else len(seen) > 4 * (6 + 5)
     assert all(abs(traced - counted) < 4000 for traced, counted in seen), "less than any array here"

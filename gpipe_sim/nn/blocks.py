@@ -11,6 +11,7 @@ import numpy as np
 
 from gpipe_sim.errors import one_of, require
 from gpipe_sim.nn.along import Boundary, applied, first, with_along
+from gpipe_sim.nn.inside import alive, look_inside
 from gpipe_sim.nn.layers import GELU, Array, Context, Layer, Linear
 from gpipe_sim.nn.standin import Some, StandIn, like
 from gpipe_sim.nn.transformer import Attention, Dropout, LayerNorm
@@ -33,8 +34,8 @@ class Chain(Layer):
         if len(set(map(id, self.parameters.values()))) < len(self.parameters):
             raise ValueError(f"{self!r} has a layer twice; every layer with weights must be one of its own")
 
-    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
-        return self._down("forward", x, ctx)
+    def forward(self, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, list[Any]]:
+        return self._down("forward", x, ctx, keep)
 
     def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
         return self._up("backward_input", saved, dy)
@@ -42,8 +43,8 @@ class Chain(Layer):
     def backward_weight(self, pending: list[Any]) -> dict[str, Array]:
         return self._each("backward_weight", pending)
 
-    def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
-        return self._down("outline", x, ctx)
+    def outline(self, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, list[Any]]:
+        return self._down("outline", x, ctx, keep)
 
     def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:
         return self._up("outline_input", saved, dy)
@@ -75,11 +76,15 @@ class Chain(Layer):
             x, _ = applied(layer, layer.outline, x, Context())
         return total
 
-    def _down(self, method: str, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
+    def _down(self, method: str, x: Boundary, ctx: Context, keep: bool) -> tuple[Boundary, list[Any]]:
         kept = []
-        for i, layer in enumerate(self.layers):
-            x, saved = applied(layer, getattr(layer, method), x, self._context(ctx, i))
-            kept.append(saved)
+        with alive(x, kept):
+            for i, layer in enumerate(self.layers):
+                x, saved = applied(layer, getattr(layer, method), x, self._context(ctx, i))
+                if keep:
+                    kept.append(saved)
+                del saved
+                look_inside(x)
         return x, kept
 
     def _context(self, ctx: Context, i: int) -> Context:
@@ -87,9 +92,11 @@ class Chain(Layer):
 
     def _up(self, method: str, saved: list[Any], dy: Some) -> tuple[Some, list[Any]]:
         kept = []
-        for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
-            dy, pending = getattr(layer, method)(layer_saved, dy)
-            kept.append(pending)
+        with alive(saved, dy, kept):
+            for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
+                dy, pending = getattr(layer, method)(layer_saved, dy)
+                kept.append(pending)
+                look_inside(dy)
         return dy, kept[::-1]
 
     def _each(self, method: str, pending: list[Any]) -> dict[str, Some]:
@@ -107,26 +114,26 @@ class Chain(Layer):
 class Checkpoint(Chain):
     """The same layers, but only their input is saved; the backward runs their forward again first.
 
-    What that needs while it runs, at least all that its layers save, is inside one layer, where neither the
-    meter nor a memory limit looks; R actions (``remat``) count it. A single layer draws the same random
-    numbers as without. Chen et al. 2016, arXiv:1604.06174.
+    A single layer draws the same random numbers as without. Chen et al. 2016, arXiv:1604.06174.
     """
 
     def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:
-        y, _ = super().forward(x, ctx)
+        y, _ = super().forward(x, ctx, keep=False)
         return y, (x, ctx)
 
     def backward_input(self, saved: tuple[Boundary, Context], dy: Array) -> tuple[Array, list[Any]]:
-        _, again = super().forward(*saved)
-        return super().backward_input(again, dy)
+        with alive(saved[0], dy):
+            again = super().forward(*saved)[1]  # its output goes at once
+            return super().backward_input(again, dy)
 
     def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:
-        y, _ = super().outline(x, ctx)
+        y, _ = super().outline(x, ctx, keep=False)
         return y, (x, ctx)
 
     def outline_input(self, saved: tuple[Boundary, Context], dy: StandIn) -> tuple[StandIn, list[Any]]:
-        _, again = super().outline(*saved)
-        return super().outline_input(again, dy)
+        with alive(saved[0], dy):
+            again = super().outline(*saved)[1]
+            return super().outline_input(again, dy)
 
     def _context(self, ctx: Context, i: int) -> Context:
         return super()._context(ctx, i) if len(self.layers) > 1 else ctx
@@ -144,7 +151,9 @@ class Residual(Chain):
     def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
         change, saved = super().forward(x, ctx)
         self._require(x, change, ctx)
-        return with_along(first(x) + first(change), x), saved
+        y = with_along(first(x) + first(change), x)
+        look_inside(x, change, saved, y)
+        return y, saved
 
     def _require(self, x: Boundary, change: Boundary, ctx: Context) -> None:
         kept, got = first(x).shape, first(change).shape
@@ -152,17 +161,23 @@ class Residual(Chain):
             raise ValueError(f"layer {ctx.layer}, {self!r}, must keep the shape {kept}, got {got}")
 
     def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
-        dx, pending = super().backward_input(saved, dy)
-        return dy + dx, pending
+        change, pending = super().backward_input(saved, dy)
+        dx = dy + change
+        look_inside(saved, dy, change, pending, dx)
+        return dx, pending
 
     def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
         change, saved = super().outline(x, ctx)
         self._require(x, change, ctx)
-        return with_along(like(first(x), first(change)), x), saved
+        y = with_along(like(first(x), first(change)), x)
+        look_inside(x, change, saved, y)
+        return y, saved
 
     def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:
-        dx, pending = super().outline_input(saved, dy)
-        return like(dy, dx), pending
+        change, pending = super().outline_input(saved, dy)
+        dx = like(dy, change)
+        look_inside(saved, dy, change, pending, dx)
+        return dx, pending
 
 
 class TransformerBlock(Chain):

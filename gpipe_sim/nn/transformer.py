@@ -11,6 +11,7 @@ import numpy as np
 
 from gpipe_sim.errors import got, require_flags, require_in, whole
 from gpipe_sim.nn.along import Boundary, first, mask_of, with_along
+from gpipe_sim.nn.inside import look_inside
 from gpipe_sim.nn.layers import Context, Layer, Weights, by_row, refused, size
 from gpipe_sim.nn.standin import Some, StandIn, floated, like, of_parameters
 
@@ -283,6 +284,7 @@ class Attention(Layer):
     def backward_input(self, saved: tuple, dy: Array) -> tuple[Array, tuple]:
         x, qkv, core, mixed = saved
         shares, stays, dropped = self._shares(qkv, *core) if self.recompute else core
+        look_inside(saved, dy, shares, stays, dropped)
         query, key, value = self._heads(qkv)
         d_mixed = (dy @ self.parameters["Wo"].T).reshape(mixed.shape).swapaxes(1, 2)
         d_shares, _ = self.dropout.backward_input(stays, d_mixed @ value.swapaxes(2, 3))
@@ -308,11 +310,16 @@ class Attention(Layer):
         x, mask = first(boundary), self._mask(boundary, ctx)
         batch, sequence, features = x.shape
         qkv = like(x, self.parameters["W"], shape=(batch, sequence, 3 * features))
-        shares = like(qkv, shape=(batch, self.heads, sequence, sequence))
-        dropped, stays = self.dropout.outline(shares, ctx)
+        shares, stays, dropped = self._outlined_shares(qkv, ctx)
         mixed = like(qkv, shape=(batch, sequence, self.heads, features // self.heads))
         core = (ctx, mask) if self.recompute else (shares, stays, dropped)
         return with_along(like(x, qkv), boundary), (x, qkv, core, mixed)
+
+    def _outlined_shares(self, qkv: StandIn, ctx: Context) -> tuple[StandIn, StandIn | None, StandIn]:
+        batch, sequence, _ = qkv.shape
+        shares = like(qkv, shape=(batch, self.heads, sequence, sequence))
+        dropped, stays = self.dropout.outline(shares, ctx)
+        return shares, stays, dropped
 
     def flops(self, x: StandIn) -> int:
         _, sequence, features = x.shape
@@ -333,7 +340,8 @@ class Attention(Layer):
         return other
 
     def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple]:
-        x, qkv, *_, mixed = saved
+        x, qkv, core, mixed = saved
+        look_inside(saved, dy, self._outlined_shares(qkv, core[0]) if self.recompute else core)
         d_qkv = like(qkv, dtype=dy.dtype)
         return like(dy, self.parameters["W"]), (x, d_qkv, mixed, dy)
 

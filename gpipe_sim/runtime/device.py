@@ -121,7 +121,8 @@ class Device:
             frees, makes = _LIFE[kind, self.inputs.recomputed[stage][m]]
             for category in frees:
                 freed.append(memory.take(category, key))
-            made = self.handlers[kind](stage, m, *freed)
+            with memory.watching():
+                made = self.handlers[kind](stage, m, *freed)
             for category in makes:
                 memory.keep(category, key, made[category])
         memory.sample(span.end, instant=span.start == span.end)

@@ -20,7 +20,9 @@ gradient of a later microbatch until it is added. The first backward of a stage 
 import weakref
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from numbers import Real
 from typing import Any, NamedTuple
@@ -29,6 +31,7 @@ import numpy as np
 
 from gpipe_sim.errors import one_of, require_in
 from gpipe_sim.nn.along import Boundary
+from gpipe_sim.nn.inside import listening
 from gpipe_sim.nn.standin import ARRAYS, root_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
@@ -62,6 +65,10 @@ class Memory:
 
     def look(self, stays: Any, passes: Boundary | None = None) -> None:
         """Called between the layers of an action: what the last one left, and what passes on to the next."""
+
+    def watching(self) -> AbstractContextManager:
+        """Around an action: a meter then sees what layers that are made of layers hold meanwhile."""
+        return nullcontext()
 
     def sample(self, time: Real, instant: bool = False) -> None:
         """Called when an action ends or a message is sent; a meter then notes what is held."""
@@ -113,7 +120,10 @@ class MeteredMemory(Memory):
         self.spans.append(span)
         self.inside.append(self._there)
 
-    def look(self, stays: Any, passes: Boundary | None = None) -> None:
+    def watching(self) -> AbstractContextManager:
+        return listening(partial(self.look, None))
+
+    def look(self, stays: Any, passes: Any = None) -> None:
         held, seen = self._roots, self._seen
         for root_id, root in _roots_by_id(stays).items():
             if root_id not in held and root_id not in seen:

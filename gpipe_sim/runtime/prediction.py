@@ -8,6 +8,7 @@ import numpy as np
 
 from gpipe_sim.errors import require
 from gpipe_sim.nn.along import Boundary
+from gpipe_sim.nn.inside import look_inside
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.standin import StandIn
@@ -130,10 +131,14 @@ class _StandInLayer(Layer):
         if self.profile.along:
             y = (y, *(_array(one, samples, known) for one in self.profile.along))
         known |= names_of(OUTPUT, y)
+        for size in self.profile.forward_inside:
+            look_inside(x, _Bytes(size.of(samples)))
         return y, (samples, [_array(one, samples, known) for one in self.profile.saved])
 
     def backward_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
         samples, arrays = saved
+        for size in self.profile.backward_inside:
+            look_inside(dy, _Bytes(size.of(samples)))
         dx = _array(self.profile.input_gradient, samples, {OUTPUT_GRADIENT: dy})
         known = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(arrays))}
         return dx, (samples, [_array(one, samples, known) for one in self.profile.pending])

@@ -5,7 +5,7 @@ or exist on paper only. How large an array is depends on the samples of a microb
 many for each sample. Which arrays are one and the same is part of it, because a device counts each once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from gpipe_sim.errors import got, require, require_batch, whole
 from gpipe_sim.nn.along import Boundary, applied, first, rest
+from gpipe_sim.nn.inside import listening
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
@@ -64,6 +65,9 @@ class LayerProfile:
     recompute_flops: int = 0  # of what the backward computes again, for each sample
     selective: Selective | None = None
     along: tuple[Array, ...] = ()  # what travels along with the output
+    #: What exists at times while it runs, beside its input and what it has not made: the most of it.
+    forward_inside: tuple[Size, ...] = ()
+    backward_inside: tuple[Size, ...] = ()
 
     @property
     def input_flops(self) -> int:
@@ -154,6 +158,8 @@ def profile(
             recompute_flops=layer.recompute_flops(first(one.inputs[i])),
             selective=_selective(layer.selective(), one.inputs[i], two.inputs[i]),
             along=_merged(one.along[i], two.along[i]),
+            forward_inside=_largest(one.forward_inside[i], two.forward_inside[i]),
+            backward_inside=_largest(one.backward_inside[i], two.backward_inside[i]),
         )
         for i, layer in enumerate(one.layers)
     ]
@@ -210,9 +216,11 @@ class _Outlined:
         outputs, inputs, kept = [], [], []
         self.inputs = inputs
         self.flops: list[int] = []
+        self.forward_inside, self.backward_inside = ([_Seen() for _ in self.layers] for _ in range(2))
         for i, layer in enumerate(self.layers):
             inputs.append(y)
-            y, saved = applied(layer, layer.outline, y, Context(layer=i))
+            with listening(self.forward_inside[i].beside(y)):
+                y, saved = applied(layer, layer.outline, y, Context(layer=i))
             self.flops.append(layer.flops(first(inputs[-1])))  # of an input that the layer takes
             outputs.append(y)
             kept.append(saved)
@@ -222,13 +230,34 @@ class _Outlined:
         self.loss_gradient = dy = loss.outline_gradient(saved)
         self.made: list[tuple] = []
         self.gradients: list[dict[str, StandIn]] = []
-        for layer, x, y, saved in reversed(list(zip(self.layers, inputs, outputs, kept, strict=True))):
-            dx, pending = layer.outline_input(saved, dy)
+        each = zip(self.layers, inputs, outputs, kept, self.backward_inside, strict=True)
+        for layer, x, y, saved, seen in reversed(list(each)):
+            with listening(seen.beside((saved, dy))):
+                dx, pending = layer.outline_input(saved, dy)
             self.gradients.append(layer.outline_weight(pending) if layer.parameters else {})
             self.made.append(_made(x, y, saved, dy, dx, pending))
             dy = dx
         self.made.reverse()
         self.gradients.reverse()
+
+
+class _Seen(list):
+    """The bytes of what exists inside a layer, each time that it looks."""
+
+    def beside(self, there: Any) -> Callable[[Any], None]:
+        """A listener that counts everything but these."""
+        known = {id(root) for root in roots(there)}
+        return lambda alive: self.append(sum(root.nbytes for root in roots(alive) if id(root) not in known))
+
+
+def _largest(one: _Seen, two: _Seen) -> tuple[Size, ...]:
+    """Those of the sizes that are the most for some number of samples."""
+    sizes = {Size(2 * a - b, b - a) for a, b in zip(one, two, strict=True)}
+    most: list[Size] = []
+    for size in sorted(sizes, key=lambda each: (each.of(1), each.per_sample), reverse=True):
+        if not most or size.per_sample > most[-1].per_sample:
+            most.append(size)
+    return tuple(most)
 
 
 def _made(x: Boundary, y: Boundary, saved: Any, dy: StandIn, dx: StandIn, pending: Any) -> tuple:
