@@ -26,6 +26,7 @@ _NAMES = {
     "simulation.costs": "CostModel Costs",
     "simulation.critical_path": "Explanation critical_path why_idle",
     "simulation.fit": "fit_costs",
+    "simulation.links": "Link Nodes",
     "simulation.metrics": """bubble_fraction bubble_overhead busy_time idle_spans idle_time
         in_flight peak_in_flight phases span_bubble speedup useful_time utilization""",
     "simulation.problems": "Problem check problems",

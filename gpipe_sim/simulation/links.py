@@ -89,8 +89,10 @@ def link_between(links: Links, source: int, target: int) -> Link:
         return links.link(source, target)
     found = require("simulate", links, Mapping, such_as).get((source, target))
     if found is None:
-        there = ", ".join(f"{pair}" for pair in list(links)[:8]) or "none"
-        raise ValueError(f"there is no link from device {source} to device {target}, but {there}")
+        there = ", ".join(f"{a} to {b}" for a, b in list(links)[:8]) or "nowhere"
+        raise ValueError(
+            f"there is no link from device {source} to device {target}; there are links from {there}"
+        )
     return require("simulate", found, Link, such_as)
 
 

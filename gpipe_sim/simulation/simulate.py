@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import got
+from gpipe_sim.errors import got, require_flags
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import Program
 from gpipe_sim.simulation.costs import UNIT, CostModel, priced, require_costs
@@ -34,6 +34,10 @@ def simulate(
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 
+    With ``links``, messages wait for each other: a ``Link`` for all, ``Nodes``, or links by pair of devices.
+    Their bytes are what the ``profile`` says, or 1 each without one. ``overlap=False`` keeps a device busy
+    while it sends and while it receives.
+
     With a ``memory_limit``, bytes for all devices or for each, and the ``profile`` of a model, a step that
     does not fit is a MemoryLimitError.
 
@@ -44,6 +48,9 @@ def simulate(
     """
     require_schedule("simulate", schedule)
     costs = UNIT if costs is None else require_costs("simulate", costs)
+    require_flags("simulate", overlap=overlap)
+    if not overlap and links is None:
+        raise TypeError("overlap=False needs links, such as simulate(..., links=Link(bandwidth=100))")
     program = schedule.program
     costs.require_stages(program.stages)
     check(schedule)
