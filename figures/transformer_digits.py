@@ -35,7 +35,7 @@ def data() -> dict:
 def draw(data: dict) -> Figure:
     figure, (left, right) = page(3.8, columns=2)
     _curves(left, data["loss"], "mean loss of an epoch")
-    words = f"In {data['steps']} steps no two losses are {_bound(data['apart'])} apart ..."
+    words = f"In each of {data['steps']} steps both losses agree to {_bound(data['apart'])} ..."
     claim(left, words, f"a Transformer of {data['weights']:,} weights, from the same start")
     _curves(right, data["accuracy"], "held-out digits right")
     right.get_legend().remove()

@@ -51,32 +51,37 @@ def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on shares that are not those of the answer; empty if they are."""
     q, k, _ = arrays
     _, right = answers.attention(*arrays, heads)
-    if np.allclose(found, right, atol=CLOSE):
+    if _same(found, right):
         return ""
     for question, mistaken in SHARES.items():
         other = mistaken(q, k, heads)
-        if not np.allclose(other, right) and np.allclose(found, other, atol=CLOSE):
+        if not np.allclose(other, right) and _same(found, other):
             return question
-    total = found[0, 0, 0].sum()
+    sample, head, place, other = np.unravel_index(abs(found - right).argmax(), right.shape)
+    who = f"in sample {sample} and head {head}, place {place}"
+    total = found[sample, head, place].sum()
     if abs(total - 1) > CLOSE:
-        return f"the shares of place 0 in the first head add up to {total:.4g}. What should all of them make?"
-    return (
-        f"place 0 takes {found[0, 0, 0, 0]:.3g} of itself, not {right[0, 0, 0, 0]:.3g}. What are its scores?"
-    )
+        return f"{who} has shares that add up to {total:.4g}. What should all of them make?"
+    took, takes = (array[sample, head, place, other] for array in (found, right))
+    return f"{who} takes {took:.3g} of place {other}, not {takes:.3g}. Which features make that score?"
 
 
 def wrong_mix(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on a mix that is not that of the answer; empty if it is."""
     right, shares = answers.attention(*arrays, heads)
-    if np.allclose(found, right, atol=CLOSE):
+    if _same(found, right):
         return ""
     for question, mistaken in MIXES.items():
         other = mistaken(shares, *(by_head(x, heads) for x in arrays))
-        if not np.allclose(other, right) and np.allclose(found, other, atol=CLOSE):
+        if not np.allclose(other, right) and _same(found, other):
             return question
     i, place, feature = np.unravel_index(abs(found - right).argmax(), right.shape)
     at = f"the mix of place {place} in sample {i} holds {found[i, place, feature]:.3g}"
     return f"{at} as feature {feature}. Which head has that feature, and which values does it mix?"
+
+
+def _same(found: Array, right: Array) -> bool:
+    return np.allclose(found, right, rtol=0, atol=CLOSE)
 
 
 def by_head(x: Array, heads: int) -> Array:
@@ -89,6 +94,17 @@ def _every_nth(x: Array, heads: int) -> Array:
     """Head 0 has features 0, heads, 2 heads and so on."""
     b, s, h = x.shape
     return x.reshape(b, s, h // heads, heads).transpose(0, 3, 1, 2)
+
+
+def _by_places(x: Array, heads: int) -> Array:
+    """As if the features of all places in a row were dealt out: head 0 has the first places."""
+    b, s, h = x.shape
+    return x.reshape(b, heads, s, h // heads)
+
+
+def _first_only(x: Array, heads: int) -> Array:
+    """Every head has the features of the first."""
+    return np.repeat(by_head(x, heads)[:, :1], heads, axis=1)
 
 
 def _scores(q: Array, k: Array, power: float = 0.5) -> Array:
@@ -131,6 +147,12 @@ SHARES = {
     "the first head has features 0, 2, 4 or so. Which ones stand side by side?": (
         lambda q, k, heads: _shared(_scores(_every_nth(q, heads), _every_nth(k, heads)))
     ),
+    "your reshape deals out places, not features. Which axis should be cut?": (
+        lambda q, k, heads: _shared(_scores(_by_places(q, heads), _by_places(k, heads)))
+    ),
+    "every head has the shares of the first. What does head 1 read that head 0 does not?": (
+        lambda q, k, heads: _shared(_scores(_first_only(q, heads), _first_only(k, heads)))
+    ),
     "those are the scores. What makes positive shares of them that add up to 1?": _split(_scores),
     "those are exponentials. What should the shares of a place add up to?": _split(
         lambda q, k: np.exp(_scores(q, k))
@@ -150,7 +172,7 @@ MIXES = {
     "each place is mixed by the others' shares of it. Which axis of the shares is summed over?": (
         lambda shares, q, k, v: _joined(shares.swapaxes(2, 3) @ v)
     ),
-    "places and heads are exchanged in it. Which axis comes right before a head's features?": (
+    "places and heads have changed places. Which axis comes right before a head's features?": (
         lambda shares, q, k, v: (shares @ v).reshape(_joined(v).shape)
     ),
     "the mix is the values as they came in. Which shares are taken of them?": (

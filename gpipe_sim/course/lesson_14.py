@@ -20,7 +20,7 @@ from gpipe_sim.runtime.partition import split
 from gpipe_sim.runtime.profile import Size, profile
 
 #: samples, places, features, heads: where attention is tried
-HIDDEN_SHAPES = ((3, 5, 12, 3), (10, 4, 8, 2), (2, 7, 6, 1))
+HIDDEN_SHAPES = ((3, 5, 12, 4), (10, 4, 8, 2), (2, 7, 6, 1))
 #: places, features, heads: where a block's bytes are asked
 HIDDEN_BLOCKS = ((6, 20, 5), (96, 64, 2), (1024, 1600, 25), (10, 48, 12))
 
@@ -33,24 +33,17 @@ TWICE_AS_LONG = {
 }
 #: What natural wrong guesses at how many times as many bytes the core frees for each FLOP would be.
 RATES = {
-    1 / 202.1: "That is the network's rate over the core's. Which of the two is larger?",
+    1 / 101.05: "That is the network's rate over the core's. Which of the two is larger?",
     4.21: "That is how many times as many bytes. How many FLOPs does each of the two take?",
-    48: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
+    24: "That is how many times as many FLOPs the network takes. And how many bytes does each free?",
     96: "That is how many heads there are. What are the two rates, as fractions?",
-    101: "That is half. Which of the core's two products need not run again, as its result stays?",
+    202.1: "That runs one product of the core, and both of the network. What does each part run?",
 }
 #: What natural wrong guesses at the GB of activations on the first of 48 devices would be.
 SIX_TIMES_THE_DEVICES = {
     5.74: "That is one microbatch: two blocks of 2.87 GB. How many are in flight on device 0?",
     45.9: "That is a sixth, as there are a sixth of the blocks. How many microbatches are in flight now?",
-    1652: "That is six times as much, for six times the microbatches. How many blocks has each passed here?",
-}
-#: What natural wrong guesses at the GB that device 0 of a V holds more than device 1 would be.
-BOTH_ENDS = {
-    0: "Their activations are alike, and so are their blocks. What comes before block 0 and after block 95?",
-    1.26: "Those are the weights of one end. How many bytes does training keep for each, and how many ends?",
-    2.52: "Those are the weights alone, in 2 bytes. How many bytes does training keep for each?",
-    10.1: "That is one end. On which device of a V is the other?",
+    1652.5: "That is six times as much, for six times the microbatches. How many blocks has each here?",
 }
 #: What natural wrong guesses at how many times the FLOPs the rule recomputes would be.
 CHEAPEST_FIRST = {
@@ -62,8 +55,24 @@ CHEAPEST_FIRST = {
 HALF_THE_WORK = {
     2048: "That is GPT-3's text. What are 4s²h and 24sh² there?",
     12288: "That is s = h. Which of 4s²h and 24sh² is larger there?",
-    294912: "That sets s²h to 24sh². How many FLOPs has the core?",
+    147456: "That sets 2s²h to 24sh², for one product. How many has the core?",
+    294912: "That sets s²h to 24sh². How many FLOPs does the core take?",
 }
+
+
+def half_the_work(features: int) -> int:
+    """From how many places on the core of attention takes half of a block's FLOPs, found by trying."""
+    block = TransformerBlock(features, 1, rng=None)
+
+    def core_is_less(places: int) -> bool:
+        x = StandIn((1, places, features), np.float16)
+        return block.flops(x) < 2 * block.weight_flops(x)
+
+    few, many = 1, 100 * features
+    while many - few > 1:
+        middle = (few + many) // 2
+        few, many = (middle, many) if core_is_less(middle) else (few, middle)
+    return many
 
 
 def trained() -> dict[str, Trained]:
@@ -73,9 +82,9 @@ def trained() -> dict[str, Trained]:
 
 #: What a block in front of whose parts a LayerNorm stands saves, in this order.
 SAVED = (
-    *("normalised", "1/std", "input of Linear", "q, k, v", "shares", "which stay", "shares left"),
-    *("input of Linear", "which stay"),
-    *("normalised", "1/std", "input of Linear", "input of GELU", "input of Linear", "which stay"),
+    *("normalised", "1/std", "input of Linear", "q, k, v", "shares", "dropout's mask", "shares after it"),
+    *("input of Linear", "dropout's mask"),
+    *("normalised", "1/std", "input of Linear", "input of GELU", "input of Linear", "dropout's mask"),
 )
 
 
@@ -134,6 +143,8 @@ def block_bytes(answer: Callable) -> Reply:
     measured = [saved_bytes(*shape) for shape in shapes]
     if given == measured:
         return correct("as many bytes as the library's block would save, at four sizes")
+    if question := _in_another_unit(given, measured):
+        return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
     for mistaken, question in MISTAKES.items():
         if all(abs(got - mistaken(*shape)) < 0.5 for got, shape in zip(given, shapes, strict=True)):
             return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
@@ -158,8 +169,6 @@ def _off(shape: Shape, got: float, measured: int) -> str:
 #: What a mistake makes of a shape, and the question that it calls for.
 MISTAKES = {
     lambda s, h, a: saved_bytes(s, h, a) - 4 * s: "4s are missing: what does a LayerNorm keep of each place?",
-    lambda s, h, a: saved_bytes(s, h, a) // 2: "That is how many 2-byte numbers it would be. How many bytes?",
-    lambda s, h, a: saved_bytes(s, h, a) / 1000: "Is that in bytes?",
     lambda s, h, a: saved_bytes(s, h, a) + 2 * s * h + a * s * s: (
         "That gives what dropout keeps 2 bytes for each entry. How many does yes or no take?"
     ),
@@ -185,15 +194,32 @@ MISTAKES = {
         "That has 8sh too few. The GELU and the second linear layer each save an input. Are they the same?"
     ),
     lambda s, h, a: saved_bytes(s, h, a) - 4 * s * h: (
-        "That has 4sh too few. What does a linear layer, or a LayerNorm, save?"
+        "That has 4sh too few. A LayerNorm's weights scale what it saved: is its output the same array? And "
+        "how many arrays of s x h go into the core?"
+    ),
+    lambda s, h, a: saved_bytes(s, h, a) - 2 * s * h: (
+        "That has 2sh too few. Each of two Dropouts, and each of two LayerNorms: what do they keep?"
     ),
     lambda s, h, a: saved_bytes(s, h, a) + 2 * s * h: (
-        "That has 2sh too many. The sum of a residual is linear. What does its backward read?"
+        "That has 2sh too many. Which array did you count that no backward reads?"
     ),
     lambda s, h, a: saved_bytes(s, h, a) + 4 * s * h: (
-        "That has 4sh too many. The sum of a residual is linear. What does its backward read?"
+        "That has 4sh too many. Do q, k and v come from one input or three? And what does a sum save?"
     ),
 }
+#: How many of another unit a byte is, and the question that it calls for.
+UNITS = {
+    0.5: "That is how many 2-byte numbers it would be. How many bytes?",
+    2: "How many bytes does a number take here?",
+    **dict.fromkeys((1 / 1000, 1 / 1024, 1e-6, 1 / 2**20, 1e-9, 1 / 2**30), "Is that in bytes?"),
+}
+
+
+def _in_another_unit(given: Sequence[float], measured: Sequence[int]) -> str:
+    """The question for what is right in another unit; empty if it is not."""
+    rates = [got / each for got, each in zip(given, measured, strict=True)]
+    near = (says for unit, says in UNITS.items() if all(abs(rate / unit - 1) < 1e-3 for rate in rates))
+    return next(near, "")
 
 
 def _which_part(shapes: Sequence[Shape], given: Sequence[float], measured: Sequence[int]) -> str:
@@ -201,7 +227,8 @@ def _which_part(shapes: Sequence[Shape], given: Sequence[float], measured: Seque
     terms = np.array([(s * h, a * s * s, s) for s, h, a in shapes], float)
     off = np.array([float(got) for got in given]) - np.array(measured, float)
     found, *_ = np.linalg.lstsq(terms, off, rcond=None)
-    if not np.allclose(terms @ found, off, rtol=1e-6, atol=1e-3):
+    whole = np.allclose(terms @ found, off, rtol=1e-6, atol=1e-3)
+    if not whole or (abs(found) > 1e-3).all():  # all three terms would be the answer
         return "Which arrays have a row for each place, and which one for each pair of places?"
     parts = [
         f"{abs(n):.3g}{name} too {'many' if n > 0 else 'few'}"
@@ -234,7 +261,7 @@ HIDDEN_PARTS = (
 def to_recompute(answer: Callable | None) -> Reply:
     """Check ``answer(parts, bytes_to_free)``: the names of the parts that free it with the fewest FLOPs."""
     if answer is None:
-        return your_turn("write a function to_recompute(parts, bytes_to_free), pass it in")
+        return your_turn("write to_recompute in this cell, and run it again")
     for parts, goal in HIDDEN_PARTS:
         named = {name: Part(name, frees, flops) for name, frees, flops in parts}
         where = f"to free {goal} of {listed(f'{name} ({frees} for {flops})' for name, frees, flops in parts)}"
@@ -253,7 +280,7 @@ def _what_is_no_choice(got: object, named: dict[str, Part]) -> str:
         return f"you give {'nothing' if got is None else repr(got)}; it should be a list of names"
     for name in got:
         if not isinstance(name, str) or name not in named:
-            return f"you name {name!r}. Which names have the parts?"
+            return f"you name {name!r}. Give the names only, such as {next(iter(named))!r}: which ones?"
     if len(set(got)) < len(got):
         return f"you name {listed(got)}. What does the second time free?"
     return ""

@@ -11,7 +11,6 @@ import gpipe_sim as gp
 from gpipe_sim.course import answers
 from gpipe_sim.course.attended import MIXES, SHARES, by_head
 from gpipe_sim.course.lesson_14 import (
-    BOTH_ENDS,
     CHEAPEST_FIRST,
     HALF_THE_WORK,
     HIDDEN_BLOCKS,
@@ -23,6 +22,7 @@ from gpipe_sim.course.lesson_14 import (
     account,
     attention,
     block_bytes,
+    half_the_work,
     saved_bytes,
     to_recompute,
 )
@@ -89,14 +89,24 @@ WRONG_ATTENTION = [
     (mixing(scale="h"), "keep working", "the root of all features. How many has each head?"),
     (mixing(swap=True), "keep working", "asks with its key"),
     (mixing(axis=2), "keep working", "in each column make 1"),
-    (mixing(axis=(1, 2, 3)), "keep working", "the shares of place 0 in the first head add up to"),
-    (mixing(positive=lambda x: 1 + x * x), "keep working", "of itself, not"),
+    (mixing(axis=(1, 2, 3)), "keep working", "has shares that add up to"),
+    (mixing(positive=lambda x: 1 + x * x), "keep working", "Which features make that score?"),
+    (
+        of_the_answer(lambda y, shares: (y, np.where(np.arange(len(y))[:, None, None, None], 0, shares))),
+        "keep working",
+        "in sample 1 and head",
+    ),
+    (
+        of_the_answer(lambda y, shares: (y, np.float32(shares))),
+        "keep working",
+        "Which features make that score?",
+    ),
     (
         mixing(over="samples"),
         "keep working",
         "sample 0 changed when sample 2 left its microbatch. Which axis did your softmax mix?",
     ),
-    (mixing(joined=False), "keep working", "the mix should be 3 x 5 x 12; you give 3 x 3 x 5 x 4"),
+    (mixing(joined=False), "keep working", "the mix should be 3 x 5 x 12; you give 3 x 4 x 5 x 3"),
     (of_the_answer(lambda y, shares: y), "keep working", "it gives back one array. Which two arrays"),
     (of_the_answer(lambda y, shares: None), "keep working", "it gives back nothing"),
     (
@@ -108,7 +118,7 @@ WRONG_ATTENTION = [
     (
         of_the_answer(lambda y, shares: (y, shares[0])),
         "keep working",
-        "should be 3 x 3 x 5 x 5; you give 3 x 5",
+        "should be 3 x 4 x 5 x 5; you give 4 x 5",
     ),
     (
         of_the_answer(lambda y, shares: (y * np.nan, shares)),
@@ -147,7 +157,10 @@ def counting(norm=2, per_place=2, heads=6, tables=5, middle=4, dropout=1, sums=0
 WRONG_BLOCKS = [
     (counting(per_place=0), "almost", "4s are missing: what does a LayerNorm keep of each place?"),
     (lambda s, h, a: counting()(s, h, a) / 1000, "almost", "Is that in bytes?"),
+    (lambda s, h, a: counting()(s, h, a) / 2**20, "almost", "Is that in bytes?"),
+    (lambda s, h, a: counting()(s, h, a) / 1e9, "almost", "Is that in bytes?"),
     (lambda s, h, a: counting()(s, h, a) // 2, "almost", "how many 2-byte numbers"),
+    (lambda s, h, a: counting()(s, h, a) * 2, "almost", "How many bytes does a number take here?"),
     (counting(dropout=2, tables=6), "almost", "How many does yes or no take?"),
     (counting(dropout=0, tables=2), "almost", "That leaves dropout out."),
     (counting(tables=7), "almost", "the scores, or the shares?"),
@@ -157,8 +170,15 @@ WRONG_BLOCKS = [
     (counting(middle=1), "almost", "How wide is the middle of the network"),
     (counting(middle=2), "almost", "8sh too few. The GELU and the second linear layer"),
     (counting(norm=0), "almost", "4sh too few"),
-    (counting(sums=2), "almost", "2sh too many. The sum of a residual is linear."),
-    (counting(sums=4), "almost", "4sh too many. The sum of a residual is linear."),
+    (counting(sums=2), "almost", "2sh too many. Which array did you count"),
+    (counting(sums=4), "almost", "4sh too many. Do q, k and v come from one input or three?"),
+    (counting(dropout=0), "almost", "2sh too few. Each of two Dropouts"),
+    (counting(norm=1), "almost", "2sh too few. Each of two Dropouts, and each of two LayerNorms"),
+    (
+        lambda s, h, a: 0,
+        "keep working",
+        "Which arrays have a row for each place, and which one for each pair",
+    ),
     (counting(heads=2, tables=4), "keep working", "That is 4sh too few and 1as² too few. Which arrays"),
     (lambda s, h, a: 12 * h * h, "keep working", "Which arrays have a row for each place"),
     (lambda s, h, a: 1e300, "keep working", "Which arrays have a row for each place"),
@@ -244,14 +264,14 @@ WRONG_CHOICES = [
     (lambda parts, goal: [part[0] for part in parts], "keep working", "What if a is kept after all?"),
     (lambda parts, goal: [], "keep working", "you recompute nothing, which frees 0. What else has to go?"),
     (lambda parts, goal: ["c", "c"], "keep working", "you name c, c. What does the second time free?"),
-    (lambda parts, goal: [parts[2]], "keep working", "you name ('c', 90, 6). Which names have the parts?"),
-    (lambda parts, goal: ["core"], "keep working", "you name 'core'. Which names have the parts?"),
+    (lambda parts, goal: [parts[2]], "keep working", "('c', 90, 6). Give the names only, such as 'a': which"),
+    (lambda parts, goal: ["core"], "keep working", "you name 'core'. Give the names only"),
     (lambda parts, goal: 6, "keep working", "you give 6; it should be a list of names"),
     (lambda parts, goal: "c", "keep working", "you give 'c'; it should be a list of names"),
     (lambda parts, goal: None, "keep working", "you give nothing; it should be a list of names"),
     (lambda parts: [], "keep working", "it stopped: TypeError"),
     ({"c"}, "keep working", "pass in a function"),
-    (None, "your turn", "write a function to_recompute(parts, bytes_to_free), pass it in"),
+    (None, "your turn", "write to_recompute in this cell, and run it again"),
 ]
 
 
@@ -302,7 +322,7 @@ def test_the_account_of_a_block_is_as_written_in_the_papers_letters():
 
 
 def test_the_lessons_formulas_are_the_papers_and_the_librarys():
-    """The table of the core and the network says what the library frees, and for how many FLOPs."""
+    """The table of the core and the network says what the library frees; of the core it runs one product."""
     s, h, a = 2048, 12_288, 96
     assert saved_bytes(s, h, a) == gp.formulas.block_memory(s, 1, h, a) + 4 * s
     block = gp.TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
@@ -320,25 +340,26 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert list(TWICE_AS_LONG) == [round(size, 2) for size in (one, 2 * one, 4 * core, 4 * one)]
     assert_each_is_told(TWICE_AS_LONG, round(saved_bytes(2 * s, h, a) / 1e9, 2))
 
-    freed, flops = 5 * a * s**2 / (19 * s * h), 16 * s * h**2 / (2 * s**2 * h)
+    freed, flops = 5 * a * s**2 / (19 * s * h), 16 * s * h**2 / (4 * s**2 * h)
     rate = freed * flops
-    assert list(RATES) == pytest.approx([1 / rate, freed, flops, a, rate / 2], rel=1e-3)
+    formulas = gp.formulas
+    assert rate == pytest.approx(
+        float(formulas.attention_core_bytes_per_flop(h, a) / formulas.mlp_bytes_per_flop(h))
+    )
+    assert list(RATES) == pytest.approx([1 / rate, freed, flops, a, 2 * rate], rel=1e-3)
     assert_each_is_told(RATES, round(rate, 1))
 
     natural = [2 * one, 8 * 12 * one / 6, 48 * 12 * one]
     assert list(SIX_TIMES_THE_DEVICES) == pytest.approx(natural, rel=2e-3)
     assert_each_is_told(SIX_TIMES_THE_DEVICES, 275.4)
 
-    end = 51_200 * h / 1e9
-    assert list(BOTH_ENDS) == pytest.approx([0, 2 * end, 4 * end, 16 * end], rel=0.01)
-    assert_each_is_told(BOTH_ENDS, 21.0, within=0.1)
-
-    s, h = 4096, 1024
-    qkv, core, network = 6 * s * h**2, 2 * s**2 * h, 16 * s * h**2
+    s, h = 2048, 1024
+    qkv, core, network = 6 * s * h**2, 4 * s**2 * h, 16 * s * h**2
     assert list(CHEAPEST_FIRST) == [qkv / core, 1, (qkv + core + network) / core]
     assert_each_is_told(CHEAPEST_FIRST, (qkv + core) / core)
 
-    assert list(HALF_THE_WORK) == [2048, 12_288, 24 * 12_288]
+    assert list(HALF_THE_WORK) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
+    assert half_the_work(12_288) == 6 * 12_288
     assert_each_is_told(HALF_THE_WORK, 6 * 12_288)
 
 
