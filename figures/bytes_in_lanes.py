@@ -39,6 +39,6 @@ def draw(data: dict) -> Figure:
         for each in data["memory"]
     ]
     first, last = (f"{data['memory'][k]['most_inside'] / 10**9:,.0f} GB" for k in (0, -1))
-    words = f"GPT-3's shape on {len(traces)} devices under {data['name']}: {first} on the first, {last} on the last"
-    plot_timeline(timeline_of(data), ax, words, memory=traces)
+    where = f"GPT-3's shape on {len(traces)} devices under {data['name']}"
+    plot_timeline(timeline_of(data), ax, f"{where}: {first} on the first, {last} on the last", memory=traces)
     return figure
