@@ -1,6 +1,7 @@
 """Links: latency, bandwidth, queues, topologies; and devices that are busy while they send and receive."""
 
 from fractions import Fraction
+from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -154,3 +155,37 @@ def test_a_profile_gives_a_link_the_bytes_that_it_carries():
 def test_what_is_no_link_is_refused(make, error, says):
     with pytest.raises(error, match=says):
         make()
+
+
+# Why
+
+
+@over(every_schedule(SIZES))
+def test_the_critical_path_runs_through_messages_and_those_that_they_wait_for(schedule):
+    timeline = gp.simulate(schedule, Costs(1, 2, 1), links=Link(bandwidth=HALF))
+    path = gp.critical_path(timeline)
+    assert path[0].start == 0 and path[-1].end == timeline.makespan
+    for before, after in pairwise(path):
+        assert before.end == after.start
+        if isinstance(before, gp.Message) and isinstance(after, gp.Message):
+            assert before[1:3] == after[1:3], "it waited for another message on its link"
+        elif isinstance(after, gp.Message):
+            assert after.action in before.action.parts
+        elif isinstance(before, gp.Message) or before.device != after.device:
+            assert set(before.action.parts) & set(gp.needs(after.action, schedule))
+
+
+def test_a_slow_link_is_the_whole_path():
+    """GPipe on two devices: between the first forward and the last backward nothing but the link counts."""
+    path = gp.critical_path(gp.simulate(gp.GPipe(2, 3), links=Link(bandwidth=Fraction(1, 10))))
+    way = " ".join(f"({each.action})" if isinstance(each, gp.Message) else str(each.action) for each in path)
+    assert way == "0F0 (0F0) (0F1) (0F2) 1F2 1B2 (1B2) (1B1) (1B0) 0B0"
+
+
+def test_why_a_device_waits_names_the_message_on_the_link():
+    timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=Fraction(1, 4)))
+    assert str(gp.why_idle(timeline, 1, 8)) == (
+        "device 1 waits from 7 to 10 for 0F1, which device 0 runs from 1 to 2 and which waits until 5 for "
+        "the link, where 0F0 is, and arrives at 10"
+    )
+    assert str(gp.why_idle(timeline, 1, 0)).endswith("which device 0 runs from 0 to 1 and which arrives at 6")

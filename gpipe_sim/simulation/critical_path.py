@@ -2,8 +2,9 @@
 
 An action can start when its device is free and everything that it needs has arrived. One of the two happens
 last and so determines the start. A message leaves when its action has ended and its link is free. Follow
-these from the last action of a step back to time 0, and you have the critical path. Follow them from the end of a gap, one or two links back, and you have the reason for the gap.
-A simulated action starts as soon as it can; a measured one a little later, but the same thing came last.
+these from the last action of a step back to time 0, and you have the critical path. Follow them from the end
+of a gap, one or two links back, and you have the reason for the gap. A simulated action starts as soon as it
+can; a measured one a little later, but the same thing came last.
 """
 
 from collections.abc import Iterator
