@@ -12,8 +12,9 @@ class Traffic(NamedTuple):
 
     ``of_need`` is the number of the message for each need that crosses, in the order of ``program.needs``;
     ``need`` is the first need of each message, among those. ``sender`` is a place in ``levels.order``.
-    ``link`` numbers the pairs of devices in ``pairs``, (source, target). ``queue`` lists the messages link
-    after link, and ``follows`` says of each of these whether the one before it in the list is on its link.
+    ``link`` numbers the pairs of devices in ``pairs``, (source, target). ``turn`` is 1 for the second message
+    of an entry on one link, as a pair may have, otherwise 0. ``queue`` lists the messages link after link,
+    and ``follows`` says of each of these whether the one before it in the list is on its link.
     """
 
     of_need: Column
@@ -21,6 +22,7 @@ class Traffic(NamedTuple):
     sender: Column
     link: Column
     pairs: tuple[tuple[int, int], ...]
+    turn: Column
     queue: Column
     follows: Column
 
@@ -34,4 +36,6 @@ def find_traffic(needed: Column, sender: Column, source: Column, target: Column,
     queue = np.argsort(link, kind="stable")
     follows = np.zeros(len(queue), bool)
     follows[1:] = link[queue[1:]] == link[queue[:-1]]
-    return Traffic(of_need.reshape(-1), first, sender[first], link.reshape(-1), pairs, queue, follows)
+    turn = np.zeros(len(queue), np.int8)
+    turn[queue[1:]] = follows[1:] & (sender[first][queue[1:]] == sender[first][queue[:-1]])
+    return Traffic(of_need.reshape(-1), first, sender[first], link.reshape(-1), pairs, turn, queue, follows)

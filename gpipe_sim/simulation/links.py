@@ -166,17 +166,19 @@ def queued(program: Program, durations: Column, busy: Column, late: Column) -> C
     link_free = np.zeros(len(traffic.pairs), durations.dtype)
     bounds = np.searchsorted(traffic.sender, levels.bounds).tolist()
     turns = _turns(traffic, bounds)
+    ends, arrivals = times[:size], times[size + 1 :]
+    sender, link = traffic.sender, traffic.link
     for level, (low, high) in enumerate(pairwise(levels.bounds)):
-        start = starts[low:high] = np.maximum.reduce(times.take(before[:, low:high]), axis=0)
-        times[low:high] = start + durations[low:high]
+        start = np.maximum.reduce(times.take(before[:, low:high]), axis=0, out=starts[low:high])
+        np.add(start, durations[low:high], out=ends[low:high])
         a, b = bounds[level], bounds[level + 1]
         for chosen in turns.get(level, (slice(a, b),)):
-            link = traffic.link[chosen]
-            leaves = sent[chosen] = np.maximum(times[traffic.sender[chosen]], link_free[link])
-            link_free[link] = leaves + busy[chosen]
-        times[size + 1 + a : size + 1 + b] = sent[a:b] + busy[a:b] + late[a:b]
-    rank, arrived = levels.rank, times[size + 1 :]
-    return Clock(starts[rank], times[:size][rank], sent[traffic.of_need], arrived[traffic.of_need])
+            on = link[chosen]
+            leaves = sent[chosen] = np.maximum(ends.take(sender[chosen]), link_free.take(on))
+            until = link_free[on] = leaves + busy[chosen]
+            arrivals[chosen] = until + late[chosen]
+    rank = levels.rank
+    return Clock(starts[rank], ends[rank], sent[traffic.of_need], arrivals[traffic.of_need])
 
 
 def _table(program: Program, arrivals: int) -> Column:
@@ -191,14 +193,9 @@ def _table(program: Program, arrivals: int) -> Column:
 
 def _turns(traffic: Traffic, bounds: list[int]) -> dict[int, list[Column]]:
     """For each level in which an entry sends twice on one link: which messages leave first, which then."""
-    keys = traffic.sender * max(1, len(traffic.pairs)) + traffic.link
-    if np.unique(keys).size == keys.size:
-        return {}
-    earlier = np.zeros(len(keys), int)
-    for i in range(1, len(keys)):  # those of one entry stand together, and are two at most
-        earlier[i] = int((keys[max(0, i - 2) : i] == keys[i]).any())
+    levels = np.unique(np.searchsorted(bounds, np.flatnonzero(traffic.turn), "right") - 1)
     return {
-        level: [a + np.flatnonzero(earlier[a:b] == turn) for turn in (0, 1)]
-        for level, (a, b) in enumerate(pairwise(bounds))
-        if earlier[a:b].any()
+        level: [bounds[level] + np.flatnonzero(here == turn) for turn in (0, 1)]
+        for level in levels.tolist()
+        for here in (traffic.turn[bounds[level] : bounds[level + 1]],)
     }
