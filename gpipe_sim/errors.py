@@ -95,10 +95,15 @@ def duration(owner: str, name: str, value) -> Real:
     return time
 
 
-def require_in(owner: str, name: str, value: float, low: float, high: float) -> None:
-    """TypeError unless the value is a number, ValueError if it is NaN or outside [low, high)."""
-    if not low <= number(owner, name, value) < high:
+def require_in(owner: str, name: str, value: float, low: float, high: float) -> Real:
+    """The value as Python's own number, which no difference can overflow.
+
+    TypeError unless it is a number, ValueError if it is NaN or outside [low, high).
+    """
+    plain = number(owner, name, value)
+    if not low <= plain < high:
         raise ValueError(f"{owner} needs {low} <= {name} < {high} {got(value)}")
+    return plain
 
 
 def require_batch(batch) -> None:

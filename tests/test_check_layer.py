@@ -13,7 +13,7 @@ class Scale(gp.Layer):
     """y = x s: a right layer, which the others break in one place each."""
 
     def __init__(self):
-        self.parameters = {"s": np.linspace(1, 2, 6)}
+        self.parameters = {"s": np.linspace(1, 2, 6).copy()}
 
     def forward(self, x, ctx):
         return x * self.parameters["s"], x
@@ -30,6 +30,59 @@ class Scale(gp.Layer):
 
     def outline_input(self, saved, dy):
         return like(dy), (saved, dy)
+
+
+class KeepsItsWeight(Scale):
+    def forward(self, x, ctx):
+        return x * self.parameters["s"], (x, self.parameters["s"])
+
+    def backward_input(self, saved, dy):
+        return dy * saved[1], (saved[0], dy)
+
+    def outline(self, x, ctx):
+        return like(x), (x, like(x, shape=(6,)))
+
+    def outline_input(self, saved, dy):
+        return like(dy), (saved[0], dy)
+
+
+class KeepsATable(KeepsItsWeight):
+    """The same with a constant of its own that is no weight."""
+
+    table = np.ones(6)
+
+    def forward(self, x, ctx):
+        return x * self.parameters["s"], (x, self.table)
+
+    def backward_input(self, saved, dy):
+        return dy * self.parameters["s"], (saved[0], dy)
+
+
+class KeepsEveryPairOfSamples(Scale):
+    def forward(self, x, ctx):
+        return x * self.parameters["s"], (x, x @ x.T)
+
+    def backward_input(self, saved, dy):
+        return super().backward_input(saved[0], dy)
+
+    def outline(self, x, ctx):
+        return like(x), (x, like(x, shape=(len(x), len(x))))
+
+    def outline_input(self, saved, dy):
+        return super().outline_input(saved[0], dy)
+
+
+class Box:
+    def __init__(self, array):
+        self.array = array
+
+
+class HidesWhatItKeeps(Scale):
+    def forward(self, x, ctx):
+        return x * self.parameters["s"], Box(x)
+
+    def backward_input(self, saved, dy):
+        return super().backward_input(saved.array, dy)
 
 
 class Strided(Scale):
@@ -120,6 +173,10 @@ def test_a_layer_that_keeps_the_laws_passes():
     ("layer", "says"),
     [
         (Strided, "gives an output that is not contiguous"),
+        (KeepsItsWeight, r"keeps or gives an array of shape \(6,\) that is the same for every microbatch"),
+        (KeepsATable, r"keeps or gives an array of shape \(6,\) that is the same for every microbatch"),
+        (KeepsEveryPairOfSamples, r"makes an array of \(1, 1\) for one sample, \(2, 2\) for two"),
+        (HidesWhatItKeeps, "keeps a Box, in which the meter finds no arrays"),
         (KeepsAView, r"keeps a view of shape \(4, 6\) of a larger array"),
         (ChangesItsInput, "changes its input or its weights"),
         (ChangesTheGradient, "changes the gradient that it is given"),
@@ -148,6 +205,13 @@ def test_rounding_breaks_no_law(of_weights, of_input):
     gp.check_layer(gp.Linear(64, 64, rng=rng, dtype=of_weights), x)
 
 
+@pytest.mark.parametrize("layer", [KeepsItsWeight, KeepsATable])
+def test_what_is_the_same_for_every_microbatch_would_be_counted_once_and_predicted_for_each(layer):
+    partitions, schedule = gp.split([gp.Tanh(), layer()], stages=2), gp.GPipe(2, 2)
+    step = gp.train_step(partitions, schedule, (X, X), gp.mse)
+    assert gp.predict_memory(schedule, gp.profile(partitions, (X, X), gp.mse)) != step.memory
+
+
 def test_attention_of_one_head_or_place_keeps_no_view():
     rng = np.random.default_rng(0)
     gp.check_layer(gp.Attention(6, 1, rng=rng), rng.normal(size=(3, 4, 6)))
@@ -158,6 +222,17 @@ def test_an_input_that_nobody_may_write_to_is_checked():
     x = X.copy()
     x.flags.writeable = False
     gp.check_layer(Scale(), x)
+
+
+def test_a_layer_that_makes_a_mask_is_told_apart():
+    with pytest.raises(ValueError, match=r"^PaddingMask\(0\) gives several arrays from forward"):
+        gp.check_layer(gp.PaddingMask(), np.ones((2, 3), int))
+
+
+@pytest.mark.parametrize("of_layers", [gp.Checkpoint, gp.Residual])
+def test_a_layer_of_no_layers_is_refused(of_layers):
+    with pytest.raises(ValueError, match=f"{of_layers.__name__} needs at least one layer"):
+        of_layers()
 
 
 def test_batch_norm_is_allowed_to_mix_where_that_is_said():

@@ -1,11 +1,13 @@
 """The deepest model that fits: one more block would not, whichever stages it goes to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim.plan.deepest import MOST
+from gpipe_sim.runtime.profile import Size
 
 H, TOKENS, PLACES, GIB = 2_048, 32_000, 1_024, 2**30
 
@@ -143,9 +145,9 @@ def test_what_does_not_fit_even_once_is_refused_with_what_would_help():
     [
         (0, ValueError, "layer 0 cannot follow itself: it takes 48 bytes for a sample, and gives 192"),
         (4, ValueError, "layer 4 cannot follow itself: it takes 192 bytes for a sample, and gives 480"),
-        (5, ValueError, r"the number of a layer, 0 to 4 \(got 5\)"),
-        (-1, ValueError, r"deepest_model needs block >= 0 \(got -1\)"),
-        ("2", TypeError, "deepest_model needs block to be a whole number"),
+        (5, ValueError, r"deepest_model needs block, the number of a layer, from 0 to 4 \(got 5\)"),
+        (-1, ValueError, r"the number of a layer, from 0 to 4 \(got -1\)"),
+        ("2", TypeError, "deepest_model needs block, the number of a layer, to be a whole number"),
     ],
 )
 def test_a_layer_that_cannot_be_repeated_is_refused(block, error, says):
@@ -153,13 +155,47 @@ def test_a_layer_that_cannot_be_repeated_is_refused(block, error, says):
         gp.deepest_model(gp.GPipe(2, 4), language(), block, 60_000)
 
 
-def test_a_limit_that_any_depth_keeps_is_refused():
-    with pytest.raises(ValueError, match=f"deepest_model needs at most {MOST:,} blocks"):
-        gp.deepest_model(gp.GPipe(1, 1), language(), 2, 10**15)
+@pytest.mark.parametrize("limit", [10**7, 10**400])
+def test_a_limit_that_any_depth_keeps_is_refused(limit, monkeypatch):
+    monkeypatch.setattr("gpipe_sim.plan.deepest.MOST", 50)
+    with pytest.raises(ValueError, match="needs a smaller memory_limit, 25 blocks in each stage fit"):
+        gp.deepest_model(gp.GPipe(2, 1), language(), 2, limit)
+    assert gp.deepest_model(gp.GPipe(2, 1), language(), 2, 50_000).depth < 50
+
+
+def test_blocks_that_take_more_bytes_once_there_are_many_are_found():
+    """W of the first layer, 3 MB with its gradient, comes after all of the blocks' activations are freed.
+
+    So a second block costs 16 bytes, which make a million fit by a straight line, and the hundredth 51 kB.
+    """
+    x = np.zeros((16, 400))
+    layers = [gp.Linear(400, 400, rng=None), gp.ReLU(), gp.Linear(400, 1, rng=None)]
+    profile = gp.profile(gp.split(layers, stages=1), (x, x[:, :1]), gp.mse)
+    first, relu, last = profile.layers
+    light = replace(relu, parameters={"g": 8}, gradients={"g": Size(8, 0)})
+    profile = replace(profile, stages=((first, light, last),))
+    schedule = gp.Explicit(["0F0 0F1 0I0 0I1 0W0 0W1"])
+    found = gp.deepest_model(schedule, profile, 1, 30_000_000)
+    assert (
+        max(peaks(schedule, found.profile))
+        <= 30_000_000
+        < max(peaks(schedule, replace(profile, stages=((first, *[light] * (found.depth + 1), last),))))
+    )
+
+
+def test_a_block_that_changes_what_travels_along_is_refused():
+    text = np.zeros((4, 6), int)
+    layers = [gp.PaddingMask(), gp.Embedding(7, 4, rng=None), gp.Tanh(), gp.SequenceMean()]
+    profile = gp.profile(gp.split(layers, stages=1), (text, text[:, 0]), gp.cross_entropy)
+    with pytest.raises(ValueError, match="layer 0 cannot follow itself: it changes what travels along"):
+        gp.deepest_model(gp.GPipe(1, 2), profile, 0, 60_000)
+    assert gp.deepest_model(gp.GPipe(1, 2), profile, 2, 60_000).depth > 1
 
 
 def test_other_arguments_are_refused():
     profile = language()
+    with pytest.raises(ValueError, match=r"from 0 to 4 \(got int\)"):  # Python prints no such number
+        gp.deepest_model(gp.GPipe(1, 1), profile, 10**5000, 1)
     for arguments, says in (
         ((profile, profile, 2, 1), "deepest_model needs a schedule"),
         ((gp.GPipe(1, 1), gp.GPipe(1, 1), 2, 1), "deepest_model needs a profile"),

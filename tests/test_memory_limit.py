@@ -120,6 +120,23 @@ def test_a_limit_that_is_none_is_refused(limit, says):
         gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=limit)
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.uint64, np.int64, np.float32])
+def test_a_limit_in_numbers_of_numpys_own_is_that_limit(kind):
+    """Unsigned ones wrapped round below 0, so whatever had room to spare was refused."""
+    profile, schedule = gp.profile(gp.split([gp.Tanh()], stages=1), (X, X), gp.mse), gp.GPipe(1, 1)
+    assert max(trace.peak_inside.bytes for trace in gp.predict_memory(schedule, profile)) == 192
+    for limit in (kind(192), kind(255), [kind(255)]):
+        gp.simulate(schedule, profile=profile, memory_limit=limit)
+        gp.greedy(1, 1, memory_limit=limit, profile=profile)
+        gp.deepest_model(schedule, profile, 0, limit)
+    for refused in (
+        lambda: gp.simulate(schedule, profile=profile, memory_limit=kind(191)),
+        lambda: gp.greedy(1, 1, memory_limit=kind(191), profile=profile),
+    ):
+        with pytest.raises(ValueError, match="may hold 191 bytes"):
+            refused()
+
+
 def test_a_limit_needs_a_profile_to_be_looked_up_in():
     with pytest.raises(TypeError, match=r"simulate needs a profile.*profile=\.\.\."):
         gp.simulate(gp.GPipe(4, 8), memory_limit=100)
@@ -198,3 +215,5 @@ def test_a_limit_of_something_else_is_refused():
         PROFILE.require_within("GPipe", 5)
     with pytest.raises(TypeError, match="simulate needs a profile, as profile"):
         gp.simulate(gp.GPipe(4, 8), profile=model(), memory_limit=5)
+    with pytest.raises(TypeError, match=r"simulate needs a profile, as profile.* \(got 'big'\)"):
+        gp.simulate(gp.GPipe(4, 8), profile="big")

@@ -127,6 +127,13 @@ def test_an_array_that_cannot_be_is_refused(shape, dtype, says):
         gp.StandIn(shape, dtype)
 
 
+def test_a_stand_in_views_the_bytes_of_another_and_of_nothing_else():
+    with pytest.raises(TypeError, match=r"StandIn needs base to be the StandIn .*, or None \(got True\)"):
+        gp.StandIn((3,), float, True)
+    with pytest.raises(TypeError, match=r"StandIn needs a dtype, such as np.float32 \(got int\)"):
+        gp.StandIn((3,), 10**5000)
+
+
 PAPER, REAL = gp.StandIn((4, 3), float), np.zeros((4, 3))
 ONE = gp.split([gp.Linear(3, 3, rng=None)], stages=1)
 

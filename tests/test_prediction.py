@@ -150,6 +150,17 @@ def test_nothing_runs():
     assert first.peak() > 0 and second.peak("messages") > 0
 
 
+def test_a_peak_among_actions_that_take_no_time_is_after_the_one_that_filled_it():
+    """All of them end at 0, and each has a sample of its own; the last one, 0B0, was named."""
+    x = np.zeros((8, 4))
+    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (x, x), gp.mse)
+    [alone] = gp.predict_memory(gp.GPipe(1, 2), profile, gp.Costs(0, 0, 0))
+    assert alone.over_time() == (0, 256, 512, 256, 0)
+    assert alone.peak_moment == (0, 512, gp.F(0, 1))
+    [idle] = gp.predict_memory(gp.GPipe(1, 2), profile, gp.Costs(0, 1, 1))
+    assert idle.peak_moment == (0, 512, gp.F(0, 1))
+
+
 # Bad input
 
 
@@ -175,6 +186,45 @@ def test_a_refusal_shows_the_shape_of_the_batch_not_of_the_samples_that_were_tri
     partitions = gp.split(gp.mlp([8, 8, 4]), stages=2)
     with pytest.raises(ValueError, match=got):
         gp.profile(partitions, (make(x, float), make(y, int)), gp.cross_entropy)
+
+
+def test_attention_of_what_is_no_sequence_is_refused_in_its_own_words():
+    """Its FLOPs were asked for first, which gave NumPy's "not enough values to unpack"."""
+    [attention] = gp.split([gp.Attention(4, 2, rng=RNG)], stages=1)
+    with pytest.raises(ValueError, match=r"Attention\(4, 2\), takes \(batch, sequence, 4\), got \(8, 4\)"):
+        gp.profile([attention], (np.zeros((8, 4)), np.zeros((8, 4))), gp.mse)
+
+
+@pytest.mark.parametrize(
+    ("loss", "y", "says"),
+    [
+        (gp.mse, np.zeros((8, 0)), "mse needs at least one output"),
+        (gp.cross_entropy, np.zeros(8, int), "class"),
+    ],
+)
+def test_outputs_without_features_are_refused_by_a_profile_and_by_a_step(loss, y, says):
+    """The step divided by zero, and the profile went through."""
+    partitions, x = gp.split([gp.Tanh()], stages=1), np.zeros((8, 0))
+    for refused in (
+        lambda: gp.profile(partitions, (x, y), loss),
+        lambda: gp.train_step(partitions, gp.GPipe(1, 2), (x, y), loss),
+    ):
+        with pytest.raises(ValueError, match=says):
+            refused()
+
+
+def test_an_optimizer_of_another_model_is_refused_as_a_step_refuses_it():
+    """Its bytes were counted, as if they were this model's."""
+    optimizer, batch = gp.Adam(0.1), batch_for(activations, 4, np.float64)
+    for layers in (gp.mlp([5, 9, 5]), gp.mlp([5, 8, 5])):
+        partitions = gp.split(layers, stages=2)
+        if optimizer.state:
+            with pytest.raises(ValueError, match=r"the state of parameter .* is another model's"):
+                gp.profile(partitions, batch, gp.cross_entropy, optimizer)
+        else:
+            gp.train_step(
+                partitions, with_updates(gp.GPipe(2, 2)), batch, gp.cross_entropy, optimizer=optimizer
+            )
 
 
 def test_a_layer_that_does_not_say_what_it_makes_is_named():

@@ -170,6 +170,18 @@ def test_mse_and_two_columns_of_targets_work_as_well():
     assert furthest_apart(step.gradients, expected.gradients) < 1e-12
 
 
+@pytest.mark.parametrize("make", [np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2]])
+def test_a_batch_that_is_not_contiguous_gives_the_very_same_numbers_on_one_device(make):
+    """Devices get copies; the reference once multiplied the strided rows, in another order."""
+    x, y = ten_digits()
+    layers, batch = mlp(SIZES), (make(np.vstack([x] * 7)), np.concatenate([y] * 7))
+    assert not batch[0].flags.c_contiguous
+    step = train_step(split(layers, stages=4), OneFOneB(4, 5), batch, cross_entropy)
+    expected = single_device_step(layers, batch, cross_entropy, microbatches=5)
+    assert np.array_equal(step.outputs, expected.outputs)
+    assert furthest_apart(step.gradients, expected.gradients) == 0
+
+
 def test_gradients_on_one_device_are_what_central_differences_give():
     """The reference itself: along a random direction through all weights at once."""
     layers = mlp([64, 8, 8, 10], activation="tanh")

@@ -11,7 +11,7 @@ from measured import metered
 import gpipe_sim as gp
 from gpipe_sim.drawing.coarse import Grain, in_flight_steps
 from gpipe_sim.drawing.palette import MEMORY
-from gpipe_sim.drawing.strips import BYTES_HIGH, COUNTS_HIGH, in_bytes
+from gpipe_sim.drawing.strips import BYTES_HIGH, COUNTS_HIGH, bytes_label
 from gpipe_sim.runtime.memory import CATEGORIES, SAVED, MemoryTrace
 
 COUNTED, NAME = "#c6b3ea", "microbatches in flight, and the most"
@@ -115,7 +115,7 @@ def test_bytes_of_a_real_step_are_as_high_as_its_trace_says():
     step = gp.train_step(partitions, gp.ZBH1(3, 4), batch, gp.cross_entropy, **how)
     ax = gp.plots.plot_timeline(step.timeline, memory=step.memory)
     chart, most = chart_in(ax), max(held.peak() for held in step.memory)
-    assert chart.peaks == [in_bytes(held.peak()) for held in step.memory]
+    assert chart.peaks == [bytes_label(held.peak()) for held in step.memory]
     shown = [(look, outlines) for look, outlines in chart.areas if len(outlines) == 3]
     for device, held in enumerate(step.memory):
         one = chart._replace(areas=[(look, [outlines[device]]) for look, outlines in shown])
@@ -170,7 +170,7 @@ def test_bytes_are_written_in_the_unit_for_them(held, says):
 def test_there_is_room_for_the_largest_peak_beside_the_lanes(held):
     timeline = gp.simulate(gp.GPipe(1, 40))
     drawing = gp.draw(timeline, memory=[trace((0, 4), **{SAVED: (held, 0)})])
-    [peak] = (word for word in words_in(str(drawing)) if word.words == in_bytes(held))
+    [peak] = (word for word in words_in(str(drawing)) if word.words == bytes_label(held))
     assert peak.x + 0.5 * 12 * len(peak.words) <= drawing.size[0]
 
 
@@ -187,7 +187,7 @@ def test_several_timelines_have_a_list_of_memories_each():
     memories = [metered(timeline) for timeline in timelines]
     charts = charts_in(str(gp.draw(*timelines, memory=memories)))
     assert [chart.peaks for chart in charts] == [
-        [in_bytes(held.peak()) for held in each] for each in memories
+        [bytes_label(held.peak()) for held in each] for each in memories
     ]
     alone = chart_of(str(gp.draw(timelines[1], memory=memories[1])))
     assert charts[1].peaks == alone.peaks
@@ -215,7 +215,7 @@ def test_a_thinned_trace_keeps_its_peak(long):
     drawing = gp.draw(timeline, memory=traces)
     chart = chart_of(str(drawing))
     peaks = [held.peak() for held in traces]
-    assert chart.peaks == [in_bytes(peak) for peak in peaks]
+    assert chart.peaks == [bytes_label(peak) for peak in peaks]
     assert len(drawing._repr_html_()) < MOST
     names = {look.colour for look in MEMORY.values()}
     top = [
@@ -264,7 +264,7 @@ def test_strips_of_a_page_without_boxes_say_the_most_of_each_row(schedule, rows)
         chart = chart_of(image(drawing))
         each = schedule.devices // rows
         most = [max(of_devices[i : i + each]) for i in range(0, len(of_devices), each)]
-        assert chart.peaks == [in_bytes(held) if "memory" in options else str(held) for held in most]
+        assert chart.peaks == [bytes_label(held) if "memory" in options else str(held) for held in most]
         assert len(chart.lanes) == rows
         assert len(drawing._repr_html_()) < MOST
 

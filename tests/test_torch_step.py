@@ -498,7 +498,8 @@ def test_a_refused_layer_is_taken_once_its_counterpart_is_named_as_the_refusal_s
 
 
 def test_every_counterpart_is_of_a_listed_layer():
-    assert set(gp.torch_backend.COUNTERPARTS) == {*gp.LAYERS, *transformer.LAYERS, *blocks.LAYERS}
+    listed = {*gp.LAYERS, *transformer.LAYERS, *blocks.LAYERS, gp.PaddingMask}
+    assert set(gp.torch_backend.COUNTERPARTS) == listed
 
 
 # Stages

@@ -42,7 +42,7 @@ class Strips(NamedTuple):
         return Rows(1 + BELOW + self.high)
 
     def in_words(self, held: int) -> str:
-        return in_bytes(held) if self.traces else str(held)
+        return bytes_label(held) if self.traces else str(held)
 
 
 class Stack(NamedTuple):
@@ -93,8 +93,8 @@ def strip_marks(
     return shapes, peaks
 
 
-def in_bytes(count: int) -> str:
-    """Bytes as text: in the unit for them, or in B below 1,000."""
+def bytes_label(count: int) -> str:
+    """Bytes as a chart has room for them: whole numbers of a unit. In words they are ``limit.in_bytes``."""
     unit, name = byte_unit(count)
     return f"{count / unit:,.0f} {name}" if count >= unit else f"{count} B"
 

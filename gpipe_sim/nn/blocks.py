@@ -24,6 +24,8 @@ class Chain(Layer):
     def __init__(self, *layers: Layer):
         for layer in layers:
             require(type(self).__name__, layer, Layer, "layers")
+        if not layers:
+            raise ValueError(f"{type(self).__name__} needs at least one layer")
         self.layers = layers
         self.parameters = {
             f"{i}.{name}": array for i, layer in enumerate(layers) for name, array in layer.parameters.items()
@@ -105,8 +107,9 @@ class Chain(Layer):
 class Checkpoint(Chain):
     """The same layers, but only their input is saved; the backward runs their forward again first.
 
-    What that needs while it runs is inside one layer, where the meter does not look. A single layer draws the
-    same random numbers as without. Chen et al. 2016, arXiv:1604.06174.
+    What that needs while it runs, at least all that its layers save, is inside one layer, where neither the
+    meter nor a memory limit looks; R actions (``remat``) count it. A single layer draws the same random
+    numbers as without. Chen et al. 2016, arXiv:1604.06174.
     """
 
     def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:

@@ -1,6 +1,7 @@
 """The laws that every layer keeps; the rest of the package relies on them, also for a layer of yours."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,19 @@ from gpipe_sim.nn.layers import Array, Context, Layer
 from gpipe_sim.nn.standin import ARRAYS, StandIn, root_of
 
 H = 1e-4  #: how far apart the points are from which a difference is taken
+_PLAIN = (*ARRAYS, Number, np.generic, np.dtype, str, bytes, slice, range, type)  #: what may be kept
 CLOSE = 1e-6  #: how far, relative to the largest entry, a gradient may be from differences
 
 
 def check_layer(layer: Layer, x: Array, *, independent: bool = True) -> None:
     """ValueError if a layer breaks a law on the input ``x``, (batch, ...) with at least two samples.
 
-    Outputs are contiguous. What is saved is the input, the output, or owns its bytes. Nothing that it is
-    given changes. A forward that is run again gives the same. Gradients have the shapes of what they are
-    gradients of; those of weights are new arrays. In float64 they are what differences give. ``outline`` says
-    what arrays there are; NotImplementedError if it is missing. Samples do not see each other, unless
-    ``independent`` is False, as for BatchNorm.
+    Outputs are contiguous. What is saved is the input, the output, or owns its bytes; it is made anew for
+    each microbatch, in arrays that the meter finds. Nothing that it is given changes. A forward that is run
+    again gives the same. Gradients have the shapes of what they are gradients of; those of weights are new
+    arrays. In float64 they are what differences give. ``outline`` says what arrays there are, each of so many
+    bytes for a sample and so many besides; NotImplementedError if it is missing. Samples do not see each
+    other, unless ``independent`` is False, as for BatchNorm.
     """
     require("check_layer", layer, Layer, "a layer")
     require("check_layer", x, np.ndarray, "an array of inputs")
@@ -31,7 +34,18 @@ def check_layer(layer: Layer, x: Array, *, independent: bool = True) -> None:
     if not isinstance(getattr(layer, "parameters", None), dict):
         raise ValueError(f"{layer!r} has no parameters; begin its __init__ with super().__init__()")
     run = _Run(layer, x)
-    for law in (_contiguous, _owned, _fresh, _untouched, _repeated, _shaped, _outlined):
+    for law in (
+        _found,
+        _contiguous,
+        _owned,
+        _fresh,
+        _untouched,
+        _repeated,
+        _anew,
+        _shaped,
+        _outlined,
+        _linear,
+    ):
         _require(layer, law(run))
     if independent:
         _require(layer, _independent(run))
@@ -58,9 +72,21 @@ class _Run:
 
 
 def _pair(layer: Layer, method: str, made: Any) -> tuple[Array, Any]:
+    if isinstance(made, tuple) and made and isinstance(made[0], tuple):
+        raise ValueError(f"{layer!r} gives several arrays from {method}; check_layer takes a layer of one")
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], np.ndarray)):
         raise ValueError(f"{layer!r} must give from {method} an array and what it keeps, (y, saved)")
     return made
+
+
+def _found(run: _Run) -> str | None:
+    for value in _leaves(run.saved, run.pending):
+        if not (value is None or isinstance(value, _PLAIN)):
+            return (
+                f"keeps a {type(value).__name__}, in which the meter finds no arrays; "
+                "keep arrays, or tuples, lists or dicts of them"
+            )
+    return None
 
 
 def _contiguous(run: _Run) -> str | None:
@@ -105,6 +131,24 @@ def _repeated(run: _Run) -> str | None:
     return None
 
 
+def _anew(run: _Run) -> str | None:
+    y, saved = run.layer.forward(run.x, run.ctx)
+    dx, pending = run.layer.backward_input(saved, run.dy)
+    given = run.x, run.dy
+    before = [each for each in arrays(run.y, run.saved, run.dx, run.pending) if _is_none_of(given, each)]
+    for array in arrays(y, saved, dx, pending):
+        if not _is_none_of(before, array):
+            return (
+                f"keeps or gives an array of shape {array.shape} that is the same for every microbatch; "
+                "one that is always there, such as a weight, is read in the backward and not saved"
+            )
+    return None
+
+
+def _is_none_of(arrays: Iterable[Array], array: Array) -> bool:
+    return not any(each is array for each in arrays)
+
+
 def _shaped(run: _Run) -> str | None:
     if len(run.y) != len(run.x):
         return f"gives {len(run.y)} outputs for {len(run.x)} samples"
@@ -117,14 +161,30 @@ def _shaped(run: _Run) -> str | None:
 
 
 def _outlined(run: _Run) -> str | None:
-    x, dy = StandIn(run.x.shape, run.x.dtype), StandIn(run.dy.shape, run.dy.dtype)
-    y, saved = run.layer.outline(x, run.ctx)
-    dx, pending = run.layer.outline_input(saved, dy)
-    gradients = run.layer.outline_weight(pending) if run.layer.parameters else {}
-    said = described(x, y, saved, dy, dx, pending, gradients)
+    said = described(*_outlines(run, len(run.x)))
     made = described(run.x, run.y, run.saved, run.dy, run.dx, run.pending, run.gradients)
     if said != made:
         return f"says in its outlines that there will be {said}, and makes {made}"
+    return None
+
+
+def _outlines(run: _Run, samples: int) -> tuple:
+    """(x, y, saved, dy, dx, pending, gradients) of so many samples, on paper."""
+    x, dy = (StandIn((samples, *array.shape[1:]), array.dtype) for array in (run.x, run.dy))
+    y, saved = run.layer.outline(x, run.ctx)
+    dx, pending = run.layer.outline_input(saved, dy)
+    gradients = run.layer.outline_weight(pending) if run.layer.parameters else {}
+    return x, y, saved, dy, dx, pending, gradients
+
+
+def _linear(run: _Run) -> str | None:
+    each = zip(*(arrays(*_outlines(run, samples)) for samples in (1, 2, 4)), strict=True)
+    for one, two, four in each:
+        if four.nbytes - two.nbytes != 2 * (two.nbytes - one.nbytes):
+            return (
+                f"makes an array of {one.shape} for one sample, {two.shape} for two and {four.shape} for "
+                "four; a profile has a number of bytes for each sample, and one besides"
+            )
     return None
 
 
@@ -188,10 +248,15 @@ def described(*values: Any) -> list[tuple]:
 
 def arrays(*values: Any) -> Iterator[Any]:
     """The arrays, or stand-ins, inside nested tuples, lists and dicts, in order; a view as it is."""
+    return (value for value in _leaves(*values) if isinstance(value, ARRAYS))
+
+
+def _leaves(*values: Any) -> Iterator[Any]:
+    """What is inside nested tuples, lists and dicts, in order."""
     for value in values:
         if isinstance(value, dict):
-            yield from arrays(*(value[name] for name in sorted(value)))
+            yield from _leaves(*(value[name] for name in sorted(value)))
         elif isinstance(value, tuple | list):
-            yield from arrays(*value)
-        elif isinstance(value, ARRAYS):
+            yield from _leaves(*value)
+        else:
             yield value

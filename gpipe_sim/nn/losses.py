@@ -67,6 +67,8 @@ class MSE(Loss):
     def _require_shapes(self, outputs: Array | StandIn, targets: Array | StandIn) -> None:
         if outputs.shape != targets.shape:
             raise ValueError(f"mse needs targets of shape {outputs.shape}, got {targets.shape}")
+        if not outputs.size:
+            raise ValueError(f"mse needs at least one output, got {outputs.shape}")
 
     def forward(self, outputs: Array, targets: Array) -> tuple[float, Array]:
         self.require(outputs, targets)
@@ -106,6 +108,8 @@ class CrossEntropy(Loss):
             raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
         if not targets.size:
             raise ValueError(f"cross_entropy needs at least one target, got {targets.shape}")
+        if not outputs.size:
+            raise ValueError(f"cross_entropy needs at least one class, got outputs {outputs.shape}")
 
     def forward(self, outputs: Array, targets: Array) -> tuple[float, tuple[Array, Array]]:
         self.require(outputs, targets)

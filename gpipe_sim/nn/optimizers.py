@@ -49,13 +49,18 @@ class Optimizer(ABC):
 
         ValueError, before anything changes, if the state is another model's.
         """
+        self.state |= (there := self.kept(parameters))
+        return there
+
+    def kept(self, parameters: Arrays) -> dict[Key, dict]:
+        """The same without keeping it, so that it can be counted; of parameters on paper, on paper."""
         for key, parameter in parameters.items():
-            kept = {np.shape(value) for value in self.state.get(key, {}).values()}
-            if kept - {(), parameter.shape}:
+            there = {np.shape(value) for value in self.state.get(key, {}).values()}
+            if there - {(), parameter.shape}:
                 raise ValueError(f"the state of parameter {key} is another model's; make a new optimizer")
-        for key in parameters.keys() - self.state.keys():
-            self.state[key] = self.start(parameters[key])
-        return {key: self.state[key] for key in parameters}
+        return {
+            key: self.state[key] if key in self.state else self.start(parameters[key]) for key in parameters
+        }
 
     def start(self, parameter: Some) -> dict[str, Any]:
         """What is kept for a parameter before its first step: zeros; of one on paper, their shape."""

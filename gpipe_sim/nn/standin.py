@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import got, listed, whole
+from gpipe_sim.errors import got, listed, require, whole
 
 
 class StandIn:
@@ -16,9 +16,11 @@ class StandIn:
     def __init__(self, shape: tuple[int, ...], dtype: Any, base: "StandIn | None" = None):
         if type(shape) is not tuple or any(type(n) is not int or n < 0 for n in shape):
             shape = _read_shape(shape)
+        if base is not None:
+            require("StandIn", base, StandIn, "base to be the StandIn whose bytes it views, or None")
         try:
             self.shape, self.dtype, self.base = shape, np.dtype(dtype), base
-        except TypeError:
+        except (TypeError, ValueError):
             raise TypeError(f"StandIn needs a dtype, such as np.float32 {got(dtype)}") from None
 
     @property

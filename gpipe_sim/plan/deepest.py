@@ -7,11 +7,10 @@ as many bytes as the last one, two predictions nearly tell where the limit is.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.errors import require, require_few, whole
+from gpipe_sim.errors import got, require, whole
 from gpipe_sim.runtime.limit import Limit, read_limits, require_within
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.runtime.prediction import predict_memory
@@ -19,7 +18,8 @@ from gpipe_sim.runtime.profile import INPUT, LayerProfile, Profile, Size
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.costs import CostModel
 
-MOST = 1_000_000  #: layers in all
+MOST = 20_000  #: blocks in all, which take some seconds to predict
+STEP = 10  #: how many times as many blocks as are known to fit are tried at most
 Layers = tuple[LayerProfile, ...]
 
 
@@ -55,7 +55,7 @@ class _Search(NamedTuple):
 
     fits: int
     spare: Real  # bytes that are left then
-    too_many: Real = inf
+    too_many: int
     other: int = 0  # another count that was tried
     lacks: Real = 0  # how much less is left then
 
@@ -71,7 +71,7 @@ def deepest_model(
     each device, and is kept also while an action runs. Stages that share a device have equally many blocks.
 
     MemoryLimitError if one block in each stage is too many already. ValueError for a layer that cannot follow
-    itself because it gives another size than it takes, or a limit that more than a million blocks keep.
+    itself because it gives another size than it takes, or a limit that 20,000 blocks in all keep.
     """
     require_schedule("deepest_model", schedule)
     require("deepest_model", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
@@ -84,7 +84,6 @@ def deepest_model(
         for group, count in zip(groups, counts, strict=True):
             for stage in group.stages:
                 blocks[stage] = count
-        require_few("deepest_model", sum(blocks), "blocks", most=MOST)
         stages = [(middle,) * count for count in blocks]
         stages[0] = before + stages[0]
         stages[-1] += after
@@ -97,14 +96,20 @@ def deepest_model(
 
     ones = [1] * len(groups)
     traces = require_within(schedule, model(ones)[1], limits, costs)
-    counts = _most(lambda counts: spare(predict_memory(schedule, model(counts)[1], costs)), spare(traces))
+    most = max(1, MOST // schedule.stages)
+    counts = _most(
+        lambda counts: spare(predict_memory(schedule, model(counts)[1], costs)), spare(traces), most
+    )
+    if max(counts) == most:
+        found = f"{most:,} blocks in each stage fit"
+        raise ValueError(f"deepest_model needs a smaller memory_limit, {found} {got(memory_limit)}")
     blocks, deepest = model(counts)
     return Deepest(blocks, deepest, predict_memory(schedule, deepest, costs))
 
 
-def _most(spare: Callable[[Sequence[int]], list[Real]], of_one: list[Real]) -> list[int]:
+def _most(spare: Callable[[Sequence[int]], list[Real]], of_one: list[Real], most: int) -> list[int]:
     """For each group the largest number of blocks with something to spare, given what one block leaves."""
-    groups = [_Search(1, left) for left in of_one]
+    groups = [_Search(1, left, most + 1) for left in of_one]
     while any(group.too_many - group.fits > 1 for group in groups):
         tried = [_next(group) for group in groups]
         groups = [_told(*each) for each in zip(groups, tried, spare(tried), strict=True)]
@@ -112,13 +117,17 @@ def _most(spare: Callable[[Sequence[int]], list[Real]], of_one: list[Real]) -> l
 
 
 def _next(group: _Search) -> int:
-    """The count to try: where a straight line through the two that are known meets 0."""
+    """The count to try: where a straight line through the two that are known meets 0, but no giant's step.
+
+    What a device holds is the most at any moment, so it may soon grow faster than at first.
+    """
     if group.too_many - group.fits == 1:
         return group.fits  # this group's search is over
+    furthest = min(STEP * group.fits, group.too_many - 1)
     if not group.lacks:
-        return 2 * group.fits
-    crosses = group.fits + int(group.spare * (group.other - group.fits) / group.lacks)
-    return int(min(max(crosses, group.fits + 1), group.too_many - 1))
+        return min(2 * group.fits, furthest)
+    crosses = group.fits + group.spare * (group.other - group.fits) // group.lacks
+    return int(min(max(crosses, group.fits + 1), furthest))
 
 
 def _told(group: _Search, tried: int, spare: Real) -> _Search:
@@ -145,15 +154,16 @@ def _groups(schedule: Schedule) -> Iterator[_Group]:
 
 def _cut(profile: Profile, block: int) -> tuple[Layers, LayerProfile, Layers]:
     layers = profile.layers
-    block = whole("deepest_model", "block", block, low=0)
-    if block >= len(layers):
-        raise ValueError(f"deepest_model needs the number of a layer, 0 to {len(layers) - 1} (got {block})")
+    block = whole("deepest_model", "block, the number of a layer,", block, low=0, high=len(layers) - 1)
     taken, given = (_size_after(profile.input, layers[:end]) for end in (block, block + 1))
     if taken != given:
         raise ValueError(
             f"layer {block} cannot follow itself: it takes {taken.of(1):,} bytes for a sample, "
             f"and gives {given.of(1):,}"
         )
+    along = layers[block - 1].along if block else ()
+    if layers[block].along != tuple(f"{INPUT}{i}" for i, _ in enumerate(along, start=1)):
+        raise ValueError(f"layer {block} cannot follow itself: it changes what travels along, such as a mask")
     return layers[:block], layers[block], layers[block + 1 :]
 
 

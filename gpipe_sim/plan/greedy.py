@@ -243,16 +243,14 @@ def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int, unit:
     """One limit per device, infinite if none is given."""
     if memory_limit is None:
         return (math.inf,) * devices
-    alone = isinstance(memory_limit, Real)
-    limits = (
-        (memory_limit,) * devices
-        if alone
-        else tuple(listed("greedy", LIMITS.format(unit=unit), memory_limit))
-    )
+    if isinstance(memory_limit, Real):
+        memory_limit = [memory_limit] * devices
+    limits = listed("greedy", LIMITS.format(unit=unit), memory_limit)
     if len(limits) != devices:
         raise ValueError(f"greedy needs one memory_limit, or {devices}, one per device (got {len(limits)})")
+    limits = tuple(number("greedy", "memory_limit", limit) for limit in limits)
     for limit in limits:
-        if not number("greedy", "memory_limit", limit) >= 0:
+        if not limit >= 0:
             raise ValueError(f"greedy needs memory_limit >= 0 {got(limit)}")
     return limits
 

@@ -72,7 +72,7 @@ def recompute_plan(profile: Profile, budget: Real, stage: int = 0, microbatches:
     hundred layers or so in which bytes and FLOPs grow exactly alike, where too many choices are as good.
     """
     chain = _read(profile, stage, microbatches)
-    require_in("recompute_plan", "budget", budget, 0, inf)
+    budget = require_in("recompute_plan", "budget", budget, 0, inf)
     return RecomputePlan(*best(chain, Bound(chain, budget))[-1])
 
 

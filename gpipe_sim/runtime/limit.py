@@ -45,8 +45,7 @@ def read_limits(schedule: Schedule, limit: Limit) -> list[Real]:
     if isinstance(limit, Real):
         limit = [limit] * schedule.devices
     limits = listed(owner, "a number of bytes, or one for each device", limit)
-    for each in limits:
-        require_in(owner, "bytes", each, 0, inf)
+    limits = [require_in(owner, "bytes", each, 0, inf) for each in limits]
     if len(limits) != schedule.devices:
         raise ValueError(f"{owner} needs a number for each of {schedule.devices} devices {got(limits)}")
     return limits

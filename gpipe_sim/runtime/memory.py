@@ -212,8 +212,9 @@ class MemoryTrace:
         """When ``peak()`` was first reached, and which action had just ended then."""
         held = self.over_time()
         i = held.index(max(held))
-        ended = (each.action for each in reversed(self.inside) if each.end == self.times[i])
-        return Moment(self.times[i], held[i], next(ended, None))
+        ended = [*dict.fromkeys(each.action for each in self.inside if each.end == self.times[i])]
+        later = self.times[i + 1 :].count(self.times[i])  # an action of length zero has a sample of its own
+        return Moment(self.times[i], held[i], ended[-1 - later] if later < len(ended) else None)
 
     @property
     def peak_inside(self) -> Inside:

@@ -177,7 +177,8 @@ def profile(
     The batch may be on paper, as a model may: a ``StandIn`` for the inputs and one for the targets. With an
     ``optimizer``, what it keeps for each weight belongs to the profile.
     NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``). ValueError
-    if layers, batch and loss do not fit each other, TypeError for arguments of another kind.
+    if layers, batch and loss do not fit each other, or the optimizer is another model's, TypeError for
+    arguments of another kind.
     """
     require_partitions("profile", partitions)
     require("profile", loss, Loss, "a loss, such as cross_entropy or mse")
@@ -214,8 +215,7 @@ def _state(i: int, layer: Layer, optimizer: Optimizer | None) -> int:
     """The bytes of what an optimizer keeps, or will keep, for the weights of a layer."""
     if optimizer is None:
         return 0
-    weights = layer.parameters
-    kept = [optimizer.state.get((i, name)) or optimizer.start(weights[name]) for name in weights]
+    kept = optimizer.kept({(i, name): weight for name, weight in layer.parameters.items()})
     return sum(root.nbytes for root in roots(kept))
 
 
@@ -255,8 +255,8 @@ class _Outlined:
         self.flops: list[int] = []
         for i, layer in enumerate(self.layers):
             inputs.append(y)
-            self.flops.append(layer.flops(first(y)))
             y, saved = applied(layer, layer.outline, y, Context(layer=i))
+            self.flops.append(layer.flops(first(inputs[-1])))  # of an input that the layer takes
             outputs.append(y)
             kept.append(saved)
         self.along = [_named(list(rest(y)), names_of(INPUT, x)) for x, y in zip(inputs, outputs, strict=True)]

@@ -76,6 +76,8 @@ def train_step(
     state is counted with what a device holds, also in a step without them.
     ``costs`` time the actions, unit costs unless given. ``meter=False`` counts no bytes, which is faster.
     ``memory_limit`` is what a device may hold at most, also while an action runs: bytes for all or for each.
+    What exists only while a single layer runs is not counted, as in ``step.memory``; in a ``Checkpoint`` of a
+    Transformer block that is all that the block saves, and more.
     ``seed`` and ``step`` fix what random layers draw.
 
     MemoryLimitError if a device would hold more, with what would help; ScheduleError or DeadlockError for a
@@ -162,7 +164,7 @@ def single_device_step(
     model, gradients, losses, outputs = Partition(layers), {}, [], []
     require_weights(model)
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
-        x, targets = batch[0][piece.rows], batch[1][piece.rows]
+        x, targets = (np.ascontiguousarray(part[piece.rows]) for part in batch)  # as every device gets them
         y, saved = model.forward(x, Context(True, seed, step, m))
         y = first(y)
         value, loss_saved = loss.forward(y, targets)

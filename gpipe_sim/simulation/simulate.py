@@ -54,13 +54,11 @@ def simulate(
     program = schedule.program
     costs.require_stages(program.stages)
     check(schedule)
+    if profile is not None and not hasattr(profile, "require_within"):
+        raise TypeError(f"simulate needs a profile, as profile(partitions, batch, loss) gives {got(profile)}")
     if memory_limit is not None:
         if profile is None:
             raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
-        if not hasattr(profile, "require_within"):
-            raise TypeError(
-                f"simulate needs a profile, as profile(partitions, batch, loss) gives {got(profile)}"
-            )
         profile.require_within(schedule, memory_limit, costs)
     try:
         with np.errstate(over="ignore"):
