@@ -32,6 +32,7 @@ _NAMES = {
     "simulation.problems": "Problem check problems",
     "simulation.simulate": "simulate",
     "simulation.timeline": "Message Span Timeline",
+    "simulation.wires": "simulate_shared",
     "nn.along": "PaddingMask",
     "nn.laws": "check_layer",
     "nn.data": "digits",
