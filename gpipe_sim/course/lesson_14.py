@@ -60,18 +60,18 @@ HALF_THE_WORK = {
 }
 
 
+def core_share(places: int, features: int) -> float:
+    """The share of a block's FLOPs that the core takes: its products are those without weights."""
+    block, x = TransformerBlock(features, 1, rng=None), StandIn((1, places, features), np.float16)
+    return 1 - block.weight_flops(x) / block.flops(x)
+
+
 def half_the_work(features: int) -> int:
-    """From how many places on the core of attention takes half of a block's FLOPs, found by trying."""
-    block = TransformerBlock(features, 1, rng=None)
-
-    def core_is_less(places: int) -> bool:
-        x = StandIn((1, places, features), np.float16)
-        return block.flops(x) < 2 * block.weight_flops(x)
-
+    """From how many places on the core takes half of a block's FLOPs, found by trying."""
     few, many = 1, 100 * features
     while many - few > 1:
         middle = (few + many) // 2
-        few, many = (middle, many) if core_is_less(middle) else (few, middle)
+        few, many = (middle, many) if core_share(middle, features) < 0.5 else (few, middle)
     return many
 
 

@@ -22,6 +22,7 @@ from gpipe_sim.course.lesson_14 import (
     account,
     attention,
     block_bytes,
+    core_share,
     half_the_work,
     saved_bytes,
     to_recompute,
@@ -360,6 +361,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
 
     assert list(HALF_THE_WORK) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
     assert half_the_work(12_288) == 6 * 12_288
+    assert core_share(2048, 12_288) == pytest.approx(float(formulas.attention_core_flops_share(2048, 12_288)))
     assert_each_is_told(HALF_THE_WORK, 6 * 12_288)
 
 
