@@ -2,10 +2,11 @@
 
 import sys
 import time
+from fractions import Fraction
 from subprocess import run as run_process
 
 from benchmarks.timing import medians, report
-from gpipe_sim import ZBV, Costs, Interleaved1F1B, OneFOneB, Schedule, Span, simulate
+from gpipe_sim import ZBV, Costs, Interleaved1F1B, Link, OneFOneB, Schedule, Span, simulate
 from gpipe_sim.schedule.actions import Action, B, F, I, W
 
 DEVICES, MICROBATCHES = 64, 1024
@@ -56,6 +57,22 @@ def once_more(schedule: Schedule) -> bool:
     return report(f"{schedule!r}: other costs / from nothing", again / first, "x", 0.5)
 
 
+def on_links(schedule: Schedule) -> bool:
+    """Report the time to simulate on links, as a ratio to constant delays: with room, and crowded."""
+    met, costs = True, Costs(2, 2, 2, comm=1)
+    for words, link, target in (
+        ("with room", Link(1, 1), 1.6),
+        ("that are crowded", Link(1, Fraction(1, 4)), 2.5),
+    ):
+        linked, plain = medians(
+            lambda link=link: simulate(schedule, Costs(2, 2, 2), links=link),
+            lambda: simulate(schedule, costs),
+            rounds=21,
+        )
+        met &= report(f"{schedule!r}: links {words} / constant delays", linked / plain, "x", target)
+    return met
+
+
 def imported(module: str, rounds: int = 9) -> float:
     """Seconds to import a module in a fresh process, without Python's own start; the fastest of each."""
 
@@ -75,6 +92,7 @@ def run() -> bool:
     met &= compared("ZB-V", ZBV(*size), SPLIT, 1.2)
     met &= compared("1F1B, 4 x 8", OneFOneB(4, 8), WHOLE, TINY, rounds=201)
     met &= once_more(OneFOneB(4, 8))
+    met &= on_links(OneFOneB(*size))
     ratio = imported("numpy, gpipe_sim") / imported("numpy")
     met &= report("import gpipe_sim, NumPy included / import numpy", ratio, "x", 1.5)
     ratio = imported("gpipe_sim.simulation.simulate") / imported("numpy")

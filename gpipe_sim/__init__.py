@@ -26,11 +26,13 @@ _NAMES = {
     "simulation.costs": "CostModel Costs",
     "simulation.critical_path": "Explanation critical_path why_idle",
     "simulation.fit": "fit_costs",
+    "simulation.links": "Link Nodes",
     "simulation.metrics": """bubble_fraction bubble_overhead busy_time idle_spans idle_time
         in_flight peak_in_flight phases span_bubble speedup useful_time utilization""",
     "simulation.problems": "Problem check problems",
     "simulation.simulate": "simulate",
     "simulation.timeline": "Message Span Timeline",
+    "simulation.wires": "simulate_shared",
     "nn.along": "PaddingMask",
     "nn.laws": "check_layer",
     "nn.data": "digits",

@@ -108,7 +108,8 @@ def _picked(timeline: Timeline, listed_parts: frozenset[Action] | None) -> Picke
     if listed_parts is not None:
         there = any(timeline.schedule.program.part_of(part) >= 0 for part in listed_parts)
         return Picked(listed_parts, HIGHLIGHTED) if there else None
-    return Picked(_all_parts(span.action for span in path_of(timeline)), CRITICAL)
+    spans = (each for each in path_of(timeline) if isinstance(each, Span))
+    return Picked(_all_parts(span.action for span in spans), CRITICAL)
 
 
 def _parts(owner: str, timelines: Sequence[Timeline], highlight: Iterable) -> frozenset[Action]:

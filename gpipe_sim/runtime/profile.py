@@ -18,10 +18,14 @@ from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.nn.standin import StandIn, root_of
-from gpipe_sim.runtime.device import Batch, as_batch
+from gpipe_sim.runtime.device import Batch, as_batch, pieces
 from gpipe_sim.runtime.memory import roots
 from gpipe_sim.runtime.partition import Partition, require_partitions
+from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.program import CODE
 from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.numbers import CostColumn
 
 #: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
 #: these. A whole number is the place of an array among the saved ones.
@@ -102,6 +106,45 @@ class Profile:
     def parameters(self) -> int:
         """The bytes of all weights."""
         return sum(sum(layer.parameters.values()) for layer in self.layers)
+
+    def message_bytes(self, schedule: Schedule) -> CostColumn:
+        """The bytes of each message of a schedule, in the order of its program's needs that cross.
+
+        A forward sends the output of its stage, with what travels along; a backward the gradient of its
+        input. ValueError if the profile has another number of stages.
+        """
+        if schedule.stages != len(self.stages):
+            raise ValueError(
+                f"{schedule!r} has {schedule.stages} stages, but the profile has {len(self.stages)}"
+            )
+        program = schedule.program
+        parts = program.needs[program.crosses]
+        forward = program.kind[parts] == CODE[Kind.F]
+        samples = [piece.rows.stop - piece.rows.start for piece in pieces(self.samples, program.microbatches)]
+        counts = sorted(set(samples))
+        values = [size.of(n) for n in counts for size in (*self._outputs(), *self._input_gradients())]
+        which = np.searchsorted(counts, np.array(samples)[program.microbatch[parts]])
+        stages = len(self.stages)
+        return CostColumn(values, which * 2 * stages + program.stage[parts] + stages * ~forward)
+
+    def _outputs(self) -> list[Size]:
+        """Of each stage, with what travels along."""
+        found, x, along = [], self.input, ()
+        for stage in self.stages:
+            for layer in stage:
+                known = names_of(INPUT, (x, *along))
+                along = tuple(one if isinstance(one, Size) else known[one] for one in layer.along)
+                x = layer.output if isinstance(layer.output, Size) else x
+            found.append(Size(*map(sum, zip(x, *along, strict=True))))
+        return found
+
+    def _input_gradients(self) -> list[Size]:
+        found, dy = [], self.loss.gradient
+        for stage in reversed(self.stages):
+            for layer in reversed(stage):
+                dy = layer.input_gradient if isinstance(layer.input_gradient, Size) else dy
+            found.append(dy)
+        return found[::-1]
 
     def require_within(self, schedule: Any, limit: Any, costs: Any = None) -> None:
         """MemoryLimitError if a step of this schedule would hold more bytes than ``limit`` on a device."""

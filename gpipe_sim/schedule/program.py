@@ -14,6 +14,7 @@ import numpy as np
 
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.levels import Levels, find_levels
+from gpipe_sim.schedule.traffic import Traffic, find_traffic
 
 Column = np.ndarray
 KINDS = tuple(Kind)  #: the columns store a kind as its place in this tuple
@@ -103,6 +104,13 @@ class Program:
     def levels(self) -> Levels:
         """The entries in an order in which they can run, and which devices get stuck."""
         return find_levels(self.rows, self.needs_from, self.entry[self.needs])
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What crosses from one device to another, and on which link."""
+        needed = self.needs[self.crosses]
+        place = self.levels.rank[self.entry[needed]]
+        return find_traffic(needed, place, self.device[needed], self.target[self.crosses], self.devices)
 
     def part_of(self, action: Action) -> int:
         """The number of the part that is this action, the first one if there are several; -1 if none is."""

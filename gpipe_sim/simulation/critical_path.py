@@ -1,9 +1,10 @@
 """Why a timeline looks as it does: what held each action back, and so why a device waits.
 
 An action can start when its device is free and everything that it needs has arrived. One of the two happens
-last and so determines the start. Follow these from the last action of a step back to time 0, and you have the
-critical path. Follow them from the end of a gap, one or two links back, and you have the reason for the gap.
-A simulated action starts as soon as it can; a measured one a little later, but the same thing came last.
+last and so determines the start. A message leaves when its action has ended and its link is free. Follow
+these from the last action of a step back to time 0, and you have the critical path. Follow them from the end
+of a gap, one or two links back, and you have the reason for the gap. A simulated action starts as soon as it
+can; a measured one a little later, but the same thing came last.
 """
 
 from collections.abc import Iterator
@@ -15,19 +16,20 @@ from gpipe_sim.errors import got
 from gpipe_sim.errors import number as read_number
 from gpipe_sim.schedule.actions import Action
 from gpipe_sim.schedule.base import needs
-from gpipe_sim.simulation.timeline import Span, Timeline, number, of_timeline
+from gpipe_sim.simulation.timeline import Message, Span, Timeline, number, of_timeline
 
 #: Added to an explanation that rests on a message nobody measured: a measured timeline has only actions.
 ASSUMED = "; messages were not measured: what another device made counts as there when it ends"
 
 
 @of_timeline
-def critical_path(timeline: Timeline) -> tuple[Span, ...]:
-    """One chain of spans from time 0 to the makespan, each starting as soon as the one before allows.
+def critical_path(timeline: Timeline) -> tuple[Span | Message, ...]:
+    """One chain of spans and messages from time 0 to the makespan, each starting when the one before allows.
 
-    Making anything else faster does not end the step sooner. Between two spans of the chain there is either
-    nothing or a message; in a measured timeline also the time that a device takes to start an action that is
-    ready. If a message arrives just when the device's previous action ends, the chain stays on the device.
+    Making anything else faster does not end the step sooner. Messages that take no time are left out; one
+    that waited for its link stands after the one that was on it, which may still be on its way (latency). In
+    a measured timeline there is also the time that a device takes to start an action that is ready. If a
+    message arrives just when the device's previous action ends, the chain stays on the device.
     """
     held_back = _HeldBack(timeline)
     chain = [max(timeline.spans, key=lambda span: span.end)]
@@ -37,20 +39,29 @@ def critical_path(timeline: Timeline) -> tuple[Span, ...]:
 
 
 class _HeldBack:
-    """For each span of a timeline, the predecessor that determined its start."""
+    """For each span and message of a timeline, the predecessor that determined its start."""
 
     def __init__(self, timeline: Timeline):
         self.schedule = timeline.schedule
-        self.arrived = {(message.action, message.target): message.end for message in timeline.messages}
+        self.messages = {(message.action, message.target): message for message in timeline.messages}
+        in_order = sorted(self.messages.values(), key=lambda each: (each.source, each.target, each.start))
+        self.ahead = {b: a for a, b in pairwise(in_order) if a[1:3] == b[1:3]}  # before it on its link
         self.of = {part: span for span in timeline.spans for part in span.action.parts}
         self.before = {after: span for row in timeline.rows for span, after in pairwise(row)}
 
-    def by(self, span: Span) -> Span | None:
+    def by(self, cause: Span | Message) -> Span | Message | None:
         """That predecessor, or None. The device's own previous action wins if a message came as it ended."""
-        previous, need = self.before.get(span), self.need(span)
-        if need is None or (previous and previous.end >= self.arrival(need, span)):
+        if isinstance(cause, Message):
+            return self.ahead[cause] if self.waited(cause) else self.of[cause.action]
+        previous, need = self.before.get(cause), self.need(cause)
+        if need is None or (previous and previous.end >= self.arrival(need, cause)):
             return previous
-        return self.of[need]
+        message = self.messages.get((need, cause.device))
+        return message if message and message.end > self.of[need].end else self.of[need]
+
+    def waited(self, message: Message) -> bool:
+        """Whether it left later than its action ended, because of what was on its link."""
+        return message in self.ahead and message.start > self.of[message.action].end
 
     def need(self, span: Span) -> Action | None:
         """Of everything that the span needs, what arrived last; None if it needs nothing."""
@@ -63,7 +74,8 @@ class _HeldBack:
 
     def arrival(self, need: Action, span: Span) -> Real:
         """When what a span needs reaches its device; if there is no message, when the needed action ends."""
-        return self.arrived.get((need, span.device), self.of[need].end)
+        message = self.messages.get((need, span.device))
+        return message.end if message else self.of[need].end
 
 
 @dataclass(frozen=True)
@@ -131,18 +143,24 @@ def _chain(held_back: _HeldBack, span: Span, since: Real) -> Iterator[tuple[Span
     head = ""
     for _ in range(2):
         need = held_back.need(span)
-        source, arrival = held_back.of[need], held_back.arrival(need, span)
-        yield source, head + _runs(need, source, arrival)
+        source = held_back.of[need]
+        yield source, head + _runs(need, source, held_back, held_back.messages.get((need, span.device)))
         if held_back.could_start(source) <= since:
             return
-        if (cause := held_back.by(source)).device == source.device:
+        cause = held_back.by(source)
+        if isinstance(cause, Span) and cause.device == source.device:
             yield cause, f"device {cause.device} is busy with {cause.action} until {number(cause.end)}"
             return
         span, head = source, f"{need} itself waits for "
 
 
-def _runs(need: Action, source: Span, arrival: Real) -> str:
-    late = f" and which arrives at {number(arrival)}" if source.end < arrival else ""
-    return (
-        f"{need}, which device {source.device} runs from {number(source.start)} to {number(source.end)}{late}"
-    )
+def _runs(need: Action, source: Span, held_back: _HeldBack, message: Message | None) -> str:
+    """When it runs; and if that takes a while, when what it made arrives, and which link was not free."""
+    says = f"{need}, which device {source.device} runs from {number(source.start)} to {number(source.end)}"
+    if message is None or message.end <= source.end:
+        return says
+    if held_back.waited(message):
+        on_it = held_back.ahead[message].action
+        says += f" and which waits until {number(message.start)} for the link, where {on_it} is"
+        return f"{says}, and arrives at {number(message.end)}"
+    return f"{says} and which arrives at {number(message.end)}"

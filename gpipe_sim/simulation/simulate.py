@@ -5,27 +5,38 @@ thing that it needs has arrived. All actions of a level (``schedule.levels``) ar
 level. An order in which some device gets stuck is refused before anything is timed.
 """
 
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import got
+from gpipe_sim.errors import got, require_flags
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.schedule.levels import Levels, places
 from gpipe_sim.schedule.program import Program
 from gpipe_sim.simulation.costs import UNIT, CostModel, priced, require_costs
-from gpipe_sim.simulation.numbers import as_columns
+from gpipe_sim.simulation.links import Links, on_links
+from gpipe_sim.simulation.numbers import CostColumn, as_columns
 from gpipe_sim.simulation.problems import check
 from gpipe_sim.simulation.timeline import Timeline
+from gpipe_sim.simulation.timing import Clock, timed
 
 Column = np.ndarray
 
 
 def simulate(
-    schedule: Schedule, costs: CostModel | None = None, *, profile: Any = None, memory_limit: Any = None
+    schedule: Schedule,
+    costs: CostModel | None = None,
+    *,
+    links: Links | None = None,
+    overlap: bool = True,
+    profile: Any = None,
+    memory_limit: Any = None,
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
+
+    With ``links``, messages wait for each other: a ``Link`` for all, ``Nodes``, or links by pair of devices.
+    Their bytes are what the ``profile`` says, or 1 each without one. ``overlap=False`` keeps a device busy
+    while it sends and while it receives.
 
     With a ``memory_limit``, bytes for all devices or for each, and the ``profile`` of a model, a step that
     does not fit is a MemoryLimitError.
@@ -37,6 +48,9 @@ def simulate(
     """
     require_schedule("simulate", schedule)
     costs = UNIT if costs is None else require_costs("simulate", costs)
+    require_flags("simulate", overlap=overlap)
+    if not overlap and links is None:
+        raise TypeError("overlap=False needs links, such as simulate(..., links=Link(bandwidth=100))")
     program = schedule.program
     costs.require_stages(program.stages)
     check(schedule)
@@ -46,42 +60,34 @@ def simulate(
         if profile is None:
             raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
         profile.require_within(schedule, memory_limit, costs)
-    (durations, delays), in_units = as_columns(*priced(costs, program))
     try:
         with np.errstate(over="ignore"):
-            start, end = _timed(program, durations, delays)
+            if links is None:
+                clock, in_units = _without_links(program, costs)
+            else:
+                sizes = _sizes(schedule, profile)
+                clock, in_units = on_links(program, costs, links, sizes, overlap)
     except OverflowError:  # of whole numbers beside floats
         raise _too_long(schedule) from None
-    needed = program.entry[program.needs[program.crosses]]
-    arrived = in_units(end[needed] + delays)
-    if end.dtype == float and not np.isfinite(end).all():
+    if clock.end.dtype == float and not np.isfinite(clock.end).all():
         raise _too_long(schedule)
-    start, end = in_units(start), in_units(end)
-    return Timeline(schedule, start, end, sent=end[needed], arrived=arrived)
+    return Timeline(schedule, *map(in_units, clock))
+
+
+def _without_links(program: Program, costs: CostModel) -> tuple[Clock, Callable]:
+    """Every message is on its way for as long as the costs say, whatever else crosses."""
+    (durations, delays), in_units = as_columns(*priced(costs, program))
+    return timed(program, durations, delays), in_units
+
+
+def _sizes(schedule: Schedule, profile: Any) -> CostColumn:
+    """The bytes of each need that crosses; without a profile each is 1."""
+    if profile is None:
+        return CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
+    if not hasattr(profile, "message_bytes"):
+        raise TypeError(f"simulate needs a profile, as profile(partitions, batch, loss) gives {got(profile)}")
+    return profile.message_bytes(schedule)
 
 
 def _too_long(schedule: Schedule) -> ValueError:
     return ValueError(f"{schedule!r} lasts longer than the largest float; whole numbers may be any size")
-
-
-def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column, Column]:
-    """When each entry starts and ends. Inside, columns are sorted by level; what is returned, by entry."""
-    levels = program.levels
-    before, durations = levels.before, durations[levels.order]
-    late = _delays(program, levels, delays) if delays.dtype == object or delays.any() else None
-    starts, ends = np.empty_like(durations), np.append(durations, durations.dtype.type(0))
-    for low, high in pairwise(levels.bounds):
-        arrived = ends.take(before[:, low:high])
-        if late is not None:
-            arrived += late[:, low:high]
-        start = starts[low:high] = np.maximum.reduce(arrived, axis=0)
-        np.add(start, durations[low:high], out=ends[low:high])
-    return starts[levels.rank], ends[levels.rank]
-
-
-def _delays(program: Program, levels: Levels, delays: Column) -> Column:
-    """For each cell of ``levels.before``, the time until it is there: a message's delay, or else 0."""
-    table = np.zeros(levels.before.shape, delays.dtype)
-    row, entry = places(program.needs_from)
-    table[row[program.crosses] + 1, levels.rank[entry[program.crosses]]] = delays
-    return table

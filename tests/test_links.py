@@ -1,0 +1,191 @@
+"""Links: latency, bandwidth, queues, topologies; and devices that are busy while they send and receive."""
+
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+from cases import every_schedule, over
+from plain_links import linked
+
+import gpipe_sim as gp
+from gpipe_sim import Costs, Link, Nodes
+from gpipe_sim.runtime.device import Device
+
+SIZES = [(1, 3), (2, 3), (3, 2), (4, 8), (5, 7)]
+COSTS = [Costs(), Costs(2, 3, 1), Costs(0, 0, 0), Costs(Fraction(1, 3), 1, Fraction(1, 2), comm=2)]
+HALF = Fraction(1, 2)
+
+
+def as_drawn(timeline: gp.Timeline) -> tuple[dict, dict]:
+    spans = {span.action: (span.start, span.end) for span in timeline.spans}
+    return spans, {(each.action, each.target): (each.start, each.end) for each in timeline.messages}
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@over(every_schedule(SIZES))
+def test_every_time_is_that_of_a_plain_clock_for_each_device_and_link(schedule, overlap):
+    chance = Random(repr(schedule))
+    devices = range(schedule.devices)
+    for costs in COSTS[:3]:
+        links = {
+            (a, b): Link(chance.choice([0, 1, HALF]), chance.choice([1, HALF, Fraction(1, 3), 5]))
+            for a in devices
+            for b in devices
+            if a != b
+        }
+        found = as_drawn(gp.simulate(schedule, costs, links=links, overlap=overlap))
+        assert found == linked(schedule, costs, lambda a, b: links[a, b], overlap=overlap)  # noqa: B023
+
+
+@over(every_schedule(SIZES))
+def test_a_link_that_is_never_full_is_a_constant_delay(schedule):
+    for costs in COSTS:
+        latency = Costs(costs.forward, costs.input_grad, costs.weight_grad, comm=costs.comm + 3)
+        assert as_drawn(gp.simulate(schedule, costs, links=Link(3))) == as_drawn(
+            gp.simulate(schedule, latency)
+        )
+
+
+@pytest.mark.parametrize(("busy", "lengths"), [(0, (33, 33, 27)), (2, (52, 65, 57)), (4, (92, 97, 89))])
+def test_gpipe_waits_for_a_slow_link_in_its_fill_and_1f1b_for_every_message(busy, lengths):
+    links = Link(bandwidth=Fraction(1, busy)) if busy else Link()
+    found = [gp.simulate(family(4, 8), links=links).makespan for family in (gp.GPipe, gp.OneFOneB, gp.ZBH1)]
+    assert tuple(found) == lengths
+
+
+def test_a_plain_delay_of_as_long_is_shorter_because_messages_do_not_queue():
+    assert [gp.simulate(gp.GPipe(4, 8), Costs(comm=c)).makespan for c in (2, 4)] == [45, 57]
+
+
+def test_devices_that_are_busy_while_they_send_and_receive():
+    families = gp.GPipe, gp.OneFOneB, gp.ZBH1
+    found = [gp.simulate(each(4, 8), links=Link(bandwidth=1), overlap=False).makespan for each in families]
+    assert found == [73, 71, 65]
+
+
+def test_messages_on_one_link_go_one_at_a_time_in_the_order_of_the_senders_row():
+    timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=HALF))
+    forward = [(str(m.action), m.start, m.end) for m in timeline.messages if m.source == 0]
+    assert forward == [("0F0", 1, 4), ("0F1", 3, 6), ("0F2", 5, 8)]
+    assert [span.start for span in timeline.on(1)[:3]] == [4, 6, 8]
+
+
+def test_inside_a_node_messages_are_fast_and_between_nodes_slow():
+    links = Nodes(2, inside=Link(), between=Link(latency=5))
+    timeline = gp.simulate(gp.GPipe(4, 1), links=links)
+    late = {(each.source, each.target): each.end - each.start for each in timeline.messages}
+    assert late == {(0, 1): 0, (1, 2): 5, (2, 3): 0, (3, 2): 0, (2, 1): 5, (1, 0): 0}
+
+
+# Bytes
+
+
+def small(stages: int) -> tuple[list[gp.Partition], tuple]:
+    rng = np.random.default_rng(0)
+    layers = [gp.PaddingMask(), gp.Embedding(9, 4, rng=rng), *gp.mlp([4, *range(5, 4 + stages), 6])]
+    layers += [gp.SequenceMean(), gp.Linear(6, 3, rng=rng, dtype=np.float32)]
+    text = rng.integers(9, size=(11, 5))
+    return gp.split(layers, stages=stages), (text, np.arange(11) % 3)
+
+
+@over(every_schedule([(2, 3), (3, 4)]))
+def test_messages_have_the_bytes_that_devices_send(schedule, monkeypatch):
+    sent = {}
+    send = Device._send
+
+    def noted(self, kind, stage, m, message):
+        if self.peers[self.inputs.homes[stage][m]] is not self:
+            arrays = message if isinstance(message, tuple) else (message,)
+            sent[kind, stage, m] = sum(array.nbytes for array in arrays)
+        send(self, kind, stage, m, message)
+
+    monkeypatch.setattr(Device, "_send", noted)
+    partitions, batch = small(schedule.stages)
+    gp.train_step(partitions, schedule, batch, gp.cross_entropy)
+    column = gp.profile(partitions, batch, gp.cross_entropy).message_bytes(schedule)
+    program = schedule.program
+    parts = map(program.action_of, program.needs[program.crosses].tolist())
+    found = {}
+    for part, price in zip(parts, column.index.tolist(), strict=True):
+        kind, step = (gp.Kind.F, 1) if part.kind is gp.Kind.F else (gp.Kind.B, -1)
+        found[kind, part.stage + step, part.microbatch] = column.values[price]
+    assert found == sent
+
+
+def test_a_profile_gives_a_link_the_bytes_that_it_carries():
+    partitions, batch = small(2)
+    profile = gp.profile(partitions, batch, gp.cross_entropy)
+    timeline = gp.simulate(gp.GPipe(2, 1), links=Link(bandwidth=10), profile=profile)
+    [there, back] = sorted(timeline.messages)
+    values = profile.message_bytes(gp.GPipe(2, 1)).values
+    assert {there.end - there.start, back.end - back.start} <= {Fraction(each, 10) for each in values}
+    with pytest.raises(ValueError, match="has 3 stages, but the profile has 2"):
+        gp.simulate(gp.GPipe(3, 1), links=Link(bandwidth=10), profile=profile)
+
+
+# Refused
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: Link(bandwidth=0), ValueError, r"Link needs bandwidth > 0, .* \(got 0\)"),
+        (lambda: Link(bandwidth=-1), ValueError, "Link needs bandwidth > 0"),
+        (lambda: Link(bandwidth=float("nan")), ValueError, "Link needs bandwidth"),
+        (lambda: Link(bandwidth="1"), TypeError, "Link needs bandwidth to be a number"),
+        (lambda: Link(latency=-1), ValueError, "Link needs latency to be finite and >= 0"),
+        (lambda: Link(latency=float("inf")), ValueError, "Link needs latency to be finite"),
+        (lambda: Nodes(0, Link(), Link()), ValueError, "Nodes needs devices_per_node >= 1"),
+        (lambda: Nodes(2, Link(), 3), TypeError, "Nodes needs links, such as Link"),
+        (lambda: gp.simulate(gp.GPipe(2, 2), links=3), TypeError, "simulate needs links to be a Link"),
+        (
+            lambda: gp.simulate(gp.GPipe(2, 2), links={(0, 1): Link()}),
+            ValueError,
+            r"there is no link from device 1 to device 0; there are links from 0 to 1",
+        ),
+        (lambda: gp.simulate(gp.GPipe(2, 2), links={}), ValueError, "no link from device 0 to device 1"),
+        (lambda: gp.simulate(gp.GPipe(2, 2), links={(0, 1): 1, (1, 0): 1}), TypeError, "a Link"),
+        (lambda: gp.simulate(gp.GPipe(2, 2), overlap=False), TypeError, "overlap=False needs links"),
+        (lambda: gp.simulate(gp.GPipe(2, 2), links=Link(), overlap=2), TypeError, "overlap"),
+        (lambda: gp.simulate(gp.GPipe(2, 2), links=Link(), profile=3), TypeError, "simulate needs a profile"),
+    ],
+)
+def test_what_is_no_link_is_refused(make, error, says):
+    with pytest.raises(error, match=says):
+        make()
+
+
+# Why
+
+
+@over(every_schedule(SIZES))
+def test_the_critical_path_runs_through_messages_and_those_that_they_wait_for(schedule):
+    timeline = gp.simulate(schedule, Costs(1, 2, 1), links=Link(bandwidth=HALF))
+    path = gp.critical_path(timeline)
+    assert path[0].start == 0 and path[-1].end == timeline.makespan
+    for before, after in pairwise(path):
+        assert before.end == after.start
+        if isinstance(before, gp.Message) and isinstance(after, gp.Message):
+            assert before[1:3] == after[1:3], "it waited for another message on its link"
+        elif isinstance(after, gp.Message):
+            assert after.action in before.action.parts
+        elif isinstance(before, gp.Message) or before.device != after.device:
+            assert set(before.action.parts) & set(gp.needs(after.action, schedule))
+
+
+def test_a_slow_link_is_the_whole_path():
+    """GPipe on two devices: between the first forward and the last backward nothing but the link counts."""
+    path = gp.critical_path(gp.simulate(gp.GPipe(2, 3), links=Link(bandwidth=Fraction(1, 10))))
+    way = " ".join(f"({each.action})" if isinstance(each, gp.Message) else str(each.action) for each in path)
+    assert way == "0F0 (0F0) (0F1) (0F2) 1F2 1B2 (1B2) (1B1) (1B0) 0B0"
+
+
+def test_why_a_device_waits_names_the_message_on_the_link():
+    timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=Fraction(1, 4)))
+    assert str(gp.why_idle(timeline, 1, 8)) == (
+        "device 1 waits from 7 to 10 for 0F1, which device 0 runs from 1 to 2 and which waits until 5 for "
+        "the link, where 0F0 is, and arrives at 10"
+    )
+    assert str(gp.why_idle(timeline, 1, 0)).endswith("which device 0 runs from 0 to 1 and which arrives at 6")

@@ -1,0 +1,45 @@
+"""A wire that several pairs share, and its anomaly."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from cases import every_schedule, over
+
+import gpipe_sim as gp
+from gpipe_sim import Costs, Link
+
+HELD = Link(bandwidth=Fraction(1, 2))
+
+
+@over(every_schedule([(1, 3), (2, 3), (3, 2), (4, 8)]))
+def test_with_a_wire_for_each_pair_the_times_are_those_of_links(schedule):
+    for link in (Link(), Link(3), HELD, Link(1, Fraction(1, 3))):
+        for costs in (Costs(), Costs(2, 1, 3, comm=1), Costs(0, 1, 0)):
+            shared = gp.simulate_shared(schedule, link, lambda a, b: (a, b), costs)
+            linked = gp.simulate(schedule, costs, links=link)
+            assert shared.spans == linked.spans
+            assert sorted(shared.messages) == sorted(linked.messages)
+
+
+def test_a_wire_carries_one_message_at_a_time():
+    timeline = gp.simulate_shared(gp.GPipe(4, 8), HELD)
+    busy = sorted((each.start, each.end) for each in timeline.messages)
+    assert all(end <= start for (_, end), (start, _) in pairwise(busy))
+    assert timeline.makespan > gp.simulate(gp.GPipe(4, 8), links=HELD).makespan
+
+
+def test_on_a_shared_wire_a_faster_stage_can_make_the_step_longer():
+    """Stage 1's forward takes 3 instead of 4, and the step 109 instead of 108."""
+
+    def length(forward: int) -> int:
+        costs = Costs((2, forward, 1, 3), (1, 1, 1, 1), (1, 2, 4, 1))
+        return gp.simulate_shared(gp.GPipe(4, 8), HELD, costs=costs).makespan
+
+    assert (length(4), length(3)) == (108, 109)
+
+
+@pytest.mark.parametrize("arguments", [(3,), (gp.GPipe(2, 2), 3), (gp.GPipe(2, 2), HELD, 3)])
+def test_what_is_no_wire_is_refused(arguments):
+    with pytest.raises(TypeError, match="needs"):
+        gp.simulate_shared(*arguments, *([HELD] if len(arguments) == 1 else []))
