@@ -25,7 +25,6 @@ def data() -> dict:
         {
             "times": list(trace.times),
             "bytes": {name: list(held) for name, held in trace.bytes.items()},
-            "most_inside": trace.peak_inside.bytes,
         }
         for trace in gp.predict_memory(schedule, profile)
     ]
@@ -38,7 +37,7 @@ def draw(data: dict) -> Figure:
         gp.MemoryTrace(tuple(each["times"]), {name: tuple(held) for name, held in each["bytes"].items()})
         for each in data["memory"]
     ]
-    first, last = (f"{data['memory'][k]['most_inside'] / 10**9:,.0f} GB" for k in (0, -1))
+    first, last = (f"{traces[k].peak() / 10**9:,.0f} GB" for k in (0, -1))
     where = f"GPT-3's shape on {len(traces)} devices under {data['name']}"
     plot_timeline(timeline_of(data), ax, f"{where}: {first} on the first, {last} on the last", memory=traces)
     return figure

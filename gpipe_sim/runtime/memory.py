@@ -8,8 +8,9 @@ action ends or a message is sent. The outputs of the last stage go to the host, 
 While an action runs, there is more, and that peak is told apart (``MemoryTrace.inside``). What the action
 frees, it frees when it ends. The meter looks between two layers, and counts on top what the layers before
 have left (what they saved, what W still needs, gradients that are new) and the one array that passes on to
-the next layer. Not counted is what exists only while a single layer runs: NumPy's temporaries, and the
-gradient of a later microbatch until it is added. The first backward of a stage of two layers:
+the next layer. A layer that is made of layers says what there is between these (``nn.inside``). Not counted
+is what exists only while a single layer runs: NumPy's temporaries, and the gradient of a later microbatch
+until it is added. The first backward of a stage of two layers:
 
     there at the start   [======= all that is held, and the message with dy: freed at the end =======]
     gradients, new                      [ of layer 1                   ][ of layers 1 and 0          ]

@@ -76,8 +76,7 @@ def train_step(
     state is counted with what a device holds, also in a step without them.
     ``costs`` time the actions, unit costs unless given. ``meter=False`` counts no bytes, which is faster.
     ``memory_limit`` is what a device may hold at most, also while an action runs: bytes for all or for each.
-    What exists only while a single layer runs is not counted, as in ``step.memory``; in a ``Checkpoint`` of a
-    Transformer block that is all that the block saves, and more.
+    What exists only while a single layer runs is not counted, as in ``step.memory``.
     ``seed`` and ``step`` fix what random layers draw.
 
     MemoryLimitError if a device would hold more, with what would help; ScheduleError or DeadlockError for a
