@@ -14,7 +14,7 @@ from gpipe_sim.errors import got, require, whole
 from gpipe_sim.runtime.limit import Limit, read_limits, require_within
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.runtime.prediction import predict_memory
-from gpipe_sim.runtime.profile import INPUT, LayerProfile, Profile, Size
+from gpipe_sim.runtime.profile import INPUT, LayerProfile, Profile
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.costs import CostModel
 
@@ -155,20 +155,12 @@ def _groups(schedule: Schedule) -> Iterator[_Group]:
 def _cut(profile: Profile, block: int) -> tuple[Layers, LayerProfile, Layers]:
     layers = profile.layers
     block = whole("deepest_model", "block, the number of a layer,", block, low=0, high=len(layers) - 1)
-    taken, given = (_size_after(profile.input, layers[:end]) for end in (block, block + 1))
-    if taken != given:
+    taken, given = profile.boundaries[block : block + 2]
+    if taken[INPUT] != given[INPUT]:
         raise ValueError(
-            f"layer {block} cannot follow itself: it takes {taken.of(1):,} bytes for a sample, "
-            f"and gives {given.of(1):,}"
+            f"layer {block} cannot follow itself: it takes {taken[INPUT].of(1):,} bytes for a sample, "
+            f"and gives {given[INPUT].of(1):,}"
         )
-    along = layers[block - 1].along if block else ()
-    if layers[block].along != tuple(f"{INPUT}{i}" for i, _ in enumerate(along, start=1)):
+    if taken != given:
         raise ValueError(f"layer {block} cannot follow itself: it changes what travels along, such as a mask")
     return layers[:block], layers[block], layers[block + 1 :]
-
-
-def _size_after(size: Size, layers: Sequence[LayerProfile]) -> Size:
-    for layer in layers:
-        if layer.output != INPUT:
-            size = layer.output
-    return size

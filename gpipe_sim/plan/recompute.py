@@ -13,7 +13,7 @@ there is kept already or not (and as many more if a mask travels along):
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import inf
 from numbers import Real
 from typing import NamedTuple
@@ -23,11 +23,10 @@ from gpipe_sim.nn.blocks import Checkpoint
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.plan.frontier import START, Bound, Chain, State, Way, best
 from gpipe_sim.runtime.limit import in_bytes
-from gpipe_sim.runtime.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Size
+from gpipe_sim.runtime.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Sizes, size_of
 
 NOTHING, ATTENTION, ALL = "nothing", "attention", "all"
 WAYS = (NOTHING, ATTENTION, ALL)  #: what of a layer may be recomputed
-Sizes = dict[str, Size]  #: of arrays, by name
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,16 +127,15 @@ def _read(profile: Profile, stage: int, microbatches: int) -> Chain:
     """The stage as a chain, in numbers of the largest microbatch."""
     require("a recompute plan", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     stage = whole("a recompute plan", "stage", stage, low=0, high=len(profile.stages) - 1)
-    samples, passing = profile.largest(microbatches), {INPUT: profile.input}
-    for layer in (layer for earlier in profile.stages[:stage] for layer in earlier):
-        passing = _passing(layer, passing)
-    layers = []
-    for layer in profile.stages[stage]:
-        layers.append({kept: list(_ways(layer, passing, kept, samples)) for kept in _states(passing)})
-        passing = _passing(layer, passing)
+    samples, end = profile.largest(microbatches), profile.ends[stage]
+    passing = profile.boundaries[end - len(profile.stages[stage]) : end + 1]
+    layers = [
+        {kept: list(_ways(layer, *sizes, kept, samples)) for kept in _states(sizes[0])}
+        for layer, sizes in zip(profile.stages[stage], pairwise(passing), strict=True)
+    ]
     loss = profile.loss.saved if stage == len(profile.stages) - 1 else ()
-    sizes = {**passing, "target": profile.target}
-    return Chain(layers, {kept: _added(loss, kept, sizes, samples) for kept in _states(passing)})
+    sizes = {**passing[-1], "target": profile.target}
+    return Chain(layers, {kept: _added(loss, kept, sizes, samples) for kept in _states(passing[-1])})
 
 
 def _states(passing: Sizes) -> list[State]:
@@ -146,35 +144,20 @@ def _states(passing: Sizes) -> list[State]:
     return [frozenset(names) for each in choices for names in each]
 
 
-def _passing(layer: LayerProfile, passing: Sizes) -> Sizes:
-    """What leaves a layer, by the names that it has as an input."""
-    return {name: _size(array, passing) for name, array in _outputs(layer).items()}
-
-
-def _outputs(layer: LayerProfile) -> dict[str, Array]:
-    """x, and what travels along: x1, x2, ..."""
-    return {INPUT: layer.output} | {f"{INPUT}{i}": array for i, array in enumerate(layer.along, start=1)}
-
-
-def _size(array: Array, sizes: Sizes) -> Size:
-    return array if isinstance(array, Size) else sizes[array]
-
-
 def _added(saved: Sequence[Array], kept: State, sizes: Sizes, samples: int) -> int:
     """The bytes of what is saved and not kept already."""
-    return sum(_size(array, sizes).of(samples) for array in saved if array not in kept)
+    return sum(size_of(array, sizes).of(samples) for array in saved if array not in kept)
 
 
-def _ways(layer: LayerProfile, passing: Sizes, kept: State, samples: int) -> Iterator[Way]:
+def _ways(layer: LayerProfile, comes: Sizes, goes: Sizes, kept: State, samples: int) -> Iterator[Way]:
     """The ways through a layer of whose inputs these are kept already."""
-    outputs = _outputs(layer)
-    names = {name: name.replace(INPUT, OUTPUT) for name in outputs}  # as the layer calls them: y, y1, ...
-    sizes = passing | {names[name]: size for name, size in _passing(layer, passing).items()}
+    names = {name: name.replace(INPUT, OUTPUT) for name in goes}  # as the layer calls them: y, y1, ...
+    sizes = comes | {names[name]: size for name, size in goes.items()}
     choices = [(NOTHING, layer.saved, layer.recompute_flops)]
     if layer.selective:
         choices.append((ATTENTION, *layer.selective))
-    choices.append((ALL, tuple(passing), layer.flops + layer.recompute_flops))
+    choices.append((ALL, tuple(comes), layer.flops + layer.recompute_flops))
     for way, saved, flops in choices:
         there = kept.union(each for each in saved if isinstance(each, str))
-        after = (name for name, array in outputs.items() if {array, names[name]} & there)
+        after = (name for name, array in layer.outputs.items() if {array, names[name]} & there)
         yield Way(way, _added(saved, kept, sizes, samples), samples * flops, frozenset(after))

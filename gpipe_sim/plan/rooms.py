@@ -56,9 +56,7 @@ class InBytes:
         self.plan, self.profile, self.limits, self.costs = plan, profile, limits, costs
         self.placement, self.microbatches = work.placement, work.microbatches
         self.split = Kind.I in work.program.where
-        samples = max(
-            piece.rows.stop - piece.rows.start for piece in pieces(profile.samples, work.microbatches)
-        )
+        samples = max(piece.samples for piece in pieces(profile.samples, work.microbatches))
         self.fixed, self.lives = _lives(self.placement, samples, self.split, profile)
 
     def order(self) -> Explicit:

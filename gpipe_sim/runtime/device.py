@@ -37,6 +37,10 @@ class Piece(NamedTuple):
     rows: slice
     weight: float
 
+    @property
+    def samples(self) -> int:
+        return self.rows.stop - self.rows.start
+
 
 def pieces(samples: int, microbatches: int) -> list[Piece]:
     """Cut a batch into microbatches whose sizes differ by at most one, the larger ones first.

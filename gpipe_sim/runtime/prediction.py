@@ -42,13 +42,10 @@ def predict_memory(
     """
     require_schedule("predict_memory", schedule)
     require("predict_memory", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
-    if schedule.stages != len(profile.stages):
-        raise ValueError(
-            f"{schedule!r} has {schedule.stages} stages, but the profile has {len(profile.stages)}"
-        )
+    profile.require_stages(schedule)
     cut = pieces(profile.samples, schedule.microbatches)
     timeline = timed(schedule, costs)
-    samples = [piece.rows.stop - piece.rows.start for piece in cut]
+    samples = [piece.samples for piece in cut]
     batch = _rows(profile.samples, profile.input), _rows(profile.samples, profile.target)
     inputs = told(schedule, batch, cut, _StandInLoss(profile.loss), _StandInOptimizer(profile))
     devices = performed(_partitions(profile, samples), timeline, inputs, MeteredMemory)
@@ -119,11 +116,11 @@ def _array(what: Array, samples: int, known: dict[str | int, StandIn]) -> StandI
 class _StandInLayer(Layer):
     """Makes what its profile says, out of nothing. ``samples`` are those of each microbatch."""
 
+    carries = True
+
     def __init__(self, profile: LayerProfile, samples: list[int]):
         self.profile, self.samples = profile, samples
-        self.parameters = {name: StandIn((size,), "u1") for name, size in profile.parameters.items()}
-
-    carries = True
+        self.parameters = {name: _Bytes(size) for name, size in profile.parameters.items()}
 
     def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
         samples, known = self.samples[ctx.microbatch], names_of(INPUT, x)

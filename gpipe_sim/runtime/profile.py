@@ -7,6 +7,7 @@ many for each sample. Which arrays are one and the same is part of it, because a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,14 @@ class Size(NamedTuple):
 Array = Size | str | int
 
 
+Sizes = dict[str, Size]  #: of arrays, by their names
+
+
+def size_of(array: Array, sizes: Sizes) -> Size:
+    """Its own size, or that of the array with its name."""
+    return array if isinstance(array, Size) else sizes[array]
+
+
 class Selective(NamedTuple):
     """What a layer would save if it recomputed its attention, and the FLOPs of that, for each sample."""
 
@@ -72,6 +81,11 @@ class LayerProfile:
     #: What exists at times while it runs, beside its input and what it has not made: the most of it.
     forward_inside: tuple[Size, ...] = ()
     backward_inside: tuple[Size, ...] = ()
+
+    @property
+    def outputs(self) -> dict[str, Array]:
+        """What leaves it, by the names that it has for the next layer: x, and x1, x2, ... along with it."""
+        return {INPUT: self.output} | {f"{INPUT}{i}": array for i, array in enumerate(self.along, start=1)}
 
     @property
     def input_flops(self) -> int:
@@ -107,20 +121,37 @@ class Profile:
         """The bytes of all weights."""
         return sum(sum(layer.parameters.values()) for layer in self.layers)
 
+    @property
+    def boundaries(self) -> tuple[Sizes, ...]:
+        """What passes before each layer, and after the last one: x, and x1, x2, ... along with it."""
+        found = [{INPUT: self.input}]
+        for layer in self.layers:
+            found.append({name: size_of(array, found[-1]) for name, array in layer.outputs.items()})
+        return tuple(found)
+
+    @property
+    def ends(self) -> list[int]:
+        """Of each stage, the number of the layer after its last."""
+        return list(accumulate(map(len, self.stages)))
+
+    def require_stages(self, schedule: Schedule) -> None:
+        """ValueError if the profile is not for as many stages as the schedule has."""
+        if schedule.stages != len(self.stages):
+            raise ValueError(
+                f"{schedule!r} has {schedule.stages} stages, but the profile has {len(self.stages)}"
+            )
+
     def message_bytes(self, schedule: Schedule) -> CostColumn:
         """The bytes of each message of a schedule, in the order of its program's needs that cross.
 
         A forward sends the output of its stage, with what travels along; a backward the gradient of its
         input. ValueError if the profile has another number of stages.
         """
-        if schedule.stages != len(self.stages):
-            raise ValueError(
-                f"{schedule!r} has {schedule.stages} stages, but the profile has {len(self.stages)}"
-            )
+        self.require_stages(schedule)
         program = schedule.program
         parts = program.needs[program.crosses]
         forward = program.kind[parts] == CODE[Kind.F]
-        samples = [piece.rows.stop - piece.rows.start for piece in pieces(self.samples, program.microbatches)]
+        samples = [piece.samples for piece in pieces(self.samples, program.microbatches)]
         counts = sorted(set(samples))
         values = [size.of(n) for n in counts for size in (*self._outputs(), *self._input_gradients())]
         which = np.searchsorted(counts, np.array(samples)[program.microbatch[parts]])
@@ -129,20 +160,14 @@ class Profile:
 
     def _outputs(self) -> list[Size]:
         """Of each stage, with what travels along."""
-        found, x, along = [], self.input, ()
-        for stage in self.stages:
-            for layer in stage:
-                known = names_of(INPUT, (x, *along))
-                along = tuple(one if isinstance(one, Size) else known[one] for one in layer.along)
-                x = layer.output if isinstance(layer.output, Size) else x
-            found.append(Size(*map(sum, zip(x, *along, strict=True))))
-        return found
+        passing = self.boundaries
+        return [Size(*map(sum, zip(*passing[end].values(), strict=True))) for end in self.ends]
 
     def _input_gradients(self) -> list[Size]:
         found, dy = [], self.loss.gradient
         for stage in reversed(self.stages):
             for layer in reversed(stage):
-                dy = layer.input_gradient if isinstance(layer.input_gradient, Size) else dy
+                dy = size_of(layer.input_gradient, {OUTPUT_GRADIENT: dy})
             found.append(dy)
         return found[::-1]
 
