@@ -18,6 +18,7 @@ from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, Device, Piece, StepInputs, as_batch, pieces
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
+from gpipe_sim.runtime.outlined import profile
 from gpipe_sim.runtime.partition import (
     Gradients,
     Partition,
@@ -25,7 +26,6 @@ from gpipe_sim.runtime.partition import (
     require_partitions,
     require_weights,
 )
-from gpipe_sim.runtime.profile import profile
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.costs import CostModel, Costs
