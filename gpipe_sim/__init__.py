@@ -70,7 +70,7 @@ _MODULES = {
     "torch_backend": "torch_backend",
 }
 #: Files that list their own names in ``__all__``: a new schedule or layer becomes public without a line here.
-_LISTS = ("families", "nn.layers", "nn.transformer", "nn.blocks")
+_LISTS = ("families", "nn.layers", "nn.transformer", "nn.attention", "nn.blocks")
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 

@@ -10,14 +10,15 @@ from numeric import apart, furthest_apart, numeric_gradient
 
 import gpipe_sim as gp
 from gpipe_sim import GELU, LAYERS, BatchNorm, Context, Dropout, Embedding, Layer, Linear, ReLU, Tanh
-from gpipe_sim.nn import blocks, transformer
+from gpipe_sim.nn import attention, blocks, transformer
 from gpipe_sim.nn.standin import StandIn
 
 RNG = np.random.default_rng(7)
 #: What a small layer is made with. A layer whose constructor needs an argument of another name adds it here.
 ARGUMENTS = {"inputs": 3, "outputs": 4, "features": 3, "rng": RNG}
 ARGUMENTS |= {"tokens": 6, "longest": 7, "heads": 3, "rate": 0.25}
-EVERY = (*LAYERS, *transformer.LAYERS, *blocks.LAYERS)
+OTHERS = (*transformer.LAYERS, *attention.LAYERS, *blocks.LAYERS)
+EVERY = (*LAYERS, *OTHERS)
 #: Layers for whole numbers, and for sequences of features.
 TOKENS, SEQUENCES = (Embedding,), (gp.Positions, gp.Attention, gp.SequenceMean, gp.TransformerBlock)
 
@@ -246,7 +247,7 @@ def test_an_outline_has_the_shapes_dtypes_and_shared_bytes_of_the_arrays(layer, 
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, bool])
-@pytest.mark.parametrize("kind", [Linear, ReLU, Tanh, GELU, *transformer.LAYERS, *blocks.LAYERS])
+@pytest.mark.parametrize("kind", [Linear, ReLU, Tanh, GELU, *OTHERS])
 def test_so_it_has_where_the_inputs_are_whole_numbers(kind, dtype):
     require_outlined(small(kind), dtype, np.float64)
 

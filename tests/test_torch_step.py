@@ -29,7 +29,7 @@ from torch_modules import OwnError, Raises, RaisesBackward, half_of_squares, lin
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mlp, mse, remat  # noqa: E402
-from gpipe_sim.nn import blocks, transformer  # noqa: E402
+from gpipe_sim.nn import attention, blocks, transformer  # noqa: E402
 from gpipe_sim.nn.layers import Context  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, devices, place, split, to_torch, train_step  # noqa: E402
 
@@ -498,7 +498,7 @@ def test_a_refused_layer_is_taken_once_its_counterpart_is_named_as_the_refusal_s
 
 
 def test_every_counterpart_is_of_a_listed_layer():
-    listed = {*gp.LAYERS, *transformer.LAYERS, *blocks.LAYERS, gp.PaddingMask}
+    listed = {*gp.LAYERS, *transformer.LAYERS, *attention.LAYERS, *blocks.LAYERS, gp.PaddingMask}
     assert set(gp.torch_backend.COUNTERPARTS) == listed
 
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from gpipe_sim.errors import one_of, require
 from gpipe_sim.nn.along import Boundary, applied, first, with_along
+from gpipe_sim.nn.attention import Attention
 from gpipe_sim.nn.inside import alive, look_inside
 from gpipe_sim.nn.layers import GELU, Array, Context, Layer, Linear
 from gpipe_sim.nn.standin import Some, StandIn, like
-from gpipe_sim.nn.transformer import Attention, Dropout, LayerNorm
+from gpipe_sim.nn.transformer import Dropout, LayerNorm
 
 
 class Chain(Layer):

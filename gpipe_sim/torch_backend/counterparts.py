@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gpipe_sim.errors import got
-from gpipe_sim.nn import along, blocks, transformer
+from gpipe_sim.nn import along, attention, blocks, transformer
 from gpipe_sim.nn import layers as numpy_layers
 from gpipe_sim.nn.losses import Loss, cross_entropy, mse
 from gpipe_sim.runtime.partition import Partition
@@ -43,7 +43,7 @@ COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.M
     transformer.LayerNorm: torch_transformer.LayerNorm,
     transformer.BatchNorm: torch_transformer.BatchNorm,
     transformer.Dropout: lambda layer: nn.Dropout(layer.rate),
-    transformer.Attention: torch_transformer.Attention,
+    attention.Attention: torch_transformer.Attention,
     transformer.SequenceMean: lambda _: torch_transformer.SequenceMean(),
     along.PaddingMask: lambda layer: torch_transformer.PaddingMask(layer.padding),
     blocks.Checkpoint: lambda layer: torch_transformer.Chain(*to_torch(layer.layers)),

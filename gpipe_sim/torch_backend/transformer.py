@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpipe_sim.nn import transformer
+from gpipe_sim.nn import attention, transformer
 from gpipe_sim.nn.layers import Layer
 
 
@@ -97,7 +97,7 @@ class Attention(_Weights):
 
     carries = True
 
-    def __init__(self, layer: transformer.Attention):
+    def __init__(self, layer: attention.Attention):
         super().__init__(layer)
         self.heads, self.causal, self.dropout = layer.heads, layer.causal, layer.dropout.rate
 
