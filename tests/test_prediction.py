@@ -40,10 +40,32 @@ def language(stages: int, dtype: type) -> list[gp.Layer]:
     return [*first, *blocks, gp.LayerNorm(8, dtype=dtype), gp.Linear(8, 7, rng=rng, dtype=dtype)]
 
 
+def recomputing(kind: str, stages: int, dtype: type) -> list[gp.Layer]:
+    """Layers that compute again, on sequences so long that what they need meanwhile is the most there is."""
+    rng = np.random.default_rng(0)
+    how = {"dropout": 0.1, "rng": rng, "dtype": dtype}
+
+    def layer() -> gp.Layer:
+        if kind == "attention":
+            return gp.TransformerBlock(8, 2, recompute=True, **how)
+        if kind == "block":
+            return gp.Checkpoint(gp.TransformerBlock(8, 2, **how))
+        wide, narrow = (gp.Linear(*sizes, rng=rng, dtype=dtype) for sizes in ((8, 64), (64, 8)))
+        return gp.Checkpoint(wide, gp.GELU(), gp.Tanh(), narrow)
+
+    return [gp.Linear(5, 8, rng=rng, dtype=dtype), *(layer() for _ in range(2 * stages))]
+
+
+RECOMPUTING = pytest.mark.parametrize("kind", ["attention", "block", "several"])
+
+
 def batch_for(model, samples: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
     if model is language:
         text = np.random.default_rng(1).integers(7, size=(samples, 6))
         return text[:, :-1], text[:, 1:]
+    if model is recomputing:  # sequences
+        x = np.random.default_rng(1).normal(size=(samples, 40, 5)).astype(dtype)
+        return x, np.random.default_rng(2).normal(size=(samples, 40, 8))
     x = np.random.default_rng(1).normal(size=(samples, 5)).astype(dtype)
     return x, np.random.default_rng(2).integers(5, size=samples)
 
@@ -76,6 +98,23 @@ def test_with_recompute(schedule, mode):
 def test_of_every_layer_in_every_dtype(schedule, model, dtypes):
     weights, samples = dtypes
     assert_predicted(schedule, model(schedule.stages, weights), batch_for(model, 9, samples))
+
+
+@RECOMPUTING
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@over([gp.GPipe(2, 3), gp.ZBH1(2, 3), gp.remat(gp.ZBV(2, 3), "always"), gp.DualPipe(2, 4)])
+def test_of_layers_that_compute_again_what_is_larger_than_all_they_save(schedule, kind, dtype):
+    layers, batch = recomputing(kind, schedule.stages, dtype), batch_for(recomputing, 7, dtype)
+    assert_predicted(schedule, layers, batch, gp.mse)
+
+
+@pytest.mark.parametrize(("kind", "least"), [("attention", 2 * 2 * 40 * 40), ("several", 3 * 40 * 64)])
+def test_what_a_layer_computes_again_is_in_the_peak_while_its_backward_runs(kind, least):
+    """Two heads' tables of 40 x 40 numbers, before and after dropout; or three arrays of 40 x 64."""
+    batch = batch_for(recomputing, 4, np.float64)
+    partitions = gp.split(recomputing(kind, 1, np.float64)[:2], stages=1)
+    [memory] = gp.train_step(partitions, gp.GPipe(1, 1), batch, gp.mse).memory
+    assert memory.inside[-1].bytes > memory.peak() + 4 * 8 * least
 
 
 @over(every_schedule([(3, 4)]))
