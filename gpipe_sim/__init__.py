@@ -40,6 +40,7 @@ _NAMES = {
     "nn.models": "bert_large gpt gpt3_175b mlp unpacked",
     "nn.standin": "StandIn",
     "nn.optimizers": "SGD RMSProp Adam AdamW MixedPrecision Optimizer",
+    "runtime.balance": "balance_by_cost",
     "runtime.memory": "MemoryTrace roots",
     "runtime.partition": "Partition split",
     "runtime.prediction": "predict_memory",

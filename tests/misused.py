@@ -284,6 +284,63 @@ PLANS: list[Case] = [
     (lambda: gp.colocate(SCHEDULE, ["a"]), IndexError, "too few devices to hold given partitions"),
 ]
 
+BALANCES: list[Case] = [
+    (
+        lambda: gp.balance_by_cost([1, 2], 3),
+        ValueError,
+        "balance_by_cost cannot cut 2 layers into 3 stages; at most 2 (sequence is shorter than intended",
+    ),
+    (lambda: gp.balance_by_cost([1, 2], 0), ValueError, "balance_by_cost needs stages >= 1 (got 0)"),
+    (lambda: gp.balance_by_cost([1, 2], 2.0), TypeError, "needs stages to be a whole number (got 2.0)"),
+    (lambda: gp.balance_by_cost([], 1), ValueError, "balance_by_cost cannot cut 0 layers into 1 stages"),
+    (lambda: gp.balance_by_cost(3, 1), TypeError, "balance_by_cost needs costs to list numbers (got 3)"),
+    (lambda: gp.balance_by_cost("123", 1), TypeError, "needs costs to list numbers (got '123')"),
+    (lambda: gp.balance_by_cost([1, -2], 1), ValueError, "needs costs to be finite and >= 0 (got -2)"),
+    (lambda: gp.balance_by_cost([1, NAN], 2), ValueError, "needs costs to be finite and >= 0 (got nan)"),
+    (lambda: gp.balance_by_cost([1, 1j], 2), TypeError, "needs costs to be a number (got 1j)"),
+    (lambda: gp.balance_by_cost([1] * 5000, 2), ValueError, "needs at most 4,000 layers (got 5000)"),
+    (lambda: gp.balance_by_cost(X, 2), TypeError, "balance_by_cost needs costs to be a number"),
+    (lambda: gp.balance_by_cost([1, 2], 2, first=INF), ValueError, "needs first to be finite and >= 0"),
+    (lambda: gp.balance_by_cost([1, 2], 2, last="1"), TypeError, "needs last to be a number (got '1')"),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, speeds=[1, 2, 3]),
+        ValueError,
+        "needs speeds for 2 stages, but lists 3 (got [1, 2, 3])",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, speeds=[1, 0]),
+        ValueError,
+        "needs speeds > 0, and less than a million times apart (got [1, 0])",
+    ),
+    (lambda: gp.balance_by_cost([1, 2], 2, speeds=2), TypeError, "needs speeds to list numbers (got 2)"),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, communication=[1, 1]),
+        ValueError,
+        "needs communication for 1 cuts, but lists 2",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, memory=5),
+        TypeError,
+        "needs both sizes=, of the layers, and memory=",
+    ),
+    (lambda: gp.balance_by_cost([1, 2], 2, sizes=[1, 1]), TypeError, "needs both sizes=, of the layers, and"),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, sizes=[1], memory=5),
+        ValueError,
+        "needs sizes for 2 layers, but lists 1",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, sizes=[1, 7], memory=5),
+        ValueError,
+        "finds no cut into 2 stages that keeps memory (got 5); layer 1 alone has 7, and if all",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, sizes=[1, UNPRINTABLE], memory=5),
+        ValueError,
+        "finds no cut into 2 stages that keeps memory (got 5)",
+    ),
+]
+
 COSTS: list[Case] = [
     (lambda: gp.Costs(comm=(1, 1)), TypeError, "Costs needs comm to be a number (got (1, 1))"),
     (lambda: gp.Costs(-1), ValueError, "Costs needs forward to be finite and >= 0 (got -1)"),
@@ -762,7 +819,7 @@ LESSONS: list[Case] = [
     (lambda: gp.course.lesson_99, AttributeError, "module 'gpipe_sim.course' has no attribute 'lesson_99'"),
 ]
 
-SECTIONS = (SIZES, ORDERS, PLANS, COSTS, TIMELINES, MODELS, STEPS, FORMULAS, CHARTS, LESSONS)
+SECTIONS = (SIZES, ORDERS, PLANS, BALANCES, COSTS, TIMELINES, MODELS, STEPS, FORMULAS, CHARTS, LESSONS)
 CASES = [case for section in SECTIONS for case in section]
 
 #: What a student may hand in by mistake: every check of a lesson replies to it in a sentence.
