@@ -286,6 +286,69 @@ PLANS: list[Case] = [
 
 BALANCES: list[Case] = [
     (
+        lambda: gp.balance_by_parameters(gp.mlp([3, 3]), 2),
+        ValueError,
+        "balance_by_parameters cannot cut 1 layers into 2 stages; at most 1",
+    ),
+    (lambda: gp.balance_by_parameters([3], 1), TypeError, "a model needs layers, such as mlp([64, 10])"),
+    (lambda: gp.balance_by_parameters(parts(), 1), TypeError, "a model needs layers, such as mlp([64, 10])"),
+    (
+        lambda: gp.balance_by_parameters([LINEAR], 1, speed=[2]),
+        TypeError,
+        "balance_by_cost() got an unexpected keyword argument 'speed'",
+    ),
+    (lambda: gp.balance_by_time([LINEAR], 0, X), ValueError, "balance_by_time needs stages >= 1 (got 0)"),
+    (lambda: gp.balance_by_time([LINEAR], 1, None), TypeError, "balance_by_time needs sample to hold real"),
+    (lambda: gp.balance_by_time([LINEAR], 1, 3.0), ValueError, "needs a sample of one microbatch's inputs"),
+    (lambda: gp.balance_by_time([LINEAR], 1, X[:, :3]), ValueError, "takes an input of shape"),
+    (lambda: gp.balance_by_time([LINEAR], 1, X, runs=0), ValueError, "needs runs >= 1 (got 0)"),
+    (
+        lambda: gp.balance_by_time([LINEAR], 1, gp.StandIn((16, 64), float)),
+        TypeError,
+        "balance_by_time needs a sample with contents (got StandIn((16, 64), float64))",
+    ),
+    (lambda: gp.balance_by_time(gp.bert_large(), 4, X), ValueError, "is on paper and cannot run"),
+    (lambda: gp.balance_by_size([LINEAR], 1, "x"), TypeError, "balance_by_size needs sample to hold real"),
+    (lambda: gp.balance_by_size([LINEAR], 1, X[:0]), ValueError, "a batch of 0 samples cannot be cut into 1"),
+    (lambda: gp.balance_by_size([LINEAR], 1, X[:, :3]), ValueError, "takes an input of shape"),
+    (
+        lambda: gp.balance_by_size([LINEAR], 1, X, microbatches=17),
+        ValueError,
+        "a batch of 16 samples cannot be cut into 17 microbatches",
+    ),
+    (
+        lambda: gp.balance_by_size([LINEAR], 1, X, param_scale=-1),
+        ValueError,
+        "balance_by_size needs param_scale to be finite and >= 0 (got -1)",
+    ),
+    (
+        lambda: gp.split([LINEAR], stages=1, balance="speed"),
+        ValueError,
+        "split needs balance to list layers, or to be one of ('parameters', 'time', 'size') (got 'speed')",
+    ),
+    (lambda: gp.split([LINEAR], balance="time"), TypeError, "split needs stages=, how many, beside balance="),
+    (
+        lambda: gp.split([LINEAR], stages=1, balance="time"),
+        TypeError,
+        "split needs sample=, the inputs of one microbatch, for balance='time'",
+    ),
+    (lambda: gp.split([LINEAR], stages=1, balance="size"), TypeError, "split needs sample=, the inputs of"),
+    (
+        lambda: gp.split([LINEAR], stages=1, balance="parameters", sample=X),
+        TypeError,
+        "split needs a sample only for balance='time' or balance='size'",
+    ),
+    (
+        lambda: gp.split([LINEAR], stages=1, sample=X),
+        TypeError,
+        "split needs a sample only for balance='time'",
+    ),
+    (
+        lambda: gp.split([LINEAR], stages=2, balance="time", sample=X),
+        ValueError,
+        "cannot cut 1 layers into 2",
+    ),
+    (
         lambda: gp.balance_by_cost([1, 2], 3),
         ValueError,
         "balance_by_cost cannot cut 2 layers into 3 stages; at most 2 (sequence is shorter than intended",
@@ -471,7 +534,12 @@ MODELS: list[Case] = [
     (lambda: gp.Partition([LINEAR], -1), ValueError, "Partition needs first_layer >= 0 (got -1)"),
     (lambda: gp.split(gp.mlp([4, 4]), stages=2), ValueError, "cannot cut 1 layers into 2 stages; at most 1"),
     (lambda: gp.split(gp.mlp([4, 4])), TypeError, "split needs either stages=, how many, or balance="),
-    (lambda: gp.split(gp.mlp([4, 4]), balance="1"), TypeError, "split needs balance to list how many layers"),
+    (
+        lambda: gp.split(gp.mlp([4, 4]), balance="1"),
+        ValueError,
+        "split needs balance to list layers, or to be",
+    ),
+    (lambda: gp.split(gp.mlp([4, 4]), balance=1), TypeError, "split needs balance to list how many layers"),
     (lambda: gp.split(gp.mlp([4, 4]), balance=np.ones((1, 1), int)), ValueError, "must be positive integers"),
     (lambda: gp.split(gp.mlp([4, 4]), balance=[1] * 999), ValueError, "has 1 layers but the balance adds up"),
     (lambda: gp.split(gp.mlp([4, 4]), stages=1, devices="cpu"), TypeError, "lists a name for each of 1"),
