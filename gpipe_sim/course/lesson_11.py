@@ -52,14 +52,6 @@ BEST_PLACE = {
     2: "What has to happen before device 2 can start, and what after its last backward?",
     3: "It does the fewest forwards before its first backward. Is that good for a slow device, or bad?",
 }
-#: What natural wrong guesses at the layers of a half-speed device would be.
-FEWER_LAYERS = {
-    2: "Then others have 19 layers between them. What does the slowest take, and what does this device?",
-    2.625: "That is half of a quarter of 21. How many layers do the other three get then?",
-    5: "That takes it 10. How long do the others take?",
-    5.25: "That is a quarter of 21. How long does it take this device?",
-    7: "Does a slow device get more layers, or fewer?",
-}
 #: What natural wrong guesses at the percent of all device time that 2, 2, 2, 5 layers work would be.
 LAST_GETS_THE_REST = {
     55: "That is 11/20, without any waiting for the first and the last microbatch. Which share is idle then?",

@@ -12,7 +12,6 @@ from gpipe_sim.course import answers
 from gpipe_sim.course.lesson_11 import (
     BESIDE_THE_HEAD,
     BEST_PLACE,
-    FEWER_LAYERS,
     HIDDEN_MODELS,
     LAST_GETS_THE_REST,
     LEAST_VARIANCE,
@@ -193,7 +192,6 @@ def test_each_natural_wrong_guess_is_told_its_own_sentence():
     assert_each_is_told(NO_FLOPS, 0)
     assert_each_is_told(BESIDE_THE_HEAD, 1)
     assert_each_is_told(BEST_PLACE, 0)
-    assert_each_is_told(FEWER_LAYERS, 3)
     assert_each_is_told(LAST_GETS_THE_REST, 47.83)
     assert_each_is_told(LOST, 9)
     assert_each_is_told(LEAST_VARIANCE, "false")
