@@ -51,6 +51,7 @@ _NAMES = {
     "runtime.split": "split",
     "runtime.step": "StepResult single_device_step train_step",
     "runtime.training": "History evaluate outputs train train_single_device",
+    "plan.balance_makespan": "BalancePlan balance_by_makespan",
     "plan.colocate": "colocate",
     "plan.deepest": "Deepest deepest_model",
     "plan.greedy": "greedy",

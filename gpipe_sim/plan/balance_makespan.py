@@ -1,0 +1,207 @@
+"""Where to cut a model so that a whole step of a schedule is short, and how far from the best that may be.
+
+The fastest slowest stage is not all: a slow stage near the start waits for less, and one in the middle can
+hide in what others wait for. So cuts are simulated: first by moving layers about, from two good cuts on; then
+all cuts for which it takes no simulation to see that they are longer are left out, and if few are left, these
+are simulated too. What is then the best is proven to be.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.errors import got, require, require_few
+from gpipe_sim.plan.cut_bounds import Bounds
+from gpipe_sim.plan.many_cuts import Prices, timer
+from gpipe_sim.runtime.balance import balance_by_cost, read_stages
+from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.simulation.costs import PER_DEVICE, Costs
+from gpipe_sim.simulation.numbers import quotient
+from gpipe_sim.simulation.problems import check
+from gpipe_sim.simulation.simulate import simulate
+
+Column = np.ndarray
+OWNER = "balance_by_makespan"
+MOST = 1_000  #: layers
+SEARCHED, PROVEN = 40_000_000, 100_000_000  #: actions that are timed at most, to find a cut and to prove it
+CUTS = 200_000  #: at most, of however few actions
+AT_A_TIME = 8  #: cuts whose neighbours are tried in one round
+PATIENCE = 3  #: rounds without a better cut
+STEPS = (1, 2, 4, 8)  #: layers that are moved at once
+
+
+@dataclass(frozen=True, repr=False)
+class BalancePlan:
+    """How many layers each stage gets, and the makespan. In no cut is it below the ``bound``."""
+
+    balance: tuple[int, ...]
+    makespan: Real
+    bound: Real
+
+    @property
+    def gap(self) -> float:
+        """The share by which the step is at most longer than in the best cut; 0 if this is the best."""
+        return float(self.makespan / self.bound - 1) if self.makespan > self.bound else 0.0
+
+    def __repr__(self) -> str:
+        runs = [(size, len(list(run))) for size, run in groupby(self.balance)]
+        balance = ", ".join(f"{size}" if times == 1 else f"{size}x{times}" for size, times in runs)
+        within = f"at most {self.gap:.1%} above the best" if self.gap else "no cut is better"
+        return f"<BalancePlan {balance}: makespan {self.makespan}, {within}>"
+
+
+def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
+    """How many layers each stage gets, so that a step of this schedule ends as early as possible.
+
+    ``costs`` are those of single layers, one number or one for each: ``Costs.measured`` and
+    ``Profile.costs`` give them for a model that is split into as many stages as it has layers. An embedding
+    or a head is part of the first or the last layer. Speeds, overheads and ``comm`` count as ``simulate``
+    counts them; the order of the actions is the schedule's, whatever the cut.
+
+    It starts from the cut of ``balance_by_cost``, moves layers from stage to stage while that helps, and then
+    simulates all cuts that may still be better. Where these are too many, what it found may not be the best;
+    the ``bound`` says how far from the best it is at most. For floats, both are right to rounding.
+
+    Time grows with the actions of the schedule: some seconds for 16 devices and 64 microbatches, of which
+    most are for the proof. ValueError for more stages than layers, more than 1,000 layers, or costs that list
+    none; TypeError for another cost model; ScheduleError or DeadlockError for a schedule that cannot run.
+    """
+    require_schedule(OWNER, schedule)
+    layers = _layers(costs, schedule)
+    check(schedule)
+    program = schedule.program
+    prices = Prices(program, costs, layers)
+    makespans = timer(program, prices)
+    known = _Known(makespans, program.size)
+    start = _ends(balance_by_cost(_work(costs, layers), schedule.stages, speeds=_speeds(schedule, costs)))
+    known.add(start[None])
+    bounds = Bounds(program, prices, layers, known.best)
+    known.add(_ends(bounds.cut())[None])
+    known.search()
+    bound = known.prove(bounds)
+    balance = np.diff(known.cut).tolist()
+    makespan = simulate(schedule, costs.merged(balance)).makespan
+    proven = bound == known.best
+    return BalancePlan(tuple(balance), makespan, makespan if proven else quotient(bound.item(), prices.unit))
+
+
+class _Known:
+    """The cuts that have been timed; the best is the first of those that are as short."""
+
+    def __init__(self, makespans: Callable[[Column], Column], size: int):
+        self.makespans, self.size = makespans, size
+        self.left = max(1, SEARCHED // size)  #: how many may still be timed
+        self.times: dict[bytes, Real] = {}
+        self.open: dict[bytes, Real] = {}  #: those whose neighbours have not been tried
+        self.best = np.inf
+
+    def add(self, cuts: Column) -> None:
+        new = {cut.tobytes(): cut for cut in cuts if cut.tobytes() not in self.times}
+        if not new:
+            return
+        times = dict(zip(new, self.makespans(np.array(list(new.values()))), strict=True))
+        self.times |= times
+        self.open |= times
+        self.left -= len(new)
+        shortest = min(times, key=times.get)
+        if times[shortest] < self.best:
+            self.best, self.cut = times[shortest], new[shortest]
+
+    def search(self) -> None:
+        """Try the neighbours of the best cuts, round after round, as long as that helps."""
+        waited = 0
+        while self.open and self.left > 0 and waited < PATIENCE:
+            before = self.best
+            chosen = sorted(self.open, key=self.open.get)[:AT_A_TIME]
+            for cut in chosen:
+                del self.open[cut]
+            near = np.concatenate([neighbours(np.frombuffer(cut, dtype=int)) for cut in chosen])
+            self.add(near[:: max(1, -(-len(near) // self.left))])  # not all, where there are too many
+            waited = 0 if self.best < before else waited + 1
+
+    def prove(self, bounds: Bounds) -> Real:
+        """Time all cuts that may be shorter than the best, or than as much as there is time for.
+
+        No cut is shorter than what is returned: the best that is known then, or less.
+        """
+        most = min(CUTS, PROVEN // self.size)
+
+        def few(limit: Real) -> bool:
+            return bounds.count(limit)[0][0] <= most
+
+        limit = self.best if few(self.best) else _last(few, min(bounds.least(), self.best), self.best)
+        if few(limit):
+            self.add(bounds.cuts(limit))
+        return min(limit, self.best)
+
+
+def _last(holds: Callable[[Real], bool], low: Real, high: Real) -> Real:
+    """About the largest number from ``low`` on for which it holds; or ``low``. For ``high`` it does not."""
+    for _ in range(40):
+        middle = low + (high - low) / 2 if isinstance(high, float) else (low + high) // 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def neighbours(ends: Column) -> Column:
+    """Cuts in which some layers went from one stage to another, and those in between moved along."""
+    return np.array([ends, *_moved(ends)])
+
+
+def _moved(ends: Column) -> Iterator[Column]:
+    for first in range(1, len(ends) - 1):
+        for last in range(first, len(ends) - 1):
+            for step in STEPS:
+                if ends[first] - ends[first - 1] > step:
+                    yield _shifted(ends, first, last, -step)
+                if ends[last + 1] - ends[last] > step:
+                    yield _shifted(ends, first, last, step)
+
+
+def _shifted(ends: Column, first: int, last: int, step: int) -> Column:
+    moved = ends.copy()
+    moved[first : last + 1] += step
+    return moved
+
+
+def _ends(balance: list[int]) -> Column:
+    return np.cumsum([0, *balance])
+
+
+def _work(costs: Costs, layers: int) -> list[Real]:
+    """What each layer takes for a forward and a backward."""
+    alone = costs.merged([1] * layers)
+    return [alone.forward[i] + alone.input_grad[i] + alone.weight_grad[i] for i in range(layers)]
+
+
+def _speeds(schedule: Schedule, costs: Costs) -> list[Real]:
+    """For each stage, how fast the slowest device is that holds it."""
+    speeds = costs.speed if isinstance(costs.speed, tuple) else (costs.speed,) * schedule.devices
+    return [
+        min(speed for speed, held in zip(speeds, schedule.placement, strict=True) if stage in held)
+        for stage in range(schedule.stages)
+    ]
+
+
+def _layers(costs: Costs, schedule: Schedule) -> int:
+    """How many layers the costs list; what cannot be cut is refused."""
+    require(OWNER, costs, Costs, "costs of single layers, such as Costs([1, 1, 2])")
+    if type(costs).duration is not Costs.duration or type(costs).transfer is not Costs.transfer:
+        raise TypeError(
+            f"{OWNER} adds up the costs of layers, so it needs Costs and no subclass {got(costs)}"
+        )
+    listed = [
+        cost for name, cost in vars(costs).items() if isinstance(cost, tuple) and name not in PER_DEVICE
+    ]
+    if not listed:
+        raise ValueError(f"{OWNER} needs what each layer costs, such as Costs([1, 1, 2]) {got(costs)}")
+    costs.require_devices(schedule.devices)
+    layers = len(listed[0])
+    require_few(OWNER, layers, "layers", MOST)
+    read_stages(OWNER, layers, schedule.stages)
+    return layers

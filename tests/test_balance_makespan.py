@@ -1,0 +1,169 @@
+"""Cuts for a short step: against every other cut on small cases, and the case that everybody asks about."""
+
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import every_schedule, over, overlapped
+from test_balance import every_cut
+
+import gpipe_sim as gp
+from gpipe_sim.plan import balance_makespan
+from gpipe_sim.plan.cut_bounds import Bounds
+from gpipe_sim.plan.many_cuts import Prices, timer
+
+
+def some_costs(draw: random.Random, layers: int, devices: int) -> gp.Costs:
+    """With and without each of the things that cost time."""
+
+    def each(low=0):
+        return [draw.choice([draw.randint(low, 4), Fraction(draw.randint(low, 9), 2)]) for _ in range(layers)]
+
+    return gp.Costs(
+        each(),
+        each() if draw.random() < 0.7 else 2,
+        each() if draw.random() < 0.7 else 1,
+        recompute=each() if draw.random() < 0.3 else None,
+        overlap=each() if draw.random() < 0.3 else None,
+        comm=draw.choice([0, 0, 1, Fraction(5, 2)]),
+        speed=draw.choice([1, 2, [draw.choice([1, 2, Fraction(1, 2)]) for _ in range(devices)]]),
+        overhead=draw.choice([0, 0, 1, [draw.randint(0, 2) for _ in range(devices)]]),
+    )
+
+
+def shortest(schedule: gp.Schedule, costs: gp.Costs, layers: int):
+    cuts = every_cut(layers, schedule.stages)
+    return min(gp.simulate(schedule, costs.merged(cut)).makespan for cut in cuts)
+
+
+SMALL = [
+    *every_schedule([(1, 2), (2, 2), (2, 4), (3, 4)]),
+    gp.remat(gp.GPipe(3, 4), "always"),
+    gp.remat(gp.OneFOneB(3, 4), "except_last"),
+    overlapped(3, 4),
+]
+
+
+def in_floats(costs: gp.Costs) -> gp.Costs:
+    """The same, but no sum of its numbers is exact."""
+
+    def tenths(cost):
+        return tuple(map(tenths, cost)) if isinstance(cost, tuple) else cost and float(cost) / 10
+
+    return gp.Costs(**{name: tenths(cost) for name, cost in vars(costs).items()})
+
+
+@over(SMALL)
+def test_cuts_that_are_timed_at_once_take_what_they_take_one_by_one(schedule):
+    draw = random.Random(str(schedule) + "at once")
+    for change in (lambda costs: costs, in_floats):
+        layers = schedule.stages + 2
+        costs = change(some_costs(draw, layers, schedule.devices))
+        prices = Prices(schedule.program, costs, layers)
+        cuts = list(every_cut(layers, schedule.stages))
+        found = timer(schedule.program, prices)(np.cumsum([[0, *cut] for cut in cuts], axis=1))
+        for makespan, cut in zip(found.tolist(), cuts, strict=True):
+            expected = gp.simulate(schedule, costs.merged(cut)).makespan
+            assert (
+                (Fraction(makespan) / prices.unit == expected)
+                if prices.exact
+                else (makespan == pytest.approx(expected))
+            )
+
+
+@over(SMALL)
+def test_on_small_cases_it_is_the_best_of_all_cuts_and_says_so(schedule):
+    draw = random.Random(str(schedule))
+    for extra in (0, 1, 3):
+        layers = schedule.stages + extra
+        costs = some_costs(draw, layers, schedule.devices)
+        found = gp.balance_by_makespan(schedule, costs)
+        assert found.makespan == found.bound == shortest(schedule, costs, layers)
+        assert gp.simulate(schedule, costs.merged(found.balance)).makespan == found.makespan
+        assert found.gap == 0 and "no cut is better" in repr(found)
+
+
+@over(SMALL)
+def test_without_a_proof_no_cut_is_below_the_bound(schedule):
+    draw = random.Random(str(schedule) + "bound")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(balance_makespan, "PROVEN", 0)
+        for extra in (0, 1, 3):
+            layers = schedule.stages + extra
+            costs = some_costs(draw, layers, schedule.devices)
+            found = gp.balance_by_makespan(schedule, costs)
+            assert found.bound <= shortest(schedule, costs, layers) <= found.makespan
+
+
+@over(SMALL)
+def test_floats_are_right_to_rounding(schedule):
+    draw = random.Random(str(schedule) + "floats")
+    for proven in (balance_makespan.PROVEN, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(balance_makespan, "PROVEN", proven)
+            layers = schedule.stages + 2
+            costs = in_floats(some_costs(draw, layers, schedule.devices))
+            found, best = gp.balance_by_makespan(schedule, costs), shortest(schedule, costs, layers)
+            assert found.bound <= best * (1 + 1e-12) and best <= found.makespan * (1 + 1e-12)
+            if proven:
+                assert found.bound == found.makespan == pytest.approx(best, rel=1e-12)
+
+
+# Larger cases
+
+
+def with_head(layers: int, head: Fraction) -> gp.Costs:
+    """Unit layers, F = 1 and B = 2; the last one has a head as well."""
+    work = [1] * (layers - 1) + [1 + head]
+    return gp.Costs(work, work, work)
+
+
+def test_40_layers_and_a_head_of_one_and_a_half_on_16_devices():
+    """As even as can be, 786. Of all 25 billion cuts the shortest takes 672: the head all but alone."""
+    schedule, costs = gp.OneFOneB(16, 64), with_head(40, Fraction(3, 2))
+
+    def makespan(balance):
+        return gp.simulate(schedule, costs.merged(balance)).makespan
+
+    assert makespan([3] * 8 + [2] * 8) == 786
+    assert makespan([2] * 7 + [3] * 8 + [2]) == 786
+    found = gp.balance_by_makespan(schedule, costs)
+    assert repr(found) == "<BalancePlan 3x9, 2x6, 1: makespan 672, no cut is better>"
+    assert found.balance == (3,) * 9 + (2,) * 6 + (1,)
+    even = gp.balance_by_cost([1] * 40, 16, last=Fraction(3, 2))
+    assert makespan(even) == 672
+
+
+def test_the_bound_of_those_layers_is_648_before_any_cut_is_simulated():
+    """Nine stages of 3 layers cannot be avoided; the ninth waits for 24 layers, and does 9 for each of 64."""
+    schedule, costs = gp.OneFOneB(16, 64), with_head(40, Fraction(3, 2))
+    prices = Prices(schedule.program, costs, 40)
+    bounds = Bounds(schedule.program, prices, 40, 700 * prices.unit)
+    assert bounds.least() == 648 * prices.unit == (24 * 3 + 9 * 64) * prices.unit
+    assert len(bounds.cuts(672 * prices.unit)) == 589
+
+
+def test_where_there_are_too_many_cuts_the_gap_is_told():
+    schedule, costs = gp.ZBV(8, 32), with_head(40, Fraction(3, 2))
+    found = gp.balance_by_makespan(schedule, costs)
+    assert 0 < found.gap < 0.3 and found.bound < found.makespan
+    assert repr(found).endswith(f"makespan {found.makespan}, at most {found.gap:.1%} above the best>")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_moving_layers_about_nearly_always_finds_the_best(seed):
+    """Where it can be proven; the cut of the slowest stage alone, from which it starts, is often not it."""
+    draw = random.Random(seed)
+    schedule = [gp.OneFOneB, gp.GPipe, gp.ZBH1, gp.Interleaved1F1B, gp.ZBV, gp.DualPipeV][seed](4, 8)
+    best = 0
+    for _ in range(5):
+        layers = schedule.stages + draw.randint(4, 10)
+        costs = some_costs(draw, layers, 4)
+        proven = gp.balance_by_makespan(schedule, costs)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(balance_makespan, "PROVEN", 0)
+            searched = gp.balance_by_makespan(schedule, costs)
+        assert proven.gap == 0 and searched.makespan <= 1.02 * proven.makespan
+        best += searched.makespan == proven.makespan
+    assert best >= 4
