@@ -37,16 +37,19 @@ def cannot_finish(
 ) -> ScheduleError:
     """The error: ScheduleError if a device waits for one that has ended, else DeadlockError.
 
-    ``sent`` has what was sent and not received: (what, source, target).
+    ``sent`` has what was sent and not received: (what, source, target). The first four lines tell enough.
     """
     head = f"the programs of {len(devices)} devices cannot finish{' with blocking sends' * blocking}:"
-    in_vain = {device: wait for device, wait in waits.items() if ended[wait.other]}
+    in_vain = [k for k, wait in waits.items() if ended[wait.other]]
     if in_vain:
-        lines = [f"device {k} waits in {wait}, whose program has ended" for k, wait in in_vain.items()]
-        for what, source, target in sent:
-            if not isinstance(getattr(waits.get(source), "on", None), Send):
-                lines.append(f"device {source} has sent {what} to device {target}, which has not received it")
-        return ScheduleError("\n  ".join([head, *lines[:8]]))
+        lines = [f"device {k} waits in {waits[k]}, whose program has ended" for k in in_vain]
+        lines += [f"device {k} waits in {wait}" for k, wait in waits.items() if k not in in_vain]
+        lines += [
+            f"device {source} has sent {what} to device {target}, which has not received it"
+            for what, source, target in sent
+            if source not in waits
+        ]
+        return ScheduleError("\n  ".join([head, *lines[:4]]))
     found = round_trip(waits)
     sender = next((k for k, wait in found.items() if isinstance(wait.on, Send)), None)
     if sender is None:

@@ -1,21 +1,14 @@
 """A device that sends and receives only when its program says so.
 
 What it makes for another stage stays on it until it is sent; what it receives lies in memory of its own, or
-in a named buffer that the program receives into. A buffer is written over by the next receive, whoever still
-reads what was there:
-
-    Recv 0F0 into a    a [ 0F0 ]
-    1F0                a [ 0F0 ] <-- the layer saved its input, which is the buffer itself
-    Recv 0F1 into a    a [ 0F1 ] <-- and so 1B0 will read microbatch 1
+in a named buffer that the program receives into.
 """
 
 from collections.abc import Iterator
-from math import prod
-
-import numpy as np
 
 from gpipe_sim.errors import ScheduleError
 from gpipe_sim.nn.along import Boundary, copied
+from gpipe_sim.runtime.buffer import Buffer
 from gpipe_sim.runtime.device import LIFE, Device
 from gpipe_sim.runtime.memory import MESSAGES, roots
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
@@ -94,7 +87,7 @@ class ProgramDevice(Device):
                 f"still is: {reader}. Receive into another buffer, or later"
             )
 
-    def _readers(self, buffer: "Buffer") -> Iterator[str]:
+    def _readers(self, buffer: Buffer) -> Iterator[str]:
         """What still reads the arrays of a buffer, in words."""
         own = {id(array) for array in buffer.arrays}
         for (category, key), value in self.memory.held.items():
@@ -139,6 +132,9 @@ class ProgramDevice(Device):
             raise ScheduleError(f"device {self.number} comes to {part} {who}; it must run once")
 
     def _lacking(self, part: Action, need: Action) -> str:
+        split = need._replace(kind=Kind.I)
+        if need.kind is Kind.B and split in self.ran:
+            need = split
         reason = REASONS[part.kind, need.kind]
         says = f"device {self.number} comes to {part}, but {{}}: {part} {reason}"
         if need.stage == part.stage:
@@ -160,37 +156,6 @@ def _read_by(category: str, key: tuple) -> str:
     if category in (MESSAGES, MADE):
         kind, stage, m = key
         reader = f"{stage}{kind}{m}"
-        return (
-            f"{reader} has not read it yet" if category == MESSAGES else f"it is also to be sent for {reader}"
-        )
+        return f"{reader} has not {'read it' if category == MESSAGES else 'been sent it'} yet"
     stage, m = key
     return f"{stage}F{m} kept it, and the {_READER[category]} of stage {stage} on microbatch {m} reads it"
-
-
-class Buffer:
-    """Memory for one message at a time; a message that does not fit gets new memory."""
-
-    def __init__(self):
-        self.arrays: list[np.ndarray] = []
-        self.holds: Action | None = None
-
-    def write(self, message: Boundary, what: Action) -> Boundary:
-        """The message as views of this memory, over what was there."""
-        self.holds = what
-        given = message if isinstance(message, tuple) else (message,)
-        if not self._fits(given):
-            self.arrays = [np.empty(each.size, each.dtype) for each in given]
-        views = [_view(flat, each.shape) for flat, each in zip(self.arrays, given, strict=True)]
-        for view, each in zip(views, given, strict=True):
-            view[...] = each
-        return tuple(views) if isinstance(message, tuple) else views[0]
-
-    def _fits(self, given: tuple[np.ndarray, ...]) -> bool:
-        return len(given) == len(self.arrays) and all(
-            each.dtype == flat.dtype and each.size <= flat.size
-            for each, flat in zip(given, self.arrays, strict=True)
-        )
-
-
-def _view(flat: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    return flat[: prod(shape)].reshape(shape)

@@ -155,7 +155,8 @@ class Turns:
         self.devices[device].require_wanted(step)
         if (device, key_of(step.what)) in self.receives:
             raise ScheduleError(f"device {device} comes to {step} again; it must receive that once")
-        if self.rules.check_buffers:
+        if self.rules.check_buffers and step.into is not None:
+            self._require_no_other(device, step)
             self.devices[device].require_unread(step)
         self.receives[device, key_of(step.what)] = step, self.clock[device]
         self._meet((step.what, step.source, device))
@@ -190,6 +191,15 @@ class Turns:
         if step.other >= len(self.devices):
             last = len(self.devices) - 1
             raise ScheduleError(f"device {device} comes to {step}, but the devices are 0 to {last}")
+
+    def _require_no_other(self, device: int, step: Recv) -> None:
+        """ScheduleError if another message is still to come into the buffer of a receive."""
+        for (to, _), (recv, _) in self.receives.items():
+            if to == device and recv.into == step.into and not self._is_here(device, recv):
+                raise ScheduleError(
+                    f"device {device} receives {step.what} into buffer {step.into!r}, into which it also "
+                    f"receives {recv.what}, which is not there yet: receive into another buffer, or later"
+                )
 
     def _why_not(self, device: int, what: Action) -> str:
         """Why there is nothing to send."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpipe_sim.errors import got, short
-from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.explicit import Explicit, row_texts
 from gpipe_sim.schedule.placement import looped, named
@@ -109,10 +109,17 @@ def _read_text(text: str) -> DevicePrograms:
     words = [[word for word in re.split(r"[\s,\[\]]+", row) if word] for row in rows]
     words = [[word for word in row if not _LEFT_OUT.fullmatch(word)] for row in words]
     plain = [[word for word in row if not _TRANSFER.fullmatch(word)] for row in words]
-    order = Explicit(plain, placement=held)
+    order = Explicit([list(map(_action, row)) for row in plain], placement=held)
     homes = _Homes(order.actions)
     read = tuple(tuple(_read(word, device, homes) for word in row) for device, row in enumerate(words))
     return DevicePrograms(read, order.placement, order.microbatches)
+
+
+def _action(word: str) -> Action | OverlapFB:
+    try:
+        return Action.parse(word)
+    except ValueError as error:
+        raise ValueError(f"{error}; a message is written as 0SEND_F0 or 1RECV_F0") from None
 
 
 class _Homes:
