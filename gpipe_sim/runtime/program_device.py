@@ -128,8 +128,8 @@ class ProgramDevice(Device):
     def _require_new(self, part: Action) -> None:
         if part in self.ran:
             other = self.ran[part]
-            who = "again" if other == self.number else f"which device {other} has run"
-            raise ScheduleError(f"device {self.number} comes to {part} {who}; it must run once")
+            again = " again" if other == self.number else f", which device {other} has run"
+            raise ScheduleError(f"device {self.number} comes to {part}{again}; it must run once")
 
     def _lacking(self, part: Action, need: Action) -> str:
         split = need._replace(kind=Kind.I)
