@@ -153,6 +153,8 @@ def _read(word: str, device: int, homes: _Homes) -> Step:
     stage, what, letter, m, into = int(found[1]), found[2], found[3], int(found[4]), found[5]
     ahead = 1 if letter == "F" else -1
     other = stage + ahead if what == "SEND" else stage - ahead
+    if other < 0:
+        raise ValueError(f"{short(word)}: there is no stage before stage 0")
     maker = stage if what == "SEND" else other
     made = Action(maker, Kind.F, m) if letter == "F" else homes.gradient(maker, m)
     if what == "SEND":
