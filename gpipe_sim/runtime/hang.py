@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from gpipe_sim.errors import DeadlockError, ScheduleError
 from gpipe_sim.runtime.program_device import ProgramDevice
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer
+from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, Way
 from gpipe_sim.simulation.blocking import BlockedCycle, round_trip
 
 
@@ -32,12 +31,12 @@ def cannot_finish(
     waits: dict[int, Wait],
     devices: Sequence[ProgramDevice],
     ended: Sequence[bool],
-    sent: Sequence[tuple[Action, int, int]],
+    sent: Sequence[Way],
     blocking: bool,
 ) -> ScheduleError:
     """The error: ScheduleError if a device waits for one that has ended, else DeadlockError.
 
-    ``sent`` has what was sent and not received: (what, source, target). The first four lines tell enough.
+    ``sent`` has what was sent and not received. The first four lines tell enough.
     """
     head = f"the programs of {len(devices)} devices cannot finish{' with blocking sends' * blocking}:"
     in_vain = [k for k, wait in waits.items() if ended[wait.other]]

@@ -21,11 +21,10 @@ from gpipe_sim.nn.along import Boundary
 from gpipe_sim.runtime.hang import Wait, cannot_finish
 from gpipe_sim.runtime.program_device import Key, ProgramDevice, key_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
-from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, read_step, receiver
+from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, Way, read_step, receiver, way
 from gpipe_sim.simulation.costs import CostModel
 from gpipe_sim.simulation.timeline import Message, Span
 
-Way = tuple[Action, int, int]  #: a message: what, from which device, to which
 Program = Iterable[Step]
 
 
@@ -112,7 +111,7 @@ class Turns:
             case None:
                 on = None
             case Send() as step:
-                on = step if self.rules.blocking and (step.what, device, step.to) in self.sent else None
+                on = step if self.rules.blocking and way(device, step) in self.sent else None
             case Recv() as step:
                 on = step if step.wait and not self._is_here(device, step) else None
             case step:
@@ -125,7 +124,7 @@ class Turns:
         match step:
             case Send():
                 if self.rules.blocking:
-                    self.clock[device] = self.crossed[step.what, device, step.to].end
+                    self.clock[device] = self.crossed[way(device, step)].end
             case Recv():
                 if step.wait:
                     self._wait_until_here(device, [step])
@@ -139,16 +138,14 @@ class Turns:
 
     def _wait_until_here(self, device: int, receives: Iterable[Recv]) -> None:
         for recv in receives:
-            arrived = self.crossed[recv.what, recv.source, device].end
-            self.clock[device] = max(self.clock[device], arrived)
+            self.clock[device] = max(self.clock[device], self.crossed[way(device, recv)].end)
 
     def _send(self, device: int, step: Send) -> None:
         self._require_other(device, step)
         if not self.devices[device].has_made(step.what):
             raise ScheduleError(f"device {device} comes to {step}, but {self._why_not(device, step.what)}")
-        way = step.what, device, step.to
-        self.sent[way] = _Sent(self.devices[device].take_made(step.what), self.clock[device])
-        self._meet(way)
+        self.sent[way(device, step)] = _Sent(self.devices[device].take_made(step.what), self.clock[device])
+        self._meet(way(device, step))
 
     def _post(self, device: int, step: Recv) -> None:
         self._require_other(device, step)
@@ -159,24 +156,23 @@ class Turns:
             self._require_no_other(device, step)
             self.devices[device].require_unread(step)
         self.receives[device, key_of(step.what)] = step, self.clock[device]
-        self._meet((step.what, step.source, device))
+        self._meet(way(device, step))
 
-    def _meet(self, way: Way) -> None:
+    def _meet(self, message: Way) -> None:
         """Hand a message over once it is both sent and received."""
-        what, source, target = way
+        what, source, target = message
         recv, since = self.receives.get((target, key_of(what)), (None, 0))
-        if way not in self.sent or recv is None or (recv.what, recv.source) != way[:2]:
+        if message not in self.sent or recv is None or way(target, recv) != message:
             return
-        message = self.sent.pop(way)
-        begins = max(message.at, since) if self.rules.blocking else message.at
-        takes = self.rules.costs.transfer(what, source, target)
-        owner = type(self.rules.costs).__name__
+        arrays, sent = self.sent.pop(message)
+        begins = max(sent, since) if self.rules.blocking else sent
+        takes, owner = self.rules.costs.transfer(what, source, target), type(self.rules.costs).__name__
         ends = begins + duration(owner, f"transfer of {what}", takes)
-        self.crossed[way] = Message(what, source, target, begins, ends)
-        self.devices[target].arrive(message.arrays, recv)
+        self.crossed[message] = Message(what, source, target, begins, ends)
+        self.devices[target].arrive(arrays, recv)
 
     def _is_here(self, device: int, recv: Recv) -> bool:
-        return (recv.what, recv.source, device) in self.crossed
+        return way(device, recv) in self.crossed
 
     def _posted(self, device: int, step: Action | OverlapFB) -> Iterator[Recv]:
         """The receives, up to now, that bring what an action needs."""

@@ -89,6 +89,7 @@ class Recv:
 
 Transfer = Send | Recv
 Step = Action | OverlapFB | Transfer
+Way = tuple[Action, int, int]  #: a message: what, from which device, to which
 
 
 def receiver(what: Action) -> int:
@@ -101,10 +102,11 @@ def spelled(step: Step) -> str:
     return step.spelled if isinstance(step, Transfer) else str(step)
 
 
-def other_side(device: int, transfer: Transfer) -> Transfer:
-    """The same message as the other device sees it, given that ``device`` has this transfer."""
-    other = Recv if isinstance(transfer, Send) else Send
-    return other(transfer.what, device)
+def way(device: int, transfer: Transfer) -> Way:
+    """The message of which a device has one end."""
+    if isinstance(transfer, Send):
+        return transfer.what, device, transfer.to
+    return transfer.what, transfer.source, device
 
 
 def read_step(owner: str, step: object) -> Step:
