@@ -80,6 +80,14 @@ def test_receives_that_are_posted_and_buffers_have_a_spelling_too():
     assert programs[1][0] == gp.Recv("0F0", source=0, into="a")
 
 
+def test_what_pytorch_prints_besides_is_left_out():
+    printed = (
+        "[0UNSHARD, 0F0, 0SEND_F0, 0RECV_B0, 0B0, 0WAIT_SEND_F0, 0REDUCE_GRAD, 0WAIT_REDUCE_GRAD, 0RESHARD]"
+    )
+    other = "[1RECV_F0, 1F0, 1B0, 1SEND_B0, 1WAIT_SEND_B0]"
+    assert gp.device_programs(f"{printed}\n{other}") == gp.device_programs(gp.GPipe(2, 1))
+
+
 def test_a_message_of_a_split_backward_is_what_its_i_made():
     programs = gp.device_programs("0F0 0SEND_F0 0RECV_B0 0I0 0W0\n1RECV_F0 1F0 1I0 1SEND_B0 1W0")
     assert gp.Recv(gp.I(1, 0), 1) in programs[0] and gp.Send(gp.I(1, 0), 0) in programs[1]

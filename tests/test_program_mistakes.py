@@ -3,9 +3,11 @@
 from textwrap import dedent
 
 import pytest
+from cases import BOTH_WAYS
 from test_device_programs import run
 
 import gpipe_sim as gp
+from gpipe_sim.simulation.blocking import round_trip
 
 GOOD = ("0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0")
 
@@ -52,13 +54,13 @@ REFUSED = {
     "device 0 comes to Send 0F0 to device 0, which is itself: what it makes is there":
         with_step(0, 1, gp.Send(F0, 0)),
     "device 0 comes to Send 0F0 to device 2, but the devices are 0 to 1": with_step(0, 1, gp.Send(F0, 2)),
-    "device 1 comes to Send 1F0 to device 0, but no stage needs what 1F0 made":
+    "device 1 comes to Send 1F0 to device 0, which is for 2F0; device 0 holds stage 0":
         with_step(1, 2, gp.Send(gp.F(1, 0), 0)),
     "device 1 comes to Recv 0F0 from device 0 again; it must receive that once":
         with_step(1, 1, gp.Recv(F0, 0)),
-    "Recv 0F0 from device 1, which is for 1F0; it holds stage 0, and microbatches are 0 to 0":
+    "Recv 0F0 from device 1, which is for 1F0; device 0 holds stage 0, and microbatches are 0 to 0":
         with_step(0, 0, gp.Recv(F0, 1)),
-    "Recv 0F7 from device 0, which is for 1F7; it holds stage 1, and microbatches are 0 to 0":
+    "Recv 0F7 from device 0, which is for 1F7; device 1 holds stage 1, and microbatches are 0 to 0":
         with_step(1, 0, gp.Recv("0F7", 0)),
     "device 0 comes to Recv 1B0 from device 1 again": with_step(0, 2, gp.Recv(gp.I(1, 0), 1, wait=False)),
     # what is left over
@@ -94,6 +96,28 @@ def test_a_receive_of_the_wrong_half_is_told_what_was_sent():
           device 1 has sent 1I0 to device 0, which has not received it""")
 
 
+def test_a_message_to_the_wrong_copy_is_told_where_devices_wait_for_it():
+    """Devices 1 and 2 hold stage 1, and 1F0 runs on device 1; device 0 sends to device 2."""
+    first = ["0F0", gp.Send("0F0", 2), gp.Recv("1B0", 1), "0B0"]
+    second = [gp.Recv("0F0", 0), "1F0", "1B0", gp.Send("1B0", 0)]
+    third = [gp.Recv("0F0", 0), "1F0", "1B0", gp.Send("1B0", 0)]
+    options = {"placement": [[0], [1], [1]]}
+    with pytest.raises(gp.DeadlockError) as error:
+        run([first, second, []], 2, **options)
+    assert str(error.value).split("\n  ")[1:] == [
+        "device 0 waits in Recv 1B0 from device 1; device 1 waits in Recv 0F0 from device 0",
+        "device 0 has sent 0F0 to device 2, which has not received it",
+    ]
+    with pytest.raises(gp.ScheduleError) as error:
+        run([first, second, []], 2, sends="blocking", **options)
+    assert str(error.value).split("\n  ")[1:] == [
+        "device 0 waits in Send 0F0 to device 2, whose program has ended",
+        "device 1 waits in Recv 0F0 from device 0",
+    ]
+    first[2] = gp.Recv("1B0", 2)
+    assert run([first, [], third], 2, **options).loss > 0
+
+
 def test_a_gradient_that_an_i_made_is_called_by_its_name():
     first = ["0F0", gp.Send("0F0", 1), "0F1", gp.Send("0F1", 1), gp.Recv("1I0", 1), "0I0", "0I1"]
     last = [gp.Recv("0F0", 0), "1F0", "1I0", gp.Send("1I0", 0), gp.Recv("0F1", 0), "1F1", "1I1"]
@@ -107,6 +131,15 @@ def test_a_stage_of_the_same_device_is_not_received_but_has_to_run():
         gp.ScheduleError, match="device 0 comes to 0B0, but 1B0 has not run: 0B0 reads its gradient"
     ):
         run(early, 2)
+
+
+def test_of_a_stage_with_two_copies_what_the_other_device_ran_is_to_be_received():
+    """Both hold stages 0 and 1; device 0 runs 0B0 last, without 1B0, which device 1 has run and sent."""
+    first, second = (list(row) for row in gp.device_programs(BOTH_WAYS))
+    first.remove(gp.Recv(gp.B(1, 0), 1))
+    first.append(first.pop(first.index(gp.B(0, 0))))
+    with pytest.raises(gp.ScheduleError, match=r"0B0, but has not received 1B0: .* Put Recv 1B0 before 0B0"):
+        run([first, second], 2, placement=BOTH_WAYS.placement)
 
 
 def test_an_action_that_another_device_has_run():
@@ -132,6 +165,11 @@ def hang(programs, stages: int = 2, **options) -> str:
     head, sentence = str(error.value).split("\n  ")
     assert head.startswith(f"the programs of {len(programs)} devices cannot finish")
     return sentence
+
+
+def test_the_devices_of_a_cycle_are_told_lowest_first_and_those_outside_it_are_not():
+    waits = {0: gp.Recv("2F0", 2), 1: gp.Recv("2B0", 2), 2: gp.Recv("1F0", 1)}
+    assert list(round_trip(waits)) == [1, 2]
 
 
 def test_two_that_both_send_first_hang_only_if_sends_block():

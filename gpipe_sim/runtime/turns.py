@@ -21,7 +21,8 @@ from gpipe_sim.nn.along import Boundary
 from gpipe_sim.runtime.hang import Wait, cannot_finish
 from gpipe_sim.runtime.program_device import Key, ProgramDevice, key_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
-from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, Way, read_step, receiver, way
+from gpipe_sim.schedule.placement import named
+from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, Way, read_step, way
 from gpipe_sim.simulation.costs import CostModel
 from gpipe_sim.simulation.timeline import Message, Span
 
@@ -149,7 +150,6 @@ class Turns:
 
     def _post(self, device: int, step: Recv) -> None:
         self._require_other(device, step)
-        self.devices[device].require_wanted(step)
         if (device, key_of(step.what)) in self.receives:
             raise ScheduleError(f"device {device} comes to {step} again; it must receive that once")
         if self.rules.check_buffers and step.into is not None:
@@ -182,11 +182,20 @@ class Turns:
                     yield self.receives[device, key_of(need)][0]
 
     def _require_other(self, device: int, step: Transfer) -> None:
+        """ScheduleError unless the other device is another one, and the message is for one that needs it."""
+        says = f"device {device} comes to {step}"
         if step.other == device:
-            raise ScheduleError(f"device {device} comes to {step}, which is itself: what it makes is there")
+            raise ScheduleError(f"{says}, which is itself: what it makes is there")
         if step.other >= len(self.devices):
-            last = len(self.devices) - 1
-            raise ScheduleError(f"device {device} comes to {step}, but the devices are 0 to {last}")
+            raise ScheduleError(f"{says}, but the devices are 0 to {len(self.devices) - 1}")
+        target = self.devices[way(device, step)[2]]
+        if not target.wants(step.what):
+            kind, stage, m = key_of(step.what)
+            held, last = named(sorted(target.partitions)), len(target.inputs.pieces) - 1
+            raise ScheduleError(
+                f"{says}, which is for {stage}{kind}{m}; "
+                f"device {target.number} holds {held}, and microbatches are 0 to {last}"
+            )
 
     def _require_no_other(self, device: int, step: Recv) -> None:
         """ScheduleError if another message is still to come into the buffer of a receive."""
@@ -201,8 +210,6 @@ class Turns:
         """Why there is nothing to send."""
         if self.devices[device].ran.get(what) != device:
             return f"it has not run {what}"
-        if receiver(what) >= self.devices[device].inputs.stages:
-            return f"no stage needs what {what} made"
         to = [to for other, source, to in [*self.sent, *self.crossed] if (other, source) == (what, device)]
         return f"it has sent that to device {to[0]}" if to else f"it has used what {what} made"
 
