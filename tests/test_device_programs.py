@@ -54,6 +54,7 @@ def test_a_schedules_programs_receive_right_before_and_send_right_after():
     assert str(gp.device_programs(gp.OneFOneB(2, 2))) == dedent("""\
         device 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1
         device 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1""")
+    assert repr(gp.device_programs(gp.OneFOneB(2, 3))) == "DevicePrograms(devices=2, microbatches=3)"
     first = gp.device_programs(gp.OneFOneB(2, 2))[1]
     assert first[:4] == (gp.Recv(gp.F(0, 0), 0), gp.F(1, 0), gp.B(1, 0), gp.Send(gp.B(1, 0), 0))
 

@@ -192,6 +192,15 @@ def test_two_that_both_receive_first_hang_anyway_and_one_has_something_to_send()
         )
 
 
+def test_what_is_only_on_its_way_is_not_told():
+    """0F1 was sent and will be received; 0F2 is what device 1 waits for."""
+    first = ["0F0", gp.Send("0F0", 1), "0F1", gp.Send("0F1", 1), gp.Recv("1B0", 1)]
+    assert hang([first, [gp.Recv("0F2", 0)]], microbatches=3) == (
+        "device 0 waits in Recv 1B0 from device 1; device 1 waits in Recv 0F2 from device 0. "
+        "On device 0, put 0F2 and Send 0F2 before Recv 1B0"
+    )
+
+
 def test_or_could_make_it():
     programs = rows(*GOOD)
     programs[0] = [programs[0][2], *programs[0][:2], programs[0][3]]
