@@ -688,6 +688,7 @@ PROGRAMS: list[Case] = [
     ),
     (lambda: programs(costs=1), TypeError, "run_programs needs costs, such as Costs(comm=1) (got 1)"),
     (lambda: programs(costs=gp.Costs((1, 2, 3))), ValueError, "Costs lists forward for 3 stages"),
+    (lambda: programs(costs=gp.Costs(speed=[1, 2, 3])), ValueError, "Costs lists speed for 3 devices"),
     (
         lambda: programs(costs=Takes(-1)),
         ValueError,

@@ -23,7 +23,7 @@ from gpipe_sim.runtime.program_device import Key, ProgramDevice, key_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.placement import named
 from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, Way, read_step, way
-from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.timeline import Message, Span
 
 Program = Iterable[Step]
