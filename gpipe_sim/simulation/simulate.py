@@ -14,8 +14,8 @@ from gpipe_sim.errors import got, require_flags
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import Program
 from gpipe_sim.simulation.costs import UNIT, CostModel, priced, require_costs
-from gpipe_sim.simulation.links import Links, on_links
-from gpipe_sim.simulation.numbers import CostColumn, as_columns
+from gpipe_sim.simulation.links import Links, message_sizes, on_links
+from gpipe_sim.simulation.numbers import as_columns
 from gpipe_sim.simulation.problems import check
 from gpipe_sim.simulation.timeline import Timeline
 from gpipe_sim.simulation.timing import Clock, timed
@@ -65,12 +65,12 @@ def simulate(
             if links is None:
                 clock, in_units = _without_links(program, costs)
             else:
-                sizes = _sizes(schedule, profile)
+                sizes = message_sizes(schedule, profile)
                 clock, in_units = on_links(program, costs, links, sizes, overlap)
     except OverflowError:  # of whole numbers beside floats
-        raise _too_long(schedule) from None
+        raise too_long(schedule) from None
     if clock.end.dtype == float and not np.isfinite(clock.end).all():
-        raise _too_long(schedule)
+        raise too_long(schedule)
     return Timeline(schedule, *map(in_units, clock))
 
 
@@ -80,12 +80,5 @@ def _without_links(program: Program, costs: CostModel) -> tuple[Clock, Callable]
     return timed(program, durations, delays), in_units
 
 
-def _sizes(schedule: Schedule, profile: Any) -> CostColumn:
-    """The bytes of each need that crosses; without a profile each is 1."""
-    if profile is None:
-        return CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
-    return profile.message_bytes(schedule)
-
-
-def _too_long(schedule: Schedule) -> ValueError:
+def too_long(schedule: Schedule) -> ValueError:
     return ValueError(f"{schedule!r} lasts longer than the largest float; whole numbers may be any size")
