@@ -77,8 +77,7 @@ def test_noise_makes_a_step_longer_on_average_because_devices_wait_for_the_slowe
     """1F1B, 4 x 8, which takes 33: one device alone would take 24 on average, whatever the noise."""
     schedule = gp.OneFOneB(4, 8)
     means = [gp.simulate_many(schedule, noise=noise).mean() for noise in (0, 0.05, 0.1, 0.2, 0.4)]
-    assert means[0] == 33 and all(a < b for a, b in zip(means, means[1:], strict=False))
-    assert [round(mean, 1) for mean in means] == [33, 33.6, 34.1, 35.4, 38.1]
+    assert means == pytest.approx([33, 33.55, 34.12, 35.35, 38.1], abs=0.02)
     alone = gp.simulate_many(gp.GPipe(1, 8), noise=0.4, runs=10_000)
     assert alone.mean() == pytest.approx(24, rel=0.01)
 
