@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from plain_simulator import simulated
 
 import gpipe_sim as gp
-from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.machine import Machine
 
 SCHEDULES = [

@@ -21,10 +21,11 @@ FLOORS = [
     "drawing", "export", "torch_backend", "course",
 ]  # fmt: skip
 
-#: What a method imports when it is called, so that schedules and timelines can show themselves.
-SHOWN_BY = {
+#: What a method imports when it is called: schedules and timelines show themselves, and costs are measured.
+ABOVE = {
     ("schedule/base.py", "drawing.svg"),
     ("schedule/base.py", "simulation.simulate"),
+    ("simulation/costs.py", "runtime.stopwatch"),
     ("simulation/timeline.py", "drawing.svg"),
     ("simulation/timeline.py", "drawing.text"),
 }
@@ -80,10 +81,10 @@ def test_a_floor_imports_only_from_the_floors_below_it():
         assert from_above(path, at_import(path)) == set()
 
 
-def test_what_is_imported_when_called_is_from_below_too_but_for_showing():
+def test_what_is_imported_when_called_is_from_below_too_but_for_these():
     for path in FILES:
         when_called = imported(ast.walk(parsed(path))) - at_import(path)
-        assert from_above(path, when_called) <= SHOWN_BY
+        assert from_above(path, when_called) <= ABOVE
 
 
 def test_no_files_import_each_other_in_a_circle():

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from numbers import Real
 
 from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.costs import CostModel, Costs
+from gpipe_sim.simulation.cost_model import CostModel
+from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.machine import Machine
 from gpipe_sim.simulation.timeline import Span, Timeline
 

@@ -16,7 +16,7 @@ from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.runtime.prediction import predict_memory
 from gpipe_sim.runtime.profile import INPUT, LayerProfile, Profile
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.cost_model import CostModel
 
 MOST = 20_000  #: blocks in all, which take some seconds to predict
 STEP = 10  #: how many times as many blocks as are known to fit are tried at most

@@ -29,7 +29,8 @@ from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement
-from gpipe_sim.simulation.costs import UNIT, CostModel, require_costs
+from gpipe_sim.simulation.cost_model import CostModel, require_costs
+from gpipe_sim.simulation.costs import UNIT
 from gpipe_sim.simulation.machine import Machine
 
 #: Kinds, most urgent first; or a function from an action to a sortable key.
@@ -86,8 +87,8 @@ def greedy(
     )
     kinds, key = _read_priority(priority, split)
     limits = _read_limits(memory_limit, devices, "stage-activations" if profile is None else "bytes")
-    costs = UNIT if costs is None else require_costs("greedy", costs)
-    costs.require_stages(sum(map(len, held)))
+    costs = UNIT if costs is None else costs
+    require_costs("greedy", costs, sum(map(len, held)), devices)
     work = _work(held, microbatches, kinds)
 
     def plan(bankers: Iterable[Banker]) -> Explicit:

@@ -21,7 +21,7 @@ from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.runtime.step import timed
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.cost_model import CostModel
 
 Placement = tuple[tuple[int, ...], ...]
 Planner = Callable[[list[Banker]], Explicit]

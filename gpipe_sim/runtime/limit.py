@@ -13,7 +13,7 @@ from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.remat import Remat, remat
-from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.cost_model import CostModel
 
 Limit = Real | Sequence[Real]
 

@@ -29,7 +29,7 @@ from gpipe_sim.runtime.profile import (
 )
 from gpipe_sim.runtime.step import performed, timed, told
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.cost_model import CostModel
 
 
 def predict_memory(

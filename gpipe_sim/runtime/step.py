@@ -28,7 +28,8 @@ from gpipe_sim.runtime.partition import (
 )
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.simulation.costs import CostModel, Costs
+from gpipe_sim.simulation.cost_model import CostModel
+from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import Timeline
 

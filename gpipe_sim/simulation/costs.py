@@ -1,10 +1,9 @@
 """How long things take: plain numbers, in one unit of your choice."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from fractions import Fraction
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -12,40 +11,29 @@ from gpipe_sim.errors import duration, got, require, whole
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.program import CODE, KINDS, Program
 from gpipe_sim.schedule.rows import read
-from gpipe_sim.simulation.numbers import CostColumn
+from gpipe_sim.simulation.cost_model import CostModel
+from gpipe_sim.simulation.numbers import CostColumn, quotient
 
 Cost = Real | Sequence[Real]
+PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
 
 
-class CostModel(ABC):
-    """How long each action and each message takes. Use ``Costs``, or write a subclass of your own.
+@dataclass(frozen=True)
+class Accelerator:
+    """What a device computes: so many ``flops`` in each unit of time, and an ``overhead`` for each action.
 
-    Times are finite numbers of at least 0, all in one unit of your choice; anything else is a ValueError or
-    TypeError.
+    Say what it reaches with your layers, not what its data sheet promises. ValueError for ``flops`` that are
+    not above 0 or an overhead that is negative, TypeError for anything but numbers.
     """
 
-    @abstractmethod
-    def duration(self, action: Action | OverlapFB, device: int) -> Real:
-        """How long this device is busy with the action."""
+    flops: Real
+    overhead: Real = 0
 
-    def transfer(self, action: Action, source: int, target: int) -> Real:
-        """How long what the action made is on its way from device ``source`` to device ``target``."""
-        return 0
-
-    def require_stages(self, stages: int) -> None:  # noqa: B027
-        """Raise ValueError if the costs are not for this number of stages. By default they are for any."""
-
-    def durations(self, program: Program) -> CostColumn:
-        """``duration`` for every entry of a program."""
-        rows = ((action, device) for device, row in enumerate(program.actions) for action in row)
-        return CostColumn([self.duration(*entry) for entry in rows], np.arange(program.size))
-
-    def transfers(self, program: Program) -> CostColumn:
-        """``transfer`` for every need that is a message, in the order of ``program.needs``."""
-        needed = program.needs[program.crosses]
-        targets = program.target[program.crosses].tolist()
-        ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
-        return CostColumn([self.transfer(*way) for way in ways], np.arange(len(needed)))
+    def __post_init__(self):
+        for name in ("flops", "overhead"):
+            object.__setattr__(self, name, duration("Accelerator", name, getattr(self, name)))
+        if not self.flops:
+            raise ValueError(f"Accelerator needs flops > 0, for each unit of time {got(self.flops)}")
 
 
 @dataclass(frozen=True)
@@ -56,8 +44,13 @@ class Costs(CostModel):
     backward takes ``input_grad + weight_grad``. A recompute takes as long as the forward unless ``recompute``
     is given. An overlapped pair takes as long as its two halves unless ``overlap`` is given; per stage, that
     of its forward counts. ``comm`` is how long a message is on its way; sending does not keep a device busy.
-    With whole numbers or ``Fraction`` every time stays exact. ValueError for NaN, infinite or negative costs,
-    TypeError for anything but numbers.
+
+    ``speed`` and ``overhead`` belong to devices: one number, or a sequence with one number per device. A
+    device of speed 2 takes half as long for everything. ``overhead`` is what each action takes in addition,
+    however little it computes, such as launching it; an overlapped pair is two actions.
+
+    With whole numbers or ``Fraction`` every time stays exact. ValueError for NaN, infinite or negative costs
+    and for a speed that is not above 0, TypeError for anything but numbers.
     """
 
     forward: Cost = 1
@@ -67,6 +60,8 @@ class Costs(CostModel):
     update: Cost = 0
     overlap: Cost | None = None
     comm: Real = 0
+    speed: Cost = 1
+    overhead: Cost = 0
 
     def __post_init__(self):
         for field in fields(self):
@@ -80,52 +75,123 @@ class Costs(CostModel):
             else:
                 plain = duration("Costs", field.name, value)
             object.__setattr__(self, field.name, plain)
-        lengths = {name: len(cost) for name, cost in vars(self).items() if isinstance(cost, tuple)}
+        self._require_one_number_of("stages", {*vars(self)} - PER_DEVICE)
+        self._require_one_number_of("devices", PER_DEVICE)
+        for speed in self.speed if isinstance(self.speed, tuple) else (self.speed,):
+            if not speed:
+                raise ValueError(f"Costs needs speed > 0 {got(self.speed)}")
+
+    def _require_one_number_of(self, what: str, names: set[str]) -> None:
+        lengths = {
+            name: len(cost) for name, cost in vars(self).items() if name in names and isinstance(cost, tuple)
+        }
         if len({*lengths.values()}) > 1:
-            said = " and ".join(f"{name} for {stages}" for name, stages in lengths.items())
-            raise ValueError(f"Costs lists {said} stages; a schedule has one number of them")
+            said = " and ".join(f"{name} for {length}" for name, length in lengths.items())
+            raise ValueError(f"Costs lists {said} {what}; a schedule has one number of them")
 
     def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
-        """How long a device is busy with the action; the same on every device."""
+        """How long this device is busy with the action."""
         action = read("duration", action)
+        return self._on(device, self._work(action), len(action.parts))
+
+    def _work(self, action: Action | OverlapFB) -> Real:
+        """How long it takes a device of speed 1, apart from overhead."""
         if len(action.parts) == 1:
             return _at(self._of_kind(action.kind), action.stage)
         if self.overlap is not None:
             return _at(self.overlap, action.parts[0].stage)
-        return sum(Costs.duration(self, part, device) for part in action.parts)
+        return sum(self._work(part) for part in action.parts)
+
+    def _on(self, device: int, work: Real, actions: int) -> Real:
+        speed, overhead = (_at(each, device, "devices") for each in (self.speed, self.overhead))
+        return (work if speed == 1 else quotient(work, speed)) + actions * overhead
 
     def transfer(self, action: Action, source: int, target: int) -> Real:
         """``comm``, or 0 if source and target are the same device."""
         return 0 if source == target else self.comm
 
+    @classmethod
+    def from_flops(
+        cls, profile: Any, device: "Accelerator | Sequence[Accelerator]", microbatches: int = 1
+    ) -> "Costs":
+        """What the FLOPs of a model take a device, or devices that differ: one for each of a schedule's.
+
+        F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those
+        give ``simulate`` links and the profile.
+        """
+        if not hasattr(profile, "costs"):
+            raise TypeError(f"from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}")
+        several = isinstance(device, Sequence)
+        for each in (device or [None]) if several else [device]:
+            require("from_flops", each, Accelerator, "an Accelerator, or a list of them")
+        speed = [each.flops for each in device] if several else device.flops
+        overhead = [each.overhead for each in device] if several else device.overhead
+        return replace(profile.costs(microbatches), speed=speed, overhead=overhead)
+
+    @classmethod
+    def measured(
+        cls, partitions: Sequence, batch: tuple, *, microbatches: int = 1, runs: int = 5, warmup: int = 1
+    ) -> "Costs":
+        """What F, I and W of each stage take on this computer, in seconds: the median of ``runs``.
+
+        ``warmup`` runs before those are not counted: the first one pays for memory that the others find
+        there. Each run takes the largest of ``microbatches`` pieces of the batch through all partitions and
+        back. The gradient of the last output is of ones, so a loss costs nothing; nor do messages.
+        """
+        from gpipe_sim.runtime.stopwatch import measured  # it runs layers
+
+        return cls(*measured(partitions, batch, microbatches, runs, warmup))
+
     def per_stage(self, stages_per_device: int) -> "Costs":
         """Read these costs as those of all that a device holds, and divide them evenly among its stages.
 
         Two stages on a device are its layers cut in two, so each stage takes half as long. If each were given
-        the full cost, the same model would be twice as much work. Every cost except ``comm`` is divided, and
+        the full cost, the same model would be twice as much work. Every cost of a stage is divided, and
         exactly: with two stages, 1 becomes ``Fraction(1, 2)`` and 2 becomes 1. A message takes as long as
-        before, because what crosses from stage to stage is as large wherever the model is cut. Costs listed
-        per stage are divided one by one.
+        before, because what crosses from stage to stage is as large wherever the model is cut, and so does
+        the overhead of an action. Costs listed per stage are divided one by one.
         """
         stages_per_device = whole("per_stage", "stages_per_device", stages_per_device)
-        computing = {field.name for field in fields(self)} - {"comm"}
+        computing = {field.name for field in fields(self)} - {"comm"} - PER_DEVICE
         return replace(self, **{name: _divided(getattr(self, name), stages_per_device) for name in computing})
 
     def require_stages(self, stages: int) -> None:
         """Raise ValueError if a cost is listed for another number of stages."""
-        stages = whole("require_stages", "stages", stages)
+        whole("require_stages", "stages", stages)
+        self._require_length("stages", stages, {*vars(self)} - PER_DEVICE)
+
+    def require_devices(self, devices: int) -> None:
+        """Raise ValueError if a speed or an overhead is listed for another number of devices."""
+        whole("require_devices", "devices", devices)
+        self._require_length("devices", devices, PER_DEVICE)
+
+    def _require_length(self, what: str, count: int, names: set[str]) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, tuple) and len(value) != stages:
+            if field.name in names and isinstance(value, tuple) and len(value) != count:
                 raise ValueError(
-                    f"Costs lists {field.name} for {len(value)} stages, "
-                    f"but the schedule has {stages}; give one number, or {stages}"
+                    f"Costs lists {field.name} for {len(value)} {what}, "
+                    f"but the schedule has {count}; give one number, or {count}"
                 )
 
     def durations(self, program: Program) -> CostColumn:
         """One price for each stage and each kind that occurs, and one for each overlapped pair."""
         if type(self).duration is not Costs.duration:  # a subclass overrides it: ask it about each entry
             return super().durations(program)
+        work = self._works(program)
+        if self.speed == 1 and self.overhead == 0:
+            return work
+        device, count = program.device[program.first], np.diff(program.parts)
+        what = (work.index * np.int64(program.devices) + device) * 3 + count
+        _, first, index = np.unique(what, return_index=True, return_inverse=True)
+        prices = [
+            self._on(int(device[entry]), work.values[work.index[entry]], int(count[entry]))
+            for entry in first.tolist()
+        ]
+        return CostColumn(prices, index.reshape(-1))
+
+    def _works(self, program: Program) -> CostColumn:
+        """What each entry takes a device of speed 1, apart from overhead."""
         kind, stage = program.kind[program.first], program.stage[program.first]
         index, values = np.zeros(program.size, np.int32), []
         for code in (CODE[kind] for kind in program.where):
@@ -135,9 +201,8 @@ class Costs(CostModel):
             values += cost if isinstance(cost, tuple) else [cost] * program.stages
         if program.paired:
             pairs = np.flatnonzero(np.diff(program.parts) > 1)
-            of_pair = [self.duration(program.entry_of(entry)) for entry in pairs.tolist()]
             index[pairs] = len(values) + np.arange(len(pairs))
-            values += of_pair
+            values += [self._work(program.entry_of(entry)) for entry in pairs.tolist()]
         return CostColumn(values, index)
 
     def transfers(self, program: Program) -> CostColumn:
@@ -162,12 +227,12 @@ class Costs(CostModel):
                 return self.update
 
 
-def _at(cost: Cost, stage: int) -> Real:
+def _at(cost: Cost, number: int, of_what: str = "stages") -> Real:
     if not isinstance(cost, tuple):
         return cost
-    if not 0 <= stage < len(cost):
-        raise ValueError(f"Costs lists {len(cost)} stages, from 0, and {stage} is none of them")
-    return cost[stage]
+    if not 0 <= number < len(cost):
+        raise ValueError(f"Costs lists {len(cost)} {of_what}, from 0, and {number} is none of them")
+    return cost[number]
 
 
 def _plus(a: Cost, b: Cost) -> Cost:
@@ -178,43 +243,9 @@ def _plus(a: Cost, b: Cost) -> Cost:
 
 
 def _divided(cost: Cost | None, by: int) -> Cost | None:
-    if cost is None:
-        return None
     if isinstance(cost, tuple):
-        return tuple(_divided(time, by) for time in cost)
-    if isinstance(cost, int):
-        return Fraction(cost, by) if cost % by else cost // by
-    return cost / by
-
-
-def require_costs(owner: str, value) -> CostModel:
-    """The value; TypeError unless it is a cost model."""
-    return require(owner, value, CostModel, "costs, such as Costs(comm=1)")
-
-
-def priced(costs: CostModel, program: Program) -> tuple[CostColumn, CostColumn]:
-    """What entries and messages cost; TypeError or ValueError, by model and action, for what is no time."""
-    needed, owner = program.needs[program.crosses], type(costs).__name__
-    return (
-        _read(owner, "duration", costs.durations(program), program.size, program.entry_of),
-        _read(
-            owner, "transfer", costs.transfers(program), len(needed), lambda i: program.action_of(needed[i])
-        ),
-    )
-
-
-def _read(owner: str, name: str, column: CostColumn, count: int, action_of: Callable) -> CostColumn:
-    """The column in Python's own numbers; what nothing pays may be of any kind."""
-    if not isinstance(column, CostColumn) or len(column.index) != count:
-        raise TypeError(f"{owner}.{name}s needs to give a CostColumn of {count} prices {got(column)}")
-    values = list(column.values)
-    for place, value in enumerate(values):
-        try:
-            values[place] = duration(owner, name, value)
-        except (TypeError, ValueError):
-            for payer in np.flatnonzero(column.index == place)[:1]:
-                duration(owner, f"{name} of {action_of(int(payer))}", value)
-    return CostColumn(values, column.index)
+        return tuple(quotient(time, by) for time in cost)
+    return None if cost is None else quotient(cost, by)
 
 
 UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

@@ -11,10 +11,9 @@ message of so many bytes keeps its link busy for bytes / bandwidth, and arrives 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from math import inf
-from numbers import Rational, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,8 @@ from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.levels import places
 from gpipe_sim.schedule.program import Program
 from gpipe_sim.schedule.traffic import Traffic
-from gpipe_sim.simulation.costs import CostModel, priced
-from gpipe_sim.simulation.numbers import CostColumn, as_columns
+from gpipe_sim.simulation.cost_model import CostModel, priced
+from gpipe_sim.simulation.numbers import CostColumn, as_columns, quotient
 from gpipe_sim.simulation.timing import Clock, timed
 
 Column = np.ndarray
@@ -52,10 +51,7 @@ class Link:
         """How long so many bytes keep it busy; exact where both are."""
         if self.bandwidth == inf:
             return 0
-        if not (isinstance(size, Rational) and isinstance(self.bandwidth, Rational)):
-            return size / self.bandwidth
-        time = Fraction(size) / Fraction(self.bandwidth)
-        return int(time) if time.denominator == 1 else time
+        return quotient(size, self.bandwidth)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from gpipe_sim.schedule.program import KINDS, Program
 from gpipe_sim.schedule.rules import in_flight
-from gpipe_sim.simulation.costs import UNIT, CostModel, priced
+from gpipe_sim.simulation.cost_model import CostModel, priced
+from gpipe_sim.simulation.costs import UNIT
 
 Need = tuple[int, Real]  #: (entry, how long what it made is on its way)
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from gpipe_sim.errors import got, require_few, require_in, whole
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.simulation.costs import UNIT, CostModel, priced, require_costs
+from gpipe_sim.simulation.cost_model import CostModel, priced, require_costs
+from gpipe_sim.simulation.costs import UNIT
 from gpipe_sim.simulation.links import Links, message_sizes, prices, queued
 from gpipe_sim.simulation.numbers import CostColumn, as_columns
 from gpipe_sim.simulation.simulate import simulate, too_long
@@ -43,7 +44,9 @@ def simulate_many(
     ValueError or TypeError for other noise, less than one run, and factors that are no times.
     """
     require_schedule("simulate_many", schedule)
-    costs = UNIT if costs is None else require_costs("simulate_many", costs)
+    program = schedule.program
+    costs = UNIT if costs is None else costs
+    require_costs("simulate_many", costs, program.stages, program.devices)
     draw = noise if callable(noise) else log_normal(noise)
     require_few("simulate_many", whole("simulate_many", "runs", runs), "runs")
     rng = np.random.default_rng(whole("simulate_many", "seed", seed, 0))
@@ -83,9 +86,8 @@ def _clock(
 
 def _in_floats(bills: tuple[CostColumn, ...]) -> list[Column]:
     """Columns of shape (entries, 1)."""
-    plain = [CostColumn([float(value) for value in bill.values], bill.index) for bill in bills]
-    columns, _ = as_columns(*plain)
-    return [column[:, None] for column in columns]
+    columns, in_units = as_columns(*bills)
+    return [in_units(column).astype(float)[:, None] for column in columns]
 
 
 def _factors(draw: Callable, rng: np.random.Generator, actions: int, runs: int) -> Iterator[Column]:

@@ -17,6 +17,14 @@ Column = np.ndarray
 LARGEST_UNIT = 1 << 256  #: denominators beyond it are not worth a common one
 
 
+def quotient(a: Real, b: Real) -> Real:
+    """a / b: exact where both are, and then an int if it comes out whole."""
+    if not (isinstance(a, Rational) and isinstance(b, Rational)):
+        return a / b
+    exact = Fraction(a) / Fraction(b)
+    return int(exact) if exact.denominator == 1 else exact
+
+
 class CostColumn(NamedTuple):
     """What each of many entries or messages costs: number i costs ``values[index[i]]``."""
 

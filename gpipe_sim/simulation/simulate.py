@@ -13,7 +13,8 @@ import numpy as np
 from gpipe_sim.errors import got, require_flags
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import Program
-from gpipe_sim.simulation.costs import UNIT, CostModel, priced, require_costs
+from gpipe_sim.simulation.cost_model import CostModel, priced, require_costs
+from gpipe_sim.simulation.costs import UNIT
 from gpipe_sim.simulation.links import Links, message_sizes, on_links
 from gpipe_sim.simulation.numbers import as_columns
 from gpipe_sim.simulation.problems import check
@@ -47,12 +48,12 @@ def simulate(
     only for an order in which hardly any two devices ever work at the same time.
     """
     require_schedule("simulate", schedule)
-    costs = UNIT if costs is None else require_costs("simulate", costs)
+    costs = UNIT if costs is None else costs
     require_flags("simulate", overlap=overlap)
     if not overlap and links is None:
         raise TypeError("overlap=False needs links, such as simulate(..., links=Link(bandwidth=100))")
     program = schedule.program
-    costs.require_stages(program.stages)
+    require_costs("simulate", costs, program.stages, program.devices)
     check(schedule)
     if profile is not None and not hasattr(profile, "require_within"):
         raise TypeError(f"simulate needs a profile, as profile(partitions, batch, loss) gives {got(profile)}")

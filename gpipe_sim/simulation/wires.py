@@ -13,7 +13,8 @@ import numpy as np
 
 from gpipe_sim.errors import got
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.simulation.costs import UNIT, CostModel, priced, require_costs
+from gpipe_sim.simulation.cost_model import CostModel, priced, require_costs
+from gpipe_sim.simulation.costs import UNIT
 from gpipe_sim.simulation.links import Links, link_between
 from gpipe_sim.simulation.problems import check
 from gpipe_sim.simulation.timeline import Timeline
@@ -33,8 +34,8 @@ def simulate_shared(
     wire of its own, the times are those of ``simulate(schedule, costs, links=links)``.
     """
     require_schedule("simulate_shared", schedule)
-    costs = UNIT if costs is None else require_costs("simulate_shared", costs)
-    costs.require_stages(schedule.stages)
+    costs = UNIT if costs is None else costs
+    require_costs("simulate_shared", costs, schedule.stages, schedule.devices)
     if wire is not None and not callable(wire):
         raise TypeError(
             f"simulate_shared needs wire to be a function of two devices, as lambda a, b: 'bus' {got(wire)}"
