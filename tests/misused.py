@@ -567,6 +567,24 @@ FORMULAS: list[Case] = [
     (lambda: gp.formulas.zbh1_memory(4, 0, 34, 40), ValueError, "is for M_W at most M_B (got M_W = 40"),
     (lambda: gp.formulas.zbh2_memory(4, 0, 1, 2), ValueError, "zbh2_memory is for M_W at most M_B"),
     (lambda: gp.formulas.zbh2_bubble_time(4, 1, 1, 2), ValueError, "is for T_W at most T_F and T_B"),
+    (
+        lambda: gp.formulas.zbh1_bubble_time(4, 3, 3, 3, comm=2),
+        ValueError,
+        "zbh1_bubble_time is for c at most T_W/2, which is 1.5 (got c = 2)",
+    ),
+    (
+        lambda: gp.formulas.zbh2_bubble_time(4, 3, 3, 3, comm=4),
+        ValueError,
+        "c at most (T_F + T_B)/2, which is 3 (",
+    ),
+    (
+        lambda: gp.formulas.interleaved_bubble_time(4, 2, 3, 1, 1, 1.5),
+        ValueError,
+        "interleaved_bubble_time is for c at most min(T_F, T_B+T_W)/V, which is 1 (got c = 1.5)",
+    ),
+    (lambda: gp.formulas.gpipe_bubble_time(4, comm=-1), ValueError, "needs comm to be finite and >= 0"),
+    (lambda: gp.formulas.gpipe_bubble_time(0), ValueError, "gpipe_bubble_time needs devices >= 1 (got 0)"),
+    (lambda: gp.formulas.message_bytes(8, 1, 0), ValueError, "message_bytes needs features >= 1 (got 0)"),
     (lambda: gp.formulas.interleaved_memory_factor(4, 0), ValueError, "needs stages_per_device >= 1 (got 0)"),
     (
         lambda: gp.formulas.block_memory(512, 1, 10, 3),
