@@ -15,8 +15,11 @@ from gpipe_sim.schedule.program import KINDS, Program
 from gpipe_sim.schedule.rules import in_flight
 from gpipe_sim.simulation.cost_model import CostModel, priced
 from gpipe_sim.simulation.costs import UNIT
+from gpipe_sim.simulation.links import Links
+from gpipe_sim.simulation.numbers import CostColumn
+from gpipe_sim.simulation.posts import Post, posts_of
 
-Need = tuple[int, Real]  #: (entry, how long what it made is on its way)
+Need = tuple[int, int | None]  #: (entry, the message that brings what it made; None on the same device)
 
 
 class Price(NamedTuple):
@@ -36,6 +39,8 @@ class _Done(NamedTuple):
     entry: int
     free: Real
     front: int
+    received: list[int]
+    link_free: list[tuple[int, Real]]
 
 
 class Machine:
@@ -46,6 +51,9 @@ class Machine:
     say which entries it has, and any that is ready may come next. ``held`` counts what is in flight per
     device. ``changes`` says of each entry by how much it changes that, and by how much at most meanwhile:
     an overlapped pair adds its forward before its backward frees anything.
+
+    ``posts`` lists the messages that each entry sends; a link carries one at a time. Without ``overlap`` a
+    device is busy while it sends, and while it receives.
     """
 
     def __init__(
@@ -55,6 +63,8 @@ class Machine:
         durations: Sequence[Real] | None = None,
         changes: Sequence[tuple[int, int]] | None = None,
         ordered: bool = True,
+        posts: Sequence[Sequence[Post]] | None = None,
+        overlap: bool = True,
     ):
         count = rows[-1]
         self.rows, self.needs, self.ordered = rows, needs, ordered
@@ -70,17 +80,33 @@ class Machine:
         self.free: list[Real] = [0] * (len(rows) - 1)
         self.held = [0] * (len(rows) - 1)
         self.front = list(rows[:-1])
+        self.posts, self.overlap = posts or [()] * count, overlap
+        sent = [post for each in self.posts for post in each]
+        self.busy = {post.message: post.busy for post in sent}
+        self.arrived: dict[int, Real] = {}
+        self.received: set[int] = set()
+        self.link_free: dict[int, Real] = dict.fromkeys((post.link for post in sent), 0)
         self.done: list[_Done] = []
 
     @classmethod
-    def of(cls, program: Program, costs: CostModel | None = None, ordered: bool = True) -> "Machine":
-        """A machine for a program's entries, with unit costs unless given."""
+    def of(
+        cls,
+        program: Program,
+        costs: CostModel | None = None,
+        ordered: bool = True,
+        *,
+        links: Links | None = None,
+        sizes: CostColumn | None = None,
+        overlap: bool = True,
+    ) -> "Machine":
+        """A machine for a program's entries, with unit costs unless given, and links as for ``simulate``.
+
+        ``sizes`` are the bytes of each need that crosses, 1 unless given.
+        """
         costs = UNIT if costs is None else costs
         durations, delays = priced(costs, program)
-        late = [0] * len(program.needs)
-        for need, price in zip(program.crosses.nonzero()[0].tolist(), delays.index.tolist(), strict=True):
-            late[need] = delays.values[price]
-        needed = list(zip(program.entry[program.needs].tolist(), late, strict=True))
+        carried, posts = posts_of(program, delays, links, sizes)
+        needed = list(zip(program.entry[program.needs].tolist(), carried, strict=True))
         starts = program.needs_from.tolist()
         change = [in_flight(kind) for kind in KINDS]
         per_part = [change[code] for code in program.kind.tolist()]
@@ -91,6 +117,8 @@ class Machine:
             [durations.values[i] for i in durations.index.tolist()],
             [(sum(per_part[a:b]), max(accumulate(per_part[a:b]))) for a, b in pairwise(parts)],
             ordered,
+            posts,
+            overlap,
         )
 
     def ready(self) -> list[int]:
@@ -121,13 +149,23 @@ class Machine:
 
     def arrival(self, entry: int) -> Real:
         """When the last thing that a ready entry needs reaches its device; 0 if it needs nothing."""
-        return max((self.ends[need] + late for need, late in self.needs[entry]), default=0)
+        there, arrived = self.ends, self.arrived
+        needed = self.needs[entry]
+        return max((there[need] if by is None else arrived[by] for need, by in needed), default=0)
 
     def price(self, entry: int) -> Price:
         """What a ready entry would cost, in time and in memory, if it came next on its device."""
         device = self.home[entry]
-        start = max(self.free[device], self.arrival(entry))
+        start = max(self.free[device], self.arrival(entry)) + self._receiving(self._new(entry))
         return Price(start, start + self.durations[entry], self.held[device] + self.changes[entry][1])
+
+    def _new(self, entry: int) -> list[int]:
+        """The messages for an entry that its device has not yet received."""
+        return list({by: None for _, by in self.needs[entry] if by is not None and by not in self.received})
+
+    def _receiving(self, messages: list[int]) -> Real:
+        """How long it takes a device to receive them, if it has to do that itself."""
+        return 0 if self.overlap else sum(self.busy[message] for message in messages)
 
     def earliest(self) -> int | None:
         """The ready entry that could start first, on the lowest device of several; None if none is ready."""
@@ -140,18 +178,30 @@ class Machine:
         ValueError unless the entry is ready and, in an ordered machine, the next of its device. With
         ``force`` it runs all the same, at ``at``, as if everything that it needs were there.
         """
-        device = self.home[entry]
+        device, new = self.home[entry], self._new(entry)
         if not force:
             self._require_next(entry, device)
-        self.done.append(_Done(entry, self.free[device], self.front[device]))
-        start = max(self.free[device], at, 0 if force else self.arrival(entry))
+        was = [(post.link, self.link_free[post.link]) for post in self.posts[entry]]
+        self.done.append(_Done(entry, self.free[device], self.front[device], new, was))
+        start = max(self.free[device], at, 0 if force else self.arrival(entry)) + self._receiving(new)
         self.starts[entry] = start
-        self.ends[entry] = start + self.durations[entry]
-        self.free[device] = self.ends[entry] + rest
+        self.ends[entry] = end = start + self.durations[entry]
+        self.received.update(new)
+        self.free[device] = self._send(entry, end) + rest
         self.held[device] += self.changes[entry][0]
         for user in self.users[entry]:
             self.missing[user] -= 1
         return [candidate for candidate in self._affected(entry) if self.is_ready(candidate)]
+
+    def _send(self, entry: int, end: Real) -> Real:
+        """Send what the entry made, and return when its device is free again."""
+        free = end
+        for message, link, busy, late in self.posts[entry]:
+            leaves = max(end, self.link_free[link]) if self.overlap else free
+            free = until = leaves + busy
+            self.link_free[link] = until
+            self.arrived[message] = until + late
+        return end if self.overlap else free
 
     def _affected(self, entry: int) -> list[int]:
         """The entries that may have become ready because this one has run."""
@@ -162,11 +212,15 @@ class Machine:
         """Take back the entry that ran last, and return it."""
         if not self.done:
             raise ValueError("nothing has run that could be undone")
-        entry, free, front = self.done.pop()
+        entry, free, front, new, was = self.done.pop()
         device = self.home[entry]
         self.free[device], self.front[device] = free, front
         self.starts[entry] = self.ends[entry] = None
         self.held[device] -= self.changes[entry][0]
+        self.received.difference_update(new)
+        self.link_free.update(reversed(was))
+        for post in self.posts[entry]:
+            del self.arrived[post.message]
         for user in self.users[entry]:
             self.missing[user] += 1
         return entry
