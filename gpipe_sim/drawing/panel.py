@@ -1,7 +1,7 @@
 """A timeline, laid out: which marks there are, decided once for every painter."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpipe_sim.drawing.coarse import Grain, areas
 from gpipe_sim.drawing.geometry import (
@@ -17,6 +17,7 @@ from gpipe_sim.drawing.marks import (
     FRAME,
     MESSAGE,
     PHASE,
+    QUEUE,
     Corner,
     Entry,
     Label,
@@ -50,6 +51,7 @@ WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
 PHASES = Entry(12, "first backward, last forward", PHASE)
 ARROW = Entry(30, "message", MESSAGE)
+QUEUED = Entry(30, "message that waits for its link", QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
 
 
@@ -117,8 +119,8 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
         framed = [box.outline for box in every if not fades(box, picked)]
         if framed:
             yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
-    if wanted.messages and (arrows := _messages(timeline, picked, rows)).paths:
-        yield arrows
+    if wanted.messages:
+        yield from (lines for lines in _messages(timeline, picked, rows) if lines.paths)
 
 
 def fades(box: Box, picked: Picked | None) -> bool:
@@ -211,16 +213,35 @@ def _phases(timeline: Timeline, rows: Rows) -> Lines:
     return Lines(paths, PHASE, PHASES)
 
 
-def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Lines:
+def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Iterator[Lines]:
     """One arrow per message, between the sides of the two lanes that face each other: it hides few numbers.
 
-    Beside what is picked, only the messages that picked actions send.
+    Where messages wait for a link, a line goes from the end of their actions to where they leave. Beside what
+    is picked, only the messages that picked actions send, and those that are picked themselves.
     """
-    paths, says = [], []
-    for action, source, target, start, end in timeline.messages:
-        if picked and action not in picked.parts:
+    waits, paths, says = defaultdict(list), [], []
+    for message in timeline.messages:
+        action, source, target, start, end = message
+        if picked and action not in picked.parts and message not in picked.messages:
             continue
         leaves, enters = (0.79, 0.21) if target > source else (0.21, 0.79)
+        said = f"{action} from device {source} to {target}, {number(start)}\u2013{number(end)}"
+        if (made := timeline.ends[action]) < start:
+            waits[rows.y(source, leaves)].append((float(made), float(start)))
+            said += f"; it waits for its link from {number(made)} on"
         paths.append([(float(start), rows.y(source, leaves)), (float(end), rows.y(target, enters))])
-        says.append(f"{action} from device {source} to {target}, {number(start)}\u2013{number(end)}")
-    return Lines(paths, MESSAGE, ARROW, says)
+        says.append(said)
+    queues = [[(a, y), (b, y)] for y, times in waits.items() for a, b in _joined(times)]
+    yield Lines(queues, QUEUE, QUEUED)
+    yield Lines(paths, MESSAGE, ARROW, says)
+
+
+def _joined(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The same times, each once: what overlaps is one interval."""
+    joined: list[tuple[float, float]] = []
+    for start, end in sorted(intervals):
+        if joined and start <= joined[-1][1]:
+            first, last = joined.pop()
+            start, end = first, max(last, end)
+        joined.append((start, end))
+    return joined
