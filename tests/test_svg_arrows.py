@@ -50,7 +50,7 @@ def test_messages_that_wait_for_a_link_do_so_on_one_line_from_their_actions_to_w
     assert [(round(x), round(to_x), y == to_y) for (x, y), (to_x, to_y) in chart.queues] == [(2, 9, True)]
     forward = [shaft for shaft, (_, tip) in chart.arrows if tip > 1]
     assert [round(x) for x, _ in forward] == [1, 3, 5, 7, 9]
-    assert {round(y, 2) for _, y in forward} == {round(y, 2) for (_, y), _ in chart.queues}
+    assert {round(y, 2) for _, y in forward[1:]} == {round(y, 2) for (_, y), _ in chart.queues}
     said = [text for text, _, _ in arrows(timeline)]
     assert "0F4 from device 0 to 1, 9\N{EN DASH}11; it waits for its link from 5 on" in said
     assert "0F0 from device 0 to 1, 1\N{EN DASH}3" in said

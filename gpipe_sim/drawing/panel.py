@@ -64,6 +64,8 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
     if wanted.strips:
         found, peaks = strip_marks(timeline, grain, rows, wanted.strips)
         marks += found
+    if wanted.messages:
+        marks += (lines for lines in _messages(timeline, wanted.picked, rows) if lines.paths)
     names = device_names(timeline, grain, rows, scale)
     return Panel(marks, rows.pitch * grain.rows(timeline), names, peaks)
 
@@ -107,7 +109,7 @@ def entry_of(kind) -> Entry:
 
 
 def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Iterator[Mark]:
-    """The boxes and what is written on them; phases, the frames of what is picked, and messages."""
+    """The boxes and what is written on them; phases, and the frames of what is picked."""
     every, picked = list(boxes(timeline, rows)), wanted.picked
     fine = is_fine(every, scale)
     yield from box_marks(every, picked, fine)
@@ -119,8 +121,6 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
         framed = [box.outline for box in every if not fades(box, picked)]
         if framed:
             yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
-    if wanted.messages:
-        yield from (lines for lines in _messages(timeline, picked, rows) if lines.paths)
 
 
 def fades(box: Box, picked: Picked | None) -> bool:
@@ -227,6 +227,7 @@ def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Iterator
         leaves, enters = (0.79, 0.21) if target > source else (0.21, 0.79)
         said = f"{action} from device {source} to {target}, {number(start)}\u2013{number(end)}"
         if (made := timeline.ends[action]) < start:
+            leaves = 0.9 if target > source else 0.1  # clear of how long a device waits
             waits[rows.y(source, leaves)].append((float(made), float(start)))
             said += f"; it waits for its link from {number(made)} on"
         paths.append([(float(start), rows.y(source, leaves)), (float(end), rows.y(target, enters))])

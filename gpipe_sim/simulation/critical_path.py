@@ -28,8 +28,9 @@ def critical_path(timeline: Timeline) -> tuple[Span | Message, ...]:
 
     Making anything else faster does not end the step sooner. Messages that take no time are left out; one
     that waited for its link stands after the one that was on it, which may still be on its way (latency). In
-    a measured timeline there is also the time that a device takes to start an action that is ready. If a
-    message arrives just when the device's previous action ends, the chain stays on the device.
+    a measured timeline there is also the time that a device takes to start an action that is ready, and with
+    ``overlap=False`` that in which devices send and receive. If a message arrives just when the device's
+    previous action ends, the chain stays on the device.
     """
     held_back = _HeldBack(timeline)
     chain = [max(timeline.spans, key=lambda span: span.end)]
@@ -83,8 +84,8 @@ class Explanation:
     """What a device does from ``start`` to ``end``, as a sentence (``str``) and as spans.
 
     While the device is busy, ``links`` holds the span of that action. While it waits, ``links`` holds the
-    span that it waits for, then what held that back in turn. It is empty when the device is done, or when
-    nothing in the schedule kept it from going on.
+    span that it waits for, then what held that back in turn. It is empty when the device is done, when it
+    sends and receives, and when nothing in the schedule kept it from going on.
     """
 
     device: int
@@ -118,13 +119,40 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     held_back = _HeldBack(timeline)
     first = ", before its first action," if after is row[0] else ""
     waits = f"device {device} waits from {number(start)} to {number(after.start)}{first} for"
-    if held_back.could_start(after) <= start:
+    at_once = held_back.could_start(after)
+    if at_once <= start and (handled := _handled(timeline, device, start, after)):
+        says = f"device {device} {handled} from {number(start)} to {number(after.start)}"
+        return Explanation(device, start, after.start, (), says)
+    if at_once <= start:
         says = f"{waits} nothing that the schedule knows of: {after.action} could start at {number(start)}"
         return Explanation(device, start, after.start, (), says)
     links, reasons = zip(*_chain(held_back, after, start), strict=True)
     assumed = timeline.arrived is None and links[0].device != device
     says = f"{waits} {'; '.join(reasons)}{ASSUMED if assumed else ''}"
+    if at_once < after.start and _handled(timeline, device, at_once, after):
+        made = held_back.need(after)
+        says += f"; device {device} receives what {made} made until {number(after.start)}"
     return Explanation(device, start, after.start, links, says)
+
+
+def _handled(timeline: Timeline, device: int, start: Real, after: Span) -> str:
+    """What the device sends from ``start`` on, and receives before this span, in words; "" if nothing.
+
+    In a simulated timeline, nothing else keeps a device from an action that could start.
+    """
+    needed = needs(after.action, timeline.schedule)
+    sent = [
+        each.action
+        for each in timeline.messages
+        if each.source == device and start <= each.start < after.start
+    ]
+    received = [each.action for each in timeline.messages if each.target == device and each.action in needed]
+    words = [
+        f"{does} what {' and '.join(map(str, actions))} made"
+        for does, actions in (("sends", sent), ("receives", received))
+        if actions
+    ]
+    return " and ".join(words)
 
 
 def _done(device: int, start: Real, until: Real, worked: bool) -> str:

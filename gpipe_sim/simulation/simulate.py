@@ -37,7 +37,7 @@ def simulate(
 
     With ``links``, messages wait for each other: a ``Link`` for all, ``Nodes``, or links by pair of devices.
     Their bytes are what the ``profile`` says, or 1 each without one. ``overlap=False`` keeps a device busy
-    while it sends and while it receives.
+    while it sends and while it receives; it computes nothing then, so charts and metrics count it as waiting.
 
     With a ``memory_limit``, bytes for all devices or for each, and the ``profile`` of a model, a step that
     does not fit is a MemoryLimitError.
