@@ -46,23 +46,33 @@ class _HeldBack:
         self.schedule = timeline.schedule
         self.messages = {(message.action, message.target): message for message in timeline.messages}
         in_order = sorted(self.messages.values(), key=lambda each: (each.source, each.target, each.start))
-        self.ahead = {b: a for a, b in pairwise(in_order) if a[1:3] == b[1:3]}  # before it on its link
+        self.on_link = {b: a for a, b in pairwise(in_order) if a[1:3] == b[1:3]}  # the one before it
         self.of = {part: span for span in timeline.spans for part in span.action.parts}
         self.before = {after: span for row in timeline.rows for span, after in pairwise(row)}
 
     def by(self, cause: Span | Message) -> Span | Message | None:
         """That predecessor, or None. The device's own previous action wins if a message came as it ended."""
         if isinstance(cause, Message):
-            return self.ahead[cause] if self.waited(cause) else self.of[cause.action]
+            return self.ahead(cause) or self.of[cause.action]
         previous, need = self.before.get(cause), self.need(cause)
         if need is None or (previous and previous.end >= self.arrival(need, cause)):
             return previous
         message = self.messages.get((need, cause.device))
         return message if message and message.end > self.of[need].end else self.of[need]
 
-    def waited(self, message: Message) -> bool:
-        """Whether it left later than its action ended, because of what was on its link."""
-        return message in self.ahead and message.start > self.of[message.action].end
+    def ahead(self, message: Message) -> Message | None:
+        """What it waited for after its action had ended: the message before it on its link.
+
+        If that had arrived by then, it waited for one between other devices: on a wire that they share, or
+        because its sender was busy with that.
+        """
+        if message.start <= self.of[message.action].end:
+            return None
+        before = self.on_link.get(message)
+        if before and before.end >= message.start:
+            return before
+        sharing = (each for each in self.messages.values() if each.start < message.start <= each.end)
+        return max(sharing, key=lambda each: each.start, default=None)
 
     def need(self, span: Span) -> Action | None:
         """Of everything that the span needs, what arrived last; None if it needs nothing."""
@@ -187,8 +197,10 @@ def _runs(need: Action, source: Span, held_back: _HeldBack, message: Message | N
     says = f"{need}, which device {source.device} runs from {number(source.start)} to {number(source.end)}"
     if message is None or message.end <= source.end:
         return says
-    if held_back.waited(message):
-        on_it = held_back.ahead[message].action
-        says += f" and which waits until {number(message.start)} for the link, where {on_it} is"
+    if ahead := held_back.ahead(message):
+        on_it = ahead.action
+        of_another = ahead[1:3] != message[1:3]
+        where = f"while what {on_it} made is sent" if of_another else f"for the link, where {on_it} is"
+        says += f" and which waits until {number(message.start)} {where}"
         return f"{says}, and arrives at {number(message.end)}"
     return f"{says} and which arrives at {number(message.end)}"
