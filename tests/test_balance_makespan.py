@@ -110,6 +110,38 @@ def test_floats_are_right_to_rounding(schedule):
                 assert found.bound == found.makespan == pytest.approx(best, rel=1e-12)
 
 
+# What it is for
+
+
+def test_real_layers_are_timed_one_by_one_and_cut_for_their_schedule():
+    layers = gp.mlp([64, 32, 32, 32, 10])
+    rng = np.random.default_rng(0)
+    batch = rng.normal(size=(16, 64)), rng.integers(10, size=16)
+    one_by_one = gp.split(layers, stages=len(layers))
+    schedule = gp.OneFOneB(3, 4)
+    for costs in (
+        gp.Costs.measured(one_by_one, batch, microbatches=4),
+        gp.profile(one_by_one, batch, gp.cross_entropy).costs(4),
+    ):
+        plan = gp.balance_by_makespan(schedule, costs)
+        partitions = gp.split(layers, balance=plan.balance)
+        step = gp.train_step(partitions, schedule, batch, gp.cross_entropy, costs=costs.merged(plan.balance))
+        assert step.timeline.makespan == plan.makespan
+
+
+def test_a_slow_device_gets_fewer_layers():
+    found = gp.balance_by_makespan(gp.OneFOneB(4, 8), gp.Costs([1] * 14, speed=[1, 1, Fraction(1, 2), 1]))
+    assert found.balance == (4, 4, 2, 4)
+
+
+def test_costs_of_layers_add_up_to_those_of_stages():
+    costs = gp.Costs([1, 2, 3, 4], 2, recompute=[1, 1, 1, Fraction(1, 2)], comm=3, speed=2, overhead=[1, 5])
+    assert costs.merged([1, 3]) == gp.Costs(
+        [1, 9], [2, 6], [1, 3], [1, Fraction(5, 2)], [0, 0], comm=3, speed=2, overhead=[1, 5]
+    )
+    assert gp.Costs(2).merged([1, 2]).forward == (2, 4)
+
+
 # Larger cases
 
 
@@ -126,13 +158,18 @@ def test_40_layers_and_a_head_of_one_and_a_half_on_16_devices():
     def makespan(balance):
         return gp.simulate(schedule, costs.merged(balance)).makespan
 
-    assert makespan([3] * 8 + [2] * 8) == 786
-    assert makespan([2] * 7 + [3] * 8 + [2]) == 786
+    assert makespan([3] * 8 + [2] * 8) == makespan([2] * 7 + [3] * 8 + [2]) == 786
+    assert makespan([3] * 4 + [2] + [3] * 5 + [2] * 5 + [1]) == 675
+    assert makespan([2] * 3 + [3] * 9 + [2] * 3 + [1]) == 681
+    assert makespan([2] * 6 + [3] * 9 + [1]) == 690
     found = gp.balance_by_makespan(schedule, costs)
     assert repr(found) == "<BalancePlan 3x9, 2x6, 1: makespan 672, no cut is better>"
     assert found.balance == (3,) * 9 + (2,) * 6 + (1,)
-    even = gp.balance_by_cost([1] * 40, 16, last=Fraction(3, 2))
-    assert makespan(even) == 672
+
+
+def test_of_cuts_with_as_fast_a_slowest_stage_the_one_with_large_stages_first_is_a_good_start():
+    """A large stage waits for all stages before it, twice; so it had better be in front."""
+    assert gp.balance_by_cost([1] * 40, 16, last=Fraction(3, 2)) == [3] * 9 + [2] * 6 + [1]
 
 
 def test_the_bound_of_those_layers_is_648_before_any_cut_is_simulated():

@@ -9,6 +9,7 @@ are simulated too. What is then the best is proven to be.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from numbers import Real
 
 import numpy as np
@@ -44,7 +45,9 @@ class BalancePlan:
     @property
     def gap(self) -> float:
         """The share by which the step is at most longer than in the best cut; 0 if this is the best."""
-        return float(self.makespan / self.bound - 1) if self.makespan > self.bound else 0.0
+        if self.makespan <= self.bound:
+            return 0.0
+        return float(self.makespan / self.bound - 1) if self.bound else inf
 
     def __repr__(self) -> str:
         runs = [(size, len(list(run))) for size, run in groupby(self.balance)]
@@ -96,7 +99,7 @@ class _Known:
         self.left = max(1, SEARCHED // size)  #: how many may still be timed
         self.times: dict[bytes, Real] = {}
         self.open: dict[bytes, Real] = {}  #: those whose neighbours have not been tried
-        self.best = np.inf
+        self.best = inf
 
     def add(self, cuts: Column) -> None:
         new = {cut.tobytes(): cut for cut in cuts if cut.tobytes() not in self.times}
