@@ -2,7 +2,7 @@
 
 There is a table for each stage of what it makes a step last at the least, by the layers that it has
 (``plan.stage_times``). So no step is shorter than the largest entry of the cut whose largest entry is the
-smallest. Nor is it shorter than the mean over the devices, in the cut where this is the smallest. And all cuts
+smallest. Nor is it shorter than the mean over the devices, in the cut where this is the smallest. All cuts
 whose entries stay below a limit can be counted, and listed if they are few.
 """
 
@@ -33,14 +33,13 @@ class Bounds:
     def __init__(self, program: Program, prices: Prices, layers: int, limit: Real):
         self.program, self.prices, self.layers = program, prices, layers
         self.never = 1 << 61 if prices.exact else np.inf
-        self.times = StageTimes(program, prices, layers)
+        self.below = 1 if prices.exact else 1 - ROUNDING  #: a share of a limit that is below it for certain
         limit = limit if prices.exact else limit * (1 + ROUNDING)
-        tables = [self.times.alone(stage) for stage in range(program.stages)]
-        fits = [(each <= limit) & self.times.there for each in tables]
-        self.width = max(int(np.flatnonzero(each.any(axis=0))[-1]) + 1 for each in fits)
+        self.times = StageTimes(program, prices, layers, limit)
+        self.width = self.times.width
         self.alone = [
-            np.where(fit, each, self.never)[:, : self.width].copy()
-            for fit, each in zip(fits, tables, strict=True)
+            np.where((table <= limit) & self.times.there, table, self.never)
+            for table in map(self.times.alone, range(program.stages))
         ]
 
     def least(self) -> Real:
@@ -59,28 +58,31 @@ class Bounds:
         return self.alone[stage]
 
     def _shared(self, window: tuple, stage: int, width: int) -> Table:
-        shared = self.times.shared(stage, window)[:, :width]
-        return np.where(self.alone[stage] < self.never, shared, self.never)
+        return np.where(self.alone[stage] < self.never, self.times.shared(stage, window), self.never)
 
     def _best(self, table: Callable[[int, int], Table], together: Callable) -> Real:
         search = Search(table, self.width, self.layers, self.program.stages, self.never, together)
         return search.rest()[0][0]
 
-    def count(self, limit: Real) -> list[Column]:
-        """For each stage, how many cuts of it and those after it may be shorter; by where it starts."""
+    def count(self, limit: Real) -> float:
+        """How many cuts there are whose step may be shorter than the limit."""
+        return self._ways(limit)[0][0]
+
+    def _ways(self, limit: Real) -> list[Column]:
+        """For each stage, how many such cuts there are of it and those after it; by where it starts."""
         found = [np.append(np.zeros(self.layers), 1.0)]
         for table in reversed(self.alone):
             after = np.append(found[-1][1:], np.zeros(self.width - 1))
-            ways = ((table < limit) * sliding_window_view(after, self.width)).sum(axis=1)
+            ways = ((table < limit * self.below) * sliding_window_view(after, self.width)).sum(axis=1)
             found.append(np.append(ways, 0.0))
         return found[::-1]
 
     def cuts(self, limit: Real) -> Column:
         """All cuts whose step may be shorter than the limit, as ends; (cuts, stages + 1)."""
         found = np.zeros((1, 1), int)
-        for table, count in zip(self.alone, self.count(limit)[1:], strict=True):
+        for table, count in zip(self.alone, self._ways(limit)[1:], strict=True):
             start = found[:, -1]
             end = np.minimum(start[:, None] + np.arange(1, self.width + 1), self.layers)
-            cut, size = np.nonzero((table[start] < limit) & (count[end] > 0))
+            cut, size = np.nonzero((table[start] < limit * self.below) & (count[end] > 0))
             found = np.column_stack([found[cut], start[cut] + size + 1])
         return found

@@ -16,8 +16,8 @@ last backward or the end.
 """
 
 from collections import Counter
-from collections.abc import Hashable
-from functools import cached_property
+from collections.abc import Hashable, Iterator
+from functools import cached_property, partial
 from itertools import product
 from numbers import Real
 
@@ -36,16 +36,38 @@ WINDOWS = tuple(product((FORWARD, BACKWARD), (FORWARD, BACKWARD, None)))  #: the
 
 class StageTimes:
     """Tables of (layers, width): a row for each layer that a stage starts with, a column for each number of
-    layers that it has. What would go beyond the last layer is no more than if it ended there.
+    layers that it has. Where it would end beyond the last layer, it is not ``there``.
+
+    They are as wide as a stage can be large that does no more than the ``limit``.
     """
 
-    def __init__(self, program: Program, prices: Prices, layers: int):
+    def __init__(self, program: Program, prices: Prices, layers: int, limit: Real):
         self.program, self.prices, self.layers = program, prices, layers
         self.kinds = kinds_of(program, prices)
-        start = np.arange(layers)[:, None]
-        end = start + np.arange(1, layers - program.stages + 2)
+        self.width = min(layers - program.stages + 1, max(map(partial(self._largest, limit), self._each())))
+        self.start = np.arange(layers)[:, None]
+        end = self.start + np.arange(1, self.width + 1)
         self.there = end <= layers
-        self.start, self.end = start, np.minimum(end, layers)
+        self.end = np.minimum(end, layers)
+
+    def _each(self) -> Iterator[tuple[int, int]]:
+        """Every stage with each device that holds it."""
+        return ((stage, device) for device, held in enumerate(self.program.placement) for stage in held)
+
+    def _largest(self, limit: Real, held: tuple[int, int]) -> int:
+        """How many layers a stage can have at most if its actions take a device no longer than the limit."""
+        stage, device = held
+        row = self._row(device)
+        sums = np.zeros_like(next(iter(self.prices.sums.values())))
+        for kind, times in self._counts(row[self.program.stage[row] == stage]):
+            sums = sums + self.prices.sums[kind] * (self.prices.slowness[device] * times)
+        ends = np.searchsorted(sums, sums + limit, side="right") - 1
+        return int((ends - np.arange(len(sums))).max())
+
+    def _counts(self, parts: Column) -> Iterator[tuple[Hashable, int]]:
+        """How often each kind is among the parts."""
+        counts = Counter(self.kinds[part] for part in parts.tolist())
+        return ((kind, times) for kind, times in counts.items() if kind is not None)
 
     def alone(self, stage: int) -> Table:
         """The most of all its devices and windows, between actions of the stage and of the whole device.
@@ -112,10 +134,9 @@ class StageTimes:
     def _work(self, parts: Column, device: int) -> Table:
         """What these actions of one stage take the device."""
         total = np.full(self.end.shape, len(parts) * self.prices.overhead[device])
-        for kind, times in Counter(self.kinds[part] for part in parts.tolist()).items():
-            if kind is not None:
-                sums = self.prices.sums[kind]
-                total += (sums[self.end] - sums[self.start]) * (self.prices.slowness[device] * times)
+        for kind, times in self._counts(parts):
+            sums = self.prices.sums[kind]
+            total += (sums[self.end] - sums[self.start]) * (self.prices.slowness[device] * times)
         return total
 
     def _others(self, parts: Column, device: int) -> Real:
