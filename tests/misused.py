@@ -406,9 +406,62 @@ BALANCES: list[Case] = [
         ValueError,
         "finds no cut into 2 stages that keeps memory (got 5)",
     ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, [1, 2]),
+        TypeError,
+        "balance_by_makespan needs costs of single layers, such as Costs([1, 1, 2]) (got [1, 2])",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, Earns([1, 2])),
+        TypeError,
+        "adds up the costs of layers, so it needs Costs and no subclass",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs(speed=[1, 2])),
+        ValueError,
+        "balance_by_makespan needs what each layer costs, such as Costs([1, 1, 2]) (got Costs(",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1])),
+        ValueError,
+        "balance_by_makespan cannot cut 1 layers into 2 stages; at most 1",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1, 2, 3], speed=[1, 2, 3])),
+        ValueError,
+        "Costs lists speed for 3 devices, but the schedule has 2; give one number, or 2",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1] * 2000)),
+        ValueError,
+        "needs at most 1,000 layers",
+    ),
+    (lambda: gp.balance_by_makespan(4, gp.Costs([1, 2])), TypeError, "balance_by_makespan needs a schedule"),
+    (
+        lambda: gp.balance_by_makespan(gp.Explicit(["0F0 1B0 1F0 0B0"]), gp.Costs([1, 2])),
+        gp.DeadlockError,
+        "cannot finish",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1e308] * 3)),
+        ValueError,
+        "longer than the largest float",
+    ),
 ]
 
 COSTS: list[Case] = [
+    (
+        lambda: gp.Costs([1, 2, 3]).merged([2, 2]),
+        ValueError,
+        "Costs lists forward for 3 layers, but the balance has 4; give one number, or 4",
+    ),
+    (lambda: gp.Costs([1, 2, 3]).merged([3, 0]), ValueError, "merged needs each stage's layers >= 1 (got 0)"),
+    (lambda: gp.Costs().merged([1.0]), TypeError, "needs each stage's layers to be a whole number (got 1.0)"),
+    (
+        lambda: gp.Costs().merged(3),
+        TypeError,
+        "merged needs how many layers each stage gets, such as [2, 2, 1]",
+    ),
     (lambda: gp.Costs(comm=(1, 1)), TypeError, "Costs needs comm to be a number (got (1, 1))"),
     (lambda: gp.Costs(-1), ValueError, "Costs needs forward to be finite and >= 0 (got -1)"),
     (lambda: gp.Costs(NAN), ValueError, "Costs needs forward to be finite and >= 0 (got nan)"),

@@ -9,6 +9,7 @@ are simulated too. What is then the best is proven to be.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from numbers import Real
 
 import numpy as np
@@ -28,8 +29,7 @@ OWNER = "balance_by_makespan"
 MOST = 1_000  #: layers
 SEARCHED, PROVEN = 40_000_000, 100_000_000  #: actions that are timed at most, to find a cut and to prove it
 CUTS = 200_000  #: at most, of however few actions
-AT_A_TIME = 8  #: cuts whose neighbours are tried in one round
-PATIENCE = 3  #: rounds without a better cut
+KICKS, MOVES = 20, 3  #: how often a search starts anew, so many random moves from the best cut
 STEPS = (1, 2, 4, 8)  #: layers that are moved at once
 
 
@@ -44,7 +44,9 @@ class BalancePlan:
     @property
     def gap(self) -> float:
         """The share by which the step is at most longer than in the best cut; 0 if this is the best."""
-        return float(self.makespan / self.bound - 1) if self.makespan > self.bound else 0.0
+        if self.makespan <= self.bound:
+            return 0.0
+        return float(self.makespan / self.bound - 1) if self.bound else inf
 
     def __repr__(self) -> str:
         runs = [(size, len(list(run))) for size, run in groupby(self.balance)]
@@ -76,16 +78,21 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     prices = Prices(program, costs, layers)
     makespans = timer(program, prices)
     known = _Known(makespans, program.size)
-    start = _ends(balance_by_cost(_work(costs, layers), schedule.stages, speeds=_speeds(schedule, costs)))
-    known.add(start[None])
+    work, speeds = _work(costs, layers), _speeds(schedule, costs)
+    even = [
+        balance_by_cost(work, schedule.stages, speeds=speeds),
+        balance_by_cost(work[::-1], schedule.stages, speeds=speeds[::-1])[
+            ::-1
+        ],  # with large stages at the end
+    ]
+    known.add(np.array(list(map(_ends, even))))
     bounds = Bounds(program, prices, layers, known.best)
     known.add(_ends(bounds.cut())[None])
-    known.search()
     bound = known.prove(bounds)
     balance = np.diff(known.cut).tolist()
     makespan = simulate(schedule, costs.merged(balance)).makespan
-    proven = bound == known.best
-    return BalancePlan(tuple(balance), makespan, makespan if proven else quotient(bound.item(), prices.unit))
+    bound = makespan if bound == known.best else quotient(bound.item(), prices.unit)
+    return BalancePlan(tuple(balance), makespan, bound)
 
 
 class _Known:
@@ -93,10 +100,9 @@ class _Known:
 
     def __init__(self, makespans: Callable[[Column], Column], size: int):
         self.makespans, self.size = makespans, size
-        self.left = max(1, SEARCHED // size)  #: how many may still be timed
+        self.left = max(1, SEARCHED // size)  #: how many may still be timed in a search
         self.times: dict[bytes, Real] = {}
-        self.open: dict[bytes, Real] = {}  #: those whose neighbours have not been tried
-        self.best = np.inf
+        self.best = inf
 
     def add(self, cuts: Column) -> None:
         new = {cut.tobytes(): cut for cut in cuts if cut.tobytes() not in self.times}
@@ -104,44 +110,60 @@ class _Known:
             return
         times = dict(zip(new, self.makespans(np.array(list(new.values()))), strict=True))
         self.times |= times
-        self.open |= times
         self.left -= len(new)
         shortest = min(times, key=times.get)
         if times[shortest] < self.best:
             self.best, self.cut = times[shortest], new[shortest]
 
-    def search(self) -> None:
-        """Try the neighbours of the best cuts, round after round, as long as that helps."""
-        waited = 0
-        while self.open and self.left > 0 and waited < PATIENCE:
-            before = self.best
-            chosen = sorted(self.open, key=self.open.get)[:AT_A_TIME]
-            for cut in chosen:
-                del self.open[cut]
-            near = np.concatenate([neighbours(np.frombuffer(cut, dtype=int)) for cut in chosen])
-            self.add(near[:: max(1, -(-len(near) // self.left))])  # not all, where there are too many
-            waited = 0 if self.best < before else waited + 1
+    def search(self, least: Real) -> None:
+        """Go downhill from the cuts that are known, and then from what a few moves make of the best one."""
+        rng = np.random.default_rng(0)
+        for start in list(self.times):
+            self._descend(np.frombuffer(start, dtype=int))
+        for _ in range(KICKS):
+            if self.best <= least or self.left <= 0:
+                break
+            cut = self.cut
+            for _ in range(MOVES):
+                cut = rng.choice(neighbours(cut))
+            self._descend(cut)
+
+    def _descend(self, cut: Column) -> None:
+        """To the best neighbour, and to the best of its neighbours, as long as that is shorter."""
+        self.add(cut[None])
+        time = inf
+        while self.left > 0 and self.times[cut.tobytes()] < time:
+            time = self.times[cut.tobytes()]
+            near = neighbours(cut)
+            near = near[:: -(-len(near) // self.left)]  # not all, where there are too many
+            self.add(near)
+            cut = min(near, key=lambda each: self.times[each.tobytes()])
 
     def prove(self, bounds: Bounds) -> Real:
-        """Time all cuts that may be shorter than the best, or than as much as there is time for.
+        """Time all cuts that may be shorter than the best; where these are too many, search for a better one
+        and then time as many as there is time for.
 
         No cut is shorter than what is returned: the best that is known then, or less.
         """
-        most = min(CUTS, PROVEN // self.size)
+        if not self.few(bounds, self.best):
+            least = bounds.least()
+            self.search(least)
+            if not self.few(bounds, self.best):
+                limit = _last(lambda at: self.few(bounds, at), 0, self.best)
+                self.add(bounds.cuts(limit))
+                return min(max(limit, least), self.best)
+        self.add(bounds.cuts(self.best))
+        return self.best
 
-        def few(limit: Real) -> bool:
-            return bounds.count(limit)[0][0] <= most
-
-        limit = self.best if few(self.best) else _last(few, min(bounds.least(), self.best), self.best)
-        if few(limit):
-            self.add(bounds.cuts(limit))
-        return min(limit, self.best)
+    def few(self, bounds: Bounds, limit: Real) -> bool:
+        """Whether there is time for all cuts that may be shorter than a limit."""
+        return bounds.count(limit) <= min(CUTS, PROVEN // self.size)
 
 
 def _last(holds: Callable[[Real], bool], low: Real, high: Real) -> Real:
-    """About the largest number from ``low`` on for which it holds; or ``low``. For ``high`` it does not."""
-    for _ in range(40):
-        middle = low + (high - low) / 2 if isinstance(high, float) else (low + high) // 2
+    """About the largest number for which it holds; it does for ``low`` and not for ``high``."""
+    for _ in range(60):
+        middle = (low + high) / 2 if isinstance(high, float) else (low + high) // 2
         if not low < middle < high:
             break
         low, high = (middle, high) if holds(middle) else (low, middle)

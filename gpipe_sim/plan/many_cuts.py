@@ -20,6 +20,7 @@ from gpipe_sim.simulation.timing import timed
 
 Column = np.ndarray
 PAIR = "pair"  #: a kind of its own, where costs say what a pair takes
+LARGEST = 1e308
 AT_ONCE = 2_000_000  #: actions that are timed at once, in all cuts together
 
 
@@ -40,12 +41,17 @@ class Prices:
         given = [costs.comm, *overhead, *(time for times in work.values() for time in times)]
         parts = lcm(*(slow.denominator for slow in slowness))
         self.unit = parts * lcm(*(Fraction(time).denominator for time in given))
-        longest = sum(map(sum, work.values())) * max(slowness) + 2 * max(overhead) + costs.comm
+        total = sum(Fraction(time) for times in work.values() for time in times)
+        longest = program.size * (total * max(slowness) + 2 * Fraction(max(overhead)) + Fraction(costs.comm))
         rational = all(isinstance(number, Rational) for number in (*given, *_each(costs.speed, 1)))
-        self.exact = rational and longest * self.unit * program.size * program.devices < 1 << 60
+        self.exact = rational and longest * self.unit * program.devices < 1 << 60
         kind = np.int64 if self.exact else np.float64
         if not self.exact:
             self.unit, parts = 1, 1
+            if longest * program.devices > LARGEST:
+                raise ValueError(
+                    "a step of such costs may last longer than the largest float; use a larger unit"
+                )
         self.sums = {
             name: np.array([0, *accumulate(time * (self.unit // parts) for time in times)], dtype=kind)
             for name, times in work.items()
