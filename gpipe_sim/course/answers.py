@@ -7,8 +7,6 @@ actions, first to last; there is one for each device. ``mine`` puts the student'
 these.
 """
 
-from functools import cache
-
 import numpy as np
 
 
@@ -168,18 +166,15 @@ def interleaved_rows(K, M, V):
 
 # lesson 11
 def best_cut(costs, K):
-    @cache
-    def best(n, K):
-        """The first n layers on K stages: what the slowest takes, and the sizes."""
-        if K == 1:
-            return sum(costs[:n]), (n,)
-        options = []
-        for i in range(K - 1, n):
-            slowest, sizes = best(i, K - 1)
-            options.append((max(slowest, sum(costs[i:n])), (*sizes, n - i)))
-        return min(options)
-
-    return list(best(len(costs), K)[1])
+    best = {(n, 1): (sum(costs[:n]), [n]) for n in range(1, len(costs) + 1)}
+    for k in range(2, K + 1):
+        for n in range(k, len(costs) + 1):
+            options = []
+            for i in range(k - 1, n):
+                slowest, sizes = best[i, k - 1]
+                options.append((max(slowest, sum(costs[i:n])), [*sizes, n - i]))
+            best[n, k] = min(options)
+    return best[len(costs), K][1]
 
 
 # lesson 13

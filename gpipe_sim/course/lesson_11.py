@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import accumulate, combinations, pairwise, permutations
+from math import isfinite
 from numbers import Real
 
 import numpy as np
@@ -21,57 +22,59 @@ from gpipe_sim.course.reply import (
     your_turn,
 )
 from gpipe_sim.families import OneFOneB
+from gpipe_sim.runtime.balance import balance_by_cost
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.simulate import simulate
 
 #: What natural wrong guesses at GPipe's step with one stage of four twice as long would be.
 ONE_SLOW_STAGE = {
-    36: "One microbatch is held up by 3. How many pass that stage?",
     33: "How long is device 1 busy with eight microbatches, and what has to come before and after that?",
+    36: "One microbatch is held up by 3. How many pass that stage?",
+    41: "That is so if only its forward were longer. And its backward?",
     41.25: "That spreads the work over all devices. Can the others do any of it?",
-    45: "Which part of a microbatch is longer there, its forward or its backward?",
-    48: "That is how long device 1 is busy. What happens before its first forward, and after its last?",
+    48: "That is how long device 1 is busy. What comes before its first forward, and after its last B?",
+    49: "That is so if only its backward were longer. And its forward?",
     66: "That is as if every stage took twice as long. What do the other three do meanwhile?",
 }
+_SHARE = "That is its share of the parameters. What does looking up a row multiply?"
 #: What natural wrong guesses at the share of the FLOPs in a first stage that is cut by parameters would be.
-NO_FLOPS = {
+FIRST_STAGE = {
+    23: _SHARE,
+    24: _SHARE,
     25: "That would be so if parameters were FLOPs. Which layers are in that stage, and what do they do?",
-    24: "That is its share of the parameters. What does looking up a row multiply?",
+    26: _SHARE,
     50: "Which layers hold a quarter of the parameters, and what do they compute?",
 }
-#: What natural wrong guesses at the layers that stay beside a head of 1.5 would be.
+#: What natural wrong guesses at the most layers that fit beside a head of 1.5 would be.
 BESIDE_THE_HEAD = {
-    0: "Then 15 devices hold 40 layers, and one of them 3 at least. Is there room for one beside the head?",
+    0: "Some stage of the others has 3 layers anyway. Is there room for one beside the head?",
+    1.5: "Layers come whole. How much does the slowest of the others need to take?",
     2: "Then the last stage takes 3.5. How much does the slowest of the others need to take?",
-    2.5: "Layers come whole. And how much does the slowest of the others need to take?",
     3: "Then the last stage takes 4.5. How much does the slowest of the others need to take?",
 }
 #: What natural wrong guesses at the best place of a half-speed device in 1F1B would be.
 BEST_PLACE = {
-    1: "What does a device have to wait for before its first backward? Who is busy meanwhile anyway?",
+    1: "Device 0 does one forward more before its first backward. Is that good for a slow device?",
     2: "What has to happen before device 2 can start, and what after its last backward?",
     3: "It does the fewest forwards before its first backward. Is that good for a slow device, or bad?",
 }
-#: What natural wrong guesses at the percent of all device time that 2, 2, 2, 5 layers work would be.
-LAST_GETS_THE_REST = {
-    55: "That is 11/20, without any waiting for the first and the last microbatch. Which share is idle then?",
-    68.75: "That is the better cut, 3, 3, 3, 2. How long do three devices wait for one of 5 layers?",
-    72.7: "That is GPipe with equal stages, 8/11. How long do three devices wait for one of 5 layers?",
-    73: "That is GPipe with equal stages, 8/11. How long do three devices wait for one of 5 layers?",
-}
 #: What natural wrong guesses at the layers that a recipe for 11 layers on 4 devices places would be.
-LOST = {
+PLACED = {
+    8: "How many layers does it take until a stage has at least 2.75?",
     10: "Follow it by hand: what happens after the third stage is full?",
     11: "Follow it by hand: when is a stage put into the list?",
-    8: "How many layers does it take until a stage has at least 2.75?",
     12: "There are 11. Follow it by hand: how many are in each stage?",
 }
-#: What a wrong answer to the last claim overlooks.
-LEAST_VARIANCE = {"true": "Which of the two cuts has the slower slowest stage?"}
+#: What natural wrong guesses at the slowest stage of the best cut of 1, 4, 2, 2, 1, 3 into four would be.
+LEAST_VARIANCE = {
+    3: "One layer takes 4 by itself. Which stage is it in?",
+    3.25: "That is an even share, 13/4. One layer takes 4 by itself.",
+    5: "That is the slowest of 5, 2, 3, 3. What if the layer of 4 is separated from the 1 before it?",
+}
 
 #: (what the layers take, stages): heavy ones first, last and in the middle, all alike, fractions.
 HIDDEN_MODELS = (
-    ((2, 3, 1, 4, 1, 2, 5), 3),
+    ((2, 3, 1, 4, 1, 2, 6), 3),
     ((1,) * 11, 4),
     ((9, 1, 1, 1, 1, 1), 3),
     ((1, 1, 1, 1, 1, 6), 4),
@@ -81,6 +84,7 @@ HIDDEN_MODELS = (
     ((Fraction(1, 2), 3, Fraction(5, 2), 1, Fraction(3, 2), 2), 2),
     ((5, 2, 7), 1),
     ((1,) * 17 + (3,), 6),
+    ((1,) * 40 + (Fraction(3, 2),), 16),  # far too many to try all
 )
 
 
@@ -97,14 +101,14 @@ def every_cut(layers: int, stages: int) -> Iterator[list[int]]:
 
 @cache
 def least(costs: tuple[Real, ...], stages: int) -> Real:
-    """What the slowest stage takes at least, found by trying every cut."""
-    return min(max(stage_costs(costs, sizes)) for sizes in every_cut(len(costs), stages))
+    """What the slowest stage takes at least."""
+    return max(stage_costs(costs, balance_by_cost(costs, stages)))
 
 
 @build("best_cut")
 def best_cut(answer: Callable) -> Reply:
     """Check ``answer(costs, K)``: how many layers each stage gets, so that the slowest takes the least."""
-    wrong, every = [], []
+    wrong, tried = [], []
     for costs, stages in HIDDEN_MODELS:
         where = f"for layers that take {listed(costs)} and K = {stages}"
         got = called(answer, list(costs), stages, where=where)
@@ -112,14 +116,17 @@ def best_cut(answer: Callable) -> Reply:
             return got
         if reply := _what_is_no_cut(where, got, costs, stages):
             return reply
-        every.append(sizes := [int(size) for size in got])
+        sizes = [int(size) for size in got]
+        tried.append(((costs, stages), sizes))
         takes, best = stage_costs(costs, sizes), least(costs, stages)
         if max(takes) > best:
             cut = f"{where} you cut {sizes}: the stages take {listed(takes)}"
             wrong.append(f"{cut}, and a cut exists where none takes more than {best}")
     if not wrong:
         return correct(f"no other cut has a faster slowest stage, in {len(HIDDEN_MODELS)} models tried")
-    if all(max(sizes) - min(sizes) <= 1 for sizes in every):
+    if all(max(stage_costs(model[0], cut[::-1])) == least(*model) for model, cut in tried):
+        return almost(f"{wrong[0]}. Which of your numbers is device 0's?")
+    if all(max(sizes) - min(sizes) <= 1 for _, sizes in tried):
         return keep_working(f"{wrong[0]}. Where does your cut look at what the layers take?")
     if len(wrong) < len(HIDDEN_MODELS) / 2:
         return almost(f"{wrong[0]}. Do you compare cuts by their slowest stage, and by nothing else?")
@@ -132,14 +139,21 @@ def _what_is_no_cut(where: str, got: object, costs: Sequence[Real], stages: int)
         return keep_working(f"{said}. It should list how many layers each stage gets: whole numbers")
     sizes = list(map(int, got))
     if sum(sizes) != len(costs) or min(sizes, default=0) < 0:
-        if sizes == sorted(set(sizes)) and sizes and sizes[-1] in (len(costs), len(costs) - 1):
-            return almost(f"{said}. Those are places where stages end. How many layers has each?")
+        if len(sizes) == stages and sizes == sorted(set(sizes)) and sizes[-1] <= len(costs):
+            return almost(f"{said}. Are those places in the list? How many layers has each stage?")
+        if set(sizes) <= set(_runs(costs)):
+            return almost(f"{said}. Is that what stages take? How many layers has each?")
         held = f"these stages hold {sum(sizes)} of {len(costs)} layers"
         return keep_working(f"{said}: {held}. Where are the others, or which are there twice?")
     if len(sizes) != stages or 0 in sizes:
         there = f"{len(sizes) - sizes.count(0)} stages with layers, and {stages} devices"
         return almost(f"{said}: {there}. What does each device do?")
     return None
+
+
+def _runs(costs: Sequence[Real]) -> Iterator[Real]:
+    """What every run of layers takes."""
+    return (sum(costs[a:b]) for a, b in combinations(range(len(costs) + 1), 2))
 
 
 #: The devices of the exercise: two at full speed, one at half, and one at two thirds.
@@ -151,11 +165,15 @@ def in_this_order(speeds: Sequence[Real]) -> Real:
     return simulate(OneFOneB(len(speeds), 8), Costs(speed=speeds)).makespan
 
 
+def _is_speed(value: object) -> bool:
+    return is_number(value) and isfinite(value)
+
+
 def best_order(answer: Sequence | None) -> Reply:
     """Check an order of the four devices of ``SPEEDS``, against all others."""
     if answer is None:
         return your_turn("write the order of the four devices in this cell, and run it again")
-    if not isinstance(answer, list | tuple | np.ndarray) or not all(map(is_number, answer)):
+    if not isinstance(answer, list | tuple | np.ndarray) or not all(map(_is_speed, answer)):
         return keep_working(f"you give {answer!r}. Which speed has device 0, which device 1, ...?")
     speeds = [Fraction(float(speed)).limit_denominator(1000) for speed in answer]
     if sorted(speeds) != sorted(SPEEDS):
