@@ -141,7 +141,7 @@ def _what_is_no_cut(where: str, got: object, costs: Sequence[Real], stages: int)
     if sum(sizes) != len(costs) or min(sizes, default=0) < 0:
         if len(sizes) == stages and sizes == sorted(set(sizes)) and sizes[-1] <= len(costs):
             return almost(f"{said}. Are those places in the list? How many layers has each stage?")
-        if set(sizes) <= set(_runs(costs)):
+        if len(sizes) == stages and set(sizes) <= set(_runs(costs)):
             return almost(f"{said}. Is that what stages take? How many layers has each?")
         held = f"these stages hold {sum(sizes)} of {len(costs)} layers"
         return keep_working(f"{said}: {held}. Where are the others, or which are there twice?")
