@@ -51,13 +51,8 @@ _NAMES = {
     "runtime.prediction": "predict_memory",
     "runtime.outlined": "profile",
     "runtime.profile": "Profile",
-<<<<<<< HEAD
-    "runtime.split": "split",
-    "runtime.programs": "run_programs",
-=======
     "runtime.programs": "run_programs",
     "runtime.split": "split",
->>>>>>> balance
     "runtime.step": "StepResult single_device_step train_step",
     "runtime.training": "History evaluate outputs train train_single_device",
     "plan.balance_makespan": "BalancePlan balance_by_makespan",
