@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import every_schedule, over, overlapped
+from cases import every_schedule, over, overlapped, with_updates
 from test_balance import every_cut
 
 import gpipe_sim as gp
@@ -27,6 +27,7 @@ def some_costs(draw: random.Random, layers: int, devices: int) -> gp.Costs:
         each() if draw.random() < 0.7 else 2,
         each() if draw.random() < 0.7 else 1,
         recompute=each() if draw.random() < 0.3 else None,
+        update=draw.randint(0, 3),
         overlap=each() if draw.random() < 0.3 else None,
         comm=draw.choice([0, 0, 1, Fraction(5, 2)]),
         speed=draw.choice([1, 2, [draw.choice([1, 2, Fraction(1, 2)]) for _ in range(devices)]]),
@@ -44,6 +45,7 @@ SMALL = [
     gp.remat(gp.GPipe(3, 4), "always"),
     gp.remat(gp.OneFOneB(3, 4), "except_last"),
     overlapped(3, 4),
+    with_updates(gp.OneFOneB(3, 4)),
 ]
 
 
