@@ -17,7 +17,8 @@ from gpipe_sim.schedule.device_programs import DevicePrograms
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.schedule.placement import looped, read_placement, require_gapless
 from gpipe_sim.schedule.steps import actions_of, read_step
-from gpipe_sim.simulation.costs import UNIT, CostModel, require_costs
+from gpipe_sim.simulation.cost_model import CostModel, require_costs
+from gpipe_sim.simulation.costs import UNIT
 from gpipe_sim.simulation.problems import SENDS, check_actions
 from gpipe_sim.simulation.timeline import Timeline, column_of
 
@@ -55,8 +56,8 @@ def run_programs(
     team = _read(programs, partitions, microbatches, placement)
     one_of("run_programs", "sends", sends, SENDS)
     require_flags("run_programs", check_buffers=check_buffers)
-    costs = UNIT if costs is None else require_costs("run_programs", costs)
-    costs.require_stages(len(partitions))
+    costs = UNIT if costs is None else costs
+    require_costs("run_programs", costs, len(partitions), len(team.programs))
     batch = as_batch(batch)
     require_loss(loss)
     seed, step = (whole("run_programs", n, v, low=0) for n, v in (("seed", seed), ("step", step)))

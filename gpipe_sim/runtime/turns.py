@@ -22,7 +22,7 @@ from gpipe_sim.runtime.hang import Wait, cannot_finish
 from gpipe_sim.runtime.program_device import Key, ProgramDevice, key_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, read_step, receiver
-from gpipe_sim.simulation.costs import CostModel
+from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.timeline import Message, Span
 
 Way = tuple[Action, int, int]  #: a message: what, from which device, to which
