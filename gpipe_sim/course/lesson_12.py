@@ -72,7 +72,7 @@ SETTINGS = (
     (1, 6, 1, 2, 5, 1),
 )
 STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")
-#: What natural wrong guesses at the length of GPipe, 4 x 8, where a message keeps its link busy for 2 would be.
+#: What natural wrong guesses at the length of GPipe, 4 x 8, with links busy for 2 would be.
 NARROW = {
     33: "That is messages that take no time. When does the first one reach device 3?",
     39: "That is links that are busy for 1. How far apart does device 0 send, and how far do they arrive?",
@@ -88,7 +88,7 @@ SLOW_HOP = {
 }
 #: What a wrong answer to what blocking sends do to 1F1B overlooks.
 BLOCKING = {
-    "ends": "Device 0 comes to 0SEND_F1. What must device 1 come to for it to end, and what is it at?",
+    "done": "Device 0 comes to 0SEND_F1. What must device 1 come to for it to end, and what is it at?",
 }
 #: What natural wrong guesses at the messages of a step, 4 x 8, would be.
 MESSAGES = {
