@@ -64,7 +64,7 @@ HIDDEN_PROGRAMS = ((2, 3), (3, 5), (4, 9), (4, 2), (1, 3), (6, 7))
 #: devices, microbatches, F, B, busy, latency
 SETTINGS = (
     (4, 8, 1, 2, 2, 0),
-    (3, 5, 2, 4, 3, 1),
+    (3, 5, 2, 6, 4, 1),
     (5, 6, 3, 5, 7, 2),
     (2, 9, 4, 6, 1, 5),
     (6, 4, 2, 3, 0, 2),
@@ -289,7 +289,9 @@ def _wrong_row(steps: list[str], k: int, K: int, M: int) -> str:
 
 def _one_f_one_b(ahead: int, at: int, wanted: list) -> str:
     if ahead != [kind for _, kind, _ in wanted].index("B"):
-        return f"That is {ahead} forwards before the first backward. How many does 1F1B do on this device?"
+        return (
+            f"Before its first backward that is {ahead}. How many forwards does 1F1B do first on this device?"
+        )
     return f"The one at place {at} is not 1F1B's. What does it do in turn?"
 
 
