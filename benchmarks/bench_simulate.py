@@ -62,7 +62,7 @@ def on_links(schedule: Schedule) -> bool:
     met, costs = True, Costs(2, 2, 2, comm=1)
     for words, link, target in (
         ("with room", Link(1, 1), 1.6),
-        ("that are crowded", Link(1, Fraction(1, 4)), 2.5),
+        ("that are crowded", Link(1, Fraction(1, 4)), 1.6),
     ):
         linked, plain = medians(
             lambda link=link: simulate(schedule, Costs(2, 2, 2), links=link),

@@ -107,10 +107,9 @@ def on_links(
     late = latency + delays[traffic.need]
     if not overlap:
         return _on_devices(program, durations, busy, late), in_units
-    clock = timed(program, durations, (busy + late)[traffic.of_need])
-    if _is_crowded(traffic, clock.sent, busy):
-        clock = queued(program, durations, busy, late)
-    return clock, in_units
+    if _may_queue(program, durations, busy):
+        return queued(program, durations, busy, late), in_units
+    return timed(program, durations, (busy + late)[traffic.of_need]), in_units
 
 
 def _prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColumn, CostColumn]:
@@ -122,13 +121,12 @@ def _prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColu
     return CostColumn(busy, index.reshape(-1)), CostColumn([link.latency for link in of_pair], traffic.link)
 
 
-def _is_crowded(traffic: Traffic, sent: Column, busy: Column) -> bool:
-    """Whether a message would leave while the one before it is still on its link.
-
-    If none does, no message waits for a link, and the times are right as they are.
-    """
-    leaves, until = sent[traffic.need][traffic.queue], busy[traffic.queue]
-    return bool((traffic.follows[1:] & (leaves[1:] < leaves[:-1] + until[:-1])).any())
+def _may_queue(program: Program, durations: Column, busy: Column) -> bool:
+    """Whether a message may find the one before it on its link: what sends it takes less than that does."""
+    traffic = program.traffic
+    between = durations[program.levels.order[traffic.sender]] * (1 - traffic.turn)
+    between, busy = between[traffic.queue], busy[traffic.queue]
+    return bool((traffic.follows[1:] & (between[1:] < busy[:-1])).any())
 
 
 def _on_devices(program: Program, durations: Column, busy: Column, late: Column) -> Clock:
