@@ -516,6 +516,204 @@ STEPS: list[Case] = [
     (lambda: STEP.memory[0].at(NAN), ValueError, "MemoryTrace.at needs -inf <= time < inf (got nan)"),
 ]
 
+GOOD = [
+    ["0F0", gp.Send("0F0", 1), gp.Recv("1B0", 1), "0B0"],
+    [gp.Recv("0F0", 0), "1F0", "1B0", gp.Send("1B0", 0)],
+]
+
+
+def programs(rows=GOOD, partitions=None, batch=(X, Y), loss=gp.cross_entropy, **options) -> gp.StepResult:
+    return gp.run_programs(rows, partitions or parts(), batch, loss, **options)
+
+
+def ended():
+    """A generator that has been read to its end."""
+    program = (step for step in ())
+    return list(program) or program
+
+
+PROGRAMS: list[Case] = [
+    (lambda: gp.Send("0F0", -1), ValueError, "Send needs to from 0 to 10000000 (got -1)"),
+    (lambda: gp.Send("0F0", "1"), TypeError, "Send needs to to be a whole number (got '1')"),
+    (lambda: gp.Send("0F0", UNPRINTABLE), ValueError, "Send needs to from 0 to 10000000 (got int)"),
+    (
+        lambda: gp.Send("0W0", 1),
+        ValueError,
+        "Send needs one F, B or I: what others make stays on its device (got '0W0'",
+    ),
+    (
+        lambda: gp.Send("0B0", 1),
+        ValueError,
+        "Send 0B0: there is no stage before stage 0 that needs its gradient",
+    ),
+    (
+        lambda: gp.Send(None, 1),
+        TypeError,
+        "Send needs the action that made the message, such as F(0, 0) (got None)",
+    ),
+    (
+        lambda: gp.Send(X, 1),
+        TypeError,
+        "Send needs the action that made the message, such as F(0, 0) (got ndarray)",
+    ),
+    (lambda: gp.Send("0F", 1), ValueError, "'0F' is not an action"),
+    (lambda: gp.Send("(0F1;0B0)OVERLAP_F_B", 1), ValueError, "Send needs one F, B or I"),
+    (lambda: gp.Send(gp.F(-1, 0), 1), ValueError, "Send needs a stage and a microbatch >= 0 (got '-1F0')"),
+    (lambda: gp.Send(gp.F(0, UNPRINTABLE), 1), ValueError, "Send has a label of about 5001 digits"),
+    (lambda: gp.Recv("0F0", -1), ValueError, "Recv needs source from 0 to 10000000 (got -1)"),
+    (lambda: gp.Recv("0F0", None), TypeError, "Recv needs source to be a whole number (got None)"),
+    (lambda: gp.Recv(LONG, 0), ValueError, "(100000 characters) is not an action"),
+    (lambda: gp.Recv("0F0", 0, wait="no"), TypeError, "Recv needs wait to be True or False (got 'no')"),
+    (
+        lambda: gp.Recv("0F0", 0, into=3),
+        TypeError,
+        "Recv needs into to be a buffer's name, such as 'a' (got 3)",
+    ),
+    (
+        lambda: gp.Recv("0F0", 0, into="a b"),
+        ValueError,
+        "Recv needs into to be a name, such as 'a' (got 'a b')",
+    ),
+    (
+        lambda: gp.device_programs(None),
+        TypeError,
+        "device_programs needs a schedule, or a text with a row per device",
+    ),
+    (
+        lambda: gp.device_programs(GOOD),
+        TypeError,
+        "device_programs needs a schedule, or a text with a row per device",
+    ),
+    (lambda: gp.device_programs(""), ValueError, "needs at least one action, such as 0F0"),
+    (lambda: gp.device_programs(LONG), ValueError, "a message is written as 0SEND_F0 or 1RECV_F0"),
+    (
+        lambda: gp.device_programs("0F0 SEND"),
+        ValueError,
+        "'SEND' is not an action; write stage, kind, microbatch",
+    ),
+    (
+        lambda: gp.device_programs("0F0 0SEND_F0"),
+        ValueError,
+        "'0SEND_F0': no row has an action of stage 1 on",
+    ),
+    (lambda: gp.device_programs("0F0 0RECV_F0"), ValueError, "'0RECV_F0': there is no stage before stage 0"),
+    (lambda: gp.device_programs("0F0 0SEND_F0>a\n1F0"), ValueError, "'0SEND_F0>a': a send has no buffer"),
+    (lambda: gp.device_programs("device 1: 0F0"), ValueError, "row 0 is called device 1"),
+    (lambda: programs(None), TypeError, "run_programs needs a program per device, such as device_programs("),
+    (
+        lambda: programs("0F0 0B0"),
+        TypeError,
+        "run_programs needs a program per device, such as device_programs(",
+    ),
+    (lambda: programs([]), TypeError, "run_programs needs a program per device, such as device_programs("),
+    (
+        lambda: programs(SCHEDULE),
+        TypeError,
+        "run_programs needs a program per device, such as device_programs(",
+    ),
+    (
+        lambda: programs([None, []]),
+        TypeError,
+        "the program of device 0 needs to be a list of steps, or a generator",
+    ),
+    (
+        lambda: programs([[], ended]),
+        TypeError,
+        "the program of device 1 needs to be a list of steps, or a generator",
+    ),
+    (
+        lambda: programs(["0F0", "1F0"]),
+        TypeError,
+        "the program of device 0 is a text; device_programs reads one",
+    ),
+    (
+        lambda: programs([[3], []]),
+        TypeError,
+        "the program of device 0 takes actions, Send(F(0, 0), to=1) or Recv(",
+    ),
+    (lambda: programs([["0X0"], []]), ValueError, "'0X0' is not an action"),
+    (
+        lambda: programs([iter([None]), []], microbatches=1),
+        TypeError,
+        "device 0 takes actions, Send(F(0, 0), to=1)",
+    ),
+    (
+        lambda: programs([iter([]), []]),
+        TypeError,
+        "run_programs needs microbatches=, how many: it does not look",
+    ),
+    (
+        lambda: programs([ended(), []], microbatches=1),
+        ValueError,
+        "device 0 is a generator that has ended; make a new",
+    ),
+    (lambda: programs([[], []]), gp.ScheduleError, "the programs have run no action, such as F(0, 0)"),
+    (
+        lambda: programs([[gp.F(0, HUGE)], []]),
+        ValueError,
+        "the program of device 0 has a label of about 31 digits",
+    ),
+    (lambda: programs([[gp.F(0, 10**15)], []]), ValueError, "16 samples cannot be cut into 1000000000000001"),
+    (lambda: programs(microbatches=0), ValueError, "run_programs needs microbatches >= 1 (got 0)"),
+    (
+        lambda: programs(microbatches=HUGE),
+        ValueError,
+        "16 samples cannot be cut into 1000000000000000000000000000000 ",
+    ),
+    (lambda: programs(microbatches=2), gp.ScheduleError, "0F1 is missing"),
+    (
+        lambda: programs(placement=[[0, 1]]),
+        ValueError,
+        "run_programs needs placement to list 2 devices (got 1)",
+    ),
+    (
+        lambda: programs(placement=[[0], [2]]),
+        ValueError,
+        "placement must hold the stages 0, 1, 2, ... without a gap",
+    ),
+    (
+        lambda: programs(placement=[[0], [0]]),
+        ValueError,
+        "the programs are for 1 stages, but there are 2 partitions",
+    ),
+    (
+        lambda: programs(sends="eager"),
+        ValueError,
+        "run_programs needs sends to be one of ('buffered', 'blocking')",
+    ),
+    (
+        lambda: programs(check_buffers=0),
+        TypeError,
+        "run_programs needs check_buffers to be True or False (got 0)",
+    ),
+    (lambda: programs(costs=1), TypeError, "run_programs needs costs, such as Costs(comm=1) (got 1)"),
+    (lambda: programs(costs=gp.Costs((1, 2, 3))), ValueError, "Costs lists forward for 3 stages"),
+    (
+        lambda: programs(costs=Takes(-1)),
+        ValueError,
+        "Takes needs duration of 1B0 to be finite and >= 0 (got -1)",
+    ),
+    (
+        lambda: programs(costs=Takes(1, NAN)),
+        ValueError,
+        "Takes needs transfer of 0F0 to be finite and >= 0 (got nan)",
+    ),
+    (
+        lambda: programs(loss="mse"),
+        TypeError,
+        "a step needs a loss, such as cross_entropy or mse (got 'mse')",
+    ),
+    (lambda: programs(batch=X), TypeError, "a batch is (inputs, targets) (got ndarray)"),
+    (lambda: programs(seed=-1), ValueError, "run_programs needs seed >= 0 (got -1)"),
+    (lambda: programs(step="a"), TypeError, "run_programs needs step to be a whole number (got 'a')"),
+    (lambda: programs(partitions=parts()[::-1]), ValueError, "but those before it end at 0"),
+    (
+        lambda: programs(partitions=gp.mlp([64, 10])),
+        TypeError,
+        "run_programs needs a list of partitions, as split(",
+    ),
+]
+
 FORMULAS: list[Case] = [
     (lambda: gp.formulas.gpipe_bubble(4, 0), ValueError, "gpipe_bubble needs microbatches >= 1 (got 0)"),
     (
@@ -762,7 +960,7 @@ LESSONS: list[Case] = [
     (lambda: gp.course.lesson_99, AttributeError, "module 'gpipe_sim.course' has no attribute 'lesson_99'"),
 ]
 
-SECTIONS = (SIZES, ORDERS, PLANS, COSTS, TIMELINES, MODELS, STEPS, FORMULAS, CHARTS, LESSONS)
+SECTIONS = (SIZES, ORDERS, PLANS, COSTS, TIMELINES, MODELS, STEPS, PROGRAMS, FORMULAS, CHARTS, LESSONS)
 CASES = [case for section in SECTIONS for case in section]
 
 #: What a student may hand in by mistake: every check of a lesson replies to it in a sentence.

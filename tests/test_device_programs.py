@@ -3,10 +3,10 @@
 from dataclasses import replace
 from textwrap import dedent
 
-import numpy as np
 import pytest
 from cases import BOTH_WAYS, V_SHAPED, over, over_every_schedule, overlapped, zero_bubble
 from numeric import apart, furthest_apart
+from test_along import model, padded
 from test_step import alone, ten_digits
 
 import gpipe_sim as gp
@@ -34,9 +34,17 @@ def assert_as_on_one_device(step: gp.StepResult) -> None:
 
 
 def posted(programs) -> list[list]:
-    """Every receive is posted before anything else, and nobody waits in it."""
-    rows = [[replace(step, wait=False) if isinstance(step, gp.Recv) else step for step in row] for row in programs]
-    return [sorted(row, key=lambda step: not isinstance(step, gp.Recv)) for row in rows]
+    """The same programs, but nobody waits in a receive."""
+
+    def changed(step):
+        return replace(step, wait=False) if isinstance(step, gp.Recv) else step
+
+    return [list(map(changed, row)) for row in programs]
+
+
+def posted_first(programs) -> list[list]:
+    """Every receive is posted before anything else."""
+    return [sorted(row, key=lambda step: not isinstance(step, gp.Recv)) for row in posted(programs)]
 
 
 # What a program is
@@ -46,6 +54,7 @@ def test_a_schedules_programs_receive_right_before_and_send_right_after():
     assert str(gp.device_programs(gp.OneFOneB(2, 2))) == dedent("""\
         device 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1
         device 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1""")
+    assert repr(gp.device_programs(gp.OneFOneB(2, 3))) == "DevicePrograms(devices=2, microbatches=3)"
     first = gp.device_programs(gp.OneFOneB(2, 2))[1]
     assert first[:4] == (gp.Recv(gp.F(0, 0), 0), gp.F(1, 0), gp.B(1, 0), gp.Send(gp.B(1, 0), 0))
 
@@ -70,6 +79,14 @@ def test_receives_that_are_posted_and_buffers_have_a_spelling_too():
     assert str(programs) == text
     assert programs[0][2] == gp.Recv(gp.B(1, 0), source=1, wait=False)
     assert programs[1][0] == gp.Recv("0F0", source=0, into="a")
+
+
+def test_what_pytorch_prints_besides_is_left_out():
+    printed = (
+        "[0UNSHARD, 0F0, 0SEND_F0, 0RECV_B0, 0B0, 0WAIT_SEND_F0, 0REDUCE_GRAD, 0WAIT_REDUCE_GRAD, 0RESHARD]"
+    )
+    other = "[1RECV_F0, 1F0, 1B0, 1SEND_B0, 1WAIT_SEND_B0]"
+    assert gp.device_programs(f"{printed}\n{other}") == gp.device_programs(gp.GPipe(2, 1))
 
 
 def test_a_message_of_a_split_backward_is_what_its_i_made():
@@ -139,7 +156,7 @@ def test_with_every_swap_made_it_runs_with_blocking_sends(schedule):
 
 @over_every_schedule(SMALL)
 def test_with_every_receive_posted_first_blocking_sends_hang_nowhere_and_cost_nothing(schedule):
-    rows = posted(gp.device_programs(schedule))
+    rows = posted_first(gp.device_programs(schedule))
     for costs in (gp.Costs(), gp.Costs(2, 1, 3)):
         options = {"placement": schedule.placement, "sends": "blocking", "costs": costs}
         step = run(rows, schedule.stages, **options)
@@ -149,7 +166,10 @@ def test_with_every_receive_posted_first_blocking_sends_hang_nowhere_and_cost_no
 
 def test_a_blocking_message_begins_when_both_are_there_and_keeps_both():
     """1B0 takes 2 and its Recv comes after it; 0F1 has been made at 2, and leaves at 6."""
-    text = "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1\n1RECV_F0 1F0 1B0 1RECV_F1 1SEND_B0 1F1 1B1 1SEND_B1"
+    text = """
+        0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1
+        1RECV_F0 1F0 1B0 1RECV_F1 1SEND_B0 1F1 1B1 1SEND_B1
+    """
     step = run(gp.device_programs(text), 2, sends="blocking", costs=gp.Costs(comm=1))
     spans = {str(span.action): (span.start, span.end) for span in step.timeline.spans}
     assert spans["0F1"] == (2, 3) and spans["1F0"] == (2, 3) and spans["1B0"] == (3, 5)
@@ -223,7 +243,9 @@ def test_a_program_that_would_never_end_is_stopped_at_its_first_mistake():
             yield gp.F(0, m)
             m += 1
 
-    with pytest.raises(gp.ScheduleError, match="0F3, which is out of range: stages are 0 to 0, microbatches 0 to 2"):
+    with pytest.raises(
+        gp.ScheduleError, match="0F3, which is out of range: stages are 0 to 0, microbatches 0 to 2"
+    ):
         run([forwards()], 1, microbatches=3)
 
 
@@ -248,11 +270,23 @@ def test_the_weights_do_not_change_and_layers_draw_by_seed_and_step():
     assert all((old == new).all() for old, new in zip(before, after, strict=True))
 
 
-def test_what_travels_along_is_sent_and_received_too():
-    rng = np.random.default_rng(0)
-    tokens, targets = rng.integers(0, 9, (6, 5)), rng.integers(0, 9, (6, 5))
-    layers = gp.gpt(vocabulary=9, sequence=5, width=8, heads=2, blocks=1) if False else None
-    assert layers is None
+def test_a_mask_is_sent_and_received_with_what_it_belongs_to():
+    layers, batch, schedule = model(3), padded(9), gp.OneFOneB(3, 4)
+    expected = gp.single_device_step(layers, batch, gp.cross_entropy)
+    for into in (None, "a"):
+        rows = [
+            [
+                replace(step, into=into and f"{into}{step.what.microbatch}") if is_forward(step) else step
+                for step in row
+            ]
+            for row in gp.device_programs(schedule)
+        ]
+        found = gp.run_programs(rows, gp.split(layers, stages=3), batch, gp.cross_entropy)
+        assert furthest_apart(found.gradients, expected.gradients) < 1e-12
+
+
+def is_forward(step) -> bool:
+    return isinstance(step, gp.Recv) and step.what.kind == "F"
 
 
 def test_transfers_are_steps_of_a_program():

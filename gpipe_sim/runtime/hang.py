@@ -1,12 +1,11 @@
 """What to say of devices none of which can go on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpipe_sim.errors import DeadlockError, ScheduleError
-from gpipe_sim.runtime.program_device import ProgramDevice
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer
+from gpipe_sim.runtime.program_device import ProgramDevice, key_of
+from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, Way
 from gpipe_sim.simulation.blocking import BlockedCycle, round_trip
 
 
@@ -32,23 +31,19 @@ def cannot_finish(
     waits: dict[int, Wait],
     devices: Sequence[ProgramDevice],
     ended: Sequence[bool],
-    sent: Sequence[tuple[Action, int, int]],
+    sent: Sequence[Way],
     blocking: bool,
 ) -> ScheduleError:
     """The error: ScheduleError if a device waits for one that has ended, else DeadlockError.
 
-    ``sent`` has what was sent and not received: (what, source, target). The first four lines tell enough.
+    ``sent`` has what was sent and not received. Of many lines the first four tell enough.
     """
     head = f"the programs of {len(devices)} devices cannot finish{' with blocking sends' * blocking}:"
+    astray = [] if blocking else list(_astray(waits, sent))
     in_vain = [k for k, wait in waits.items() if ended[wait.other]]
     if in_vain:
         lines = [f"device {k} waits in {waits[k]}, whose program has ended" for k in in_vain]
-        lines += [f"device {k} waits in {wait}" for k, wait in waits.items() if k not in in_vain]
-        lines += [
-            f"device {source} has sent {what} to device {target}, which has not received it"
-            for what, source, target in sent
-            if source not in waits
-        ]
+        lines += astray + [f"device {k} waits in {wait}" for k, wait in waits.items() if k not in in_vain]
         return ScheduleError("\n  ".join([head, *lines[:4]]))
     found = round_trip(waits)
     sender = next((k for k, wait in found.items() if isinstance(wait.on, Send)), None)
@@ -57,7 +52,15 @@ def cannot_finish(
     else:
         early = Recv(found[sender].on.what, sender)
         sentence = BlockedCycle(found, found[sender].other, early).sentence
-    return DeadlockError(f"{head}\n  {sentence}")
+    return DeadlockError("\n  ".join([head, sentence, *astray[:3]]))
+
+
+def _astray(waits: dict[int, Wait], sent: Sequence[Way]) -> Iterator[str]:
+    """Messages that a device waits for under another name, or from or on another device."""
+    wanted = {key_of(wait.on.what) for wait in waits.values()}
+    for what, source, target in sent:
+        if key_of(what) in wanted:
+            yield f"device {source} has sent {what} to device {target}, which has not received it"
 
 
 def _all_receive(found: dict[int, Wait], devices: Sequence[ProgramDevice]) -> str:

@@ -59,9 +59,9 @@ class ProgramDevice(Device):
         return None
 
     def from_others(self, part: Action) -> Iterator[Action]:
-        """What another stage makes for this action. Of a gradient it may also be an I that makes it."""
+        """What another stage makes for this action; a gradient is made by B or by I."""
         for kind, step in NEEDS[part.kind]:
-            if step and kind is not Kind.I and 0 <= part.stage + step < self.inputs.stages:
+            if step and 0 <= part.stage + step < self.inputs.stages:
                 yield Action(part.stage + step, kind, part.microbatch)
 
     def has_made(self, what: Action) -> bool:
@@ -114,22 +114,15 @@ class ProgramDevice(Device):
                     "say so beforehand; give this device's program as a list"
                 )
 
-    def require_wanted(self, recv: Recv) -> None:
-        """ScheduleError for a message that no action of this device needs."""
-        kind, stage, m = key_of(recv.what)
-        if stage not in self.partitions or m >= len(self.inputs.pieces):
-            held = named(sorted(self.partitions))
-            last = len(self.inputs.pieces) - 1
-            raise ScheduleError(
-                f"device {self.number} comes to {recv}, which is for {stage}{kind}{m}; "
-                f"it holds {held}, and microbatches are 0 to {last}"
-            )
+    def wants(self, what: Action) -> bool:
+        """Whether an action of this device needs what this one makes."""
+        return receiver(what) in self.partitions and what.microbatch < len(self.inputs.pieces)
 
     def _require_new(self, part: Action) -> None:
         if part in self.ran:
             other = self.ran[part]
-            who = "again" if other == self.number else f"which device {other} has run"
-            raise ScheduleError(f"device {self.number} comes to {part} {who}; it must run once")
+            again = " again" if other == self.number else f", which device {other} has run"
+            raise ScheduleError(f"device {self.number} comes to {part}{again}; it must run once")
 
     def _lacking(self, part: Action, need: Action) -> str:
         split = need._replace(kind=Kind.I)

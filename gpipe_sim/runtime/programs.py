@@ -1,9 +1,10 @@
 """Run each device's own program on real arrays, with the sends and receives that it has."""
 
 from collections.abc import Iterable, Sequence
+from inspect import GEN_CLOSED, getgeneratorstate, isgenerator
 from typing import NamedTuple
 
-from gpipe_sim.errors import got, listed, one_of, require_flags, whole
+from gpipe_sim.errors import ScheduleError, got, listed, one_of, require_flags, whole
 from gpipe_sim.nn.layers import Context
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.runtime.device import Batch, StepInputs, as_batch, pieces
@@ -113,6 +114,8 @@ def _row(device: int, program: Program) -> Program:
         raise TypeError(f"{owner} is a text; device_programs reads one, with a row per device {got(program)}")
     if not isinstance(program, Iterable):
         raise TypeError(f"{owner} needs to be a list of steps, or a generator {got(program)}")
+    if isgenerator(program) and getgeneratorstate(program) == GEN_CLOSED:
+        raise ValueError(f"{owner} is a generator that has ended; make a new one for every run")
     return [read_step(owner, each) for each in program] if isinstance(program, Sequence) else program
 
 
@@ -126,13 +129,14 @@ def _count(rows: list[Program]) -> int:
 def _told(team: _Team, stages: int, batch: Batch, loss: Loss, seed: int, step: int) -> StepInputs:
     """What every device is told. Whether a forward is run again, only a list says beforehand."""
     count = team.microbatches
+    cut = pieces(len(batch[0]), count)
     recomputed = [[False] * count for _ in range(stages)]
     for action in (each for row in team.programs if isinstance(row, list) for each in actions_of(row)):
         stage, kind, m = action.parts[0]
         if kind is Kind.R and 0 <= stage < stages and 0 <= m < count:
             recomputed[stage][m] = True
     contexts = [Context(True, seed, step, m) for m in range(count)]
-    return StepInputs(stages, batch, pieces(len(batch[0]), count), loss, None, contexts, [], recomputed)
+    return StepInputs(stages, batch, cut, loss, None, contexts, [], recomputed)
 
 
 def _devices(team: _Team, partitions: Sequence[Partition], inputs: StepInputs) -> Iterable[ProgramDevice]:
@@ -144,6 +148,8 @@ def _devices(team: _Team, partitions: Sequence[Partition], inputs: StepInputs) -
 def _timeline(team: _Team, turns: Turns) -> Timeline:
     """What the devices did and when. ScheduleError if it is not a whole training step."""
     rows = [[span.action for span in row] for row in turns.spans]
+    if not any(rows):
+        raise ScheduleError("the programs have run no action, such as F(0, 0)")
     schedule = Explicit(rows, placement=team.placement, microbatches=team.microbatches)
     check_actions(schedule)
     timeline = Timeline.from_spans(schedule, [span for row in turns.spans for span in row])

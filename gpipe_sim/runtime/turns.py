@@ -21,11 +21,11 @@ from gpipe_sim.nn.along import Boundary
 from gpipe_sim.runtime.hang import Wait, cannot_finish
 from gpipe_sim.runtime.program_device import Key, ProgramDevice, key_of
 from gpipe_sim.schedule.actions import Action, OverlapFB
-from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, read_step, receiver
+from gpipe_sim.schedule.placement import named
+from gpipe_sim.schedule.steps import Recv, Send, Step, Transfer, Way, read_step, way
 from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.timeline import Message, Span
 
-Way = tuple[Action, int, int]  #: a message: what, from which device, to which
 Program = Iterable[Step]
 
 
@@ -112,7 +112,7 @@ class Turns:
             case None:
                 on = None
             case Send() as step:
-                on = step if self.rules.blocking and (step.what, device, step.to) in self.sent else None
+                on = step if self.rules.blocking and way(device, step) in self.sent else None
             case Recv() as step:
                 on = step if step.wait and not self._is_here(device, step) else None
             case step:
@@ -125,7 +125,7 @@ class Turns:
         match step:
             case Send():
                 if self.rules.blocking:
-                    self.clock[device] = self.crossed[step.what, device, step.to].end
+                    self.clock[device] = self.crossed[way(device, step)].end
             case Recv():
                 if step.wait:
                     self._wait_until_here(device, [step])
@@ -139,44 +139,40 @@ class Turns:
 
     def _wait_until_here(self, device: int, receives: Iterable[Recv]) -> None:
         for recv in receives:
-            arrived = self.crossed[recv.what, recv.source, device].end
-            self.clock[device] = max(self.clock[device], arrived)
+            self.clock[device] = max(self.clock[device], self.crossed[way(device, recv)].end)
 
     def _send(self, device: int, step: Send) -> None:
         self._require_other(device, step)
         if not self.devices[device].has_made(step.what):
             raise ScheduleError(f"device {device} comes to {step}, but {self._why_not(device, step.what)}")
-        way = step.what, device, step.to
-        self.sent[way] = _Sent(self.devices[device].take_made(step.what), self.clock[device])
-        self._meet(way)
+        self.sent[way(device, step)] = _Sent(self.devices[device].take_made(step.what), self.clock[device])
+        self._meet(way(device, step))
 
     def _post(self, device: int, step: Recv) -> None:
         self._require_other(device, step)
-        self.devices[device].require_wanted(step)
         if (device, key_of(step.what)) in self.receives:
             raise ScheduleError(f"device {device} comes to {step} again; it must receive that once")
         if self.rules.check_buffers and step.into is not None:
             self._require_no_other(device, step)
             self.devices[device].require_unread(step)
         self.receives[device, key_of(step.what)] = step, self.clock[device]
-        self._meet((step.what, step.source, device))
+        self._meet(way(device, step))
 
-    def _meet(self, way: Way) -> None:
+    def _meet(self, message: Way) -> None:
         """Hand a message over once it is both sent and received."""
-        what, source, target = way
+        what, source, target = message
         recv, since = self.receives.get((target, key_of(what)), (None, 0))
-        if way not in self.sent or recv is None or (recv.what, recv.source) != way[:2]:
+        if message not in self.sent or recv is None or way(target, recv) != message:
             return
-        message = self.sent.pop(way)
-        begins = max(message.at, since) if self.rules.blocking else message.at
-        takes = self.rules.costs.transfer(what, source, target)
-        owner = type(self.rules.costs).__name__
+        arrays, sent = self.sent.pop(message)
+        begins = max(sent, since) if self.rules.blocking else sent
+        takes, owner = self.rules.costs.transfer(what, source, target), type(self.rules.costs).__name__
         ends = begins + duration(owner, f"transfer of {what}", takes)
-        self.crossed[way] = Message(what, source, target, begins, ends)
-        self.devices[target].arrive(message.arrays, recv)
+        self.crossed[message] = Message(what, source, target, begins, ends)
+        self.devices[target].arrive(arrays, recv)
 
     def _is_here(self, device: int, recv: Recv) -> bool:
-        return (recv.what, recv.source, device) in self.crossed
+        return way(device, recv) in self.crossed
 
     def _posted(self, device: int, step: Action | OverlapFB) -> Iterator[Recv]:
         """The receives, up to now, that bring what an action needs."""
@@ -186,11 +182,20 @@ class Turns:
                     yield self.receives[device, key_of(need)][0]
 
     def _require_other(self, device: int, step: Transfer) -> None:
+        """ScheduleError unless the other device is another one, and the message is for one that needs it."""
+        says = f"device {device} comes to {step}"
         if step.other == device:
-            raise ScheduleError(f"device {device} comes to {step}, which is itself: what it makes is there")
+            raise ScheduleError(f"{says}, which is itself: what it makes is there")
         if step.other >= len(self.devices):
-            last = len(self.devices) - 1
-            raise ScheduleError(f"device {device} comes to {step}, but the devices are 0 to {last}")
+            raise ScheduleError(f"{says}, but the devices are 0 to {len(self.devices) - 1}")
+        target = self.devices[way(device, step)[2]]
+        if not target.wants(step.what):
+            kind, stage, m = key_of(step.what)
+            held, last = named(sorted(target.partitions)), len(target.inputs.pieces) - 1
+            raise ScheduleError(
+                f"{says}, which is for {stage}{kind}{m}; "
+                f"device {target.number} holds {held}, and microbatches are 0 to {last}"
+            )
 
     def _require_no_other(self, device: int, step: Recv) -> None:
         """ScheduleError if another message is still to come into the buffer of a receive."""
@@ -205,8 +210,6 @@ class Turns:
         """Why there is nothing to send."""
         if self.devices[device].ran.get(what) != device:
             return f"it has not run {what}"
-        if receiver(what) >= self.devices[device].inputs.stages:
-            return f"no stage needs what {what} made"
         to = [to for other, source, to in [*self.sent, *self.crossed] if (other, source) == (what, device)]
         return f"it has sent that to device {to[0]}" if to else f"it has used what {what} made"
 

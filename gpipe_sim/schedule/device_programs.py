@@ -27,7 +27,7 @@ _LEFT_OUT = re.compile(r"\d+(WAIT_SEND_[FB]\d+|(WAIT_)?REDUCE_GRAD|UNSHARD|RESHA
 _TRANSFER = re.compile(r"(\d{1,18})(SEND|I?RECV)_([FB])(\d{1,18})(?:>(\w+))?")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DevicePrograms:
     """One program per device, as ``device_programs`` makes them; ``str`` writes one row for each."""
 
@@ -49,6 +49,9 @@ class DevicePrograms:
         """The order of their actions, without the messages."""
         rows = map(actions_of, self.rows)
         return Explicit(list(rows), placement=self.placement, microbatches=self.microbatches)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(devices={len(self)}, microbatches={self.microbatches})"
 
     def __str__(self) -> str:
         stages = 1 + max(stage for held in self.placement for stage in held)
@@ -153,6 +156,8 @@ def _read(word: str, device: int, homes: _Homes) -> Step:
     stage, what, letter, m, into = int(found[1]), found[2], found[3], int(found[4]), found[5]
     ahead = 1 if letter == "F" else -1
     other = stage + ahead if what == "SEND" else stage - ahead
+    if other < 0:
+        raise ValueError(f"{short(word)}: there is no stage before stage 0")
     maker = stage if what == "SEND" else other
     made = Action(maker, Kind.F, m) if letter == "F" else homes.gradient(maker, m)
     if what == "SEND":

@@ -8,8 +8,8 @@ by the stage that receives: ``0SEND_F1`` and ``1RECV_F1``; ``1SEND_B1`` and ``0R
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpipe_sim.errors import got, require, require_flags, whole
-from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
+from gpipe_sim.errors import MOST, got, require, require_flags, whole
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, require_labels
 from gpipe_sim.schedule.rows import read
 
 
@@ -25,7 +25,7 @@ class Send:
 
     def __post_init__(self):
         object.__setattr__(self, "what", _sent("Send", self.what))
-        object.__setattr__(self, "to", whole("Send", "to", self.to, low=0))
+        object.__setattr__(self, "to", whole("Send", "to", self.to, 0, MOST))
 
     @property
     def other(self) -> int:
@@ -61,7 +61,7 @@ class Recv:
 
     def __post_init__(self):
         object.__setattr__(self, "what", _sent("Recv", self.what))
-        object.__setattr__(self, "source", whole("Recv", "source", self.source, low=0))
+        object.__setattr__(self, "source", whole("Recv", "source", self.source, 0, MOST))
         require_flags("Recv", wait=self.wait)
         if self.into is not None:
             name = require("Recv", self.into, str, "into to be a buffer's name, such as 'a'")
@@ -89,6 +89,7 @@ class Recv:
 
 Transfer = Send | Recv
 Step = Action | OverlapFB | Transfer
+Way = tuple[Action, int, int]  #: a message: what, from which device, to which
 
 
 def receiver(what: Action) -> int:
@@ -101,10 +102,11 @@ def spelled(step: Step) -> str:
     return step.spelled if isinstance(step, Transfer) else str(step)
 
 
-def other_side(device: int, transfer: Transfer) -> Transfer:
-    """The same message as the other device sees it, given that ``device`` has this transfer."""
-    other = Recv if isinstance(transfer, Send) else Send
-    return other(transfer.what, device)
+def way(device: int, transfer: Transfer) -> Way:
+    """The message of which a device has one end."""
+    if isinstance(transfer, Send):
+        return transfer.what, device, transfer.to
+    return transfer.what, transfer.source, device
 
 
 def read_step(owner: str, step: object) -> Step:
@@ -114,7 +116,9 @@ def read_step(owner: str, step: object) -> Step:
     if not isinstance(step, str | Action | OverlapFB):
         such_as = "actions, Send(F(0, 0), to=1) or Recv(F(0, 0), source=0)"
         raise TypeError(f"{owner} takes {such_as} {got(step)}")
-    return read(owner, step)
+    found = read(owner, step)
+    require_labels(owner, (label for part in found.parts for label in part[::2]))
+    return found
 
 
 def actions_of(steps: Iterable[Step]) -> list[Action | OverlapFB]:
@@ -135,6 +139,9 @@ def _sent(owner: str, what: object) -> Action:
         raise ValueError(
             f"{owner} needs one F, B or I: what others make stays on its device {got(str(what))}"
         )
+    require_labels(owner, action[::2])
+    if min(action[::2]) < 0:
+        raise ValueError(f"{owner} needs a stage and a microbatch >= 0 {got(str(action))}")
     if receiver(action) < 0:
         raise ValueError(f"{owner} {action}: there is no stage before stage 0 that needs its gradient")
     return action

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.device_programs import rows_with_messages
-from gpipe_sim.schedule.steps import Send, Transfer, other_side
+from gpipe_sim.schedule.steps import Send, Transfer, way
 from gpipe_sim.simulation.machine import Machine
 
 
@@ -71,9 +71,11 @@ class _Replay(Machine):
     def __init__(self, programs: list[list[Transfer]]):
         self.steps = [transfer for row in programs for transfer in row]
         super().__init__(list(accumulate(map(len, programs), initial=0)), [()] * len(self.steps))
-        number = {step: i for i, step in enumerate(zip(self.home, self.steps, strict=True))}
-        sides = zip(self.home, self.steps, strict=True)
-        self.other_side = [number[step.other, other_side(device, step)] for device, step in sides]
+        ways = [way(device, step) for device, step in zip(self.home, self.steps, strict=True)]
+        sum_of_ends = dict.fromkeys(ways, 0)
+        for i, each in enumerate(ways):
+            sum_of_ends[each] += i
+        self.other_side = [sum_of_ends[each] - i for i, each in enumerate(ways)]
 
     def _has_needs(self, entry: int) -> bool:
         """Whether the other device has come to its end of this message, or has passed it."""
