@@ -74,6 +74,17 @@ def after_its_action(rows, K):
     return found
 
 
+def for_four_devices(change):
+    """Right until there are four of them."""
+    return of_rows(lambda rows, K: change(rows) if K == 4 else rows)
+
+
+def joined_at_the_end(rows):
+    """Both directions of the last boundary on one row."""
+    last = [link for link in rows if link[0][0] == 5]
+    return [row for row in rows if row not in last] + [[each for link in last for each in link]]
+
+
 def sends_past_the_ends(rows):
     links = {}
     for k, row in enumerate(rows):
@@ -132,6 +143,15 @@ WRONG_ROWS = [
         "and both are on one device",
     ),
     (sends_past_the_ends, "-1b1 is on a row, and the numbers go from 0 to 4. Who would receive that?"),
+    (
+        for_four_devices(lambda rows: [*rows, [(7, "f", 0)]]),
+        "7f0 is on a row, and the numbers go from 0 to 6. Who would",
+    ),
+    (
+        for_four_devices(joined_at_the_end),
+        "one is from device 2 to device 3, the other from device 3 to device 2",
+    ),
+    (renamed(lambda s, kind: 4 if s == 3 else s), "4f0 is on a row. Which numbers lie between those of the"),
     (not_doubled, "1F0 is on a row. Which numbers do the devices' stages have now?"),
     (lambda rows: None, "it gives nothing back. What should come after return?"),
     (lambda rows: [], "0F0 is on no row"),
@@ -264,6 +284,15 @@ def activations_posted_first(k, K, M):
     return sorted(steps, key=lambda step: "IRECV_F" not in step)
 
 
+def one_more_ahead(k, K, M):
+    """From its first backward on, each device takes two activations ahead."""
+    steps = [step for step in answers.program(k, K, M) if "RECV_F" not in step]
+    for m in range(M if k else 0):
+        first = f"{k}F{max(m - 1, 0)}"
+        steps.insert(steps.index(first), f"{k}IRECV_F{m}")
+    return steps
+
+
 def sends_first(k, K, M):
     """The gradient is sent after the next forward."""
     return re.sub(r"(\d+SEND_B\d+) (\d+F\d+)", r"\2 \1", " ".join(by_the_recipe(k, K, M))).split()
@@ -284,6 +313,7 @@ WRONG_PROGRAMS = [
         "almost",
         "(1, 2, 3) it has 3 activations lying there that no forward has read.",
     ),
+    (one_more_ahead, "almost", "(1, 2, 3) it has 2 activations lying there that no forward has read."),
     (all_posted_first, "almost", "activations lying there that no forward has read. How many must it take"),
     (changed(SEND_B, ""), "keep working", "(1, 2, 3) it never comes to 1SEND_B0. Who waits for that?"),
     (changed("if k < K - 1:", "if True:"), "keep working", "(1, 2, 3) it has 1SEND_F0. Who needs that?"),
