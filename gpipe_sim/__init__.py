@@ -32,6 +32,7 @@ _NAMES = {
     "simulation.links": "Link Nodes",
     "simulation.metrics": """bubble_fraction bubble_overhead busy_time idle_spans idle_time
         in_flight peak_in_flight phases span_bubble speedup useful_time utilization""",
+    "simulation.noise": "simulate_many",
     "simulation.problems": "Problem check problems",
     "simulation.simulate": "simulate",
     "simulation.timeline": "Message Span Timeline",

@@ -42,6 +42,10 @@ def train(data=(X, Y), **options) -> gp.History:
     return gp.train(parts(), SCHEDULE, data, **usual | options)
 
 
+def many(schedule=None, costs=None, noise=0.1, **options) -> np.ndarray:
+    return gp.simulate_many(schedule or SCHEDULE, costs, noise=noise, **{"runs": 3} | options)
+
+
 def update(parameter, gradient) -> None:
     gp.SGD(0.1).step({(0, "b"): parameter}, {(0, "b"): gradient})
 
@@ -332,6 +336,34 @@ COSTS: list[Case] = [
         "Rows.durations needs to give a CostColumn of 8 prices",
     ),
     (lambda: gp.simulate(gp.Explicit(["0B0 0F0"])), gp.DeadlockError, "device 0 is stuck at 0B0"),
+    (lambda: many("GPipe"), TypeError, "simulate_many needs a schedule, such as GPipe(4, 8) (got 'GPipe')"),
+    (lambda: many(costs=1), TypeError, "simulate_many needs costs, such as Costs(comm=1) (got 1)"),
+    (lambda: many(costs=gp.Costs([1, 2, 3])), ValueError, "lists forward for 3 stages"),
+    (lambda: many(costs=gp.Costs(10**400)), ValueError, "lasts longer than the largest float"),
+    (lambda: many(costs=gp.Costs(1e308)), ValueError, "lasts longer than the largest float"),
+    (lambda: many(noise=lambda rng, n: np.full(n, 1e308)), ValueError, "lasts longer than the largest"),
+    (lambda: many(gp.Explicit(["0B0 0F0"])), gp.DeadlockError, "device 0 is stuck at 0B0"),
+    (lambda: many(noise=-0.1), ValueError, "simulate_many needs 0 <= noise < 100 (got -0.1)"),
+    (lambda: many(noise=100), ValueError, "simulate_many needs 0 <= noise < 100 (got 100)"),
+    (lambda: many(noise=NAN), ValueError, "simulate_many needs 0 <= noise < 100 (got nan)"),
+    (lambda: many(noise="much"), TypeError, "simulate_many needs noise to be a number (got 'much')"),
+    (lambda: many(noise=None), TypeError, "simulate_many needs noise to be a number (got None)"),
+    (lambda: many(runs=0), ValueError, "simulate_many needs runs >= 1 (got 0)"),
+    (lambda: many(runs=2.0), TypeError, "simulate_many needs runs to be a whole number (got 2.0)"),
+    (lambda: many(runs=HUGE), ValueError, "simulate_many needs at most 10,000,000 runs"),
+    (lambda: many(seed=-1), ValueError, "simulate_many needs seed >= 0 (got -1)"),
+    (lambda: many(seed=None), TypeError, "simulate_many needs seed to be a whole number (got None)"),
+    (lambda: many(links=3), TypeError, "links to be a Link, Nodes(...)"),
+    (lambda: many(links=gp.Link(), profile=3), TypeError, "needs a profile"),
+    (lambda: many(noise=lambda rng, n: [1] * n), TypeError, "noise to give an array of factors (got [1, "),
+    (lambda: many(noise=lambda rng, n: 1 + 0j * rng.random(n)), TypeError, "an array of factors"),
+    (
+        lambda: many(noise=lambda rng, n: rng.random((n, 2))),
+        ValueError,
+        "noise to give a factor for each of 8 actions (got (8, 2))",
+    ),
+    (lambda: many(noise=lambda rng, n: rng.random(n) - 2), ValueError, "that are finite and >= 0 (got"),
+    (lambda: many(noise=lambda rng, n: rng.random(n) + INF), ValueError, "that are finite and >= 0 (got"),
     (lambda: gp.fit_costs(STEP), TypeError, "fit_costs needs a timeline, such as its .timeline"),
     (lambda: gp.published.ZERO_BUBBLE[0].costs("3"), TypeError, "stages_per_device to be a whole number"),
 ]
@@ -688,6 +720,7 @@ PROGRAMS: list[Case] = [
     ),
     (lambda: programs(costs=1), TypeError, "run_programs needs costs, such as Costs(comm=1) (got 1)"),
     (lambda: programs(costs=gp.Costs((1, 2, 3))), ValueError, "Costs lists forward for 3 stages"),
+    (lambda: programs(costs=gp.Costs(speed=[1, 2, 3])), ValueError, "Costs lists speed for 3 devices"),
     (
         lambda: programs(costs=Takes(-1)),
         ValueError,
@@ -733,6 +766,24 @@ FORMULAS: list[Case] = [
     (lambda: gp.formulas.zbh1_memory(4, 0, 34, 40), ValueError, "is for M_W at most M_B (got M_W = 40"),
     (lambda: gp.formulas.zbh2_memory(4, 0, 1, 2), ValueError, "zbh2_memory is for M_W at most M_B"),
     (lambda: gp.formulas.zbh2_bubble_time(4, 1, 1, 2), ValueError, "is for T_W at most T_F and T_B"),
+    (
+        lambda: gp.formulas.zbh1_bubble_time(4, 3, 3, 3, comm=2),
+        ValueError,
+        "zbh1_bubble_time is for c at most T_W/2, which is 1.5 (got c = 2)",
+    ),
+    (
+        lambda: gp.formulas.zbh2_bubble_time(4, 3, 3, 3, comm=4),
+        ValueError,
+        "c at most (T_F + T_B)/2, which is 3 (",
+    ),
+    (
+        lambda: gp.formulas.interleaved_bubble_time(4, 2, 3, 1, 1, 1.5),
+        ValueError,
+        "interleaved_bubble_time is for c at most min(T_F, T_B+T_W)/V, which is 1 (got c = 1.5)",
+    ),
+    (lambda: gp.formulas.gpipe_bubble_time(4, comm=-1), ValueError, "needs comm to be finite and >= 0"),
+    (lambda: gp.formulas.gpipe_bubble_time(0), ValueError, "gpipe_bubble_time needs devices >= 1 (got 0)"),
+    (lambda: gp.formulas.message_bytes(8, 1, 0), ValueError, "message_bytes needs features >= 1 (got 0)"),
     (lambda: gp.formulas.interleaved_memory_factor(4, 0), ValueError, "needs stages_per_device >= 1 (got 0)"),
     (
         lambda: gp.formulas.block_memory(512, 1, 10, 3),

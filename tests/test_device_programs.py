@@ -106,7 +106,8 @@ def test_the_two_ends_of_a_message_are_not_equal():
 
 @over_every_schedule(SMALL)
 def test_every_schedules_programs_give_one_devices_gradients_and_the_simulators_times(schedule):
-    costs = gp.Costs(3, 1, 2, comm=1)
+    speed = [1 + device % 3 for device in range(schedule.devices)]
+    costs = gp.Costs(3, 1, 2, comm=1, overhead=1, speed=speed)
     step = run(gp.device_programs(schedule), schedule.stages, costs=costs)
     assert_as_on_one_device(step)
     expected = gp.simulate(schedule, costs)
