@@ -181,3 +181,13 @@ def test_a_buffer_is_used_again_and_a_message_without_one_has_its_own_memory():
 def test_receives_without_a_buffer_never_share_memory():
     rows = into(lambda m: None, gp.GPipe(2, 4), 1)
     assert wrong(run(rows)) == {}
+
+
+@pytest.mark.parametrize(("family", "check"), [(gp.GPipe, False), (gp.OneFOneB, True)])
+def test_an_output_that_is_the_buffer_itself_stays_when_the_next_message_comes(family, check):
+    """The outputs of all microbatches were those of the last one."""
+    layers = [gp.Linear(64, 10, rng=np.random.default_rng(0)), gp.Dropout(0)]
+    rows = into(lambda m: "a", family(2, 4), 1)
+    step = gp.run_programs(rows, gp.split(layers, stages=2), (X, Y), gp.cross_entropy, check_buffers=check)
+    alone = gp.single_device_step(layers, (X, Y), gp.cross_entropy)
+    assert np.allclose(step.outputs, alone.outputs, rtol=1e-12)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gpipe_sim.errors import ScheduleError
 from gpipe_sim.nn.along import Boundary, copied
 from gpipe_sim.runtime.buffer import Buffer
-from gpipe_sim.runtime.device import LIFE, Device
+from gpipe_sim.runtime.device import LIFE, Device, Made
 from gpipe_sim.runtime.memory import MESSAGES, roots
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.placement import named
@@ -45,6 +45,13 @@ class ProgramDevice(Device):
                 raise ScheduleError(self._lacking(part, need))
             self.perform(Span(part, self.number, 0, 0))
             self.ran[part] = self.number
+
+    def forward(self, stage: int, m: int) -> Made:
+        """What a last layer hands on unchanged may lie in a buffer, where the step's output cannot stay."""
+        made = super().forward(stage, m)
+        if stage == self.last_stage:
+            self.outputs[m] = self.outputs[m].copy()
+        return made
 
     def lacks(self, part: Action) -> Action | None:
         """The first action whose result this one reads and that is not on this device; None if all are."""
