@@ -43,8 +43,9 @@ class Link:
 
     def __post_init__(self):
         object.__setattr__(self, "latency", duration("Link", "latency", self.latency))
-        bandwidth = self.bandwidth
-        if bandwidth != inf and not number("Link", "bandwidth", bandwidth) > 0:
+        bandwidth = number("Link", "bandwidth", self.bandwidth)
+        object.__setattr__(self, "bandwidth", bandwidth)
+        if not bandwidth > 0:
             raise ValueError(f"Link needs bandwidth > 0, in bytes for each unit of time {got(bandwidth)}")
 
     def busy(self, size: Real) -> Real:
@@ -85,13 +86,14 @@ def link_between(links: Links, source: int, target: int) -> Link:
         return links
     if isinstance(links, Nodes):
         return links.link(source, target)
-    found = require("simulate", links, Mapping, such_as).get((source, target))
-    if found is None:
-        there = ", ".join(f"{a} to {b}" for a, b in list(links)[:8]) or "nowhere"
-        raise ValueError(
-            f"there is no link from device {source} to device {target}; there are links from {there}"
-        )
-    return require("simulate", found, Link, such_as)
+    if (source, target) in require("simulate", links, Mapping, such_as):
+        return require("simulate", links[source, target], Link, such_as)
+    for pair in links:
+        if not isinstance(pair, tuple) or [*map(type, pair)] != [int, int]:
+            raise TypeError(f"simulate needs {such_as}; {got(pair, '')[1:-1]} is no pair of devices")
+    there = ", ".join(f"{a} to {b}" for a, b in list(links)[:8]) or "nowhere"
+    says = f"there is no link from device {source} to device {target}"
+    raise ValueError(f"{says}; there are links from {there}")
 
 
 def message_sizes(schedule: Schedule, profile: Any) -> CostColumn:
