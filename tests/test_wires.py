@@ -59,3 +59,18 @@ def test_why_a_device_waits_names_the_message_on_the_shared_wire():
 def test_what_is_no_wire_is_refused(arguments):
     with pytest.raises(TypeError, match="needs"):
         gp.simulate_shared(*arguments, *([HELD] if len(arguments) == 1 else []))
+
+
+@pytest.mark.parametrize(
+    ("link", "wire", "costs", "error", "says"),
+    [
+        (HELD, lambda a, b: [a, b], None, TypeError, r"needs wire to give names, .* \(got \[0, 1\]\)"),
+        (Link(1e308), None, None, ValueError, r"GPipe\(.*\) lasts longer than the largest float"),
+        (Link(), None, Costs(1e308), ValueError, "lasts longer than the largest float"),
+        (Link(bandwidth=Fraction(1, 10**400)), None, Costs(1.0), ValueError, "lasts longer"),
+    ],
+)
+def test_wires_without_a_name_and_times_without_an_end(link, wire, costs, error, says):
+    """They were errors of Python's, about hashes and ratios."""
+    with pytest.raises(error, match=says):
+        gp.simulate_shared(gp.GPipe(2, 2), link, wire, costs)

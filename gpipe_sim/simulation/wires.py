@@ -7,6 +7,7 @@ is waited for more has to go after it.
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 from numbers import Real
 
 import numpy as np
@@ -17,6 +18,7 @@ from gpipe_sim.simulation.cost_model import CostModel, priced, require_costs
 from gpipe_sim.simulation.costs import UNIT
 from gpipe_sim.simulation.links import Links, link_between
 from gpipe_sim.simulation.problems import check
+from gpipe_sim.simulation.simulate import too_long
 from gpipe_sim.simulation.timeline import Timeline
 
 Wire = Callable[[int, int], object]
@@ -41,7 +43,21 @@ def simulate_shared(
             f"simulate_shared needs wire to be a function of two devices, as lambda a, b: 'bus' {got(wire)}"
         )
     check(schedule)
-    return _Events(schedule, links, wire or (lambda source, target: None), costs).timeline()
+    try:
+        timeline = _Events(schedule, links, wire or (lambda source, target: None), costs).timeline()
+    except OverflowError:  # of whole numbers beside floats
+        raise too_long(schedule) from None
+    if timeline.makespan == inf:
+        raise too_long(schedule)
+    return timeline
+
+
+def _different(names: list) -> list:
+    """Each name once; TypeError for a name that cannot be told from others, such as a list."""
+    try:
+        return list(dict.fromkeys(names))
+    except TypeError:
+        raise TypeError(f"simulate_shared needs wire to give names, such as 'bus' {got(names[0])}") from None
 
 
 class _Events:
@@ -55,7 +71,7 @@ class _Events:
         late = [delays.values[i] for i in delays.index.tolist()]
         ways = [link_between(links, *pair) for pair in self.traffic.pairs]
         named = [wire(*pair) for pair in self.traffic.pairs]
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(named))}
+        numbers = {name: number for number, name in enumerate(_different(named))}
         on = self.traffic.link.tolist()
         self.wire = [numbers[named[link]] for link in on]
         self.busy = [ways[link].busy(1) for link in on]
