@@ -155,6 +155,14 @@ def test_equal_floats_are_equal_layers():
 # What the options mean
 
 
+def test_a_cut_that_costs_more_than_all_layers_together_leaves_the_others_exact():
+    """Beside 1e18 all layers counted as 0, so that [3, 3] was as good."""
+    far = 1e18
+    costs, between = [1.5, 0.1, 0.4, 0.3, 0.2, 0.1], [0.1, far, 0.1, far, far]
+    assert balance_by_cost(costs, 2, communication=between) == [1, 5]
+    assert balance_by_cost([1e-300, 1e-300, 3e-300], 2, communication=[1e308, 1e307]) == [2, 1]
+
+
 def test_among_cuts_as_fast_the_most_even_one_is_taken():
     assert balance_by_cost([6, 1, 1, 1, 1, 1, 1], 3) == [1, 3, 3]
 

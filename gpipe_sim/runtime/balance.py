@@ -20,7 +20,8 @@ from gpipe_sim.runtime.cuts import most_even, slowest
 
 MOST = 4_000  #: layers, which take some seconds
 MOST_SPEED = 1_000_000  #: of the slowest
-BITS = 50  #: to which floats are rounded, of their sum
+BITS = 50  #: to which floats are rounded, of the sum of the costs
+FARTHEST = 1 << 400  #: a cut that costs more of that sum is too far beyond it for floats
 OWNER = "balance_by_cost"
 Each = Real | Sequence[Real]
 
@@ -97,7 +98,7 @@ def _in_units(costs: list[Real], extras: list[Real], speeds: list[Real], passing
     costs[0] += Fraction(extras[0])
     costs[-1] += Fraction(extras[1])
     if not exact:
-        unit = _grid(sum(costs) + sum(passing))
+        unit = _grid(max(sum(costs), max(passing) / FARTHEST))
         costs, passing = ([float(round(cost * unit)) for cost in each] for each in (costs, passing))
         slowness = list(map(float, slowness))
         return _Units(np.array([0.0, *accumulate(costs)]), slowness, np.array(passing), inf)
