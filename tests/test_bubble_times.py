@@ -80,6 +80,12 @@ def test_the_interleaved_formula_holds_while_a_message_is_no_longer_than_a_forwa
         assert holds_just_up_to(edge, schedule, times, formula, *given)
 
 
+def test_one_device_sends_no_messages():
+    """(2VK-2)c was its bubble."""
+    assert bubble_time(Interleaved1F1B(1, 3, 2), Costs(comm=1)) == 0
+    assert formulas.interleaved_bubble_time(1, 2, comm=1) == 0
+
+
 def test_formulas_refuse_messages_that_are_longer_than_they_hold_for():
     with pytest.raises(ValueError, match=r"is for c at most T_W/2, which is 1 \(got c = 1.001\)"):
         formulas.zbh1_bubble_time(4, 3, 4, 2, 1 + HAIR)

@@ -57,14 +57,16 @@ def interleaved_bubble_time(
     weight_grad: Real = 1,
     comm: Real = 0,
 ) -> Real:
-    """(K-1)(T_F+T_B+T_W)/V + (2VK-2)c, for K > 1 dividing M; T_F, T_B and T_W are those of all V stages.
+    """(K-1)(T_F+T_B+T_W)/V + (2VK-2)c, for K dividing M; T_F, T_B and T_W are those of all V stages.
 
-    Exact up to c = min(T_F, T_B+T_W)/V; ValueError for longer messages.
+    Exact up to c = min(T_F, T_B+T_W)/V; ValueError for longer messages. One device sends none: 0 for K = 1.
 
     Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2, without c. The interleaved column of Qi et al.
     2024, arXiv:2401.10241, table 5, has Kc less: there, between two stages of a device, only the first of
     each group of K microbatches waits for the stage before.
     """
+    if devices == 1:
+        return 0
     shorter = min(forward, input_grad + weight_grad)
     _require_short("interleaved_bubble_time", comm, "min(T_F, T_B+T_W)/V", shorter, stages_per_device)
     work = Fraction(devices - 1, stages_per_device) * (forward + input_grad + weight_grad)
