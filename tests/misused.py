@@ -304,6 +304,7 @@ BALANCES: list[Case] = [
     (lambda: gp.balance_by_time([LINEAR], 0, X), ValueError, "balance_by_time needs stages >= 1 (got 0)"),
     (lambda: gp.balance_by_time([LINEAR], 1, None), TypeError, "balance_by_time needs sample to hold real"),
     (lambda: gp.balance_by_time([LINEAR], 1, 3.0), ValueError, "needs a sample of one microbatch's inputs"),
+    (lambda: gp.balance_by_time([LINEAR], 1, X[:0]), ValueError, "needs a sample of one microbatch's inputs"),
     (lambda: gp.balance_by_time([LINEAR], 1, X[:, :3]), ValueError, "takes an input of shape"),
     (lambda: gp.balance_by_time([LINEAR], 1, X, runs=0), ValueError, "needs runs >= 1 (got 0)"),
     (
@@ -313,7 +314,7 @@ BALANCES: list[Case] = [
     ),
     (lambda: gp.balance_by_time(gp.bert_large(), 4, X), ValueError, "is on paper and cannot run"),
     (lambda: gp.balance_by_size([LINEAR], 1, "x"), TypeError, "balance_by_size needs sample to hold real"),
-    (lambda: gp.balance_by_size([LINEAR], 1, X[:0]), ValueError, "a batch of 0 samples cannot be cut into 1"),
+    (lambda: gp.balance_by_size([LINEAR], 1, X[:0]), ValueError, "needs a sample of one microbatch's inputs"),
     (lambda: gp.balance_by_size([LINEAR], 1, X[:, :3]), ValueError, "takes an input of shape"),
     (
         lambda: gp.balance_by_size([LINEAR], 1, X, microbatches=17),
@@ -846,6 +847,11 @@ PROGRAMS: list[Case] = [
         lambda: programs([iter([None]), []], microbatches=1),
         TypeError,
         "device 0 takes actions, Send(F(0, 0), to=1)",
+    ),
+    (
+        lambda: programs([{gp.F(0, 0)}, []], microbatches=1),
+        TypeError,
+        "the program of device 0 needs to be a list of steps, or a generator",
     ),
     (
         lambda: programs([iter([]), []]),

@@ -106,6 +106,6 @@ def _require(owner: str, layers: Sequence[Layer], stages: int) -> None:
 
 def _read_sample(owner: str, sample: Any) -> np.ndarray | StandIn:
     x = sample if isinstance(sample, StandIn) else numbers(owner, "sample", sample)
-    if not x.shape:
+    if not x.shape or not len(x):
         raise ValueError(f"{owner} needs a sample of one microbatch's inputs, a row each {got(sample)}")
     return x

@@ -1,6 +1,6 @@
 """Run each device's own program on real arrays, with the sends and receives that it has."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from inspect import GEN_CLOSED, getgeneratorstate, isgenerator
 from typing import NamedTuple
 
@@ -112,7 +112,7 @@ def _row(device: int, program: Program) -> Program:
     owner = f"the program of device {device}"
     if isinstance(program, str):
         raise TypeError(f"{owner} is a text; device_programs reads one, with a row per device {got(program)}")
-    if not isinstance(program, Iterable):
+    if not isinstance(program, Iterable) or isinstance(program, Set | Mapping):
         raise TypeError(f"{owner} needs to be a list of steps, or a generator {got(program)}")
     if isgenerator(program) and getgeneratorstate(program) == GEN_CLOSED:
         raise ValueError(f"{owner} is a generator that has ended; make a new one for every run")

@@ -123,7 +123,7 @@ class Costs(CostModel):
         if not hasattr(profile, "costs"):
             raise TypeError(f"from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}")
         several = isinstance(device, Sequence)
-        for each in (device or [None]) if several else [device]:
+        for each in device if several and device else [device]:
             require("from_flops", each, Accelerator, "an Accelerator, or a list of them")
         speed = [each.flops for each in device] if several else device.flops
         overhead = [each.overhead for each in device] if several else device.overhead
