@@ -1,9 +1,10 @@
 """A pipeline by hand: the folded answers of the lessons, in one file.
 
 This is what a student owns after lesson 13: a step over K stages, GPipe's, 1F1B's and interleaved rows, the
-clock, recompute, and a split backward. Lesson 14 adds attention, and what a Transformer block keeps. An
-action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch 0. A row is a list of actions, first to
-last; there is one for each device. ``mine`` puts the student's own versions in place of these.
+clock, recompute, the best cut, and a split backward. Lesson 14 adds attention, and what a Transformer
+block keeps. An action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch 0. A row is a list of
+actions, first to last; there is one for each device. ``mine`` puts the student's own versions in place of
+these.
 """
 
 import numpy as np
@@ -161,6 +162,19 @@ def interleaved_rows(K, M, V):
             row += pair
         rows.append(row + backwards[M * V - warmup :])
     return rows
+
+
+# lesson 11
+def best_cut(costs, K):
+    best = {(n, 1): (sum(costs[:n]), [n]) for n in range(1, len(costs) + 1)}
+    for k in range(2, K + 1):
+        for n in range(k, len(costs) + 1):
+            options = []
+            for i in range(k - 1, n):
+                slowest, sizes = best[i, k - 1]
+                options.append((max(slowest, sum(costs[i:n])), [*sizes, n - i]))
+            best[n, k] = min(options)
+    return best[len(costs), K][1]
 
 
 # lesson 13

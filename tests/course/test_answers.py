@@ -143,7 +143,7 @@ def test_a_student_owns_about_150_lines():
     """After lesson 13, whose pipeline is complete."""
     source, _ = inspect.getsource(answers).split("# lesson 14\n")
     body = ast.parse(source).body[2:]  # without the docstring and the import
-    assert 120 <= sum(node.end_lineno - node.lineno + 1 for node in body) <= 170
+    assert 120 <= sum(node.end_lineno - node.lineno + 1 for node in body) <= 180
 
 
 def test_the_pipeline_without_a_student_is_the_answers():
