@@ -12,6 +12,8 @@ from plain_links import linked
 import gpipe_sim as gp
 from gpipe_sim import Costs, Link, Nodes
 from gpipe_sim.runtime.device import Device
+from gpipe_sim.simulation.machine import Machine
+from gpipe_sim.simulation.numbers import CostColumn
 
 SIZES = [(1, 3), (2, 3), (3, 2), (4, 8), (5, 7)]
 COSTS = [Costs(), Costs(2, 3, 1), Costs(0, 0, 0), Costs(Fraction(1, 3), 1, Fraction(1, 2), comm=2)]
@@ -37,6 +39,35 @@ def test_every_time_is_that_of_a_plain_clock_for_each_device_and_link(schedule, 
         }
         found = as_drawn(gp.simulate(schedule, costs, links=links, overlap=overlap))
         assert found == linked(schedule, costs, lambda a, b: links[a, b], overlap=overlap)  # noqa: B023
+
+
+class Sizes:
+    """In place of a profile: messages of these bytes, by what made them."""
+
+    def __init__(self, of):
+        self.of, self.require_within = of, None
+
+    def message_bytes(self, schedule: gp.Schedule) -> CostColumn:
+        program = schedule.program
+        made = [program.action_of(part) for part in program.needs[program.crosses].tolist()]
+        return CostColumn([self.of[action] for action in made], np.arange(len(made)))
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@over(every_schedule(SIZES))
+def test_a_short_message_waits_for_a_long_one_and_the_second_of_a_pair_for_the_first(schedule, overlap):
+    """Also where only these wait: it was easy to take the link for one that is never full."""
+    chance = Random(repr(schedule))
+    parts = [part for row in schedule.actions for action in row for part in action.parts]
+    for sizes, link in (((1,), Link(1, 5)), ((1, 8), Link(0, 4)), ((1, 8), Link(2, 1))):
+        size = {part: chance.choice(sizes) for part in parts}
+        found = gp.simulate(schedule, links=link, profile=Sizes(size), overlap=overlap)
+        wanted = linked(schedule, Costs(), lambda a, b: link, size.get, overlap)  # noqa: B023
+        assert as_drawn(found) == wanted
+        sent = Sizes(size).message_bytes(schedule)
+        machine = Machine.of(schedule.program, links=link, sizes=sent, overlap=overlap)
+        machine.run()
+        assert (machine.starts, machine.ends) == (found.start.tolist(), found.end.tolist())
 
 
 @over(every_schedule(SIZES))
