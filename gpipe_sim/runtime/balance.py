@@ -52,10 +52,12 @@ def balance_by_cost(
       the same unit. It is kept exactly, also where these are floats.
 
     The answer is exact for whole numbers and fractions. Among floats, costs are rounded to 2**-50 of their
-    sum, so that equal layers stay equal. A thousand layers and 64 stages take some hundredths of a second, or
-    tenths if one layer costs more than most stages. ValueError for more stages than layers, more than 4,000
-    layers, numbers below 0 or NaN, lists of another length, or a memory that no cut keeps; TypeError for
-    anything but numbers.
+    sum, so that equal layers stay equal.
+
+    A thousand layers and 64 stages take some hundredths of a second, tenths if one layer costs more than most
+    stages, and seconds if besides no two devices are alike. ValueError for more stages than layers, more than
+    4,000 layers, numbers below 0 or NaN, lists of another length, or a memory that no cut keeps; TypeError
+    for anything but numbers.
     """
     costs = _list("costs", costs)
     stages = read_stages(OWNER, len(costs), stages)
@@ -125,19 +127,24 @@ class _Table:
 
     def __init__(self, units: _Units, room: list[tuple[int, ...]]):
         self.units, self.room = units, room
-        self._alike = lru_cache(maxsize=4)(self._made)
+        self._alike, self._equal = lru_cache(maxsize=4)(self._made), lru_cache(maxsize=1)(self._of_speed_1)
 
     def of(self, stage: int, width: int) -> np.ndarray:
         return self._alike(self.units.slowness[stage], self.room[stage], width)
 
     def _made(self, slowness: Real, room: tuple[int, ...], width: int) -> np.ndarray:
-        sums, passing = self.units.sums, self.units.passing
-        start = np.arange(len(room))[:, None]
-        end = start + np.arange(1, width + 1)
-        there = np.minimum(end, len(room))
-        takes = (sums[there] - sums[start]) * slowness + (passing[there] + passing[start])
+        work, passing, end = self._equal(width)
+        takes = work * slowness + passing
         takes[end > np.array(room)[:, None]] = self.units.never
         return takes
+
+    def _of_speed_1(self, width: int) -> tuple[np.ndarray, ...]:
+        """What the layers take, what the cuts beside them do, and where the stage ends."""
+        sums, passing = self.units.sums, self.units.passing
+        start = np.arange(len(sums) - 1)[:, None]
+        end = start + np.arange(1, width + 1)
+        there = np.minimum(end, len(sums) - 1)
+        return sums[there] - sums[start], passing[there] + passing[start], end
 
     def most(self, limit: Real) -> int:
         """How many layers a stage can have at most if it takes no longer than the limit."""

@@ -13,6 +13,7 @@ It is as wide as the largest stage has layers, so narrow tables are tried first:
 layers can be worth looking at.
 """
 
+from collections import deque
 from collections.abc import Callable
 from numbers import Real
 from typing import NamedTuple
@@ -37,29 +38,37 @@ class Search(NamedTuple):
 
     def rest(self) -> list[Column]:
         """For each stage, what it and those after it take at best; by the layer that it starts with."""
-        after = np.full(self.layers + 1, self.never)
-        after[-1] = 0  # no layer may be left
-        found = [after]
+        found = [self._nothing_left()]
         for stage in reversed(range(self.stages)):
-            best = self._with_rest(stage, found[-1], slice(None)).min(axis=1)
-            found.append(np.minimum(np.append(best, self.never), self.never))
+            found.append(self._at_best(self._with_rest(stage, found[-1]).min(axis=1)))
         return found[::-1]
 
     def best(self) -> list[int]:
         """How many layers each stage gets. Of cuts that are as good, earlier stages get more."""
-        rest, sizes = self.rest(), []
-        for stage in range(self.stages):
-            start = sum(sizes)
-            [ways] = self._with_rest(stage, rest[stage + 1], slice(start, start + 1))
-            sizes.append(int(np.flatnonzero(ways == rest[stage][start])[-1]) + 1)
+        rest, chosen = self._nothing_left(), []
+        for stage in reversed(range(self.stages)):
+            ways = self._with_rest(stage, rest)
+            best = ways.shape[1] - 1 - ways[:, ::-1].argmin(axis=1)  # the largest of those that are
+            rest = self._at_best(ways[np.arange(len(ways)), best])
+            chosen.append(best + 1)
+        sizes = []
+        for count in reversed(chosen):
+            sizes.append(int(count[sum(sizes)]))
         return sizes
 
-    def _with_rest(self, stage: int, rest: Column, starts: slice) -> np.ndarray:
+    def _nothing_left(self) -> Column:
+        """What no stages take: nothing, if no layer is left."""
+        rest = np.full(self.layers + 1, self.never)
+        rest[-1] = 0
+        return rest
+
+    def _at_best(self, best: Column) -> Column:
+        return np.minimum(np.append(best, self.never), self.never)
+
+    def _with_rest(self, stage: int, rest: Column) -> np.ndarray:
         """What the stage takes with those after it, as the table has it for the stage alone."""
         after = np.append(rest[1:], np.full(self.width - 1, self.never))
-        return self.together(
-            self.table(stage, self.width)[starts], sliding_window_view(after, self.width)[starts]
-        )
+        return self.together(self.table(stage, self.width), sliding_window_view(after, self.width))
 
 
 def slowest(
@@ -87,14 +96,16 @@ def most_even(table: Table, width: int, layers: int, stages: int, limit: Real) -
     digits = 30 - -(-stages.bit_length() // 2)
     unit = 1 << max(0, int(limit).bit_length() - digits)
 
-    known = [None, None]  # the last table, which is often that of the next stage too, and its squares
+    known = deque(maxlen=4)  # tables, which are often those of the next stages too, and their squares
 
     def squared(stage: int, width: int) -> np.ndarray:
         takes = table(stage, width)
-        if takes is not known[0]:
-            fits = takes <= limit
-            squares = (np.where(fits, takes, 0) // unit).astype(np.int64) ** 2
-            known[:] = takes, np.where(fits, squares, SQUARES)
-        return known[1]
+        for other, squares in known:
+            if other is takes:
+                return squares
+        fits = takes <= limit
+        squares = (np.where(fits, takes, 0) // unit).astype(np.int64) ** 2
+        known.append((takes, np.where(fits, squares, SQUARES)))
+        return known[-1][1]
 
     return Search(squared, width, layers, stages, SQUARES, np.add).best()
