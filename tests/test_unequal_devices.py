@@ -1,7 +1,7 @@
 """Devices that differ in speed, actions that cost an overhead, and costs from FLOPs and from a stopwatch."""
 
 from fractions import Fraction
-from itertools import count
+from itertools import accumulate, count
 
 import numpy as np
 import pytest
@@ -155,6 +155,16 @@ def test_each_stage_is_timed_and_a_slow_run_does_not_move_a_median():
     found = seconds(partitions, np.ones((3, 4)), runs=5, warmup=1, clock=lambda: clock[0])
     assert found == ([2, 5], [3, 11], [7, 0])
     assert next(layers[1].ticks) == 6, "a warm-up and five runs"
+
+
+def test_what_counts_is_the_middle_of_the_runs_after_the_warm_up():
+    """The smallest of them, or the middle of all, would have done too."""
+    taken = [300, 1, 1, 6, 2, 100]  # by run, of which the first three warm up
+    events = [tick for run in taken for tick in (0, run, 0, 2 * run, 3 * run)]  # F; then I and W together
+    clock = accumulate(events)
+    layers = [gp.Linear(4, 4, rng=np.random.default_rng(0))]
+    found = seconds(gp.split(layers, stages=1), np.ones((3, 4)), 3, 3, clock=lambda: next(clock))
+    assert found == ([6], [12], [18])
 
 
 def test_measured_costs_are_seconds_for_each_stage_of_the_largest_microbatch(monkeypatch):

@@ -196,7 +196,7 @@ class Costs(CostModel):
         if self.speed == 1 and self.overhead == 0:
             return work
         device, count = program.device[program.first], np.diff(program.parts)
-        what = (work.index * np.int64(program.devices) + device) * 3 + count
+        what = work.index * np.int64(program.devices) + device
         _, first, index = np.unique(what, return_index=True, return_inverse=True)
         prices = [
             self._on(int(device[entry]), work.values[work.index[entry]], int(count[entry]))
