@@ -23,6 +23,7 @@ _NAMES = {
     "schedule.explicit": "Explicit repeat",
     "schedule.placement": "bidirectional looped v_shaped",
     "schedule.remat": "remat",
+    "schedule.replicas": "replicate",
     "simulation.cost_model": "CostModel",
     "simulation.costs": "Accelerator Costs",
     "simulation.critical_path": "Explanation critical_path why_idle",
