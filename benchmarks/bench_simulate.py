@@ -6,7 +6,7 @@ from fractions import Fraction
 from subprocess import run as run_process
 
 from benchmarks.timing import medians, report
-from gpipe_sim import ZBV, Costs, Interleaved1F1B, Link, OneFOneB, Schedule, Span, simulate
+from gpipe_sim import ZBV, Costs, Interleaved1F1B, Link, OneFOneB, Schedule, Span, simulate, simulate_many
 from gpipe_sim.schedule.actions import Action, B, F, I, W
 
 DEVICES, MICROBATCHES = 64, 1024
@@ -73,6 +73,17 @@ def on_links(schedule: Schedule) -> bool:
     return met
 
 
+def with_noise(schedule: Schedule, runs: int = 1000) -> bool:
+    """Report the time of a run among many, as a ratio to simulating once more."""
+    costs = Costs(1.0, 1.0, 1.0)
+    many, once = medians(
+        lambda: simulate_many(schedule, costs, noise=0.1, runs=runs),
+        lambda: simulate(schedule, costs),
+        rounds=11,
+    )
+    return report(f"{schedule!r}: one of {runs:,} runs with noise / simulate", many / runs / once, "x", 0.1)
+
+
 def imported(module: str, rounds: int = 9) -> float:
     """Seconds to import a module in a fresh process, without Python's own start; the fastest of each."""
 
@@ -92,6 +103,7 @@ def run() -> bool:
     met &= compared("ZB-V", ZBV(*size), SPLIT, 1.2)
     met &= compared("1F1B, 4 x 8", OneFOneB(4, 8), WHOLE, TINY, rounds=201)
     met &= once_more(OneFOneB(4, 8))
+    met &= with_noise(OneFOneB(4, 8))
     met &= on_links(OneFOneB(*size))
     ratio = imported("numpy, gpipe_sim") / imported("numpy")
     met &= report("import gpipe_sim, NumPy included / import numpy", ratio, "x", 1.5)

@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
@@ -19,6 +20,7 @@ from matplotlib.text import Annotation
 
 from figures._store import module, read
 from gpipe_sim.drawing.geometry import LANE_HIGH, Rows
+from gpipe_sim.drawing.marks import PHASE
 from gpipe_sim.drawing.palette import FAINT, INK, LANE, MEMORY
 from gpipe_sim.drawing.panel import WAITING
 from gpipe_sim.drawing.plots.gantt import HATCH, Fitting
@@ -63,8 +65,8 @@ class Word(NamedTuple):
 class Chart(NamedTuple):
     """One panel of a drawing: x in units of its time axis, y in rows from its top, areas from back to front.
 
-    ``areas`` are looks with the corners of each outline; frames are their corners; dashes and arrows go from
-    one point to another; ``legend`` has the look of each entry, or the name of its line.
+    ``areas`` are looks with the corners of each outline; frames are their corners; other lines go from one
+    point to another; ``legend`` has the look of each entry, or the name of its line.
     """
 
     title: str
@@ -80,6 +82,7 @@ class Chart(NamedTuple):
     unit: float  #: pixels or points of a unit of time
     row: float  #: and of a row
     rows: float  #: how many of them the panel is high
+    queues: list[tuple[Point, Point]]  #: dotted lines
 
     def outlines(self, *colours: str) -> list[list[Point]]:
         """All outlines in these colours, whatever their opacity; patterns left out."""
@@ -154,7 +157,9 @@ def chart_in(ax: Axes) -> Chart:
     """A Gantt chart in matplotlib axes; of words, those that fit."""
     notes = [text for text in ax.texts if isinstance(text, Annotation)]
     lines = [each for each in ax.collections if isinstance(each, LineCollection)]
-    dashed = [each for each in lines if each.get_linestyle()[0][1] is not None]
+    broken = [each for each in lines if each.get_linestyle()[0][1] is not None]
+    dotted = [each for each in broken if np.ptp(each.get_segments()[0][:, 1]) == 0]  # along time
+    dashed = [each for each in broken if each not in dotted]
     fitting = [text for text in ax.texts if isinstance(text, Fitting) and text.fits()]
     wide, high = ax.get_position().size * ax.figure.get_size_inches() * 72
     return Chart(
@@ -167,7 +172,7 @@ def chart_in(ax: Axes) -> Chart:
             for each in ax.collections
             if isinstance(each, PolyCollection)
         ],
-        frames=[part[:-1].tolist() for each in lines if each not in dashed for part in each.get_segments()],
+        frames=[part[:-1].tolist() for each in lines if each not in broken for part in each.get_segments()],
         dashes=[tuple(map(tuple, part.tolist())) for each in dashed for part in each.get_segments()],
         arrows=[(note.xyann, note.xy) for note in notes if note.arrow_patch],
         words=[Word(text.get_text(), *text.get_position(), colour=text.get_color()) for text in fitting],
@@ -179,6 +184,7 @@ def chart_in(ax: Axes) -> Chart:
         unit=wide / ax.get_xlim()[1],
         row=high / ax.get_ylim()[0],
         rows=ax.get_ylim()[0],
+        queues=[tuple(map(tuple, part.tolist())) for each in dotted for part in each.get_segments()],
     )
 
 
@@ -191,7 +197,8 @@ def _look(collection: PolyCollection) -> Look:
 
 def _swatch(handle) -> Look | str | None:
     if isinstance(handle, Line2D):
-        return "arrow" if handle.get_marker() != "None" else "dashed"
+        thin = handle.get_linewidth() == 0.8 * PHASE.width
+        return "arrow" if handle.get_marker() != "None" else "dashed" if thin else "dotted"
     if handle.get_facecolor()[3] == 0:
         return "frame" if handle.get_linewidth() else None
     patterns = {marks: name for name, marks in HATCH.items()} | {None: ""}
@@ -297,8 +304,8 @@ def legend_of(found: Iterable[Element]) -> dict[str, Look | str | None]:
 def _meant_by(paths: list[Element]) -> Look | str | None:
     if not paths:
         return None
-    if "stroke-dasharray" in paths[0].holds:
-        return "dashed"
+    if dashes := paths[0].holds.get("stroke-dasharray"):
+        return {"3 2": "dashed", "1.4 2": "dotted"}[dashes]
     if "stroke" in paths[0].holds:
         return "frame" if "stroke-width" in paths[0].holds else "arrow"
     pattern = paths[1].holds["fill"][5:-1] if len(paths) > 1 else ""
@@ -357,6 +364,7 @@ def _panel(found: list[Element], entries: dict) -> Chart:
         unit=unit,
         row=row,
         rows=(floor - above) / row,
+        queues=[(part[0], part[1]) for part in of(stroke_dasharray="1.4 2")],
     )
 
 

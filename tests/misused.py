@@ -42,6 +42,10 @@ def train(data=(X, Y), **options) -> gp.History:
     return gp.train(parts(), SCHEDULE, data, **usual | options)
 
 
+def many(schedule=None, costs=None, noise=0.1, **options) -> np.ndarray:
+    return gp.simulate_many(schedule or SCHEDULE, costs, noise=noise, **{"runs": 3} | options)
+
+
 def update(parameter, gradient) -> None:
     gp.SGD(0.1).step({(0, "b"): parameter}, {(0, "b"): gradient})
 
@@ -332,6 +336,34 @@ COSTS: list[Case] = [
         "Rows.durations needs to give a CostColumn of 8 prices",
     ),
     (lambda: gp.simulate(gp.Explicit(["0B0 0F0"])), gp.DeadlockError, "device 0 is stuck at 0B0"),
+    (lambda: many("GPipe"), TypeError, "simulate_many needs a schedule, such as GPipe(4, 8) (got 'GPipe')"),
+    (lambda: many(costs=1), TypeError, "simulate_many needs costs, such as Costs(comm=1) (got 1)"),
+    (lambda: many(costs=gp.Costs([1, 2, 3])), ValueError, "lists forward for 3 stages"),
+    (lambda: many(costs=gp.Costs(10**400)), ValueError, "lasts longer than the largest float"),
+    (lambda: many(costs=gp.Costs(1e308)), ValueError, "lasts longer than the largest float"),
+    (lambda: many(noise=lambda rng, n: np.full(n, 1e308)), ValueError, "lasts longer than the largest"),
+    (lambda: many(gp.Explicit(["0B0 0F0"])), gp.DeadlockError, "device 0 is stuck at 0B0"),
+    (lambda: many(noise=-0.1), ValueError, "simulate_many needs 0 <= noise < 100 (got -0.1)"),
+    (lambda: many(noise=100), ValueError, "simulate_many needs 0 <= noise < 100 (got 100)"),
+    (lambda: many(noise=NAN), ValueError, "simulate_many needs 0 <= noise < 100 (got nan)"),
+    (lambda: many(noise="much"), TypeError, "simulate_many needs noise to be a number (got 'much')"),
+    (lambda: many(noise=None), TypeError, "simulate_many needs noise to be a number (got None)"),
+    (lambda: many(runs=0), ValueError, "simulate_many needs runs >= 1 (got 0)"),
+    (lambda: many(runs=2.0), TypeError, "simulate_many needs runs to be a whole number (got 2.0)"),
+    (lambda: many(runs=HUGE), ValueError, "simulate_many needs at most 10,000,000 runs"),
+    (lambda: many(seed=-1), ValueError, "simulate_many needs seed >= 0 (got -1)"),
+    (lambda: many(seed=None), TypeError, "simulate_many needs seed to be a whole number (got None)"),
+    (lambda: many(links=3), TypeError, "links to be a Link, Nodes(...)"),
+    (lambda: many(links=gp.Link(), profile=3), TypeError, "needs a profile"),
+    (lambda: many(noise=lambda rng, n: [1] * n), TypeError, "noise to give an array of factors (got [1, "),
+    (lambda: many(noise=lambda rng, n: 1 + 0j * rng.random(n)), TypeError, "an array of factors"),
+    (
+        lambda: many(noise=lambda rng, n: rng.random((n, 2))),
+        ValueError,
+        "noise to give a factor for each of 8 actions (got (8, 2))",
+    ),
+    (lambda: many(noise=lambda rng, n: rng.random(n) - 2), ValueError, "that are finite and >= 0 (got"),
+    (lambda: many(noise=lambda rng, n: rng.random(n) + INF), ValueError, "that are finite and >= 0 (got"),
     (lambda: gp.fit_costs(STEP), TypeError, "fit_costs needs a timeline, such as its .timeline"),
     (lambda: gp.published.ZERO_BUBBLE[0].costs("3"), TypeError, "stages_per_device to be a whole number"),
 ]
@@ -516,6 +548,205 @@ STEPS: list[Case] = [
     (lambda: STEP.memory[0].at(NAN), ValueError, "MemoryTrace.at needs -inf <= time < inf (got nan)"),
 ]
 
+GOOD = [
+    ["0F0", gp.Send("0F0", 1), gp.Recv("1B0", 1), "0B0"],
+    [gp.Recv("0F0", 0), "1F0", "1B0", gp.Send("1B0", 0)],
+]
+
+
+def programs(rows=GOOD, partitions=None, batch=(X, Y), loss=gp.cross_entropy, **options) -> gp.StepResult:
+    return gp.run_programs(rows, partitions or parts(), batch, loss, **options)
+
+
+def ended():
+    """A generator that has been read to its end."""
+    program = (step for step in ())
+    return list(program) or program
+
+
+PROGRAMS: list[Case] = [
+    (lambda: gp.Send("0F0", -1), ValueError, "Send needs to from 0 to 10000000 (got -1)"),
+    (lambda: gp.Send("0F0", "1"), TypeError, "Send needs to to be a whole number (got '1')"),
+    (lambda: gp.Send("0F0", UNPRINTABLE), ValueError, "Send needs to from 0 to 10000000 (got int)"),
+    (
+        lambda: gp.Send("0W0", 1),
+        ValueError,
+        "Send needs one F, B or I: what others make stays on its device (got '0W0'",
+    ),
+    (
+        lambda: gp.Send("0B0", 1),
+        ValueError,
+        "Send 0B0: there is no stage before stage 0 that needs its gradient",
+    ),
+    (
+        lambda: gp.Send(None, 1),
+        TypeError,
+        "Send needs the action that made the message, such as F(0, 0) (got None)",
+    ),
+    (
+        lambda: gp.Send(X, 1),
+        TypeError,
+        "Send needs the action that made the message, such as F(0, 0) (got ndarray)",
+    ),
+    (lambda: gp.Send("0F", 1), ValueError, "'0F' is not an action"),
+    (lambda: gp.Send("(0F1;0B0)OVERLAP_F_B", 1), ValueError, "Send needs one F, B or I"),
+    (lambda: gp.Send(gp.F(-1, 0), 1), ValueError, "Send needs a stage and a microbatch >= 0 (got '-1F0')"),
+    (lambda: gp.Send(gp.F(0, UNPRINTABLE), 1), ValueError, "Send has a label of about 5001 digits"),
+    (lambda: gp.Recv("0F0", -1), ValueError, "Recv needs source from 0 to 10000000 (got -1)"),
+    (lambda: gp.Recv("0F0", None), TypeError, "Recv needs source to be a whole number (got None)"),
+    (lambda: gp.Recv(LONG, 0), ValueError, "(100000 characters) is not an action"),
+    (lambda: gp.Recv("0F0", 0, wait="no"), TypeError, "Recv needs wait to be True or False (got 'no')"),
+    (
+        lambda: gp.Recv("0F0", 0, into=3),
+        TypeError,
+        "Recv needs into to be a buffer's name, such as 'a' (got 3)",
+    ),
+    (
+        lambda: gp.Recv("0F0", 0, into="a b"),
+        ValueError,
+        "Recv needs into to be a name, such as 'a' (got 'a b')",
+    ),
+    (
+        lambda: gp.device_programs(None),
+        TypeError,
+        "device_programs needs a schedule, or a text with a row per device",
+    ),
+    (
+        lambda: gp.device_programs(GOOD),
+        TypeError,
+        "device_programs needs a schedule, or a text with a row per device",
+    ),
+    (lambda: gp.device_programs(""), ValueError, "needs at least one action, such as 0F0"),
+    (lambda: gp.device_programs(LONG), ValueError, "a message is written as 0SEND_F0 or 1RECV_F0"),
+    (
+        lambda: gp.device_programs("0F0 SEND"),
+        ValueError,
+        "'SEND' is not an action; write stage, kind, microbatch",
+    ),
+    (
+        lambda: gp.device_programs("0F0 0SEND_F0"),
+        ValueError,
+        "'0SEND_F0': no row has an action of stage 1 on",
+    ),
+    (lambda: gp.device_programs("0F0 0RECV_F0"), ValueError, "'0RECV_F0': there is no stage before stage 0"),
+    (lambda: gp.device_programs("0F0 0SEND_F0>a\n1F0"), ValueError, "'0SEND_F0>a': a send has no buffer"),
+    (lambda: gp.device_programs("device 1: 0F0"), ValueError, "row 0 is called device 1"),
+    (lambda: programs(None), TypeError, "run_programs needs a program per device, such as device_programs("),
+    (
+        lambda: programs("0F0 0B0"),
+        TypeError,
+        "run_programs needs a program per device, such as device_programs(",
+    ),
+    (lambda: programs([]), TypeError, "run_programs needs a program per device, such as device_programs("),
+    (
+        lambda: programs(SCHEDULE),
+        TypeError,
+        "run_programs needs a program per device, such as device_programs(",
+    ),
+    (
+        lambda: programs([None, []]),
+        TypeError,
+        "the program of device 0 needs to be a list of steps, or a generator",
+    ),
+    (
+        lambda: programs([[], ended]),
+        TypeError,
+        "the program of device 1 needs to be a list of steps, or a generator",
+    ),
+    (
+        lambda: programs(["0F0", "1F0"]),
+        TypeError,
+        "the program of device 0 is a text; device_programs reads one",
+    ),
+    (
+        lambda: programs([[3], []]),
+        TypeError,
+        "the program of device 0 takes actions, Send(F(0, 0), to=1) or Recv(",
+    ),
+    (lambda: programs([["0X0"], []]), ValueError, "'0X0' is not an action"),
+    (
+        lambda: programs([iter([None]), []], microbatches=1),
+        TypeError,
+        "device 0 takes actions, Send(F(0, 0), to=1)",
+    ),
+    (
+        lambda: programs([iter([]), []]),
+        TypeError,
+        "run_programs needs microbatches=, how many: it does not look",
+    ),
+    (
+        lambda: programs([ended(), []], microbatches=1),
+        ValueError,
+        "device 0 is a generator that has ended; make a new",
+    ),
+    (lambda: programs([[], []]), gp.ScheduleError, "the programs have run no action, such as F(0, 0)"),
+    (
+        lambda: programs([[gp.F(0, HUGE)], []]),
+        ValueError,
+        "the program of device 0 has a label of about 31 digits",
+    ),
+    (lambda: programs([[gp.F(0, 10**15)], []]), ValueError, "16 samples cannot be cut into 1000000000000001"),
+    (lambda: programs(microbatches=0), ValueError, "run_programs needs microbatches >= 1 (got 0)"),
+    (
+        lambda: programs(microbatches=HUGE),
+        ValueError,
+        "16 samples cannot be cut into 1000000000000000000000000000000 ",
+    ),
+    (lambda: programs(microbatches=2), gp.ScheduleError, "0F1 is missing"),
+    (
+        lambda: programs(placement=[[0, 1]]),
+        ValueError,
+        "run_programs needs placement to list 2 devices (got 1)",
+    ),
+    (
+        lambda: programs(placement=[[0], [2]]),
+        ValueError,
+        "placement must hold the stages 0, 1, 2, ... without a gap",
+    ),
+    (
+        lambda: programs(placement=[[0], [0]]),
+        ValueError,
+        "the programs are for 1 stages, but there are 2 partitions",
+    ),
+    (
+        lambda: programs(sends="eager"),
+        ValueError,
+        "run_programs needs sends to be one of ('buffered', 'blocking')",
+    ),
+    (
+        lambda: programs(check_buffers=0),
+        TypeError,
+        "run_programs needs check_buffers to be True or False (got 0)",
+    ),
+    (lambda: programs(costs=1), TypeError, "run_programs needs costs, such as Costs(comm=1) (got 1)"),
+    (lambda: programs(costs=gp.Costs((1, 2, 3))), ValueError, "Costs lists forward for 3 stages"),
+    (lambda: programs(costs=gp.Costs(speed=[1, 2, 3])), ValueError, "Costs lists speed for 3 devices"),
+    (
+        lambda: programs(costs=Takes(-1)),
+        ValueError,
+        "Takes needs duration of 1B0 to be finite and >= 0 (got -1)",
+    ),
+    (
+        lambda: programs(costs=Takes(1, NAN)),
+        ValueError,
+        "Takes needs transfer of 0F0 to be finite and >= 0 (got nan)",
+    ),
+    (
+        lambda: programs(loss="mse"),
+        TypeError,
+        "a step needs a loss, such as cross_entropy or mse (got 'mse')",
+    ),
+    (lambda: programs(batch=X), TypeError, "a batch is (inputs, targets) (got ndarray)"),
+    (lambda: programs(seed=-1), ValueError, "run_programs needs seed >= 0 (got -1)"),
+    (lambda: programs(step="a"), TypeError, "run_programs needs step to be a whole number (got 'a')"),
+    (lambda: programs(partitions=parts()[::-1]), ValueError, "but those before it end at 0"),
+    (
+        lambda: programs(partitions=gp.mlp([64, 10])),
+        TypeError,
+        "run_programs needs a list of partitions, as split(",
+    ),
+]
+
 FORMULAS: list[Case] = [
     (lambda: gp.formulas.gpipe_bubble(4, 0), ValueError, "gpipe_bubble needs microbatches >= 1 (got 0)"),
     (
@@ -535,6 +766,24 @@ FORMULAS: list[Case] = [
     (lambda: gp.formulas.zbh1_memory(4, 0, 34, 40), ValueError, "is for M_W at most M_B (got M_W = 40"),
     (lambda: gp.formulas.zbh2_memory(4, 0, 1, 2), ValueError, "zbh2_memory is for M_W at most M_B"),
     (lambda: gp.formulas.zbh2_bubble_time(4, 1, 1, 2), ValueError, "is for T_W at most T_F and T_B"),
+    (
+        lambda: gp.formulas.zbh1_bubble_time(4, 3, 3, 3, comm=2),
+        ValueError,
+        "zbh1_bubble_time is for c at most T_W/2, which is 1.5 (got c = 2)",
+    ),
+    (
+        lambda: gp.formulas.zbh2_bubble_time(4, 3, 3, 3, comm=4),
+        ValueError,
+        "c at most (T_F + T_B)/2, which is 3 (",
+    ),
+    (
+        lambda: gp.formulas.interleaved_bubble_time(4, 2, 3, 1, 1, 1.5),
+        ValueError,
+        "interleaved_bubble_time is for c at most min(T_F, T_B+T_W)/V, which is 1 (got c = 1.5)",
+    ),
+    (lambda: gp.formulas.gpipe_bubble_time(4, comm=-1), ValueError, "needs comm to be finite and >= 0"),
+    (lambda: gp.formulas.gpipe_bubble_time(0), ValueError, "gpipe_bubble_time needs devices >= 1 (got 0)"),
+    (lambda: gp.formulas.message_bytes(8, 1, 0), ValueError, "message_bytes needs features >= 1 (got 0)"),
     (lambda: gp.formulas.interleaved_memory_factor(4, 0), ValueError, "needs stages_per_device >= 1 (got 0)"),
     (
         lambda: gp.formulas.block_memory(512, 1, 10, 3),
@@ -762,7 +1011,7 @@ LESSONS: list[Case] = [
     (lambda: gp.course.lesson_99, AttributeError, "module 'gpipe_sim.course' has no attribute 'lesson_99'"),
 ]
 
-SECTIONS = (SIZES, ORDERS, PLANS, COSTS, TIMELINES, MODELS, STEPS, FORMULAS, CHARTS, LESSONS)
+SECTIONS = (SIZES, ORDERS, PLANS, COSTS, TIMELINES, MODELS, STEPS, PROGRAMS, FORMULAS, CHARTS, LESSONS)
 CASES = [case for section in SECTIONS for case in section]
 
 #: What a student may hand in by mistake: every check of a lesson replies to it in a sentence.

@@ -15,10 +15,13 @@ from gpipe_sim import (
     LoopedBFS,
     Naive,
     OneFOneB,
+    Recv,
+    Send,
     check,
     problems,
 )
-from gpipe_sim.simulation.blocking import BlockedCycle, Direction, Transfer, blocked_cycles, transfers
+from gpipe_sim.schedule.steps import Transfer
+from gpipe_sim.simulation.blocking import BlockedCycle, blocked_cycles, transfers
 
 SMALL = ((1, 2), (2, 1), (2, 4), (3, 2), (4, 4), (4, 8))
 
@@ -31,11 +34,7 @@ def meet(programs: list[list[Transfer]]) -> list[list[Transfer]]:
         met = False
         for device, row in enumerate(left):
             while row and left[row[0].other][:1] == [
-                Transfer(
-                    {Direction.SEND: Direction.RECV, Direction.RECV: Direction.SEND}[row[0].direction],
-                    row[0].what,
-                    device,
-                )
+                Recv(row[0].what, device) if isinstance(row[0], Send) else Send(row[0].what, device)
             ]:
                 del left[row[0].other][0], row[0]
                 met = True

@@ -53,6 +53,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "choosing_m",
         "depth_devices",
         "efficiency",
+        "links_scaling",
         "remat_memory",
         "training_loss",
         "transformer_digits",
@@ -63,6 +64,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "gpt3_devices",
         "one_microbatch",
         "pushed_rows",
+        "slowest_stage",
         "summary",
         "three_steps",
         "time_and_memory",
@@ -283,6 +285,46 @@ def test_efficiencies_equal_the_formula():
     words = "16 devices do the work of 5.6 with 8 microbatches, of 13.0 with 64"
     assert ax.get_title("left") == words
     assert (round(16 * 8 / 23, 1), round(16 * 64 / 79, 1)) == (5.6, 13.0)
+
+
+def test_the_slowest_stage_works_without_a_break_and_the_others_keep_its_time():
+    data = read("slowest_stage")
+    assert [(cut["makespan"], cut["beat"]) for cut in data["cuts"]] == [(138, 15), (93, 9)]
+    axes = committed("slowest_stage").axes
+    for ax, cut in zip(axes, data["cuts"], strict=True):
+        drawn = boxes_in(ax)
+        assert bubble(drawn) == Fraction(*cut["bubble"])
+        slowest = cut["layers"].index(max(cut["layers"]))
+        ends = sorted(
+            box.end for box in drawn if box.device == slowest and box.colour == KINDS[Kind.B].colour.lower()
+        )
+        assert len(ends) == 8
+        steady = ends if slowest == 3 else ends[:5]  # in its drain the first device waits for the others
+        assert {b - a for a, b in pairwise(steady)} == {cut["beat"]}
+    above, below = axes
+    words = "The slowest stage sets the beat: with 2, 2, 2, 5 layers it is 15, and the step takes 138"
+    assert above.get_title("left") == words
+    assert below.get_title("left").endswith("and the step takes 93: devices work 71% of the time, not 48%")
+    assert above.get_xlim() == below.get_xlim() == (0, 138)
+
+
+def test_speedups_on_links_are_drawn_as_they_are():
+    """Without messages they are those of the formula; 1F1B is never faster than GPipe here."""
+    data = read("links_scaling")
+    found = {name: [[Fraction(*p) for p in row] for row in rows] for name, rows in data["speedup"].items()}
+    formula = [formulas.gpipe_speedup(k, data["microbatches"]) for k in data["devices"]]
+    assert found["GPipe"][0] == found["1F1B"][0] == formula
+    for gpipe, one in zip(found["GPipe"], found["1F1B"], strict=True):
+        assert all(a >= b for a, b in zip(gpipe, one, strict=True))
+    [ax] = committed("links_scaling").axes
+    drawn = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
+    assert drawn == {
+        f"{name}, {message}": list(map(float, row))
+        for name, rows in found.items()
+        for message, row in zip(data["messages"], rows, strict=True)
+    }
+    words = "16 devices are 6.6 times as fast as one, 32 only 5.2 times; on fast ones 16.3"
+    assert ax.get_title("left") == f"GPipe on slow links: {words}"
 
 
 def test_bytes_measured_are_the_bytes_predicted():

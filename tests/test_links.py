@@ -182,6 +182,31 @@ def test_a_slow_link_is_the_whole_path():
     assert way == "0F0 (0F0) (0F1) (0F2) 1F2 1B2 (1B2) (1B1) (1B0) 0B0"
 
 
+def test_a_device_that_does_not_compute_while_it_sends_and_receives_is_said_to_do_that():
+    """It was said to wait for nothing."""
+    timeline = gp.simulate(gp.GPipe(2, 2), links=Link(bandwidth=1), overlap=False)
+    assert str(gp.why_idle(timeline, 0, 1)) == "device 0 sends what 0F0 made from 1 to 2"
+    assert str(gp.why_idle(timeline, 1, 4)) == "device 1 receives what 0F1 made from 4 to 5"
+    assert str(gp.why_idle(timeline, 1, 0)) == (
+        "device 1 waits from 0 to 3, before its first action, for 0F0, which device 0 runs from 0 to 1 and "
+        "which arrives at 2; device 1 receives what 0F0 made until 3"
+    )
+    timeline = gp.simulate(gp.GPipe(3, 2), links=Link(bandwidth=1), overlap=False)
+    both = "device 1 sends what 1F0 made and receives what 0F1 made from 4 to 6"
+    assert str(gp.why_idle(timeline, 1, 5)) == both
+
+
+@over(every_schedule(SIZES))
+def test_no_gap_of_a_simulated_timeline_is_without_a_reason(schedule):
+    for overlap in (True, False):
+        links = Link(bandwidth=HALF)
+        timeline = gp.simulate(schedule, Costs(1, 2, 1), links=links, overlap=overlap)
+        for device in range(schedule.devices):
+            for start, end in gp.idle_spans(timeline, device):
+                says = str(gp.why_idle(timeline, device, (start + end) / 2))
+                assert "nothing that the schedule knows of" not in says, says
+
+
 def test_why_a_device_waits_names_the_message_on_the_link():
     timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=Fraction(1, 4)))
     assert str(gp.why_idle(timeline, 1, 8)) == (

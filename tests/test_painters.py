@@ -1,6 +1,7 @@
 """SVG and matplotlib paint one layout: all that is read back from the one is there in the other."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 import matplotlib.pyplot as plt
 import pytest
@@ -15,6 +16,7 @@ from gpipe_sim import (
     Explicit,
     GPipe,
     Interleaved1F1B,
+    Link,
     OneFOneB,
     draw,
     overlay,
@@ -63,6 +65,7 @@ def assert_same(svg: Chart, ax) -> None:
             "areas": [edge for each in boxes(chart) for edge in bounds(each)],
             "frames": [edge for each in chart.frames for edge in bounds(each)],
             "dashes": [value for pair in chart.dashes for point in pair for value in point],
+            "queues": [value for pair in chart.queues for point in pair for value in point],
             "arrows": [value for pair in chart.arrows for point in pair for value in point],
             "words": [value for word in chart.words for value in word[1:3]],
         }
@@ -88,6 +91,16 @@ def test_both_painters_paint_the_same(schedule, asked):
     options = options_for(timeline, asked)
     svg = chart_of(str(draw(timeline, **options)))
     ax = plot_timeline(timeline, beside(svg), **options)
+    assert_same(svg, ax)
+    plt.close(ax.figure)
+
+
+@pytest.mark.parametrize("asked", ["in flight, with messages", "everything"])
+def test_both_painters_paint_the_same_queues(asked):
+    timeline = simulate(GPipe(3, 5), links=Link(bandwidth=Fraction(1, 2)))
+    svg = chart_of(str(draw(timeline, **OPTIONS[asked])))
+    ax = plot_timeline(timeline, beside(svg), **OPTIONS[asked])
+    assert len(svg.queues) == 1 and svg.legend["message that waits for its link"] == "dotted"
     assert_same(svg, ax)
     plt.close(ax.figure)
 

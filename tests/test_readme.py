@@ -34,6 +34,14 @@ def test_the_deadlock_reads_as_shown():
     assert shown == f"gpipe_sim.errors.DeadlockError: {error.value}"
 
 
+def test_blocking_sends_hang_as_shown():
+    names: dict = {}
+    exec(block("python", "import gpipe_sim as gp"), names)
+    with pytest.raises(gp.DeadlockError) as error:
+        exec(block("python", "device_programs"), names)
+    assert block("text", "blocking sends").strip() == f"gpipe_sim.errors.DeadlockError: {error.value}"
+
+
 def test_every_link_and_image_is_there():
     targets = re.findall(r"\]\(([^)#:]+)\)", README)
     assert targets

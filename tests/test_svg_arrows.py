@@ -1,6 +1,7 @@
 """``draw(messages=True)``: an arrow for each message, and nothing of the kind otherwise."""
 
 import re
+from fractions import Fraction
 from math import dist
 from xml.etree import ElementTree
 
@@ -40,6 +41,27 @@ def test_an_arrow_leaves_when_the_action_ends_and_points_at_its_arrival(schedule
         assert (x, to_x) == pytest.approx((message.start, message.end), abs=0.3 / chart.unit)
         leaves, enters = (0.75, 0.25) if message.target > message.source else (0.25, 0.75)
         assert (y, to_y) == pytest.approx((message.source + leaves, message.target + enters), abs=0.02)
+
+
+def test_messages_that_wait_for_a_link_do_so_on_one_line_from_their_actions_to_where_they_leave():
+    """GPipe, each message on its link for 2: F0 leaves at 1, F1 at 3, F2 at 5; the last F ends at 5."""
+    timeline = gp.simulate(gp.GPipe(2, 5), links=gp.Link(bandwidth=Fraction(1, 2)))
+    chart = chart_of(str(gp.draw(timeline, messages=True)))
+    assert [(round(x), round(to_x), y == to_y) for (x, y), (to_x, to_y) in chart.queues] == [(2, 9, True)]
+    forward = [shaft for shaft, (_, tip) in chart.arrows if tip > 1]
+    assert [round(x) for x, _ in forward] == [1, 3, 5, 7, 9]
+    assert {round(y, 2) for _, y in forward[1:]} == {round(y, 2) for (_, y), _ in chart.queues}
+    said = [text for text, _, _ in arrows(timeline)]
+    assert "0F4 from device 0 to 1, 9\N{EN DASH}11; it waits for its link from 5 on" in said
+    assert "0F0 from device 0 to 1, 1\N{EN DASH}3" in said
+
+
+def test_on_the_critical_path_are_the_messages_that_kept_a_link_busy_for_others():
+    """0F1 to 0F3 are not on it, but what they sent is: 1F4 waits for all of that."""
+    timeline = gp.simulate(gp.GPipe(2, 5), links=gp.Link(bandwidth=Fraction(1, 2)))
+    chart = chart_of(str(gp.draw(timeline, messages=True, critical_path=True)))
+    assert len([tip for _, (_, tip) in chart.arrows if tip > 1]) == 5
+    assert len(chart.frames) == len([s for s in gp.critical_path(timeline) if isinstance(s, gp.Span)])
 
 
 def test_the_head_sits_on_the_end_of_its_line_and_is_as_wide_as_long():

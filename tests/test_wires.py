@@ -39,6 +39,22 @@ def test_on_a_shared_wire_a_faster_stage_can_make_the_step_longer():
     assert (length(4), length(3)) == (108, 109)
 
 
+@over(every_schedule([(2, 3), (3, 3), (4, 8)]))
+def test_the_critical_path_runs_through_messages_between_other_devices(schedule):
+    timeline = gp.simulate_shared(schedule, HELD, costs=Costs(2, 1, 3))
+    path = gp.critical_path(timeline)
+    assert path[0].start == 0 and path[-1].end == timeline.makespan
+    assert all(before.end == after.start for before, after in pairwise(path))
+
+
+def test_why_a_device_waits_names_the_message_on_the_shared_wire():
+    timeline = gp.simulate_shared(gp.GPipe(3, 3), HELD)
+    assert str(gp.why_idle(timeline, 0, 25)) == (
+        "device 0 waits from 24 to 26 for 1B1, which device 1 runs from 20 to 22 and which waits until 24 "
+        "while what 2B0 made is sent, and arrives at 26"
+    )
+
+
 @pytest.mark.parametrize("arguments", [(3,), (gp.GPipe(2, 2), 3), (gp.GPipe(2, 2), HELD, 3)])
 def test_what_is_no_wire_is_refused(arguments):
     with pytest.raises(TypeError, match="needs"):

@@ -31,6 +31,7 @@ class Style(NamedTuple):
 
 
 PHASE, FRAME, MESSAGE = Style("dashed", 1), Style("frame", 2), Style("arrow", 1)
+QUEUE = Style("dotted", 1.4)
 
 
 class Entry(NamedTuple):
@@ -58,7 +59,7 @@ class Shape(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """Lines of one style: dashes and arrows from the first to the last corner, frames around all of them."""
+    """Lines of one style: frames around all of their corners, others from the first to the last of two."""
 
     paths: Sequence[Sequence[Corner]]
     style: Style

@@ -22,7 +22,7 @@ from gpipe_sim.drawing.document import (
     words_wide,
 )
 from gpipe_sim.drawing.geometry import rectangle, ticks
-from gpipe_sim.drawing.marks import DIGIT, FRAME, MESSAGE, Corner, Entry, Name, Panel, Shape, Style
+from gpipe_sim.drawing.marks import DIGIT, FRAME, MESSAGE, QUEUE, Corner, Entry, Name, Panel, Shape, Style
 from gpipe_sim.drawing.paint import PATTERNS, PIXELS, Place, arrows_between, line_of, outline, paint, stroke
 from gpipe_sim.drawing.palette import FAINT, INK, Look
 from gpipe_sim.simulation.timeline import Timeline, number
@@ -191,6 +191,8 @@ def _line_swatch(style: Style, x: float, top: float) -> str:
         return arrows_between((x - 3, top + SWATCH / 2, x + SWATCH + 1, top + SWATCH / 2))
     if style is FRAME:
         return stroke(outline(_square(x, top), PIXELS), style)
+    if style is QUEUE:
+        return stroke(f"M{px(x)} {px(top + SWATCH / 2)}h{SWATCH}", style)
     return stroke(f"M{px(x + SWATCH / 2)} {px(top - 2)}v{SWATCH + 4}", style)
 
 

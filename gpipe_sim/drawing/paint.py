@@ -7,9 +7,22 @@ from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.drawing.document import FONT, GROWS, LARGE, css_class, px
-from gpipe_sim.drawing.marks import FRAME, MESSAGE, PHASE, Corner, Labels, Lines, Mark, Scale, Shape, Style
+from gpipe_sim.drawing.marks import (
+    FRAME,
+    MESSAGE,
+    PHASE,
+    QUEUE,
+    Corner,
+    Labels,
+    Lines,
+    Mark,
+    Scale,
+    Shape,
+    Style,
+)
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, ON_DARK, PAPER
 
+DASHES = {PHASE: "3 2", QUEUE: "1.4 2"}  #: pixels of line and gap
 HEAD = 7  #: pixels from the point of an arrow to its shaft
 #: In pixels; their ids are the names of the patterns.
 PATTERNS = {
@@ -78,6 +91,9 @@ def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
             yield arrows_between(*arrows)
     elif mark.style is FRAME:
         yield stroke(outline_all(mark.paths, at), FRAME)
+    elif mark.style is QUEUE:
+        paths = (f"M{px(at.x(x))} {px(at.y(y))}h{px(at.x(end) - at.x(x))}" for (x, y), (end, _) in mark.paths)
+        yield stroke("".join(paths), mark.style)
     else:
         paths = (f"M{px(at.x(x))} {px(at.y(y))}v{px(at.y(end) - at.y(y))}" for (x, y), (_, end) in mark.paths)
         yield stroke("".join(paths), mark.style)
@@ -151,7 +167,7 @@ def _tenths(value: int) -> str:
 
 
 def stroke(path: str, style: Style) -> str:
-    dashes = ' stroke-dasharray="3 2"' if style is PHASE else ""
+    dashes = f' stroke-dasharray="{DASHES[style]}"' if style in DASHES else ""
     return (
         f'<path d="{path}" stroke="{INK}" stroke-width="{style.width}"{dashes} fill="none" '
         'pointer-events="none"/>'

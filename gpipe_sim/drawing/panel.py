@@ -1,7 +1,7 @@
 """A timeline, laid out: which marks there are, decided once for every painter."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpipe_sim.drawing.coarse import Grain, areas
 from gpipe_sim.drawing.geometry import (
@@ -17,6 +17,7 @@ from gpipe_sim.drawing.marks import (
     FRAME,
     MESSAGE,
     PHASE,
+    QUEUE,
     Corner,
     Entry,
     Label,
@@ -50,6 +51,7 @@ WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
 PHASES = Entry(12, "first backward, last forward", PHASE)
 ARROW = Entry(30, "message", MESSAGE)
+QUEUED = Entry(30, "message that waits for its link", QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
 
 
@@ -62,6 +64,8 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
     if wanted.strips:
         found, peaks = strip_marks(timeline, grain, rows, wanted.strips)
         marks += found
+    if wanted.messages:
+        marks += (lines for lines in _messages(timeline, wanted.picked, rows) if lines.paths)
     names = device_names(timeline, grain, rows, scale)
     return Panel(marks, rows.pitch * grain.rows(timeline), names, peaks)
 
@@ -105,7 +109,7 @@ def entry_of(kind) -> Entry:
 
 
 def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Iterator[Mark]:
-    """The boxes and what is written on them; phases, the frames of what is picked, and messages."""
+    """The boxes and what is written on them; phases, and the frames of what is picked."""
     every, picked = list(boxes(timeline, rows)), wanted.picked
     fine = is_fine(every, scale)
     yield from box_marks(every, picked, fine)
@@ -117,8 +121,6 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
         framed = [box.outline for box in every if not fades(box, picked)]
         if framed:
             yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
-    if wanted.messages and (arrows := _messages(timeline, picked, rows)).paths:
-        yield arrows
 
 
 def fades(box: Box, picked: Picked | None) -> bool:
@@ -211,16 +213,36 @@ def _phases(timeline: Timeline, rows: Rows) -> Lines:
     return Lines(paths, PHASE, PHASES)
 
 
-def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Lines:
+def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Iterator[Lines]:
     """One arrow per message, between the sides of the two lanes that face each other: it hides few numbers.
 
-    Beside what is picked, only the messages that picked actions send.
+    Where messages wait for a link, a line goes from the end of their actions to where they leave. Beside what
+    is picked, only the messages that picked actions send, and those that are picked themselves.
     """
-    paths, says = [], []
-    for action, source, target, start, end in timeline.messages:
-        if picked and action not in picked.parts:
+    waits, paths, says = defaultdict(list), [], []
+    for message in timeline.messages:
+        action, source, target, start, end = message
+        if picked and action not in picked.parts and message not in picked.messages:
             continue
         leaves, enters = (0.79, 0.21) if target > source else (0.21, 0.79)
+        said = f"{action} from device {source} to {target}, {number(start)}\u2013{number(end)}"
+        if (made := timeline.ends[action]) < start:
+            leaves = 0.9 if target > source else 0.1  # clear of how long a device waits
+            waits[rows.y(source, leaves)].append((float(made), float(start)))
+            said += f"; it waits for its link from {number(made)} on"
         paths.append([(float(start), rows.y(source, leaves)), (float(end), rows.y(target, enters))])
-        says.append(f"{action} from device {source} to {target}, {number(start)}\u2013{number(end)}")
-    return Lines(paths, MESSAGE, ARROW, says)
+        says.append(said)
+    queues = [[(a, y), (b, y)] for y, times in waits.items() for a, b in _joined(times)]
+    yield Lines(queues, QUEUE, QUEUED)
+    yield Lines(paths, MESSAGE, ARROW, says)
+
+
+def _joined(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The same times, each once: what overlaps is one interval."""
+    joined: list[tuple[float, float]] = []
+    for start, end in sorted(intervals):
+        if joined and start <= joined[-1][1]:
+            first, last = joined.pop()
+            start, end = first, max(last, end)
+        joined.append((start, end))
+    return joined

@@ -60,8 +60,8 @@ def draw(
 
     ``in_flight=True`` adds a strip below each lane: how many microbatches the device holds over time, with
     the most on its right. ``memory=step.memory`` shows what it holds in bytes instead, by category; of
-    several timelines, a list of these. ``messages=True`` adds an arrow for each message, from the end of the
-    action that made it to where and when it arrives.
+    several timelines, a list of these. ``messages=True`` adds an arrow for each message, from when it leaves
+    to where and when it arrives; where it waits for its link before, a dotted line begins at its action.
 
     ``critical_path=True`` frames the chain of actions that sets the makespan, ``highlight`` frames the
     actions in this list; all others fade. ``pushed=True`` adds the same work pushed to the left, so that

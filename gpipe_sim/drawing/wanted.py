@@ -12,17 +12,21 @@ from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.rows import read
 from gpipe_sim.simulation.critical_path import critical_path as path_of
-from gpipe_sim.simulation.timeline import Span, Timeline
+from gpipe_sim.simulation.timeline import Message, Span, Timeline
 
 MOST_ARROWS = 800  #: messages that a page shows
 MESSAGES, CRITICAL, HIGHLIGHTED = "message", "critical path", "highlighted"
 
 
 class Picked(NamedTuple):
-    """The actions that keep their colours and get a frame, and what the legend calls them."""
+    """The actions that keep their colours and get a frame, and what the legend calls them.
+
+    ``messages`` are picked whoever sent them: on the critical path, those that kept a link busy for others.
+    """
 
     parts: frozenset[Action]
     words: str
+    messages: frozenset[Message] = frozenset()
 
     def has(self, span: Span) -> bool:
         return not self.parts.isdisjoint(span.action.parts)
@@ -108,8 +112,10 @@ def _picked(timeline: Timeline, listed_parts: frozenset[Action] | None) -> Picke
     if listed_parts is not None:
         there = any(timeline.schedule.program.part_of(part) >= 0 for part in listed_parts)
         return Picked(listed_parts, HIGHLIGHTED) if there else None
-    spans = (each for each in path_of(timeline) if isinstance(each, Span))
-    return Picked(_all_parts(span.action for span in spans), CRITICAL)
+    path = path_of(timeline)
+    spans = (each.action for each in path if isinstance(each, Span))
+    messages = frozenset(each for each in path if isinstance(each, Message))
+    return Picked(_all_parts(spans), CRITICAL, messages)
 
 
 def _parts(owner: str, timelines: Sequence[Timeline], highlight: Iterable) -> frozenset[Action]:

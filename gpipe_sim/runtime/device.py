@@ -16,7 +16,6 @@ from gpipe_sim.nn.optimizers import Optimizer
 from gpipe_sim.runtime.memory import GRADIENTS, MESSAGES, PARAMETERS, STATE, Memory
 from gpipe_sim.runtime.partition import Gradients, Partition
 from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED, holds
 from gpipe_sim.simulation.timeline import Span
 
@@ -61,7 +60,7 @@ def pieces(samples: int, microbatches: int) -> list[Piece]:
 class StepInputs(NamedTuple):
     """What every device of a step is told. The batch stays with the host, which hands out copies of rows."""
 
-    schedule: Schedule
+    stages: int
     batch: Batch
     pieces: list[Piece]
     loss: Loss
@@ -72,7 +71,7 @@ class StepInputs(NamedTuple):
 
 
 #: What an action frees and what it makes, by kind and whether its forward is recomputed: ``HOLDS``, sorted.
-_LIFE = {
+LIFE = {
     (kind, recomputed): tuple(
         [category for category, by in holds(kind, recomputed).items() if by == sign] for sign in (-1, +1)
     )
@@ -93,7 +92,7 @@ class Device:
         peers: list["Device"],
     ):
         self.inputs, self.partitions, self.memory, self.peers = inputs, partitions, memory, peers
-        self.last_stage = inputs.schedule.program.stages - 1
+        self.last_stage = inputs.stages - 1
         self.clock = 0
         self.losses: dict[int, float] = {}
         self.outputs: dict[int, Array] = {}
@@ -122,7 +121,7 @@ class Device:
         for stage, kind, m in span.action.parts:
             memory.begin(span)
             key, freed = (stage, m), []
-            frees, makes = _LIFE[kind, self.inputs.recomputed[stage][m]]
+            frees, makes = LIFE[kind, self.inputs.recomputed[stage][m]]
             for category in frees:
                 freed.append(memory.take(category, key))
             with memory.watching():

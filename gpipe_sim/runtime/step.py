@@ -91,7 +91,7 @@ def train_step(
         profile(partitions, inputs.batch, loss, optimizer).require_within(schedule, memory_limit, costs)
     devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
-    return _collect(devices, inputs, memory, timeline)
+    return collected(devices, inputs, memory, timeline)
 
 
 def performed(
@@ -99,7 +99,7 @@ def performed(
 ) -> list[Device]:
     """The devices after they have done what the timeline says."""
     devices: list[Device] = []
-    for held, states in _own_copies(partitions, timeline.schedule, inputs.optimizer):
+    for held, states in own_copies(partitions, timeline.schedule.program.placement, inputs.optimizer):
         devices.append(Device(inputs, held, states, memory(), devices))
     for span in timeline.spans:  # as they end: all that an action changes happens then
         devices[span.device].perform(span)
@@ -140,7 +140,8 @@ def told(
     contexts = [Context(True, seed, step, m) for m in range(schedule.microbatches)]
     homes = schedule.program.homes(Kind.F).tolist()
     recomputed = (schedule.program.homes(Kind.R) >= 0).tolist()
-    return StepInputs(schedule, batch, cut, loss, optimizer, contexts, homes, recomputed)
+    stages = schedule.program.stages
+    return StepInputs(stages, batch, cut, loss, optimizer, contexts, homes, recomputed)
 
 
 def single_device_step(
@@ -196,15 +197,15 @@ def _require_optimizer_for_updates(schedule: Schedule, optimizer: Optimizer | No
         raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
 
 
-def _own_copies(
-    partitions: Sequence[Partition], schedule: Schedule, optimizer: Optimizer | None
+def own_copies(
+    partitions: Sequence[Partition], placement: Sequence[Sequence[int]], optimizer: Optimizer | None
 ) -> Iterator[tuple[dict[int, Partition], dict[int, Any]]]:
     """Per device, the partitions of its stages, and what the optimizer keeps for their weights.
 
     If two devices hold a stage, the second gets copies.
     """
     given = set()
-    for held in schedule.program.placement:
+    for held in placement:
         own, states = {}, {}
         for stage in held:
             copied = deepcopy if stage in given else (lambda array: array)
@@ -215,7 +216,10 @@ def _own_copies(
         given |= set(held)
 
 
-def _collect(devices: list[Device], inputs: StepInputs, memory: tuple, timeline: Timeline) -> StepResult:
+def collected(
+    devices: Sequence[Device], inputs: StepInputs, memory: tuple = (), timeline: Timeline | None = None
+) -> StepResult:
+    """The losses, outputs and gradients of all devices as one step's."""
     losses = {m: value for device in devices for m, value in device.losses.items()}
     outputs = {m: y for device in devices for m, y in device.outputs.items()}
     gradients: Gradients = {}
@@ -240,20 +244,25 @@ def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
             f"{schedule!r} has {schedule.stages} stages, but there are {len(partitions)} partitions; "
             f"split(layers, stages={schedule.stages}) would fit"
         )
+    require_one_model(partitions)
+    if any(partition.device is not None for partition in partitions):
+        _require_shared_as_labelled(partitions, schedule)
+
+
+def require_one_model(partitions: Sequence[Partition]) -> None:
+    """ValueError unless the partitions are all of a model, in order, and share no layer."""
     end = 0
     for stage, partition in enumerate(partitions):
         if partition.first_layer != end:
             raise ValueError(
                 f"partition {stage} starts at layer {partition.first_layer}, "
                 f"but those before it end at {end}; "
-                f"split(layers, stages={schedule.stages}) numbers them along the model"
+                f"split(layers, stages={len(partitions)}) numbers them along the model"
             )
         end += len(partition)
     layers = [layer for partition in partitions for layer in partition.layers]
     if len(set(map(id, layers))) < len(layers):  # each partition alone was looked at when it was made
         require_distinct(layers)
-    if any(partition.device is not None for partition in partitions):
-        _require_shared_as_labelled(partitions, schedule)
 
 
 def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Schedule) -> None:

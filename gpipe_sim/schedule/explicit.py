@@ -67,19 +67,10 @@ class Explicit(Schedule):
         row that begins with another device's number.
         """
         require("Explicit.parse", text, str, "a text")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        rows = [_HEAD.fullmatch(line) for line in lines]
-        for device, row in enumerate(rows):
-            if row[1] and int(row[1]) != device:
-                raise ValueError(f"row {device} is called device {row[1]}: rows are devices 0, 1, ...")
-        told = [row[2] for row in rows]
-        if any(told):
-            if None in told:
-                raise ValueError(f"row {told.index(None)} does not say which stages it holds; others do")
-            options = {
-                "placement": [tuple(map(int, re.findall(r"\d+", stages))) for stages in told]
-            } | options
-        return cls([row[3] for row in rows], **options)
+        rows, held = row_texts(text)
+        if held is not None:
+            options = {"placement": held} | options
+        return cls(rows, **options)
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:
@@ -90,6 +81,23 @@ class Explicit(Schedule):
 
     def __repr__(self) -> str:
         return f"Explicit(devices={self.devices}, microbatches={self.microbatches})"
+
+
+def row_texts(text: str) -> tuple[list[str], list[tuple[int, ...]] | None]:
+    """The rows of a text without their heads, and the stages that the heads name, or None if none does.
+
+    ValueError for a row that begins with another device's number, or if only some rows name their stages.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    rows = [_HEAD.fullmatch(line) for line in lines]
+    for device, row in enumerate(rows):
+        if row[1] and int(row[1]) != device:
+            raise ValueError(f"row {device} is called device {row[1]}: rows are devices 0, 1, ...")
+    told = [row[2] for row in rows]
+    if any(told) and None in told:
+        raise ValueError(f"row {told.index(None)} does not say which stages it holds; others do")
+    held = [tuple(map(int, re.findall(r"\d+", stages))) for stages in told] if any(told) else None
+    return [row[3] for row in rows], held
 
 
 def repeat(schedule: Schedule, steps: int) -> Explicit:

@@ -28,8 +28,9 @@ def critical_path(timeline: Timeline) -> tuple[Span | Message, ...]:
 
     Making anything else faster does not end the step sooner. Messages that take no time are left out; one
     that waited for its link stands after the one that was on it, which may still be on its way (latency). In
-    a measured timeline there is also the time that a device takes to start an action that is ready. If a
-    message arrives just when the device's previous action ends, the chain stays on the device.
+    a measured timeline there is also the time that a device takes to start an action that is ready, and with
+    ``overlap=False`` that in which devices send and receive. If a message arrives just when the device's
+    previous action ends, the chain stays on the device.
     """
     held_back = _HeldBack(timeline)
     chain = [max(timeline.spans, key=lambda span: span.end)]
@@ -45,23 +46,33 @@ class _HeldBack:
         self.schedule = timeline.schedule
         self.messages = {(message.action, message.target): message for message in timeline.messages}
         in_order = sorted(self.messages.values(), key=lambda each: (each.source, each.target, each.start))
-        self.ahead = {b: a for a, b in pairwise(in_order) if a[1:3] == b[1:3]}  # before it on its link
+        self.on_link = {b: a for a, b in pairwise(in_order) if a[1:3] == b[1:3]}  # the one before it
         self.of = {part: span for span in timeline.spans for part in span.action.parts}
         self.before = {after: span for row in timeline.rows for span, after in pairwise(row)}
 
     def by(self, cause: Span | Message) -> Span | Message | None:
         """That predecessor, or None. The device's own previous action wins if a message came as it ended."""
         if isinstance(cause, Message):
-            return self.ahead[cause] if self.waited(cause) else self.of[cause.action]
+            return self.ahead(cause) or self.of[cause.action]
         previous, need = self.before.get(cause), self.need(cause)
         if need is None or (previous and previous.end >= self.arrival(need, cause)):
             return previous
         message = self.messages.get((need, cause.device))
         return message if message and message.end > self.of[need].end else self.of[need]
 
-    def waited(self, message: Message) -> bool:
-        """Whether it left later than its action ended, because of what was on its link."""
-        return message in self.ahead and message.start > self.of[message.action].end
+    def ahead(self, message: Message) -> Message | None:
+        """What it waited for after its action had ended: the message before it on its link.
+
+        If that had arrived by then, it waited for one between other devices: on a wire that they share, or
+        because its sender was busy with that.
+        """
+        if message.start <= self.of[message.action].end:
+            return None
+        before = self.on_link.get(message)
+        if before and before.end >= message.start:
+            return before
+        sharing = (each for each in self.messages.values() if each.start < message.start <= each.end)
+        return max(sharing, key=lambda each: each.start, default=None)
 
     def need(self, span: Span) -> Action | None:
         """Of everything that the span needs, what arrived last; None if it needs nothing."""
@@ -83,8 +94,8 @@ class Explanation:
     """What a device does from ``start`` to ``end``, as a sentence (``str``) and as spans.
 
     While the device is busy, ``links`` holds the span of that action. While it waits, ``links`` holds the
-    span that it waits for, then what held that back in turn. It is empty when the device is done, or when
-    nothing in the schedule kept it from going on.
+    span that it waits for, then what held that back in turn. It is empty when the device is done, when it
+    sends and receives, and when nothing in the schedule kept it from going on.
     """
 
     device: int
@@ -118,13 +129,40 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     held_back = _HeldBack(timeline)
     first = ", before its first action," if after is row[0] else ""
     waits = f"device {device} waits from {number(start)} to {number(after.start)}{first} for"
-    if held_back.could_start(after) <= start:
+    at_once = held_back.could_start(after)
+    if at_once <= start and (handled := _handled(timeline, device, start, after)):
+        says = f"device {device} {handled} from {number(start)} to {number(after.start)}"
+        return Explanation(device, start, after.start, (), says)
+    if at_once <= start:
         says = f"{waits} nothing that the schedule knows of: {after.action} could start at {number(start)}"
         return Explanation(device, start, after.start, (), says)
     links, reasons = zip(*_chain(held_back, after, start), strict=True)
     assumed = timeline.arrived is None and links[0].device != device
     says = f"{waits} {'; '.join(reasons)}{ASSUMED if assumed else ''}"
+    if at_once < after.start and _handled(timeline, device, at_once, after):
+        made = held_back.need(after)
+        says += f"; device {device} receives what {made} made until {number(after.start)}"
     return Explanation(device, start, after.start, links, says)
+
+
+def _handled(timeline: Timeline, device: int, start: Real, after: Span) -> str:
+    """What the device sends from ``start`` on, and receives before this span, in words; "" if nothing.
+
+    In a simulated timeline, nothing else keeps a device from an action that could start.
+    """
+    needed = needs(after.action, timeline.schedule)
+    sent = [
+        each.action
+        for each in timeline.messages
+        if each.source == device and start <= each.start < after.start
+    ]
+    received = [each.action for each in timeline.messages if each.target == device and each.action in needed]
+    words = [
+        f"{does} what {' and '.join(map(str, actions))} made"
+        for does, actions in (("sends", sent), ("receives", received))
+        if actions
+    ]
+    return " and ".join(words)
 
 
 def _done(device: int, start: Real, until: Real, worked: bool) -> str:
@@ -159,8 +197,10 @@ def _runs(need: Action, source: Span, held_back: _HeldBack, message: Message | N
     says = f"{need}, which device {source.device} runs from {number(source.start)} to {number(source.end)}"
     if message is None or message.end <= source.end:
         return says
-    if held_back.waited(message):
-        on_it = held_back.ahead[message].action
-        says += f" and which waits until {number(message.start)} for the link, where {on_it} is"
+    if ahead := held_back.ahead(message):
+        on_it = ahead.action
+        of_another = ahead[1:3] != message[1:3]
+        where = f"while what {on_it} made is sent" if of_another else f"for the link, where {on_it} is"
+        says += f" and which waits until {number(message.start)} {where}"
         return f"{says}, and arrives at {number(message.end)}"
     return f"{says} and which arrives at {number(message.end)}"

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from gpipe_sim.errors import duration, got, number, require, whole
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.levels import places
 from gpipe_sim.schedule.program import Program
 from gpipe_sim.schedule.traffic import Traffic
@@ -92,6 +94,13 @@ def link_between(links: Links, source: int, target: int) -> Link:
     return require("simulate", found, Link, such_as)
 
 
+def message_sizes(schedule: Schedule, profile: Any) -> CostColumn:
+    """The bytes of each need that crosses; without a profile each is 1."""
+    if profile is None:
+        return CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
+    return profile.message_bytes(schedule)
+
+
 def on_links(
     program: Program, costs: CostModel, links: Links, sizes: CostColumn, overlap: bool
 ) -> tuple[Clock, Callable]:
@@ -101,8 +110,7 @@ def on_links(
     while it receives.
     """
     traffic = program.traffic
-    durations, delays = priced(costs, program)
-    columns, in_units = as_columns(durations, delays, *_prices(traffic, links, sizes))
+    columns, in_units = as_columns(*priced(costs, program), *prices(traffic, links, sizes))
     durations, delays, busy, latency = columns
     late = latency + delays[traffic.need]
     if not overlap:
@@ -112,7 +120,7 @@ def on_links(
     return timed(program, durations, (busy + late)[traffic.of_need]), in_units
 
 
-def _prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColumn, CostColumn]:
+def prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColumn, CostColumn]:
     """How long each message keeps its link busy, and how long it is on its way after that."""
     of_pair = [link_between(links, *pair) for pair in traffic.pairs]
     kinds = len(sizes.values)
@@ -150,25 +158,27 @@ def _on_devices(program: Program, durations: Column, busy: Column, late: Column)
 def queued(program: Program, durations: Column, busy: Column, late: Column) -> Clock:
     """Time an order whose messages wait for each other; ``late`` is by message, ``durations`` by entry.
 
-    One array of times has the ends of all entries by place, the start of the step, and the arrivals.
+    One array of times has the ends of all entries by place, the start of the step, and the arrivals. All
+    columns may have a second axis, of runs.
     """
     levels, traffic, size = program.levels, program.traffic, program.size
-    times = np.zeros(size + 1 + len(traffic.sender), durations.dtype)
+    runs, dtype, messages = durations.shape[1:], durations.dtype, len(traffic.sender)
+    times = np.zeros((size + 1 + messages, *runs), dtype)
     before = _table(program, size + 1)
     durations = durations[levels.order]
-    starts, sent = np.empty_like(durations), np.empty(len(traffic.sender), durations.dtype)
-    link_free = np.zeros(len(traffic.pairs), durations.dtype)
+    starts, sent = np.empty_like(durations), np.empty((messages, *runs), dtype)
+    link_free = np.zeros((len(traffic.pairs), *runs), dtype)
     bounds = np.searchsorted(traffic.sender, levels.bounds).tolist()
     turns = _turns(traffic, bounds)
     ends, arrivals = times[:size], times[size + 1 :]
     sender, link = traffic.sender, traffic.link
     for level, (low, high) in enumerate(pairwise(levels.bounds)):
-        start = np.maximum.reduce(times.take(before[:, low:high]), axis=0, out=starts[low:high])
+        start = np.maximum.reduce(times.take(before[:, low:high], axis=0), axis=0, out=starts[low:high])
         np.add(start, durations[low:high], out=ends[low:high])
         a, b = bounds[level], bounds[level + 1]
         for chosen in turns.get(level, (slice(a, b),)):
             on = link[chosen]
-            leaves = sent[chosen] = np.maximum(ends.take(sender[chosen]), link_free.take(on))
+            leaves = sent[chosen] = np.maximum(ends.take(sender[chosen], axis=0), link_free.take(on, axis=0))
             until = link_free[on] = leaves + busy[chosen]
             arrivals[chosen] = until + late[chosen]
     rank = levels.rank

@@ -15,8 +15,8 @@ from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.program import Program
 from gpipe_sim.simulation.cost_model import CostModel, priced, require_costs
 from gpipe_sim.simulation.costs import UNIT
-from gpipe_sim.simulation.links import Links, on_links
-from gpipe_sim.simulation.numbers import CostColumn, as_columns
+from gpipe_sim.simulation.links import Links, message_sizes, on_links
+from gpipe_sim.simulation.numbers import as_columns
 from gpipe_sim.simulation.problems import check
 from gpipe_sim.simulation.timeline import Timeline
 from gpipe_sim.simulation.timing import Clock, timed
@@ -37,7 +37,7 @@ def simulate(
 
     With ``links``, messages wait for each other: a ``Link`` for all, ``Nodes``, or links by pair of devices.
     Their bytes are what the ``profile`` says, or 1 each without one. ``overlap=False`` keeps a device busy
-    while it sends and while it receives.
+    while it sends and while it receives; it computes nothing then, so charts and metrics count it as waiting.
 
     With a ``memory_limit``, bytes for all devices or for each, and the ``profile`` of a model, a step that
     does not fit is a MemoryLimitError.
@@ -66,12 +66,12 @@ def simulate(
             if links is None:
                 clock, in_units = _without_links(program, costs)
             else:
-                sizes = _sizes(schedule, profile)
+                sizes = message_sizes(schedule, profile)
                 clock, in_units = on_links(program, costs, links, sizes, overlap)
     except OverflowError:  # of whole numbers beside floats
-        raise _too_long(schedule) from None
+        raise too_long(schedule) from None
     if clock.end.dtype == float and not np.isfinite(clock.end).all():
-        raise _too_long(schedule)
+        raise too_long(schedule)
     return Timeline(schedule, *map(in_units, clock))
 
 
@@ -81,12 +81,5 @@ def _without_links(program: Program, costs: CostModel) -> tuple[Clock, Callable]
     return timed(program, durations, delays), in_units
 
 
-def _sizes(schedule: Schedule, profile: Any) -> CostColumn:
-    """The bytes of each need that crosses; without a profile each is 1."""
-    if profile is None:
-        return CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
-    return profile.message_bytes(schedule)
-
-
-def _too_long(schedule: Schedule) -> ValueError:
+def too_long(schedule: Schedule) -> ValueError:
     return ValueError(f"{schedule!r} lasts longer than the largest float; whole numbers may be any size")

@@ -96,7 +96,7 @@ class Timeline:
             raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
         _require_in_order(found, schedule)
         starts, ends = ([getattr(span, name) for span in found] for name in ("start", "end"))
-        return cls(schedule, _column(starts), _column(ends), took_turns=took_turns)
+        return cls(schedule, column_of(starts), column_of(ends), took_turns=took_turns)
 
     @cached_property
     def makespan(self) -> Real:
@@ -189,7 +189,7 @@ def _require_in_order(spans: list[Span], schedule: Schedule) -> None:
             )
 
 
-def _column(times: list[Real]) -> Column:
+def column_of(times: list[Real]) -> Column:
     """A column of 64-bit floats if all times are Python's floats; otherwise one of objects."""
     if {*map(type, times)} == {float}:
         return np.array(times)

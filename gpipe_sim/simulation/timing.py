@@ -1,4 +1,7 @@
-"""The clock of a whole order: all actions of a level are timed at once, level after level."""
+"""The clock of a whole order: all actions of a level are timed at once, level after level.
+
+Columns may have a second axis, of runs: then all runs of the order are timed at once.
+"""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -32,9 +35,10 @@ def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column,
     levels = program.levels
     before, durations = levels.before, durations[levels.order]
     late = _delays(program, levels, delays) if delays.dtype == object or delays.any() else None
-    starts, ends = np.empty_like(durations), np.append(durations, durations.dtype.type(0))
+    starts = np.empty_like(durations)
+    ends = np.zeros((len(durations) + 1, *durations.shape[1:]), durations.dtype)
     for low, high in pairwise(levels.bounds):
-        arrived = ends.take(before[:, low:high])
+        arrived = ends.take(before[:, low:high], axis=0)
         if late is not None:
             arrived += late[:, low:high]
         start = starts[low:high] = np.maximum.reduce(arrived, axis=0)
@@ -44,7 +48,7 @@ def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column,
 
 def _delays(program: Program, levels: Levels, delays: Column) -> Column:
     """For each cell of ``levels.before``, the time until it is there: a message's delay, or else 0."""
-    table = np.zeros(levels.before.shape, delays.dtype)
+    table = np.zeros((*levels.before.shape, *delays.shape[1:]), delays.dtype)
     row, entry = places(program.needs_from)
     table[row[program.crosses] + 1, levels.rank[entry[program.crosses]]] = delays
     return table

@@ -2,19 +2,24 @@
 
 There are K devices, M microbatches and V stages per device; t_f and t_b are the times of one microbatch's
 forward and full backward at one stage. All formulas assume equal stages, and that messages take no time,
-unless they take ``comm``, how long a message is on its way.
+unless they take ``comm``, how long a message is on its way: see ``bubble_times``.
 
-The zero-bubble papers write T_F, T_B and T_W for the times of F, I and W of one microbatch on one device, and
-M_B and M_W for what one microbatch holds from F until I, and from I until W. Their bubble is a time: by how
-much the longest span (last end - first start) of any device exceeds its work, M (T_F + T_B + T_W).
+The zero-bubble papers write M_B and M_W for what one microbatch holds from F until I, and from I until W.
 """
 
 from fractions import Fraction
 from math import ceil
 from numbers import Rational, Real
 
+from gpipe_sim.theory.bubble_times import (  # noqa: F401 (they are formulas too)
+    gpipe_bubble_time,
+    interleaved_bubble_time,
+    one_f_one_b_bubble_time,
+    zbh1_bubble_time,
+    zbh2_bubble_time,
+)
 from gpipe_sim.theory.domain import formula
-from gpipe_sim.theory.transformers import (  # noqa: F401 (they are formulas too)
+from gpipe_sim.theory.transformers import (  # noqa: F401
     attention_core_bytes_per_flop,
     attention_core_flops_share,
     attention_core_memory,
@@ -22,6 +27,7 @@ from gpipe_sim.theory.transformers import (  # noqa: F401 (they are formulas too
     block_memory,
     block_pending_memory,
     full_recompute_memory,
+    message_bytes,
     mlp_bytes_per_flop,
     mlp_memory,
     norms_memory,
@@ -116,67 +122,6 @@ def interleaved_memory_factor(devices: int, stages_per_device: int) -> Fraction:
     model. Korthikanti et al. 2022, arXiv:2205.05198, section 4.
     """
     return 1 + Fraction(devices - 1, devices * stages_per_device)
-
-
-@formula
-def one_f_one_b_bubble_time(
-    devices: int,
-    microbatches: int,
-    forward: Real = 1,
-    input_grad: Real = 1,
-    weight_grad: Real = 1,
-    comm: Real = 0,
-) -> Real:
-    """(K-1)(T_F+T_B+T_W) + (2(K-1)(M/K+1) - 2)c, the latter for K dividing M: 1F1B's bubble time.
-
-    The term with c grows with M because 1F1B waits for messages in its steady state. Qi et al. 2024,
-    arXiv:2401.10241, table 2. The term with c follows from the order, and is exact while c is small.
-    """
-    steady = 2 * (devices - 1) * (Fraction(microbatches, devices) + 1) - 2 if devices > 1 else 0
-    return (devices - 1) * (forward + input_grad + weight_grad) + (steady * comm if comm else 0)
-
-
-@formula
-def interleaved_bubble_time(
-    devices: int,
-    stages_per_device: int,
-    forward: Real = 1,
-    input_grad: Real = 1,
-    weight_grad: Real = 1,
-    comm: Real = 0,
-) -> Real:
-    """(K-1)(T_F+T_B+T_W)/V + (2VK-2)c, for K > 1 dividing M; T_F, T_B and T_W are those of all V stages.
-
-    Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2. The interleaved column of Qi et al. 2024,
-    arXiv:2401.10241, table 5, has Kc less: there, between two stages of a device, only the first of each
-    group of K microbatches waits for the stage before.
-    """
-    work = Fraction(devices - 1, stages_per_device) * (forward + input_grad + weight_grad)
-    return work + (2 * stages_per_device * devices - 2) * comm
-
-
-@formula
-def zbh1_bubble_time(
-    devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
-) -> Real:
-    """(K-1)(T_F + T_B - T_W) + 4(K-1)c, for T_W at most T_F and T_B; if c > 0, for M >= 2K-1.
-
-    Qi et al. 2024, arXiv:2401.10241, table 2. The term with c follows from the order, exact while c is small.
-    """
-    _require_small("zbh1_bubble_time", forward, input_grad, weight_grad)
-    return (devices - 1) * (forward + input_grad - weight_grad + 4 * comm)
-
-
-@formula
-def zbh2_bubble_time(
-    devices: int, forward: Real = 1, input_grad: Real = 1, weight_grad: Real = 1, comm: Real = 0
-) -> Real:
-    """(K-1)(T_F + T_B - 2 T_W) + 2(K-1)c, for T_W at most T_F and T_B, and M >= 2K-1.
-
-    Qi et al. 2024, arXiv:2401.10241, table 2. The term with c follows from the order, exact while c is small.
-    """
-    _require_small("zbh2_bubble_time", forward, input_grad, weight_grad)
-    return (devices - 1) * (forward + input_grad - 2 * weight_grad + 2 * comm)
 
 
 @formula
@@ -330,15 +275,6 @@ def _fraction_between_0_and_1(number: Rational | str | float) -> Fraction | None
 def _require_even(formula: str, devices: int) -> None:
     if devices % 2:
         raise ValueError(f"{formula} needs an even number of devices (got {devices})")
-
-
-def _require_small(formula: str, forward: Real, input_grad: Real, weight_grad: Real) -> None:
-    """The zero-bubble papers' condition: with a longer W the formulas do not hold."""
-    if weight_grad > min(forward, input_grad):
-        raise ValueError(
-            f"{formula} is for T_W at most T_F and T_B (got T_W = {weight_grad}, "
-            f"T_F = {forward}, T_B = {input_grad})"
-        )
 
 
 def _require_shrinks(formula: str, before_input_grad: Real, before_weight_grad: Real) -> None:

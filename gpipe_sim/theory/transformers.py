@@ -31,6 +31,16 @@ def transformer_flops(blocks: int, features: int, tokens: int, sequence: int, ba
 
 
 @formula
+def message_bytes(sequence: int, batch: int, features: int) -> int:
+    """2sbh: the bytes of one message from stage to stage, of b sequences, in 2-byte numbers; as many go back.
+
+    Narayanan et al. 2021, arXiv:2104.04473, section 3.2, which counts bsh numbers for each pair of devices
+    that follow each other and each microbatch; V stages per device make it V times as many.
+    """
+    return 2 * sequence * batch * features
+
+
+@formula
 def block_memory(sequence: int, batch: int, features: int, heads: int) -> int:
     """sbh (34 + 5as/h): the bytes that a block saves of one microbatch.
 

@@ -17,6 +17,7 @@ from gpipe_sim.drawing.marks import (
     LETTER,
     MESSAGE,
     PHASE,
+    QUEUE,
     Entry,
     Label,
     Labels,
@@ -42,7 +43,8 @@ from gpipe_sim.schedule.actions import Action
 from gpipe_sim.simulation.timeline import Span, Timeline, number, of_timeline
 
 HATCH = {LINES: "////", DOTS: "...."}  #: matplotlib's names for patterns
-DASHES = (0, (3, 2))  #: of the lines between phases, in points
+#: of the lines between phases, and of messages that wait, in widths of the line
+DASHES = {PHASE: (0, (3, 2)), QUEUE: (0, (1, 1.4))}
 WIDE = 1.14  #: how much wider the letters of matplotlib's font are than Helvetica's
 BELOW = 36  #: points from the axis to the legend
 MOST_NUMBERS, USUAL = 21, 4  #: on the axis, if none has more than so many digits
@@ -167,7 +169,7 @@ def _add_shape(ax: Axes, mark: Shape) -> None:
 
 def _add_lines(ax: Axes, mark: Lines) -> None:
     closed = [[*path, path[0]] if mark.style is FRAME else path for path in mark.paths]
-    dashes = DASHES if mark.style is PHASE else "solid"
+    dashes = DASHES.get(mark.style, "solid")
     look = {"colors": INK, "linewidths": 0.8 * mark.style.width, "linestyles": [dashes]}
     ax.add_collection(LineCollection(closed, capstyle="projecting", **look))
 
@@ -228,7 +230,9 @@ def handle(entry: Entry) -> Patch | Line2D:
     swatch = entry.swatch
     if isinstance(swatch, Style):
         if swatch is PHASE:
-            return Line2D([0.5, 0.5], [0, 1], color=INK, lw=0.8, ls=DASHES, label=entry.words)
+            return Line2D([0.5, 0.5], [0, 1], color=INK, lw=0.8, ls=DASHES[PHASE], label=entry.words)
+        if swatch is QUEUE:
+            return Line2D([], [], color=INK, lw=0.8 * QUEUE.width, ls=DASHES[QUEUE], label=entry.words)
         if swatch is MESSAGE:
             return Line2D([], [], color=INK, lw=0.8, marker=9, ms=4, label=entry.words)
         return Patch(facecolor="none", edgecolor=INK, linewidth=1.6, label=entry.words)

@@ -1,0 +1,104 @@
+"""Many runs of one order whose actions take more or less time than planned."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import every_schedule, over
+
+import gpipe_sim as gp
+from gpipe_sim import Costs, Link
+
+SIZES = [(1, 3), (3, 2), (4, 8)]
+WAYS = [{}, {"links": Link(2)}, {"links": Link(1, Fraction(1, 2))}]
+
+
+class Drawn(Costs):
+    """Costs times the factors that a run has drawn, one for each action of the rows."""
+
+    def of(self, schedule: gp.Schedule, factors: np.ndarray) -> "Drawn":
+        actions = [action for row in schedule.actions for action in row]
+        object.__setattr__(self, "factor", dict(zip(actions, factors.tolist(), strict=True)))
+        return self
+
+    def duration(self, action, device=0):
+        return super().duration(action, device) * self.factor[action]
+
+
+def noted(drawn: list[np.ndarray]):
+    def noise(rng: np.random.Generator, actions: int) -> np.ndarray:
+        drawn.append(rng.gamma(4, 1 / 4, actions))
+        return drawn[-1]
+
+    return noise
+
+
+@pytest.mark.parametrize("ways", WAYS, ids=["plain", "late", "crowded"])
+@over(every_schedule(SIZES))
+def test_each_run_is_the_order_timed_with_the_durations_that_it_drew(schedule, ways):
+    drawn = []
+    costs = {"forward": 2, "input_grad": 3, "weight_grad": 1, "comm": 1}
+    found = gp.simulate_many(schedule, Costs(**costs), noise=noted(drawn), runs=3, **ways)
+    alone = [gp.simulate(schedule, Drawn(**costs).of(schedule, factors), **ways) for factors in drawn]
+    assert found == pytest.approx([timeline.makespan for timeline in alone], rel=1e-14)
+    assert len(drawn) == 3 and len(set(found)) == 3
+
+
+@over(every_schedule(SIZES))
+def test_without_noise_every_run_is_the_plain_one(schedule):
+    for costs in (Costs(2, 3, 1), Costs(0.1, 0.2, 0.3, comm=0.7), Costs(comm=1)):
+        found = gp.simulate_many(schedule, costs, noise=0, runs=2)
+        assert found.tolist() == [gp.simulate(schedule, costs).makespan] * 2
+    thirds = Costs(Fraction(1, 3), 1, 1)
+    plain = float(gp.simulate(schedule, thirds).makespan)
+    assert gp.simulate_many(schedule, thirds, noise=0, runs=2) == pytest.approx(plain, rel=1e-14)
+
+
+def test_same_seed_same_numbers_and_more_runs_begin_with_those_of_fewer():
+    """Runs are timed some at a time; how many there are together must not show."""
+    few, many, other = (
+        gp.simulate_many(gp.OneFOneB(4, 8), noise=0.2, runs=runs, seed=seed)
+        for runs, seed in ((3, 7), (1000, 7), (3, 8))
+    )
+    assert few.tolist() == many[:3].tolist() and not set(few) & set(other)
+    assert (few.shape, few.dtype, many.shape) == ((3,), np.float64, (1000,))
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3, 2])
+def test_a_single_action_has_the_mean_and_the_deviation_that_were_asked_for(noise):
+    order = gp.Explicit(["0F0 0B0"])
+    found = gp.simulate_many(order, Costs(3, 0, 0), noise=noise, runs=200_000)
+    assert found.min() > 0
+    assert found.mean() == pytest.approx(3, rel=0.02)
+    assert found.std() == pytest.approx(3 * noise, rel=0.1)
+
+
+def test_noise_makes_a_step_longer_on_average_because_devices_wait_for_the_slowest():
+    """1F1B, 4 x 8, which takes 33: one device alone would take 24 on average, whatever the noise."""
+    schedule = gp.OneFOneB(4, 8)
+    means = [gp.simulate_many(schedule, noise=noise).mean() for noise in (0, 0.05, 0.1, 0.2, 0.4)]
+    assert means == pytest.approx([33, 33.55, 34.12, 35.35, 38.1], abs=0.02)
+    alone = gp.simulate_many(gp.GPipe(1, 8), noise=0.4, runs=10_000)
+    assert alone.mean() == pytest.approx(24, rel=0.01)
+
+
+@over(every_schedule([(4, 8)]))
+def test_on_average_no_schedule_gets_shorter(schedule):
+    found = gp.simulate_many(schedule, noise=0.2, runs=500)
+    assert found.mean() > gp.simulate(schedule).makespan - 4 * found.std() / 500**0.5
+
+
+def test_forwards_that_run_ahead_take_noise_up():
+    """All take 33 without noise. With 20% of it 1F1B, which holds 4 at most, loses six times what eager does.
+
+    Room alone does not do it: GPipe holds 8 and loses most.
+    """
+    families = gp.GPipe, gp.OneFOneB, gp.Eager1F1B
+    found = [gp.simulate_many(family(4, 8), noise=0.2).mean() for family in families]
+    assert found == pytest.approx([36.03, 35.35, 33.37], abs=0.05)
+    assert [max(gp.peak_in_flight(family(4, 8))) for family in families] == [8, 4, 7]
+
+
+def test_naive_never_waits_for_the_later_of_two_so_its_mean_stays():
+    found = gp.simulate_many(gp.Naive(4, 8), noise=0.2, runs=20_000)
+    assert found.mean() == pytest.approx(96, rel=0.001)

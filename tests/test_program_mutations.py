@@ -1,0 +1,83 @@
+"""A thousand wrong programs: whatever is not refused in words gives the right gradient."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import cycle, islice
+
+import pytest
+from numeric import furthest_apart
+
+import gpipe_sim as gp
+
+X, Y = gp.digits().x[:6], gp.digits().y[:6]
+LAYERS = gp.mlp([64, 6, 6, 10])[::2]  # three Linears: each keeps its input, which may be a buffer
+EXPECTED = gp.single_device_step(LAYERS, (X, Y), gp.cross_entropy)
+SOUND = [
+    gp.device_programs(schedule)
+    for schedule in (gp.GPipe(3, 2), gp.OneFOneB(3, 3), gp.ZBH1(3, 2), gp.remat(gp.OneFOneB(3, 2), "always"))
+]
+TRIALS = 1_000
+
+
+def mutated(programs, rng: random.Random) -> list[list]:
+    """The programs with one to three random changes; some receives go into buffers, or are only posted."""
+    rows = [[vary(step, rng) for step in row] for row in programs]
+    for _ in range(rng.randint(0, 3)):
+        change(rng.choice([row for row in rows if row]), rng)
+    return rows
+
+
+def vary(step, rng: random.Random):
+    if not isinstance(step, gp.Recv) or rng.random() < 0.5:
+        return step
+    return replace(step, wait=rng.random() < 0.5, into=rng.choice([None, "a", "b", "c"]))
+
+
+def change(row: list, rng: random.Random) -> None:
+    at, to = rng.randrange(len(row)), rng.randrange(len(row))
+    match rng.choice(["swap", "swap", "move", "move", "drop", "duplicate", "relabel"]):
+        case "swap":
+            row[at], row[to] = row[to], row[at]
+        case "move":
+            row.insert(to, row.pop(at))
+        case "drop":
+            del row[at]
+        case "duplicate":
+            row.insert(to, row[at])
+        case "relabel":
+            row[at] = relabelled(row[at], rng)
+
+
+def relabelled(step, rng: random.Random):
+    if isinstance(step, gp.Action):
+        return step._replace(microbatch=rng.randrange(4))
+    if rng.random() < 0.5:
+        return replace(step, what=step.what._replace(microbatch=rng.randrange(4)))
+    other = rng.randrange(4)
+    return replace(step, **({"to": other} if isinstance(step, gp.Send) else {"source": other}))
+
+
+def outcome(programs: list[list], microbatches: int, sends: str) -> str:
+    partitions = gp.split(LAYERS, stages=3)
+    options = {"sends": sends, "microbatches": microbatches}
+    try:
+        step = gp.run_programs(programs, partitions, (X, Y), gp.cross_entropy, **options)
+    except gp.DeadlockError:
+        return "deadlock"
+    except gp.ScheduleError as error:
+        return "buffer" if "into buffer" in str(error) else "refused"
+    assert furthest_apart(step.gradients, EXPECTED.gradients) < 1e-12
+    assert step.loss == pytest.approx(EXPECTED.loss, rel=1e-13)
+    return "right"
+
+
+def test_a_thousand_mutated_programs_are_right_or_refused():
+    rng, seen = random.Random(172668), Counter()
+    for programs in islice(cycle(SOUND), TRIALS):
+        rows = mutated(programs, rng)
+        for sends in ("buffered", "blocking"):
+            seen[sends, outcome(rows, programs.microbatches, sends)] += 1
+    assert {kind for _, kind in seen} == {"right", "deadlock", "refused", "buffer"}
+    assert min(seen.values()) >= TRIALS / 50, seen
+    assert seen["blocking", "right"] < seen["buffered", "right"]
