@@ -51,6 +51,7 @@ _NAMES = {
     "runtime.outlined": "profile",
     "runtime.profile": "Profile",
     "runtime.programs": "run_programs",
+    "runtime.ring": "ring_all_reduce",
     "runtime.step": "StepResult single_device_step train_step",
     "runtime.training": "History evaluate outputs train train_single_device",
     "plan.colocate": "colocate",

@@ -26,6 +26,7 @@ from gpipe_sim.runtime.partition import (
     require_partitions,
     require_weights,
 )
+from gpipe_sim.runtime.ring import summed
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.cost_model import CostModel
@@ -223,12 +224,16 @@ def collected(
     losses = {m: value for device in devices for m, value in device.losses.items()}
     outputs = {m: y for device in devices for m, y in device.outputs.items()}
     gradients: Gradients = {}
-    for stage in (stage for device in devices for stage in device.gradients.values()):
-        for key, gradient in stage.items():
-            gradients[key] = gradients[key] + gradient if key in gradients else gradient
+    for stage in range(inputs.stages):
+        gradients |= summed(with_gradients(devices, stage))[0]
     loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
     return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline)
+
+
+def with_gradients(devices: Sequence[Device], stage: int) -> list[Gradients]:
+    """The gradients of a stage on each device that has any, which not every copy has of few microbatches."""
+    return [own for device in devices if (own := device.gradients.get(stage))] or [{}]
 
 
 def require_loss(loss: Loss) -> None:

@@ -1,0 +1,81 @@
+"""Ring all-reduce on real arrays: simulated devices send each other pieces until all have the sum."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.errors import got, listed, numbers
+from gpipe_sim.runtime.partition import Gradients
+from gpipe_sim.schedule.ring import ring_moves
+
+Array = np.ndarray
+
+
+class RingSum(NamedTuple):
+    """``sums`` has each device's own array of the sum, ``sent`` the bytes that each device has sent."""
+
+    sums: tuple[Array, ...]
+    sent: tuple[int, ...]
+
+
+def ring_all_reduce(arrays: Sequence[Array]) -> RingSum:
+    """The sum of the arrays, one of each device, in 2 (n - 1) rounds, in which pieces go around a ring.
+
+    All get the very same bits, because each piece is summed along the ring once and then copied. A device
+    sends all pieces but one in each half: 2 (n - 1)/n of its array's bytes, on average over the devices where
+    the array cannot be cut evenly. The arrays, (any shape, the same for all), are left as they are.
+
+    TypeError for anything but arrays of numbers, ValueError without one, or if shapes or dtypes differ.
+    Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
+    """
+    own = _read(arrays)
+    devices, shape = len(own), own[0].shape
+    vectors = [array.flatten() for array in own]
+    held = [np.array_split(vector, devices) for vector in vectors]  # views: what changes is the vector
+    sent = [0] * devices
+    for _, source, target, piece, adds in ring_moves(devices):
+        message = held[source][piece].copy()
+        sent[source] += message.nbytes
+        if adds:
+            held[target][piece] += message
+        else:
+            held[target][piece][:] = message
+    return RingSum(tuple(vector.reshape(shape) for vector in vectors), tuple(sent))
+
+
+def _read(arrays: Sequence[Array]) -> list[Array]:
+    such_as = "an array of each device, such as [np.ones(4), np.ones(4)]"
+    own = [
+        numbers("ring_all_reduce", "each array", each) for each in listed("ring_all_reduce", such_as, arrays)
+    ]
+    if not own:
+        raise ValueError(f"ring_all_reduce needs {such_as} {got(arrays)}")
+    for device, array in enumerate(own):
+        if array.dtype.kind == "b":
+            raise TypeError(f"ring_all_reduce needs numbers that can be added, but device {device} has bool")
+        if (array.shape, array.dtype) != (own[0].shape, own[0].dtype):
+            here, there = (f"{each.dtype} of shape {each.shape}" for each in (array, own[0]))
+            raise ValueError(
+                f"ring_all_reduce adds like to like, but device {device} has {here}, and device 0 {there}"
+            )
+    return own
+
+
+def summed(copies: Sequence[Gradients]) -> list[Gradients]:
+    """The gradients of the copies of a stage, summed: what each of their devices has after an all-reduce.
+
+    All of a dtype go around as one vector, as in PyTorch's buckets: small arrays would be all latency.
+    """
+    if len(copies) == 1:
+        return [*copies]
+    found: list[Gradients] = [{} for _ in copies]
+    for dtype in dict.fromkeys(gradient.dtype for gradient in copies[0].values()):
+        keys = [key for key, gradient in copies[0].items() if gradient.dtype == dtype]
+        ends = list(accumulate(copies[0][key].size for key in keys))
+        flat = [np.concatenate([copy[key].ravel() for key in keys]) for copy in copies]
+        for into, total in zip(found, ring_all_reduce(flat).sums, strict=True):
+            parts = zip(keys, np.split(total, ends[:-1]), strict=True)
+            into |= {key: part.reshape(copies[0][key].shape) for key, part in parts}
+    return found
