@@ -37,6 +37,21 @@ class Message(NamedTuple):
     end: Real
 
 
+class Collective(NamedTuple):
+    """What several devices send each other together, from ``start`` to ``end``, beside what they compute.
+
+    ``what`` is a word for it, such as "all-reduce"; ``stage`` is None for what is of the whole model.
+    ``bytes`` is how large the thing is that they sum, or pass on.
+    """
+
+    what: str
+    stage: int | None
+    devices: tuple[int, ...]
+    start: Real
+    end: Real
+    bytes: Real
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
     """What each device did and when; it knows nothing about why.
@@ -44,6 +59,7 @@ class Timeline:
     ``start`` and ``end`` have one time per entry of ``schedule.program``. ``sent`` and ``arrived`` have one
     per need that crosses from one device to another; they are None if nobody measured the messages.
     ``took_turns`` says that only one device worked at a time, as in one process on one processor.
+    ``collectives`` are what devices did together besides, as ``all_reduce`` adds it, in the order of starts.
     Spans, rows, ends and messages are made from the columns when first asked for.
     """
 
@@ -53,6 +69,7 @@ class Timeline:
     sent: Column | None = None
     arrived: Column | None = None
     took_turns: bool = False
+    collectives: tuple[Collective, ...] = ()
 
     def __post_init__(self):
         require_schedule("Timeline", self.schedule)
@@ -100,8 +117,9 @@ class Timeline:
 
     @cached_property
     def makespan(self) -> Real:
-        """When the last action ends; the clocks start at 0."""
-        return max(self.end.tolist()) if self.end.dtype == object else self.end.max().item()
+        """When the last action ends, and the last collective; the clocks start at 0."""
+        last = max(self.end.tolist()) if self.end.dtype == object else self.end.max().item()
+        return max([last, *(each.end for each in self.collectives)])
 
     @cached_property
     def rows(self) -> tuple[tuple[Span, ...], ...]:
