@@ -61,6 +61,7 @@ def all_reduce(
     found = list(_one_by_one(_ready(timeline, buckets), sizes, links, buckets))
     if clip and program.devices > 1:
         found.append(_norm(timeline, found, links))
+    found.sort(key=lambda each: (each.start, each.end))
     return _with_updates_after(replace(timeline, collectives=tuple(found)), found)
 
 

@@ -51,6 +51,12 @@ class Collective(NamedTuple):
     end: Real
     bytes: Real
 
+    def __str__(self) -> str:
+        of = "" if self.stage is None else f" of stage {self.stage}"
+        few = len(self.devices) <= 4
+        on = f"devices {' '.join(map(str, self.devices))}" if few else f"{len(self.devices)} devices"
+        return f"{self.what}{of} on {on}, {number(self.start)}\u2013{number(self.end)}"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
@@ -234,6 +240,11 @@ def of_timeline(function: Callable) -> Callable:
         return function(timeline, *args, **kwargs)
 
     return checked
+
+
+def names_of(timeline: Timeline) -> list[str]:
+    """What kinds of collectives a timeline has, each once."""
+    return list(dict.fromkeys(each.what for each in timeline.collectives))
 
 
 def number(value: Real) -> str:
