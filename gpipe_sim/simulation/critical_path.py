@@ -153,11 +153,11 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     first = ", before its first action," if after is row[0] else ""
     waits = f"device {device} waits from {number(start)} to {number(after.start)}{first} for"
     at_once = held_back.could_start(after)
+    if at_once < after.start and (summed := held_back.together(device, after.start)):
+        return Explanation(device, start, after.start, (), f"{waits} the {summed}")
     if at_once <= start and (handled := _handled(timeline, device, start, after)):
         says = f"device {device} {handled} from {number(start)} to {number(after.start)}"
         return Explanation(device, start, after.start, (), says)
-    if at_once < after.start and (summed := held_back.together(device, after.start)):
-        return Explanation(device, start, after.start, (), f"{waits} the {summed}")
     if at_once <= start:
         says = f"{waits} nothing that the schedule knows of: {after.action} could start at {number(start)}"
         return Explanation(device, start, after.start, (), says)
