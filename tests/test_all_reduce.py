@@ -59,13 +59,13 @@ def test_chimera_and_dualpipe_pay_for_their_second_copy():
 def walked(links: list[Link], size) -> Fraction:
     """When the last piece arrives, move by move: a piece leaves when it is there and its link is free."""
     devices = len(links)
-    there, free, last = dict.fromkeys((d, d) for d in range(devices)), [0] * devices, 0
+    free, last = [0] * devices, 0
     there = {(device, device): 0 for device in range(devices)}
     for _, source, target, piece, _ in ring_moves(devices):
         leaves = max(there[source, piece], free[source])
         free[source] = leaves + links[source].busy(Fraction(size, devices))
-        there[target, piece] = last_one = free[source] + links[source].latency
-        last = max(last, last_one)
+        there[target, piece] = free[source] + links[source].latency
+        last = max(last, there[target, piece])
     return last
 
 
@@ -73,7 +73,7 @@ def walked(links: list[Link], size) -> Fraction:
 def test_rounds_on_equal_links_take_what_the_alpha_beta_formula_says(devices):
     for size, latency, bandwidth in ((0, 1, 1), (1000, 0, 3), (1000, 7, 3), (5, Fraction(1, 3), 2)):
         link = Link(latency, bandwidth)
-        found = ring_time(range(devices), size, link)
+        found = ring_time([link] * devices, size)
         assert found == gp.formulas.ring_all_reduce_time(devices, size, latency, bandwidth)
         assert found == walked([link] * devices, size)
 
@@ -83,24 +83,23 @@ def test_rounds_on_links_that_differ_are_those_of_a_walk_from_move_to_move():
     for _ in range(60):
         devices = int(rng.integers(2, 8))
         links = [Link(int(rng.integers(0, 9)), int(rng.integers(1, 5))) for _ in range(devices)]
-        of_pair = {(d, (d + 1) % devices): link for d, link in enumerate(links)}
         size = int(rng.integers(0, 100))
-        found = ring_time(range(devices), size, of_pair)
+        found = ring_time(links, size)
         assert found == walked(links, size)
         slowest = Link(max(link.latency for link in links), min(link.bandwidth for link in links))
-        assert found <= ring_time(range(devices), size, slowest)
+        assert found <= ring_time([slowest] * devices, size)
         assert found >= 2 * (devices - 1) * slowest.busy(Fraction(size, devices))
 
 
 def test_the_slowest_link_of_a_ring_sets_its_time_and_its_latency_counts_once_around():
-    """8 devices, 800 bytes: 14 rounds of 100 bytes. One link of a tenth of the bandwidth: as if all had it,
-    but for the last rounds of the others. One of latency 100 delays only what goes around: twice, not 14."""
-    slow = {(d, (d + 1) % 8): Link(0, 100) for d in range(8)}
-    assert ring_time(range(8), 800, slow) == 14
-    assert ring_time(range(8), 800, slow | {(3, 4): Link(0, 10)}) == 140
-    assert ring_time(range(8), 800, Link(0, 10)) == 140
-    assert ring_time(range(8), 800, slow | {(3, 4): Link(100, 100)}) == 214
-    assert ring_time(range(8), 800, Link(100, 100)) == 1414
+    """8 devices, 800 bytes: 14 rounds of 100 bytes. With one link of a tenth of the bandwidth it takes as
+    long as if all had that. A latency of 100 on one link is paid twice, as a piece goes around, not 14 times.
+    """
+    fast, narrow, far = Link(0, 100), Link(0, 10), Link(100, 100)
+    assert ring_time(8 * [fast], 800) == 14
+    assert ring_time(7 * [fast] + [narrow], 800) == ring_time(8 * [narrow], 800) == 140
+    assert ring_time(7 * [fast] + [far], 800) == 214
+    assert ring_time(8 * [far], 800) == 1414
 
 
 # Laws
