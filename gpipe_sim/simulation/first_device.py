@@ -15,7 +15,7 @@ from gpipe_sim.schedule.actions import Action, B, F
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.links import Links, link_between
-from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.simulation.simulate import simulate, within_floats
 from gpipe_sim.simulation.timeline import Collective, Timeline, column_of
 
 SCATTER, REPLICATE, GATHER, REDUCE = "scatter", "replicate", "gather", "reduce"
@@ -64,11 +64,14 @@ def data_parallel_round(
     sizes = {"weights": weights, "inputs": inputs, "outputs": outputs}
     weights, inputs, outputs = (duration("data_parallel_round", *each) for each in sizes.items())
     plain = simulate(schedule, costs)
-    forward, backward = zip(
-        *(tuple(span.end - span.start for span in row) for row in plain.rows), strict=True
-    )
-    port, others = _Port(links), range(1, devices)
+    return within_floats(schedule, lambda: _through_device_0(plain, _Port(links), weights, inputs, outputs))
 
+
+def _through_device_0(plain: Timeline, port: "_Port", weights: Real, inputs: Real, outputs: Real) -> Timeline:
+    """The round; how long each device computes is read off a timeline in which nothing is moved."""
+    takes = ([span.end - span.start for span in row] for row in plain.rows)
+    forward, backward = zip(*takes, strict=True)
+    devices, others = len(forward), range(1, len(forward))
     there = {device: port.moves(SCATTER, 0, device, 0, inputs) for device in others}
     there = {device: port.moves(REPLICATE, 0, device, there[device], weights) for device in others}
     starts = [there.get(device, 0) for device in range(devices)]
@@ -83,7 +86,7 @@ def data_parallel_round(
         port.moves(REDUCE, device, 0, done[device], weights)
     begin = column_of([time for both in zip(starts, again, strict=True) for time in both])
     end = column_of([time for both in zip(ends, done, strict=True) for time in both])
-    return Timeline(schedule, begin, end, collectives=tuple(port.moved))
+    return Timeline(plain.schedule, begin, end, collectives=tuple(port.moved))
 
 
 class _Port:
