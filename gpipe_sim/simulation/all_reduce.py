@@ -138,9 +138,8 @@ class _Rings:
         self.links, self.known = links, {}
 
     def time(self, devices: Sequence[int], size: Real) -> Real:
-        ring = [
-            link_between(self.links, a, b) for a, b in zip(devices, [*devices[1:], devices[0]], strict=True)
-        ]
+        pairs = zip(devices, [*devices[1:], devices[0]], strict=True)
+        ring = [link_between(self.links, *pair, "all_reduce") for pair in pairs]
         key = (*map(id, ring), type(size), size)
         if key not in self.known:
             self.known[key] = ring_time(ring, size)

@@ -58,7 +58,7 @@ def data_parallel_round(
 
     ``timeline.collectives`` has each transfer, with the bytes of it. ValueError or TypeError for what are no
     sizes, costs or links. PyTorch's documentation of ``torch.nn.DataParallel``, and
-    Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704, section 2.2.
+    Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704.
     """
     schedule = _Copies(*[whole("data_parallel_round", "devices", devices)] * 2)
     sizes = {"weights": weights, "inputs": inputs, "outputs": outputs}
@@ -97,7 +97,7 @@ class _Port:
 
     def moves(self, what: str, source: int, target: int, ready: Real, size: Real) -> Real:
         """When the transfer has arrived; the next one may start then."""
-        link = link_between(self.links, source, target)
+        link = link_between(self.links, source, target, "data_parallel_round")
         start = max(ready, self.free)
         self.free = start + link.busy(size) + link.latency
         self.moved.append(Collective(what, None, (source, target), start, self.free, size))
