@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import every_schedule, over
 
 import gpipe_sim as gp
 from gpipe_sim.schedule.ring import ring_moves
@@ -102,3 +103,21 @@ def test_gradients_of_two_dtypes_are_summed_each_in_its_own():
     for key, gradient in alone.gradients.items():
         assert found.gradients[key].dtype == gradient.dtype
         np.testing.assert_allclose(found.gradients[key], gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+@over(every_schedule([(1, 3), (2, 3), (4, 8)]))
+def test_a_step_sends_the_bytes_that_the_pass_over_its_timeline_says(schedule, replicas):
+    """In all; each device alone sends a few bytes more or less, where pieces are uneven."""
+    both = gp.replicate(schedule, replicas)
+    layers = gp.split(gp.mlp([64] + [6] * schedule.stages + [10]), stages=schedule.stages)
+    data = gp.digits()
+    batch = data.x[: both.microbatches], data.y[: both.microbatches]
+    step = gp.train_step(layers, both, batch, gp.cross_entropy, meter=False)
+    profile = gp.profile(layers, batch, gp.cross_entropy)
+    timeline = gp.all_reduce(step.timeline, profile, links=gp.Link())
+    assert len(step.summed) == both.devices
+    assert 2 * sum(step.summed) == sum(gp.bytes_through(timeline)), "what is sent is received"
+    for found, mean in zip(step.summed, gp.bytes_through(timeline), strict=True):
+        assert abs(found - mean / 2) <= 16 * len(timeline.collectives)
+    assert (sum(step.summed) > 0) == bool(timeline.collectives)
