@@ -9,7 +9,6 @@ from cases import every_schedule, over, with_updates
 
 import gpipe_sim as gp
 from gpipe_sim import Kind, Link, Nodes, all_reduce, replicate
-from gpipe_sim.schedule.ring import ring_moves
 from gpipe_sim.simulation.all_reduce import ring_time
 
 SLOW = Link(latency=1, bandwidth=1)  #: 1 for each round, and 1 for each byte
@@ -61,7 +60,7 @@ def walked(links: list[Link], size) -> Fraction:
     devices = len(links)
     free, last = [0] * devices, 0
     there = {(device, device): 0 for device in range(devices)}
-    for _, source, target, piece, _ in ring_moves(devices):
+    for _, source, target, piece, _ in gp.ring_moves(devices):
         leaves = max(there[source, piece], free[source])
         free[source] = leaves + links[source].busy(Fraction(size, devices))
         there[target, piece] = free[source] + links[source].latency
@@ -264,6 +263,34 @@ def test_which_layout_of_ranks_wins_on_two_levels():
             all_reduce(timeline, size, links=links).makespan for size in (0, 4, 40)
         ]
     assert found == {"stages": [33, 35, 39, 75], "replicas": [49, 49, 49, 49]}, "equal for 14 bytes"
+
+
+@pytest.mark.parametrize(
+    ("sequences", "microbatches", "stages_adjacent", "replicas_adjacent"),
+    [
+        (64, 8, 0.0772, 0.0636),
+        (2048, 8, 1.9995, 1.9954),
+        (4096, 8, 3.9838, 3.9896),
+        (4096, 64, 3.1394, 3.1279),
+    ],
+)
+def test_layouts_of_bert_large_on_two_nodes(sequences, microbatches, stages_adjacent, replicas_adjacent):
+    """Seconds of 2 replicas of 4 stages on 2 nodes of 4: 100 TFLOP/s, 150 GB/s in a node, 12.5 GB/s between.
+
+    A stage's gradients are 189 MB, 15 ms between nodes, and nothing hides them; messages of 2 to 134 MB hide
+    behind compute but for those around the first and the last. So it is better to have the copies of a stage
+    in one node, by a fifth for a small batch, until messages are nearly as large as the gradients.
+    """
+    text = gp.StandIn((2 * sequences, 128), np.int32)
+    profile = gp.profile(gp.split(gp.bert_large(), stages=4), (text, text), gp.cross_entropy)
+    links = Nodes(4, inside=Link(5e-6, 150e9), between=Link(10e-6, 12.5e9))
+    found = []
+    for adjacent in ("stages", "replicas"):
+        schedule = replicate(gp.OneFOneB(4, microbatches), 2, adjacent=adjacent)
+        costs = gp.Costs.from_flops(profile, gp.Accelerator(100e12), schedule.microbatches)
+        timeline = gp.simulate(schedule, costs, links=links, profile=profile)
+        found.append(all_reduce(timeline, profile, links=links).makespan)
+    assert found == pytest.approx([stages_adjacent, replicas_adjacent], abs=6e-5)
 
 
 # Refused

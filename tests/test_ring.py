@@ -7,7 +7,6 @@ import pytest
 from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim.schedule.ring import ring_moves
 
 COUNTS = [1, 2, 3, 4, 7, 16]
 
@@ -51,14 +50,14 @@ def test_on_average_a_device_sends_what_the_formula_says(devices, size):
 
 def test_three_devices_are_drawn_as_in_the_docstring():
     rows = {}
-    for move in ring_moves(3):
+    for move in gp.ring_moves(3):
         rows.setdefault((move.source, move.target), []).append(f"p{move.piece}")
     assert rows == {
         (0, 1): ["p0", "p2", "p1", "p0"],
         (1, 2): ["p1", "p0", "p2", "p1"],
         (2, 0): ["p2", "p1", "p0", "p2"],
     }
-    assert [move.adds for move in ring_moves(3)] == 6 * [True] + 6 * [False]
+    assert [move.adds for move in gp.ring_moves(3)] == 6 * [True] + 6 * [False]
 
 
 def test_a_device_sends_only_what_it_has():
@@ -66,7 +65,7 @@ def test_a_device_sends_only_what_it_has():
     for devices in COUNTS:
         came = {device: device for device in range(devices)}
         rounds = [
-            [*ring_moves(devices)][i : i + devices] for i in range(0, 2 * devices * (devices - 1), devices)
+            [*gp.ring_moves(devices)][i : i + devices] for i in range(0, 2 * devices * (devices - 1), devices)
         ]
         for moves in rounds:
             assert all(came[move.source] == move.piece for move in moves)
