@@ -120,3 +120,18 @@ def test_a_copy_that_is_stuck_keeps_the_other_from_its_update():
 def test_what_would_part_the_copies_is_refused(rows, says):
     with pytest.raises(gp.ScheduleError, match=says):
         gp.simulate(Explicit(rows, placement=[[0]] * len(rows)))
+
+
+@over(COPIES)
+def test_a_fit_takes_the_wait_for_another_copy_for_no_message(schedule):
+    costs = gp.Costs(2, 3, 1, comm=4, update=1)
+    timeline = gp.simulate(with_updates(schedule), costs)
+    assert gp.fit_costs(timeline).comm == (4 if timeline.messages else 0)
+
+
+@over(COPIES)
+def test_a_wire_that_is_shared_and_one_that_is_not_know_the_wait(schedule):
+    both = with_updates(schedule)
+    alone = gp.simulate_shared(both, Link(latency=1), wire=lambda a, b: (a, b))
+    assert alone.spans == gp.simulate(both, links=Link(latency=1)).spans
+    assert gp.simulate_many(both, noise=0, runs=2).tolist() == [gp.simulate(both).makespan] * 2
