@@ -79,18 +79,18 @@ class Nodes:
 Links = Link | Nodes | Mapping[tuple[int, int], Link]
 
 
-def link_between(links: Links, source: int, target: int) -> Link:
+def link_between(links: Links, source: int, target: int, owner: str = "simulate") -> Link:
     """The link from one device to another. ValueError if there is none, TypeError for what is no link."""
     such_as = "links to be a Link, Nodes(...), or links by pair, such as {(0, 1): Link(latency=1)}"
     if isinstance(links, Link):
         return links
     if isinstance(links, Nodes):
         return links.link(source, target)
-    if (source, target) in require("simulate", links, Mapping, such_as):
-        return require("simulate", links[source, target], Link, such_as)
+    if (source, target) in require(owner, links, Mapping, such_as):
+        return require(owner, links[source, target], Link, such_as)
     for pair in links:
         if not isinstance(pair, tuple) or [*map(type, pair)] != [int, int]:
-            raise TypeError(f"simulate needs {such_as}; {got(pair, '')[1:-1]} is no pair of devices")
+            raise TypeError(f"{owner} needs {such_as}; {got(pair, '')[1:-1]} is no pair of devices")
     there = ", ".join(f"{a} to {b}" for a, b in list(links)[:8]) or "nowhere"
     says = f"there is no link from device {source} to device {target}"
     raise ValueError(f"{says}; there are links from {there}")
