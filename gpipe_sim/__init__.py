@@ -51,6 +51,7 @@ _NAMES = {
     "runtime.profile": "Profile",
     "runtime.programs": "run_programs",
     "runtime.step": "StepResult single_device_step train_step",
+    "runtime.tensor_parallel": "TensorParallel",
     "runtime.training": "History evaluate outputs train train_single_device",
     "plan.colocate": "colocate",
     "plan.deepest": "Deepest deepest_model",

@@ -19,6 +19,13 @@ from gpipe_sim.theory.bubble_times import (  # noqa: F401 (they are formulas too
     zbh2_bubble_time,
 )
 from gpipe_sim.theory.domain import formula
+from gpipe_sim.theory.shards import (  # noqa: F401
+    all_reduce_bytes,
+    tensor_parallel_block_memory,
+    tensor_parallel_bytes,
+    zero_bytes,
+    zero_memory,
+)
 from gpipe_sim.theory.transformers import (  # noqa: F401
     attention_core_bytes_per_flop,
     attention_core_flops_share,
