@@ -16,7 +16,8 @@ from gpipe_sim.course.reply import Reply
 from gpipe_sim.theory import formulas
 
 LESSONS = [
-    getattr(gp.course, f"lesson_{name}") for name in (*(f"{n:02}" for n in range(1, 11)), "13", "18", "A")
+    getattr(gp.course, f"lesson_{name}")
+    for name in (*(f"{n:02}" for n in range(1, 11)), "13", "18", "A", "B")
 ]
 #: Every function of a lesson that its notebook calls with the student's answers.
 CHECKS = [
