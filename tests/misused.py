@@ -880,7 +880,6 @@ FORMULAS: list[Case] = [
         TypeError,
         "needs stage to be a whole number",
     ),
-    (lambda: gp.formulas.all_reduce_bytes(-1, 4), ValueError, "all_reduce_bytes needs size >= 1 (got -1)"),
     (lambda: gp.formulas.tensor_parallel_bytes(8, 1, 0, 2), ValueError, "needs features >= 1 (got 0)"),
     (
         lambda: gp.formulas.tensor_parallel_block_memory(8, 1, 8, 2, 4),

@@ -94,14 +94,14 @@ class TensorParallel:
         gradients: list[Gradients] = [{} for _ in self.parts]
 
         ran = [part.forward(x.copy(), Context()) for part in self.parts]
-        output, forward = all_reduce([partial for partial, _ in ran])
+        (output, *_), forward = ring_all_reduce([partial for partial, _ in ran])
         if dy.shape != output.shape:
             raise ValueError(f"step needs dy in the shape of the output, {output.shape} (got {dy.shape})")
         back = [
             part.backward(saved, dy.copy(), into)
             for part, (_, saved), into in zip(self.parts, ran, gradients, strict=True)
         ]
-        input_gradient, backward = all_reduce(back)
+        (input_gradient, *_), backward = ring_all_reduce(back)
 
         sent = {"forward": forward, "backward": backward}
         return TensorParallelStep(output, input_gradient, self._joined(gradients), sent)
@@ -123,11 +123,11 @@ class TensorParallel:
         return f"TensorParallel({list(self.layers)}, devices={len(self.parts)})"
 
 
-def all_reduce(arrays: Sequence[Array]) -> tuple[Array, tuple[int, ...]]:
-    """The sum of the devices' arrays, and the bytes that each sends to the next one in a ring.
+def ring_all_reduce(arrays: Sequence[Array]) -> tuple[tuple[Array, ...], tuple[int, ...]]:
+    """(each device's array of the sum, the bytes that each device sent), in 2 (n-1) turns of a ring.
 
-    In each of n-1 turns a device sends an n-th of its array, to which the next one adds its own. Then every
-    device has one piece of the sum, and in n-1 more turns these go round.
+    In each of n-1 turns a device sends an n-th of its array to the next one, which adds its own. Then each
+    has one piece of the sum, and in n-1 more turns these go round.
     """
     n = len(arrays)
     held = [np.array_split(array.ravel(), n) for array in arrays]  # held[device][piece]
@@ -139,7 +139,7 @@ def all_reduce(arrays: Sequence[Array]) -> tuple[Array, tuple[int, ...]]:
             sent[device] += message.nbytes
             there = held[(device + 1) % n]
             there[piece] = there[piece] + message if turn < n - 1 else message
-    return np.concatenate(held[0]).reshape(arrays[0].shape), tuple(sent)
+    return tuple(np.concatenate(own).reshape(arrays[0].shape) for own in held), tuple(sent)
 
 
 def _cuts(layers: tuple[Layer, ...], devices: int) -> dict[Key, Cut | None]:

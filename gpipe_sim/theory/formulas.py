@@ -20,7 +20,6 @@ from gpipe_sim.theory.bubble_times import (  # noqa: F401 (they are formulas too
 )
 from gpipe_sim.theory.domain import formula
 from gpipe_sim.theory.shards import (  # noqa: F401
-    all_reduce_bytes,
     tensor_parallel_block_memory,
     tensor_parallel_bytes,
     zero_bytes,

@@ -14,15 +14,6 @@ from gpipe_sim.theory.domain import formula
 
 
 @formula
-def all_reduce_bytes(size: int, devices: int) -> Fraction:
-    """2 (n-1)/n S: the bytes that each of n devices sends to sum an array of S bytes that each of them has.
-
-    Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002. If n does not divide the array, it is the mean.
-    """
-    return 2 * size * Fraction(devices - 1, devices)
-
-
-@formula
 def zero_memory(parameters: int, devices: int, stage: Integral) -> Fraction:
     """The bytes that each of n copies keeps of Psi weights: 16 Psi, and less by stage of ZeRO.
 
@@ -55,7 +46,7 @@ def tensor_parallel_bytes(sequence: int, batch: int, features: int, devices: int
     network. Narayanan et al. 2021, arXiv:2104.04473, section 3.2, count 8bsh (t-1)/t numbers. What a stage
     sends to the next one, ``message_bytes``, does not grow with its blocks.
     """
-    return 4 * all_reduce_bytes(2 * batch * sequence * features, devices)
+    return 16 * batch * sequence * features * Fraction(devices - 1, devices)
 
 
 @formula
