@@ -173,10 +173,11 @@ def test_of_gpt3s_block_every_device_keeps_10sbh_and_its_share_of_the_rest(h, a,
 @pytest.mark.parametrize("t", [1, 2, 4])
 def test_the_flops_are_shared_out_evenly(t):
     x = gp.StandIn((1, S, H), np.float64)
-    for layers in (network(), attention()):
-        total = sum(layer.flops for layer in profiled(gp.Partition(layers), x))
-        for part in gp.TensorParallel(layers, t).parts:
-            assert sum(layer.flops for layer in profiled(part, x)) * t == total
+    for layers in (network(), attention(), attention(recompute=True)):
+        for kind in ("flops", "weight_flops", "recompute_flops"):
+            total = sum(getattr(layer, kind) for layer in profiled(gp.Partition(layers), x))
+            for part in gp.TensorParallel(layers, t).parts:
+                assert sum(getattr(layer, kind) for layer in profiled(part, x)) * t == total
 
 
 def profiled(part: gp.Partition, x: gp.StandIn):
