@@ -764,6 +764,11 @@ CUT: list[Case] = [
         ValueError,
         "4 heads, 1 would work",
     ),
+    (
+        lambda: gp.TensorParallel([gp.Attention(10**9, 10**8, rng=None)], 10**7),
+        ValueError,
+        "TensorParallel needs at most 10,000 devices (got 10000000)",
+    ),
     (lambda: gp.TensorParallel(gp.mlp([64, 10]), 2), TypeError, "TensorParallel cuts [Linear, GELU, Linear]"),
     (
         lambda: gp.TensorParallel(gp.mlp([64, 10, 10, 10]), 2),

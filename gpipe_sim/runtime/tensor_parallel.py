@@ -21,13 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.errors import got, numbers, whole
+from gpipe_sim.errors import got, numbers, require_few, whole
 from gpipe_sim.nn.attention import Attention
 from gpipe_sim.nn.layers import GELU, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.nn.standin import Some, StandIn
 from gpipe_sim.runtime.partition import Gradients, Key, Partition, require_distinct, require_weights
 
 Array = np.ndarray
+MOST_DEVICES = 10_000  #: each takes some time to make
 BY_NUMBER = (GELU, ReLU, Tanh)  #: layers that work on each number alone
 
 
@@ -71,6 +72,7 @@ class TensorParallel:
         require_distinct(layers)
         self.layers = tuple(layers)
         self.cuts = _cuts(self.layers, devices)
+        require_few("TensorParallel", devices, "devices", most=MOST_DEVICES)
         self.parts = tuple(self._part(device, devices) for device in range(devices))
 
     def _part(self, device: int, devices: int) -> Partition:
