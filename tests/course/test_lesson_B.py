@@ -1,5 +1,8 @@
 """Lesson B: what the checks say to right answers and to the usual wrong ones."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from replies import assert_each_is_told, assert_says
@@ -8,6 +11,7 @@ import gpipe_sim as gp
 from gpipe_sim.course import answers
 from gpipe_sim.course.lesson_B import ALL_REDUCES, HIDDEN, TIMES_AS_MUCH, network, partial_gradients
 
+ROOT = Path(__file__).parents[2]
 cut, alone = answers.cut_matrices, answers.partial_output
 
 
@@ -181,6 +185,16 @@ def test_what_the_wrong_guesses_are():
     one = 2 * 7 / 8 / 2
     known = [4 * one, 12 * 4 * one, 96 * one, 96 * 2 * one, 96 * 4 / 2, 96 * 4 * 2 / 2, 96 * 4 * one * 2]
     assert list(TIMES_AS_MUCH) == known
+
+
+def test_the_picture_is_told_in_its_own_numbers():
+    found = json.loads((ROOT / "figures/tensor_speedup.json").read_text())
+    times = {(name, t): f"{n / d:.1f}" for name, points in found.items() for t, (n, d) in points}
+    told = [times["in one machine", 8], *(times["between machines", t] for t in (16, 32))]
+    assert told == ["7.6", "6.5", "7.9"]
+    text = (ROOT / "notebooks/B_tensor_parallelism.ipynb").read_text()
+    assert f"eight are {told[0]} times as fast" in text
+    assert f"sixteen are {told[1]} times, 32 are {told[2]}." in text
 
 
 def test_a_block_computes_what_the_lesson_says():
