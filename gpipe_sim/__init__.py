@@ -59,6 +59,7 @@ _NAMES = {
     "runtime.ring": "ring_all_reduce",
     "runtime.split": "split",
     "runtime.step": "StepResult single_device_step train_step",
+    "runtime.tensor_parallel": "TensorParallel",
     "runtime.training": "History evaluate outputs train train_single_device",
     "plan.balance_makespan": "BalancePlan balance_by_makespan",
     "plan.colocate": "colocate",

@@ -46,6 +46,10 @@ def many(schedule=None, costs=None, noise=0.1, **options) -> np.ndarray:
     return gp.simulate_many(schedule or SCHEDULE, costs, noise=noise, **{"runs": 3} | options)
 
 
+def cut(devices: int = 2) -> gp.TensorParallel:
+    return gp.TensorParallel(gp.mlp([64, 10, 10]), devices)
+
+
 def update(parameter, gradient) -> None:
     gp.SGD(0.1).step({(0, "b"): parameter}, {(0, "b"): gradient})
 
@@ -743,6 +747,68 @@ def ended():
     return list(program) or program
 
 
+CUT: list[Case] = [
+    (
+        lambda: gp.TensorParallel(gp.mlp([64, 10, 10]), 0),
+        ValueError,
+        "needs devices >= 1 (got 0)",
+    ),
+    (lambda: gp.TensorParallel(gp.mlp([64, 10, 10]), "2"), TypeError, "needs devices to be a whole number"),
+    (
+        lambda: gp.TensorParallel(gp.mlp([64, 10, 10]), 4),
+        ValueError,
+        "needs devices that divide 10 features in the middle, 2 would work (got 4)",
+    ),
+    (lambda: gp.TensorParallel(gp.mlp([64, 10, 10]), HUGE), ValueError, "divide 10 features in the middle"),
+    (
+        lambda: gp.TensorParallel([gp.Attention(64, 4, rng=RNG)], 3),
+        ValueError,
+        "4 heads, 1 would work",
+    ),
+    (
+        lambda: gp.TensorParallel([gp.Attention(10**9, 10**8, rng=None)], 10**7),
+        ValueError,
+        "TensorParallel needs at most 10,000 devices (got 10000000)",
+    ),
+    (lambda: gp.TensorParallel(gp.mlp([64, 10]), 2), TypeError, "TensorParallel cuts [Linear, GELU, Linear]"),
+    (
+        lambda: gp.TensorParallel(gp.mlp([64, 10, 10, 10]), 2),
+        TypeError,
+        "TensorParallel cuts [Linear, GELU, Linear]",
+    ),
+    (
+        lambda: gp.TensorParallel([LINEAR, gp.LayerNorm(64), gp.Linear(64, 4, rng=RNG)], 2),
+        TypeError,
+        "TensorParallel cuts [Linear, GELU, Linear]",
+    ),
+    (
+        lambda: gp.TensorParallel([LINEAR, gp.ReLU(), gp.Linear(32, 4, rng=RNG)], 2),
+        ValueError,
+        "TensorParallel needs layers that fit each other (got [Linear(64, 64), ReLU(",
+    ),
+    (lambda: gp.TensorParallel([LINEAR, gp.ReLU(), LINEAR], 2), ValueError, "are the same Linear(64, 64)"),
+    (lambda: gp.TensorParallel(LINEAR, 2), TypeError, "a model is a list of layers"),
+    (lambda: gp.TensorParallel(None, 2), TypeError, "a model is a list of layers"),
+    (lambda: cut().step(X[:, :5], X), ValueError, "takes an input of shape (batch, 64)"),
+    (
+        lambda: cut().step(X, X),
+        ValueError,
+        "needs dy in the shape of the output, (16, 10) (got (16, 64))",
+    ),
+    (lambda: cut().step("x", X), TypeError, "step needs x to hold real numbers"),
+    (lambda: cut().step(X, None), TypeError, "step needs dy to hold real numbers"),
+    (
+        lambda: gp.TensorParallel([gp.Attention(64, 4, rng=None)], 2).step(X, X),
+        ValueError,
+        "layer 0, Attention(64, 2), is on paper and cannot run",
+    ),
+    (
+        lambda: gp.TensorParallel([gp.Attention(64, 4, dropout=0.1, rng=RNG)], 2).step(X[None], X[None]),
+        ValueError,
+        "step needs an attention without dropout (got Dropout(0.1))",
+    ),
+]
+
 PROGRAMS: list[Case] = [
     (lambda: gp.Send("0F0", -1), ValueError, "Send needs to from 0 to 10000000 (got -1)"),
     (lambda: gp.Send("0F0", "1"), TypeError, "Send needs to to be a whole number (got '1')"),
@@ -991,6 +1057,24 @@ FORMULAS: list[Case] = [
     (lambda: gp.formulas.microbatches_for(4, "1e-9999999"), ValueError, "needs a bubble between 0 and 1"),
     (lambda: gp.formulas.microbatches_for(4, None), ValueError, "needs a bubble between 0 and 1 (got None)"),
     (lambda: gp.formulas.microbatches_for(4, LONG), ValueError, "needs a bubble between 0 and 1"),
+    (
+        lambda: gp.formulas.zero_memory(10**9, 64, 4),
+        ValueError,
+        "needs stage from 0 to 3 (got 4)",
+    ),
+    (lambda: gp.formulas.zero_memory(7.5e9, 64, 1), TypeError, "zero_memory needs parameters to be a whole"),
+    (lambda: gp.formulas.zero_bytes(10**9, 0, 1), ValueError, "zero_bytes needs devices >= 1 (got 0)"),
+    (
+        lambda: gp.formulas.zero_bytes(10**9, 64, "3"),
+        TypeError,
+        "needs stage to be a whole number",
+    ),
+    (lambda: gp.formulas.tensor_parallel_bytes(8, 1, 0, 2), ValueError, "needs features >= 1 (got 0)"),
+    (
+        lambda: gp.formulas.tensor_parallel_block_memory(8, 1, 8, 2, 4),
+        ValueError,
+        "is for devices that divide the heads (got t = 4, a = 2)",
+    ),
 ]
 
 CHARTS: list[Case] = [
@@ -1279,6 +1363,7 @@ SECTIONS = (
     TIMELINES,
     MODELS,
     STEPS,
+    CUT,
     PROGRAMS,
     FORMULAS,
     CHARTS,

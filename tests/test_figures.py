@@ -56,6 +56,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "links_scaling",
         "remat_memory",
         "slow_hop",
+        "tensor_speedup",
         "training_loss",
         "transformer_digits",
         "zero_bubble_table",
@@ -342,6 +343,25 @@ def test_speedups_on_links_are_drawn_as_they_are():
     }
     words = "16 devices are 6.6 times as fast as one, 32 only 5.2 times; on fast ones 16.3"
     assert ax.get_title("left") == f"GPipe on slow links: {words}"
+
+
+def test_a_block_over_devices_computes_a_part_and_sums_four_times():
+    """24sbh^2 + 4s^2bh FLOPs and twice that, at 140 TFLOP/s; 16sbh (t-1)/t bytes at the speed of the link."""
+    data, s, h = read("tensor_speedup"), 2_048, 12_288
+    alone = Fraction(3 * (24 * s * h**2 + 4 * s**2 * h), 140 * 10**12)
+    for name, speed in {"in one machine": 300 * 10**9, "between machines": 25 * 10**9}.items():
+        for t, times in data[name]:
+            waits = Fraction(16 * s * h * (t - 1), t * speed)
+            assert Fraction(*times) == alone / (alone / t + waits)
+    [ax] = committed("tensor_speedup").axes
+    drawn = {line.get_label(): list(zip(*line.get_data(), strict=True)) for line in ax.lines}
+    ideal = drawn.pop("as many times as devices")
+    assert all(t == times for t, times in ideal) and len(ideal) == 4
+    assert drawn == {
+        name: [(t, float(Fraction(*times))) for t, times in points] for name, points in data.items()
+    }
+    words = "8 devices in one machine are 7.6 times as fast as one, 16 in two machines only 6.5 times"
+    assert ax.get_title("left") == words
 
 
 def test_bytes_measured_are_the_bytes_predicted():

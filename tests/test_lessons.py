@@ -31,8 +31,8 @@ def prose(path: Path) -> str:
     return "\n\n".join("".join(cell["source"]) for cell in cells(path, "markdown"))
 
 
-def test_the_course_has_lessons_01_to_14_18_and_A():
-    later = ["18", "A"]
+def test_the_course_has_lessons_01_to_14_18_A_and_B():
+    later = ["18", "A", "B"]
     assert [number(path) for path in NOTEBOOKS] == [*(f"{n:02d}" for n in range(1, 15)), *later]
 
 
@@ -102,7 +102,7 @@ def exercises() -> list:
         every = json.loads(path.read_text())["cells"]
         for i, cell in enumerate(every):
             source = "".join(cell["source"])
-            check = re.search(r"^gp\.course\.lesson_(?:\d\d|A)\.\w+\(.*\)$", source, re.M)
+            check = re.search(r"^gp\.course\.lesson_(?:\d\d|[AB])\.\w+\(.*\)$", source, re.M)
             if cell["cell_type"] == "code" and check:
                 after = "".join("".join(c["source"]) for c in every[i + 1 : i + 3])
                 answer = re.search(r"<summary>One answer.*?```python\n(.*?)```", after, re.S)
@@ -111,7 +111,7 @@ def exercises() -> list:
 
 
 def test_every_lesson_has_an_exercise_that_checks_itself():
-    asked = {re.search(r"lesson_(\d\d|A)", param.values[0])[0] for param in exercises()}
+    asked = {re.search(r"lesson_(\d\d|[AB])", param.values[0])[0] for param in exercises()}
     assert asked == {f"lesson_{number(path)}" for path in NOTEBOOKS}
 
 

@@ -16,7 +16,8 @@ from gpipe_sim.course.reply import Reply
 from gpipe_sim.theory import formulas
 
 LESSONS = [
-    getattr(gp.course, f"lesson_{name}") for name in (*(f"{n:02}" for n in range(1, 11)), "13", "18", "A")
+    getattr(gp.course, f"lesson_{name}")
+    for name in (*(f"{n:02}" for n in range(1, 11)), "13", "18", "A", "B")
 ]
 #: Every function of a lesson that its notebook calls with the student's answers.
 CHECKS = [
@@ -89,6 +90,7 @@ def test_every_formula_of_small_numpy_integers_is_that_of_pythons(small):
             continue
         sizes = {"devices": 20, "microbatches": 120, "stages_per_device": 3, "device": 19, "pair": 110}
         sizes |= {"backward": 100, "forward": 120, "input_grad": 110, "weight_grad": 40, "comm": 20}
+        sizes |= {"stage": 3, "features": 100, "heads": 100}
         given = {each: sizes.get(each, 115) for each in signature(formula).parameters}
         plain, again = formula(**given), formula(**{each: small(value) for each, value in given.items()})
         assert (again, type(again)) == (plain, type(plain)), name

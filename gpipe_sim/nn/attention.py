@@ -65,9 +65,14 @@ class Attention(Layer):
         qkv += self.parameters["b"]
         core = self._shares(qkv, ctx, mask)
         mixed = (core[2] @ self._heads(qkv)[2]).swapaxes(1, 2).copy()
-        y = mixed.reshape(x.shape) @ self.parameters["Wo"]
+        y = mixed.reshape(*x.shape[:2], self.mixed) @ self.parameters["Wo"]
         y += self.parameters["bo"]
         return with_along(y, boundary), (x, qkv, (ctx, mask) if self.recompute else core, mixed)
+
+    @property
+    def mixed(self) -> int:
+        """The features of all heads together: as many as x has, unless the heads are dealt out to devices."""
+        return len(self.parameters["Wo"])
 
     def _mask(self, boundary: Boundary, ctx: Context) -> Some | None:
         """What travels along, if anything does, where both are as they must be."""
@@ -107,16 +112,16 @@ class Attention(Layer):
         return {
             "W": by_row(x).T @ by_row(d_qkv),
             "b": by_row(d_qkv).sum(axis=0),
-            "Wo": mixed.reshape(-1, dy.shape[2]).T @ by_row(dy),
+            "Wo": mixed.reshape(-1, self.mixed).T @ by_row(dy),
             "bo": by_row(dy).sum(axis=0),
         }
 
     def outline(self, boundary: Boundary, ctx: Context) -> tuple[Boundary, tuple]:
         x, mask = first(boundary), self._mask(boundary, ctx)
-        batch, sequence, features = x.shape
-        qkv = like(x, self.parameters["W"], shape=(batch, sequence, 3 * features))
+        batch, sequence, _ = x.shape
+        qkv = like(x, self.parameters["W"], shape=(batch, sequence, 3 * self.mixed))
         shares, stays, dropped = self._outlined_shares(qkv, ctx)
-        mixed = like(qkv, shape=(batch, sequence, self.heads, features // self.heads))
+        mixed = like(qkv, shape=(batch, sequence, self.heads, self.mixed // self.heads))
         core = (ctx, mask) if self.recompute else (shares, stays, dropped)
         return with_along(like(x, qkv), boundary), (x, qkv, core, mixed)
 
@@ -127,15 +132,16 @@ class Attention(Layer):
         return shares, stays, dropped
 
     def flops(self, x: StandIn) -> int:
-        _, sequence, features = x.shape
-        return 2 * x.size * (4 * features + 2 * sequence)
+        batch, sequence, features = x.shape
+        return 2 * batch * sequence * self.mixed * (4 * features + 2 * sequence)
 
     def weight_flops(self, x: StandIn) -> int:
-        return 8 * x.size * x.shape[2]
+        return 8 * x.size * self.mixed
 
     def recompute_flops(self, x: StandIn) -> int:
         """Of queries times keys. What the shares and the values give is saved, so it is not made again."""
-        return 2 * x.size * x.shape[1] if self.recompute else 0
+        batch, sequence, _ = x.shape
+        return 2 * batch * sequence**2 * self.mixed if self.recompute else 0
 
     def selective(self) -> "Attention | None":
         if self.recompute:
@@ -162,7 +168,7 @@ class Attention(Layer):
 
     def _softmax(self, scores: Array, mask: Array | None) -> Array:
         """Over the last axis of scores (batch, heads, sequence, sequence), in place."""
-        scores *= (len(self.parameters["W"]) // self.heads) ** -0.5
+        scores *= (self.mixed // self.heads) ** -0.5
         if self.causal:
             scores[..., np.triu(np.ones(scores.shape[2:], bool), k=1)] = -np.inf
         if mask is not None:

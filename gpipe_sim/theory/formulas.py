@@ -24,6 +24,12 @@ from gpipe_sim.theory.collectives import (  # noqa: F401
     ring_all_reduce_time,
 )
 from gpipe_sim.theory.domain import formula
+from gpipe_sim.theory.shards import (  # noqa: F401
+    tensor_parallel_block_memory,
+    tensor_parallel_bytes,
+    zero_bytes,
+    zero_memory,
+)
 from gpipe_sim.theory.transformers import (  # noqa: F401
     attention_core_bytes_per_flop,
     attention_core_flops_share,

@@ -130,6 +130,16 @@ def test_attention_is_the_librarys():
     assert abs(found - shares).max() < 1e-12 and abs(mix - mixed.reshape(mix.shape)).max() < 1e-12
 
 
+def test_columns_then_rows_are_the_librarys():
+    rng = np.random.default_rng(0)
+    layers, (x, dy) = gp.mlp([8, 32, 8]), rng.normal(size=(2, 5, 8))
+    parts = answers.cut_matrices(layers[0].parameters["W"], layers[2].parameters["W"], 4)
+    cut = gp.TensorParallel(layers, 4)
+    assert abs(sum(answers.partial_output(x, *pair) for pair in parts) - cut.step(x, dy).output).max() < 1e-12
+    for pair, device in zip(parts, cut.parts, strict=True):
+        assert all(map(np.array_equal, pair, (device.parameters[0, "W"], device.parameters[2, "W"])))
+
+
 def functions() -> list:
     return [each for each in vars(answers).values() if inspect.isfunction(each)]
 

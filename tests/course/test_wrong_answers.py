@@ -16,7 +16,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 CHECKS = sorted(
     set(
         re.findall(
-            r'"gp\.course\.lesson_(\d\d|A)\.([a-z_]+)\([A-Za-z_, ]+\)"',
+            r'"gp\.course\.lesson_(\d\d|[AB])\.([a-z_]+)\([A-Za-z_, ]+\)"',
             "".join(path.read_text() for path in NOTEBOOKS.glob("*.ipynb")),
         )
     )

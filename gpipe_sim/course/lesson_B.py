@@ -1,0 +1,235 @@
+"""Lesson B: tensor parallelism in ten minutes."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.course.build import build
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed, your_turn
+
+Array = np.ndarray
+
+#: What natural wrong guesses at the all-reduces of a forward and its backward would be.
+ALL_REDUCES = {
+    1: "That is the forward's. From whose columns of A does a device compute its dx?",
+    3: "One of these is not needed. Which device needs the gradient of a part of A, or of B?",
+    4: "That sums the gradients of A and B too. Which device needs the gradient of a part of A?",
+    8: "That is one for each device. How many arrays are summed, by all of them together?",
+}
+#: And at how many times as much as a pipeline's a device sends that has a part of all 96 blocks.
+TIMES_AS_MUCH = {
+    3.5: "That is one block. How many blocks has each device a part of?",
+    42: "That is a twelfth of the model. Of which blocks does a device have a part?",
+    84: "That is one all-reduce for each block. How many has a block, both ways?",
+    168: "That is two all-reduces for each block. How many has a block, attention and network, both ways?",
+    192: "A device sends 2(t-1)/t of an array in an all-reduce. What did you take?",
+    384: "That is nearly it. What is 2(t-1)/t at t = 8?",
+    672: "That is as many times what the pipeline's device sends one way. What does it send in all?",
+}
+
+
+GRADIENTS = ("the part of dx", "dA_own", "dB_own")
+
+
+class Size(NamedTuple):
+    """Rows of x, its features, those in the middle, and devices."""
+
+    rows: int
+    features: int
+    middle: int
+    devices: int
+
+    def __str__(self) -> str:
+        return f"with h = {self.features}, {self.middle} features in the middle and t = {self.devices}"
+
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """x, A, B, and a gradient of the output."""
+        rng = np.random.default_rng(self)
+        shapes = (
+            (self.rows, self.features),
+            (self.features, self.middle),
+            (self.middle, self.features),
+            (self.rows, self.features),
+        )
+        return tuple(rng.normal(size=shape) for shape in shapes)
+
+
+HIDDEN = (Size(5, 8, 24, 4), Size(9, 6, 12, 3), Size(7, 3, 10, 2), Size(4, 5, 6, 1))
+
+
+def middle(x: Array, A: Array) -> Array:
+    """ReLU(x A)."""
+    return np.maximum(x @ A, 0)
+
+
+def near(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12))
+
+
+@build("cut_matrices", "partial_output")
+def network(cut_matrices: Callable, partial_output: Callable) -> Reply:
+    """Check ``cut_matrices(A, B, t)`` and ``partial_output(x, A_own, B_own)``: columns, then rows."""
+    for size in HIDDEN:
+        x, A, B, _ = size.arrays()
+        parts = called(cut_matrices, A, B, size.devices, where=f"cut_matrices, {size},")
+        if isinstance(parts, Reply):
+            return parts
+        if wrong := what_is_no_cut(parts, A, B, size):
+            return keep_working(f"{size}, {wrong}")
+        partial = []
+        for device, own in enumerate(parts):
+            got = called(partial_output, x, *own, where=f"partial_output, {size},")
+            if isinstance(got, Reply):
+                return got
+            if wrong := wrong_partial(got, x, *own, size):
+                return keep_working(f"{size}, device {device} {wrong}")
+            partial.append(got)
+        assert near(sum(partial), middle(x, A) @ B)
+    return correct(
+        "the sum is ReLU(x A) B at four sizes. How much did the devices send between the two products?"
+    )
+
+
+def what_is_no_cut(parts: object, A: Array, B: Array, size: Size) -> str:
+    """What is wrong with the devices' parts of A and B; empty if nothing is."""
+    t = size.devices
+    if not isinstance(parts, list | tuple):
+        return (
+            f"cut_matrices gives {_kind(parts)}. It should be a list of a pair for each device. Which pairs?"
+        )
+    if len(parts) != t:
+        return f"cut_matrices gives {len(parts)} parts. How many devices are there?"
+    for device, pair in enumerate(parts):
+        if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_matrix, pair))):
+            return f"device {device} gets {_kind(pair)}. It should be two arrays: which part of A, and of B?"
+        if wrong := _wrong_shapes(device, *pair, size):
+            return wrong
+    return _wrong_columns(parts, A, B)
+
+
+def _wrong_shapes(device: int, A: Array, B: Array, size: Size) -> str:
+    _, h, wide, t = size
+    narrow = wide // t
+    if (A.shape, B.shape) == ((h, narrow), (narrow, h)):
+        return ""
+    has = f"device {device} has {_shape(A)} of A and {_shape(B)} of B"
+    if A.shape == (h, wide) or B.shape == (wide, h):
+        return f"{has}: one of them as a whole. What is a t-th of each?"
+    if A.shape == (h // t, wide):
+        return f"{has}: rows of A, which make one term of each sum. Is ReLU(a) + ReLU(b) = ReLU(a + b)?"
+    if A.shape == (h, narrow):
+        return f"{has}. It makes {narrow} features in the middle. Which numbers of B does each of them meet?"
+    return f"{has}, of {h} x {wide} and {wide} x {h}. Which way is each cut, and into how many parts?"
+
+
+def _wrong_columns(parts: list, A: Array, B: Array) -> str:
+    columns = [[_place(column, A.T) for column in own.T] for own, _ in parts]
+    rows = [[_place(row, B) for row in own] for _, own in parts]
+    for device, (of_a, of_b) in enumerate(zip(columns, rows, strict=True)):
+        if None in of_a or None in of_b:
+            return f"device {device} has numbers in its part that are not in A or B. What changed them?"
+        if of_a != of_b:
+            has = f"device {device} has the columns {listed(of_a)} of A and the rows {listed(of_b)} of B"
+            return f"{has}. Which row of B meets what column {of_a[0]} of A makes?"
+    held = sorted(each for own in columns for each in own)
+    missing = next((i for i in range(A.shape[1]) if i not in held), None)
+    return "" if missing is None else f"no device has column {missing} of A. Who makes that feature?"
+
+
+def _place(row: Array, rows: Array) -> int | None:
+    """Which of the rows this is."""
+    return next((i for i, other in enumerate(rows) if near(row, other)), None)
+
+
+def wrong_partial(got: object, x: Array, A: Array, B: Array, size: Size) -> str:
+    """What is wrong with what a device computed alone; empty if nothing is."""
+    if not _is_matrix(got):
+        return f"gives {_kind(got)}. Which array can it add to the others'?"
+    if near(got, middle(x, A) @ B):
+        return ""
+    if got.shape != (size.rows, size.features):
+        return f"gives {_shape(got)}, and y is {size.rows} x {size.features}. What of B does it have?"
+    mistakes = (
+        (x @ A @ B, "has no ReLU. Between which two products does it stand?"),
+        (
+            np.maximum(x @ A @ B, 0),
+            "takes ReLU of a part of the sum. Between which two products does it stand?",
+        ),
+        (middle(middle(x, A), B), "takes ReLU of a part of the sum. Where does ReLU(x A) B have its ReLU?"),
+        (middle(x, A) @ B / size.devices, "divides by t. Is y the sum of the parts, or their mean?"),
+        (middle(x, A) @ B * size.devices, "multiplies by t. What do the parts make when they are added?"),
+    )
+    known = (f"{says}" for wrong, says in mistakes if near(got, wrong))
+    return next(
+        known, "gives other numbers than its columns and rows make. What is ReLU(x A) B with these alone?"
+    )
+
+
+def partial_gradients(answer: Callable | None) -> Reply:
+    """Check ``answer(x, A_own, B_own, dy)``: a device's part of dx, and the gradients of its A and B."""
+    if answer is None:
+        return your_turn("write partial_gradients in this cell, and run it again")
+    for size in HIDDEN:
+        x, A, B, dy = size.arrays()
+        for own in zip(np.split(A, size.devices, axis=1), np.split(B, size.devices), strict=True):
+            got = called(answer, x, *own, dy, where=f"{size},")
+            if isinstance(got, Reply):
+                return got
+            if wrong := _no_three(got, [x, *own]):
+                return keep_working(f"{size}, {wrong}")
+            for mistake in _gradient_mistakes(got, x, *own, dy, size.devices):
+                return almost(f"{size}, {mistake}")
+    return correct("the parts of dx add up to the whole one, and nobody else needs your dA and dB")
+
+
+def _no_three(got: object, like: list[Array]) -> str:
+    if not (isinstance(got, list | tuple) and len(got) == 3 and all(map(_is_matrix, got))):
+        return f"you give {_kind(got)}; it should be three arrays: a part of dx, dA_own, dB_own. Which?"
+    for name, array, of in zip(GRADIENTS, got, like, strict=True):
+        if array.shape != of.shape:
+            return (
+                f"{name} is {_shape(array)}, and what it is the gradient of is {_shape(of)}. Which axes meet?"
+            )
+    return ""
+
+
+def _gradient_mistakes(got: list, x: Array, A: Array, B: Array, dy: Array, t: int) -> Iterator[str]:
+    """What is wrong with each of the three."""
+    there = x @ A > 0
+    inside = (dy @ B.T) * there
+    right = inside @ A.T, x.T @ inside, middle(x, A).T @ dy
+    masked = "Where ReLU gave 0, what is its gradient?"
+    known = (
+        [(dy @ B.T @ A.T, masked), (right[0] / t, "Is dx the sum of the parts, or their mean?")],
+        [(x.T @ (dy @ B.T), masked), (right[1] / t, "Which other device has these columns?")],
+        [
+            ((x @ A).T @ dy, "What did B multiply in the forward: before or after ReLU?"),
+            (there.T @ dy, "What did B multiply in the forward? You have only where it was above 0."),
+            (right[2] / t, "Which other device has these rows?"),
+        ],
+    )
+    for name, array, wanted, mistakes in zip(GRADIENTS, got, right, known, strict=True):
+        if not near(array, wanted):
+            says = (question for wrong, question in mistakes if near(array, wrong))
+            ask = next(says, "Which arrays does the rule of lesson 02 multiply here?")
+            yield f"{name} is not what your own columns and rows give. {ask}"
+
+
+def _is_matrix(value: object) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f"
+
+
+def _shape(array: Array) -> str:
+    return " x ".join(map(str, array.shape))
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, np.ndarray):
+        return f"one array of {_shape(value) or 'no axes'}"
+    if isinstance(value, list | tuple):
+        return f"{len(value)} things, the first a {type(value[0]).__name__}" if value else "an empty list"
+    return f"a {type(value).__name__}"
