@@ -288,7 +288,180 @@ PLANS: list[Case] = [
     (lambda: gp.colocate(SCHEDULE, ["a"]), IndexError, "too few devices to hold given partitions"),
 ]
 
+BALANCES: list[Case] = [
+    (
+        lambda: gp.balance_by_parameters(gp.mlp([3, 3]), 2),
+        ValueError,
+        "balance_by_parameters cannot cut 1 layers into 2 stages; at most 1",
+    ),
+    (lambda: gp.balance_by_parameters([3], 1), TypeError, "a model needs layers, such as mlp([64, 10])"),
+    (lambda: gp.balance_by_parameters(parts(), 1), TypeError, "a model needs layers, such as mlp([64, 10])"),
+    (
+        lambda: gp.balance_by_parameters([LINEAR], 1, speed=[2]),
+        TypeError,
+        "balance_by_cost() got an unexpected keyword argument 'speed'",
+    ),
+    (lambda: gp.balance_by_time([LINEAR], 0, X), ValueError, "balance_by_time needs stages >= 1 (got 0)"),
+    (lambda: gp.balance_by_time([LINEAR], 1, None), TypeError, "balance_by_time needs sample to hold real"),
+    (lambda: gp.balance_by_time([LINEAR], 1, 3.0), ValueError, "needs a sample of one microbatch's inputs"),
+    (lambda: gp.balance_by_time([LINEAR], 1, X[:, :3]), ValueError, "takes an input of shape"),
+    (lambda: gp.balance_by_time([LINEAR], 1, X, runs=0), ValueError, "needs runs >= 1 (got 0)"),
+    (
+        lambda: gp.balance_by_time([LINEAR], 1, gp.StandIn((16, 64), float)),
+        TypeError,
+        "balance_by_time needs a sample with contents (got StandIn((16, 64), float64))",
+    ),
+    (lambda: gp.balance_by_time(gp.bert_large(), 4, X), ValueError, "is on paper and cannot run"),
+    (lambda: gp.balance_by_size([LINEAR], 1, "x"), TypeError, "balance_by_size needs sample to hold real"),
+    (lambda: gp.balance_by_size([LINEAR], 1, X[:0]), ValueError, "a batch of 0 samples cannot be cut into 1"),
+    (lambda: gp.balance_by_size([LINEAR], 1, X[:, :3]), ValueError, "takes an input of shape"),
+    (
+        lambda: gp.balance_by_size([LINEAR], 1, X, microbatches=17),
+        ValueError,
+        "a batch of 16 samples cannot be cut into 17 microbatches",
+    ),
+    (
+        lambda: gp.balance_by_size([LINEAR], 1, X, param_scale=-1),
+        ValueError,
+        "balance_by_size needs param_scale to be finite and >= 0 (got -1)",
+    ),
+    (
+        lambda: gp.split([LINEAR], stages=1, balance="speed"),
+        ValueError,
+        "split needs balance to list layers, or to be one of ('parameters', 'time', 'size') (got 'speed')",
+    ),
+    (lambda: gp.split([LINEAR], balance="time"), TypeError, "split needs stages=, how many, beside balance="),
+    (
+        lambda: gp.split([LINEAR], stages=1, balance="time"),
+        TypeError,
+        "split needs sample=, the inputs of one microbatch, for balance='time'",
+    ),
+    (lambda: gp.split([LINEAR], stages=1, balance="size"), TypeError, "split needs sample=, the inputs of"),
+    (
+        lambda: gp.split([LINEAR], stages=1, balance="parameters", sample=X),
+        TypeError,
+        "split needs a sample only for balance='time' or balance='size'",
+    ),
+    (
+        lambda: gp.split([LINEAR], stages=1, sample=X),
+        TypeError,
+        "split needs a sample only for balance='time'",
+    ),
+    (
+        lambda: gp.split([LINEAR], stages=2, balance="time", sample=X),
+        ValueError,
+        "cannot cut 1 layers into 2",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 3),
+        ValueError,
+        "balance_by_cost cannot cut 2 layers into 3 stages; at most 2 (sequence is shorter than intended",
+    ),
+    (lambda: gp.balance_by_cost([1, 2], 0), ValueError, "balance_by_cost needs stages >= 1 (got 0)"),
+    (lambda: gp.balance_by_cost([1, 2], 2.0), TypeError, "needs stages to be a whole number (got 2.0)"),
+    (lambda: gp.balance_by_cost([], 1), ValueError, "balance_by_cost cannot cut 0 layers into 1 stages"),
+    (lambda: gp.balance_by_cost(3, 1), TypeError, "balance_by_cost needs costs to list numbers (got 3)"),
+    (lambda: gp.balance_by_cost("123", 1), TypeError, "needs costs to list numbers (got '123')"),
+    (lambda: gp.balance_by_cost([1, -2], 1), ValueError, "needs costs to be finite and >= 0 (got -2)"),
+    (lambda: gp.balance_by_cost([1, NAN], 2), ValueError, "needs costs to be finite and >= 0 (got nan)"),
+    (lambda: gp.balance_by_cost([1, 1j], 2), TypeError, "needs costs to be a number (got 1j)"),
+    (lambda: gp.balance_by_cost([1] * 5000, 2), ValueError, "needs at most 4,000 layers (got 5000)"),
+    (lambda: gp.balance_by_cost(X, 2), TypeError, "balance_by_cost needs costs to be a number"),
+    (lambda: gp.balance_by_cost([1, 2], 2, first=INF), ValueError, "needs first to be finite and >= 0"),
+    (lambda: gp.balance_by_cost([1, 2], 2, last="1"), TypeError, "needs last to be a number (got '1')"),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, speeds=[1, 2, 3]),
+        ValueError,
+        "needs speeds for 2 stages, but lists 3 (got [1, 2, 3])",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, speeds=[1, 0]),
+        ValueError,
+        "needs speeds > 0, and less than a million times apart (got [1, 0])",
+    ),
+    (lambda: gp.balance_by_cost([1, 2], 2, speeds=2), TypeError, "needs speeds to list numbers (got 2)"),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, communication=[1, 1]),
+        ValueError,
+        "needs communication for 1 cuts, but lists 2",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, memory=5),
+        TypeError,
+        "needs both sizes=, of the layers, and memory=",
+    ),
+    (lambda: gp.balance_by_cost([1, 2], 2, sizes=[1, 1]), TypeError, "needs both sizes=, of the layers, and"),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, sizes=[1], memory=5),
+        ValueError,
+        "needs sizes for 2 layers, but lists 1",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, sizes=[1, 7], memory=5),
+        ValueError,
+        "finds no cut into 2 stages that keeps memory (got 5); layer 1 alone has 7, and if all",
+    ),
+    (
+        lambda: gp.balance_by_cost([1, 2], 2, sizes=[1, UNPRINTABLE], memory=5),
+        ValueError,
+        "finds no cut into 2 stages that keeps memory (got 5)",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, [1, 2]),
+        TypeError,
+        "balance_by_makespan needs costs of single layers, such as Costs([1, 1, 2]) (got [1, 2])",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, Earns([1, 2])),
+        TypeError,
+        "adds up the costs of layers, so it needs Costs and no subclass",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs(speed=[1, 2])),
+        ValueError,
+        "balance_by_makespan needs what each layer costs, such as Costs([1, 1, 2]) (got Costs(",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1])),
+        ValueError,
+        "balance_by_makespan cannot cut 1 layers into 2 stages; at most 1",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1, 2, 3], speed=[1, 2, 3])),
+        ValueError,
+        "Costs lists speed for 3 devices, but the schedule has 2; give one number, or 2",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1] * 2000)),
+        ValueError,
+        "needs at most 1,000 layers",
+    ),
+    (lambda: gp.balance_by_makespan(4, gp.Costs([1, 2])), TypeError, "balance_by_makespan needs a schedule"),
+    (
+        lambda: gp.balance_by_makespan(gp.Explicit(["0F0 1B0 1F0 0B0"]), gp.Costs([1, 2])),
+        gp.DeadlockError,
+        "cannot finish",
+    ),
+    (
+        lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1e308] * 3)),
+        ValueError,
+        "longer than the largest float",
+    ),
+]
+
 COSTS: list[Case] = [
+    (
+        lambda: gp.Costs([1, 2, 3]).merged([2, 2]),
+        ValueError,
+        "Costs lists forward for 3 layers, but the balance has 4; give one number, or 4",
+    ),
+    (lambda: gp.Costs([1, 2, 3]).merged([3, 0]), ValueError, "merged needs each stage's layers >= 1 (got 0)"),
+    (lambda: gp.Costs().merged([1.0]), TypeError, "needs each stage's layers to be a whole number (got 1.0)"),
+    (
+        lambda: gp.Costs().merged(3),
+        TypeError,
+        "merged needs how many layers each stage gets, such as [2, 2, 1]",
+    ),
     (lambda: gp.Costs(comm=(1, 1)), TypeError, "Costs needs comm to be a number (got (1, 1))"),
     (lambda: gp.Costs(-1), ValueError, "Costs needs forward to be finite and >= 0 (got -1)"),
     (lambda: gp.Costs(NAN), ValueError, "Costs needs forward to be finite and >= 0 (got nan)"),
@@ -446,7 +619,12 @@ MODELS: list[Case] = [
     (lambda: gp.Partition([LINEAR], -1), ValueError, "Partition needs first_layer >= 0 (got -1)"),
     (lambda: gp.split(gp.mlp([4, 4]), stages=2), ValueError, "cannot cut 1 layers into 2 stages; at most 1"),
     (lambda: gp.split(gp.mlp([4, 4])), TypeError, "split needs either stages=, how many, or balance="),
-    (lambda: gp.split(gp.mlp([4, 4]), balance="1"), TypeError, "split needs balance to list how many layers"),
+    (
+        lambda: gp.split(gp.mlp([4, 4]), balance="1"),
+        ValueError,
+        "split needs balance to list layers, or to be",
+    ),
+    (lambda: gp.split(gp.mlp([4, 4]), balance=1), TypeError, "split needs balance to list how many layers"),
     (lambda: gp.split(gp.mlp([4, 4]), balance=np.ones((1, 1), int)), ValueError, "must be positive integers"),
     (lambda: gp.split(gp.mlp([4, 4]), balance=[1] * 999), ValueError, "has 1 layers but the balance adds up"),
     (lambda: gp.split(gp.mlp([4, 4]), stages=1, devices="cpu"), TypeError, "lists a name for each of 1"),
@@ -1011,7 +1189,20 @@ LESSONS: list[Case] = [
     (lambda: gp.course.lesson_99, AttributeError, "module 'gpipe_sim.course' has no attribute 'lesson_99'"),
 ]
 
-SECTIONS = (SIZES, ORDERS, PLANS, COSTS, TIMELINES, MODELS, STEPS, PROGRAMS, FORMULAS, CHARTS, LESSONS)
+SECTIONS = (
+    SIZES,
+    ORDERS,
+    PLANS,
+    BALANCES,
+    COSTS,
+    TIMELINES,
+    MODELS,
+    STEPS,
+    PROGRAMS,
+    FORMULAS,
+    CHARTS,
+    LESSONS,
+)
 CASES = [case for section in SECTIONS for case in section]
 
 #: What a student may hand in by mistake: every check of a lesson replies to it in a sentence.

@@ -17,7 +17,7 @@ from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import MSE, Loss, cross_entropy
 from gpipe_sim.nn.models import mlp
 from gpipe_sim.nn.optimizers import SGD, Adam, Optimizer
-from gpipe_sim.runtime.partition import split
+from gpipe_sim.runtime.split import split
 from gpipe_sim.runtime.step import train_step
 from gpipe_sim.runtime.training import train
 

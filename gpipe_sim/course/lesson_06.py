@@ -15,7 +15,7 @@ from gpipe_sim.nn.layers import Layer, Linear
 from gpipe_sim.nn.losses import cross_entropy
 from gpipe_sim.nn.models import mlp
 from gpipe_sim.runtime.memory import GRADIENTS
-from gpipe_sim.runtime.partition import split
+from gpipe_sim.runtime.split import split
 from gpipe_sim.runtime.step import StepResult, train_step
 from gpipe_sim.schedule.actions import Kind
 

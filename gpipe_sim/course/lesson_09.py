@@ -19,7 +19,7 @@ from gpipe_sim.course.rows import (
 )
 from gpipe_sim.families import Interleaved1F1B, OneFOneB
 from gpipe_sim.nn.layers import ReLU
-from gpipe_sim.runtime.partition import split
+from gpipe_sim.runtime.split import split
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.metrics import peak_in_flight
 from gpipe_sim.simulation.simulate import simulate

@@ -17,8 +17,8 @@ from gpipe_sim.nn.blocks import TransformerBlock
 from gpipe_sim.nn.losses import mse
 from gpipe_sim.nn.standin import StandIn
 from gpipe_sim.runtime.outlined import profile
-from gpipe_sim.runtime.partition import split
 from gpipe_sim.runtime.profile import Size
+from gpipe_sim.runtime.split import split
 
 #: samples, places, features, heads: where attention is tried
 HIDDEN_SHAPES = ((3, 5, 12, 4), (10, 4, 8, 2), (2, 7, 6, 1))

@@ -18,7 +18,7 @@ from gpipe_sim.nn.layers import Layer, Linear
 from gpipe_sim.nn.losses import cross_entropy
 from gpipe_sim.nn.optimizers import AdamW
 from gpipe_sim.nn.transformer import LayerNorm, Positions, SequenceMean
-from gpipe_sim.runtime.partition import split
+from gpipe_sim.runtime.split import split
 from gpipe_sim.runtime.training import History, train, train_single_device
 
 FILE = files("gpipe_sim") / "data" / "transformer.json"

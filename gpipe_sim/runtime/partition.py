@@ -1,13 +1,11 @@
-"""One stage's layers, and how a model is cut into stages."""
+"""One stage's layers."""
 
-import operator
 from collections.abc import Callable, Hashable, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import got, listed, require, require_room, whole
+from gpipe_sim.errors import got, require, whole
 from gpipe_sim.nn.along import Boundary, applied
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.standin import StandIn
@@ -107,43 +105,6 @@ def _add(layer: int, fresh: dict[str, Array], into: Gradients) -> list[Array]:
     return new
 
 
-def split(
-    layers: Sequence[Layer],
-    *,
-    stages: int | None = None,
-    balance: Sequence[int] | None = None,
-    devices: Sequence[Hashable] | None = None,
-) -> list[Partition]:
-    """Cut a model into partitions: ``stages`` of nearly equal numbers of layers, or by ``balance``.
-
-    Every entry of ``layers`` counts as one layer, an activation function too. ``balance=[2, 2, 1]`` gives
-    three partitions of 2, 2 and 1 layers. The partitions hold the layers of the list themselves, not copies.
-    ``devices`` labels partition i with devices[i]: a device may be listed several times, surplus ones are
-    unused, and too few are an IndexError, as in torchgpipe (Kim et al. 2020, arXiv:2004.09910). To run
-    partitions that share a device, see ``colocate``. TypeError unless exactly one of ``stages`` and
-    ``balance`` is given; ValueError if they do not fit the layers.
-    """
-    require_distinct(layers)
-    layers = list(layers)
-    balance = balanced(len(layers), stages, balance)
-    labels = [None] * len(balance) if devices is None else require_room(len(balance), devices)
-    starts = [sum(balance[:i]) for i in range(len(balance))]
-    return [
-        Partition(layers[start : start + size], start, label)
-        for start, size, label in zip(starts, balance, labels, strict=False)
-    ]
-
-
-def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> list[int]:
-    """How many layers each stage gets: ``balance`` itself if it fits, or nearly equal numbers."""
-    if (stages is None) == (balance is None):
-        raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
-    if balance is None:
-        return _even(layers, stages)
-    balance = listed("split", "balance to list how many layers each stage gets", balance)
-    return _read_balance(balance, layers)
-
-
 def require_distinct(layers: Sequence[Layer]) -> None:
     if isinstance(layers, Partition | str) or not isinstance(layers, Sequence):
         hint = "its layers are partition.layers" if isinstance(layers, Partition) else "such as mlp([64, 10])"
@@ -180,24 +141,3 @@ def require_weights(partition: Partition) -> None:
                 f"layer {number}, {layer!r}, is on paper and cannot run; give it a generator as rng=..., "
                 "or ask profile(...) and predict_memory(...) what it would hold"
             )
-
-
-def _even(layers: int, stages: int) -> list[int]:
-    """Nearly equal numbers of layers, the larger ones first: 11 layers on 4 stages are 3, 3, 3, 2."""
-    stages = whole("split", "stages", stages)
-    if stages > layers:
-        raise ValueError(f"split cannot cut {layers} layers into {stages} stages; at most {layers}")
-    small, larger = divmod(layers, stages)
-    return [small + (stage < larger) for stage in range(stages)]
-
-
-def _read_balance(balance: list[int], layers: int) -> list[int]:
-    """The sizes as Python's own ints, which add up to all layers; ValueError otherwise."""
-    for size in balance:
-        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-            raise ValueError(f"all balance numbers must be positive integers {got(balance, 'balance: ')}")
-    sizes = list(map(operator.index, balance))
-    if sum(sizes) != layers:
-        total = f"{sum(sizes)} {got(balance, 'balance: ')}"
-        raise ValueError(f"the model has {layers} layers but the balance adds up to {total}")
-    return sizes

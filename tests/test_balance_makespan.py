@@ -1,0 +1,264 @@
+"""Cuts for a short step: against every other cut on small cases, and the case that everybody asks about."""
+
+import random
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import every_schedule, over, overlapped, with_updates
+from test_balance import every_cut
+
+import gpipe_sim as gp
+from gpipe_sim.plan import balance_makespan
+from gpipe_sim.plan.cut_bounds import Bounds
+from gpipe_sim.plan.many_cuts import Prices, timer
+
+
+def some_costs(draw: random.Random, layers: int, devices: int) -> gp.Costs:
+    """With and without each of the things that cost time."""
+
+    def each(low=0):
+        return [draw.choice([draw.randint(low, 4), Fraction(draw.randint(low, 9), 2)]) for _ in range(layers)]
+
+    return gp.Costs(
+        each(),
+        each() if draw.random() < 0.7 else 2,
+        each() if draw.random() < 0.7 else 1,
+        recompute=each() if draw.random() < 0.3 else None,
+        update=draw.randint(0, 3),
+        overlap=each() if draw.random() < 0.3 else None,
+        comm=draw.choice([0, 0, 1, Fraction(5, 2)]),
+        speed=draw.choice([1, 2, [draw.choice([1, 2, Fraction(1, 2)]) for _ in range(devices)]]),
+        overhead=draw.choice([0, 0, 1, [draw.randint(0, 2) for _ in range(devices)]]),
+    )
+
+
+def shortest(schedule: gp.Schedule, costs: gp.Costs, layers: int):
+    cuts = every_cut(layers, schedule.stages)
+    return min(gp.simulate(schedule, costs.merged(cut)).makespan for cut in cuts)
+
+
+SMALL = [
+    *every_schedule([(1, 2), (2, 2), (2, 4), (3, 4)]),
+    gp.remat(gp.GPipe(3, 4), "always"),
+    gp.remat(gp.OneFOneB(3, 4), "except_last"),
+    overlapped(3, 4),
+    with_updates(gp.OneFOneB(3, 4)),
+]
+
+
+def in_floats(costs: gp.Costs) -> gp.Costs:
+    """The same, but no sum of its numbers is exact."""
+
+    def tenths(cost):
+        return tuple(map(tenths, cost)) if isinstance(cost, tuple) else cost and float(cost) / 10
+
+    return gp.Costs(**{name: tenths(cost) for name, cost in vars(costs).items()})
+
+
+@over(SMALL)
+def test_cuts_that_are_timed_at_once_take_what_they_take_one_by_one(schedule):
+    draw = random.Random(str(schedule) + "at once")
+    for change in (lambda costs: costs, in_floats):
+        layers = schedule.stages + 2
+        costs = change(some_costs(draw, layers, schedule.devices))
+        prices = Prices(schedule.program, costs, layers)
+        cuts = list(every_cut(layers, schedule.stages))
+        found = timer(schedule.program, prices)(np.cumsum([[0, *cut] for cut in cuts], axis=1))
+        for makespan, cut in zip(found.tolist(), cuts, strict=True):
+            expected = gp.simulate(schedule, costs.merged(cut)).makespan
+            assert (
+                (Fraction(makespan) / prices.unit == expected)
+                if prices.exact
+                else (makespan == pytest.approx(expected))
+            )
+
+
+@over(SMALL)
+def test_on_small_cases_it_is_the_best_of_all_cuts_and_says_so(schedule):
+    draw = random.Random(str(schedule))
+    for extra in (0, 1, 3):
+        layers = schedule.stages + extra
+        costs = some_costs(draw, layers, schedule.devices)
+        found = gp.balance_by_makespan(schedule, costs)
+        assert found.makespan == found.bound == shortest(schedule, costs, layers)
+        assert gp.simulate(schedule, costs.merged(found.balance)).makespan == found.makespan
+        assert found.gap == 0 and "no cut is better" in repr(found)
+
+
+@over(SMALL)
+def test_no_cut_is_shorter_than_what_is_known_of_its_stages(schedule):
+    """For each cut, and for the least of all; also where a pair takes less than its halves, or no time."""
+    draw = random.Random(str(schedule) + "stages")
+    layers = schedule.stages + 2
+    exact = some_costs(draw, layers, schedule.devices)
+    for costs in (
+        exact,
+        in_floats(exact),
+        replace(exact, overlap=0),
+        gp.Costs([5] * layers, 1, 0, overlap=0),
+    ):
+        takes = {
+            tuple(cut): gp.simulate(schedule, costs.merged(cut)).makespan
+            for cut in every_cut(layers, schedule.stages)
+        }
+        prices = Prices(schedule.program, costs, layers)
+        longest, rounding = max(takes.values()) * prices.unit, 1e-9 * (not prices.exact)
+        bounds = Bounds(schedule.program, prices, layers, longest)
+        for cut, makespan in takes.items():
+            starts = np.cumsum([0, *cut[:-1]])
+            least = max(
+                table[start, size - 1] for table, start, size in zip(bounds.alone, starts, cut, strict=True)
+            )
+            assert least <= makespan * prices.unit * (1 + rounding)
+        assert bounds.least() <= min(takes.values()) * prices.unit * (1 + rounding)
+        listed = {tuple(np.diff(ends).tolist()) for ends in bounds.cuts(longest)}
+        assert len(listed) == bounds.count(longest)
+        assert listed >= {
+            cut for cut, makespan in takes.items() if makespan * prices.unit < longest * (1 - rounding)
+        }
+
+
+@contextmanager
+def without_proofs(kicks: int = 1):
+    """Only search, and not for long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(balance_makespan, "PROVEN", 0)
+        patch.setattr(balance_makespan, "KICKS", kicks)
+        yield
+
+
+@over(SMALL)
+def test_without_a_proof_no_cut_is_below_the_bound(schedule):
+    draw = random.Random(str(schedule) + "bound")
+    for extra in (0, 1, 3):
+        layers = schedule.stages + extra
+        costs = some_costs(draw, layers, schedule.devices)
+        with without_proofs():
+            found = gp.balance_by_makespan(schedule, costs)
+        assert found.bound <= shortest(schedule, costs, layers) <= found.makespan
+
+
+@over(SMALL)
+def test_floats_are_right_to_rounding(schedule):
+    draw = random.Random(str(schedule) + "floats")
+    layers = schedule.stages + 2
+    costs = in_floats(some_costs(draw, layers, schedule.devices))
+    proven, best = gp.balance_by_makespan(schedule, costs), shortest(schedule, costs, layers)
+    assert proven.bound == proven.makespan == pytest.approx(best, rel=1e-9)
+    with without_proofs():
+        found = gp.balance_by_makespan(schedule, costs)
+    assert found.bound <= best * (1 + 1e-9) and best <= found.makespan * (1 + 1e-9)
+
+
+# What it is for
+
+
+def test_real_layers_are_timed_one_by_one_and_cut_for_their_schedule():
+    layers = gp.mlp([64, 32, 32, 32, 10])
+    rng = np.random.default_rng(0)
+    batch = rng.normal(size=(16, 64)), rng.integers(10, size=16)
+    one_by_one = gp.split(layers, stages=len(layers))
+    schedule = gp.OneFOneB(3, 4)
+    for costs in (
+        gp.Costs.measured(one_by_one, batch, microbatches=4),
+        gp.profile(one_by_one, batch, gp.cross_entropy).costs(4),
+    ):
+        plan = gp.balance_by_makespan(schedule, costs)
+        partitions = gp.split(layers, balance=plan.balance)
+        step = gp.train_step(partitions, schedule, batch, gp.cross_entropy, costs=costs.merged(plan.balance))
+        assert step.timeline.makespan == plan.makespan
+
+
+def test_a_slow_device_gets_fewer_layers():
+    found = gp.balance_by_makespan(gp.OneFOneB(4, 8), gp.Costs([1] * 14, speed=[1, 1, Fraction(1, 2), 1]))
+    assert found.balance == (4, 4, 2, 4)
+
+
+def test_costs_of_layers_add_up_to_those_of_stages():
+    costs = gp.Costs([1, 2, 3, 4], 2, recompute=[1, 1, 1, Fraction(1, 2)], comm=3, speed=2, overhead=[1, 5])
+    assert costs.merged([1, 3]) == gp.Costs(
+        [1, 9], [2, 6], [1, 3], [1, Fraction(5, 2)], [0, 0], comm=3, speed=2, overhead=[1, 5]
+    )
+    assert gp.Costs(2).merged([1, 2]).forward == (2, 4)
+
+
+# Larger cases
+
+
+def with_head(layers: int, head: Fraction) -> gp.Costs:
+    """Unit layers, F = 1 and B = 2; the last one has a head as well."""
+    work = [1] * (layers - 1) + [1 + head]
+    return gp.Costs(work, work, work)
+
+
+def test_40_layers_and_a_head_of_one_and_a_half_on_16_devices():
+    """As even as can be, 786. Of all 25 billion cuts the shortest takes 672: the head all but alone."""
+    schedule, costs = gp.OneFOneB(16, 64), with_head(40, Fraction(3, 2))
+
+    def makespan(balance):
+        return gp.simulate(schedule, costs.merged(balance)).makespan
+
+    assert makespan([3] * 8 + [2] * 8) == makespan([2] * 7 + [3] * 8 + [2]) == 786
+    assert makespan([3] * 4 + [2] + [3] * 5 + [2] * 5 + [1]) == 675
+    assert makespan([2] * 3 + [3] * 9 + [2] * 3 + [1]) == 681
+    assert makespan([2] * 6 + [3] * 9 + [1]) == 690
+    found = gp.balance_by_makespan(schedule, costs)
+    assert repr(found) == "<BalancePlan 3x9, 2x6, 1: makespan 672, no cut is better>"
+    assert found.balance == (3,) * 9 + (2,) * 6 + (1,)
+
+
+def test_of_cuts_with_as_fast_a_slowest_stage_the_one_with_large_stages_first_is_a_good_start():
+    """A large stage waits for all stages before it, twice; so it had better be in front."""
+    assert gp.balance_by_cost([1] * 40, 16, last=Fraction(3, 2)) == [3] * 9 + [2] * 6 + [1]
+
+
+def test_no_cut_of_those_layers_need_be_simulated_to_see_that_672_is_the_best():
+    """The ninth stage of 3 layers cannot come before layer 24. It does 9 for each of 64 microbatches."""
+    schedule, costs = gp.OneFOneB(16, 64), with_head(40, Fraction(3, 2))
+    prices = Prices(schedule.program, costs, 40)
+    bounds = Bounds(schedule.program, prices, 40, 786 * prices.unit)
+    assert bounds.least() == 672 * prices.unit
+    assert bounds.count(672 * prices.unit) == 0 < bounds.count(673 * prices.unit)
+
+
+def test_for_1f1b_without_messages_the_bound_mostly_is_what_the_best_cut_takes():
+    """So a thousand layers on 64 devices are cut for the shortest step in a second or two."""
+    draw, exact = random.Random(0), 0
+    for _ in range(60):
+        devices = draw.randint(2, 5)
+        schedule = gp.OneFOneB(devices, draw.randint(1, 9))
+        layers = devices + draw.randint(0, 4)
+        work = [draw.randint(0, 6) for _ in range(layers)]
+        costs = gp.Costs(work, work, work)
+        prices, best = Prices(schedule.program, costs, layers), shortest(schedule, costs, layers)
+        least = Bounds(schedule.program, prices, layers, best).least()
+        assert 0.95 * best <= least <= best
+        exact += least == best
+    assert exact >= 50
+
+
+def test_where_there_are_too_many_cuts_the_gap_is_told():
+    schedule, costs = gp.ZBV(8, 32), with_head(40, Fraction(3, 2))
+    found = gp.balance_by_makespan(schedule, costs)
+    assert 0 < found.gap < 0.3 and found.bound < found.makespan
+    assert repr(found).endswith(f"makespan {found.makespan}, at most {found.gap:.1%} above the best>")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_moving_layers_about_nearly_always_finds_the_best(seed):
+    """Where it can be proven; the cut of the slowest stage alone, from which it starts, is often not it."""
+    draw = random.Random(seed)
+    schedule = [gp.OneFOneB, gp.GPipe, gp.ZBH1, gp.Interleaved1F1B, gp.ZBV, gp.DualPipeV][seed](4, 8)
+    best = 0
+    for _ in range(5):
+        layers = schedule.stages + draw.randint(4, 10)
+        costs = some_costs(draw, layers, 4)
+        proven = gp.balance_by_makespan(schedule, costs)
+        with without_proofs(kicks=20):
+            searched = gp.balance_by_makespan(schedule, costs)
+        assert proven.gap == 0 and searched.makespan <= 1.02 * proven.makespan
+        best += searched.makespan == proven.makespan
+    assert best >= 4
