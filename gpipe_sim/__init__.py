@@ -24,15 +24,16 @@ _NAMES = {
     "schedule.explicit": "Explicit repeat",
     "schedule.placement": "bidirectional looped v_shaped",
     "schedule.remat": "remat",
-    "schedule.replicas": "replicate",
+    "schedule.replicas": "replicate shares side_by_side",
     "schedule.steps": "Recv Send",
     "simulation.all_reduce": "all_reduce",
     "simulation.cost_model": "CostModel",
     "simulation.costs": "Accelerator Costs",
     "simulation.critical_path": "Explanation critical_path why_idle",
+    "simulation.first_device": "data_parallel_round",
     "simulation.fit": "fit_costs",
     "simulation.links": "Link Nodes",
-    "simulation.metrics": """bubble_fraction bubble_overhead busy_time idle_spans idle_time
+    "simulation.metrics": """bubble_fraction bubble_overhead busy_time bytes_through idle_spans idle_time
         in_flight peak_in_flight phases span_bubble speedup useful_time utilization""",
     "simulation.noise": "simulate_many",
     "simulation.problems": "Problem check problems",

@@ -23,9 +23,16 @@ from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.program import CODE, Program
 from gpipe_sim.simulation.links import Links, link_between
 from gpipe_sim.simulation.numbers import quotient
-from gpipe_sim.simulation.timeline import Collective, Timeline, column_of, number, of_timeline
+from gpipe_sim.simulation.timeline import (
+    ALL_REDUCE,
+    NORM,
+    Collective,
+    Timeline,
+    column_of,
+    number,
+    of_timeline,
+)
 
-ALL_REDUCE, NORM = "all-reduce", "norm"
 NORM_BYTES = 8  #: of the one number that clipping sums over all devices
 
 

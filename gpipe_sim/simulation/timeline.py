@@ -13,6 +13,7 @@ from gpipe_sim.errors import duration, got, listed, require, require_flags, whol
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.rows import read
+from gpipe_sim.simulation.numbers import quotient
 
 Column = np.ndarray
 SPANS = "spans, such as Span(F(0, 0), device=0, start=0, end=1)"
@@ -37,6 +38,9 @@ class Message(NamedTuple):
     end: Real
 
 
+ALL_REDUCE, NORM = "all-reduce", "norm"  #: collectives that go around a ring
+
+
 class Collective(NamedTuple):
     """What several devices send each other together, from ``start`` to ``end``, beside what they compute.
 
@@ -51,11 +55,30 @@ class Collective(NamedTuple):
     end: Real
     bytes: Real
 
+    @property
+    def through(self) -> Real:
+        """The bytes that each of its devices sends and receives: of a transfer, ``bytes``.
+
+        Around a ring of n devices it sends 2(n-1)/n of the whole, and receives as much.
+        """
+        n = len(self.devices)
+        return quotient(4 * (n - 1) * self.bytes, n) if self.in_ring else self.bytes
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether it goes around a ring of its devices; otherwise it goes from the first to the second."""
+        return self.what in (ALL_REDUCE, NORM)
+
     def __str__(self) -> str:
+        if self.in_ring:
+            few = len(self.devices) <= 4
+            on = (
+                f"on devices {' '.join(map(str, self.devices))}" if few else f"on {len(self.devices)} devices"
+            )
+        else:
+            on = "from device {} to {}".format(*self.devices)
         of = "" if self.stage is None else f" of stage {self.stage}"
-        few = len(self.devices) <= 4
-        on = f"devices {' '.join(map(str, self.devices))}" if few else f"{len(self.devices)} devices"
-        return f"{self.what}{of} on {on}, {number(self.start)}\u2013{number(self.end)}"
+        return f"{self.what}{of} {on}, {number(self.start)}\u2013{number(self.end)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -29,3 +29,13 @@ def ring_all_reduce_time(devices: int, size: Real, latency: Real, bandwidth: Rea
     if not bandwidth:
         raise ValueError(f"ring_all_reduce_time needs bandwidth > 0 {got(bandwidth)}")
     return 2 * (devices - 1) * (latency + quotient(size, devices * bandwidth))
+
+
+@formula
+def copy_and_compute_time(pieces: int, copy: Real, compute: Real) -> Real:
+    """(copy + compute)/n + (n-1)/n max(copy, compute): n pieces, each computed while the next is copied.
+
+    ``copy`` and ``compute`` are the times of all pieces together. With many pieces it comes down to the
+    larger of the two, and never below: that is all that overlap can do. With one piece it is their sum.
+    """
+    return quotient(copy + compute + (pieces - 1) * max(copy, compute), pieces)
