@@ -10,16 +10,16 @@ from matplotlib.patches import Patch, Rectangle
 
 import gpipe_sim as gp
 from figures._exact import plain
-from figures._page import WIDTH, claim, page
-from gpipe_sim.drawing.palette import COLLECTIVE, INK, KINDS, LANE, PAPER
+from figures._page import claim, page
+from gpipe_sim.drawing.palette import COLLECTIVE, INK, KINDS, LANE, PAPER, ink
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
 from gpipe_sim.schedule.actions import Kind
 
 DEVICES, MICROBATCHES, LAYERS, BYTES = 16, 64, 16, 4
 LINK = gp.Link(latency=1, bandwidth=1)
-PARTS = ("forward", "backward", "waiting", "messages", "sum of gradients")
-HEIGHT = 5.4  #: inches
-SQUARE = 1 / 19  #: a device, in rows of bars
+WORK = ("forward", "backward")
+PARTS = (*WORK, "waiting", "messages", "sum of gradients")
+SQUARE = 1 / 18  #: how high a device is, if a bar and the space above it are 1
 
 
 def data() -> dict:
@@ -43,17 +43,16 @@ def _parts(devices: int, replicas: int) -> list:
 
 
 def draw(data: dict) -> Figure:
-    figure, ax = page(HEIGHT)
+    figure, ax = page(5.2)
     for row, (mesh, parts) in enumerate(zip(data["meshes"], data["parts"], strict=True)):
         _bar(ax, row, parts)
         _devices(ax, row, *mesh, scale=max(map(sum, data["parts"])))
     _style(ax, data)
     lengths = [sum(parts) for parts in data["parts"]]
     best = data["meshes"][lengths.index(min(lengths))]
-    words = "Long pipelines wait and send messages, many copies make long sums: "
-    words += f"{best[0]} x {best[1]} is the shortest, {min(lengths)}"
-    first = f"{data['meshes'][0][0]} devices, {data['microbatches']} microbatches; "
-    claim(ax, words, first + "a row of squares is a pipeline, and there is a row for each copy of it")
+    words = f"Long pipelines wait, many copies make long sums: {best[0]} x {best[1]} is the shortest, "
+    first = f"{data['meshes'][0][0]} devices, {data['microbatches']} microbatches, GPipe; "
+    claim(ax, words + str(min(lengths)), first + "a row of squares is a pipeline, each row below it a copy")
     return figure
 
 
@@ -61,15 +60,24 @@ def _bar(ax: Axes, row: int, parts: list) -> None:
     left = 0
     for name, part in zip(PARTS, parts, strict=True):
         if part:
-            ax.barh(row, part, left=left, height=0.44, **_look(name))
+            ax.barh(row, part, left=left, height=0.56, **_look(name))
+        if part >= 10 and name not in WORK:
+            _number(ax, left + part / 2, row, part, name)
         left += part
-    aside = {"textcoords": "offset points", "fontsize": LABEL_SIZE, "va": "center"}
+    aside = {"textcoords": "offset points", "fontsize": LABEL_SIZE, "va": "center", "weight": "bold"}
     ax.annotate(str(left), (left, row), (5, 0), **aside)
+
+
+def _number(ax: Axes, x: float, row: int, part: int, name: str) -> None:
+    look = _look(name)
+    behind = {"facecolor": look["facecolor"], "edgecolor": "none", "pad": 1.5}
+    place = {"ha": "center", "va": "center", "fontsize": LABEL_SIZE, "color": ink(look["facecolor"])}
+    ax.text(x, row, str(part), bbox=behind if "hatch" in look else None, **place)
 
 
 def _devices(ax: Axes, row: int, devices: int, replicas: int, scale: float) -> None:
     """A square for each device, left of the bar: as many columns as stages, a row for each replica."""
-    wide = SQUARE * scale * 0.135
+    wide = SQUARE * scale * 0.15
     right, top = -0.03 * scale, row - SQUARE * replicas / 2
     for k in range(devices):
         for r in range(replicas):

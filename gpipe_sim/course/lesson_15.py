@@ -29,7 +29,7 @@ TAG = 8.0  #: to its power k is what device k has, in a run that tells who has b
 TIMES_SENT = {
     Fraction(63, 64): "That is one half of the rounds. What happens after each piece has been summed?",
     1: "What does it have to send in the rounds that add, and what in the rounds that copy?",
-    1.5: "That is so for 4 devices: 6 rounds of a quarter. How many rounds has a ring of 64, and of how much?",
+    1.5: "That is for 4 devices: 6 rounds of a quarter. How many rounds are there for 64, of how much?",
     3: "Twice 1.5? With 64 devices, how many rounds are there, and how large is a piece?",
     24: "That has pieces as large as those of 4 devices. Into how many does each of 64 cut its vector?",
     31.5: "There are 126 rounds. How large is a piece if there are 64 of them?",
@@ -51,10 +51,8 @@ BOTH = {
 MESHES = ("16 x 1", "8 x 2", "4 x 4", "2 x 8", "1 x 16")  #: devices of a pipeline, and copies of it
 _WAITING = "How long does its last device wait for its first microbatch, and who waits at the end?"
 #: What a wrong answer to which mesh is shortest overlooks: while sums take no time, and when they do.
-WITHOUT_SUMS = {
-    mesh: _WAITING
-    for mesh in ("16 x 1", "8 x 2", "2 x 8")
-} | {"4 x 4": "All five do the same work. Which of them waits the least?"}
+WITHOUT_SUMS = dict.fromkeys(("16 x 1", "8 x 2", "2 x 8"), _WAITING)
+WITHOUT_SUMS["4 x 4"] = "All five do the same work. Which of them waits the least?"
 WITH_SUMS = {
     "1 x 16": "It waits for nobody. How many rounds does its sum take, and how long is each?",
     "2 x 8": "How many rounds does a sum over 8 take, and how much does it wait less than 16 x 1?",
@@ -64,17 +62,6 @@ WITH_SUMS = {
 #: What a wrong answer to which devices should be neighbours, for 40 bytes a stage, overlooks.
 NEIGHBOURS = {
     "stages": "Then no message is slow. But how many bytes of a sum go over each slow link, and when?",
-}
-#: What natural wrong guesses at the GB of a copy that keeps a share of the optimizer's state would be.
-ZERO = {
-    1.4: "That is its share of the optimizer's state. What does it keep besides?",
-    1.9: "That is with everything shared out. What does stage 1 share out?",
-    15: "That is the weights alone. What else is there a whole copy of, and what a share?",
-    16.6: "That is with the gradients shared out too. What does stage 1 share out?",
-    30: "That is what it keeps whole. And its share of the rest?",
-    90: "That is the optimizer's state of all. How much of it does each copy keep?",
-    91.4: "Is it the 12 bytes that are shared out, or the 4?",
-    120: "That is with nothing shared out. Which of the 16 bytes does stage 1 share out?",
 }
 #: What natural wrong guesses at how many times a model's bytes pass device 0, of 16, would be.
 THROUGH = {
@@ -150,7 +137,9 @@ def ring_sum(answer: Callable) -> Reply:
         unequal = unequal or _unequal(got, where)
     if unequal:
         return almost(unequal)
-    return correct(f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes, from pieces that went around")
+    return correct(
+        f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes, from pieces that went around"
+    )
 
 
 def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> Reply | tuple[list, CountedLinks]:
@@ -167,7 +156,8 @@ def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> Reply | tup
     if isinstance(got, np.ndarray):
         return keep_working(f"{where} it gives one vector. What does each of the devices have at the end?")
     if not isinstance(got, list | tuple) or len(got) != n:
-        return keep_working(f"{where} it gives {got!r}. What is a list with a vector of each device?")
+        what = f"{len(got)} of them" if isinstance(got, list | tuple) else f"a {type(got).__name__}"
+        return keep_working(f"{where} it gives {what}. What is a list with a vector of each device?")
     if all(isinstance(each, list | tuple) for each in got):
         return keep_working(f"{where} each device has a list of pieces. How do these become a vector?")
     for k, each in enumerate(got):
@@ -188,7 +178,7 @@ def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
     if all((each == total).all() for each in got):
         return ""
     if all(np.allclose(each, total / n) for each in got):
-        return "each device has the mean. Who would divide, if what is summed is the sum's share already?"
+        return "each device has the mean. Which of the two is needed, if each part counts by its samples?"
     rounds = len(links.sent.get(0, []))
     for k, each in enumerate(got):
         for at, value in enumerate(each.tolist()):
@@ -197,24 +187,32 @@ def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
             counts = _decoded(value, n)
             if counts is None:
                 return f"number {at} of device {k} is no sum of the devices' numbers. What was done to it?"
-            here = f"number {at} of device {k} has those of devices {_names(counts)}"
-            if max(counts) > 1:
-                twice = counts.index(max(counts))
-                return (
-                    f"number {at} of device {k} has that of device {twice} {max(counts)} times. "
-                    "In which rounds is what arrives added, and in which is it kept?"
-                )
-            if not rounds:
-                return f"{here} only, and nothing has been sent. How do the others' get there?"
-            return f"{here} only, after {rounds} rounds. {_which_round(rounds, n)}"
+            return f"number {at} of device {k} holds {_what_it_holds(counts, rounds)}"
     return ""
 
 
-def _which_round(rounds: int, n: int) -> str:
+def _what_it_holds(counts: list[int], rounds: int) -> str:
+    """Whose numbers a sum holds, and a question about what went wrong."""
+    n, there = len(counts), [k for k, count in enumerate(counts) if count]
+    if max(counts) > 1:
+        twice = counts.index(max(counts))
+        says = f"that of device {twice} {max(counts)} times"
+        if len(there) == 1:
+            return f"{says}, and no other. From whom does it receive?"
+        return f"{says}. In which rounds is what arrives added, and in which is it kept?"
+    says = f"that of device {there[0]} only" if len(there) == 1 else f"those of devices {listed(there)} only"
+    if not rounds:
+        return f"{says}, and nothing has been sent. How do the others get there?"
+    return f"{says}, after {rounds} rounds. {_which_round(rounds, n, len(there))}"
+
+
+def _which_round(rounds: int, n: int, there: int) -> str:
     if rounds == n - 1:
         return "Some device has that sum by now. How does it get to all the others?"
     if rounds < 2 * (n - 1):
-        return "How many must a piece move until all have been added, and how many until all have the sum?"
+        return "How often must a piece move until all have been added, and how often until all have the sum?"
+    if there == 1:
+        return "In which rounds is what arrives added, and to which piece?"
     return "Which piece does a device send on in a round: which one has it just added to?"
 
 
@@ -225,10 +223,6 @@ def _decoded(value: float, n: int) -> list[int] | None:
     return [int(value) // int(TAG) ** k % int(TAG) for k in range(n)]
 
 
-def _names(counts: Sequence[int]) -> str:
-    return listed(k for k, count in enumerate(counts) if count)
-
-
 def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
     whole = sum(vectors)
     for k, each in enumerate(got):
@@ -237,14 +231,10 @@ def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
             at = int(wrong[0])
             others = np.flatnonzero(abs(whole - each[at]) < 1e-9)
             if len(others):
-                return (
-                    f"number {at} of device {k} is the sum of the numbers {int(others[0])}. "
-                    "Where do the pieces of a vector belong?"
-                )
-            return (
-                f"number {at} of device {k} sums what stood at different places. "
-                "To which of its own pieces does a device add the one that arrives?"
-            )
+                says = f"number {at} of device {k} is what number {int(others[0])} should be"
+                return f"{says}. Where do the pieces of a vector belong?"
+            says = f"number {at} of device {k} sums what stood at different places"
+            return f"{says}. To which of its own pieces does a device add the one that arrives?"
     return ""
 
 
@@ -254,7 +244,9 @@ def _wrong_bytes(where: str, links: CountedLinks, n: int, length: int) -> Reply 
     due = 2 * (n - 1) * whole  # every piece goes to n - 1 devices twice
     most = 2 * (whole - 8 * (length // n))  # all pieces but one, twice
     if not sum(sent) and due:
-        return keep_working(f"{where} all have the sum, and nothing was sent. How does device 0 know the rest?")
+        return keep_working(
+            f"{where} all have the sum, and nothing was sent. How does device 0 know the rest?"
+        )
     if sum(sent) < due:
         says = f"{where} the sums are right, but all together send {sum(sent)} bytes"
         return keep_working(f"{says}. Which numbers of another device did one use without receiving them?")
@@ -281,7 +273,7 @@ def _unequal(got: list[np.ndarray], where: str) -> str:
 
 
 def shares(answer: Callable | None) -> Reply:
-    """Check ``answer(samples, speeds)``: how many samples each device gets, so that the last is done soonest."""
+    """Check ``answer(samples, speeds)``: each device's samples, so that the last is done soonest."""
     if answer is None:
         return your_turn("write shares in this cell, and run it again")
     for samples, speeds in HIDDEN_SPEEDS:
@@ -292,7 +284,9 @@ def shares(answer: Callable | None) -> Reply:
         if got is None:
             return keep_working(f"{where} {NOTHING_BACK}")
         if not isinstance(got, list | tuple | np.ndarray) or len(got) != len(speeds):
-            return keep_working(f"{where} it gives {got!r}. How many samples does each device get, as a list?")
+            return keep_working(
+                f"{where} it gives {got!r}. How many samples does each device get, as a list?"
+            )
         if question := _no_shares(list(got), samples):
             return keep_working(f"{where} it gives {listed(got)}. {question}")
         if reply := _too_long(where, list(map(int, got)), samples, speeds):
@@ -306,7 +300,9 @@ def _no_shares(got: list, samples: int) -> str:
     if min(got) < 0:
         return "What is a share below 0?"
     if sum(got) != samples:
-        return f"These are {sum(got)} samples. What becomes of {'the rest' if sum(got) < samples else 'that'}?"
+        return (
+            f"These are {sum(got)} samples. What becomes of {'the rest' if sum(got) < samples else 'that'}?"
+        )
     return ""
 
 
@@ -323,6 +319,7 @@ def _too_long(where: str, got: list[int], samples: int, speeds: Sequence[Real]) 
         return keep_working(f"{says}. Where do you look at the speeds?")
     if all(abs(one - other) <= 1 for one, other in zip(got, best, strict=True)):
         return almost(f"{says}. After rounding, who should get one more, and who one less?")
-    if [*map(speeds.__getitem__, np.argsort(got))] == sorted(speeds, reverse=True):
+    both = list(zip(got, speeds, strict=True))
+    if any(one < other and fast > slow for one, fast in both for other, slow in both):
         return keep_working(f"{says}. Who should get the most?")
     return keep_working(f"{says}. How long does each device take for its share?")
