@@ -240,6 +240,21 @@ def test_for_1f1b_without_messages_the_bound_mostly_is_what_the_best_cut_takes()
     assert exact >= 50
 
 
+@pytest.mark.parametrize("family", [gp.Naive, gp.GPipe, gp.OneFOneB, gp.ZBH1])
+def test_a_hundred_layers_on_sixteen_devices_are_cut_as_well_as_can_be(family):
+    """No cut need be simulated but a few: that all others are longer is seen from a stage's layers."""
+    draw = random.Random(0)
+    work = [draw.randint(1, 100) for _ in range(100)]
+    assert gp.balance_by_makespan(family(16, 64), gp.Costs(work, work, work, comm=3)).gap == 0
+
+
+def test_gpipes_bound_is_its_makespan():
+    """Every device waits between its last forward and its first backward, for the stages after it."""
+    schedule, costs = gp.GPipe(4, 8), gp.Costs([3] * 3 + [2], [3] * 3 + [2], [3] * 3 + [2])
+    prices = Prices(schedule.program, costs, 4)
+    assert Bounds(schedule.program, prices, 4, 1000).least() == gp.simulate(schedule, costs).makespan == 96
+
+
 def test_where_there_are_too_many_cuts_the_gap_is_told():
     schedule, costs = gp.ZBV(8, 32), with_head(40, Fraction(3, 2))
     found = gp.balance_by_makespan(schedule, costs)

@@ -76,10 +76,13 @@ STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")
 NARROW = {
     33: "That is messages that take no time. When does the first one reach device 3?",
     39: "That is links that are busy for 1. How far apart does device 0 send, and how far do they arrive?",
+    40: "That is the queue. How long do the crossings take?",
     45: "That is a plain delay of 2. Can the link carry microbatch 1 while it still carries microbatch 0?",
+    53: "How many messages are behind the first one?",
     59: "That has the gradients wait for each other too. How far apart are they sent?",
     61: "That is 2 for every microbatch on the way. Which part of it does the next stage wait for?",
     65: "That is 1F1B. Which devices of GPipe wait for a round trip?",
+    66: "That has messages queue on each of three links. How far apart do they reach the second one?",
 }
 #: What a wrong answer to which order is shorter over a slow hop overlooks.
 SLOW_HOP = {
@@ -89,6 +92,13 @@ SLOW_HOP = {
 #: What a wrong answer to what blocking sends do to 1F1B overlooks.
 BLOCKING = {
     "done": "Device 0 comes to 0SEND_F1. What must device 1 come to for it to end, and what is it at?",
+}
+#: What natural wrong guesses at the buffers of device 1 of 4 would be.
+BUFFERS = {
+    1: "Microbatch 1 comes in before the backward of microbatch 0. What does that backward read?",
+    2: "How many forwards does device 1 do before its first backward?",
+    4: "How many forwards does device 1 do before its first backward, and when does the next one come in?",
+    8: "That is one for each microbatch. When may one be used again?",
 }
 #: What natural wrong guesses at the messages of a step, 4 x 8, would be.
 MESSAGES = {
@@ -100,8 +110,7 @@ MESSAGES = {
     32: "That is four boundaries, forwards only. How many lie between four devices, and what comes back?",
     64: "That is one for each action. To whom does device 3 send what its forwards made?",
 }
-#: What wrong answers to the last two claims overlook.
-HIDDEN = {"true": "What does device 3 do until the first activation has crossed three links?"}
+#: What a wrong answer to the last claim overlooks.
 FASTER = {"true": "What if two devices want the wire, and the one that nobody waits for comes first?"}
 
 
@@ -181,7 +190,7 @@ def _does_not_belong(action: Step, rows: Rows) -> str:
     if not 0 <= stage <= last:
         return f"{spelled(action)} is on a row, and the numbers go from 0 to {last}. Who would receive that?"
     if kind in "FB":
-        return f"{spelled(action)} is on a row. Which numbers do the devices' stages have now?"
+        return f"{spelled(action)} is on a row. Is {action[0]} a stage now, or a message?"
     if stage % 2 == 0:
         return f"{spelled(action)} is on a row. Which numbers lie between those of the devices' stages?"
     return f"{spelled(action)} is on a row. Which action of which microbatch makes that?"
@@ -390,6 +399,8 @@ def on_equal_links(K: int, M: int, F: Real, B: Real, busy: Real, latency: Real) 
 
 def _mistaken(told: str, said: Real, setting: tuple) -> Reply:
     K, M, F, B, busy, latency = setting
+    if K == 1:
+        return almost(f"{told}. How many links has one device?")
     plain, hops = (M + K - 1) * (F + B), K - 1
     fill = 2 * hops * (busy + latency)
     queue = bool(hops) * (M - 1) * (max(busy - F, 0) + max(busy - B, 0))

@@ -116,7 +116,7 @@ WRONG_ROWS = [
         "5f0 is on a row, and the numbers go from 0 to 4. Who would receive that?",
     ),
     (renamed(lambda s, kind: s + 1 if kind == "f" else s), "2f0 is on a row. Which numbers lie between"),
-    (of_rows(upper), "1F0 is on a row. Which numbers do the devices' stages have now?"),
+    (of_rows(upper), "1F0 is on a row. Is 1 a stage now, or a message?"),
     (of_rows(after_its_action), "0F0 and 1f0 are on one row. Must a device wait until its link has carried"),
     (of_rows(lambda rows, K: rows[:K]), "1f0 is on no row. Which action makes that message"),
     (of_rows(lambda rows, K: rows[K:]), "0F0 is on no row. How often does its device do it?"),
@@ -152,7 +152,7 @@ WRONG_ROWS = [
         "one is from device 2 to device 3, the other from device 3 to device 2",
     ),
     (renamed(lambda s, kind: 4 if s == 3 else s), "4f0 is on a row. Which numbers lie between those of the"),
-    (not_doubled, "1F0 is on a row. Which numbers do the devices' stages have now?"),
+    (not_doubled, "1F0 is on a row. Is 1 a stage now, or a message?"),
     (lambda rows: None, "it gives nothing back. What should come after return?"),
     (lambda rows: [], "0F0 is on no row"),
     (lambda rows: dict(enumerate(with_links(rows))), "What stands in a list with a row for each device?"),
@@ -557,13 +557,17 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         takes(gp.GPipe, late),
     )
     both_ways, each_one = right + (M - 1), delayed + 2 * M
+    queue = right - delayed
     assert list(lesson_12.NARROW) == [
         without,
         every,
+        without + queue,
         delayed,
+        right + queue // (M - 1),
         both_ways,
         each_one,
         takes(gp.OneFOneB, narrow),
+        delayed + 3 * queue,
     ]
     messages = len(gp.simulate(gp.GPipe(K, M), links=late).messages)
     assert list(lesson_12.MESSAGES) == [0, K - 1, 2 * (K - 1), M, messages // 2, K * M, 2 * K * M]
@@ -574,5 +578,5 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         messages: lesson_12.MESSAGES,
     }.items():
         assert_each_is_told(wrong, measured)
-    for wrong in (lesson_12.HIDDEN, lesson_12.FASTER):
-        assert_each_is_told(wrong, "false")
+    assert_each_is_told(lesson_12.FASTER, "false")
+    assert_each_is_told(lesson_12.BUFFERS, K - 1)
