@@ -25,6 +25,7 @@ _NAMES = {
     "schedule.placement": "bidirectional looped v_shaped",
     "schedule.remat": "remat",
     "schedule.replicas": "replicate shares side_by_side",
+    "schedule.ring": "ring_moves",
     "schedule.steps": "Recv Send",
     "simulation.all_reduce": "all_reduce",
     "simulation.cost_model": "CostModel",

@@ -9,7 +9,6 @@ from cases import every_schedule, over, with_updates
 
 import gpipe_sim as gp
 from gpipe_sim import Kind, Link, Nodes, all_reduce, replicate
-from gpipe_sim.schedule.ring import ring_moves
 from gpipe_sim.simulation.all_reduce import ring_time
 
 SLOW = Link(latency=1, bandwidth=1)  #: 1 for each round, and 1 for each byte
@@ -59,13 +58,13 @@ def test_chimera_and_dualpipe_pay_for_their_second_copy():
 def walked(links: list[Link], size) -> Fraction:
     """When the last piece arrives, move by move: a piece leaves when it is there and its link is free."""
     devices = len(links)
-    there, free, last = dict.fromkeys((d, d) for d in range(devices)), [0] * devices, 0
+    free, last = [0] * devices, 0
     there = {(device, device): 0 for device in range(devices)}
-    for _, source, target, piece, _ in ring_moves(devices):
+    for _, source, target, piece, _ in gp.ring_moves(devices):
         leaves = max(there[source, piece], free[source])
         free[source] = leaves + links[source].busy(Fraction(size, devices))
-        there[target, piece] = last_one = free[source] + links[source].latency
-        last = max(last, last_one)
+        there[target, piece] = free[source] + links[source].latency
+        last = max(last, there[target, piece])
     return last
 
 
@@ -73,7 +72,7 @@ def walked(links: list[Link], size) -> Fraction:
 def test_rounds_on_equal_links_take_what_the_alpha_beta_formula_says(devices):
     for size, latency, bandwidth in ((0, 1, 1), (1000, 0, 3), (1000, 7, 3), (5, Fraction(1, 3), 2)):
         link = Link(latency, bandwidth)
-        found = ring_time(range(devices), size, link)
+        found = ring_time([link] * devices, size)
         assert found == gp.formulas.ring_all_reduce_time(devices, size, latency, bandwidth)
         assert found == walked([link] * devices, size)
 
@@ -83,24 +82,23 @@ def test_rounds_on_links_that_differ_are_those_of_a_walk_from_move_to_move():
     for _ in range(60):
         devices = int(rng.integers(2, 8))
         links = [Link(int(rng.integers(0, 9)), int(rng.integers(1, 5))) for _ in range(devices)]
-        of_pair = {(d, (d + 1) % devices): link for d, link in enumerate(links)}
         size = int(rng.integers(0, 100))
-        found = ring_time(range(devices), size, of_pair)
+        found = ring_time(links, size)
         assert found == walked(links, size)
         slowest = Link(max(link.latency for link in links), min(link.bandwidth for link in links))
-        assert found <= ring_time(range(devices), size, slowest)
+        assert found <= ring_time([slowest] * devices, size)
         assert found >= 2 * (devices - 1) * slowest.busy(Fraction(size, devices))
 
 
 def test_the_slowest_link_of_a_ring_sets_its_time_and_its_latency_counts_once_around():
-    """8 devices, 800 bytes: 14 rounds of 100 bytes. One link of a tenth of the bandwidth: as if all had it,
-    but for the last rounds of the others. One of latency 100 delays only what goes around: twice, not 14."""
-    slow = {(d, (d + 1) % 8): Link(0, 100) for d in range(8)}
-    assert ring_time(range(8), 800, slow) == 14
-    assert ring_time(range(8), 800, slow | {(3, 4): Link(0, 10)}) == 140
-    assert ring_time(range(8), 800, Link(0, 10)) == 140
-    assert ring_time(range(8), 800, slow | {(3, 4): Link(100, 100)}) == 214
-    assert ring_time(range(8), 800, Link(100, 100)) == 1414
+    """8 devices, 800 bytes: 14 rounds of 100 bytes. With one link of a tenth of the bandwidth it takes as
+    long as if all had that. A latency of 100 on one link is paid twice, as a piece goes around, not 14 times.
+    """
+    fast, narrow, far = Link(0, 100), Link(0, 10), Link(100, 100)
+    assert ring_time(8 * [fast], 800) == 14
+    assert ring_time(7 * [fast] + [narrow], 800) == ring_time(8 * [narrow], 800) == 140
+    assert ring_time(7 * [fast] + [far], 800) == 214
+    assert ring_time(8 * [far], 800) == 1414
 
 
 # Laws
@@ -265,6 +263,34 @@ def test_which_layout_of_ranks_wins_on_two_levels():
             all_reduce(timeline, size, links=links).makespan for size in (0, 4, 40)
         ]
     assert found == {"stages": [33, 35, 39, 75], "replicas": [49, 49, 49, 49]}, "equal for 14 bytes"
+
+
+@pytest.mark.parametrize(
+    ("sequences", "microbatches", "stages_adjacent", "replicas_adjacent"),
+    [
+        (64, 8, 0.0772, 0.0636),
+        (2048, 8, 1.9995, 1.9954),
+        (4096, 8, 3.9838, 3.9896),
+        (4096, 64, 3.1394, 3.1279),
+    ],
+)
+def test_layouts_of_bert_large_on_two_nodes(sequences, microbatches, stages_adjacent, replicas_adjacent):
+    """Seconds of 2 replicas of 4 stages on 2 nodes of 4: 100 TFLOP/s, 150 GB/s in a node, 12.5 GB/s between.
+
+    A stage's gradients are 189 MB, 15 ms between nodes, and nothing hides them; messages of 2 to 134 MB hide
+    behind compute but for those around the first and the last. So it is better to have the copies of a stage
+    in one node, by a fifth for a small batch, until messages are nearly as large as the gradients.
+    """
+    text = gp.StandIn((2 * sequences, 128), np.int32)
+    profile = gp.profile(gp.split(gp.bert_large(), stages=4), (text, text), gp.cross_entropy)
+    links = Nodes(4, inside=Link(5e-6, 150e9), between=Link(10e-6, 12.5e9))
+    found = []
+    for adjacent in ("stages", "replicas"):
+        schedule = replicate(gp.OneFOneB(4, microbatches), 2, adjacent=adjacent)
+        costs = gp.Costs.from_flops(profile, gp.Accelerator(100e12), schedule.microbatches)
+        timeline = gp.simulate(schedule, costs, links=links, profile=profile)
+        found.append(all_reduce(timeline, profile, links=links).makespan)
+    assert found == pytest.approx([stages_adjacent, replicas_adjacent], abs=6e-5)
 
 
 # Refused

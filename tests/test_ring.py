@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim.schedule.ring import ring_moves
 
 COUNTS = [1, 2, 3, 4, 7, 16]
 
@@ -50,14 +50,14 @@ def test_on_average_a_device_sends_what_the_formula_says(devices, size):
 
 def test_three_devices_are_drawn_as_in_the_docstring():
     rows = {}
-    for move in ring_moves(3):
+    for move in gp.ring_moves(3):
         rows.setdefault((move.source, move.target), []).append(f"p{move.piece}")
     assert rows == {
         (0, 1): ["p0", "p2", "p1", "p0"],
         (1, 2): ["p1", "p0", "p2", "p1"],
         (2, 0): ["p2", "p1", "p0", "p2"],
     }
-    assert [move.adds for move in ring_moves(3)] == 6 * [True] + 6 * [False]
+    assert [move.adds for move in gp.ring_moves(3)] == 6 * [True] + 6 * [False]
 
 
 def test_a_device_sends_only_what_it_has():
@@ -65,7 +65,7 @@ def test_a_device_sends_only_what_it_has():
     for devices in COUNTS:
         came = {device: device for device in range(devices)}
         rounds = [
-            [*ring_moves(devices)][i : i + devices] for i in range(0, 2 * devices * (devices - 1), devices)
+            [*gp.ring_moves(devices)][i : i + devices] for i in range(0, 2 * devices * (devices - 1), devices)
         ]
         for moves in rounds:
             assert all(came[move.source] == move.piece for move in moves)
@@ -102,3 +102,21 @@ def test_gradients_of_two_dtypes_are_summed_each_in_its_own():
     for key, gradient in alone.gradients.items():
         assert found.gradients[key].dtype == gradient.dtype
         np.testing.assert_allclose(found.gradients[key], gradient, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+@over(every_schedule([(1, 3), (2, 3), (4, 8)]))
+def test_a_step_sends_the_bytes_that_the_pass_over_its_timeline_says(schedule, replicas):
+    """In all; each device alone sends a few bytes more or less, where pieces are uneven."""
+    both = gp.replicate(schedule, replicas)
+    layers = gp.split(gp.mlp([64] + [6] * schedule.stages + [10]), stages=schedule.stages)
+    data = gp.digits()
+    batch = data.x[: both.microbatches], data.y[: both.microbatches]
+    step = gp.train_step(layers, both, batch, gp.cross_entropy, meter=False)
+    profile = gp.profile(layers, batch, gp.cross_entropy)
+    timeline = gp.all_reduce(step.timeline, profile, links=gp.Link())
+    assert len(step.summed) == both.devices
+    assert 2 * sum(step.summed) == sum(gp.bytes_through(timeline)), "what is sent is received"
+    for found, mean in zip(step.summed, gp.bytes_through(timeline), strict=True):
+        assert abs(found - mean / 2) <= 16 * len(timeline.collectives)
+    assert (sum(step.summed) > 0) == bool(timeline.collectives)

@@ -1,7 +1,6 @@
 """Ring all-reduce on real arrays: simulated devices send each other pieces until all have the sum."""
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -63,19 +62,21 @@ def _read(arrays: Sequence[Array]) -> list[Array]:
     return own
 
 
-def summed(copies: Sequence[Gradients]) -> list[Gradients]:
-    """The gradients of the copies of a stage, summed: what each of their devices has after an all-reduce.
+def summed(copies: Sequence[Gradients]) -> tuple[Gradients, Sequence[int]]:
+    """The gradients of a stage's copies, summed, as each device has them then; and the bytes that each sent.
 
     All of a dtype go around as one vector, as in PyTorch's buckets: small arrays would be all latency.
     """
-    if len(copies) == 1:
-        return [*copies]
-    found: list[Gradients] = [{} for _ in copies]
-    for dtype in dict.fromkeys(gradient.dtype for gradient in copies[0].values()):
-        keys = [key for key, gradient in copies[0].items() if gradient.dtype == dtype]
-        ends = list(accumulate(copies[0][key].size for key in keys))
-        flat = [np.concatenate([copy[key].ravel() for key in keys]) for copy in copies]
-        for into, total in zip(found, ring_all_reduce(flat).sums, strict=True):
-            parts = zip(keys, np.split(total, ends[:-1]), strict=True)
-            into |= {key: part.reshape(copies[0][key].shape) for key, part in parts}
-    return found
+    first, *others = copies
+    if not others:
+        return first, [0]
+    found: Gradients = {}
+    sent = np.zeros(len(copies), np.int64)
+    for dtype in dict.fromkeys(gradient.dtype for gradient in first.values()):
+        keys = [key for key, gradient in first.items() if gradient.dtype == dtype]
+        around = ring_all_reduce([np.concatenate([copy[key].ravel() for key in keys]) for copy in copies])
+        ends = np.cumsum([first[key].size for key in keys])[:-1]
+        parts = np.split(around.sums[0], ends)
+        found |= {key: part.reshape(first[key].shape) for key, part in zip(keys, parts, strict=True)}
+        sent += around.sent
+    return found, sent.tolist()

@@ -44,7 +44,8 @@ class StepResult:
     ``loss`` is the mean over the batch. ``gradients`` are ``{(layer, name): array}``, with layers numbered
     along the model. ``outputs`` is (samples, features of the last layer). ``memory`` has one ``MemoryTrace``
     per device, in bytes, on the clock of ``timeline``; it is empty for a step without a meter.
-    ``single_device_step`` gives neither memory nor timeline.
+    ``summed`` are the bytes that each device sent to sum its gradients with those of other copies, in rings.
+    ``single_device_step`` gives none of these three.
     """
 
     loss: float
@@ -52,6 +53,7 @@ class StepResult:
     outputs: Array
     memory: tuple[MemoryTrace, ...] = ()
     timeline: Timeline | None = None
+    summed: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         """One line, however large the arrays are."""
@@ -223,17 +225,24 @@ def collected(
     """The losses, outputs and gradients of all devices as one step's."""
     losses = {m: value for device in devices for m, value in device.losses.items()}
     outputs = {m: y for device in devices for m, y in device.outputs.items()}
-    gradients: Gradients = {}
-    for stage in range(inputs.stages):
-        gradients |= summed(with_gradients(devices, stage))[0]
+    gradients, sent = _summed(devices, inputs.stages)
     loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
-    return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline)
+    return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline, tuple(sent))
 
 
-def with_gradients(devices: Sequence[Device], stage: int) -> list[Gradients]:
-    """The gradients of a stage on each device that has any, which not every copy has of few microbatches."""
-    return [own for device in devices if (own := device.gradients.get(stage))] or [{}]
+def _summed(devices: Sequence[Device], stages: int) -> tuple[Gradients, list[int]]:
+    """The gradients of all stages, and the bytes that each device sent to sum those of copies."""
+    gradients: Gradients = {}
+    sent = [0] * len(devices)
+    for stage in range(stages):
+        held = {number: own for number, device in enumerate(devices) if (own := device.gradients.get(stage))}
+        if held:  # a stage without weights has none, and nor has a copy that ran no microbatch
+            total, each = summed(list(held.values()))
+            gradients |= total
+            for number, more in zip(held, each, strict=True):
+                sent[number] += more
+    return gradients, sent
 
 
 def require_loss(loss: Loss) -> None:

@@ -29,6 +29,9 @@ class Replicated(Schedule):
     replicas: int
     adjacent: str
 
+    def __post_init__(self):
+        """``replicate`` has looked at the sizes; here each device would count as stages of its own."""
+
     @property
     def name(self) -> str:
         return f"{self.replicas} x {self.inner.name}"
@@ -84,6 +87,9 @@ class SideBySide(Schedule):
     """Replicas that differ. Made by ``side_by_side``."""
 
     inners: tuple[Schedule, ...]
+
+    def __post_init__(self):
+        """``side_by_side`` has looked at the sizes."""
 
     @property
     def name(self) -> str:

@@ -16,6 +16,8 @@ Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters o
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpipe_sim.errors import require_few, whole
+
 
 class Move(NamedTuple):
     """In this round device ``source`` sends a piece to ``target``, which adds it to its own, or keeps it."""
@@ -27,8 +29,17 @@ class Move(NamedTuple):
     adds: bool
 
 
-def ring_moves(devices: int) -> Iterator[Move]:
-    """The moves of a ring of so many devices, in an order in which they can be done one by one."""
+def ring_moves(devices: int) -> list[Move]:
+    """The moves of a ring of so many devices, in an order in which they can be done one by one.
+
+    ValueError for less than 1 device, or for more than 10,000,000 moves; TypeError for no whole number.
+    """
+    devices = whole("ring_moves", "devices", devices)
+    require_few("ring_moves", 2 * (devices - 1) * devices, "moves")
+    return list(_moves(devices))
+
+
+def _moves(devices: int) -> Iterator[Move]:
     for turn in range(2 * (devices - 1)):
         for source in range(devices):
             target, piece = (source + 1) % devices, (source - turn) % devices

@@ -21,8 +21,9 @@ import numpy as np
 from gpipe_sim.errors import duration, got, listed, require_flags, whole
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.program import CODE, Program
-from gpipe_sim.simulation.links import Links, link_between
+from gpipe_sim.simulation.links import Link, Links, link_between
 from gpipe_sim.simulation.numbers import quotient
+from gpipe_sim.simulation.simulate import within_floats
 from gpipe_sim.simulation.timeline import (
     ALL_REDUCE,
     NORM,
@@ -65,9 +66,13 @@ def all_reduce(
         raise ValueError("all_reduce has been there already: this timeline has collectives")
     sizes = _sizes(sizes, timeline)
     _require_one_update(program)
-    found = list(_one_by_one(_ready(timeline, buckets), sizes, links, buckets))
-    if clip and program.devices > 1:
-        found.append(_norm(timeline, found, links))
+    return within_floats(timeline.schedule, lambda: _summed(timeline, sizes, _Rings(links), buckets, clip))
+
+
+def _summed(timeline: Timeline, sizes: list[Real], rings: "_Rings", buckets: int, clip: bool) -> Timeline:
+    found = list(_one_by_one(_ready(timeline, buckets), sizes, rings, buckets))
+    if clip and timeline.schedule.devices > 1:
+        found.append(_norm(timeline, found, rings))
     found.sort(key=lambda each: (each.start, each.end))
     return _with_updates_after(replace(timeline, collectives=tuple(found)), found)
 
@@ -106,40 +111,52 @@ def _part_of(start: Real, end: Real, bucket: int, buckets: int) -> Real:
     return end if bucket == buckets else start + quotient((end - start) * bucket, buckets)
 
 
-def _one_by_one(ready: list[Ready], sizes: list[Real], links: Links, buckets: int) -> Iterator[Collective]:
+def _one_by_one(ready: list[Ready], sizes: list[Real], rings: "_Rings", buckets: int) -> Iterator[Collective]:
     """What is ready first goes first; each waits until all its devices are through with earlier ones."""
     free: dict[int, Real] = {}
-    known: dict[tuple, Real] = {}
     for when, stage, devices in ready:
-        start, key = max(when, *(free.get(device, 0) for device in devices)), (sizes[stage], devices)
-        if key not in known:
-            known[key] = ring_time(devices, quotient(sizes[stage], buckets), links)
-        end = start + known[key]
+        start, size = max(when, *(free.get(device, 0) for device in devices)), quotient(sizes[stage], buckets)
+        end = start + rings.time(devices, size)
         free |= dict.fromkeys(devices, end)
-        yield Collective(ALL_REDUCE, stage, devices, start, end, quotient(sizes[stage], buckets))
+        yield Collective(ALL_REDUCE, stage, devices, start, end, size)
 
 
-def _norm(timeline: Timeline, before: Sequence[Collective], links: Links) -> Collective:
+def _norm(timeline: Timeline, before: Sequence[Collective], rings: "_Rings") -> Collective:
     """Clipping needs the norm of the sums: it starts when all of them are there, on every device."""
     program = timeline.schedule.program
     made = timeline.end[program.entry[_makes_gradients(program)]]
     start = max([*made.tolist(), *(each.end for each in before)])
     devices = tuple(range(program.devices))
-    end = start + ring_time(devices, NORM_BYTES, links)
+    end = start + rings.time(devices, NORM_BYTES)
     return Collective(NORM, None, devices, start, end, NORM_BYTES)
 
 
-def ring_time(devices: Sequence[int], size: Real, links: Links) -> Real:
-    """How long a ring all-reduce of so many bytes takes from round to round, on the links of its ring.
+class _Rings:
+    """How long a ring all-reduce takes, on given links. Rings that are alike are looked at once."""
+
+    def __init__(self, links: Links):
+        self.links, self.known = links, {}
+
+    def time(self, devices: Sequence[int], size: Real) -> Real:
+        pairs = zip(devices, [*devices[1:], devices[0]], strict=True)
+        ring = [link_between(self.links, *pair, "all_reduce") for pair in pairs]
+        key = (*map(id, ring), type(size), size)
+        if key not in self.known:
+            self.known[key] = ring_time(ring, size)
+        return self.known[key]
+
+
+def ring_time(ring: Sequence[Link], size: Real) -> Real:
+    """How long a ring all-reduce of so many bytes takes from round to round; a link goes out of each device.
 
     A device sends a piece on when it has arrived and its link is free. Pieces are equal parts of ``size``.
     Where all links are alike, one device does what all do.
     """
-    ring = [link_between(links, a, b) for a, b in zip(devices, [*devices[1:], devices[0]], strict=True)]
+    devices = len(ring)
     ring = ring[:1] if len(set(ring)) == 1 else ring
-    busy = [link.busy(quotient(size, len(devices))) for link in ring]
+    busy = [link.busy(quotient(size, devices)) for link in ring]
     free, arrived = [0] * len(ring), [0] * len(ring)
-    for _ in range(2 * (len(devices) - 1)):
+    for _ in range(2 * (devices - 1)):
         free = [max(times) + takes for *times, takes in zip(free, arrived, busy, strict=True)]
         late = [time + link.latency for time, link in zip(free, ring, strict=True)]
         arrived = [late[-1], *late[:-1]]  # at the next device
@@ -164,14 +181,15 @@ def _sizes(sizes: Any, timeline: Timeline) -> list[Real]:
 
 
 def _require_one_update(program: Program) -> None:
-    updates = np.flatnonzero(program.kind == CODE[Kind.U])
-    of = list(zip(program.stage[updates].tolist(), program.device[updates].tolist(), strict=True))
-    for place, pair in enumerate(of):
-        if pair in of[:place]:
-            again = program.action_of(int(updates[place]))
+    there = set()
+    for part in np.flatnonzero(program.kind == CODE[Kind.U]).tolist():
+        stage = int(program.stage[part])
+        if stage in there:
+            again = program.action_of(part)
             raise ValueError(
                 f"all_reduce sums the gradients of one update, but {again} is another of its stage"
             )
+        there.add(stage)
 
 
 def _with_updates_after(timeline: Timeline, found: Sequence[Collective]) -> Timeline:

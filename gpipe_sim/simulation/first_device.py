@@ -15,7 +15,7 @@ from gpipe_sim.schedule.actions import Action, B, F
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.links import Links, link_between
-from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.simulation.simulate import simulate, within_floats
 from gpipe_sim.simulation.timeline import Collective, Timeline, column_of
 
 SCATTER, REPLICATE, GATHER, REDUCE = "scatter", "replicate", "gather", "reduce"
@@ -58,17 +58,20 @@ def data_parallel_round(
 
     ``timeline.collectives`` has each transfer, with the bytes of it. ValueError or TypeError for what are no
     sizes, costs or links. PyTorch's documentation of ``torch.nn.DataParallel``, and
-    Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704, section 2.2.
+    Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704.
     """
     schedule = _Copies(*[whole("data_parallel_round", "devices", devices)] * 2)
     sizes = {"weights": weights, "inputs": inputs, "outputs": outputs}
     weights, inputs, outputs = (duration("data_parallel_round", *each) for each in sizes.items())
     plain = simulate(schedule, costs)
-    forward, backward = zip(
-        *(tuple(span.end - span.start for span in row) for row in plain.rows), strict=True
-    )
-    port, others = _Port(links), range(1, devices)
+    return within_floats(schedule, lambda: _through_device_0(plain, _Port(links), weights, inputs, outputs))
 
+
+def _through_device_0(plain: Timeline, port: "_Port", weights: Real, inputs: Real, outputs: Real) -> Timeline:
+    """The round; how long each device computes is read off a timeline in which nothing is moved."""
+    takes = ([span.end - span.start for span in row] for row in plain.rows)
+    forward, backward = zip(*takes, strict=True)
+    devices, others = len(forward), range(1, len(forward))
     there = {device: port.moves(SCATTER, 0, device, 0, inputs) for device in others}
     there = {device: port.moves(REPLICATE, 0, device, there[device], weights) for device in others}
     starts = [there.get(device, 0) for device in range(devices)]
@@ -83,7 +86,7 @@ def data_parallel_round(
         port.moves(REDUCE, device, 0, done[device], weights)
     begin = column_of([time for both in zip(starts, again, strict=True) for time in both])
     end = column_of([time for both in zip(ends, done, strict=True) for time in both])
-    return Timeline(schedule, begin, end, collectives=tuple(port.moved))
+    return Timeline(plain.schedule, begin, end, collectives=tuple(port.moved))
 
 
 class _Port:
@@ -94,7 +97,7 @@ class _Port:
 
     def moves(self, what: str, source: int, target: int, ready: Real, size: Real) -> Real:
         """When the transfer has arrived; the next one may start then."""
-        link = link_between(self.links, source, target)
+        link = link_between(self.links, source, target, "data_parallel_round")
         start = max(ready, self.free)
         self.free = start + link.busy(size) + link.latency
         self.moved.append(Collective(what, None, (source, target), start, self.free, size))

@@ -115,6 +115,9 @@ class Timeline:
             ):
                 raise TypeError(f"Timeline needs {name} to be a column of {size} times {got(column)}")
             column.flags.writeable = False
+        such_as = "collectives as all_reduce adds them"
+        for each in listed("Timeline", such_as, self.collectives):
+            require("Timeline", each, Collective, such_as)
 
     @classmethod
     def from_spans(cls, schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> "Timeline":

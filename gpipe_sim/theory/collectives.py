@@ -13,7 +13,7 @@ def ring_all_reduce_bytes(devices: int, size: Real) -> Real:
     """2(n-1)/n S: what each device sends, and receives, to sum S bytes with n - 1 others.
 
     No algorithm sends less. Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
-    workstations", section 3; nccl-tests, PERFORMANCE.md, calls 2(n-1)/n the factor of its bus bandwidth.
+    workstations"; nccl-tests (PERFORMANCE.md) calls 2(n-1)/n the factor of its bus bandwidth.
     """
     return size * Fraction(2 * (devices - 1), devices)
 
