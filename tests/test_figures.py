@@ -382,7 +382,7 @@ def test_the_memory_of_every_device_is_drawn_under_its_prediction():
 
 
 def test_sixteen_devices_as_five_meshes():
-    """Each further copy saves 3 of waiting and costs two rounds of 5; a message of 2 crosses each hop twice."""
+    """A copy more saves 3 of waiting and costs two rounds of 5; a message of 2 crosses each hop twice."""
     data = read("meshes")
     parts = {
         f"{K} x {R}": [64, 128, 48 - 3 * R, 4 * (K - 1), 10 * (R - 1)]
