@@ -179,6 +179,9 @@ def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
         return ""
     if all(np.allclose(each, total / n) for each in got):
         return "each device has the mean. Which of the two is needed, if each part counts by its samples?"
+    silent = next((k for k in range(n) if k not in links.sent), 0)
+    if links.sent and silent not in links.sent:
+        return f"device {silent} sends nothing. Who comes after it in the ring?"
     rounds = len(links.sent.get(0, []))
     for k, each in enumerate(got):
         for at, value in enumerate(each.tolist()):
@@ -203,17 +206,15 @@ def _what_it_holds(counts: list[int], rounds: int) -> str:
     says = f"that of device {there[0]} only" if len(there) == 1 else f"those of devices {listed(there)} only"
     if not rounds:
         return f"{says}, and nothing has been sent. How do the others get there?"
-    return f"{says}, after {rounds} rounds. {_which_round(rounds, n, len(there))}"
+    return f"{says}, after {rounds} rounds. {_which_round(rounds, n)}"
 
 
-def _which_round(rounds: int, n: int, there: int) -> str:
+def _which_round(rounds: int, n: int) -> str:
     if rounds == n - 1:
         return "Some device has that sum by now. How does it get to all the others?"
     if rounds < 2 * (n - 1):
         return "How often must a piece move until all have been added, and how often until all have the sum?"
-    if there == 1:
-        return "In which rounds is what arrives added, and to which piece?"
-    return "Which piece does a device send on in a round: which one has it just added to?"
+    return f"When {n - 1} rounds are over, who has the whole sum of that piece, and does it send that next?"
 
 
 def _decoded(value: float, n: int) -> list[int] | None:

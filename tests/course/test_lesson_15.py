@@ -87,6 +87,33 @@ def one_device_differs(vectors, links):
     return found
 
 
+def begins_again(vectors, links):
+    """The second half begins with each device's own piece, not with the one that it has just added to."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for half in range(2):
+        for turn in range(n - 1):
+            for k in range(n):
+                links.send(k, held[k][(k - turn) % n])
+            for k in range(n):
+                i, arrived = (k - 1 - turn) % n, links.receive((k - 1) % n)
+                held[k][i] = arrived if half else held[k][i] + arrived
+    return [np.concatenate(pieces) for pieces in held]
+
+
+def a_line(vectors, links):
+    """The last device sends to nobody."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * (n - 1)):
+        for k in range(n - 1):
+            links.send(k, held[k][(k - turn) % n])
+        for k in range(1, n):
+            arrived, i = links.receive(k - 1), (k - 1 - turn) % n
+            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
+    return [np.concatenate(pieces) for pieces in held]
+
+
 def rotated(vectors, links):
     """Each device joins its pieces from its own on."""
     n = len(vectors)
@@ -142,24 +169,24 @@ WRONG_RINGS = [
     (
         changed("held[k][i] + arrived if turn < n - 1 else arrived", "arrived"),
         "keep working",
-        "only, after 6 rounds. In which rounds is",
+        "only, after 6 rounds. When 3 rounds are over, who has the whole sum",
     ),
     (changed("turn < n - 1", "turn < n"), "keep working", "2 times. In which rounds is what arrives added"),
-    (changed("turn < n - 1", "turn < n - 2"), "keep working", "Which piece does a device send on in a round"),
+    (changed("turn < n - 1", "turn < n - 2"), "keep working", "does it send that next?"),
     (
         changed("held[k][(k - turn) % n]", "held[k][k]"),
         "keep working",
-        "that of device 3 only, after 6 rounds. In which",
+        "that of device 3 only, after 6 rounds. When 3",
     ),
     (
         changed("held[k][(k - turn) % n]", "held[k][(k + turn) % n]"),
         "keep working",
-        "those of devices 2, 3 only, after 6 rounds. Which piece",
+        "those of devices 2, 3 only, after 6 rounds. When 3",
     ),
     (
         changed("(k - 1 - turn) % n", "(k - turn) % n"),
         "keep working",
-        "those of devices 2, 3 only, after 6 rounds. Which piece",
+        "those of devices 2, 3 only, after 6 rounds. When 3",
     ),
     (
         changed("array_split", "split"),
@@ -201,6 +228,8 @@ WRONG_RINGS = [
         "keep working",
         "number 0 of device 0 is what number 11 should be. Where do",
     ),
+    (begins_again, "keep working", "that of device 0 only, after 6 rounds. When 3 rounds are over, who has"),
+    (a_line, "keep working", "device 3 sends nothing. Who comes after it in the ring?"),
     (rotated, "keep working", "is what number 9 should be. Where do the pieces"),
     (lambda vectors, links: None, "keep working", "it gives nothing back. What should come after return?"),
     (lambda vectors: vectors, "keep working", "How many things is it given, and how many does it take?"),
