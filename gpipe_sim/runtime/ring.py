@@ -1,11 +1,12 @@
 """Ring all-reduce on real arrays: simulated devices send each other pieces until all have the sum."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpipe_sim.errors import got, listed, numbers
+from gpipe_sim.nn.standin import StandIn
 from gpipe_sim.runtime.partition import Gradients
 from gpipe_sim.schedule.ring import ring_moves
 
@@ -62,21 +63,34 @@ def _read(arrays: Sequence[Array]) -> list[Array]:
     return own
 
 
-def summed(copies: Sequence[Gradients]) -> tuple[Gradients, Sequence[int]]:
-    """The gradients of a stage's copies, summed, as each device has them then; and the bytes that each sent.
+def sum_copies(devices: Sequence[Any], stage: int) -> None:
+    """Sum the gradients of a stage's copies, in place, on all devices that have any; each notes what it sent.
+
+    What is summed already is left alone. Stand-ins have no numbers to add.
+    """
+    held = [device for device in devices if device.gradients.get(stage)]
+    if len(held) < 2 or stage in held[0].summed:
+        return
+    copies = [device.gradients[stage] for device in held]
+    if isinstance(next(iter(copies[0].values())), StandIn):
+        return
+    for device, sent in zip(held, _go_around(copies), strict=True):
+        device.summed.add(stage)
+        device.sent += sent
+
+
+def _go_around(copies: Sequence[Gradients]) -> list[int]:
+    """Sum them in place; the bytes that each device sent.
 
     All of a dtype go around as one vector, as in PyTorch's buckets: small arrays would be all latency.
     """
-    first, *others = copies
-    if not others:
-        return first, [0]
-    found: Gradients = {}
     sent = np.zeros(len(copies), np.int64)
-    for dtype in dict.fromkeys(gradient.dtype for gradient in first.values()):
-        keys = [key for key, gradient in first.items() if gradient.dtype == dtype]
+    for dtype in dict.fromkeys(gradient.dtype for gradient in copies[0].values()):
+        keys = [key for key, gradient in copies[0].items() if gradient.dtype == dtype]
         around = ring_all_reduce([np.concatenate([copy[key].ravel() for key in keys]) for copy in copies])
-        ends = np.cumsum([first[key].size for key in keys])[:-1]
-        parts = np.split(around.sums[0], ends)
-        found |= {key: part.reshape(first[key].shape) for key, part in zip(keys, parts, strict=True)}
+        ends = np.cumsum([copies[0][key].size for key in keys])[:-1]
+        for copy, total in zip(copies, around.sums, strict=True):
+            for key, part in zip(keys, np.split(total, ends), strict=True):
+                copy[key][...] = part.reshape(copy[key].shape)
         sent += around.sent
-    return found, sent.tolist()
+    return sent.tolist()

@@ -1,7 +1,8 @@
 """Data parallelism: several copies of a pipeline, each with a share of the microbatches.
 
-The copies exchange nothing during the step. A stage has a copy in each of them, and the gradients of these
-are summed when its last backward has ended: see ``simulation.all_reduce`` for what that takes.
+The copies exchange nothing before their last backward. A stage has a copy in each of them, and the gradients
+of these are summed when that has ended on all: see ``simulation.all_reduce`` for what it takes. If the
+schedule has updates, they wait for that, and each copy is updated with the sum.
 """
 
 from collections.abc import Iterator, Sequence

@@ -183,13 +183,13 @@ def _sizes(sizes: Any, timeline: Timeline) -> list[Real]:
 def _require_one_update(program: Program) -> None:
     there = set()
     for part in np.flatnonzero(program.kind == CODE[Kind.U]).tolist():
-        stage = int(program.stage[part])
-        if stage in there:
+        place = int(program.stage[part]), int(program.device[part])
+        if place in there:
             again = program.action_of(part)
             raise ValueError(
                 f"all_reduce sums the gradients of one update, but {again} is another of its stage"
             )
-        there.add(stage)
+        there.add(place)
 
 
 def _with_updates_after(timeline: Timeline, found: Sequence[Collective]) -> Timeline:
