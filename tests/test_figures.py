@@ -64,6 +64,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
     pictures = {
         "dial",
         "gpt3_devices",
+        "meshes",
         "one_microbatch",
         "pushed_rows",
         "slowest_stage",
@@ -398,6 +399,26 @@ def test_the_memory_of_every_device_is_drawn_under_its_prediction():
         pytest.approx(0.24, abs=0.005),
     )
     assert ax.get_title("left") == "Recomputing activations holds 75% fewer bytes and takes 24% more time"
+
+
+def test_sixteen_devices_as_five_meshes():
+    """A copy more saves 3 of waiting and costs two rounds of 5; a message of 2 crosses each hop twice."""
+    data = read("meshes")
+    parts = {
+        f"{K} x {R}": [64, 128, 48 - 3 * R, 4 * (K - 1), 10 * (R - 1)]
+        for K, R in ((16, 1), (8, 2), (4, 4), (2, 8), (1, 16))
+    }
+    assert [f"{K} x {R}" for K, R in data["meshes"]] == list(parts)
+    assert data["parts"] == list(parts.values())
+    assert [sum(each) for each in data["parts"]] == [297, 272, 270, 290, 342]
+    [ax] = committed("meshes").axes
+    bars = [patch for patch in ax.patches if round(patch.get_height(), 2) == 0.56]
+    squares = [patch for patch in ax.patches if patch not in bars]
+    assert len(squares) == 5 * 16 and len({(each.get_x(), each.get_y()) for each in squares}) == 5 * 16
+    assert [bar.get_width() for bar in bars] == [part for each in parts.values() for part in each if part]
+    said = {text.get_text() for text in ax.texts}
+    assert {"297", "272", "270", "290", "342", *parts} <= said
+    assert ax.get_title("left").endswith("many copies make long sums: 4 x 4 is the shortest, 270")
 
 
 def test_bytes_freed_per_flop_are_those_of_the_formulas():

@@ -2,9 +2,9 @@
 
 This is what a student owns after lesson 13: a step over K stages, GPipe's, 1F1B's and interleaved rows, the
 clock, recompute, the best cut, links, one device's program, and a split backward. Lesson 14 adds attention,
-and what a Transformer block keeps. An action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch 0. A
-row is a list of actions, first to last; there is one for each device. ``mine`` puts the student's own
-versions in place of these.
+and what a Transformer block keeps; lesson 15 a ring. An action is a tuple: ``(2, "F", 0)`` is stage 2,
+forward, microbatch 0. A row is a list of actions, first to last; there is one for each device. ``mine`` puts
+the student's own versions in place of these.
 """
 
 import numpy as np
@@ -299,6 +299,19 @@ def block_bytes(s, h, a):
     network = 2 * s * h + 8 * s * h + 8 * s * h  # the inputs of Linear, GELU, Linear
     dropout = s * h
     return norm + projections + heads + dropout + norm + network + dropout
+
+
+# lesson 15
+def ring_sum(vectors, links):
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * (n - 1)):
+        for k in range(n):
+            links.send(k, held[k][(k - turn) % n])
+        for k in range(n):
+            arrived, i = links.receive((k - 1) % n), (k - 1 - turn) % n
+            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
+    return [np.concatenate(pieces) for pieces in held]
 
 
 # lesson B

@@ -97,11 +97,16 @@ def _same(guess: Real, natural: Real) -> bool:
 
 def _words(guess: Any, measured: str, unit: str, within: Real, wrong: Mapping) -> Reply:
     said = "".join(map(str, guess)) if isinstance(guess, tuple) else str(guess).strip()  # an action: "0F0"
-    if said.lower().removeprefix("the ") == measured.lower():
+    if _plain(said) == _plain(measured):
         return Reply(RIGHT, f"you said {said}")
-    known = {str(natural).lower(): words for natural, words in wrong.items()}
-    meaning = known.get(said.lower(), "")
+    known = {_plain(str(natural)): words for natural, words in wrong.items()}
+    meaning = known.get(_plain(said), "")
     return Reply(OTHERWISE, f"you said {said}; it is: {measured}. {meaning}".strip())
+
+
+def _plain(words: str) -> str:
+    """What is compared of words: "The 4x4" is "4 x 4"."""
+    return words.lower().removeprefix("the ").replace(" ", "")
 
 
 def _as_html(shown: Any) -> str:

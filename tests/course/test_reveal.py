@@ -72,6 +72,9 @@ def test_a_guess_in_words_is_answered(guess, verdict, says):
 
 def test_a_guess_in_words_may_be_said_or_written_otherwise():
     assert reveal("the same", "same").reply.verdict == "right"
+    assert reveal("4X4", "4 x 4").reply.verdict == "right"
+    wrong = {"4 x 4": "Who waits?"}
+    assert reveal("4x4", "1 x 16", wrong=wrong).reply.text == "you said 4x4; it is: 1 x 16. Who waits?"
     assert repr(reveal((0, "F", 0), "0F0").reply) == "right: you said 0F0"
 
 

@@ -1,0 +1,326 @@
+"""Lesson 15: data parallelism, pipelines, and both."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.course.answers import Links
+from gpipe_sim.course.build import build
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import (
+    NOTHING_BACK,
+    Reply,
+    almost,
+    correct,
+    is_whole,
+    keep_working,
+    listed,
+    your_turn,
+)
+from gpipe_sim.schedule.replicas import shares as best_shares
+from gpipe_sim.simulation.timeline import number as written
+
+#: Devices, and numbers in the vector of each: pieces that are equal, that are not, and some that are empty.
+HIDDEN_RINGS = ((4, 12), (2, 5), (3, 10), (6, 25), (5, 3), (1, 4))
+TAG = 8.0  #: to its power k is what device k has, in a run that tells who has been added, and how often
+#: What natural wrong guesses at how many times its own gradient each of 64 devices sends would be.
+TIMES_SENT = {
+    Fraction(63, 64): "That is one half of the rounds. What happens after each piece has been summed?",
+    1: "What does it have to send in the rounds that add, and what in the rounds that copy?",
+    1.5: "That is for 4 devices: 6 rounds of a quarter. How many rounds are there for 64, of how much?",
+    3: "Twice 1.5? With 64 devices, how many rounds are there, and how large is a piece?",
+    24: "That has pieces as large as those of 4 devices. Into how many does each of 64 cut its vector?",
+    31.5: "There are 126 rounds. How large is a piece if there are 64 of them?",
+    32: "How many rounds are there, and how large is a piece if there are 64 of them?",
+    63: "That is the whole vector to each of the others. How much of it goes in one round?",
+    64: "That is the whole vector to everybody. How much of it goes in one round?",
+    126: "There are 126 rounds. How much of its vector does a device send in each?",
+}
+#: What natural wrong guesses at two copies of 1F1B, 4 x 8, whose sums take 6 each would be.
+BOTH = {
+    33: "That is without any sum. When does stage 0 have its last gradient, and what comes after that?",
+    45: "That is two sums one after the other. Which stages' sums are left when the last backward ends?",
+    57: "That is four sums after the last backward. When are the gradients of stage 3 there?",
+    51: "That is three sums after the last backward. When are the gradients of stage 3 there?",
+    66: "That is one copy after the other. Which devices do they share?",
+    72: "That is one copy after the other. Which devices do they share?",
+    63: "That is twice as many microbatches in one pipeline. How many does each copy run?",
+}
+MESHES = ("16 x 1", "8 x 2", "4 x 4", "2 x 8", "1 x 16")  #: devices of a pipeline, and copies of it
+_WAITING = "How long does its last device wait for its first microbatch, and who waits at the end?"
+#: What a wrong answer to which mesh is shortest overlooks: while sums take no time, and when they do.
+WITHOUT_SUMS = dict.fromkeys(("16 x 1", "8 x 2", "2 x 8"), _WAITING)
+WITHOUT_SUMS["4 x 4"] = "All five do the same work. Which of them waits the least?"
+WITH_SUMS = {
+    "1 x 16": "It waits for nobody. How many rounds does its sum take, and how long is each?",
+    "2 x 8": "How many rounds does a sum over 8 take, and how much does it wait less than 16 x 1?",
+    "4 x 4": "How many rounds does a sum over 4 take, and how much does it wait less than 16 x 1?",
+    "8 x 2": "Two rounds more than 16 x 1. How long are they, and how much waiting do they save?",
+}
+#: What a wrong answer to which devices should be neighbours, for 40 bytes a stage, overlooks.
+NEIGHBOURS = {
+    "stages": "Then no message is slow. But how many bytes of a sum go over each slow link, and when?",
+}
+#: What natural wrong guesses at how many times a model's bytes pass device 0, of 16, would be.
+THROUGH = {
+    2: "That is one other device. How many are there?",
+    Fraction(15, 8): "That is what each sends in a ring. Here all goes through device 0.",
+    Fraction(15, 4): "That is what each sends and receives in a ring. Here all goes through device 0.",
+    15: "That is one way. What comes back?",
+    16: "How many others are there, and what goes in each direction?",
+    32: "Does device 0 send anything to itself?",
+}
+#: What natural wrong guesses at the step of 32 copies, after 342 with 16, would be.
+TWICE_THE_DEVICES = {
+    171: "That is half of everything. Which part of 342 is not computing?",
+    246: "Then the sum takes as long as before. How many rounds has a ring of 32?",
+    342: "Which part of it is computing, and how much of that has each of 32?",
+    396: "Then each round takes 5 still. How large is a piece now?",
+    406: "Then each round takes 5 still. How large is a piece now?",
+}
+#: Samples, and the speed of each device: alike, one that is fast, one too slow for any, fractions, one alone.
+HIDDEN_SPEEDS = (
+    (10, (1, 1, 1, 1)),
+    (12, (2, 1, 1)),
+    (10, (2, 1, 1)),
+    (5, (10, 1)),
+    (7, (5, 2, 2)),
+    (64, (1, Fraction(1, 2), 1, Fraction(2, 3))),
+    (9, (1, 3, 2)),
+    (3, (4,)),
+)
+
+
+class CountedLinks(Links):
+    """The links of lesson 02, which note how many bytes each device sends."""
+
+    def __init__(self):
+        super().__init__()
+        self.sent: dict[object, list[int]] = {}  # by device: the bytes of each of its messages
+        self.lost: object = None  # a device that sent again before its last message was received
+
+    def send(self, name: object, array: np.ndarray) -> None:
+        if name in self.arrays and self.lost is None:
+            self.lost = name
+        self.sent.setdefault(name, []).append(array.nbytes)
+        super().send(name, array)
+
+    def of(self, device: int) -> int:
+        """The bytes that a device has sent."""
+        return sum(self.sent.get(device, []))
+
+
+@build("ring_sum")
+def ring_sum(answer: Callable) -> Reply:
+    """Check ``answer(vectors, links)``: the sum of the vectors on every device, by a ring."""
+    unequal = ""
+    for n, length in HIDDEN_RINGS:
+        where = f"with {n} devices and vectors of {length} numbers" if n > 1 else "with a single device"
+        tagged = [np.full(length, TAG**k) for k in range(n)]
+        found = _run(answer, tagged, where)
+        if isinstance(found, Reply):
+            return found
+        got, links = found
+        if question := _wrong_counts(got, links, n):
+            return keep_working(f"{where}, {question}")
+        vectors = list(np.random.default_rng(n).normal(size=(n, length)))
+        found = _run(answer, vectors, where)
+        if isinstance(found, Reply):
+            return found
+        got, links = found
+        if question := _wrong_places(got, vectors):
+            return keep_working(f"{where}, {question}")
+        if reply := _wrong_bytes(where, links, n, length):
+            return reply
+        unequal = unequal or _unequal(got, where)
+    if unequal:
+        return almost(unequal)
+    return correct(
+        f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes, from pieces that went around"
+    )
+
+
+def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> Reply | tuple[list, CountedLinks]:
+    """What each device has at the end, as vectors, and the links; or what is wrong with its form."""
+    links = CountedLinks()
+    got = called(answer, vectors, links, where=where)
+    if isinstance(got, Reply):
+        return got
+    n, length = len(vectors), len(vectors[0])
+    if got is None:
+        return keep_working(f"{where} {NOTHING_BACK}")
+    if isinstance(got, np.ndarray) and got.shape == (n, length):
+        got = list(got)
+    if isinstance(got, np.ndarray):
+        return keep_working(f"{where} it gives one vector. What does each of the devices have at the end?")
+    if not isinstance(got, list | tuple) or len(got) != n:
+        what = f"{len(got)} of them" if isinstance(got, list | tuple) else f"a {type(got).__name__}"
+        return keep_working(f"{where} it gives {what}. What is a list with a vector of each device?")
+    if all(isinstance(each, list | tuple) for each in got):
+        return keep_working(f"{where} each device has a list of pieces. How do these become a vector?")
+    for k, each in enumerate(got):
+        if not isinstance(each, np.ndarray) or each.dtype.kind != "f" or each.shape != (length,):
+            return keep_working(f"{where} device {k} has {each!r}. Where are its {length} numbers?")
+    strange = next((name for name in links.sent if name not in range(n)), None)
+    if strange is not None:
+        return keep_working(f"{where}, device {strange!r} sends, and devices are 0 to {n - 1}. Which is it?")
+    if links.lost is not None:
+        says = f"device {links.lost} sends again before its last piece was received"
+        return keep_working(f"{where}, {says}. Where is that piece then?")
+    return list(got), links
+
+
+def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
+    """Who has been left out of a sum or counted twice, and a question; empty if nobody has."""
+    total = sum(TAG**k for k in range(n))
+    if all((each == total).all() for each in got):
+        return ""
+    if all(np.allclose(each, total / n) for each in got):
+        return "each device has the mean. Which of the two is needed, if each part counts by its samples?"
+    silent = next((k for k in range(n) if k not in links.sent), 0)
+    if links.sent and silent not in links.sent:
+        return f"device {silent} sends nothing. Who comes after it in the ring?"
+    rounds = len(links.sent.get(0, []))
+    for k, each in enumerate(got):
+        for at, value in enumerate(each.tolist()):
+            if value == total:
+                continue
+            counts = _decoded(value, n)
+            if counts is None:
+                return f"number {at} of device {k} is no sum of the devices' numbers. What was done to it?"
+            return f"number {at} of device {k} holds {_what_it_holds(counts, rounds)}"
+    return ""
+
+
+def _what_it_holds(counts: list[int], rounds: int) -> str:
+    """Whose numbers a sum holds, and a question about what went wrong."""
+    n, there = len(counts), [k for k, count in enumerate(counts) if count]
+    if max(counts) > 1:
+        twice = counts.index(max(counts))
+        says = f"that of device {twice} {max(counts)} times"
+        if len(there) == 1:
+            return f"{says}, and no other. From whom does it receive?"
+        return f"{says}. In which rounds is what arrives added, and in which is it kept?"
+    says = f"that of device {there[0]} only" if len(there) == 1 else f"those of devices {listed(there)} only"
+    if not rounds:
+        return f"{says}, and nothing has been sent. How do the others get there?"
+    return f"{says}, after {rounds} rounds. {_which_round(rounds, n)}"
+
+
+def _which_round(rounds: int, n: int) -> str:
+    if rounds == n - 1:
+        return "Some device has that sum by now. How does it get to all the others?"
+    if rounds < 2 * (n - 1):
+        return "How often must a piece move until all have been added, and how often until all have the sum?"
+    return f"When {n - 1} rounds are over, who has the whole sum of that piece, and does it send that next?"
+
+
+def _decoded(value: float, n: int) -> list[int] | None:
+    """How often each device's number is in a sum of powers of ``TAG``; None if it is no such sum."""
+    if not 0 < value < TAG**n or value != int(value):
+        return None
+    return [int(value) // int(TAG) ** k % int(TAG) for k in range(n)]
+
+
+def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
+    whole = sum(vectors)
+    for k, each in enumerate(got):
+        wrong = np.flatnonzero(abs(each - whole) > 1e-9)
+        if len(wrong):
+            at = int(wrong[0])
+            others = np.flatnonzero(abs(whole - each[at]) < 1e-9)
+            if len(others):
+                says = f"number {at} of device {k} is what number {int(others[0])} should be"
+                return f"{says}. Where do the pieces of a vector belong?"
+            says = f"number {at} of device {k} sums what stood at different places"
+            return f"{says}. To which of its own pieces does a device add the one that arrives?"
+    return ""
+
+
+def _wrong_bytes(where: str, links: CountedLinks, n: int, length: int) -> Reply | None:
+    """What is wrong with how much was sent, while all the sums are right."""
+    whole, sent = 8 * length, [links.of(k) for k in range(n)]
+    due = 2 * (n - 1) * whole  # every piece goes to n - 1 devices twice
+    most = 2 * (whole - 8 * (length // n))  # all pieces but one, twice
+    if not sum(sent) and due:
+        return keep_working(
+            f"{where} all have the sum, and nothing was sent. How does device 0 know the rest?"
+        )
+    if sum(sent) < due:
+        says = f"{where} the sums are right, but all together send {sum(sent)} bytes"
+        return keep_working(f"{says}. Which numbers of another device did one use without receiving them?")
+    if max(sent) > most:
+        k = sent.index(max(sent))
+        says = f"{where} the sums are right, but device {k} sends {sent[k]} bytes, and has {whole}"
+        if len({*sent}) > 1 and n > 2:
+            return almost(f"{says}. Which devices send little meanwhile?")
+        largest = max(links.sent[k])
+        if largest > 8 * -(-length // n):
+            return almost(f"{says}. It sends {largest} in one round: how much need it be?")
+        return almost(f"{says}, in {len(links.sent[k])} rounds. Which of them does nobody need?")
+    return None
+
+
+def _unequal(got: list[np.ndarray], where: str) -> str:
+    for k, each in enumerate(got):
+        if not np.array_equal(each, got[0]):
+            return (
+                f"{where} the sums are right, but those of devices 0 and {k} differ in the last digits. "
+                "Is each piece summed once, and then copied?"
+            )
+    return ""
+
+
+def shares(answer: Callable | None) -> Reply:
+    """Check ``answer(samples, speeds)``: each device's samples, so that the last is done soonest."""
+    if answer is None:
+        return your_turn("write shares in this cell, and run it again")
+    for samples, speeds in HIDDEN_SPEEDS:
+        where = f"for {samples} samples and speeds {listed(speeds)}"
+        got = called(answer, samples, list(speeds), where=where)
+        if isinstance(got, Reply):
+            return got
+        if got is None:
+            return keep_working(f"{where} {NOTHING_BACK}")
+        if not isinstance(got, list | tuple | np.ndarray) or len(got) != len(speeds):
+            return keep_working(
+                f"{where} it gives {got!r}. How many samples does each device get, as a list?"
+            )
+        if question := _no_shares(list(got), samples):
+            return keep_working(f"{where} it gives {listed(got)}. {question}")
+        if reply := _too_long(where, list(map(int, got)), samples, speeds):
+            return reply
+    return correct(f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
+
+
+def _no_shares(got: list, samples: int) -> str:
+    if not all(map(is_whole, got)):
+        return "Who works on a part of a sample?"
+    if min(got) < 0:
+        return "What is a share below 0?"
+    if sum(got) != samples:
+        return (
+            f"These are {sum(got)} samples. What becomes of {'the rest' if sum(got) < samples else 'that'}?"
+        )
+    return ""
+
+
+def _too_long(where: str, got: list[int], samples: int, speeds: Sequence[Real]) -> Reply | None:
+    best = best_shares(samples, speeds)
+    takes = [Fraction(count) / Fraction(speed) for count, speed in zip(got, speeds, strict=True)]
+    least = max(Fraction(count) / Fraction(speed) for count, speed in zip(best, speeds, strict=True))
+    if max(takes) == least:
+        return None
+    last = takes.index(max(takes))
+    says = f"{where} it gives {listed(got)}. Device {last} takes {written(takes[last])}"
+    says = f"{says} for its {got[last]}, and with other shares all are done after {written(least)}"
+    if max(got) - min(got) <= 1 and len({*speeds}) > 1:
+        return keep_working(f"{says}. Where do you look at the speeds?")
+    if all(abs(one - other) <= 1 for one, other in zip(got, best, strict=True)):
+        return almost(f"{says}. After rounding, who should get one more, and who one less?")
+    both = list(zip(got, speeds, strict=True))
+    if any(one < other and fast > slow for one, fast in both for other, slow in both):
+        return keep_working(f"{says}. Who should get the most?")
+    return keep_working(f"{says}. How long does each device take for its share?")

@@ -1,0 +1,495 @@
+"""Lesson 15: what the checks say to right answers and to the usual wrong ones."""
+
+import inspect
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from replies import assert_each_is_told, assert_says
+
+import gpipe_sim as gp
+from gpipe_sim.course import answers, lesson_15
+from gpipe_sim.course.lesson_15 import HIDDEN_RINGS, HIDDEN_SPEEDS, MESHES, CountedLinks, ring_sum, shares
+
+LINK = gp.Link(latency=1, bandwidth=1)
+
+
+def changed(old: str, new: str):
+    """The folded ring with a piece of its text exchanged."""
+    source = inspect.getsource(answers.ring_sum)
+    assert source.count(old) == 1, old
+    names: dict = {"np": np}
+    exec(source.replace(old, new), names)
+    return names["ring_sum"]
+
+
+def nothing_sent(vectors, links):
+    return [sum(vectors)] * len(vectors)
+
+
+def whole_vectors(vectors, links):
+    n, held, going = len(vectors), list(vectors), list(vectors)
+    for _ in range(n - 1):
+        for k in range(n):
+            links.send(k, going[k])
+        going = [links.receive((k - 1) % n) for k in range(n)]
+        held = [held[k] + going[k] for k in range(n)]
+    return held
+
+
+def down_a_line_and_back(vectors, links):
+    """The sum grows from device to device, and then goes around."""
+    n, held = len(vectors), list(vectors)
+    for k in range(n - 1):
+        links.send(k, held[k])
+        held[k + 1] = held[k + 1] + links.receive(k)
+    for k in range(n - 1):
+        sender = (k - 1) % n
+        links.send(sender, held[sender])
+        held[k] = links.receive(sender)
+    return held
+
+
+def through_device_0(vectors, links):
+    n, total = len(vectors), vectors[0]
+    for k in range(1, n):
+        links.send(k, vectors[k])
+        total = total + links.receive(k)
+    found = [total]
+    for _ in range(1, n):
+        links.send(0, total)
+        found.append(links.receive(0))
+    return found
+
+
+def half_of_it(vectors, links):
+    """Only device 0's half of the rounds is real: the rest is read from other devices."""
+    n = len(vectors)
+    for k in range(n):
+        links.send(k, np.array_split(vectors[k], n)[0])
+    for k in range(n):
+        links.receive(k)
+    return [sum(vectors)] * n
+
+
+def twice_as_many_rounds(vectors, links):
+    found = answers.ring_sum(vectors, links)
+    answers.ring_sum(vectors, links)
+    return found
+
+
+def one_device_differs(vectors, links):
+    """Device 1 sums for itself, in another order."""
+    found = answers.ring_sum(vectors, links)
+    if len(found) > 1:
+        found[1] = sum(vectors[::-1])
+    return found
+
+
+def begins_again(vectors, links):
+    """The second half begins with each device's own piece, not with the one that it has just added to."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for half in range(2):
+        for turn in range(n - 1):
+            for k in range(n):
+                links.send(k, held[k][(k - turn) % n])
+            for k in range(n):
+                i, arrived = (k - 1 - turn) % n, links.receive((k - 1) % n)
+                held[k][i] = arrived if half else held[k][i] + arrived
+    return [np.concatenate(pieces) for pieces in held]
+
+
+def a_line(vectors, links):
+    """The last device sends to nobody."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * (n - 1)):
+        for k in range(n - 1):
+            links.send(k, held[k][(k - turn) % n])
+        for k in range(1, n):
+            arrived, i = links.receive(k - 1), (k - 1 - turn) % n
+            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
+    return [np.concatenate(pieces) for pieces in held]
+
+
+def rotated(vectors, links):
+    """Each device joins its pieces from its own on."""
+    n = len(vectors)
+    found = answers.ring_sum(vectors, links)
+    return [np.concatenate(np.roll(np.array_split(each, n), k, 0)) for k, each in enumerate(found)]
+
+
+def then(change):
+    return lambda vectors, links: change(answers.ring_sum(vectors, links))
+
+
+WRONG_RINGS = [
+    (nothing_sent, "keep working", "all have the sum, and nothing was sent. How does device 0 know"),
+    (
+        lambda vectors, links: list(vectors),
+        "keep working",
+        "that of device 0 only, and nothing has been sent. How do the",
+    ),
+    (
+        whole_vectors,
+        "almost",
+        "device 0 sends 288 bytes, and has 96. It sends 96 in one round: how much need",
+    ),
+    (down_a_line_and_back, "almost", "Which devices send little meanwhile?"),
+    (
+        through_device_0,
+        "almost",
+        "device 0 sends 288 bytes, and has 96. Which devices send little meanwhile?",
+    ),
+    (half_of_it, "keep working", "send 96 bytes. Which numbers of another device did one use without"),
+    (twice_as_many_rounds, "almost", "in 12 rounds. Which of them does nobody need?"),
+    (
+        one_device_differs,
+        "almost",
+        "those of devices 0 and 1 differ in the last digits. Is each piece summed",
+    ),
+    (
+        changed("range(2 * (n - 1))", "range(n - 1)"),
+        "keep working",
+        "after 3 rounds. Some device has that sum",
+    ),
+    (
+        changed("range(2 * (n - 1))", "range(n)"),
+        "keep working",
+        "after 4 rounds. How often must a piece move",
+    ),
+    (changed("range(2 * (n - 1))", "range(2 * n)"), "almost", "in 8 rounds. Which of them does nobody need?"),
+    (
+        changed(" if turn < n - 1 else arrived", ""),
+        "keep working",
+        "times. In which rounds is what arrives added, and in which is it kept?",
+    ),
+    (
+        changed("held[k][i] + arrived if turn < n - 1 else arrived", "arrived"),
+        "keep working",
+        "only, after 6 rounds. When 3 rounds are over, who has the whole sum",
+    ),
+    (changed("turn < n - 1", "turn < n"), "keep working", "2 times. In which rounds is what arrives added"),
+    (changed("turn < n - 1", "turn < n - 2"), "keep working", "does it send that next?"),
+    (
+        changed("held[k][(k - turn) % n]", "held[k][k]"),
+        "keep working",
+        "that of device 3 only, after 6 rounds. When 3",
+    ),
+    (
+        changed("held[k][(k - turn) % n]", "held[k][(k + turn) % n]"),
+        "keep working",
+        "those of devices 2, 3 only, after 6 rounds. When 3",
+    ),
+    (
+        changed("(k - 1 - turn) % n", "(k - turn) % n"),
+        "keep working",
+        "those of devices 2, 3 only, after 6 rounds. When 3",
+    ),
+    (
+        changed("array_split", "split"),
+        "keep working",
+        "it stopped: ValueError: array split does not result in",
+    ),
+    (
+        changed("[np.concatenate(pieces) for pieces in held]", "held"),
+        "keep working",
+        "has a list of pieces. How do",
+    ),
+    (
+        changed("links.receive((k - 1) % n)", "links.receive(k)"),
+        "keep working",
+        "4 times, and no other. From whom",
+    ),
+    (
+        changed("links.receive((k - 1) % n)", "links.receive(k - 1)"),
+        "keep working",
+        "it stopped: KeyError: -1",
+    ),
+    (
+        then(lambda found: [each / len(found) for each in found]),
+        "keep working",
+        "each device has the mean. Which of the two",
+    ),
+    (then(lambda found: found[0]), "keep working", "it gives one vector. What does each of the devices have"),
+    (then(sum), "keep working", "it gives one vector. What does each"),
+    (
+        then(lambda found: found[:1]),
+        "keep working",
+        "it gives 1 of them. What is a list with a vector of each",
+    ),
+    (then(lambda found: dict(enumerate(found))), "keep working", "it gives a dict. What is a list"),
+    (then(lambda found: [each[:2] for each in found]), "keep working", "Where are its 12 numbers?"),
+    (then(lambda found: [each.sum() for each in found]), "keep working", "Where are its 12 numbers?"),
+    (
+        then(lambda found: [each[::-1] for each in found]),
+        "keep working",
+        "number 0 of device 0 is what number 11 should be. Where do",
+    ),
+    (begins_again, "keep working", "that of device 0 only, after 6 rounds. When 3 rounds are over, who has"),
+    (a_line, "keep working", "device 3 sends nothing. Who comes after it in the ring?"),
+    (rotated, "keep working", "is what number 9 should be. Where do the pieces"),
+    (lambda vectors, links: None, "keep working", "it gives nothing back. What should come after return?"),
+    (lambda vectors: vectors, "keep working", "How many things is it given, and how many does it take?"),
+    ([1, 2], "keep working", "pass in a function"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_RINGS)
+def test_what_a_wrong_ring_is_told(answer, verdict, says):
+    assert_says(ring_sum(answer), verdict, says)
+
+
+def other_way_round(vectors, links):
+    """Each device sends to the one before it."""
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * (n - 1)):
+        for k in range(n):
+            links.send(k, held[k][(k + turn) % n])
+        for k in range(n):
+            i = (k + 1 + turn) % n
+            arrived = links.receive((k + 1) % n)
+            held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
+    return [np.concatenate(pieces) for pieces in held]
+
+
+def in_place(vectors, links):
+    n = len(vectors)
+    held = [np.array_split(vector, n) for vector in vectors]
+    for turn in range(2 * n - 2):
+        for k in range(n):
+            links.send(k, held[k][(k + 1 - turn) % n])
+            arrived, i = links.receive(k), (k + 1 - turn) % n
+            if turn < n - 1:
+                held[(k + 1) % n][i] += arrived
+            else:
+                held[(k + 1) % n][i][:] = arrived
+    return np.array(vectors)
+
+
+@pytest.mark.parametrize("answer", [answers.ring_sum, other_way_round, in_place])
+def test_a_ring_may_begin_anywhere_and_go_either_way(answer):
+    assert_says(ring_sum(answer), "correct", f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes")
+
+
+def test_without_a_ring_it_says_what_to_write():
+    assert repr(ring_sum(None)) == "your turn: write ring_sum in this cell, and run it again"
+    assert repr(shares(None)) == "your turn: write shares in this cell, and run it again"
+
+
+def test_what_is_sent_to_nobody_or_too_early_is_told():
+    def before_it_was_received(vectors, links):
+        for piece in vectors:
+            links.send(0, piece)
+        return vectors
+
+    def under_a_name(vectors, links):
+        links.send("next", vectors[0])
+        return vectors
+
+    says = "device 0 sends again before its last piece was received. Where is that piece then?"
+    assert_says(ring_sum(before_it_was_received), "keep working", says)
+    says = "device 'next' sends, and devices are 0 to 3. Which is it?"
+    assert_says(ring_sum(under_a_name), "keep working", says)
+
+
+@pytest.mark.parametrize(("n", "length"), [*HIDDEN_RINGS, (16, 1000), (7, 40)])
+def test_the_folded_ring_is_the_librarys_bit_for_bit_and_byte_for_byte(n, length):
+    vectors, links = list(np.random.default_rng(0).normal(size=(n, length))), CountedLinks()
+    own, its = answers.ring_sum(vectors, links), gp.ring_all_reduce(vectors)
+    assert all(np.array_equal(a, b) for a, b in zip(own, its.sums, strict=True))
+    assert [links.of(k) for k in range(n)] == list(its.sent)
+
+
+# Shares
+
+
+def rounded(samples, speeds):
+    return [round(samples * speed / sum(speeds)) for speed in speeds]
+
+
+def rest_to(place):
+    def answer(samples, speeds):
+        counts = [int(samples * speed / sum(speeds)) for speed in speeds]
+        counts[place] += samples - sum(counts)
+        return counts
+
+    return answer
+
+
+def largest_remainders(samples, speeds):
+    exact = [samples * Fraction(speed) / sum(map(Fraction, speeds)) for speed in speeds]
+    counts = [int(each) for each in exact]
+    order = sorted(range(len(speeds)), key=lambda k: counts[k] - exact[k])
+    for k in order[: samples - sum(counts)]:
+        counts[k] += 1
+    return counts
+
+
+def even(samples, speeds):
+    return [samples // len(speeds) + (k < samples % len(speeds)) for k in range(len(speeds))]
+
+
+def one_by_one(samples, speeds):
+    counts = [0] * len(speeds)
+    for _ in range(samples):
+        done = [(count + 1) / speed for count, speed in zip(counts, speeds, strict=True)]
+        counts[done.index(min(done))] += 1
+    return counts
+
+
+def to_the_one_that_is_free(samples, speeds):
+    """The next sample goes to the device that would begin it first."""
+    counts = [0] * len(speeds)
+    for _ in range(samples):
+        free = [count / speed for count, speed in zip(counts, speeds, strict=True)]
+        counts[free.index(min(free))] += 1
+    return counts
+
+
+def at_least_one(samples, speeds):
+    counts = one_by_one(max(samples - len(speeds), 0), speeds)
+    return [count + 1 for count in counts]
+
+
+WRONG_SHARES = [
+    (rounded, "keep working", "These are"),
+    (rest_to(-1), "almost|keep working", "with other shares all are done after"),
+    (rest_to(0), "almost|keep working", "with other shares all are done after"),
+    (largest_remainders, "almost", "After rounding, who should get one more, and who one less?"),
+    (even, "keep working", "Where do you look at the speeds?"),
+    (to_the_one_that_is_free, "almost", "with other shares all are done after"),
+    (at_least_one, "almost", "for 5 samples and speeds 10, 1 it gives 4, 1. Device 1 takes 1 for its 1"),
+    (
+        lambda n, speeds: one_by_one(n, [1 / speed for speed in speeds]),
+        "keep working",
+        "Who should get the most?",
+    ),
+    (lambda n, speeds: [n * speed / sum(speeds) for speed in speeds], "keep working", "a part of a sample?"),
+    (lambda n, speeds: [n] + [0] * (len(speeds) - 1), "keep working", "How long does each device take"),
+    (lambda n, speeds: sorted(one_by_one(n, speeds)), "keep working", "Who should get the most?"),
+    (
+        lambda n, speeds: [int(n * speed / sum(speeds)) for speed in speeds],
+        "keep working",
+        "becomes of the rest?",
+    ),
+    (lambda n, speeds: [n] * len(speeds), "keep working", "These are 40 samples. What becomes of that?"),
+    (lambda n, speeds: [n + 1, -1] + [0] * (len(speeds) - 2), "keep working", "What is a share below 0?"),
+    (lambda n, speeds: max(one_by_one(n, speeds)), "keep working", "How many samples does each device get"),
+    (lambda n, speeds: one_by_one(n, speeds)[:-1], "keep working", "How many samples does each device get"),
+    (lambda n, speeds: dict(enumerate(one_by_one(n, speeds))), "keep working", "How many samples does each"),
+    (lambda n, speeds: None, "keep working", "it gives nothing back"),
+    (lambda n, speeds: n / 0, "keep working", "it stopped: ZeroDivisionError"),
+    (lambda speeds: speeds, "keep working", "How many things is it given"),
+    ([3, 3, 2, 2], "keep working", "pass in a function"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdicts", "says"), WRONG_SHARES)
+def test_what_wrong_shares_are_told(answer, verdicts, says):
+    reply = shares(answer)
+    assert reply.verdict in verdicts.split("|") and says in reply.text, reply
+
+
+def least_of_all(samples, speeds):
+    """By trying all shares."""
+    every = (c for c in product(range(samples + 1), repeat=len(speeds)) if sum(c) == samples)
+    return list(
+        min(every, key=lambda c: max(Fraction(n) / Fraction(s) for n, s in zip(c, speeds, strict=True)))
+    )
+
+
+@pytest.mark.parametrize("answer", [one_by_one, gp.shares, lambda n, s: np.array(gp.shares(n, s))])
+def test_the_last_is_done_soonest(answer):
+    assert_says(shares(answer), "correct", f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
+
+
+def test_the_check_measures_by_the_shares_that_no_others_beat():
+    for samples, speeds in HIDDEN_SPEEDS:
+        if samples <= 12 and len(speeds) <= 3:
+            found, best = gp.shares(samples, speeds), least_of_all(samples, speeds)
+            done = [
+                max(Fraction(n) / Fraction(s) for n, s in zip(each, speeds, strict=True))
+                for each in (found, best)
+            ]
+            assert done[0] == done[1]
+
+
+WRONG = {
+    "ring_sum": [answer for answer, *_ in WRONG_RINGS],
+    "shares": [answer for answer, *_ in WRONG_SHARES],
+}
+
+
+# Predictions, and the figures in the sentences
+
+
+def mesh(K, family=gp.GPipe, M=64, links=None):
+    layers = 16 // K
+    schedule = gp.replicate(family(K, M * K // 16), 16 // K)
+    return gp.simulate(schedule, gp.Costs(layers, layers, layers), links=links)
+
+
+def with_sums(K, family=gp.GPipe, M=64, messages=None, sums=LINK):
+    return gp.all_reduce(mesh(K, family, M, messages), 4 * 16 // K, links=sums).makespan
+
+
+SIZES = (16, 8, 4, 2, 1)
+
+
+def test_each_natural_wrong_guess_is_told_its_own_sentence():
+    assert_each_is_told(lesson_15.TIMES_SENT, 126 / 64)
+    assert_each_is_told(lesson_15.BOTH, 39)
+    assert_each_is_told(lesson_15.WITHOUT_SUMS, "1 x 16")
+    assert_each_is_told(lesson_15.WITH_SUMS, "16 x 1")
+    assert {*lesson_15.WITHOUT_SUMS, "1 x 16"} == {*lesson_15.WITH_SUMS, "16 x 1"} == {*MESHES}
+    assert_each_is_told(lesson_15.NEIGHBOURS, "replicas")
+    assert_each_is_told(lesson_15.THROUGH, 30)
+    assert_each_is_told(lesson_15.TWICE_THE_DEVICES, 282)
+
+
+def test_sixteen_devices_as_five_meshes():
+    """Each copy more saves 3 of waiting, and costs 10 of sums, whatever M is."""
+    assert [mesh(K).makespan for K in SIZES] == [237, 234, 228, 216, 192]
+    assert [mesh(K, gp.OneFOneB).makespan for K in SIZES] == [237, 234, 228, 216, 192]
+    assert [with_sums(K) for K in SIZES] == [237, 244, 258, 286, 342]
+    for M in (64, 128, 512):
+        copies = [16 // K for K in SIZES]
+        assert [mesh(K, M=M).makespan for K in SIZES] == [3 * M + 48 - 3 * R for R in copies]
+        assert [with_sums(K, M=M) for K in SIZES] == [3 * M + 48 - 3 * R + 10 * (R - 1) for R in copies]
+
+
+def test_the_order_turns_where_a_round_takes_1_and_a_half():
+    assert {with_sums(K, sums=gp.Link(1, 8)) for K in SIZES} == {237}
+    slower, faster = ([with_sums(K, sums=gp.Link(1, b)) for K in SIZES] for b in (7, 9))
+    assert slower == sorted(slower) and faster == sorted(faster, reverse=True)
+
+
+def test_with_messages_the_middle_is_the_shortest():
+    gpipe, one_f_one_b = (
+        [with_sums(K, each, messages=LINK) for K in SIZES] for each in (gp.GPipe, gp.OneFOneB)
+    )
+    assert gpipe == [297, 272, 270, 290, 342] and one_f_one_b == [533, 380, 314, 302, 342]
+
+
+def test_where_the_figures_of_natural_guesses_come_from():
+    def copies(n):
+        whole = gp.simulate(gp.replicate(gp.GPipe(1, 64 // n), n), gp.Costs(16, 16, 16))
+        return gp.all_reduce(whole, 64, links=LINK).makespan
+
+    assert [copies(n) for n in (16, 32, 64)] == [342, 282, 300]
+    computing = 3072 // 32
+    assert 342 // 2 == 171 and computing + 150 == 246 and computing + 62 * 5 == 406
+    one = gp.simulate(gp.replicate(gp.OneFOneB(4, 8), 2))
+    assert one.makespan == 33 and gp.all_reduce(one, 4, links=LINK).makespan == 39
+    assert gp.simulate(gp.OneFOneB(4, 16)).makespan + 6 == 63 and 33 + 4 * 6 == 57
+
+
+def test_zero_is_120_31_and_16_6_and_1_9_gb():
+    """Rajbhandari et al. 2020, figure 1."""
+    parts = [2, 2, 12]
+    kept = [7.5 * (sum(parts[: 3 - stage]) + sum(parts[3 - stage :]) / 64) for stage in range(4)]
+    assert [round(each, 1) for each in kept] == [120, 31.4, 16.6, 1.9]
