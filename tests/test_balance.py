@@ -108,6 +108,11 @@ def test_no_cut_is_better(scale):
     assert 10 < refused < 100
 
 
+def test_sizes_whose_sum_no_float_holds_are_refused_in_words_too():
+    with pytest.raises(ValueError, match=r"keeps memory \(got 1e\+308\); if all stages"):
+        balance_by_cost([1] * 4, 2, sizes=[1e308] * 4, memory=1e308)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_no_layer_is_lost_and_no_stage_is_empty(seed):
     draw = np.random.default_rng(seed)
@@ -165,6 +170,11 @@ def test_a_cut_that_costs_more_than_all_layers_together_leaves_the_others_exact(
 
 def test_among_cuts_as_fast_the_most_even_one_is_taken():
     assert balance_by_cost([6, 1, 1, 1, 1, 1, 1], 3) == [1, 3, 3]
+
+
+def test_a_stage_may_have_many_layers_that_cost_nothing():
+    """[3, 2, 1, 1] is as fast and as even, but earlier stages get more where they can."""
+    assert balance_by_cost([0, 3, 0, 0, 3, 3, 1], 4) == [4, 1, 1, 1]
 
 
 def test_an_embedding_and_a_head_are_work_of_the_first_and_the_last_stage():

@@ -157,6 +157,13 @@ def test_each_stage_is_timed_and_a_slow_run_does_not_move_a_median():
     assert next(layers[1].ticks) == 6, "a warm-up and five runs"
 
 
+def test_a_speed_that_no_float_holds_is_refused_beside_floats():
+    """It was a division by zero."""
+    costs = Costs(1.0, speed=Fraction(1, 10**400))
+    with pytest.raises(ValueError, match="Costs needs duration of 0F0 to be finite"):
+        gp.simulate(gp.GPipe(2, 2), costs)
+
+
 def test_what_counts_is_the_middle_of_the_runs_after_the_warm_up():
     """The smallest of them, or the middle of all, would have done too."""
     taken = [300, 1, 1, 6, 2, 100]  # by run, of which the first three warm up

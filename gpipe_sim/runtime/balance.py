@@ -4,12 +4,13 @@ costs      4   1   1   2   2   2
 3 stages  [4] [1   1   2] [2   2]   the slowest takes 4, and no other cut has a faster slowest stage
 """
 
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate
-from math import inf, lcm, nextafter
+from math import ceil, inf, lcm, nextafter
 from numbers import Rational, Real
 from typing import NamedTuple
 
@@ -194,6 +195,8 @@ def _as_given(amount: Fraction, like: list[Real]) -> Real:
     """An exact sum as the kind of number that was added up; a float is not below it."""
     if all(isinstance(number, Rational) for number in like):
         return int(amount) if amount.denominator == 1 else amount
+    if amount > sys.float_info.max:
+        return ceil(amount)
     return float(amount) if Fraction(float(amount)) >= amount else nextafter(float(amount), inf)
 
 

@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 Column = np.ndarray
+LEAST = 5e-324  #: the smallest float above 0
 LARGEST_UNIT = 1 << 256  #: denominators beyond it are not worth a common one
 
 
 def quotient(a: Real, b: Real) -> Real:
-    """a / b: exact where both are, and then an int if it comes out whole."""
+    """a / b for b > 0: exact where both are, and then an int if it comes out whole."""
     if not (isinstance(a, Rational) and isinstance(b, Rational)):
-        return a / b
+        return a / (float(b) or LEAST)
     exact = Fraction(a) / Fraction(b)
     return int(exact) if exact.denominator == 1 else exact
 
