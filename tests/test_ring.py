@@ -115,8 +115,8 @@ def test_a_step_sends_the_bytes_that_the_pass_over_its_timeline_says(schedule, r
     step = gp.train_step(layers, both, batch, gp.cross_entropy, meter=False)
     profile = gp.profile(layers, batch, gp.cross_entropy)
     timeline = gp.all_reduce(step.timeline, profile, links=gp.Link())
-    assert len(step.summed) == both.devices
-    assert 2 * sum(step.summed) == sum(gp.bytes_through(timeline)), "what is sent is received"
-    for found, mean in zip(step.summed, gp.bytes_through(timeline), strict=True):
+    assert len(step.ring_bytes) == both.devices
+    assert 2 * sum(step.ring_bytes) == sum(gp.bytes_through(timeline)), "what is sent is received"
+    for found, mean in zip(step.ring_bytes, gp.bytes_through(timeline), strict=True):
         assert abs(found - mean / 2) <= 16 * len(timeline.collectives)
-    assert (sum(step.summed) > 0) == bool(timeline.collectives)
+    assert (sum(step.ring_bytes) > 0) == bool(timeline.collectives)

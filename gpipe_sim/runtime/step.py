@@ -43,7 +43,7 @@ class StepResult:
     ``loss`` is the mean over the batch. ``gradients`` are ``{(layer, name): array}``, with layers numbered
     along the model. ``outputs`` is (samples, features of the last layer). ``memory`` has one ``MemoryTrace``
     per device, in bytes, on the clock of ``timeline``; it is empty for a step without a meter.
-    ``summed`` are the bytes that each device sent to sum its gradients with those of other copies, in rings.
+    ``ring_bytes`` are what each device sent to sum its gradients with those of other copies of its stages.
     ``single_device_step`` gives none of these three.
     """
 
@@ -52,7 +52,7 @@ class StepResult:
     outputs: Array
     memory: tuple[MemoryTrace, ...] = ()
     timeline: Timeline | None = None
-    summed: tuple[int, ...] = ()
+    ring_bytes: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         """One line, however large the arrays are."""
