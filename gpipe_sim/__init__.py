@@ -24,6 +24,7 @@ _NAMES = {
     "schedule.explicit": "Explicit repeat",
     "schedule.placement": "bidirectional looped v_shaped",
     "schedule.remat": "remat",
+    "schedule.replicas": "replicate",
     "schedule.steps": "Recv Send",
     "simulation.cost_model": "CostModel",
     "simulation.costs": "Accelerator Costs",

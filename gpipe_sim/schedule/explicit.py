@@ -111,13 +111,14 @@ def repeat(schedule: Schedule, steps: int) -> Explicit:
     steps = whole("repeat", "steps", steps)
     require_few("repeat", steps * schedule.stages * schedule.microbatches, "pairs of stage and microbatch")
     shifts = [step * schedule.microbatches for step in range(steps)]
-    rows = [[_later(action, by) for by in shifts for action in row] for row in schedule.actions]
+    rows = [[later(action, by) for by in shifts for action in row] for row in schedule.actions]
     return Explicit(rows, placement=schedule.placement, microbatches=steps * schedule.microbatches)
 
 
-def _later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
+def later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
+    """The same action on a later microbatch."""
     if isinstance(action, OverlapFB):
-        return OverlapFB(*(_later(part, by) for part in action.parts))
+        return OverlapFB(*(later(part, by) for part in action.parts))
     return action._replace(microbatch=action.microbatch + by)
 
 

@@ -1,0 +1,147 @@
+"""Several copies of a pipeline: the gradients are those of one device, and the copies share nothing."""
+
+import numpy as np
+import pytest
+from cases import every_schedule, over
+from numeric import furthest_apart
+
+import gpipe_sim as gp
+from gpipe_sim import Link, Nodes, replicate
+
+SIZES = [(1, 2), (2, 3), (4, 8)]
+
+
+def step(schedule: gp.Schedule, **options) -> tuple[gp.StepResult, gp.StepResult]:
+    """The step of a schedule, and that of one device."""
+    data = gp.digits()
+    layers = gp.mlp([64] + [8] * schedule.stages + [10], seed=1)
+    batch = data.x[: schedule.microbatches + 5], data.y[: schedule.microbatches + 5]
+    partitions = gp.split(layers, stages=schedule.stages)
+    found = gp.train_step(partitions, schedule, batch, gp.cross_entropy, **options)
+    return found, gp.single_device_step(layers, batch, gp.cross_entropy)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@over(every_schedule(SIZES))
+def test_the_gradients_of_all_replicas_are_those_of_one_device(schedule, replicas):
+    found, alone = step(replicate(schedule, replicas), meter=False)
+    assert furthest_apart(found.gradients, alone.gradients) < 1e-12
+    assert found.loss == pytest.approx(alone.loss, rel=1e-12)
+
+
+@pytest.mark.parametrize("adjacent", ["stages", "replicas"])
+@over(every_schedule(SIZES))
+def test_each_replica_does_what_the_schedule_does_at_the_same_times(schedule, adjacent):
+    both = replicate(schedule, 2, adjacent=adjacent)
+    gp.check(both)
+    plain, found = (gp.simulate(each, gp.Costs(2, 3, 1, comm=1)) for each in (schedule, both))
+    for device in range(both.devices):
+        replica, copied = both.place(device)
+        shift = replica * schedule.microbatches
+        assert both.placement[device] == schedule.placement[copied]
+        assert [
+            (part.stage, part.kind, part.microbatch - shift, span.start, span.end)
+            for span in found.on(device)
+            for part in span.action.parts
+        ] == [(*part[:3], span.start, span.end) for span in plain.on(copied) for part in span.action.parts]
+
+
+@over(every_schedule([(2, 3), (4, 8)]))
+def test_nothing_crosses_from_one_replica_to_another(schedule):
+    both = replicate(schedule, 2)
+    pairs = {(each.source, each.target) for each in gp.simulate(both).messages}
+    assert all(both.place(a)[0] == both.place(b)[0] for a, b in pairs)
+
+
+def test_how_devices_are_numbered():
+    assert str(replicate(gp.OneFOneB(2, 1), 2)) == "\n".join(
+        (
+            "device 0, stage 0: 0F0 0B0",
+            "device 1, stage 1: 1F0 1B0",
+            "device 2, stage 0: 0F1 0B1",
+            "device 3, stage 1: 1F1 1B1",
+        )
+    )
+    assert str(replicate(gp.OneFOneB(2, 1), 2, adjacent="replicas")) == "\n".join(
+        (
+            "device 0, stage 0: 0F0 0B0",
+            "device 1, stage 0: 0F1 0B1",
+            "device 2, stage 1: 1F0 1B0",
+            "device 3, stage 1: 1F1 1B1",
+        )
+    )
+
+
+def test_messages_stay_in_a_node_where_the_stages_of_a_pipeline_are_neighbours():
+    links = Nodes(2, inside=Link(), between=Link(latency=5))
+    lengths = {
+        adjacent: gp.simulate(replicate(gp.GPipe(2, 4), 2, adjacent=adjacent), links=links).makespan
+        for adjacent in ("stages", "replicas")
+    }
+    assert lengths == {"stages": 15, "replicas": 25}
+
+
+def test_one_replica_is_the_schedule():
+    schedule = gp.ZBV(3, 5)
+    assert replicate(schedule, 1).actions == schedule.actions
+    assert replicate(schedule, 1).placement == schedule.placement
+
+
+def test_a_replica_of_replicas_and_with_recompute():
+    nested = replicate(gp.remat(replicate(gp.OneFOneB(2, 3), 2), "except_last"), 2)
+    kept = {
+        part.microbatch
+        for row in nested.actions
+        for part in row
+        if part.kind is gp.Kind.F and not nested.contains(gp.R(part.stage, part.microbatch))
+    }
+    assert kept == {2, 5, 8, 11}, "the last microbatch of each replica"
+    found, alone = step(nested, meter=False)
+    assert furthest_apart(found.gradients, alone.gradients) < 1e-12
+
+
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 3), gp.DualPipe(2, 4), gp.ZBV(2, 3)], ids=repr)
+def test_its_bytes_are_predicted_and_are_those_of_one_replica(schedule):
+    both = replicate(schedule, 2)
+    found, _ = step(both)
+    layers, data = gp.mlp([64] + [8] * schedule.stages + [10], seed=1), gp.digits()
+    batch = data.x[: both.microbatches + 5], data.y[: both.microbatches + 5]
+    profile = gp.profile(gp.split(layers, stages=schedule.stages), batch, gp.cross_entropy)
+    assert gp.predict_memory(both, profile) == found.memory
+
+
+def test_copies_have_weights_of_their_own_and_dropout_is_that_of_one_device():
+    rng = np.random.default_rng(0)
+    layers = [gp.Linear(64, 16, rng=rng), gp.Dropout(0.5), gp.Linear(16, 10, rng=rng)]
+    data = gp.digits()
+    batch = data.x[:24], data.y[:24]
+    schedule = replicate(gp.GPipe(3, 2), 3)
+    found = gp.train_step(gp.split(layers, stages=3), schedule, batch, gp.cross_entropy, seed=4)
+    alone = gp.single_device_step(layers, batch, gp.cross_entropy, microbatches=6, seed=4)
+    assert furthest_apart(found.gradients, alone.gradients) < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: replicate(gp.GPipe(2, 2), 0), ValueError, r"replicate needs replicas >= 1 \(got 0\)"),
+        (lambda: replicate(gp.GPipe(2, 2), 1.5), TypeError, "replicate needs replicas to be a whole number"),
+        (lambda: replicate(gp.GPipe(2, 2), 10**9), ValueError, "replicate needs at most 10,000,000 pairs"),
+        (lambda: replicate(2, gp.GPipe(2, 2)), TypeError, r"replicate needs a schedule, .* \(got 2\)"),
+        (
+            lambda: replicate(gp.GPipe(2, 2), 2, adjacent="devices"),
+            ValueError,
+            r"adjacent to be one of \('stages', 'replicas'\) \(got 'devices'\)",
+        ),
+    ],
+)
+def test_what_cannot_be_copied_is_refused(make, error, says):
+    with pytest.raises(error, match=says):
+        make()
+
+
+def test_a_batch_smaller_than_all_microbatches_is_refused():
+    with pytest.raises(ValueError, match="a batch of 5 samples cannot be cut into 6 microbatches"):
+        data = gp.digits()
+        layers = gp.split(gp.mlp([64, 10]), stages=1)
+        gp.train_step(layers, replicate(gp.GPipe(1, 3), 2), (data.x[:5], data.y[:5]), gp.cross_entropy)
