@@ -981,10 +981,22 @@ FORMULAS: list[Case] = [
         "transformer_flops needs batch to be",
     ),
     (lambda: gp.formulas.dualpipe_bubble_time(4, 3, 2, 2), ValueError, "at most half a full backward"),
-    (lambda: gp.formulas.microbatches_for(4, "1e9999999"), ValueError, "needs a bubble between 0 and 1"),
-    (lambda: gp.formulas.microbatches_for(4, "1e-9999999"), ValueError, "needs a bubble between 0 and 1"),
-    (lambda: gp.formulas.microbatches_for(4, None), ValueError, "needs a bubble between 0 and 1 (got None)"),
-    (lambda: gp.formulas.microbatches_for(4, LONG), ValueError, "needs a bubble between 0 and 1"),
+    (
+        lambda: gp.formulas.microbatches_for_bubble(4, "1e9999999"),
+        ValueError,
+        "needs a bubble between 0 and 1",
+    ),
+    (
+        lambda: gp.formulas.microbatches_for_bubble(4, "1e-9999999"),
+        ValueError,
+        "needs a bubble between 0 and 1",
+    ),
+    (
+        lambda: gp.formulas.microbatches_for_bubble(4, None),
+        ValueError,
+        "needs a bubble between 0 and 1 (got None)",
+    ),
+    (lambda: gp.formulas.microbatches_for_bubble(4, LONG), ValueError, "needs a bubble between 0 and 1"),
 ]
 
 CHARTS: list[Case] = [
