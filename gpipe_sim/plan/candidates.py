@@ -29,6 +29,12 @@ class Candidate(NamedTuple):
     cut: Cut
     recompute: bool
 
+    @property
+    def sort(self) -> tuple:
+        """All but the number of microbatches, the cut and the layout."""
+        schedule, mesh = self.schedule, self.mesh
+        return type(schedule), schedule.stages_per_device, mesh.devices, mesh.replicas, self.recompute
+
     def __str__(self) -> str:
         again = " with recompute" if self.recompute else ""
         replicas = f"{self.mesh.replicas} x " if self.mesh.replicas > 1 else ""

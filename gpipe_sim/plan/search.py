@@ -91,9 +91,12 @@ def bound_of(table: LayerTable, candidate: Candidate) -> float:
 def best_first(
     table: LayerTable, looked_at: list[Candidate], tally: Tally, report: Callable[[Tally], object]
 ) -> Iterator[Found]:
-    """The plans that fit, fastest first; of those that are as fast, those that hold less."""
+    """The plans that fit, fastest first; of those that are as fast, those that hold less.
+
+    Of plans that differ in microbatches, cut and layout alone, only the best is given.
+    """
     limit, number = table.cluster.memory, count()
-    queue = []
+    queue, given = [], set()
     for candidate in looked_at:
         static = static_bytes(candidate.schedule.placement, stages_of(table, candidate)).max()
         if static > limit:
@@ -105,6 +108,8 @@ def best_first(
         tally.waiting = len(queue)
         report(tally)
         _, _, _, candidate, time = heappop(queue)
+        if candidate.sort in given:
+            continue
         if time is None:
             program = laid_out(candidate.schedule).program
             held = least_bytes(program, stages_of(table, candidate), candidate.recompute).max()
@@ -121,4 +126,5 @@ def best_first(
             tally.too_large(candidate, peak, limit, at_least=False)
             continue
         tally.found += 1
+        given.add(candidate.sort)
         yield Found(candidate, time, memory)
