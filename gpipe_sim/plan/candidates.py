@@ -21,6 +21,9 @@ LAYERS, BATCH, SIZE, MEMORY = (
 )  #: why a plan is refused
 
 
+Wanted = tuple[int, ...] | None  #: None is every one that divides
+
+
 class Candidate(NamedTuple):
     """One plan. The ``schedule`` is that of one replica, without R."""
 
@@ -38,7 +41,8 @@ class Candidate(NamedTuple):
     def __str__(self) -> str:
         again = " with recompute" if self.recompute else ""
         replicas = f"{self.mesh.replicas} x " if self.mesh.replicas > 1 else ""
-        return f"{replicas}{self.schedule!r}{again}"
+        layout = ", copies of a stage adjacent" if self.mesh.adjacent == "replicas" else ""
+        return f"{replicas}{self.schedule!r}{again}{layout}"
 
 
 class Refused(NamedTuple):
@@ -50,53 +54,53 @@ class Refused(NamedTuple):
 
 
 class Space(NamedTuple):
-    """What is searched. None for replicas or microbatches is every one that divides."""
+    """What is searched."""
 
     schedules: tuple[type[Schedule], ...]
-    replicas: tuple[int, ...] | None
-    microbatches: tuple[int, ...] | None
+    replicas: Wanted
+    microbatches: Wanted
     stages_per_device: tuple[int, ...]
     recompute: tuple[bool, ...]
 
 
-def read_space(
-    cluster: Cluster, schedules, replicas, microbatches, stages_per_device, recompute
-) -> Space:
+def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_device, recompute) -> Space:
     """TypeError or ValueError for what cannot be searched."""
     families = listed(OWNER, "schedules to list families, such as [GPipe, OneFOneB]", schedules)
     for family in families:
         if family not in SCHEDULES:
-            raise TypeError(f"{OWNER} needs schedules to list families, such as [GPipe, OneFOneB] {got(family)}")
-    if replicas is not None:
-        replicas = _wholes("replicas", replicas)
-        for count in replicas:
-            if cluster.devices % count:
-                raise ValueError(
-                    f"{OWNER} needs replicas that divide the {cluster.devices} devices of the cluster {got(count)}"
-                )
-    if microbatches is not None:
-        microbatches = _wholes("microbatches", microbatches)
+            raise TypeError(
+                f"{OWNER} needs schedules to list families, such as [GPipe, OneFOneB] {got(family)}"
+            )
     recompute = listed(OWNER, "recompute to list what to try, such as [False, True]", recompute)
     for each in recompute:
         require_flags(OWNER, recompute=each)
     if not families or not recompute:
-        raise ValueError(f"{OWNER} needs at least one schedule, and recompute to list True or False")
+        raise ValueError(f"{OWNER} needs at least one schedule, and recompute to list False, True or both")
     return Space(
         tuple(dict.fromkeys(families)),
-        replicas,
-        microbatches,
-        _wholes("stages_per_device", stages_per_device),
+        *read_counts(OWNER, cluster, replicas, microbatches),
+        _wholes(OWNER, "stages_per_device", stages_per_device),
         tuple(dict.fromkeys(map(bool, recompute))),
     )
 
 
-def _wholes(name: str, value: Sequence[int]) -> tuple[int, ...]:
-    found = [
-        whole(OWNER, f"each of {name}", each)
-        for each in listed(OWNER, f"{name} to list whole numbers, such as [1, 2]", value)
-    ]
+def read_counts(owner: str, cluster: Cluster, replicas, microbatches) -> tuple[Wanted, Wanted]:
+    """TypeError or ValueError for what are no numbers; replicas have to divide the devices."""
+    if replicas is not None:
+        replicas = _wholes(owner, "replicas", replicas)
+        for count in replicas:
+            if cluster.devices % count:
+                raise ValueError(
+                    f"{owner} needs replicas that divide the cluster's {cluster.devices} devices {got(count)}"
+                )
+    return replicas, None if microbatches is None else _wholes(owner, "microbatches", microbatches)
+
+
+def _wholes(owner: str, name: str, value: Sequence[int]) -> tuple[int, ...]:
+    such_as = f"{name} to list whole numbers, such as [1, 2]"
+    found = [whole(owner, f"each of {name}", each) for each in listed(owner, such_as, value)]
     if not found:
-        raise ValueError(f"{OWNER} needs {name} to list at least one {got(value)}")
+        raise ValueError(f"{owner} needs {name} to list at least one {got(value)}")
     return tuple(dict.fromkeys(found))
 
 

@@ -11,6 +11,7 @@ from gpipe_sim.simulation.links import Link, Nodes, link_between
 from gpipe_sim.simulation.numbers import quotient
 
 MOST_DEVICES = 65_536
+AT_ONCE = Link()  #: messages take no time
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Cluster:
     devices: int
     accelerator: Accelerator
     memory: Real
-    links: Link | Nodes = Link()
+    links: Link | Nodes = AT_ONCE
 
     def __post_init__(self):
         object.__setattr__(self, "devices", whole("Cluster", "devices", self.devices, 1, MOST_DEVICES))
@@ -57,22 +58,22 @@ class Mesh(NamedTuple):
         """The links of a replica's own devices: one for each kind of place that replicas have."""
         if isinstance(links, Link):
             return [links]
-        replicas = (
-            [self.device(replica, k) for k in range(self.devices)] for replica in range(self.replicas)
+        nodes = (
+            [self.device(replica, k) // links.devices_per_node for k in range(self.devices)]
+            for replica in range(self.replicas)
         )
-        own = dict.fromkeys(_in_first_nodes(place, links.devices_per_node) for place in replicas)
-        return [Placed(links.devices_per_node, links.inside, links.between, place) for place in own]
+        return [Placed(1, links.inside, links.between, place) for place in dict.fromkeys(map(_named, nodes))]
 
 
-def _in_first_nodes(place: list[int], devices_per_node: int) -> tuple[int, ...]:
-    """The same place moved by whole nodes as far as it goes, which has the same links."""
-    moved = min(place) // devices_per_node * devices_per_node
-    return tuple(device - moved for device in place)
+def _named(nodes: list[int]) -> tuple[int, ...]:
+    """The same nodes, numbered in the order in which they come: only which are the same matters."""
+    number = {node: i for i, node in enumerate(dict.fromkeys(nodes))}
+    return tuple(number[node] for node in nodes)
 
 
 @dataclass(frozen=True)
 class Placed(Nodes):
-    """The links of some devices of a cluster, which are numbered anew from 0 on."""
+    """The links of some devices of a cluster, numbered anew from 0 on; ``place`` has their nodes."""
 
     place: tuple[int, ...] = ()
 
@@ -107,6 +108,5 @@ def meshes(devices: int, links: Link | Nodes, replicas: tuple[int, ...] | None) 
     for count in replicas or [n for n in range(1, devices + 1) if not devices % n]:
         k = devices // count
         yield Mesh(k, count)
-        if isinstance(links, Nodes) and links.inside != links.between and 1 < k and 1 < count:
+        if isinstance(links, Nodes) and links.inside != links.between and min(k, count) > 1:
             yield Mesh(k, count, "replicas")
-

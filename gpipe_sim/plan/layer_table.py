@@ -4,7 +4,7 @@ All bytes are at most those that exist: what is one and the same array for two l
 device, counts once or not at all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
@@ -12,9 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.errors import listed, require
+from gpipe_sim.nn.layers import Layer
+from gpipe_sim.nn.losses import Loss
+from gpipe_sim.nn.optimizers import Optimizer
 from gpipe_sim.plan.cluster import Cluster, quickest
 from gpipe_sim.runtime.balance import balance_by_cost
+from gpipe_sim.runtime.device import Batch
+from gpipe_sim.runtime.outlined import profile
 from gpipe_sim.runtime.profile import INPUT, OUTPUT, LayerProfile, Profile, Size, size_of
+from gpipe_sim.runtime.split import split
 
 Column = np.ndarray
 Cut = tuple[int, ...]  #: how many layers each stage gets
@@ -78,6 +85,11 @@ class LayerTable:
         return _running(sum(size.fixed for size in layer.gradients.values()) for layer in self.layers)
 
     @cached_property
+    def _inputs(self) -> list[Size]:
+        """Of each layer."""
+        return [sizes[INPUT] for sizes in self.profile.boundaries[:-1]]
+
+    @cached_property
     def _inside(self) -> tuple[Column, Column]:
         """(fixed, for each sample): running sums of what layers save, and the inputs that are kept.
 
@@ -85,12 +97,11 @@ class LayerTable:
         or this one does; and it is no array of its own if the layer before passes its input on.
         """
         rows = []
-        passing = self.profile.boundaries
         for i, layer in enumerate(self.layers):
             sizes = [array for array in layer.saved if isinstance(array, Size)]
             before = self.layers[i - 1] if i else None
             if before is not None and before.output != INPUT and (OUTPUT in before.saved or _saves(layer)):
-                sizes.append(passing[i][INPUT])
+                sizes.append(self._inputs[i])
             rows.append(Size(*map(sum, zip(*sizes, (0, 0), strict=True))))
         return _running(size.fixed for size in rows), _running(size.per_sample for size in rows)
 
@@ -136,7 +147,7 @@ class LayerTable:
             np.array(returns),
             self.fixed[high] - self.fixed[low],
             self.gradients[high] - self.gradients[low],
-            np.array([self.profile.boundaries[i][INPUT].of(samples) for i in low.tolist()], float),
+            np.array([self._inputs[i].of(samples) for i in low.tolist()], float),
             holds(self._inside, low + 1) + own,
             np.array([_saves(self.layers[i]) for i in low.tolist()]),
             holds(self._pending),
@@ -151,6 +162,20 @@ class LayerTable:
         if which == "early":
             return tuple(balance_by_cost(costs, stages))
         return tuple(balance_by_cost(costs[::-1], stages)[::-1])
+
+
+def table_of(
+    owner: str,
+    layers: Sequence[Layer],
+    cluster: Cluster,
+    batch: Batch,
+    loss: Loss,
+    optimizer: Optimizer | None = None,
+) -> LayerTable:
+    """The table of a model; TypeError for what is no model, cluster, batch or loss."""
+    require(owner, cluster, Cluster, "a cluster, such as Cluster(8, Accelerator(flops=140e12), memory=80e9)")
+    layers = listed(owner, "a list of layers, such as mlp([64, 10])", layers)
+    return LayerTable(profile(split(layers, stages=len(layers)), batch, loss, optimizer), cluster)
 
 
 def _running(values: Iterable[int]) -> Column:

@@ -39,18 +39,13 @@ def least_time(shape: Shape, stages: Stages, overhead: float, rings: Sequence[fl
     head = _before(forward, np.where(near, 0, stages.arrives))
     tail = _before(back, np.where(near, 0, np.roll(stages.returns, 1)))
     chain, all_work = m * (forward + again + back), m * (forward + again + back + weight)
-    copies = sum(map(len, placement)) > len(stages.forward)
-    return max(
-        _of_device(list(held), head, tail, chain, all_work, rings, copies) for held in placement if held
-    )
-
-
-def _of_device(held, head, tail, chain, all_work, rings, copies) -> float:
-    """Of copies, each has a share of the microbatches, so a device works on its stages in turn."""
-    together = np.min if copies else np.sum
-    start, end = head[held].min(), tail[held].min()
-    ring = min(rings[stage] for stage in held)
-    return max(start + together(chain[held]) + end, start + together(all_work[held]) + ring)
+    held = np.array(placement)
+    # of copies, each has a share of the microbatches, so a device works on its stages in turn
+    together = np.min if held.size > len(stages.forward) else np.sum
+    start, end, ring = (each[held].min(axis=1) for each in (head, tail, np.array(rings, float)))
+    until_last_backward = start + together(chain[held], axis=1) + end
+    until_ring = start + together(all_work[held], axis=1) + ring
+    return max(until_last_backward.max(), until_ring.max())
 
 
 def _before(takes: Column, arrives: Column) -> Column:

@@ -3,152 +3,193 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from numbers import Real
-from typing import Any
+from dataclasses import dataclass
+from html import escape
+from itertools import islice
 
-from gpipe_sim.errors import MemoryLimitError, listed, require, whole
+from gpipe_sim.errors import MemoryLimitError, whole
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
-from gpipe_sim.plan.candidates import Candidate, Refused, candidates, read_space
+from gpipe_sim.plan.candidates import OWNER, Candidate, Refused, candidates, read_space
 from gpipe_sim.plan.cluster import Cluster
-from gpipe_sim.plan.layer_table import LayerTable
-from gpipe_sim.plan.search import Found, Tally, best_first, order_of, profile_of
-from gpipe_sim.plan.step_time import StepTime, step_time
+from gpipe_sim.plan.fits import fewest_devices, smallest
+from gpipe_sim.plan.layer_table import LayerTable, table_of
+from gpipe_sim.plan.lower_bound import bound_of_all
+from gpipe_sim.plan.one_plan import Plan
+from gpipe_sim.plan.search import Tally, best_first
+from gpipe_sim.runtime.device import Batch
 from gpipe_sim.runtime.limit import in_bytes
-from gpipe_sim.runtime.memory import MemoryTrace
-from gpipe_sim.runtime.outlined import profile
-from gpipe_sim.runtime.partition import Partition
-from gpipe_sim.runtime.profile import Profile
-from gpipe_sim.runtime.split import split
 from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.replicas import replicate
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import bubble_fraction, busy_time
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Timeline, number
+from gpipe_sim.simulation.timeline import number
 
 Report = Callable[[str], object] | None
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class Plan:
-    """One plan: a schedule, a cut, how long a step takes and what the devices hold.
+def on_terminal(line: str) -> None:
+    """Show progress on one line of the terminal; elsewhere, as in a notebook, show nothing."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{line}")
+        sys.stderr.flush()
 
-    ``train_step(plan.partitions, plan.schedule, batch, loss)`` runs it if the model has weights.
+
+def plan(
+    layers: Sequence[Layer],
+    cluster: Cluster,
+    batch: Batch,
+    loss: Loss,
+    optimizer: Optimizer | None = None,
+    *,
+    schedules: Sequence[type[Schedule]] = SCHEDULES,
+    replicas: Sequence[int] | None = None,
+    microbatches: Sequence[int] | None = None,
+    stages_per_device: Sequence[int] = (2, 4),
+    recompute: Sequence[bool] = (False, True),
+    rows: int | None = 10,
+    report: Report = on_terminal,
+) -> "Plans":
+    """The fastest plans for a model on a cluster, of all that fit; and for the others, why not.
+
+    It searches schedules x pipeline length x replicas x microbatches x stages per device x two cuts x
+    recompute. All devices are used, as pipelines times replicas; with ``Nodes``, either the stages of a
+    pipeline or the copies of a stage are neighbours. Microbatches are equal, for each replica any number that
+    divides its share of the batch. ``stages_per_device`` are those of interleaved 1F1B and looped BFS. In a
+    cut the slowest stage is as fast as can be; where stages differ by a layer, the larger ones come first or
+    last. A family with one mesh, with recompute or without, is one row: its fastest.
+
+    Model and batch may be on paper, as for ``profile``. Times are computed: FLOPs by the accelerator,
+    messages by the links, then a ring all-reduce for each stage; an optimizer's update takes no time. The
+    bytes of each row are exact, also while an action runs. What is faster is simulated; the others only have
+    a bound that is not as fast as the last row. ``rows=None`` simulates all. ``report`` gets a line of text
+    from time to time; unless given, it shows on a terminal.
+
+    MemoryLimitError if no plan fits, with what would; ValueError if there is none because of its sizes, or
+    replicas do not divide the devices; TypeError for what is no model, cluster, schedule or number.
+    """
+    if rows is not None:
+        rows = whole(OWNER, "rows", rows)
+    table = table_of(OWNER, layers, cluster, batch, loss, optimizer)
+    space = read_space(cluster, schedules, replicas, microbatches, stages_per_device, recompute)
+    found = list(candidates(table, space))
+    tally = Tally()
+    tally.refused += [each for each in found if isinstance(each, Refused)]
+    looked_at = [each for each in found if isinstance(each, Candidate)]
+    search = best_first(table, looked_at, tally, _reporting(report, len(looked_at)))
+    plans = [Plan(each, tuple(layers), table) for each in islice(search, rows)]
+    if report is not None:
+        report("")
+    if not plans:
+        raise _nothing(table, looked_at, tally)
+    bound = bound_of_all(table, space.replicas, space.microbatches)
+    return Plans(tuple(plans), tuple(tally.refused), len(found), tally.simulated, bound, cluster)
+
+
+def _reporting(report: Report, of: int) -> Callable[[Tally], object]:
+    def tell(tally: Tally) -> None:
+        if report is not None:
+            report(
+                f"{of:,} plans: {tally.simulated:,} simulated, {tally.found} found, "
+                f"{of - tally.waiting:,} done or refused"
+            )
+
+    return tell
+
+
+def _nothing(table: LayerTable, looked_at: list[Candidate], tally: Tally) -> ValueError:
+    """Why there is no plan, and what would make one fit."""
+    if not looked_at:
+        whys = "; ".join(f"{count} because {why}: {each.says}" for why, count, each in counted(tally.refused))
+        return ValueError(f"plan finds no plan at all for this model, batch and cluster. {whys}")
+    limit, (size, least) = table.cluster.memory, smallest(table, looked_at)
+    fewest = fewest_devices(table)
+    longer = (
+        f"A pipeline of {fewest} such devices fits: 1F1B with recompute, and microbatches of one sample."
+        if fewest
+        else "However many such devices there are, no pipeline of 1F1B with recompute fits."
+    )
+    return MemoryLimitError(
+        f"plan finds no plan that fits {table.cluster.devices} devices of {in_bytes(limit)} each. "
+        f"{least} holds least: it would fit devices of {in_bytes(size)}, {size:,} bytes. {longer}"
+    )
+
+
+def counted(refused: Sequence[Refused]) -> list[tuple[str, int, Refused]]:
+    """(reason, how many plans are refused for it, one of them), the most frequent reason first."""
+    counts = Counter(each.reason for each in refused)
+    first = {each.reason: each for each in reversed(refused)}
+    return [(reason, count, first[reason]) for reason, count in counts.most_common()]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Plans:
+    """Plans that fit, fastest first. ``print`` shows the table.
+
+    ``looked_at`` counts all combinations of sizes, ``simulated`` those whose time was computed. In the space
+    that was searched no plan can take less than the ``bound``: see ``lower_bound``.
     """
 
-    found: Found
-    layers: Sequence[Layer]
-    table: LayerTable
+    plans: tuple[Plan, ...]
+    refused: tuple[Refused, ...]
+    looked_at: int
+    simulated: int
+    bound: float
+    cluster: Cluster
+
+    def __iter__(self) -> Iterator[Plan]:
+        return iter(self.plans)
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __getitem__(self, row: int) -> Plan:
+        return self.plans[row]
 
     @property
-    def time(self) -> Real:
-        """Of a step, in the unit of the accelerator, with the all-reduce of replicas."""
-        return self.found.time
+    def best(self) -> Plan:
+        return self.plans[0]
 
     @property
-    def candidate(self) -> Candidate:
-        return self.found.candidate
+    def gap(self) -> float:
+        """The share by which the best plan is at most slower than the best that there can be."""
+        return float(self.best.time) / self.bound - 1
 
     @property
-    def balance(self) -> tuple[int, ...]:
-        """How many layers each stage gets."""
-        return self.candidate.cut
+    def frontier(self) -> tuple[Plan, ...]:
+        """The rows that no other beats in time and in bytes, fastest first."""
+        found: list[Plan] = []
+        for each in self.plans:
+            if not found or each.peak < found[-1].peak:
+                found.append(each)
+        return tuple(found)
 
     @property
-    def replicas(self) -> int:
-        return self.candidate.mesh.replicas
+    def why_refused(self) -> list[tuple[str, int, Refused]]:
+        """(reason, how many plans are refused for it, one of them), the most frequent reason first."""
+        return counted(self.refused)
 
-    @property
-    def memory(self) -> tuple[MemoryTrace, ...]:
-        """What each device of a replica holds; those of the other replicas hold the same."""
-        return self.found.memory
-
-    @property
-    def peak(self) -> int:
-        """The most bytes that any device holds, also while an action runs."""
-        return max(trace.peak_inside.bytes for trace in self.memory)
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """Of all devices, with all replicas."""
-        order, mesh = order_of(self.candidate), self.candidate.mesh
-        return order if mesh.replicas == 1 else replicate(order, mesh.replicas, adjacent=mesh.adjacent)
-
-    @property
-    def partitions(self) -> list[Partition]:
-        """The model, cut."""
-        return split(list(self.layers), balance=list(self.balance))
-
-    @property
-    def profile(self) -> Profile:
-        """The model with this cut, and the whole batch."""
-        return self.table.share(self.balance, 1)
-
-    @property
-    def costs(self) -> Costs:
-        """What actions take, in the unit of the accelerator."""
-        return Costs.from_flops(self.profile, self.table.cluster.accelerator, self.schedule.microbatches)
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """All devices, from the start to the last backward."""
-        return simulate(self.schedule, self.costs, links=self.table.cluster.links, profile=self.profile)
-
-    @property
-    def bubble(self) -> float:
-        """The share of their time in which devices wait, until the last backward ends."""
-        return float(bubble_fraction(self._replica.timelines[0]))
-
-    @cached_property
-    def _replica(self) -> StepTime:
-        return step_time(
-            order_of(self.candidate),
-            self.candidate.mesh,
-            profile_of(self.table, self.candidate),
-            self.table.cluster,
-        )
-
-    @cached_property
-    def parts(self) -> dict[str, float]:
-        """What the time of a step is made of; it adds up to ``time``.
-
-        - compute: what each device would take if all did as much, without overhead.
-        - recompute, overhead: what those add to it.
-        - imbalance: what the busiest device does more than others.
-        - bubble: how long that device waits if messages take no time.
-        - messages: by how much these make the pipelines longer.
-        - all-reduce: from the end of the last backward to the end of the last ring.
-        """
-        profile, schedule = profile_of(self.table, self.candidate), order_of(self.candidate)
-        accelerator, m = self.table.cluster.accelerator, schedule.microbatches
-        useful = sum(layer.flops + layer.input_flops + layer.weight_flops for layer in profile.layers)
-        forward = sum(layer.flops for layer in profile.layers)
-        each = profile.samples / schedule.devices / float(accelerator.flops)
-        alone = simulate(schedule, Costs.from_flops(profile, accelerator, m))
-        busy = [float(sum(span.end - span.start for span in row)) for row in alone.rows]
-        compute, again = useful * each, forward * each if self.candidate.recompute else 0.0
-        mean, most = sum(busy) / len(busy), max(busy)
-        pipelines, step = float(self._replica.pipelines), float(self.time)
-        return {
-            "compute": compute,
-            "recompute": again,
-            "overhead": mean - compute - again,
-            "imbalance": most - mean,
-            "bubble": float(alone.makespan) - most,
-            "messages": pipelines - float(alone.makespan),
-            "all-reduce": step - pipelines,
-        }
-
-    @property
-    def limited_by(self) -> str:
-        """The largest part of the time that is not compute."""
-        parts = {name: time for name, time in self.parts.items() if name != "compute"}
-        return max(parts, key=parts.get)
+    def __str__(self) -> str:
+        lines = [_line("", "time", "bubble", "bytes", "limited by"), *map(_row, self.plans)]
+        lines += [
+            f"{self.looked_at:,} plans, {self.simulated:,} simulated, {len(self.refused):,} refused; "
+            f"the best is at most {self.gap:.1%} slower than any can be ({number(self.bound)})"
+        ]
+        lines += [
+            f"{count:,} refused, {why}: {each.what}: {each.says}" for why, count, each in self.why_refused
+        ]
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Plan {self.candidate}: {number(self.time)}, {in_bytes(self.peak)}>"
+        return f"<Plans: {len(self.plans)} of {self.looked_at:,}, the best {self.best!r}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def _row(plan: Plan) -> str:
+    time, bubble = number(plan.time), f"{plan.bubble:.1%}"
+    return _line(plan.words, time, bubble, in_bytes(plan.peak), plan.limited_by)
+
+
+def _line(what: str, time: str, bubble: str, size: str, limit: str) -> str:
+    return f"{what:<58} {time:>9} {bubble:>7} {size:>9}  {limit}"

@@ -73,6 +73,12 @@ def step_time_of(table: LayerTable, candidate: Candidate) -> StepTime:
     return step_time(order_of(candidate), candidate.mesh, profile_of(table, candidate), table.cluster)
 
 
+def peak_of(table: LayerTable, candidate: Candidate) -> tuple[int, tuple[MemoryTrace, ...]]:
+    """The most bytes that a device ever holds, and what the devices of a replica hold."""
+    memory = predict_memory(order_of(candidate), profile_of(table, candidate))
+    return max(trace.peak_inside.bytes for trace in memory), memory
+
+
 def stages_of(table: LayerTable, candidate: Candidate) -> Stages:
     share = table.profile.samples // candidate.mesh.replicas
     return table.stages(candidate.cut, share // candidate.schedule.microbatches)
@@ -82,10 +88,11 @@ def bound_of(table: LayerTable, candidate: Candidate) -> float:
     """The least time of a step."""
     schedule, stages = candidate.schedule, stages_of(table, candidate)
     placement, microbatches = schedule.placement, schedule.microbatches
-    rings = ring_times(placement, candidate.mesh, stages.gradients.tolist(), table.cluster)
+    sizes = tuple(map(int, stages.gradients.tolist()))
+    rings = ring_times(placement, candidate.mesh, sizes, table.cluster)
     shape = Shape(placement, microbatches, is_split(type(schedule)), candidate.recompute)
     overhead = float(table.cluster.accelerator.overhead)
-    return least_time(shape, stages, overhead, list(map(float, rings))) * ROUNDING
+    return least_time(shape, stages, overhead, rings) * ROUNDING
 
 
 def best_first(
@@ -120,8 +127,7 @@ def best_first(
             tally.simulated += 1
             heappush(queue, (float(time), held, next(number), candidate, time))
             continue
-        memory = predict_memory(order_of(candidate), profile_of(table, candidate))
-        peak = max(trace.peak_inside.bytes for trace in memory)
+        peak, memory = peak_of(table, candidate)
         if peak > limit:
             tally.too_large(candidate, peak, limit, at_least=False)
             continue

@@ -4,6 +4,7 @@ The ring of a stage starts when its last backward in any replica has ended. A de
 Replicas exchange nothing before that, so one of them is simulated for each kind of place that they have.
 """
 
+from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple
 
@@ -41,17 +42,25 @@ def step_time(schedule: Schedule, mesh: Mesh, profile: Profile, cluster: Cluster
     return StepTime(pipelines, max(pipelines, _end(ready, rings, schedule.placement)), timelines)
 
 
-def gradient_bytes(profile: Profile) -> list[int]:
+def gradient_bytes(profile: Profile) -> tuple[int, ...]:
     """Of each stage."""
-    return [sum(size.fixed for layer in stage for size in layer.gradients.values()) for stage in profile.stages]
+    return tuple(
+        sum(size.fixed for layer in stage for size in layer.gradients.values()) for stage in profile.stages
+    )
 
 
-def ring_times(placement: Placement, mesh: Mesh, sizes: list[int], cluster: Cluster) -> list[Real]:
+@lru_cache(maxsize=1024)
+def ring_times(placement: Placement, mesh: Mesh, sizes: tuple[int, ...], cluster: Cluster) -> list[Real]:
     """How long the all-reduce of each stage takes, among all devices that hold a copy of it."""
     return [
         ring_time(
             cluster.links,
-            [mesh.device(r, k) for r in range(mesh.replicas) for k, held in enumerate(placement) if stage in held],
+            [
+                mesh.device(r, k)
+                for r in range(mesh.replicas)
+                for k, held in enumerate(placement)
+                if stage in held
+            ],
             size,
         )
         for stage, size in enumerate(sizes)
