@@ -7,8 +7,8 @@ import random
 
 from benchmarks.timing import medians, report
 from gpipe_sim.families.one_f_one_b import OneFOneB
-from gpipe_sim.plan.balance_makespan import balance_by_makespan
-from gpipe_sim.plan.greedy import greedy
+from gpipe_sim.planning.balance_makespan import balance_by_makespan
+from gpipe_sim.planning.greedy import greedy
 from gpipe_sim.runtime.balance import balance_by_cost
 from gpipe_sim.schedule.placement import v_shaped
 from gpipe_sim.simulation.costs import Costs

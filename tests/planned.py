@@ -3,8 +3,8 @@
 import numpy as np
 
 import gpipe_sim as gp
-from gpipe_sim.plan.candidates import Candidate, candidates, read_space
-from gpipe_sim.plan.layer_table import LayerTable, table_of
+from gpipe_sim.planning.candidates import Candidate, candidates, read_space
+from gpipe_sim.planning.layer_table import LayerTable, table_of
 
 SAMPLES = 8
 X = np.random.default_rng(0).normal(size=(SAMPLES, 12))

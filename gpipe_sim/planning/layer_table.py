@@ -16,7 +16,7 @@ from gpipe_sim.errors import listed, require
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
-from gpipe_sim.plan.cluster import Cluster, quickest
+from gpipe_sim.planning.cluster import Cluster, quickest
 from gpipe_sim.runtime.balance import balance_by_cost
 from gpipe_sim.runtime.device import Batch
 from gpipe_sim.runtime.outlined import profile

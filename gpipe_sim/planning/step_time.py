@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.plan.cluster import Cluster, Mesh, ring_time
+from gpipe_sim.planning.cluster import Cluster, Mesh, ring_time
 from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule

@@ -12,13 +12,13 @@ from gpipe_sim.families import SCHEDULES
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
-from gpipe_sim.plan.candidates import OWNER, Candidate, Refused, candidates, read_space
-from gpipe_sim.plan.cluster import Cluster
-from gpipe_sim.plan.fits import fewest_devices, smallest
-from gpipe_sim.plan.layer_table import LayerTable, table_of
-from gpipe_sim.plan.lower_bound import bound_of_all
-from gpipe_sim.plan.one_plan import Plan
-from gpipe_sim.plan.search import Tally, best_first
+from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, candidates, read_space
+from gpipe_sim.planning.cluster import Cluster
+from gpipe_sim.planning.fits import fewest_devices, smallest
+from gpipe_sim.planning.layer_table import LayerTable, table_of
+from gpipe_sim.planning.lower_bound import bound_of_all
+from gpipe_sim.planning.one_plan import Plan
+from gpipe_sim.planning.search import Tally, best_first
 from gpipe_sim.runtime.device import Batch
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.schedule.base import Schedule

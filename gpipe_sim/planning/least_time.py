@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.plan.layer_table import Stages
+from gpipe_sim.planning.layer_table import Stages
 
 Column = np.ndarray
 

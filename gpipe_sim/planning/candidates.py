@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from gpipe_sim.errors import got, listed, require_flags, whole
 from gpipe_sim.families import SCHEDULES
-from gpipe_sim.plan.cluster import Cluster, Mesh, meshes
-from gpipe_sim.plan.layer_table import CUTS, Cut, LayerTable
+from gpipe_sim.planning.cluster import Cluster, Mesh, meshes
+from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
 

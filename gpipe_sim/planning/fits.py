@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 from gpipe_sim.families import OneFOneB
-from gpipe_sim.plan.candidates import Candidate
-from gpipe_sim.plan.cluster import Mesh
-from gpipe_sim.plan.layer_table import LayerTable
-from gpipe_sim.plan.least_bytes import least_bytes, static_bytes
-from gpipe_sim.plan.search import laid_out, peak_of, stages_of
+from gpipe_sim.planning.candidates import Candidate
+from gpipe_sim.planning.cluster import Mesh
+from gpipe_sim.planning.layer_table import LayerTable
+from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
+from gpipe_sim.planning.search import laid_out, peak_of, stages_of
 
 
 def smallest(table: LayerTable, looked_at: Iterable[Candidate]) -> tuple[int, Candidate]:

@@ -6,9 +6,9 @@ import numpy as np
 
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import Loss
-from gpipe_sim.plan.candidates import read_counts
-from gpipe_sim.plan.cluster import Cluster, quickest
-from gpipe_sim.plan.layer_table import LayerTable, table_of
+from gpipe_sim.planning.candidates import read_counts
+from gpipe_sim.planning.cluster import Cluster, quickest
+from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.runtime.device import Batch
 
 

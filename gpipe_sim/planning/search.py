@@ -13,11 +13,11 @@ from itertools import count
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.plan.candidates import MEMORY, Candidate, Refused, is_split
-from gpipe_sim.plan.layer_table import LayerTable, Stages
-from gpipe_sim.plan.least_bytes import least_bytes, static_bytes
-from gpipe_sim.plan.least_time import Shape, least_time
-from gpipe_sim.plan.step_time import StepTime, ring_times, step_time
+from gpipe_sim.planning.candidates import MEMORY, Candidate, Refused, is_split
+from gpipe_sim.planning.layer_table import LayerTable, Stages
+from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
+from gpipe_sim.planning.least_time import Shape, least_time
+from gpipe_sim.planning.step_time import StepTime, ring_times, step_time
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.runtime.prediction import predict_memory

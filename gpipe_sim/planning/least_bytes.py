@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from gpipe_sim.plan.layer_table import Stages
+from gpipe_sim.planning.layer_table import Stages
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.program import CODE, Program
 

@@ -6,10 +6,10 @@ from functools import cached_property
 from numbers import Real
 
 from gpipe_sim.nn.layers import Layer
-from gpipe_sim.plan.candidates import Candidate
-from gpipe_sim.plan.layer_table import LayerTable
-from gpipe_sim.plan.search import Found, order_of, profile_of
-from gpipe_sim.plan.step_time import StepTime, step_time
+from gpipe_sim.planning.candidates import Candidate
+from gpipe_sim.planning.layer_table import LayerTable
+from gpipe_sim.planning.search import Found, order_of, profile_of
+from gpipe_sim.planning.step_time import StepTime, step_time
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.runtime.partition import Partition
