@@ -1,6 +1,7 @@
 """Plans for a cluster: bounds hold, the search finds what trying all finds, and each row draws and runs."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -40,18 +41,22 @@ def test_no_device_holds_less_than_its_bound():
     assert close > len(tried) / 2
 
 
-@pytest.mark.parametrize("where", [cluster(4, 17_000), cluster(4, 17_000, NODES)], ids=["alike", "nodes"])
-def test_the_search_finds_what_trying_all_plans_finds(where):
+@pytest.mark.parametrize(
+    ("where", "families"),
+    [(cluster(4, 17_000), gp.SCHEDULES), (cluster(4, 17_000, NODES), [gp.ZBV, gp.Chimera, gp.LoopedBFS])],
+    ids=["alike", "nodes"],
+)
+def test_the_search_finds_what_trying_all_plans_finds(where, families):
     layers, best = table(where), {}
-    for each in every_candidate(layers, stages_per_device=(2, 4)):
+    for each in every_candidate(layers, stages_per_device=(2, 4), schedules=families):
         if peak_of(layers, each)[0] <= where.memory:
             time = step_time_of(layers, each).step
             best[each.sort] = min(time, best.get(each.sort, time))
-    plans = plan(where, rows=None)
+    plans = plan(where, rows=None, schedules=families)
     assert {each.candidate.sort: each.time for each in plans} == best
     times = [each.time for each in plans]
-    assert times == sorted(times) and len(times) > 5
-    first = plan(where, rows=3)
+    assert times == sorted(times) and len(times) > 3
+    first = plan(where, rows=3, schedules=families)
     assert [each.time for each in first] == times[:3]
     assert first.simulated < plans.simulated
 
@@ -69,7 +74,8 @@ def test_the_time_of_a_row_is_that_of_all_devices_and_then_the_rings(links, repl
         assert all(part >= -1e-9 for part in row.parts.values())
         assert row.limited_by == max((n for n in row.parts if n != "compute"), key=row.parts.get)
         if not row.candidate.schedule.stages_per_device > 1 and len(row.schedule.placement[0]) == 1:
-            mesh, sizes = row.candidate.mesh, [sum(row.profile_bytes(s)) for s in ends]
+            mesh = row.candidate.mesh
+            sizes = [sum(a.nbytes for a in part.parameters.values()) for part in row.partitions]
             rings = [
                 ring_time(links, [mesh.device(r, k) for r in range(replicas)], size)
                 for k, size in enumerate(sizes)
@@ -116,7 +122,6 @@ def test_each_row_runs_with_the_gradients_of_one_device_and_the_bytes_that_it_sa
         for key, gradient in alone.items():
             assert np.allclose(step.gradients[key], gradient, rtol=1e-12, atol=1e-15)
         assert max(trace.peak_inside.bytes for trace in step.memory) == row.peak <= 40_000
-    assert row.partitions is not row.partitions  # a step with an optimizer changes only its own
 
 
 def test_the_table_says_for_each_row_what_it_takes_and_for_the_others_why_not():
@@ -126,7 +131,7 @@ def test_the_table_says_for_each_row_what_it_takes_and_for_the_others_why_not():
     assert plans.best.words in text and "limited by" in text
     assert sum(count for _, count, _ in plans.why_refused) == len(plans.refused)
     reasons = {reason for reason, _, _ in plans.why_refused}
-    assert reasons == {"it does not fit", "the schedule has no such size"}
+    assert reasons == {"it does not fit", "the schedule has no such size", "fewer layers than stages"}
     assert plans._repr_html_().startswith("<pre>")
     assert repr(plans).startswith(f"<Plans: 3 of {plans.looked_at}, the best <Plan ")
 
@@ -136,7 +141,7 @@ def test_the_frontier_trades_time_for_bytes():
     frontier = plans.frontier
     assert frontier[0] is plans.best and len(frontier) > 1
     assert frontier[-1].peak == min(row.peak for row in plans)
-    assert all(a.time <= b.time and a.peak > b.peak for a, b in zip(frontier, frontier[1:], strict=False))
+    assert all(a.time <= b.time and a.peak > b.peak for a, b in pairwise(frontier))
 
 
 def test_progress_is_told_and_not_printed(capsys):
@@ -149,8 +154,8 @@ def test_progress_is_told_and_not_printed(capsys):
 
 
 def test_what_fits_nowhere_is_told_what_would_fit():
-    small = 9_000
-    with pytest.raises(gp.MemoryLimitError, match="finds no plan that fits 4 devices of 9 kB") as refused:
+    small = 11_500
+    with pytest.raises(gp.MemoryLimitError, match=r"no plan that fits 4 devices of 11\.5 kB") as refused:
         plan(cluster(4, small))
     said = str(refused.value)
     needed = int(said.split(" bytes. ")[0].split()[-1].replace(",", ""))
