@@ -56,6 +56,7 @@ _NAMES = {
     "runtime.split": "split",
     "runtime.step": "StepResult single_device_step train_step",
     "runtime.training": "History evaluate outputs train train_single_device",
+    "planning.advice": "Advice advise",
     "planning.balance_makespan": "BalancePlan balance_by_makespan",
     "planning.cluster": "Cluster",
     "planning.colocate": "colocate",

@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpipe_sim.errors import got, listed, require_flags, whole
-from gpipe_sim.families import SCHEDULES
+from gpipe_sim.families import SCHEDULES, OneFOneB
 from gpipe_sim.planning.cluster import Cluster, Mesh, meshes
 from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable
 from gpipe_sim.schedule.actions import Kind
@@ -76,6 +76,7 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
         require_flags(OWNER, recompute=each)
     if not families or not recompute:
         raise ValueError(f"{OWNER} needs at least one schedule, and recompute to list False, True or both")
+    families.sort(key=lambda family: family is not OneFOneB)  # of what is as good, the best known comes first
     return Space(
         tuple(dict.fromkeys(families)),
         *read_counts(OWNER, cluster, replicas, microbatches),

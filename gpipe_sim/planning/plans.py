@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from itertools import islice
 
@@ -12,7 +13,7 @@ from gpipe_sim.families import SCHEDULES
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
-from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, candidates, read_space
+from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.fits import fewest_devices, smallest
 from gpipe_sim.planning.layer_table import LayerTable, table_of
@@ -71,18 +72,24 @@ def plan(
         rows = whole(OWNER, "rows", rows)
     table = table_of(OWNER, layers, cluster, batch, loss, optimizer)
     space = read_space(cluster, schedules, replicas, microbatches, stages_per_device, recompute)
-    found = list(candidates(table, space))
-    tally = Tally()
-    tally.refused += [each for each in found if isinstance(each, Refused)]
-    looked_at = [each for each in found if isinstance(each, Candidate)]
-    search = best_first(table, looked_at, tally, _reporting(report, len(looked_at)))
-    plans = [Plan(each, tuple(layers), table) for each in islice(search, rows)]
+    plans = plans_of(table, tuple(layers), space, rows, report)
     if report is not None:
         report("")
     if not plans:
-        raise _nothing(table, looked_at, tally)
-    bound = bound_of_all(table, space.replicas, space.microbatches)
-    return Plans(tuple(plans), tuple(tally.refused), len(found), tally.simulated, bound, cluster)
+        raise no_plan(table, space)
+    return plans
+
+
+def plans_of(
+    table: LayerTable, layers: tuple[Layer, ...], space: Space, rows: int | None, report: Report
+) -> "Plans":
+    """As many plans of a space as there are, but not more than so many rows."""
+    found, tally = list(candidates(table, space)), Tally()
+    tally.refused += [each for each in found if isinstance(each, Refused)]
+    looked_at = [each for each in found if isinstance(each, Candidate)]
+    search = best_first(table, looked_at, tally, _reporting(report, len(looked_at)))
+    plans = tuple(Plan(each, layers, table) for each in islice(search, rows))
+    return Plans(plans, tuple(tally.refused), len(found), tally.simulated, table, space)
 
 
 def _reporting(report: Report, of: int) -> Callable[[Tally], object]:
@@ -96,10 +103,12 @@ def _reporting(report: Report, of: int) -> Callable[[Tally], object]:
     return tell
 
 
-def _nothing(table: LayerTable, looked_at: list[Candidate], tally: Tally) -> ValueError:
+def no_plan(table: LayerTable, space: Space) -> ValueError:
     """Why there is no plan, and what would make one fit."""
+    found = list(candidates(table, space))
+    looked_at = [each for each in found if isinstance(each, Candidate)]
     if not looked_at:
-        whys = "; ".join(f"{count} because {why}: {each.says}" for why, count, each in counted(tally.refused))
+        whys = "; ".join(f"{count} because {why}: {each.says}" for why, count, each in counted(found))
         return ValueError(f"plan finds no plan at all for this model, batch and cluster. {whys}")
     limit, (size, least) = table.cluster.memory, smallest(table, looked_at)
     fewest = fewest_devices(table)
@@ -125,16 +134,15 @@ def counted(refused: Sequence[Refused]) -> list[tuple[str, int, Refused]]:
 class Plans:
     """Plans that fit, fastest first. ``print`` shows the table.
 
-    ``looked_at`` counts all combinations of sizes, ``simulated`` those whose time was computed. In the space
-    that was searched no plan can take less than the ``bound``: see ``lower_bound``.
+    ``looked_at`` counts all combinations of sizes, ``simulated`` those whose time was computed.
     """
 
     plans: tuple[Plan, ...]
     refused: tuple[Refused, ...]
     looked_at: int
     simulated: int
-    bound: float
-    cluster: Cluster
+    table: LayerTable
+    space: Space
 
     def __iter__(self) -> Iterator[Plan]:
         return iter(self.plans)
@@ -148,6 +156,11 @@ class Plans:
     @property
     def best(self) -> Plan:
         return self.plans[0]
+
+    @cached_property
+    def bound(self) -> float:
+        """What no step takes less than with these replicas and microbatches: see ``lower_bound``."""
+        return bound_of_all(self.table, self.space.replicas, self.space.microbatches)
 
     @property
     def gap(self) -> float:
