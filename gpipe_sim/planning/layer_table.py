@@ -174,7 +174,8 @@ def table_of(
 ) -> LayerTable:
     """The table of a model; TypeError for what is no model, cluster, batch or loss."""
     require(owner, cluster, Cluster, "a cluster, such as Cluster(8, Accelerator(flops=140e12), memory=80e9)")
-    layers = listed(owner, "a list of layers, such as mlp([64, 10])", layers)
+    if not (layers := listed(owner, "a list of layers, such as mlp([64, 10])", layers)):
+        raise ValueError(f"{owner} needs at least one layer (got [])")
     return LayerTable(profile(split(layers, stages=len(layers)), batch, loss, optimizer), cluster)
 
 
