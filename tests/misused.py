@@ -1216,7 +1216,7 @@ CLUSTERS: list[Case] = [
     (lambda: plan(layers=3), TypeError, "plan needs a list of layers, such as mlp([64, 10]) (got 3)"),
     (lambda: plan(layers=[3]), TypeError, "a model needs layers, such as mlp([64, 10]) (got 3)"),
     (lambda: plan(loss=None), TypeError, "profile needs a loss, such as cross_entropy or mse (got None)"),
-    (lambda: plan(optimizer=3), TypeError, "profile needs an optimizer, such as Adam(0.01) (got 3)"),
+    (lambda: plan(optimizer=3), TypeError, "profile needs an optimizer, such as Adam(1e-3) (got 3)"),
     (lambda: plan(batch=X), TypeError, "a batch is (inputs, targets)"),
     (lambda: plan(batch=(X[:0], Y[:0])), ValueError, "at least one sample"),
     (lambda: plan(rows=0), ValueError, "plan needs rows >= 1 (got 0)"),

@@ -176,7 +176,10 @@ def table_of(
     require(owner, cluster, Cluster, "a cluster, such as Cluster(8, Accelerator(flops=140e12), memory=80e9)")
     if not (layers := listed(owner, "a list of layers, such as mlp([64, 10])", layers)):
         raise ValueError(f"{owner} needs at least one layer (got [])")
-    return LayerTable(profile(split(layers, stages=len(layers)), batch, loss, optimizer), cluster)
+    outlined = profile(split(layers, stages=len(layers)), batch, loss, optimizer)
+    if not outlined.samples:
+        raise ValueError(f"{owner} needs a batch with at least one sample")
+    return LayerTable(outlined, cluster)
 
 
 def _running(values: Iterable[int]) -> Column:
