@@ -26,11 +26,11 @@ Wanted = tuple[int, ...] | None  #: None is every one that divides
 
 
 class Candidate(NamedTuple):
-    """One plan. The ``schedule`` is that of one replica, without R."""
+    """One plan. ``schedule`` is one replica's, without R; ``cut`` is None until one that fits is found."""
 
     schedule: Schedule
     mesh: Mesh
-    cut: Cut
+    cut: Cut | None
     recompute: bool
 
     @property

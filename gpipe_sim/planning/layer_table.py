@@ -60,6 +60,10 @@ class LayerTable:
         stages = tuple(self.layers[a:b] for a, b in pairwise(ends))
         return replace(self.profile, stages=stages, samples=self.profile.samples // replicas)
 
+    def samples_of(self, replicas: int, microbatches: int) -> int:
+        """In a microbatch, if each replica has so many."""
+        return self.profile.samples // replicas // microbatches
+
     def _flops(self, name: str) -> Column:
         return _running(getattr(layer, name) for layer in self.layers)
 
@@ -104,6 +108,15 @@ class LayerTable:
                 sizes.append(self._inputs[i])
             rows.append(Size(*map(sum, zip(*sizes, (0, 0), strict=True))))
         return _running(size.fixed for size in rows), _running(size.per_sample for size in rows)
+
+    def saved(self, samples: int) -> Column:
+        """Running sums of what layers save of a microbatch, with the inputs that are kept, in bytes."""
+        fixed, per_sample = self._inside
+        return fixed + samples * per_sample
+
+    def inputs(self, samples: int) -> Column:
+        """Of each layer, for a microbatch, in bytes."""
+        return np.array([size.of(samples) for size in self._inputs], float)
 
     @cached_property
     def _pending(self) -> tuple[Column, Column]:

@@ -64,10 +64,11 @@ def _bounds(table: LayerTable, replicas, microbatches) -> Iterator[float]:
         for m in microbatches or range(1, min(share, MOST_MICROBATCHES) + 1):
             if not share % m:
                 for copies in (1, 2) if k % 2 == 0 else (1,):
-                    yield _bound(table, k, r, m, copies, share // m)
+                    yield bound_of_mesh(table, k, r, m, copies, share // m)
 
 
-def _bound(table: LayerTable, k: int, r: int, m: int, copies: int, size: int) -> float:
+def bound_of_mesh(table: LayerTable, k: int, r: int, m: int, copies: int, size: int) -> float:
+    """Of a mesh of k devices and r replicas, with m microbatches of a size, for each replica."""
     cluster = table.cluster
     per_sample = size / float(cluster.accelerator.flops)
     overhead, hop = float(cluster.accelerator.overhead), float(quickest(cluster.links, 0))
