@@ -12,7 +12,7 @@ from itertools import product
 import pytest
 
 from gpipe_sim import Action, Kind, ScheduleError, check, greedy, peak_in_flight
-from gpipe_sim.plan.banker import Banker
+from gpipe_sim.planning.banker import Banker
 from gpipe_sim.schedule.placement import looped, v_shaped
 
 #: One, two, three and more stages per device, looped, turned, and unevenly spread.

@@ -17,7 +17,7 @@ PACKAGE = Path(gpipe_sim.__file__).parent
 
 #: A floor imports only from the floors before it in this list, and from itself.
 FLOORS = [
-    "errors.py", "schedule", "simulation", "families", "theory", "nn", "runtime", "plan",
+    "errors.py", "schedule", "simulation", "families", "theory", "nn", "runtime", "planning",
     "drawing", "export", "torch_backend", "course",
 ]  # fmt: skip
 

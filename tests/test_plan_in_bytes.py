@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpipe_sim as gp
-from gpipe_sim.plan.banker import Banker, Life
-from gpipe_sim.plan.rooms import InBytes, one_by_one
+from gpipe_sim.planning.banker import Banker, Life
+from gpipe_sim.planning.rooms import InBytes, one_by_one
 from gpipe_sim.schedule.placement import looped, v_shaped
 
 PRIORITIES = ("BF", "FB", "IFW", "WIF")

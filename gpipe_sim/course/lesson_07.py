@@ -20,7 +20,7 @@ from gpipe_sim.course.reply import (
 from gpipe_sim.course.rows import Rows, as_schedule, rows_from, who_is_stuck
 from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import GPipe, OneFOneB
-from gpipe_sim.plan.greedy import greedy
+from gpipe_sim.planning.greedy import greedy
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit
 from gpipe_sim.simulation.costs import Costs

@@ -5,7 +5,7 @@ before the backward that reads what it restores. R itself reads only the saved b
 wait for the gradient, and so it can start while the device would otherwise be idle (GPipe, section 2.3).
 
 Several stages on a device, each recomputed, are a checkpoint every so many layers (Chen et al. 2016,
-arXiv:1604.06174). To recompute parts of a stage, see ``plan.recompute``.
+arXiv:1604.06174). To recompute parts of a stage, see ``planning.recompute``.
 """
 
 from collections.abc import Collection, Iterator, Set

@@ -215,8 +215,9 @@ class Costs(CostModel):
             values += cost if isinstance(cost, tuple) else [cost] * program.stages
         if program.paired:
             pairs = np.flatnonzero(np.diff(program.parts) > 1)
-            index[pairs] = len(values) + np.arange(len(pairs))
-            values += [self._work(program.entry_of(entry)) for entry in pairs.tolist()]
+            first, alike = _alike(program, program.parts[pairs])
+            index[pairs] = len(values) + alike
+            values += [self._work(program.entry_of(entry)) for entry in pairs[first].tolist()]
         return CostColumn(values, index)
 
     def transfers(self, program: Program) -> CostColumn:
@@ -247,6 +248,16 @@ def _at(cost: Cost, number: int, of_what: str = "stages") -> Real:
     if not 0 <= number < len(cost):
         raise ValueError(f"Costs lists {len(cost)} {of_what}, from 0, and {number} is none of them")
     return cost[number]
+
+
+def _alike(program: Program, forwards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the first pair of each sort, of which sort each is): stages and kinds of both halves are the same."""
+    kind, stage, stages = program.kind.astype(np.int64), program.stage.astype(np.int64), program.stages
+    sort = kind * stages + stage
+    _, first, alike = np.unique(
+        sort[forwards] * len(KINDS) * stages + sort[forwards + 1], return_index=True, return_inverse=True
+    )
+    return first, alike.reshape(-1)
 
 
 def _plus(a: Cost, b: Cost) -> Cost:

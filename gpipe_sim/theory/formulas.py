@@ -251,16 +251,18 @@ def gpipe_messages(devices: int, microbatches: int, stages_per_device: int = 1) 
 
 
 @formula
-def microbatches_for(devices: int, bubble: Rational | str | float) -> int:
-    """The smallest M for which GPipe's bubble fraction (K-1)/(K-1+M) is at most ``bubble``.
+def microbatches_for_bubble(devices: int, bubble: Rational | str | float, stages_per_device: int = 1) -> int:
+    """The smallest M for which the bubble fraction (K-1)/(K-1+VM) is at most ``bubble``.
 
-    It is computed exactly: give ``bubble`` as a Fraction or as text ("0.1"); a float is read as it prints.
-    ValueError unless 0 < bubble < 1.
+    It is that of GPipe and 1F1B, and with several stages per device that of interleaved 1F1B; then M is the
+    smallest multiple of K. It is computed exactly: give ``bubble`` as a Fraction or as text ("0.1"); a float
+    is read as it prints. ValueError unless 0 < bubble < 1.
     """
     target = _fraction_between_0_and_1(bubble)
     if target is None:
-        raise ValueError(f"microbatches_for needs a bubble between 0 and 1 (got {str(bubble)[:50]})")
-    return max(1, ceil((devices - 1) * (1 - target) / target))
+        raise ValueError(f"microbatches_for_bubble needs a bubble between 0 and 1 (got {str(bubble)[:50]})")
+    group = devices if stages_per_device > 1 else 1
+    return group * max(1, ceil((devices - 1) * (1 - target) / (target * stages_per_device * group)))
 
 
 @formula

@@ -29,7 +29,7 @@ from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.plan.many_cuts import PAIR, Prices, kinds_of
+from gpipe_sim.planning.many_cuts import PAIR, Prices, kinds_of
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.program import CODE, KINDS, Program
 

@@ -13,8 +13,8 @@ from numbers import Real
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gpipe_sim.plan.many_cuts import Prices
-from gpipe_sim.plan.stage_times import WINDOWS, StageTimes
+from gpipe_sim.planning.many_cuts import Prices
+from gpipe_sim.planning.stage_times import WINDOWS, StageTimes
 from gpipe_sim.runtime.cuts import Search, most_even
 from gpipe_sim.schedule.program import Program
 

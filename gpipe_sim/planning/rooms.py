@@ -13,7 +13,7 @@ from math import inf
 from numbers import Real
 
 from gpipe_sim.errors import ScheduleError
-from gpipe_sim.plan.banker import Banker, Life
+from gpipe_sim.planning.banker import Banker, Life
 from gpipe_sim.runtime.device import pieces
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.prediction import predict_memory

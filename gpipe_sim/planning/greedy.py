@@ -23,8 +23,8 @@ from gpipe_sim.errors import (
     require_flags,
     whole,
 )
-from gpipe_sim.plan.banker import Banker
-from gpipe_sim.plan.rooms import InBytes
+from gpipe_sim.planning.banker import Banker
+from gpipe_sim.planning.rooms import InBytes
 from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.explicit import Explicit

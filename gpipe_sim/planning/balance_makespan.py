@@ -15,8 +15,8 @@ from numbers import Real
 import numpy as np
 
 from gpipe_sim.errors import got, require, require_few
-from gpipe_sim.plan.cut_bounds import Bounds
-from gpipe_sim.plan.many_cuts import Prices, timer
+from gpipe_sim.planning.cut_bounds import Bounds
+from gpipe_sim.planning.many_cuts import Prices, timer
 from gpipe_sim.runtime.balance import balance_by_cost, read_stages
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.costs import PER_DEVICE, Costs

@@ -8,7 +8,7 @@ there is kept already or not (and as many more if a mask travels along):
     layer 0        layer 1        layer 2
     . -----------> o -----------> . -----------> .      o: the array here is kept, .: it is not
 
-``plan.frontier`` finds the cheapest paths through it.
+``planning.frontier`` finds the cheapest paths through it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from gpipe_sim.errors import got, listed, one_of, require, require_in, whole
 from gpipe_sim.nn.blocks import Checkpoint
 from gpipe_sim.nn.layers import Layer
-from gpipe_sim.plan.frontier import START, Bound, Chain, State, Way, best
+from gpipe_sim.planning.frontier import START, Bound, Chain, State, Way, best
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Sizes, size_of
 

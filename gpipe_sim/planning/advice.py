@@ -1,0 +1,239 @@
+"""Data parallel, pipeline, or both; which schedule; recompute or not? Each answer is a comparison of numbers.
+
+Rules of thumb ("a pipeline from 24 layers on", "else GPipe", "M = 4K") are replaced by what the model and the
+cluster at hand give. Every question is asked of the best plans that there are, so each answer can be checked.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from gpipe_sim.families import SCHEDULES, GPipe, OneFOneB
+from gpipe_sim.nn.layers import Layer
+from gpipe_sim.nn.losses import Loss
+from gpipe_sim.nn.optimizers import Optimizer
+from gpipe_sim.planning.candidates import Candidate, Space, candidates, read_space
+from gpipe_sim.planning.cluster import Cluster
+from gpipe_sim.planning.fits import smallest
+from gpipe_sim.planning.layer_table import LayerTable, table_of
+from gpipe_sim.planning.one_plan import Plan
+from gpipe_sim.planning.plans import Report, no_plan, on_terminal, plans_of, require_report
+from gpipe_sim.runtime.device import Batch
+from gpipe_sim.runtime.limit import in_bytes
+from gpipe_sim.simulation.timeline import number
+from gpipe_sim.theory.formulas import microbatches_for_bubble
+
+TARGET = "0.1"  #: the bubble fraction that microbatches are counted for
+Numbers = dict[str, float | None]  #: None where no plan fits
+
+
+class Step(NamedTuple):
+    """A question, its answer, and the numbers that were compared for it."""
+
+    question: str
+    answer: str
+    numbers: Numbers
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Advice:
+    """The steps that lead to a plan, and the ``plan``. ``print`` shows them."""
+
+    steps: tuple[Step, ...]
+    plan: Plan
+
+    def __str__(self) -> str:
+        lines = [line for step in self.steps for line in (step.question, f"    {step.answer}")]
+        return "\n".join([*lines, f"So: {self.plan.words}, {number(self.plan.time)} for a step"])
+
+    def __repr__(self) -> str:
+        return f"<Advice in {len(self.steps)} steps: {self.plan!r}>"
+
+
+def advise(
+    layers: Sequence[Layer],
+    cluster: Cluster,
+    batch: Batch,
+    loss: Loss,
+    optimizer: Optimizer | None = None,
+    *,
+    report: Report = on_terminal,
+) -> Advice:
+    """How to train a model on a cluster, question by question; see ``plan`` for the arguments.
+
+    - Does a replica fit one device? How long must a pipeline be?
+    - Data parallel, pipeline, or both: which is fastest?
+    - Are there microbatches enough for a bubble of a tenth? Can the layers be cut evenly?
+    - GPipe or 1F1B? Does another schedule gain anything? Is recompute needed?
+    - What then takes the most time that is not compute?
+
+    It raises what ``plan`` does, if there is no plan at all.
+    """
+    require_report("advise", report)
+    table = table_of("advise", layers, cluster, batch, loss, optimizer)
+    asked = _Asked(table, tuple(layers), report)
+    if not (asked.data_parallel or asked.pipeline or asked.both):
+        raise no_plan(table, asked.space(None))
+    steps = tuple(step(asked) for step in STEPS)
+    if report is not None:
+        report("")
+    return Advice(steps, asked.best)
+
+
+class _Asked:
+    """The best plans of some kinds, each searched for when it is first asked for."""
+
+    def __init__(self, table: LayerTable, layers: tuple[Layer, ...], report: Report):
+        self.table, self.layers, self.report = table, layers, report
+        self.devices = table.cluster.devices
+
+    def space(self, replicas: Sequence[int] | None, **changes) -> Space:
+        usual = {"schedules": SCHEDULES, "microbatches": None, "stages_per_device": (2, 4)}
+        return read_space(
+            self.table.cluster, replicas=replicas, **usual | {"recompute": (False, True)} | changes
+        )
+
+    def fastest(self, replicas: Sequence[int], **changes) -> Plan | None:
+        if not replicas:
+            return None
+        plans = plans_of(self.table, self.layers, self.space(replicas, **changes), 1, self.report)
+        return plans.best if plans else None
+
+    @cached_property
+    def meshes(self) -> list[int]:
+        """Numbers of replicas that divide the devices."""
+        return [n for n in range(1, self.devices + 1) if not self.devices % n]
+
+    @cached_property
+    def data_parallel(self) -> Plan | None:
+        return self.fastest([self.devices])
+
+    @cached_property
+    def pipeline(self) -> Plan | None:
+        return self.fastest([1]) if self.devices > 1 else None
+
+    @cached_property
+    def both(self) -> Plan | None:
+        return self.fastest(self.meshes[1:-1])
+
+    @cached_property
+    def best(self) -> Plan:
+        found = [each for each in (self.data_parallel, self.pipeline, self.both) if each]
+        return min(found, key=lambda plan: plan.time)
+
+    def at_best(self, **changes) -> Plan | None:
+        """The fastest with the replicas of the best."""
+        return self.fastest([self.best.replicas], **changes)
+
+
+def _fits_one(asked: _Asked) -> Step:
+    question = "Does a replica fit one device?"
+    tried = list(candidates(asked.table, asked.space([asked.devices])))
+    tried = [each for each in tried if isinstance(each, Candidate)]
+    memory = asked.table.cluster.memory
+    if not tried:
+        return Step(question, "The batch has no sample for each device.", {"needs": None, "memory": memory})
+    size, _ = smallest(asked.table, tried)
+    fits = "It does" if size <= memory else "It does not"
+    answer = f"{fits}: it holds at least {in_bytes(size)}, and a device has {in_bytes(memory)}."
+    return Step(question, answer, {"needs": size, "memory": memory})
+
+
+def _shortest(asked: _Asked) -> Step:
+    found: Numbers = {}
+    for replicas in reversed(asked.meshes):
+        least = asked.fastest([replicas], schedules=[OneFOneB])
+        found[f"K = {asked.devices // replicas}"] = least and least.peak
+        if least:
+            break
+    name, size = list(found.items())[-1]
+    answer = f"1F1B fits from {name} on, where it holds {in_bytes(size)}." if size else "No 1F1B fits."
+    return Step("How long must a pipeline be?", answer, found)
+
+
+def _which(asked: _Asked) -> Step:
+    kinds = {"data parallel": asked.data_parallel, "pipeline": asked.pipeline, "both": asked.both}
+    times = {name: each and float(each.time) for name, each in kinds.items()}
+    said = ", ".join(f"{name} {number(time) if time else 'has no plan'}" for name, time in times.items())
+    chosen = next(name for name, each in kinds.items() if each is asked.best)
+    answer = f"{chosen.capitalize()}: {said}."
+    return Step("Data parallel, pipeline, or both: what is the fastest step?", answer, times)
+
+
+def _microbatches(asked: _Asked) -> Step:
+    schedule, mesh, bubble = asked.best.candidate.schedule, asked.best.candidate.mesh, asked.best.bubble
+    wanted = microbatches_for_bubble(mesh.devices, TARGET)
+    there = asked.table.profile.samples // mesh.replicas
+    enough = "There are" if there >= wanted else "There are not"
+    answer = (
+        f"{enough}: 1F1B wants {wanted} for K = {mesh.devices}, and a replica has {there} samples. "
+        f"The plan takes {schedule.microbatches}, with a bubble of {bubble:.1%}."
+    )
+    numbers = {"wanted": wanted, "samples": there, "taken": schedule.microbatches, "bubble": bubble}
+    return Step("Are there microbatches enough for a bubble of a tenth?", answer, numbers)
+
+
+def _even(asked: _Asked) -> Step:
+    parts = asked.best.parts
+    more = parts["imbalance"] / (parts["compute"] + parts["recompute"])
+    layers, stages = asked.table.count, len(asked.best.balance)
+    answer = f"{layers} layers in {stages} stages: the busiest device does {more:.1%} more than the mean."
+    return Step("Can the layers be cut evenly?", answer, {"layers": layers, "stages": stages, "more": more})
+
+
+def _gpipe(asked: _Asked) -> Step:
+    plans = {family.__name__: asked.at_best(schedules=[family]) for family in (GPipe, OneFOneB)}
+    numbers = {f"{name} time": each and float(each.time) for name, each in plans.items()}
+    numbers |= {f"{name} bytes": each and each.peak for name, each in plans.items()}
+    words = [
+        f"{name} {f'takes {number(each.time)} and holds {in_bytes(each.peak)}' if each else 'does not fit'}"
+        for name, each in (("GPipe", plans["GPipe"]), ("1F1B", plans["OneFOneB"]))
+    ]
+    return Step("GPipe or 1F1B?", f"{', '.join(words)}.", numbers)
+
+
+def _schedule(asked: _Asked) -> Step:
+    simple = asked.at_best(schedules=[GPipe, OneFOneB])
+    numbers = {"best": float(asked.best.time), "simple": simple and float(simple.time)}
+    if simple is None:
+        answer = "It has to be another one: neither GPipe nor 1F1B fits."
+    elif asked.best.time < simple.time:
+        gain = 1 - float(asked.best.time) / float(simple.time)
+        answer = f"{asked.best.candidate.schedule.name} takes {gain:.1%} less than the better of these."
+    else:
+        answer = "None is faster."
+    return Step("Does another schedule gain anything?", answer, numbers)
+
+
+def _recompute(asked: _Asked) -> Step:
+    without, again = (asked.at_best(recompute=[each]) for each in (False, True))
+    numbers = {"without": without and float(without.time), "with": again and float(again.time)}
+    if without is None:
+        answer = "It is: without recompute, no plan with as many replicas fits."
+    elif again is not None and again.time < without.time:
+        answer = f"It helps: with it {number(again.time)}, without {number(without.time)}."
+    else:
+        answer = f"It is not: without it {number(without.time)}"
+        answer += f", with it {number(again.time)}." if again else "."
+    return Step("Is recompute needed?", answer, numbers)
+
+
+def _limit(asked: _Asked) -> Step:
+    parts, name = asked.best.parts, asked.best.limited_by
+    share = parts[name] / float(asked.best.time)
+    answer = f"{name.capitalize()}: {share:.1%} of the step."
+    return Step("What takes the most time that is not compute?", answer, parts)
+
+
+STEPS: tuple[Callable[[_Asked], Step], ...] = (
+    _fits_one,
+    _shortest,
+    _which,
+    _microbatches,
+    _even,
+    _gpipe,
+    _schedule,
+    _recompute,
+    _limit,
+)

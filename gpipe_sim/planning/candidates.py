@@ -1,0 +1,165 @@
+"""Every plan that may be looked at: schedule, mesh, microbatches, stages per device, cut and recompute."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import NamedTuple
+
+from gpipe_sim.errors import got, listed, require_flags, whole
+from gpipe_sim.families import SCHEDULES, OneFOneB
+from gpipe_sim.planning.cluster import Cluster, Mesh, meshes
+from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable
+from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.base import Schedule
+
+OWNER = "plan"
+MOST_MICROBATCHES = 4_096  #: that are tried where nobody says how many
+LAYERS, BATCH, SIZE, MEMORY = (
+    "fewer layers than stages",
+    "the batch is not cut into equal microbatches",
+    "the schedule has no such size",
+    "it does not fit",
+)  #: why a plan is refused
+
+
+Wanted = tuple[int, ...] | None  #: None is every one that divides
+
+
+class Candidate(NamedTuple):
+    """One plan. ``schedule`` is one replica's, without R; ``cut`` is None until one that fits is found."""
+
+    schedule: Schedule
+    mesh: Mesh
+    cut: Cut | None
+    recompute: bool
+
+    @property
+    def sort(self) -> tuple:
+        """All but the number of microbatches, the cut and the layout."""
+        schedule, mesh = self.schedule, self.mesh
+        return type(schedule), schedule.stages_per_device, mesh.devices, mesh.replicas, self.recompute
+
+    def __str__(self) -> str:
+        again = " with recompute" if self.recompute else ""
+        replicas = f"{self.mesh.replicas} x " if self.mesh.replicas > 1 else ""
+        layout = ", copies of a stage adjacent" if self.mesh.adjacent == "replicas" else ""
+        return f"{replicas}{self.schedule!r}{again}{layout}"
+
+
+class Refused(NamedTuple):
+    """A plan that there is not: what it would be, and why not."""
+
+    what: str
+    reason: str
+    says: str
+
+
+class Space(NamedTuple):
+    """What is searched."""
+
+    schedules: tuple[type[Schedule], ...]
+    replicas: Wanted
+    microbatches: Wanted
+    stages_per_device: tuple[int, ...]
+    recompute: tuple[bool, ...]
+
+
+def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_device, recompute) -> Space:
+    """TypeError or ValueError for what cannot be searched."""
+    families = listed(OWNER, "schedules to list families, such as [GPipe, OneFOneB]", schedules)
+    for family in families:
+        if family not in SCHEDULES:
+            raise TypeError(
+                f"{OWNER} needs schedules to list families, such as [GPipe, OneFOneB] {got(family)}"
+            )
+    recompute = listed(OWNER, "recompute to list what to try, such as [False, True]", recompute)
+    for each in recompute:
+        require_flags(OWNER, recompute=each)
+    if not families or not recompute:
+        raise ValueError(f"{OWNER} needs at least one schedule, and recompute to list False, True or both")
+    families.sort(key=lambda family: family is not OneFOneB)  # of what is as good, the best known comes first
+    return Space(
+        tuple(dict.fromkeys(families)),
+        *read_counts(OWNER, cluster, replicas, microbatches),
+        _wholes(OWNER, "stages_per_device", stages_per_device),
+        tuple(dict.fromkeys(map(bool, recompute))),
+    )
+
+
+def read_counts(owner: str, cluster: Cluster, replicas, microbatches) -> tuple[Wanted, Wanted]:
+    """TypeError or ValueError for what are no numbers; replicas have to divide the devices."""
+    if replicas is not None:
+        replicas = _wholes(owner, "replicas", replicas)
+        for count in replicas:
+            if cluster.devices % count:
+                raise ValueError(
+                    f"{owner} needs replicas that divide the cluster's {cluster.devices} devices {got(count)}"
+                )
+    return replicas, None if microbatches is None else _wholes(owner, "microbatches", microbatches)
+
+
+def _wholes(owner: str, name: str, value: Sequence[int]) -> tuple[int, ...]:
+    such_as = f"{name} to list whole numbers, such as [1, 2]"
+    found = [whole(owner, f"each of {name}", each) for each in listed(owner, such_as, value)]
+    if not found:
+        raise ValueError(f"{owner} needs {name} to list at least one {got(value)}")
+    return tuple(dict.fromkeys(found))
+
+
+def candidates(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
+    """Each one, or why there is none."""
+    samples, cluster = table.profile.samples, table.cluster
+    for mesh in meshes(cluster.devices, cluster.links, space.replicas):
+        for microbatches in _microbatches(samples, mesh.replicas, space.microbatches):
+            for family in space.schedules:
+                for per_device in _stages_per_device(family, space.stages_per_device):
+                    yield from _of(table, space, mesh, microbatches, family, per_device)
+
+
+def _of(table, space: Space, mesh: Mesh, microbatches: int, family, per_device: int):
+    options = {"stages_per_device": per_device} if _takes_stages(family) else {}
+    what = f"{mesh.replicas} x {family.__name__}({mesh.devices}, {microbatches})"
+    samples, stages = table.profile.samples, mesh.devices * per_device
+    if samples % (mesh.replicas * microbatches):
+        says = f"{samples} samples are not {mesh.replicas} x {microbatches} equal microbatches"
+        yield Refused(what, BATCH, says)
+        return
+    if stages > table.count:
+        yield Refused(what, LAYERS, f"{table.count} layers cannot be cut into {stages} stages")
+        return
+    try:
+        schedule = family(mesh.devices, microbatches, **options)
+    except ValueError as error:
+        yield Refused(what, SIZE, str(error))
+        return
+    for recompute in space.recompute:
+        for cut in dict.fromkeys(table.cut(stages, which, recompute) for which in CUTS):
+            yield Candidate(schedule, mesh, cut, recompute)
+
+
+def _microbatches(samples: int, replicas: int, wanted: tuple[int, ...] | None) -> Sequence[int]:
+    """Every number of equal microbatches; if there is none, 1, to be refused."""
+    if wanted is not None:
+        return wanted
+    share = samples // replicas
+    if samples % replicas:
+        return [1]
+    return [m for m in range(1, min(share, MOST_MICROBATCHES) + 1) if not share % m]
+
+
+def _stages_per_device(family, wanted: tuple[int, ...]) -> Sequence[int]:
+    if not _takes_stages(family):
+        return [family.stages_per_device]
+    return [count for count in wanted if count > 1]
+
+
+@cache
+def _takes_stages(family) -> bool:
+    """Whether its stages per device can be chosen."""
+    return "stages_per_device" in {field.name for field in fields(family)}
+
+
+@cache
+def is_split(family) -> bool:
+    """Whether W is an action of its own."""
+    return Kind.W in family(4, 8).program.where

@@ -1,0 +1,112 @@
+"""A cluster, and where the devices of pipelines and their replicas are on it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Real
+from typing import NamedTuple
+
+from gpipe_sim.errors import got, number, require, whole
+from gpipe_sim.simulation.costs import Accelerator
+from gpipe_sim.simulation.links import Link, Nodes, link_between
+from gpipe_sim.simulation.numbers import quotient
+
+MOST_DEVICES = 65_536
+AT_ONCE = Link()  #: messages take no time
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Equal devices: how many, what each computes and holds, and the links between any two.
+
+    ``memory`` is in bytes, for each device; ``accelerator`` and ``links`` are in one unit of time. Links are
+    one ``Link`` for every pair, or ``Nodes``; messages take no time unless they are given. ValueError for a
+    cluster of nothing, or devices that hold nothing; TypeError for what is no number, accelerator or link.
+    """
+
+    devices: int
+    accelerator: Accelerator
+    memory: Real
+    links: Link | Nodes = AT_ONCE
+
+    def __post_init__(self):
+        object.__setattr__(self, "devices", whole("Cluster", "devices", self.devices, 1, MOST_DEVICES))
+        require("Cluster", self.accelerator, Accelerator, "an accelerator, such as Accelerator(flops=140e12)")
+        require("Cluster", self.links, Link | Nodes, "links to be a Link or Nodes")
+        memory = number("Cluster", "memory", self.memory)
+        if not memory > 0:
+            raise ValueError(f"Cluster needs memory > 0, in bytes for each device {got(self.memory)}")
+        object.__setattr__(self, "memory", memory)
+
+
+class Mesh(NamedTuple):
+    """Pipelines of so many devices, and so many replicas of them; how these are numbered on the cluster.
+
+    ``adjacent`` is that of ``replicate``.
+    """
+
+    devices: int
+    replicas: int
+    adjacent: str = "stages"
+
+    def device(self, replica: int, k: int) -> int:
+        """Which device of the cluster is device k of a replica."""
+        if self.adjacent == "stages":
+            return replica * self.devices + k
+        return k * self.replicas + replica
+
+    def links(self, links: Link | Nodes) -> list[Link | Nodes]:
+        """The links of a replica's own devices: one for each kind of place that replicas have."""
+        if isinstance(links, Link):
+            return [links]
+        nodes = (
+            [self.device(replica, k) // links.devices_per_node for k in range(self.devices)]
+            for replica in range(self.replicas)
+        )
+        return [Placed(1, links.inside, links.between, place) for place in dict.fromkeys(map(_named, nodes))]
+
+
+def _named(nodes: list[int]) -> tuple[int, ...]:
+    """The same nodes, numbered in the order in which they come: only which are the same matters."""
+    number = {node: i for i, node in enumerate(dict.fromkeys(nodes))}
+    return tuple(number[node] for node in nodes)
+
+
+@dataclass(frozen=True)
+class Placed(Nodes):
+    """The links of some devices of a cluster, numbered anew from 0 on; ``place`` has their nodes."""
+
+    place: tuple[int, ...] = ()
+
+    def link(self, source: int, target: int) -> Link:
+        return super().link(self.place[source], self.place[target])
+
+
+def quickest(links: Link | Nodes, size: Real) -> Real:
+    """How long a message of so many bytes takes at least, whichever devices it is between."""
+    return min(link.latency + link.busy(size) for link in _kinds(links))
+
+
+def _kinds(links: Link | Nodes) -> tuple[Link, ...]:
+    return (links,) if isinstance(links, Link) else (links.inside, links.between)
+
+
+def ring_time(links: Link | Nodes, members: list[int], size: Real) -> Real:
+    """How long a ring all-reduce of so many bytes takes: 2(n-1) steps, each of a piece of 1/n of them.
+
+    2(n-1) (latency + size / (n bandwidth)), by the slowest link of the ring. It is 0 for one device.
+    """
+    n = len(members)
+    if n == 1:
+        return 0
+    piece = quotient(size, n)
+    around = {link_between(links, a, b) for a, b in zip(members, [*members[1:], members[0]], strict=True)}
+    return 2 * (n - 1) * max(link.latency + link.busy(piece) for link in around)
+
+
+def meshes(devices: int, links: Link | Nodes, replicas: tuple[int, ...] | None) -> Iterator[Mesh]:
+    """Every mesh of all devices; ``replicas`` are those that are wanted, or None for every divisor."""
+    for count in replicas or [n for n in range(1, devices + 1) if not devices % n]:
+        k = devices // count
+        yield Mesh(k, count)
+        if isinstance(links, Nodes) and links.inside != links.between and min(k, count) > 1:
+            yield Mesh(k, count, "replicas")

@@ -1,0 +1,217 @@
+"""What runs of layers compute and hold, from running sums: so that thousands of cuts can be priced.
+
+All bytes are at most those that exist: what is one and the same array for two layers, or for two stages of a
+device, counts once or not at all.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.errors import listed, require
+from gpipe_sim.nn.layers import Layer
+from gpipe_sim.nn.losses import Loss
+from gpipe_sim.nn.optimizers import Optimizer
+from gpipe_sim.planning.cluster import Cluster, quickest
+from gpipe_sim.runtime.balance import balance_by_cost
+from gpipe_sim.runtime.device import Batch
+from gpipe_sim.runtime.outlined import profile
+from gpipe_sim.runtime.profile import INPUT, OUTPUT, LayerProfile, Profile, Size, size_of
+from gpipe_sim.runtime.split import split
+
+Column = np.ndarray
+Cut = tuple[int, ...]  #: how many layers each stage gets
+CUTS = ("early", "late")  #: which stages get one layer more, if not all can have as many
+
+
+class Stages(NamedTuple):
+    """Of each stage, for one microbatch: times, and bytes at the least."""
+
+    forward: Column
+    input_grad: Column
+    weight_grad: Column
+    arrives: Column  #: how long its input is on its way at least
+    returns: Column  #: and the gradient of its output
+    fixed: Column  #: weights, and what the optimizer keeps
+    gradients: Column
+    boundary: Column  #: its input
+    saved: Column  #: what a forward leaves, without the input
+    saves_input: Column  #: whether a forward leaves that too
+    pending: Column  #: what I leaves for W
+
+
+class LayerTable:
+    """The layers of a model on the devices of a cluster. ``profile`` has one stage for each layer."""
+
+    def __init__(self, profile: Profile, cluster: Cluster):
+        self.profile, self.cluster = profile, cluster
+        self.layers = profile.layers
+        self.count = len(self.layers)
+        self.stages = lru_cache(maxsize=4096)(self._stages)
+        self.cut = lru_cache(maxsize=None)(self._cut)
+
+    def share(self, cut: Cut, replicas: int) -> Profile:
+        """The model with this cut, and the batch that one of so many replicas gets."""
+        ends = [0, *accumulate(cut)]
+        stages = tuple(self.layers[a:b] for a, b in pairwise(ends))
+        return replace(self.profile, stages=stages, samples=self.profile.samples // replicas)
+
+    def samples_of(self, replicas: int, microbatches: int) -> int:
+        """In a microbatch, if each replica has so many."""
+        return self.profile.samples // replicas // microbatches
+
+    def _flops(self, name: str) -> Column:
+        return _running(getattr(layer, name) for layer in self.layers)
+
+    @cached_property
+    def forward(self) -> Column:
+        """Running sums of FLOPs for each sample."""
+        return self._flops("flops")
+
+    @cached_property
+    def input_grad(self) -> Column:
+        return self._flops("input_flops")
+
+    @cached_property
+    def weight_grad(self) -> Column:
+        return self._flops("weight_flops")
+
+    @cached_property
+    def fixed(self) -> Column:
+        return _running(sum(layer.parameters.values()) + layer.state for layer in self.layers)
+
+    @cached_property
+    def gradients(self) -> Column:
+        return _running(sum(size.fixed for size in layer.gradients.values()) for layer in self.layers)
+
+    @cached_property
+    def _inputs(self) -> list[Size]:
+        """Of each layer."""
+        return [sizes[INPUT] for sizes in self.profile.boundaries[:-1]]
+
+    @cached_property
+    def _inside(self) -> tuple[Column, Column]:
+        """(fixed, for each sample): running sums of what layers save, and the inputs that are kept.
+
+        Those of layer i are all but its own input: that counts if the layer before saves it as its output,
+        or this one does; and it is no array of its own if the layer before passes its input on.
+        """
+        rows = []
+        for i, layer in enumerate(self.layers):
+            sizes = [array for array in layer.saved if isinstance(array, Size)]
+            before = self.layers[i - 1] if i else None
+            if before is not None and before.output != INPUT and (OUTPUT in before.saved or _saves(layer)):
+                sizes.append(self._inputs[i])
+            rows.append(Size(*map(sum, zip(*sizes, (0, 0), strict=True))))
+        return _running(size.fixed for size in rows), _running(size.per_sample for size in rows)
+
+    def saved(self, samples: int) -> Column:
+        """Running sums of what layers save of a microbatch, with the inputs that are kept, in bytes."""
+        fixed, per_sample = self._inside
+        return fixed + samples * per_sample
+
+    def inputs(self, samples: int) -> Column:
+        """Of each layer, for a microbatch, in bytes."""
+        return np.array([size.of(samples) for size in self._inputs], float)
+
+    @cached_property
+    def _pending(self) -> tuple[Column, Column]:
+        rows = [_pending(layer) for layer in self.layers]
+        return _running(size.fixed for size in rows), _running(size.per_sample for size in rows)
+
+    @cached_property
+    def _passing(self) -> tuple[list[Size], list[Size]]:
+        """Before each layer: the message there, and the gradient that comes back."""
+        forward = [
+            Size(*map(sum, zip(*sizes.values(), strict=True))) for sizes in self.profile.boundaries[:-1]
+        ]
+        back, dy = [], self.profile.loss.gradient
+        for layer in reversed(self.layers):
+            dy = size_of(layer.input_gradient, {"dy": dy})
+            back.append(dy)
+        return forward, back[::-1]
+
+    def _stages(self, cut: Cut, samples: int) -> Stages:
+        ends = np.array([0, *accumulate(cut)])
+        low, high = ends[:-1], ends[1:]
+        speed = float(self.cluster.accelerator.flops)
+
+        def takes(sums: Column) -> Column:
+            return (sums[high] - sums[low]) * (samples / speed)
+
+        def holds(sums: tuple[Column, Column], first: Column = low) -> Column:
+            return sum((each[high] - each[first]) * n for each, n in zip(sums, (1, samples), strict=True))
+
+        forward, back = self._passing
+        links = self.cluster.links
+        arrives = [0, *(float(quickest(links, forward[i].of(samples))) for i in low[1:].tolist())]
+        returns = [*(float(quickest(links, back[i].of(samples))) for i in low[1:].tolist()), 0]
+        # the input of a stage is its boundary, so what its first layer adds is only what that makes itself
+        own = np.array([_own(self.layers[i]).of(samples) for i in low.tolist()], float)
+        return Stages(
+            takes(self.forward),
+            takes(self.input_grad),
+            takes(self.weight_grad),
+            np.array(arrives),
+            np.array(returns),
+            self.fixed[high] - self.fixed[low],
+            self.gradients[high] - self.gradients[low],
+            np.array([self._inputs[i].of(samples) for i in low.tolist()], float),
+            holds(self._inside, low + 1) + own,
+            np.array([_saves(self.layers[i]) for i in low.tolist()]),
+            holds(self._pending),
+        )
+
+    def _cut(self, stages: int, which: str, recompute: bool) -> Cut:
+        """The cut with the fastest slowest stage."""
+        costs = [
+            layer.flops * (2 if recompute else 1) + layer.input_flops + layer.weight_flops
+            for layer in self.layers
+        ]
+        if which == "early":
+            return tuple(balance_by_cost(costs, stages))
+        return tuple(balance_by_cost(costs[::-1], stages)[::-1])
+
+
+def table_of(
+    owner: str,
+    layers: Sequence[Layer],
+    cluster: Cluster,
+    batch: Batch,
+    loss: Loss,
+    optimizer: Optimizer | None = None,
+) -> LayerTable:
+    """The table of a model; TypeError for what is no model, cluster, batch or loss."""
+    require(owner, cluster, Cluster, "a cluster, such as Cluster(8, Accelerator(flops=140e12), memory=80e9)")
+    if not (layers := listed(owner, "a list of layers, such as mlp([64, 10])", layers)):
+        raise ValueError(f"{owner} needs at least one layer (got [])")
+    outlined = profile(split(layers, stages=len(layers)), batch, loss, optimizer)
+    if not outlined.samples:
+        raise ValueError(f"{owner} needs a batch with at least one sample")
+    return LayerTable(outlined, cluster)
+
+
+def _running(values: Iterable[int]) -> Column:
+    return np.array([0, *accumulate(values)], float)
+
+
+def _saves(layer: LayerProfile) -> bool:
+    """Whether it saves its input."""
+    return INPUT in layer.saved or (layer.output == INPUT and OUTPUT in layer.saved)
+
+
+def _own(layer: LayerProfile) -> Size:
+    """What a layer saves that is an array of its own."""
+    return Size(*map(sum, zip(*(a for a in layer.saved if isinstance(a, Size)), (0, 0), strict=True)))
+
+
+def _pending(layer: LayerProfile) -> Size:
+    """What I of a layer leaves for W: arrays of its own, and those among what it saved."""
+    kept = {array for array in layer.pending if isinstance(array, int)}
+    sizes: list[Size] = [array for array in layer.pending if isinstance(array, Size)]
+    sizes += [layer.saved[i] for i in kept if isinstance(layer.saved[i], Size)]
+    return Size(*map(sum, zip(*sizes, (0, 0), strict=True)))

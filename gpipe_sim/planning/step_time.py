@@ -1,0 +1,88 @@
+"""How long a step of a plan takes: its pipelines are simulated, and the rings of its stages follow them.
+
+The ring of a stage starts when its last backward in any replica has ended. A device is in one ring at a time.
+Replicas exchange nothing before that, so one of them is simulated for each kind of place that they have.
+"""
+
+from functools import lru_cache
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.planning.cluster import Cluster, Mesh, ring_time
+from gpipe_sim.runtime.profile import Profile
+from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.program import CODE
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.simulation.timeline import Timeline
+
+Placement = tuple[tuple[int, ...], ...]
+
+
+class StepTime(NamedTuple):
+    """When the pipelines end, when the last ring does, and a timeline for each kind of place."""
+
+    pipelines: Real
+    step: Real
+    timelines: tuple[Timeline, ...]
+
+
+def step_time(schedule: Schedule, mesh: Mesh, profile: Profile, cluster: Cluster) -> StepTime:
+    """``schedule`` and ``profile`` are those of one replica, with its share of the batch."""
+    costs = Costs.from_flops(profile, cluster.accelerator, schedule.microbatches)
+    timelines = tuple(
+        simulate(schedule, costs, links=links, profile=profile) for links in mesh.links(cluster.links)
+    )
+    ready = np.maximum.reduce([_ready(timeline) for timeline in timelines]).tolist()
+    rings = ring_times(schedule.placement, mesh, gradient_bytes(profile), cluster)
+    pipelines = max(timeline.makespan for timeline in timelines)
+    return StepTime(pipelines, max(pipelines, _end(ready, rings, schedule.placement)), timelines)
+
+
+def gradient_bytes(profile: Profile) -> tuple[int, ...]:
+    """Of each stage."""
+    return tuple(
+        sum(size.fixed for layer in stage for size in layer.gradients.values()) for stage in profile.stages
+    )
+
+
+@lru_cache(maxsize=1024)
+def ring_times(placement: Placement, mesh: Mesh, sizes: tuple[int, ...], cluster: Cluster) -> list[Real]:
+    """How long the all-reduce of each stage takes, among all devices that hold a copy of it."""
+    return [
+        ring_time(
+            cluster.links,
+            [
+                mesh.device(r, k)
+                for r in range(mesh.replicas)
+                for k, held in enumerate(placement)
+                if stage in held
+            ],
+            size,
+        )
+        for stage, size in enumerate(sizes)
+    ]
+
+
+def _ready(timeline: Timeline) -> np.ndarray:
+    """When each stage's last backward ends."""
+    program = timeline.schedule.program
+    backward = np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W]))
+    ends = timeline.end[program.entry[backward]]
+    found = np.zeros(program.stages, ends.dtype)
+    np.maximum.at(found, program.stage[backward], ends)
+    return found
+
+
+def _end(ready: list[Real], rings: list[Real], placement: Placement) -> Real:
+    """When the last ring ends, if those that are ready first come first."""
+    free = [0] * len(placement)
+    for stage in sorted(range(len(ready)), key=lambda stage: ready[stage]):
+        members = [k for k, held in enumerate(placement) if stage in held]
+        end = max(ready[stage], *(free[k] for k in members)) + rings[stage]
+        for k in members:
+            free[k] = end
+    return max(free)

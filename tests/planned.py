@@ -1,0 +1,38 @@
+"""Small models and clusters to plan for, and all their plans one by one."""
+
+import numpy as np
+
+import gpipe_sim as gp
+from gpipe_sim.planning.candidates import Candidate, candidates, read_space
+from gpipe_sim.planning.layer_table import LayerTable, table_of
+
+SAMPLES = 8
+X = np.random.default_rng(0).normal(size=(SAMPLES, 12))
+Y = np.arange(SAMPLES) % 4
+ALIKE = gp.Link(latency=1, bandwidth=400)
+NODES = gp.Nodes(2, gp.Link(latency=1, bandwidth=800), gp.Link(latency=3, bandwidth=200))
+ACCELERATOR = gp.Accelerator(flops=64, overhead=2)
+
+
+def model() -> list[gp.Linear | gp.ReLU]:
+    """Eight linear layers of several sizes, and activations."""
+    return gp.mlp([12, 16, 16, 8, 8, 24, 8, 8, 4], seed=1)
+
+
+def cluster(devices: int = 4, memory: float = 1e9, links=ALIKE) -> gp.Cluster:
+    return gp.Cluster(devices, ACCELERATOR, memory, links)
+
+
+def plan(cluster: gp.Cluster, **options) -> gp.Plans:
+    options = {"report": None} | options
+    return gp.plan(model(), cluster, (X, Y), gp.cross_entropy, gp.Adam(0.1), **options)
+
+
+def table(cluster: gp.Cluster) -> LayerTable:
+    return table_of("plan", model(), cluster, (X, Y), gp.cross_entropy, gp.Adam(0.1))
+
+
+def every_candidate(table: LayerTable, stages_per_device=(2, 3), **options) -> list[Candidate]:
+    usual = {"schedules": gp.SCHEDULES, "replicas": None, "microbatches": None, "recompute": (False, True)}
+    space = read_space(table.cluster, stages_per_device=stages_per_device, **usual | options)
+    return [each for each in candidates(table, space) if isinstance(each, Candidate)]

@@ -1,0 +1,113 @@
+"""Advice: every branch is a comparison of numbers, and these are those of the plans that it is about."""
+
+import numpy as np
+import pytest
+from planned import NODES, X, Y, cluster, every_candidate, model, plan, table
+
+import gpipe_sim as gp
+from gpipe_sim.planning.search import peak_of
+
+QUESTIONS = (
+    "Does a replica fit one device?",
+    "How long must a pipeline be?",
+    "Data parallel, pipeline, or both: what is the fastest step?",
+    "Are there microbatches enough for a bubble of a tenth?",
+    "Can the layers be cut evenly?",
+    "GPipe or 1F1B?",
+    "Does another schedule gain anything?",
+    "Is recompute needed?",
+    "What takes the most time that is not compute?",
+)
+FITS, WHERE, WHICH, MICROBATCHES, EVEN, GPIPE, SCHEDULE, RECOMPUTE, LIMIT = range(len(QUESTIONS))
+
+
+def advise(where: gp.Cluster) -> gp.Advice:
+    return gp.advise(model(), where, (X, Y), gp.cross_entropy, gp.Adam(0.1), report=None)
+
+
+ROOMY, TIGHT, NARROW = cluster(4), cluster(4, 17_000), cluster(4, 14_000, NODES)
+
+
+@pytest.mark.parametrize("where", [ROOMY, TIGHT], ids=["roomy", "tight"])
+def test_it_compares_the_best_plans_of_each_kind_and_ends_with_the_best_of_all(where):
+    advice = advise(where)
+    assert tuple(step.question for step in advice.steps) == QUESTIONS
+    for name, replicas in {"data parallel": [4], "pipeline": [1], "both": [2]}.items():
+        try:
+            expected = float(plan(where, replicas=replicas, rows=1).best.time)
+        except gp.MemoryLimitError:
+            expected = None
+        assert advice.steps[WHICH].numbers[name] == expected
+    best = plan(where, rows=1).best
+    assert (advice.plan.time, advice.plan.words) == (best.time, best.words)
+    assert str(advice).endswith(f"So: {best.words}, {float(best.time):.4g} for a step")
+
+
+def test_a_replica_that_fits_is_told_from_one_that_does_not():
+    layers = table(ROOMY)
+    tried = every_candidate(layers, stages_per_device=(2, 4), replicas=[4])
+    least = min(peak_of(layers, each)[0] for each in tried)
+    for where, word in ((ROOMY, "It does:"), (TIGHT, "It does not:")):
+        step = advise(where).steps[FITS]
+        assert step.numbers == {"needs": least, "memory": where.memory}
+        assert step.answer.startswith(word)
+
+
+def test_the_shortest_pipeline_is_the_first_that_fits():
+    step = advise(TIGHT).steps[WHERE]
+    assert list(step.numbers) == ["K = 1", "K = 2", "K = 4"]
+    assert [size is None for size in step.numbers.values()] == [True, True, False]
+    assert step.answer == "1F1B fits from K = 4 on, where it holds 14.34 kB."
+    assert advise(ROOMY).steps[WHERE].answer.startswith("1F1B fits from K = 1 on")
+
+
+def test_gpipe_holds_more_than_1f1b_and_at_some_limit_only_1f1b_fits():
+    numbers = advise(TIGHT).steps[GPIPE].numbers
+    assert numbers["GPipe bytes"] > numbers["OneFOneB bytes"]
+    step = advise(NARROW).steps[GPIPE]
+    assert step.numbers["GPipe time"] is None and "GPipe does not fit, 1F1B takes" in step.answer
+
+
+def test_microbatches_are_counted_exactly_and_compared_with_the_samples():
+    step = advise(TIGHT).steps[MICROBATCHES]
+    assert (step.numbers["wanted"], step.numbers["samples"]) == (27, 8)
+    assert step.answer.startswith("There are not: 1F1B wants 27 for K = 4, and a replica has 8 samples")
+    assert advise(cluster(1)).steps[MICROBATCHES].answer.startswith("There are:")
+
+
+def test_another_schedule_gains_what_the_times_say():
+    step = advise(TIGHT).steps[SCHEDULE]
+    simple = plan(TIGHT, schedules=[gp.GPipe, gp.OneFOneB], replicas=[1], rows=1).best
+    assert step.numbers == {"best": float(advise(TIGHT).plan.time), "simple": float(simple.time)}
+    assert step.answer == "ZB-H2 takes 12.2% less than the better of these."
+    assert advise(cluster(1)).steps[SCHEDULE].answer == "None is faster."
+
+
+def test_recompute_is_needed_only_where_nothing_else_fits():
+    assert advise(ROOMY).steps[RECOMPUTE].answer.startswith("It is not: without it")
+    layers = gp.gpt(6, 8, 2, tokens=6, sequence=64)
+    batch = gp.StandIn((4, 64), np.int64), gp.StandIn((4, 64), np.int64)
+
+    def of(memory: float):
+        where = cluster(4, memory)
+        return gp.advise(layers, where, batch, gp.cross_entropy, report=None).steps[RECOMPUTE]
+
+    free = of(1e9)
+    assert free.answer.startswith("It is not") and free.numbers["without"] < free.numbers["with"]
+    needed = of(150_000)
+    assert needed.numbers["without"] is None and needed.numbers["with"]
+    assert needed.answer == "It is: without recompute, no plan with as many replicas fits."
+
+
+def test_what_limits_a_step_is_its_largest_part():
+    advice = advise(TIGHT)
+    assert advice.steps[LIMIT].numbers == advice.plan.parts
+    assert advice.steps[LIMIT].answer.startswith(advice.plan.limited_by.capitalize())
+    even = advice.steps[EVEN].numbers
+    assert even["layers"] == 15 and even["stages"] == len(advice.plan.balance)
+    assert even["more"] == advice.plan.parts["imbalance"] / advice.plan.parts["compute"]
+
+
+def test_where_nothing_fits_it_says_what_would():
+    with pytest.raises(gp.MemoryLimitError, match="finds no plan that fits 4 devices of 3 kB"):
+        advise(cluster(4, 3_000))

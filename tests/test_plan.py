@@ -1,0 +1,212 @@
+"""Plans for a cluster: bounds hold, the search finds what trying all finds, and each row draws and runs."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from planned import ALIKE, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
+
+import gpipe_sim as gp
+from gpipe_sim.planning.cluster import Mesh, ring_time
+from gpipe_sim.planning.least_bytes import least_bytes
+from gpipe_sim.planning.search import bound_of, laid_out, order_of, peak_of, stages_of, step_time_of
+
+CLUSTERS = [cluster(4), cluster(4, links=NODES), cluster(6, links=NODES), cluster(3, links=gp.Link())]
+
+
+@pytest.mark.parametrize("where", CLUSTERS, ids=repr)
+def test_no_plan_is_faster_than_its_own_bound_or_the_bound_of_all(where):
+    layers = table(where)
+    least = gp.lower_bound(model(), where, (X, Y), gp.cross_entropy)
+    tried = every_candidate(layers)
+    close = 0
+    for each in tried:
+        time, bound = float(step_time_of(layers, each).step), bound_of(layers, each)
+        assert bound <= time, each
+        assert least <= time * (1 + 1e-12), each
+        close += bound > 0.8 * time
+    assert len(tried) > 100 and close > len(tried) / 2  # or the bounds would be of no use
+
+
+def test_no_device_holds_less_than_its_bound():
+    layers = table(cluster(4))
+    close = 0
+    tried = every_candidate(layers, microbatches=[2, 4, 8])
+    for each in tried:
+        bound = least_bytes(laid_out(each.schedule).program, stages_of(layers, each), each.recompute)
+        exact = np.array([trace.peak_inside.bytes for trace in peak_of(layers, each)[1]])
+        assert (bound <= exact).all(), each
+        close += (bound > 0.8 * exact).all()
+    assert close > len(tried) / 2
+
+
+@pytest.mark.parametrize(
+    ("where", "families"),
+    [(cluster(4, 17_000), gp.SCHEDULES), (cluster(4, 17_000, NODES), [gp.ZBV, gp.Chimera, gp.LoopedBFS])],
+    ids=["alike", "nodes"],
+)
+def test_the_search_finds_what_trying_all_plans_finds(where, families):
+    layers, best = table(where), {}
+    for each in every_candidate(layers, stages_per_device=(2, 4), schedules=families):
+        if peak_of(layers, each)[0] <= where.memory:
+            time = step_time_of(layers, each).step
+            best[each.sort] = min(time, best.get(each.sort, time))
+    plans = plan(where, rows=None, schedules=families)
+    assert {each.candidate.sort: each.time for each in plans} == best
+    times = [each.time for each in plans]
+    assert times == sorted(times) and len(times) > 3
+    first = plan(where, rows=3, schedules=families)
+    assert [each.time for each in first] == times[:3]
+    assert first.simulated < plans.simulated
+
+
+@pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
+@pytest.mark.parametrize("replicas", [1, 2, 4])
+def test_the_time_of_a_row_is_that_of_all_devices_and_then_the_rings(links, replicas):
+    for row in plan(cluster(4, links=links), replicas=[replicas], rows=6):
+        ends = dict.fromkeys(range(row.schedule.stages), 0)
+        for action, end in row.timeline.ends.items():
+            if action.kind in (gp.Kind.B, gp.Kind.W):
+                ends[action.stage] = max(ends[action.stage], end)
+        assert row.time >= row.timeline.makespan == max(ends.values())
+        assert float(sum(row.parts.values())) == pytest.approx(float(row.time), rel=1e-12)
+        assert all(part >= -1e-9 for part in row.parts.values())
+        assert row.limited_by == max((n for n in row.parts if n != "compute"), key=row.parts.get)
+        if not row.candidate.schedule.stages_per_device > 1 and len(row.schedule.placement[0]) == 1:
+            mesh = row.candidate.mesh
+            sizes = [sum(a.nbytes for a in part.parameters.values()) for part in row.partitions]
+            rings = [
+                ring_time(links, [mesh.device(r, k) for r in range(replicas)], size)
+                for k, size in enumerate(sizes)
+            ]
+            assert row.time == max(ends[s] + rings[s] for s in ends)
+
+
+def test_a_ring_takes_2_n_minus_1_steps_of_a_piece():
+    link = gp.Link(latency=Fraction(1, 2), bandwidth=100)
+    for n in (2, 3, 8):
+        formula = 2 * (n - 1) * (Fraction(1, 2) + Fraction(420, n * 100))
+        assert ring_time(link, list(range(n)), 420) == formula
+    assert ring_time(link, [3], 420) == 0
+    assert ring_time(NODES, [0, 1], 800) == 2 * (1 + Fraction(400, 800))
+    assert ring_time(NODES, [0, 1, 2], 600) == 4 * (3 + 1)  # two of its links leave the node
+
+
+def test_replicas_in_other_places_have_other_links():
+    """Pipelines of 3 on nodes of 2: one has its first two devices in a node, the other its last two."""
+    assert [each.place for each in Mesh(3, 2).links(NODES)] == [(0, 0, 1), (0, 1, 1)]
+    assert [each.place for each in Mesh(2, 3).links(NODES)] == [(0, 0)]
+    assert [each.place for each in Mesh(2, 2, "replicas").links(NODES)] == [(0, 1)]
+    assert [each.place for each in Mesh(4, 1).links(NODES)] == [(0, 0, 1, 1)]
+
+
+def test_copies_next_to_each_other_have_short_rings_and_long_messages():
+    rows = plan(cluster(4, links=NODES), replicas=[2], rows=None)
+    assert {row.candidate.mesh.adjacent for row in rows} == {"stages", "replicas"}
+
+
+def test_each_row_draws():
+    for row in plan(cluster(4), rows=4):
+        assert gp.draw(row.timeline).text.startswith("<svg")
+
+
+def test_each_row_runs_with_the_gradients_of_one_device_and_the_bytes_that_it_says():
+    alone = gp.single_device_step(model(), (X, Y), gp.cross_entropy).gradients
+    rows = plan(cluster(4, 40_000), rows=None)
+    assert {row.replicas for row in rows} == {1, 2, 4}
+    assert {row.candidate.recompute for row in rows} == {True, False}
+    for row in rows:
+        optimizer = gp.Adam(0.1)
+        step = gp.train_step(row.partitions, row.schedule, (X, Y), gp.cross_entropy, optimizer=optimizer)
+        for key, gradient in alone.items():
+            assert np.allclose(step.gradients[key], gradient, rtol=1e-12, atol=1e-15)
+        assert max(trace.peak_inside.bytes for trace in step.memory) == row.peak <= 40_000
+
+
+def test_the_table_says_for_each_row_what_it_takes_and_for_the_others_why_not():
+    plans = plan(cluster(4, 17_000), rows=3)
+    text = str(plans)
+    assert len(text.splitlines()) == 1 + 3 + 1 + len(plans.why_refused)
+    assert plans.best.words in text and "limited by" in text
+    assert sum(count for _, count, _ in plans.why_refused) == len(plans.refused)
+    reasons = {reason for reason, _, _ in plans.why_refused}
+    assert reasons == {"it does not fit", "the schedule has no such size", "fewer layers than stages"}
+    assert plans._repr_html_().startswith("<pre>")
+    assert repr(plans).startswith(f"<Plans: 3 of {plans.looked_at}, the best <Plan ")
+
+
+def test_the_frontier_trades_time_for_bytes():
+    plans = plan(cluster(4), rows=None)
+    frontier = plans.frontier
+    assert frontier[0] is plans.best and len(frontier) > 1
+    assert frontier[-1].peak == min(row.peak for row in plans)
+    assert all(a.time <= b.time and a.peak > b.peak for a, b in pairwise(frontier))
+
+
+def test_progress_is_told_and_not_printed(capsys):
+    lines = []
+    plan(cluster(4), rows=2, report=lines.append)
+    assert len(lines) > 5 and "simulated" in lines[0] and lines[-1] == ""
+    gp.plan(model(), cluster(4), (X, Y), gp.cross_entropy, rows=1)
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == ""
+
+
+def test_what_fits_nowhere_is_told_what_would_fit():
+    small = 11_500
+    with pytest.raises(gp.MemoryLimitError, match=r"no plan that fits 4 devices of 11\.5 kB") as refused:
+        plan(cluster(4, small))
+    said = str(refused.value)
+    needed = int(said.split(" bytes. ")[0].split()[-1].replace(",", ""))
+    fewest = int(said.split("A pipeline of ")[1].split()[0])
+    assert plan(cluster(4, needed)).best.peak == needed
+    with pytest.raises(gp.MemoryLimitError):
+        plan(cluster(4, needed - 1))
+    assert plan(cluster(fewest, small), replicas=[1]).best.peak <= small
+    with pytest.raises(gp.MemoryLimitError):
+        plan(cluster(fewest - 1, small), replicas=[1], schedules=[gp.OneFOneB])
+
+
+def test_what_fits_no_number_of_devices_says_so():
+    with pytest.raises(gp.MemoryLimitError, match="However many such devices there are, no pipeline"):
+        plan(cluster(4, 2_000))
+
+
+def test_a_batch_that_is_too_small_is_refused_with_a_reason():
+    with pytest.raises(ValueError, match="8 samples are not 2 x 8 equal microbatches"):
+        plan(cluster(4), replicas=[2], microbatches=[8])
+    plans = plan(cluster(4), microbatches=[4, 3])
+    assert "the batch is not cut into equal microbatches" in str(plans)
+
+
+def test_on_paper_a_plan_is_as_on_arrays():
+    where = cluster(4, 17_000)
+    paper = gp.StandIn((SAMPLES, 12), np.float64), gp.StandIn((SAMPLES,), np.int64)
+    rows = gp.plan(model(), where, paper, gp.cross_entropy, gp.Adam(0.1), rows=2, report=None)
+    assert [(row.words, row.time, row.peak) for row in rows] == [
+        (row.words, row.time, row.peak) for row in plan(where, rows=2)
+    ]
+
+
+def test_one_device_has_one_plan_that_matters():
+    row = plan(cluster(1), schedules=[gp.OneFOneB], recompute=[False]).best
+    assert (row.replicas, row.bubble, row.balance) == (1, 0, (15,))
+    assert row.schedule == gp.OneFOneB(1, 1) == order_of(row.candidate)
+
+
+def test_a_cut_that_fits_is_found_where_the_fastest_does_not():
+    """1F1B holds four microbatches on its first device and one on its last."""
+    layers = gp.gpt(24, 8, 2, tokens=6, sequence=32)
+    batch = gp.StandIn((8, 32), np.int64), gp.StandIn((8, 32), np.int64)
+    only = {"schedules": [gp.OneFOneB], "replicas": [1], "microbatches": [8], "recompute": [False]}
+
+    def found(memory: float) -> gp.Plans:
+        return gp.plan(layers, cluster(4, memory), batch, gp.cross_entropy, report=None, **only)
+
+    roomy = found(1e9)
+    tight = found(roomy.best.peak * 0.8)
+    assert tight.best.peak <= tight.table.cluster.memory < roomy.best.peak
+    assert tight.best.balance[0] < roomy.best.balance[0] and sum(tight.best.balance) == len(layers)
+    assert roomy.best.time < tight.best.time
+    assert "it does not fit" in str(tight)
