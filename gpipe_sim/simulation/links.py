@@ -35,7 +35,8 @@ class Link:
     """How a message gets from one device to another.
 
     ``latency`` is in the unit of the costs, ``bandwidth`` in bytes for each unit of time; infinite unless
-    given. ValueError for a negative latency, or a bandwidth that is not above 0.
+    given. Whole numbers give exact times, in fractions where need be; a float is quicker for large schedules.
+    ValueError for a negative latency, or a bandwidth that is not above 0.
     """
 
     latency: Real = 0
