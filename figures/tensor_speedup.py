@@ -2,8 +2,8 @@
 
 A block of GPT-3 for one text, forward and backward, in 2-byte numbers. A device computes 140 TFLOP/s, as
 those of Narayanan et al. 2021 did (arXiv:2104.04473, table 1). It sends 300 GB/s to others in its machine of
-eight (NVLink of an A100), and 25 GB/s where the ring leaves the machine (InfiniBand, 200 Gbit/s). Latency is
-left out, and nothing is computed while the devices sum.
+eight (NVLink of an A100), and 25 GB/s to another machine (InfiniBand, 200 Gbit/s). Latency is left out, and
+nothing is computed while the devices sum.
 """
 
 from fractions import Fraction
@@ -21,9 +21,9 @@ from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
 PLACES, FEATURES, HEADS = 2_048, 12_288, 96
 FLOPS = 140 * 10**12  #: a second, of one device
 IDEAL = "as many times as devices"
-IN_ONE, BETWEEN = "in one machine", "between machines"
+IN_ONE, BETWEEN = "in one machine", "each in its own"
 SPEEDS = {IN_ONE: 300 * 10**9, BETWEEN: 25 * 10**9}  #: bytes a second that a device sends
-DEVICES = {IN_ONE: (1, 2, 4, 8), BETWEEN: (1, 2, 4, 8, 16, 32)}
+DEVICES = {IN_ONE: (1, 2, 4, 8), BETWEEN: (1, 2, 4, 8)}
 
 
 def data() -> dict:
@@ -75,9 +75,9 @@ def _style(ax: Axes) -> None:
 
 
 def _words(data: dict) -> str:
-    (eight, inside), (sixteen, across) = data[IN_ONE][-1], data[BETWEEN][-2]
+    (eight, inside), (_, across) = data[IN_ONE][-1], data[BETWEEN][-1]
     first, then = (float(Fraction(*times)) for times in (inside, across))
     return (
         f"{eight} devices in one machine are {first:.1f} times as fast as one, "
-        f"{sixteen} in two machines only {then:.1f} times"
+        f"in machines of their own only {then:.1f} times"
     )

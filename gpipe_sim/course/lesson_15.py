@@ -61,7 +61,7 @@ WITH_SUMS = {
 }
 #: What a wrong answer to which devices should be neighbours, for 40 bytes a stage, overlooks.
 NEIGHBOURS = {
-    "stages": "Then no message is slow. But how many bytes of a sum go over each slow link, and when?",
+    "stages": "Then no message is slow. At most how long can 16 messages of 2 take, and how long the sum?",
 }
 #: What natural wrong guesses at how many times a model's bytes pass device 0, of 16, would be.
 THROUGH = {
@@ -99,12 +99,14 @@ class CountedLinks(Links):
     def __init__(self):
         super().__init__()
         self.sent: dict[object, list[int]] = {}  # by device: the bytes of each of its messages
+        self.pieces: dict[object, list[np.ndarray]] = {}
         self.lost: object = None  # a device that sent again before its last message was received
 
     def send(self, name: object, array: np.ndarray) -> None:
         if name in self.arrays and self.lost is None:
             self.lost = name
         self.sent.setdefault(name, []).append(array.nbytes)
+        self.pieces.setdefault(name, []).append(array.copy())
         super().send(name, array)
 
     def of(self, device: int) -> int:
@@ -183,6 +185,8 @@ def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
     if links.sent and silent not in links.sent:
         return f"device {silent} sends nothing. Who comes after it in the ring?"
     rounds = len(links.sent.get(0, []))
+    if rounds >= n - 1 and (question := _short_piece(links, n)):
+        return question
     for k, each in enumerate(got):
         for at, value in enumerate(each.tolist()):
             if value == total:
@@ -191,6 +195,19 @@ def _wrong_counts(got: list[np.ndarray], links: CountedLinks, n: int) -> str:
             if counts is None:
                 return f"number {at} of device {k} is no sum of the devices' numbers. What was done to it?"
             return f"number {at} of device {k} holds {_what_it_holds(counts, rounds)}"
+    return ""
+
+
+def _short_piece(links: CountedLinks, n: int) -> str:
+    """A question about the first piece sent on that holds fewer devices than there have been rounds."""
+    for turn in range(1, n):
+        for k in range(n):
+            piece = [*links.pieces.get(k, []), *[np.empty(0)] * n][turn - 1]
+            counts = _decoded(float(piece[0]), n) if piece.size else None
+            if counts and max(counts) == 1 and sum(counts) < turn:
+                there = listed(device for device, count in enumerate(counts) if count)
+                says = f"in round {turn} device {k} sends a piece that holds only what device {there} had"
+                return f"{says}. Which piece has it just added to?"
     return ""
 
 
@@ -214,7 +231,7 @@ def _which_round(rounds: int, n: int) -> str:
         return "Some device has that sum by now. How does it get to all the others?"
     if rounds < 2 * (n - 1):
         return "How often must a piece move until all have been added, and how often until all have the sum?"
-    return f"When {n - 1} rounds are over, who has the whole sum of that piece, and does it send that next?"
+    return f"After round {n - 1}, who has the whole sum of that piece, and does it send that next?"
 
 
 def _decoded(value: float, n: int) -> list[int] | None:

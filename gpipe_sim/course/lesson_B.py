@@ -14,14 +14,14 @@ Array = np.ndarray
 #: What natural wrong guesses at the all-reduces of a forward and its backward would be.
 ALL_REDUCES = {
     1: "That is the forward's. From whose columns of A does a device compute its dx?",
-    3: "One of these is not needed. Which device needs the gradient of a part of A, or of B?",
-    4: "That sums the gradients of A and B too. Which device needs the gradient of a part of A?",
-    8: "That is one for each device. How many arrays are summed, by all of them together?",
+    3: "Two of them are y and dx. Which device needs a third?",
+    4: "Do you count devices, or the gradients of A and B too? Which device needs that of a part of A?",
+    8: "An all-reduce is one sum, made by all devices together. How many arrays are summed?",
 }
 #: And at how many times as much as a pipeline's a device sends that has a part of all 96 blocks.
 TIMES_AS_MUCH = {
     3.5: "That is one block. How many blocks has each device a part of?",
-    42: "That is a twelfth of the model. Of which blocks does a device have a part?",
+    42: "That is 12 blocks, a pipeline stage's share. Of which blocks does a device have a part here?",
     84: "That is one all-reduce for each block. How many has a block, both ways?",
     168: "That is two all-reduces for each block. How many has a block, attention and network, both ways?",
     192: "A device sends 2(t-1)/t of an array in an all-reduce. What did you take?",

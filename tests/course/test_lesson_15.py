@@ -169,24 +169,24 @@ WRONG_RINGS = [
     (
         changed("held[k][i] + arrived if turn < n - 1 else arrived", "arrived"),
         "keep working",
-        "only, after 6 rounds. When 3 rounds are over, who has the whole sum",
+        "in round 2 device 0 sends a piece that holds only what device",
     ),
     (changed("turn < n - 1", "turn < n"), "keep working", "2 times. In which rounds is what arrives added"),
     (changed("turn < n - 1", "turn < n - 2"), "keep working", "does it send that next?"),
     (
         changed("held[k][(k - turn) % n]", "held[k][k]"),
         "keep working",
-        "that of device 3 only, after 6 rounds. When 3",
+        "in round 2 device 0 sends a piece that holds only what device",
     ),
     (
         changed("held[k][(k - turn) % n]", "held[k][(k + turn) % n]"),
         "keep working",
-        "those of devices 2, 3 only, after 6 rounds. When 3",
+        "in round 2 device 0 sends a piece that holds only what device",
     ),
     (
         changed("(k - 1 - turn) % n", "(k - turn) % n"),
         "keep working",
-        "those of devices 2, 3 only, after 6 rounds. When 3",
+        "in round 2 device 0 sends a piece that holds only what device",
     ),
     (
         changed("array_split", "split"),
@@ -228,7 +228,7 @@ WRONG_RINGS = [
         "keep working",
         "number 0 of device 0 is what number 11 should be. Where do",
     ),
-    (begins_again, "keep working", "that of device 0 only, after 6 rounds. When 3 rounds are over, who has"),
+    (begins_again, "keep working", "After round 3, who has the whole sum"),
     (a_line, "keep working", "device 3 sends nothing. Who comes after it in the ring?"),
     (rotated, "keep working", "is what number 9 should be. Where do the pieces"),
     (lambda vectors, links: None, "keep working", "it gives nothing back. What should come after return?"),
