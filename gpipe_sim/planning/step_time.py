@@ -52,19 +52,13 @@ def gradient_bytes(profile: Profile) -> tuple[int, ...]:
 @lru_cache(maxsize=1024)
 def ring_times(placement: Placement, mesh: Mesh, sizes: tuple[int, ...], cluster: Cluster) -> list[Real]:
     """How long the all-reduce of each stage takes, among all devices that hold a copy of it."""
-    return [
-        ring_time(
-            cluster.links,
-            [
-                mesh.device(r, k)
-                for r in range(mesh.replicas)
-                for k, held in enumerate(placement)
-                if stage in held
-            ],
-            size,
-        )
-        for stage, size in enumerate(sizes)
-    ]
+
+    def members(stage: int) -> list[int]:
+        """In the order of their numbers, which is that of the ring."""
+        held = [k for k, stages in enumerate(placement) if stage in stages]
+        return sorted(mesh.device(replica, k) for replica in range(mesh.replicas) for k in held)
+
+    return [ring_time(cluster.links, members(stage), size) for stage, size in enumerate(sizes)]
 
 
 def _ready(timeline: Timeline) -> np.ndarray:
