@@ -8,7 +8,7 @@ import pytest
 from planned import ALIKE, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
 
 import gpipe_sim as gp
-from gpipe_sim.planning.cluster import Mesh, ring_time
+from gpipe_sim.planning.cluster import Mesh, ring_of
 from gpipe_sim.planning.least_bytes import least_bytes
 from gpipe_sim.planning.search import bound_of, laid_out, order_of, peak_of, stages_of, step_time_of
 
@@ -62,35 +62,31 @@ def test_the_search_finds_what_trying_all_plans_finds(where, families):
 
 
 @pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
-@pytest.mark.parametrize("replicas", [1, 2, 4])
-def test_the_time_of_a_row_is_that_of_all_devices_and_then_the_rings(links, replicas):
-    for row in plan(cluster(4, links=links), replicas=[replicas], rows=6):
-        ends = dict.fromkeys(range(row.schedule.stages), 0)
-        for action, end in row.timeline.ends.items():
-            if action.kind in (gp.Kind.B, gp.Kind.W):
-                ends[action.stage] = max(ends[action.stage], end)
-        assert row.time >= row.timeline.makespan == max(ends.values())
+@pytest.mark.parametrize(("devices", "replicas"), [(4, 1), (4, 2), (4, 4), (6, 2), (8, 4)])
+def test_the_time_of_a_row_is_that_of_all_devices_and_all_rings(links, devices, replicas):
+    for row in plan(cluster(devices, links=links), replicas=[replicas], rows=None):
+        assert row.time == row.timeline.makespan
+        ends = [end for action, end in row.timeline.ends.items() if action.kind in ("B", "W")]
+        rings = row.timeline.collectives
+        assert row.time == max([*ends, *(each.end for each in rings)])
+        devices_of_stage_0 = {*row.schedule.program.homes(gp.Kind.F)[0].tolist()}
+        assert bool(rings) == (len(devices_of_stage_0) > 1)
+
+
+@pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
+def test_the_parts_of_a_step_add_up_to_its_time(links):
+    for row in plan(cluster(4, links=links), rows=12):
         assert float(sum(row.parts.values())) == pytest.approx(float(row.time), rel=1e-12)
         assert all(part >= -1e-9 for part in row.parts.values())
         assert row.limited_by == max((n for n in row.parts if n != "compute"), key=row.parts.get)
-        if not row.candidate.schedule.stages_per_device > 1 and len(row.schedule.placement[0]) == 1:
-            mesh = row.candidate.mesh
-            sizes = [sum(a.nbytes for a in part.parameters.values()) for part in row.partitions]
-            rings = [
-                ring_time(links, [mesh.device(r, k) for r in range(replicas)], size)
-                for k, size in enumerate(sizes)
-            ]
-            assert row.time == max(ends[s] + rings[s] for s in ends)
 
 
-def test_a_ring_takes_2_n_minus_1_steps_of_a_piece():
+def test_a_ring_of_equal_links_takes_2_n_minus_1_times_a_piece():
     link = gp.Link(latency=Fraction(1, 2), bandwidth=100)
     for n in (2, 3, 8):
-        formula = 2 * (n - 1) * (Fraction(1, 2) + Fraction(420, n * 100))
-        assert ring_time(link, list(range(n)), 420) == formula
-    assert ring_time(link, [3], 420) == 0
-    assert ring_time(NODES, [0, 1], 800) == 2 * (1 + Fraction(400, 800))
-    assert ring_time(NODES, [0, 1, 2], 600) == 4 * (3 + 1)  # two of its links leave the node
+        assert ring_of(link, range(n), 420) == 2 * (n - 1) * (Fraction(1, 2) + Fraction(420, n * 100))
+    assert ring_of(link, [3], 420) == 0
+    assert ring_of(NODES, [0, 1], 800) == 2 * (1 + Fraction(400, 800))
 
 
 def test_replicas_in_other_places_have_other_links():
