@@ -1,5 +1,6 @@
 """Plans for a cluster: bounds hold, the search finds what trying all finds, and each row draws and runs."""
 
+import random
 from fractions import Fraction
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from planned import ALIKE, NODES, SAMPLES, X, Y, cluster, every_candidate, model
 
 import gpipe_sim as gp
 from gpipe_sim.planning.cluster import Mesh, ring_of
+from gpipe_sim.planning.layer_table import table_of
 from gpipe_sim.planning.least_bytes import least_bytes
 from gpipe_sim.planning.search import bound_of, laid_out, order_of, peak_of, stages_of, step_time_of
 
@@ -127,7 +129,11 @@ def test_the_table_says_for_each_row_what_it_takes_and_for_the_others_why_not():
     assert plans.best.words in text and "limited by" in text
     assert sum(count for _, count, _ in plans.why_refused) == len(plans.refused)
     reasons = {reason for reason, _, _ in plans.why_refused}
-    assert reasons == {"it does not fit", "the schedule has no such size", "fewer layers than stages"}
+    assert reasons == {
+        "do not fit",
+        "have a size that the schedule refuses",
+        "have more stages than layers",
+    }
     assert plans._repr_html_().startswith("<pre>")
     assert repr(plans).startswith(f"<Plans: 3 of {plans.looked_at}, the best <Plan ")
 
@@ -173,7 +179,7 @@ def test_a_batch_that_is_too_small_is_refused_with_a_reason():
     with pytest.raises(ValueError, match="8 samples are not 2 x 8 equal microbatches"):
         plan(cluster(4), replicas=[2], microbatches=[8])
     plans = plan(cluster(4), microbatches=[4, 3])
-    assert "the batch is not cut into equal microbatches" in str(plans)
+    assert "do not cut the batch into equal microbatches" in str(plans)
 
 
 def test_on_paper_a_plan_is_as_on_arrays():
@@ -205,4 +211,26 @@ def test_a_cut_that_fits_is_found_where_the_fastest_does_not():
     assert tight.best.peak <= tight.table.cluster.memory < roomy.best.peak
     assert tight.best.balance[0] < roomy.best.balance[0] and sum(tight.best.balance) == len(layers)
     assert roomy.best.time < tight.best.time
-    assert "it does not fit" in str(tight)
+    assert "do not fit: 1 x 1F1B K=4 M=8: a device holds at least" in str(tight)
+
+
+def test_bounds_hold_for_models_of_all_kinds():
+    """Blocks with dropout, norms, and layers that pass their input on, on links that differ."""
+    pick, tried = random.Random(0), 0
+    for _ in range(12):
+        layers = gp.gpt(pick.randint(2, 4), 8, 2, tokens=5, sequence=4, dropout=pick.choice([0.0, 0.1]))
+        layers = pick.choice([layers, gp.unpacked(layers), [*layers[:3], gp.Dropout(0.0), *layers[3:]]])
+        near = gp.Link(pick.choice([0, 1, 50]), pick.choice([10, 1000]))
+        links = pick.choice([near, gp.Nodes(2, near, gp.Link(100, pick.choice([5, 2000])))])
+        where = gp.Cluster(pick.choice([2, 3, 4, 6]), gp.Accelerator(100, pick.choice([0, 20])), 1e9, links)
+        batch = gp.StandIn((12, 4), np.int64), gp.StandIn((12, 4), np.int64)
+        found = table_of("plan", layers, where, batch, gp.cross_entropy, pick.choice([None, gp.Adam(0.1)]))
+        least = gp.lower_bound(layers, where, batch, gp.cross_entropy)
+        for each in pick.sample(every_candidate(found), 15):
+            time = float(step_time_of(found, each).step)
+            assert max(least * (1 - 1e-12), bound_of(found, each)) <= time, each
+            held = least_bytes(laid_out(each.schedule).program, stages_of(found, each), each.recompute)
+            exact = [trace.peak_inside.bytes for trace in peak_of(found, each)[1]]
+            assert (held <= exact).all(), each
+            tried += 1
+    assert tried == 180

@@ -145,13 +145,7 @@ class Plan:
     @property
     def words(self) -> str:
         """In a line: replicas, family, devices, microbatches and stages per device."""
-        schedule, mesh = self.candidate.schedule, self.candidate.mesh
-        several = schedule.stages_per_device
-        return (
-            f"{mesh.replicas} x {schedule.name} K={mesh.devices} M={schedule.microbatches}"
-            f"{f' V={several}' if several > 1 else ''}{' recompute' if self.candidate.recompute else ''}"
-            f"{', copies adjacent' if mesh.adjacent == 'replicas' else ''}"
-        )
+        return self.candidate.words
 
     def __repr__(self) -> str:
         return f"<Plan {self.candidate}: {number(self.time)}, {in_bytes(self.peak)}>"

@@ -49,7 +49,7 @@ class Tally:
     def too_large(self, candidate: Candidate, size: Real, limit: Real, at_least: bool) -> None:
         more = "at least " if at_least else ""
         says = f"a device holds {more}{in_bytes(size)}, and may hold {in_bytes(limit)}"
-        self.refused.append(Refused(str(candidate), MEMORY, says))
+        self.refused.append(Refused(candidate.words, MEMORY, says))
         self.least.append((float(size), candidate))
 
 
