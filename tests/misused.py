@@ -1333,8 +1333,7 @@ CLUSTERS: list[Case] = [
     (
         lambda: plan(replicas=[4], microbatches=[16]),
         ValueError,
-        "16 because the batch is not cut into equal microbatches: "
-        "16 samples are not 4 x 16 equal microbatches",
+        "16 do not cut the batch into equal microbatches: 16 samples are not 4 x 16 equal microbatches",
     ),
     (
         lambda: plan(where=cluster(64), microbatches=[1]),
