@@ -2,11 +2,12 @@
 
 import random
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import every_schedule, over, overlapped
+from cases import every_schedule, over, overlapped, with_updates
 from test_balance import every_cut
 
 import gpipe_sim as gp
@@ -26,6 +27,7 @@ def some_costs(draw: random.Random, layers: int, devices: int) -> gp.Costs:
         each() if draw.random() < 0.7 else 2,
         each() if draw.random() < 0.7 else 1,
         recompute=each() if draw.random() < 0.3 else None,
+        update=draw.randint(0, 3),
         overlap=each() if draw.random() < 0.3 else None,
         comm=draw.choice([0, 0, 1, Fraction(5, 2)]),
         speed=draw.choice([1, 2, [draw.choice([1, 2, Fraction(1, 2)]) for _ in range(devices)]]),
@@ -43,6 +45,7 @@ SMALL = [
     gp.remat(gp.GPipe(3, 4), "always"),
     gp.remat(gp.OneFOneB(3, 4), "except_last"),
     overlapped(3, 4),
+    with_updates(gp.OneFOneB(3, 4)),
 ]
 
 
@@ -83,6 +86,39 @@ def test_on_small_cases_it_is_the_best_of_all_cuts_and_says_so(schedule):
         assert found.makespan == found.bound == shortest(schedule, costs, layers)
         assert gp.simulate(schedule, costs.merged(found.balance)).makespan == found.makespan
         assert found.gap == 0 and "no cut is better" in repr(found)
+
+
+@over(SMALL)
+def test_no_cut_is_shorter_than_what_is_known_of_its_stages(schedule):
+    """For each cut, and for the least of all; also where a pair takes less than its halves, or no time."""
+    draw = random.Random(str(schedule) + "stages")
+    layers = schedule.stages + 2
+    exact = some_costs(draw, layers, schedule.devices)
+    for costs in (
+        exact,
+        in_floats(exact),
+        replace(exact, overlap=0),
+        gp.Costs([5] * layers, 1, 0, overlap=0),
+    ):
+        takes = {
+            tuple(cut): gp.simulate(schedule, costs.merged(cut)).makespan
+            for cut in every_cut(layers, schedule.stages)
+        }
+        prices = Prices(schedule.program, costs, layers)
+        longest, rounding = max(takes.values()) * prices.unit, 1e-9 * (not prices.exact)
+        bounds = Bounds(schedule.program, prices, layers, longest)
+        for cut, makespan in takes.items():
+            starts = np.cumsum([0, *cut[:-1]])
+            least = max(
+                table[start, size - 1] for table, start, size in zip(bounds.alone, starts, cut, strict=True)
+            )
+            assert least <= makespan * prices.unit * (1 + rounding)
+        assert bounds.least() <= min(takes.values()) * prices.unit * (1 + rounding)
+        listed = {tuple(np.diff(ends).tolist()) for ends in bounds.cuts(longest)}
+        assert len(listed) == bounds.count(longest)
+        assert listed >= {
+            cut for cut, makespan in takes.items() if makespan * prices.unit < longest * (1 - rounding)
+        }
 
 
 @contextmanager
@@ -202,6 +238,21 @@ def test_for_1f1b_without_messages_the_bound_mostly_is_what_the_best_cut_takes()
         assert 0.95 * best <= least <= best
         exact += least == best
     assert exact >= 50
+
+
+@pytest.mark.parametrize("family", [gp.Naive, gp.GPipe, gp.OneFOneB, gp.ZBH1])
+def test_a_hundred_layers_on_sixteen_devices_are_cut_as_well_as_can_be(family):
+    """No cut need be simulated but a few: that all others are longer is seen from a stage's layers."""
+    draw = random.Random(0)
+    work = [draw.randint(1, 100) for _ in range(100)]
+    assert gp.balance_by_makespan(family(16, 64), gp.Costs(work, work, work, comm=3)).gap == 0
+
+
+def test_gpipes_bound_is_its_makespan():
+    """Every device waits between its last forward and its first backward, for the stages after it."""
+    schedule, costs = gp.GPipe(4, 8), gp.Costs([3] * 3 + [2], [3] * 3 + [2], [3] * 3 + [2])
+    prices = Prices(schedule.program, costs, 4)
+    assert Bounds(schedule.program, prices, 4, 1000).least() == gp.simulate(schedule, costs).makespan == 96
 
 
 def test_where_there_are_too_many_cuts_the_gap_is_told():

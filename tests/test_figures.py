@@ -55,6 +55,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "efficiency",
         "links_scaling",
         "remat_memory",
+        "slow_hop",
         "training_loss",
         "transformer_digits",
         "zero_bubble_table",
@@ -274,6 +275,22 @@ def test_larger_updates_make_up_for_fewer_of_them_but_not_without_end():
     assert same[0] == larger[0] and all(a < b for a, b in zip(same[1:], larger[1:], strict=True))
     assert min(larger[:-1]) > 0.9 and max(data["with_larger_updates"][-1]) < min(data["accuracy"][0])
     assert [f"{mean:.0%}" for mean in (same[0], same[-1], larger[-1])] == ["93%", "28%", "75%"]
+
+
+def test_over_a_late_hop_gpipe_is_shorter_and_over_a_narrow_one_soon_1f1b():
+    """GPipe waits for two crossings and a queue of eight each way, 1F1B for four round trips."""
+    data = read("slow_hop")
+    late, narrow, times = data["late"], data["narrow"], data["times"]
+    assert late["GPipe"] == [33 + 2 * c for c in times] and late["1F1B"] == [33 + 8 * c for c in times]
+    assert narrow["GPipe"] == [33 + 2 * c + 7 * (max(c - 1, 0) + max(c - 2, 0)) for c in times]
+    assert narrow["1F1B"][:4] == late["1F1B"][:4] and narrow["1F1B"][4:] == [67, 77, 87]
+    left, right = committed("slow_hop").axes
+    for ax, lengths in ((left, late), (right, narrow)):
+        assert all(marks(ax, name) == list(zip(times, lengths[name], strict=True)) for name in lengths)
+        said = [text.get_text() for text in ax.texts]
+        assert {f"{name}: {lengths[name][-1]}" for name in lengths} <= set(said)
+    assert "from 3 on, 1F1B takes less time" in [text.get_text() for text in right.texts]
+    assert [narrow["GPipe"][c] > narrow["1F1B"][c] for c in times] == [c >= 3 for c in times]
 
 
 def test_efficiencies_equal_the_formula():

@@ -1,9 +1,10 @@
 """A pipeline by hand: the folded answers of the lessons, in one file.
 
 This is what a student owns after lesson 13: a step over K stages, GPipe's, 1F1B's and interleaved rows, the
-clock, recompute, and a split backward. Lesson 14 adds attention, and what a Transformer block keeps. An
-action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch 0. A row is a list of actions, first to
-last; there is one for each device. ``mine`` puts the student's own versions in place of these.
+clock, recompute, the best cut, links, one device's program, and a split backward. Lesson 14 adds attention,
+and what a Transformer block keeps. An action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch 0. A
+row is a list of actions, first to last; there is one for each device. ``mine`` puts the student's own
+versions in place of these.
 """
 
 import numpy as np
@@ -161,6 +162,56 @@ def interleaved_rows(K, M, V):
             row += pair
         rows.append(row + backwards[M * V - warmup :])
     return rows
+
+
+# lesson 11
+def best_cut(costs, K):
+    best = {(n, 1): (sum(costs[:n]), [n]) for n in range(1, len(costs) + 1)}
+    for k in range(2, K + 1):
+        for n in range(k, len(costs) + 1):
+            options = []
+            for i in range(k - 1, n):
+                slowest, sizes = best[i, k - 1]
+                options.append((max(slowest, sum(costs[i:n])), [*sizes, n - i]))
+            best[n, k] = min(options)
+    return best[len(costs), K][1]
+
+
+# lesson 12
+ON_LINKS = {"F": [("f", -1)], "f": [("F", -1)], "B": [("F", 0), ("b", +1)], "b": [("B", +1)]}
+
+
+def with_links(rows):
+    home = {s: k for k, row in enumerate(rows) for s, kind, m in row}
+    links = {}
+    for k, row in enumerate(rows):
+        for s, kind, m in row:
+            to = s + 1 if kind == "F" else s - 1
+            if to in home:
+                link = links.setdefault((k, home[to]), [])
+                link.append((s + to, kind.lower(), m))
+    devices = [[(2 * s, kind, m) for s, kind, m in row] for row in rows]
+    return devices + list(links.values())
+
+
+def program(k, K, M):
+    ahead = min(K - k - 1, M)
+    for n in range(ahead + M):
+        m = n - ahead
+        if n < M:
+            if k > 0 and m <= 0:
+                yield f"{k}RECV_F{n}"
+            yield f"{k}F{n}"
+            if k < K - 1:
+                yield f"{k}SEND_F{n}"
+        if m >= 0:
+            if k < K - 1:
+                yield f"{k}RECV_B{m}"
+            yield f"{k}B{m}"
+            if k > 0 and n + 1 < M:
+                yield f"{k}RECV_F{n + 1}"
+            if k > 0:
+                yield f"{k}SEND_B{m}"
 
 
 # lesson 13

@@ -111,11 +111,11 @@ def _what_is_no_row(row: object, kinds: Iterable[str]) -> str:
     if not isinstance(row, list):
         return f"is {row!r}. What would a list of actions be?"
     for each in row:
-        if not is_action(each):
+        if not is_action(each, {*KINDS, *kinds}):
             how = 'How is 0F0 written as a tuple of stage, kind, microbatch: (0, "F", 0)?'
             return f"has {each!r}. {how}"
         if each[1] not in kinds:
-            letters = ", ".join(kind for kind in KINDS if kind in kinds)
+            letters = ", ".join(kind for kind in dict.fromkeys([*KINDS, *kinds]) if kind in kinds)
             return f"has {spelled(each)}. Which of {letters} is that?"
     return ""
 

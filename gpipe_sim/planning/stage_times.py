@@ -13,6 +13,12 @@ stages, and after q it still goes through others:
 Which stages these are does not matter, only which layers: those before and those after the stage's own. So
 all three can be read off running sums. p is the first forward or the first backward, q the last forward, the
 last backward or the end.
+
+In between the device may wait. After the forward of a microbatch it cannot start the backward before that
+microbatch has been at the last stage, and has come back:
+
+    stage s          [ F3 ][ what it does meanwhile ][ waits ][ B3 ]
+    stages after it        [ forwards of 3 ][ backwards of 3 ]
 """
 
 from collections import Counter
@@ -79,21 +85,63 @@ class StageTimes:
             row = self._row(device)
             mine = row[self.program.stage[row] == stage]
             for among, window in product((mine, row), WINDOWS):
-                ends = self._ends(among, window)
-                if ends:
-                    taken = self._between(row, *ends, stage, device, window)
-                    np.maximum(most, taken, out=most)
+                if ends := self._ends(among, window):
+                    np.maximum(most, self._between(row, *ends, stage, device, window), out=most)
+            turns = self._turns(mine)
+            for chosen, window in product((turns, turns[-1:]), ((FORWARD, BACKWARD), (FORWARD, None))):
+                if chosen:
+                    first, last = self._ends(mine, window)
+                    taken = self._between(row, first, last, stage, device, window)
+                    np.maximum(most, taken + self._waiting(row, chosen, stage, device), out=most)
         return most
 
     def _between(self, row: Column, first: int, last: int, stage: int, device: int, window: tuple) -> Table:
-        inside = row[(row >= first) & (row <= last)]
-        own = self.program.stage[inside] == stage
-        total = self._work(inside[own], device) + self._others(inside[~own], device)
+        total = self._held(row[(row >= first) & (row <= last)], stage, device)
         if self.program.stage[first] == stage:
             total = total + self._head(first)
         if self.program.stage[last] == stage:
             total = total + self._tail(last, window)
         return total
+
+    def _held(self, parts: Column, stage: int, device: int) -> Table:
+        """What these actions of a device take, of this stage and of others."""
+        own = self.program.stage[parts] == stage
+        return self._work(parts[own], device) + self._others(parts[~own], device)
+
+    def _turns(self, mine: Column) -> list[tuple[int, int]]:
+        """Forwards of a stage, each with the backward of its microbatch; one such pair after the other."""
+        forwards, found, end = {}, [], -1
+        for part, code in zip(mine.tolist(), self.program.kind[mine].tolist(), strict=True):
+            microbatch = int(self.program.microbatch[part])
+            if code in FORWARD:
+                forwards[microbatch] = part
+            elif code in BACKWARD and forwards.get(microbatch, -1) > end:
+                found.append((forwards[microbatch], part))
+                end = part
+        return found
+
+    def _waiting(self, row: Column, turns: list[tuple[int, int]], stage: int, device: int) -> Table:
+        """How long the device waits, at the least, for microbatches to go on to the last stage and come back.
+
+        It waits for what it does not work between the forward and the backward.
+        """
+        entry, alike = self.program.entry, {}
+        for forward, backward in turns:
+            inside = row[(entry[row] > entry[forward]) & (entry[row] < entry[backward])]
+            kinds = Counter((self.kinds[part], int(self.program.stage[part])) for part in inside.tolist())
+            way = self._homes[FORWARD][:, self.program.microbatch[forward]].tobytes()
+            alike.setdefault((way, frozenset(kinds.items())), []).append((forward, inside))
+        waits = ((len(each), *each[0]) for each in alike.values())
+        return sum(
+            times * np.maximum(self._turn(forward) - self._held(inside, stage, device), 0)
+            for times, forward, inside in waits
+        )
+
+    def _turn(self, forward: int) -> Table:
+        """What a microbatch takes at the least in the stages after, there and back."""
+        stage, stages = self.program.stage[forward], self.program.stages
+        work = self._after(FORWARD) + self._after(BACKWARD)
+        return self._way(forward, range(stage, stages), range(stages - 1, stage - 1, -1), work, ends=2)
 
     def shared(self, stage: int, window: tuple) -> Table:
         """What the stage adds to the sum, over all devices, of a window of all that a device does.
@@ -172,8 +220,11 @@ class StageTimes:
         backwards = range(stages - 1, -1, -1)
         return self._way(part, range(stage, stages), backwards, self._after(FORWARD) + self._all(BACKWARD))
 
-    def _way(self, part: int, forwards: range, backwards: range, work: Table) -> Table:
-        """The work, with what its actions and the messages between them take; nothing if one is missing."""
+    def _way(self, part: int, forwards: range, backwards: range, work: Table, ends: int = 1) -> Table:
+        """The work, with what its actions and the messages between them take; nothing if one is missing.
+
+        So many ends of the way are actions that are counted elsewhere.
+        """
         microbatch = self.program.microbatch[part]
         devices = np.concatenate(
             [
@@ -184,7 +235,7 @@ class StageTimes:
         if (devices < 0).any():
             return np.zeros((1, 1), self.prices.comm.dtype)
         messages = np.count_nonzero(np.diff(devices)) * self.prices.comm
-        return work + messages + (len(devices) - 1) * self.prices.overhead.min()
+        return work + messages + (len(devices) - ends) * self.prices.overhead.min()
 
     @cached_property
     def _homes(self) -> dict:

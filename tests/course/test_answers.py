@@ -139,11 +139,11 @@ def test_each_piece_is_under_20_lines(function):
     assert len(inspect.getsource(function).splitlines()) < 20
 
 
-def test_a_student_owns_about_150_lines():
+def test_a_student_owns_about_200_lines():
     """After lesson 13, whose pipeline is complete."""
     source, _ = inspect.getsource(answers).split("# lesson 14\n")
     body = ast.parse(source).body[2:]  # without the docstring and the import
-    assert 120 <= sum(node.end_lineno - node.lineno + 1 for node in body) <= 170
+    assert 170 <= sum(node.end_lineno - node.lineno + 1 for node in body) <= 220
 
 
 def test_the_pipeline_without_a_student_is_the_answers():

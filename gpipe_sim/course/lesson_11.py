@@ -1,0 +1,192 @@
+"""Lesson 11: balance."""
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from functools import cache
+from itertools import accumulate, combinations, pairwise, permutations
+from math import isfinite
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.course.build import build
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import (
+    Reply,
+    almost,
+    correct,
+    is_number,
+    is_whole,
+    keep_working,
+    listed,
+    your_turn,
+)
+from gpipe_sim.families import OneFOneB
+from gpipe_sim.runtime.balance import balance_by_cost
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.simulate import simulate
+
+#: What natural wrong guesses at GPipe's step with one stage of four twice as long would be.
+ONE_SLOW_STAGE = {
+    33: "How long is device 1 busy with eight microbatches, and what has to come before and after that?",
+    36: "One microbatch is held up by 3. How many pass that stage?",
+    41: "That is so if only its forward were longer. And its backward?",
+    41.25: "That spreads the work over all devices. Can the others do any of it?",
+    48: "That is how long device 1 is busy. What comes before its first forward, and after its last B?",
+    49: "That is so if only its backward were longer. And its forward?",
+    66: "That is as if every stage took twice as long. What do the other three do meanwhile?",
+}
+_SHARE = "That is its share of the parameters. What does looking up a row multiply?"
+#: What natural wrong guesses at the share of the FLOPs in a first stage that is cut by parameters would be.
+FIRST_STAGE = {
+    23: _SHARE,
+    24: _SHARE,
+    25: "That would be so if parameters were FLOPs. Which layers are in that stage, and what do they do?",
+    26: _SHARE,
+    50: "Which layers hold a quarter of the parameters, and what do they compute?",
+}
+#: What natural wrong guesses at the most layers that fit beside a head of 1.5 would be.
+BESIDE_THE_HEAD = {
+    0: "Some stage of the others has 3 layers anyway. Is there room for one beside the head?",
+    1.5: "Layers come whole. How much does the slowest of the others need to take?",
+    2: "Then the last stage takes 3.5. How much does the slowest of the others need to take?",
+    3: "Then the last stage takes 4.5. How much does the slowest of the others need to take?",
+}
+#: What natural wrong guesses at the best place of a half-speed device in 1F1B would be.
+BEST_PLACE = {
+    1: "Device 0 does one forward more before its first backward. Is that good for a slow device?",
+    2: "What has to happen before device 2 can start, and what after its last backward?",
+    3: "It does the fewest forwards before its first backward. Is that good for a slow device, or bad?",
+}
+#: What natural wrong guesses at the layers that a recipe for 11 layers on 4 devices places would be.
+PLACED = {
+    8: "How many layers does it take until a stage has at least 2.75?",
+    10: "Follow it by hand: what happens after the third stage is full?",
+    11: "Follow it by hand: when is a stage put into the list?",
+    12: "There are 11. Follow it by hand: how many are in each stage?",
+}
+#: What natural wrong guesses at the slowest stage of the best cut of 1, 4, 2, 2, 1, 3 into four would be.
+LEAST_VARIANCE = {
+    3: "One layer takes 4 by itself. Which stage is it in?",
+    3.25: "That is an even share, 13/4. One layer takes 4 by itself.",
+    5: "That is the slowest of 5, 2, 3, 3. What if the layer of 4 is separated from the 1 before it?",
+}
+
+#: (what the layers take, stages): heavy ones first, last and in the middle, all alike, fractions.
+HIDDEN_MODELS = (
+    ((2, 3, 1, 4, 1, 2, 6), 3),
+    ((1,) * 11, 4),
+    ((9, 1, 1, 1, 1, 1), 3),
+    ((1, 1, 1, 1, 1, 6), 4),
+    ((4, 3, 3, 4), 4),
+    ((3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8), 5),
+    ((1, 4, 2, 2, 1, 3), 4),
+    ((Fraction(1, 2), 3, Fraction(5, 2), 1, Fraction(3, 2), 2), 2),
+    ((5, 2, 7), 1),
+    ((1,) * 17 + (3,), 6),
+    ((1,) * 40 + (Fraction(3, 2),), 16),  # far too many to try all
+)
+
+
+def stage_costs(costs: Sequence[Real], sizes: Sequence[int]) -> list[Real]:
+    """What each stage takes, if the layers are cut into stages of these sizes."""
+    return [sum(costs[a:b]) for a, b in pairwise(accumulate(sizes, initial=0))]
+
+
+def every_cut(layers: int, stages: int) -> Iterator[list[int]]:
+    """All ways to cut so many layers into so many stages."""
+    for ends in combinations(range(1, layers), stages - 1):
+        yield [b - a for a, b in pairwise((0, *ends, layers))]
+
+
+@cache
+def least(costs: tuple[Real, ...], stages: int) -> Real:
+    """What the slowest stage takes at least."""
+    return max(stage_costs(costs, balance_by_cost(costs, stages)))
+
+
+@build("best_cut")
+def best_cut(answer: Callable) -> Reply:
+    """Check ``answer(costs, K)``: how many layers each stage gets, so that the slowest takes the least."""
+    wrong, tried = [], []
+    for costs, stages in HIDDEN_MODELS:
+        where = f"for layers that take {listed(costs)} and K = {stages}"
+        got = called(answer, list(costs), stages, where=where)
+        if isinstance(got, Reply):
+            return got
+        if reply := _what_is_no_cut(where, got, costs, stages):
+            return reply
+        sizes = [int(size) for size in got]
+        tried.append(((costs, stages), sizes))
+        takes, best = stage_costs(costs, sizes), least(costs, stages)
+        if max(takes) > best:
+            cut = f"{where} you cut {sizes}: the stages take {listed(takes)}"
+            wrong.append(f"{cut}, and a cut exists where none takes more than {best}")
+    if not wrong:
+        return correct(f"no other cut has a faster slowest stage, in {len(HIDDEN_MODELS)} models tried")
+    if all(max(stage_costs(model[0], cut[::-1])) == least(*model) for model, cut in tried):
+        return almost(f"{wrong[0]}. Which of your numbers is device 0's?")
+    if all(max(sizes) - min(sizes) <= 1 for _, sizes in tried):
+        return keep_working(f"{wrong[0]}. Where does your cut look at what the layers take?")
+    if len(wrong) < len(HIDDEN_MODELS) / 2:
+        return almost(f"{wrong[0]}. Do you compare cuts by their slowest stage, and by nothing else?")
+    return keep_working(f"{wrong[0]}. What do you compare two cuts by?")
+
+
+def _what_is_no_cut(where: str, got: object, costs: Sequence[Real], stages: int) -> Reply | None:
+    said = f"{where} you give {got!r}"
+    if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_whole, got)):
+        return keep_working(f"{said}. It should list how many layers each stage gets: whole numbers")
+    sizes = list(map(int, got))
+    if sum(sizes) != len(costs) or min(sizes, default=0) < 0:
+        if len(sizes) == stages and sizes == sorted(set(sizes)) and sizes[-1] <= len(costs):
+            return almost(f"{said}. Are those places in the list? How many layers has each stage?")
+        if len(sizes) == stages and set(sizes) <= set(_runs(costs)):
+            return almost(f"{said}. Is that what stages take? How many layers has each?")
+        held = f"these stages hold {sum(sizes)} of {len(costs)} layers"
+        return keep_working(f"{said}: {held}. Where are the others, or which are there twice?")
+    if len(sizes) != stages or 0 in sizes:
+        there = f"{len(sizes) - sizes.count(0)} stages with layers, and {stages} devices"
+        return almost(f"{said}: {there}. What does each device do?")
+    return None
+
+
+def _runs(costs: Sequence[Real]) -> Iterator[Real]:
+    """What every run of layers takes."""
+    return (sum(costs[a:b]) for a, b in combinations(range(len(costs) + 1), 2))
+
+
+#: The devices of the exercise: two at full speed, one at half, and one at two thirds.
+SPEEDS = (Fraction(1), Fraction(1), Fraction(1, 2), Fraction(2, 3))
+
+
+def in_this_order(speeds: Sequence[Real]) -> Real:
+    """How long 1F1B of eight microbatches takes on devices of these speeds, in this order."""
+    return simulate(OneFOneB(len(speeds), 8), Costs(speed=speeds)).makespan
+
+
+def _is_speed(value: object) -> bool:
+    return is_number(value) and isfinite(value)
+
+
+def best_order(answer: Sequence | None) -> Reply:
+    """Check an order of the four devices of ``SPEEDS``, against all others."""
+    if answer is None:
+        return your_turn("write the order of the four devices in this cell, and run it again")
+    if not isinstance(answer, list | tuple | np.ndarray) or not all(map(_is_speed, answer)):
+        return keep_working(f"you give {answer!r}. Which speed has device 0, which device 1, ...?")
+    speeds = [Fraction(float(speed)).limit_denominator(1000) for speed in answer]
+    if sorted(speeds) != sorted(SPEEDS):
+        there = listed(map(str, SPEEDS))
+        return keep_working(
+            f"you give {listed(map(str, speeds))}. There are {there}: which one is missing, or there twice?"
+        )
+    lengths = {order: in_this_order(order) for order in permutations(SPEEDS)}
+    yours, shortest = lengths[tuple(speeds)], min(lengths.values())
+    if yours == shortest:
+        return correct(f"{float(yours)} long, and none of the {len(set(lengths))} orders is shorter")
+    said = f"{float(yours)} long; another order gives {float(shortest)}"
+    if yours <= shortest + 2:
+        return almost(f"{said}. Near: did you measure all {len(set(lengths))}?")
+    slow = speeds.index(Fraction(1, 2))
+    return keep_working(f"{said}. The slowest is device {slow} in yours. Who waits for whom?")

@@ -1,0 +1,428 @@
+"""Lesson 12: links, and one device's program."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from math import inf
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.course import answers
+from gpipe_sim.course.build import build
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import (
+    NOTHING_BACK,
+    Reply,
+    almost,
+    correct,
+    is_number,
+    keep_working,
+    your_turn,
+)
+from gpipe_sim.course.rows import (
+    Rows,
+    Step,
+    first_other,
+    given,
+    in_a_row,
+    in_words,
+    is_need,
+    parsed,
+    read_rows,
+    rows_of,
+    spelled,
+    what_is_amiss,
+)
+from gpipe_sim.errors import DeadlockError
+from gpipe_sim.families import GPipe, OneFOneB
+from gpipe_sim.nn.losses import mse
+from gpipe_sim.nn.models import mlp
+from gpipe_sim.runtime.programs import run_programs
+from gpipe_sim.runtime.split import split
+from gpipe_sim.runtime.step import single_device_step
+from gpipe_sim.schedule.device_programs import device_programs
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.links import Link
+from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.simulation.timeline import number as written
+
+KINDS = "FfBb"
+CLOSE = 1e-12
+#: Rows whose links a student's function finds; in the last but one device 1 takes microbatch 1 first.
+HIDDEN_ROWS = (
+    answers.gpipe_rows(3, 2),
+    rows_of(OneFOneB(4, 5)),
+    answers.interleaved_rows(2, 4, 2),
+    answers.interleaved_rows(3, 3, 3),
+    parsed("0F0 0F1 0B1 0B0\n1F1 1F0 1B0 1B1"),
+    answers.gpipe_rows(1, 3),
+)
+#: devices, microbatches
+HIDDEN_PROGRAMS = ((2, 3), (3, 5), (4, 9), (4, 2), (1, 3), (6, 7))
+#: devices, microbatches, F, B, busy, latency
+SETTINGS = (
+    (4, 8, 1, 2, 2, 0),
+    (3, 5, 2, 6, 4, 1),
+    (5, 6, 3, 5, 7, 2),
+    (2, 9, 4, 6, 1, 5),
+    (6, 4, 2, 3, 0, 2),
+    (3, 1, 1, 2, 4, 3),
+    (1, 6, 1, 2, 5, 1),
+)
+STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")
+#: What natural wrong guesses at the length of GPipe, 4 x 8, with links busy for 2 would be.
+NARROW = {
+    33: "That is messages that take no time. When does the first one reach device 3?",
+    39: "That is links that are busy for 1. How far apart does device 0 send, and how far do they arrive?",
+    40: "That is the queue. How long do the crossings take?",
+    45: "That is a plain delay of 2. Can the link carry microbatch 1 while it still carries microbatch 0?",
+    53: "How many messages are behind the first one?",
+    59: "That has the gradients wait for each other too. How far apart are they sent?",
+    61: "That is 2 for every microbatch on the way. Which part of it does the next stage wait for?",
+    65: "That is 1F1B. Which devices of GPipe wait for a round trip?",
+    66: "That has messages queue on each of three links. How far apart do they reach the second one?",
+}
+#: What a wrong answer to which order is shorter over a slow hop overlooks.
+SLOW_HOP = {
+    "GPipe": "Eight activations leave device 1 one right after the other. When is the last one across?",
+    "same": "How far apart does each of them send over the hop in the same direction?",
+}
+#: What a wrong answer to what blocking sends do to 1F1B overlooks.
+BLOCKING = {
+    "done": "Device 0 comes to 0SEND_F1. What must device 1 come to for it to end, and what is it at?",
+}
+#: What natural wrong guesses at the buffers of device 1 of 4 would be.
+BUFFERS = {
+    1: "Microbatch 1 comes in before the backward of microbatch 0. What does that backward read?",
+    2: "How many forwards does device 1 do before its first backward?",
+    4: "How many forwards does device 1 do before its first backward, and when does the next one come in?",
+    8: "That is one for each microbatch. When may one be used again?",
+}
+#: What natural wrong guesses at the messages of a step, 4 x 8, would be.
+MESSAGES = {
+    0: "How does device 1 get its input?",
+    3: "That is one for each boundary. How many microbatches cross it, and in how many directions?",
+    6: "That is one each way over each boundary. How many microbatches cross it?",
+    8: "That is one for each microbatch. How many boundaries does it cross, and in how many directions?",
+    24: "That is forwards only. What comes back?",
+    32: "That is four boundaries, forwards only. How many lie between four devices, and what comes back?",
+    64: "That is one for each action. To whom does device 3 send what its forwards made?",
+}
+#: What a wrong answer to the last claim overlooks.
+FASTER = {"true": "What if two devices want the wire, and the one that nobody waits for comes first?"}
+
+
+@build("ON_LINKS", "with_links")
+def on_links(table: dict, answer: Callable) -> Reply:
+    """Check the table of needs with messages, and ``answer(rows)``: a row for each device and each link."""
+    if wrong := _wrong_table(table):
+        return wrong
+    if answer is None:
+        return keep_working("the table is right. Which rows are there besides those of the devices?")
+    for rows in HIDDEN_ROWS:
+        where = f"with the rows {in_words(rows)}"
+        got = given(answer, rows, where=where)
+        if isinstance(got, Reply):
+            return got
+        count = len(got[0]) if isinstance(got[0], list) else 0
+        found = read_rows(got[0], count, where, KINDS)
+        if isinstance(found, Reply):
+            return found
+        if question := _what_is_off(found, rows):
+            return keep_working(f"{where}, {question}")
+    return correct(
+        f"each message on its link and in its turn, for {len(HIDDEN_ROWS)} orders of one to four devices"
+    )
+
+
+def _wrong_table(table: object) -> Reply | None:
+    """What is wrong with a student's ON_LINKS, told by what an action would then need."""
+    if not isinstance(table, dict):
+        return keep_working(f"ON_LINKS is {table!r}. Which four kinds of action want an entry in a dict?")
+    for kind, stage in zip(KINDS, (2, 3, 2, 3), strict=True):
+        if kind not in table:
+            return keep_working(f"ON_LINKS has the keys {list(table)}. What does {kind} need?")
+        entries = table[kind]
+        if not isinstance(entries, list) or not all(is_need(entry, KINDS) for entry in entries):
+            pairs = 'How is it written as a list of pairs such as ("F", -1)?'
+            return keep_working(f'ON_LINKS["{kind}"] is {entries!r}. {pairs}')
+        if sorted(entries) != sorted(answers.ON_LINKS[kind]):
+            needed = " and ".join(spelled((stage + way, other, 5)) for other, way in entries) or "nothing"
+            return keep_working(f"by your table, {stage}{kind}5 needs {needed}. {_TABLE[kind]}")
+    return None
+
+
+_TABLE = {
+    "F": "Who has its input last, and is that a device or a link?",
+    "f": "What must be there before the link can carry it? (Its place in the line is the row's business.)",
+    "B": "It reads what its own forward kept, and a gradient. Who has that one last?",
+    "b": "From which side does a gradient come, and what makes it?",
+}
+
+
+def _what_is_off(found: Rows, rows: Rows) -> str:
+    """What is wrong with rows of devices and links, and a question; empty if nothing is."""
+    found, wanted = [row for row in found if row], answers.with_links(rows)
+    if sorted(found) == sorted(wanted):
+        return ""
+    here, due = (Counter(action for row in each for action in row) for each in (found, wanted))
+    if extra := [action for action in here if action not in due]:
+        return _does_not_belong(extra[0], rows)
+    for action in due:
+        if here[action] != 1:
+            times = f"stands {here[action]} times" if here[action] else "is on no row"
+            return f"{spelled(action)} {times}. {_MADE_BY[action[1] in 'fb']}"
+    return _wrong_grouping(found, wanted, rows)
+
+
+_MADE_BY = {
+    True: "Which action makes that message, and how often is it sent?",
+    False: "How often does its device do it?",
+}
+
+
+def _does_not_belong(action: Step, rows: Rows) -> str:
+    """A question about an action or a message that there is not."""
+    stage, kind, _ = action
+    last = 2 * max(s for row in rows for s, _, _ in row)
+    if not 0 <= stage <= last:
+        return f"{spelled(action)} is on a row, and the numbers go from 0 to {last}. Who would receive that?"
+    if kind in "FB":
+        return f"{spelled(action)} is on a row. Is {action[0]} a stage now, or a message?"
+    if stage % 2 == 0:
+        return f"{spelled(action)} is on a row. Which numbers lie between those of the devices' stages?"
+    return f"{spelled(action)} is on a row. Which action of which microbatch makes that?"
+
+
+def _wrong_grouping(found: Rows, wanted: Rows, rows: Rows) -> str:
+    """A question about rows that have the right actions, but not each device's or link's own in order."""
+    home = {action: i for i, row in enumerate(wanted) for action in row}
+    for row in found:
+        if mixed := next((each for each in row if home[each] != home[row[0]]), None):
+            return _mixed(row[0], mixed, rows)
+    for row in wanted:
+        if row not in found:
+            mine = next(other for other in found if row[0] in other)
+            if len(mine) < len(row):
+                other = next(each for each in row if each not in mine)
+                way = _way(row[0], rows) if row[0][1] in "fb" else "on one device"
+                says = f"{spelled(row[0])} and {spelled(other)} are on different rows, and both are {way}"
+                return f"{says}. What keeps them from happening at the same time?"
+            at = first_other(mine, row)
+            says = f"on the row of what is {_way(row[0], rows)}, " if row[0][1] in "fb" else "on one row, "
+            turn = (
+                "Which of the two does the sender make first?" if row[0][1] in "fb" else "Who changed that?"
+            )
+            return f"{says}{spelled(mine[at])} comes before {spelled(row[at])}. {turn}"
+    return f"a row stands more than once among {in_words(found)}. Which one?"
+
+
+def _mixed(one: Step, other: Step, rows: Rows) -> str:
+    links = [each[1] in "fb" for each in (one, other)]
+    says = f"{spelled(one)} and {spelled(other)} are on one row"
+    if all(links):
+        ways = f"one is {_way(one, rows)}, the other {_way(other, rows)}"
+        return f"{says}; {ways}. Do they wait for each other?"
+    if any(links):
+        return f"{says}. Must a device wait until its link has carried the message?"
+    return f"{says}. Which device does which?"
+
+
+def _way(message: Step, rows: Rows) -> str:
+    """From which device to which one a message goes."""
+    home = {s: k for k, row in enumerate(rows) for s, _, _ in row}
+    below, above = home[message[0] // 2], home[message[0] // 2 + 1]
+    source, target = (below, above) if message[1] == "f" else (above, below)
+    return f"from device {source} to device {target}"
+
+
+@build("program")
+def program(answer: Callable) -> Reply:
+    """Check ``answer(k, K, M)``: 1F1B as the program of one device, with sends that block."""
+    early = ""
+    for K, M in HIDDEN_PROGRAMS:
+        rows = []
+        for k in range(K):
+            where = f"called with ({k}, {K}, {M})"
+            steps = called(answer, k, K, M, where=where)
+            if isinstance(steps, Reply):
+                return steps
+            if wrong := _no_steps(steps):
+                return keep_working(f"{where} {wrong}")
+            rows.append(list(steps))
+            if wrong := _wrong_row(rows[k], k, K, M):
+                return keep_working(f"{where} {wrong}")
+            early = early or _early(rows[k], f"{where} it")
+        if wrong := _wrong_run(rows, K, M):
+            return keep_working(f"with K = {K}, M = {M}: {wrong}")
+    if early:
+        return almost(f"it ends, and the gradients are right. But {early}")
+    sizes = f"{len(HIDDEN_PROGRAMS)} sizes, with sends that block"
+    return correct(f"it ends at {sizes}, and the gradients are those of one device to 1e-12")
+
+
+def _no_steps(steps: object) -> str:
+    """What is wrong with what should be the steps of a program, as texts; empty if nothing is."""
+    if steps is None:
+        return NOTHING_BACK
+    if not isinstance(steps, list | tuple):
+        return f"it gives {steps!r}. How does a generator yield one step after the other?"
+    for step in steps:
+        if not isinstance(step, str) or not STEP.fullmatch(step):
+            such_as = "1F0, 1RECV_F0, 1SEND_B0"
+            return f"it has the step {step!r}. How is that written in the way of {such_as}?"
+    return ""
+
+
+def _read(step: str) -> tuple[int, str, str, int]:
+    """Stage, what is done with it ("", "RECV" or "SEND"), kind, microbatch."""
+    s, what, kind, m, _ = STEP.fullmatch(step).groups()
+    return int(s), what.strip("_").removeprefix("I"), kind, int(m)
+
+
+def _wrong_row(steps: list[str], k: int, K: int, M: int) -> str:
+    """What is wrong with one device's program by itself, and a question; empty if nothing is."""
+    row = list(map(_read, steps))
+    actions = [(s, kind, m) for s, what, kind, m in row if not what]
+    wanted = list(OneFOneB(K, M).actions[k])
+    if wrong := what_is_amiss(actions, wanted):
+        return f"its actions are {in_a_row(actions, end='.')} {wrong}"
+    if actions != wanted:
+        at = first_other(actions, wanted)
+        ahead = [kind for _, kind, _ in actions].index("B")
+        return f"its actions are {in_a_row(actions, most=8, end='.')} {_one_f_one_b(ahead, at, wanted)}"
+    return _wrong_messages(row, steps, list(_messages(k, K, M)))
+
+
+def _one_f_one_b(ahead: int, at: int, wanted: list) -> str:
+    if ahead != [kind for _, kind, _ in wanted].index("B"):
+        return (
+            f"Before its first backward that is {ahead}. How many forwards does 1F1B do first on this device?"
+        )
+    return f"The one at place {at} is not 1F1B's. What does it do in turn?"
+
+
+def _messages(k: int, K: int, M: int) -> Iterator[tuple[int, str, str, int]]:
+    """What device k receives and sends, in any order."""
+    for m in range(M):
+        if k > 0:
+            yield from [(k, "RECV", "F", m), (k, "SEND", "B", m)]
+        if k < K - 1:
+            yield from [(k, "SEND", "F", m), (k, "RECV", "B", m)]
+
+
+def _wrong_messages(row: list, steps: list[str], wanted: list) -> str:
+    spelling = dict(zip(row, steps, strict=True))
+    counts = Counter(step for step in row if step[1])
+    for step, often in counts.items():
+        s, what, kind, m = step
+        if step not in wanted:
+            who = "Who sends that?" if what == "RECV" else "Who needs that?"
+            return f"it has {spelling[step]}. {who}"
+        if often > 1:
+            return f"it has {spelling[step]} {often} times. How often does it cross?"
+        early, late = (step, (s, "", kind, m)) if what == "RECV" else ((s, "", kind, m), step)
+        if row.index(late) < row.index(early):
+            says = f"{spelling[late]} comes before {spelling[early]}"
+            return f"{says}. {'What does it read?' if what == 'RECV' else 'What would it send?'}"
+    for s, what, kind, m in wanted:
+        if (s, what, kind, m) not in counts:
+            why = f"What does {s}{kind}{m} read?" if what == "RECV" else "Who waits for that?"
+            return f"it never comes to {s}{what}_{kind}{m}. {why}"
+    return ""
+
+
+def _early(steps: list[str], who: str) -> str:
+    """Whether more than one activation has been received that no forward has read yet, in words."""
+    waiting = most = 0
+    for _, what, kind, _ in map(_read, steps):
+        if kind == "F":
+            waiting += {"RECV": 1, "": -1, "SEND": 0}[what]
+            most = max(most, waiting)
+    if most < 2:
+        return ""
+    return f"{who} has {most} activations lying there that no forward has read. How many must it take ahead?"
+
+
+def _wrong_run(rows: list[list[str]], K: int, M: int) -> str:
+    """Run the programs on arrays with sends that block: what goes wrong, and a question."""
+    layers, rng = mlp([6] * K + [3]), np.random.default_rng(0)
+    batch = rng.normal(size=(2 * M, 6)), rng.normal(size=(2 * M, 3))
+    try:
+        programs = device_programs("\n".join(" ".join(row) for row in rows))
+        step = run_programs(
+            programs, split(layers, stages=K), batch, mse, sends="blocking", check_buffers=False
+        )
+    except DeadlockError as error:
+        waits = str(error).partition("\n")[2].strip().partition(". On device")[0]
+        return f"{waits}. Which of them could do something else first?"
+    except ValueError as error:
+        return f"{error}. What did the other device do?"
+    alone = single_device_step(layers, batch, mse, microbatches=M).gradients
+    for key, found in step.gradients.items():
+        off = np.linalg.norm(found - alone[key]) / np.linalg.norm(alone[key])
+        if off > CLOSE:
+            says = f"the loss is right, the gradient of layer {key[0]} is {off:.0%} wrong"
+            return f"{says}. Which microbatch sits in the buffer when a backward reads it?"
+    return ""
+
+
+def gpipe_on_links(answer: Callable | None) -> Reply:
+    """Check ``answer(K, M, F, B, busy, latency)``: how long GPipe takes if every link is like this."""
+    if answer is None:
+        return your_turn("write a function of (K, M, F, B, busy, latency) and pass it in")
+    for setting in SETTINGS:
+        said = called(answer, *setting)
+        if isinstance(said, Reply):
+            return said
+        where = "K = {}, M = {}, F = {}, B = {}, busy {}, latency {}".format(*setting)
+        if said is None:
+            return keep_working(f"{where}: {NOTHING_BACK}")
+        if not is_number(said):
+            return keep_working(f"{where}: you say {said!r}. How long is that, as a number?")
+        measured = on_equal_links(*setting)
+        if said != measured:
+            told = f"{where}: you say {written(said)}, measured {written(measured)}"
+            return _mistaken(told, said, setting)
+    return correct(
+        f"exact in {len(SETTINGS)} settings. What would a faster forward change where busy is above F?"
+    )
+
+
+def on_equal_links(K: int, M: int, F: Real, B: Real, busy: Real, latency: Real) -> Real:
+    """The length of GPipe, measured."""
+    link = Link(latency, Fraction(1, busy) if busy else inf)
+    return simulate(GPipe(K, M), Costs(F, B, 0), links=link).makespan
+
+
+def _mistaken(told: str, said: Real, setting: tuple) -> Reply:
+    K, M, F, B, busy, latency = setting
+    if K == 1:
+        return almost(f"{told}. How many links has one device?")
+    plain, hops = (M + K - 1) * (F + B), K - 1
+    fill = 2 * hops * (busy + latency)
+    queue = bool(hops) * (M - 1) * (max(busy - F, 0) + max(busy - B, 0))
+    known = {
+        plain: "That is without messages. What does the first one delay?",
+        plain + fill: "That is a plain delay. What if the link is still busy when the next message is made?",
+        plain + fill / 2 + queue: "That is one way. How do the gradients come back?",
+        plain + 2 * hops * busy + queue: "That leaves out the latency. Whom does it delay?",
+        plain + fill + bool(hops) * (M - 1) * max(busy - F, 0): "Activations queue there. When do gradients?",
+        plain + fill + queue * M / max(M - 1, 1): "How many messages are behind the first one?",
+        plain
+        + fill
+        + hops * queue: "That has each message queue on every link. How far apart does it reach the second?",
+        plain
+        + fill
+        + bool(hops)
+        * (M - 1)
+        * (max(busy + latency - F, 0) + max(busy + latency - B, 0)): "Is a link busy during its latency?",
+        plain
+        + fill
+        + (M - 1) * (2 * busy - F - B): "Can a link that is quicker than its sender shorten a step?",
+    }
+    if said in known:
+        return almost(f"{told}. {known[said]}")
+    return keep_working(f"{told}. How far apart do the messages leave a device, and how far do they arrive?")

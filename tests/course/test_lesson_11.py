@@ -1,0 +1,233 @@
+"""Lesson 11: what the checks say to right answers and to the usual wrong ones."""
+
+from fractions import Fraction
+from itertools import accumulate, permutations
+
+import numpy as np
+import pytest
+from replies import assert_each_is_told, assert_says
+
+import gpipe_sim as gp
+from gpipe_sim.course import answers
+from gpipe_sim.course.lesson_11 import (
+    BESIDE_THE_HEAD,
+    BEST_PLACE,
+    FIRST_STAGE,
+    HIDDEN_MODELS,
+    LEAST_VARIANCE,
+    ONE_SLOW_STAGE,
+    PLACED,
+    SPEEDS,
+    best_cut,
+    best_order,
+    every_cut,
+    in_this_order,
+    least,
+    stage_costs,
+)
+
+HALF, TWO_THIRDS = Fraction(1, 2), Fraction(2, 3)
+
+
+def by_limit(costs, K):
+    """Fill stages up to a limit, for one limit after the other."""
+    sums = sorted({sum(costs[a:b]) for a in range(len(costs)) for b in range(a + 1, len(costs) + 1)})
+    for limit in sums:
+        sizes, left = [], list(costs)
+        while left and len(sizes) < K:
+            taken = 1
+            while taken < len(left) - (K - len(sizes) - 1) and sum(left[: taken + 1]) <= limit:
+                taken += 1
+            sizes.append(taken)
+            left = left[taken:]
+        if not left and len(sizes) == K and max(stage_costs(costs, sizes)) <= limit:
+            return sizes
+    return None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answers.best_cut,
+        by_limit,
+        gp.balance_by_cost,
+        lambda c, K: np.array(answers.best_cut(c, K)),
+    ],
+)
+def test_the_best_cut_may_be_found_in_different_ways(answer):
+    assert best_cut(answer).verdict == "correct"
+
+
+def by_share(costs, K):
+    share, sizes, size, filled = sum(costs) / K, [], 0, 0
+    for cost in costs:
+        size, filled = size + 1, filled + cost
+        if filled >= share:
+            sizes.append(size)
+            size, filled = 0, 0
+    return sizes
+
+
+def with_the_rest(costs, K):
+    sizes = by_share(costs, K)
+    return sizes + [len(costs) - sum(sizes)] * (sum(sizes) < len(costs))
+
+
+def even(costs, K):
+    small, larger = divmod(len(costs), K)
+    return [small + (k < larger) for k in range(K)]
+
+
+def least_varied(costs, K):
+    if len(costs) > 20:
+        return answers.best_cut(costs, K)
+    return min(
+        every_cut(len(costs), K), key=lambda sizes: np.var([float(x) for x in stage_costs(costs, sizes)])
+    )
+
+
+def by_trying(costs, K):
+    return min(every_cut(len(costs), K), key=lambda sizes: max(stage_costs(costs, sizes)))
+
+
+def by_first(costs, K):
+    return [len(costs) - K + 1] + [1] * (K - 1)
+
+
+WRONG = {
+    "best_cut": [
+        by_share,
+        with_the_rest,
+        even,
+        least_varied,
+        by_first,
+        lambda costs, K: [len(costs) // K] * (K - 1) + [len(costs) - (K - 1) * (len(costs) // K)],
+        lambda costs, K: list(accumulate(answers.best_cut(costs, K))),
+        lambda costs, K: [*list(accumulate(answers.best_cut(costs, K)))[:-1], len(costs) - 1],
+        lambda costs, K: max(stage_costs(costs, answers.best_cut(costs, K))),
+        lambda costs, K: stage_costs(costs, answers.best_cut(costs, K)),
+        lambda costs, K: [float(size) for size in answers.best_cut(costs, K)],
+        lambda costs, K: [1] * (K - 1) + [len(costs) - K + 1],
+        lambda costs, K: answers.best_cut(costs, max(1, K - 1)),
+        lambda costs, K: [0, *answers.best_cut(costs, max(1, K - 1))],
+        lambda costs, K: answers.best_cut(costs, min(len(costs), K + 1)),
+        lambda costs, K: [costs[:3], costs[3:]],
+        lambda costs, K: None,
+        lambda costs: [1],
+        lambda costs, K: "2, 2, 3",
+        7,
+        lambda costs, K: answers.best_cut(costs, K)[::-1],
+        lambda costs, K: list(accumulate(answers.best_cut(costs, K)[:-1], initial=0)),
+    ],
+    "best_order": [
+        ([1, 1, HALF, TWO_THIRDS],),
+        ([HALF, TWO_THIRDS, 1, 1],),
+        ([1, 1, TWO_THIRDS, HALF],),
+        ([TWO_THIRDS, HALF, 1, 1],),
+        ((1, HALF, 1, TWO_THIRDS),),
+        ([1, TWO_THIRDS, HALF, 1],),
+        ([HALF, HALF, 1, 1],),
+        ([HALF, 1, 1],),
+        ([2, 0, 3, 1],),
+        ("2 0 3 1",),
+        (52.5,),
+        ([],),
+        ([1, 1, None, 2],),
+        ([1, 1, float("nan"), HALF],),
+    ],
+}
+
+SAID = [
+    (by_share, "almost", "2 stages with layers, and 3 devices. What does each device do?"),
+    (
+        lambda c, K: by_share(c, K)[:1],
+        "keep working",
+        "these stages hold 4 of 7 layers. Where are the others",
+    ),
+    (even, "keep working", "where none takes more than 7. Where does your cut look at what the layers take?"),
+    (by_first, "keep working", "more than 7. What do you compare two cuts by?"),
+    (
+        least_varied,
+        "almost",
+        "the stages take 5, 2, 3, 3, and a cut exists where none takes more than 4. Do you",
+    ),
+    (
+        lambda c, K: list(accumulate(answers.best_cut(c, K))),
+        "almost",
+        "you give [3, 6, 7]. Are those places in the list? How many layers has each stage?",
+    ),
+    (
+        lambda c, K: answers.best_cut(c, max(1, K - 1)),
+        "almost",
+        "2 stages with layers, and 3 devices. What does",
+    ),
+    (lambda c, K: None, "keep working", "you give None. It should list how many layers each stage gets"),
+    (lambda c, K: "223", "keep working", "you give '223'. It should list how many"),
+    (lambda c, K: answers.best_cut(c, K)[::-1], "almost", "Which of your numbers is device 0's?"),
+    (lambda c, K: stage_costs(c, answers.best_cut(c, K)), "almost", "Is that what stages take?"),
+    (None, "your turn", "write best_cut in this cell"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), SAID)
+def test_what_the_check_of_the_best_cut_says(answer, verdict, says):
+    assert_says(best_cut(answer), verdict, says)
+
+
+def test_trying_every_cut_takes_too_long(monkeypatch):
+    monkeypatch.setattr("gpipe_sim.course.called.SECONDS", 1)
+    assert_says(best_cut(by_trying), "keep working", "and K = 16 it was still running after 1 seconds")
+
+
+def test_the_least_slow_stage_is_that_of_all_cuts():
+    for costs, stages in HIDDEN_MODELS[:-1]:
+        cuts = every_cut(len(costs), stages)
+        assert least(costs, stages) == min(max(stage_costs(costs, sizes)) for sizes in cuts)
+
+
+ORDERS = [
+    ([HALF, 1, TWO_THIRDS, 1], "correct", "52.5 long, and none of the 12 orders is shorter"),
+    ([0.5, 1, 1, 2 / 3], "correct", "52.5 long"),
+    (np.array([0.5, 1, 2 / 3, 1]), "correct", "52.5 long"),
+    (
+        [HALF, TWO_THIRDS, 1, 1],
+        "almost",
+        "53.0 long; another order gives 52.5. Near: did you measure all 12?",
+    ),
+    (
+        [1, 1, TWO_THIRDS, HALF],
+        "keep working",
+        "58.5 long; another order gives 52.5. The slowest is device 3",
+    ),
+    ([HALF, 1, 1], "keep working", "There are 1, 1, 1/2, 2/3: which one is missing"),
+    (None, "your turn", "write the order"),
+]
+
+
+@pytest.mark.parametrize(("order", "verdict", "says"), ORDERS)
+def test_the_order_of_four_devices(order, verdict, says):
+    assert_says(best_order(order), verdict, says)
+
+
+def test_the_slowest_belongs_to_the_front_but_the_second_slowest_not_behind_it():
+    shortest = min(permutations(SPEEDS), key=in_this_order)
+    assert shortest[0] == HALF and shortest[1] == 1
+
+
+def test_each_natural_wrong_guess_is_told_its_own_sentence():
+    slow = [1, 2, 1, 1]
+    assert_each_is_told(ONE_SLOW_STAGE, gp.simulate(gp.GPipe(4, 8), gp.Costs(slow, slow, slow)).makespan)
+    assert_each_is_told(FIRST_STAGE, 0)
+    assert_each_is_told(BESIDE_THE_HEAD, 1)
+    assert_each_is_told(BEST_PLACE, 0)
+    assert_each_is_told(PLACED, 9)
+    assert_each_is_told(LEAST_VARIANCE, 4)
+
+
+def test_what_the_natural_guesses_are():
+    """The figures in the sentences: 41.25 is the work spread evenly, 66 every stage twice as long, ..."""
+    length = lambda stages: gp.simulate(gp.GPipe(4, 8), gp.Costs(stages, stages, stages)).makespan  # noqa: E731
+    assert length([Fraction(5, 4)] * 4) == 41.25 and length([2] * 4) == 66
+    for costs, makespan in ((gp.Costs([1, 2, 1, 1]), 41), (gp.Costs(1, [1, 2, 1, 1], [1, 2, 1, 1]), 49)):
+        assert gp.simulate(gp.GPipe(4, 8), costs).makespan == makespan
+    assert 8 * 2 * 3 == 48 and gp.simulate(gp.GPipe(4, 1), gp.Costs(*[[1, 2, 1, 1]] * 3)).makespan - 12 == 3

@@ -1,0 +1,582 @@
+"""Lesson 12: what the checks say to right answers and to the usual wrong ones."""
+
+import inspect
+import re
+from fractions import Fraction
+
+import pytest
+from replies import assert_each_is_told, assert_says
+
+import gpipe_sim as gp
+from gpipe_sim.course import answers, lesson_12
+from gpipe_sim.course.answers import ON_LINKS, with_links
+from gpipe_sim.course.lesson_12 import HIDDEN_ROWS, SETTINGS, gpipe_on_links, on_equal_links, on_links
+from gpipe_sim.course.rows import rows_of
+
+K, M = 4, 8
+
+
+def of_rows(change):
+    """What a student's function gives that does this to the right rows: devices first, then links."""
+    return lambda rows: change(with_links(rows), len(rows))
+
+
+def one_lane_each_way_together(rows):
+    """Both directions of a boundary on one row, in turn."""
+    devices, links = with_links(rows)[: len(rows)], with_links(rows)[len(rows) :]
+    numbers = dict.fromkeys(s for link in links for s, _, _ in link)
+    return devices + [[each for link in links for each in link if each[0] == s] for s in numbers]
+
+
+def by_boundary(rows):
+    """A row for each boundary and direction, although one link may carry those of several stages."""
+    devices, links = with_links(rows)[: len(rows)], with_links(rows)[len(rows) :]
+    ways = dict.fromkeys((s, kind) for link in links for s, kind, _ in link)
+    return devices + [[each for link in links for each in link if each[:2] == way] for way in ways]
+
+
+def in_order_of_microbatches(rows):
+    devices, links = with_links(rows)[: len(rows)], with_links(rows)[len(rows) :]
+    return devices + [sorted(link, key=lambda each: each[2]) for link in links]
+
+
+def in_order_of_receivers(rows):
+    devices, links = with_links(rows)[: len(rows)], with_links(rows)[len(rows) :]
+    turn = {each: i for row in rows for i, each in enumerate(row)}
+
+    def read(message):
+        s, kind, m = message
+        stage = (s + 1) // 2 if kind == "f" else (s - 1) // 2
+        return turn[stage, kind.upper(), m]
+
+    return devices + [sorted(link, key=read) for link in links]
+
+
+def renamed(of):
+    return of_rows(
+        lambda rows, K: rows[:K] + [[(of(s, kind), kind, m) for s, kind, m in link] for link in rows[K:]]
+    )
+
+
+def upper(rows, K):
+    return rows[:K] + [[(s, kind.upper(), m) for s, kind, m in link] for link in rows[K:]]
+
+
+def after_its_action(rows, K):
+    """Each message on the row of the device that sends it."""
+    found = []
+    for row in rows[:K]:
+        found.append([])
+        for s, kind, m in row:
+            found[-1].append((s, kind, m))
+            message = (s + 1 if kind == "F" else s - 1, kind.lower(), m)
+            found[-1] += [message] if any(message in link for link in rows[K:]) else []
+    return found
+
+
+def for_four_devices(change):
+    """Right until there are four of them."""
+    return of_rows(lambda rows, K: change(rows) if K == 4 else rows)
+
+
+def joined_at_the_end(rows):
+    """Both directions of the last boundary on one row."""
+    last = [link for link in rows if link[0][0] == 5]
+    return [row for row in rows if row not in last] + [[each for link in last for each in link]]
+
+
+def sends_past_the_ends(rows):
+    links = {}
+    for k, row in enumerate(rows):
+        for s, kind, m in row:
+            way = 1 if kind == "F" else -1
+            links.setdefault((k, k + way), []).append((2 * s + way, kind.lower(), m))
+    return [[(2 * s, kind, m) for s, kind, m in row] for row in rows] + list(links.values())
+
+
+def not_doubled(rows):
+    return [list(row) for row in rows] + with_links(rows)[len(rows) :]
+
+
+WRONG_ROWS = [
+    (
+        one_lane_each_way_together,
+        "one is from device 0 to device 1, the other from device 1 to device 0. Do they",
+    ),
+    (by_boundary, "are on different rows, and both are from device 0 to device 1. What keeps them from"),
+    (in_order_of_microbatches, "1b0 comes before 1b1. Which of the two does the sender make first?"),
+    (in_order_of_receivers, "1f1 comes before 1f0. Which of the two does the sender make first?"),
+    (
+        renamed(lambda s, kind: s - 1),
+        "0f0 is on a row. Which numbers lie between those of the devices' stages?",
+    ),
+    (renamed(lambda s, kind: s // 2), "0f0 is on a row. Which numbers lie between"),
+    (
+        renamed(lambda s, kind: s + 2),
+        "5f0 is on a row, and the numbers go from 0 to 4. Who would receive that?",
+    ),
+    (renamed(lambda s, kind: s + 1 if kind == "f" else s), "2f0 is on a row. Which numbers lie between"),
+    (of_rows(upper), "1F0 is on a row. Is 1 a stage now, or a message?"),
+    (of_rows(after_its_action), "0F0 and 1f0 are on one row. Must a device wait until its link has carried"),
+    (of_rows(lambda rows, K: rows[:K]), "1f0 is on no row. Which action makes that message"),
+    (of_rows(lambda rows, K: rows[K:]), "0F0 is on no row. How often does its device do it?"),
+    (
+        of_rows(lambda rows, K: [[each for each in row if each[1] != "b"] for row in rows]),
+        "1b1 is on no row. Which action makes that message",
+    ),
+    (
+        of_rows(lambda rows, K: rows[:K] + [[each] for link in rows[K:] for each in link]),
+        "1f0 and 1f1 are on different rows, and both are from device 0 to device 1. What keeps them",
+    ),
+    (
+        of_rows(lambda rows, K: [*rows[:K], [each for link in rows[K:] for each in link]]),
+        "1f0 and 3f0 are on one row; one is from device 0 to device 1, the other from device 1 to device 2",
+    ),
+    (of_rows(lambda rows, K: rows + rows[K:]), "1f0 stands 2 times. Which action makes that message"),
+    (
+        of_rows(lambda rows, K: [[each for row in rows[:K] for each in row], *rows[K:]]),
+        "0F0 and 2F0 are on one row. Which device does",
+    ),
+    (of_rows(lambda rows, K: [sorted(rows[0]), *rows[1:]]), "on one row, 0B0 comes before 0F0. Who changed"),
+    (
+        of_rows(lambda rows, K: [row[:1] for row in rows] + [row[1:] for row in rows]),
+        "and both are on one device",
+    ),
+    (sends_past_the_ends, "-1b1 is on a row, and the numbers go from 0 to 4. Who would receive that?"),
+    (
+        for_four_devices(lambda rows: [*rows, [(7, "f", 0)]]),
+        "7f0 is on a row, and the numbers go from 0 to 6. Who would",
+    ),
+    (
+        for_four_devices(joined_at_the_end),
+        "one is from device 2 to device 3, the other from device 3 to device 2",
+    ),
+    (renamed(lambda s, kind: 4 if s == 3 else s), "4f0 is on a row. Which numbers lie between those of the"),
+    (not_doubled, "1F0 is on a row. Is 1 a stage now, or a message?"),
+    (lambda rows: None, "it gives nothing back. What should come after return?"),
+    (lambda rows: [], "0F0 is on no row"),
+    (lambda rows: dict(enumerate(with_links(rows))), "What stands in a list with a row for each device?"),
+    (lambda rows: tuple(with_links(rows)), "it gives a tuple. Later lessons read it more than once"),
+    (lambda rows: iter(with_links(rows)), "it gives a list_iterator"),
+    (lambda rows: ["".join(map(str, row)) for row in with_links(rows)], "What would a list of actions be?"),
+    (
+        lambda rows: [[list(each) for each in row] for row in with_links(rows)],
+        "How is 0F0 written as a tuple",
+    ),
+    (lambda rows: rows[len(rows)], "it stopped: IndexError"),
+    (renamed(lambda s, kind: s / 2), "How is 0F0 written as a tuple"),
+    (with_links([[(0, "F", 0)]]), "pass in a function"),
+]
+F, f, B, b = (ON_LINKS[kind] for kind in "FfBb")
+WRONG_TABLES = [
+    ({"F": [("F", -1)], "f": f, "B": B, "b": b}, "2F5 needs 1F5. Who has its input last"),
+    ({"F": [("F", -2)], "f": f, "B": B, "b": b}, "2F5 needs 0F5. Who has its input last"),
+    ({"F": F, "f": [("f", -1)], "B": B, "b": b}, "3f5 needs 2f5. What must be there before the link"),
+    ({"F": F, "f": [], "B": B, "b": b}, "3f5 needs nothing. What must be there"),
+    ({"F": F, "f": [("F", +1)], "B": B, "b": b}, "3f5 needs 4F5. What must be there"),
+    ({"F": F, "f": f, "B": [("b", +1)], "b": b}, "2B5 needs 3b5. It reads what its own forward kept"),
+    ({"F": F, "f": f, "B": [("F", 0), ("B", +1)], "b": b}, "2B5 needs 2F5 and 3B5. It reads"),
+    ({"F": F, "f": f, "B": [("F", 0), ("B", +2)], "b": b}, "2B5 needs 2F5 and 4B5. It reads"),
+    ({"F": F, "f": f, "B": [("F", 0), ("b", -1)], "b": b}, "2B5 needs 2F5 and 1b5. It reads"),
+    ({"F": F, "f": f, "B": B, "b": [("B", -1)]}, "3b5 needs 2B5. From which side does a gradient come"),
+    ({"F": F, "f": f, "B": B}, "ON_LINKS has the keys ['F', 'f', 'B']. What does b need?"),
+    ({"F": F[0], "f": f, "B": B, "b": b}, "How is it written as a list of pairs such as"),
+    ({"F": F, "f": f, "B": [("W", 0)], "b": b}, "How is it written as a list of pairs such as"),
+    ([F, f, B, b], "Which four kinds of action want an entry in a dict?"),
+    (None, "ON_LINKS is None. Which four kinds"),
+]
+
+
+@pytest.mark.parametrize(("answer", "says"), WRONG_ROWS)
+def test_rows_of_links_that_are_wrong_are_told_by_a_message(answer, says):
+    assert_says(on_links(ON_LINKS, answer), "keep working", says)
+
+
+@pytest.mark.parametrize(("table", "says"), WRONG_TABLES)
+def test_a_table_that_is_wrong_is_told_by_what_an_action_would_need(table, says):
+    assert_says(on_links(table, with_links), "keep working", says)
+
+
+def test_a_table_without_rows_is_asked_for_rows():
+    assert_says(on_links(ON_LINKS, None), "keep working", "the table is right. Which rows are there besides")
+    assert (
+        repr(on_links(None, None))
+        == "your turn: write ON_LINKS and with_links in this cell, and run it again"
+    )
+
+
+def test_rows_of_links_may_stand_in_any_order_and_a_link_may_be_idle():
+    for change in (
+        lambda rows, K: rows[::-1],
+        lambda rows, K: [*rows, []],
+        lambda rows, K: rows[K:] + rows[:K],
+    ):
+        assert on_links(ON_LINKS, of_rows(change)).verdict == "correct"
+    table = {kind: entries[::-1] for kind, entries in reversed(ON_LINKS.items())}
+    assert on_links(table, with_links).verdict == "correct"
+
+
+@pytest.mark.parametrize("busy", [0, 1, 3, Fraction(7, 2)])
+@pytest.mark.parametrize("rows", HIDDEN_ROWS, ids=str)
+def test_the_clock_of_lesson_05_on_these_rows_is_the_librarys_on_its_links(rows, busy):
+    """So a link is one more row."""
+    stages = 1 + max(s for row in rows for s, _, _ in row)
+    order = gp.Explicit([[gp.Action(*each) for each in row] for row in rows], placement=held_by(rows, stages))
+    link = gp.Link(bandwidth=1 / Fraction(busy)) if busy else gp.Link()
+    ends = answers.clock(with_links(rows), ON_LINKS, {"F": 1, "B": 2, "f": busy, "b": busy})
+    assert {a: ends[2 * a.stage, a.kind, a.microbatch] for a in order_of(order)} == gp.simulate(
+        order, links=link
+    ).ends
+
+
+def held_by(rows, stages):
+    return [[s for s in range(stages) if any(each[0] == s for each in row)] for row in rows]
+
+
+def order_of(schedule):
+    return [action for row in schedule.actions for action in row]
+
+
+def test_a_row_for_each_message_is_a_late_link():
+    """As the lesson says of links that are late."""
+    rows = answers.gpipe_rows(K, M)
+    lanes = with_links(rows)
+    late = lanes[:K] + [[each] for link in lanes[K:] for each in link]
+    cost = {"F": 1, "B": 2, "f": 2, "b": 2}
+    assert max(answers.clock(late, ON_LINKS, cost).values()) == 45
+    assert max(answers.clock(lanes, ON_LINKS, cost).values()) == 52
+
+
+def changed(old: str, new: str, count: int = 1):
+    """The folded program with a piece of its text exchanged."""
+    source = inspect.getsource(answers.program)
+    assert source.count(old) >= 1, old
+    names: dict = {}
+    exec(source.replace(old, new, count), names)
+    return names["program"]
+
+
+def of_steps(change):
+    return lambda k, K, M: change(list(answers.program(k, K, M)), k)
+
+
+def by_the_recipe(k, K, M):
+    """Receive right before, send right after."""
+    return str(gp.device_programs(gp.OneFOneB(K, M))).splitlines()[k].partition(": ")[2].split()
+
+
+def gpipe(k, K, M):
+    return str(gp.device_programs(gp.GPipe(K, M))).splitlines()[k].partition(": ")[2].split()
+
+
+def one_buffer(k, K, M):
+    return [step + ">a" if "RECV_F" in step else step for step in answers.program(k, K, M)]
+
+
+def all_posted_first(k, K, M):
+    return sorted(
+        (step.replace("RECV", "IRECV") for step in answers.program(k, K, M)), key=lambda s: "RECV" not in s
+    )
+
+
+def activations_posted_first(k, K, M):
+    steps = [step.replace("RECV_F", "IRECV_F") for step in answers.program(k, K, M)]
+    return sorted(steps, key=lambda step: "IRECV_F" not in step)
+
+
+def one_more_ahead(k, K, M):
+    """From its first backward on, each device takes two activations ahead."""
+    steps = [step for step in answers.program(k, K, M) if "RECV_F" not in step]
+    for m in range(M if k else 0):
+        first = f"{k}F{max(m - 1, 0)}"
+        steps.insert(steps.index(first), f"{k}IRECV_F{m}")
+    return steps
+
+
+def sends_first(k, K, M):
+    """The gradient is sent after the next forward."""
+    return re.sub(r"(\d+SEND_B\d+) (\d+F\d+)", r"\2 \1", " ".join(by_the_recipe(k, K, M))).split()
+
+
+SEND_B = '            if k > 0:\n                yield f"{k}SEND_B{m}"\n'
+WRONG_PROGRAMS = [
+    (
+        by_the_recipe,
+        "keep working",
+        "M = 3: device 0 waits in Send 0F1 to device 1; device 1 waits in Send 1B0 to device 0. Which",
+    ),
+    (sends_first, "keep working", "waits in"),
+    (gpipe, "keep working", "Before its first backward that is 3. How many forwards does 1F1B do"),
+    (one_buffer, "keep working", "the loss is right, the gradient of layer 2 is"),
+    (
+        activations_posted_first,
+        "almost",
+        "(1, 2, 3) it has 3 activations lying there that no forward has read.",
+    ),
+    (one_more_ahead, "almost", "(1, 2, 3) it has 2 activations lying there that no forward has read."),
+    (all_posted_first, "almost", "activations lying there that no forward has read. How many must it take"),
+    (changed(SEND_B, ""), "keep working", "(1, 2, 3) it never comes to 1SEND_B0. Who waits for that?"),
+    (changed("if k < K - 1:", "if True:"), "keep working", "(1, 2, 3) it has 1SEND_F0. Who needs that?"),
+    (changed("if k > 0 and m <= 0:", "if m <= 0:"), "keep working", "it has 0RECV_F0. Who sends that?"),
+    (
+        changed("if k > 0 and m <= 0:", "if k > 0:"),
+        "keep working",
+        "(1, 2, 3) it has 1RECV_F1 2 times. How often does it cross?",
+    ),
+    (changed("if k > 0 and n + 1 < M:", "if k > 0:"), "keep working", "it has 1RECV_F3. Who sends that?"),
+    (
+        changed("k > 0 and n + 1 < M", "False"),
+        "keep working",
+        "it never comes to 1RECV_F1. What does 1F1 read?",
+    ),
+    (changed("K - k - 1", "K - k"), "keep working", "Before its first backward that is 3. How"),
+    (changed("K - k - 1", "K - k - 2"), "keep working", "its actions are"),
+    (changed("min(K - k - 1, M)", "0"), "keep working", "Before its first backward that is 1."),
+    (changed('yield f"{k}B{m}"', 'yield f"{k}B{n}"'), "keep working", "Where does it come from?"),
+    (changed('yield f"{k}F{n}"', 'yield f"{k}F{m}"'), "keep working", "it has the step '0F-1'. How is that"),
+    (of_steps(lambda steps, k: steps[::-1]), "keep working", "its actions are"),
+    (of_steps(lambda steps, k: steps[1:]), "keep working", "It lacks 0F0"),
+    (
+        of_steps(lambda steps, k: [*steps[:1], steps[2], steps[1], *steps[3:]]),
+        "keep working",
+        "(1, 2, 3) its actions are 1B0 1F0 1F1 1B1 1F2 1B2. Before its first",
+    ),
+    (
+        of_steps(lambda steps, k: sorted(steps, key=lambda s: "RECV" in s)),
+        "keep working",
+        "What does it read?",
+    ),
+    (
+        of_steps(lambda steps, k: sorted(steps, key=lambda s: "SEND" not in s)),
+        "keep working",
+        "0SEND_F0 comes before 0F0. What would it send?",
+    ),
+    (of_steps(lambda steps, k: " ".join(steps)), "keep working", "How does a generator yield one step after"),
+    (
+        of_steps(lambda steps, k: [s.lower() for s in steps]),
+        "keep working",
+        "it has the step '0f0'. How is that",
+    ),
+    (
+        of_steps(lambda steps, k: [s.replace("SEND_", "SEND") for s in steps]),
+        "keep working",
+        "the step '0SENDF0'. How is that written in the way of 1F0, 1RECV_F0, 1SEND_B0?",
+    ),
+    (of_steps(lambda steps, k: [gp.F(0, 0)]), "keep working", "How is that written in the way of"),
+    (
+        of_steps(lambda steps, k: None),
+        "keep working",
+        "it gives nothing back. What should come after return?",
+    ),
+    (
+        of_steps(lambda steps, k: [s + ">a" if "SEND" in s else s for s in steps]),
+        "keep working",
+        "a send has no buffer",
+    ),
+    (lambda k: [], "keep working", "it stopped: TypeError"),
+    (["0F0"], "keep working", "pass in a function"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_PROGRAMS)
+def test_programs_that_are_wrong_are_told_by_a_step(answer, verdict, says):
+    assert_says(lesson_12.program(answer), verdict, says)
+
+
+def right_after_a_send(k, K, M):
+    """The next activation is received once a forward has been sent: one more buffer, as in lesson 07."""
+    ahead = min(K - k - 1, M)
+    if k > 0:
+        yield f"{k}RECV_F0"
+    for n in range(ahead + M):
+        if n < M:
+            yield f"{k}F{n}"
+            if k < K - 1:
+                yield f"{k}SEND_F{n}"
+            if k > 0 and n + 1 < M:
+                yield f"{k}RECV_F{n + 1}"
+        if n >= ahead:
+            if k < K - 1:
+                yield f"{k}RECV_B{n - ahead}"
+            yield f"{k}B{n - ahead}"
+            if k > 0:
+                yield f"{k}SEND_B{n - ahead}"
+
+
+def posted_before_a_gradient(k, K, M):
+    return [step.replace("RECV_F", "IRECV_F") for step in answers.program(k, K, M)]
+
+
+def as_a_list(k, K, M):
+    return list(answers.program(k, K, M))
+
+
+@pytest.mark.parametrize("right", [answers.program, right_after_a_send, posted_before_a_gradient, as_a_list])
+def test_a_program_may_be_written_in_any_way(right):
+    assert lesson_12.program(right).verdict == "correct", lesson_12.program(right)
+
+
+@pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 1), (2, 7), (3, 3), (5, 4), (6, 12)])
+def test_the_folded_program_is_1f1b_and_runs_with_sends_that_block(K, M):
+    programs = gp.device_programs("\n".join(" ".join(answers.program(k, K, M)) for k in range(K)))
+    assert rows_of(programs.schedule) == rows_of(gp.OneFOneB(K, M))
+    layers, data = gp.mlp([64, *K * [10]]), gp.digits()
+    batch = data.x[:24], data.y[:24]
+    step = gp.run_programs(programs, gp.split(layers, stages=K), batch, gp.cross_entropy, sends="blocking")
+    alone = gp.single_device_step(layers, batch, gp.cross_entropy, microbatches=M).gradients
+    assert max(abs(step.gradients[key] - alone[key]).max() for key in alone) < 1e-12
+
+
+def length(K, M, F, B, busy, latency):
+    queues = (M - 1) * (max(busy - F, 0) + max(busy - B, 0))
+    return (M + K - 1) * (F + B) + (K > 1) * (2 * (K - 1) * (busy + latency) + queues)
+
+
+def plain(K, M, F, B):
+    return (M + K - 1) * (F + B)
+
+
+WRONG_LENGTHS = [
+    (lambda K, M, F, B, busy, latency: plain(K, M, F, B), "almost", "That is without messages."),
+    (
+        lambda K, M, F, B, busy, latency: plain(K, M, F, B) + 2 * (K - 1) * (busy + latency),
+        "almost",
+        "you say 45, measured 52. That is a plain delay.",
+    ),
+    (
+        lambda K, M, F, B, busy, latency: length(K, M, F, B, busy, latency) - (K - 1) * (busy + latency),
+        "almost",
+        "you say 46, measured 52. That is one way.",
+    ),
+    (lambda *each: length(*each[:5], 0), "almost", "That leaves out the latency. Whom does it delay?"),
+    (
+        lambda K, M, F, B, busy, latency: (
+            plain(K, M, F, B) + 2 * (K - 1) * (busy + latency) + (M - 1) * max(busy - F, 0)
+        ),
+        "almost",
+        "Activations queue there. When do gradients?",
+    ),
+    (
+        lambda K, M, F, B, busy, latency: (
+            plain(K, M, F, B) + 2 * (K - 1) * (busy + latency) + M * (max(busy - F, 0) + max(busy - B, 0))
+        ),
+        "almost",
+        "How many messages are behind the first one?",
+    ),
+    (
+        lambda K, M, F, B, busy, latency: (
+            plain(K, M, F, B)
+            + 2 * (K - 1) * (busy + latency)
+            + (K - 1) * (M - 1) * (max(busy - F, 0) + max(busy - B, 0))
+        ),
+        "almost",
+        "you say 66, measured 52. That has each message queue on every link.",
+    ),
+    (
+        lambda K, M, F, B, busy, latency: (
+            plain(K, M, F, B)
+            + 2 * (K - 1) * (busy + latency)
+            + (M - 1) * (max(busy + latency - F, 0) + max(busy + latency - B, 0))
+        ),
+        "almost",
+        "Is a link busy during its latency?",
+    ),
+    (
+        lambda K, M, F, B, busy, latency: (
+            plain(K, M, F, B) + 2 * (K - 1) * (busy + latency) + (M - 1) * (2 * busy - F - B)
+        ),
+        "almost",
+        "Can a link that is quicker than its sender shorten a step?",
+    ),
+    (lambda K, M, F, B, busy, latency: 65, "keep working", "you say 65, measured 52. How far apart do"),
+    (lambda K, M, F, B, busy, latency: (M + K) * (F + B), "keep working", "you say 36, measured 52. How far"),
+    (lambda *each: 2 * length(*each), "keep working", "How far apart do the messages leave a device"),
+    (lambda *each: str(length(*each)), "keep working", "you say '52'. How long is that, as a number?"),
+    (lambda *each: None, "keep working", "it gives nothing back."),
+    (lambda K, M: 0, "keep working", "it stopped: TypeError"),
+    (
+        lambda K, M, F, B, busy, latency: plain(K, M, F, B) + 2 * (K - 1) * (busy + latency) / (K - 1),
+        "keep working",
+        "measured 52",
+    ),
+    (52, "keep working", "pass in a function"),
+]
+
+
+@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_LENGTHS)
+def test_lengths_that_are_wrong_are_told_what_they_leave_out(answer, verdict, says):
+    assert_says(gpipe_on_links(answer), verdict, says)
+
+
+def test_the_length_of_gpipe_on_links_is_the_formula():
+    assert gpipe_on_links(length).verdict == "correct"
+    assert repr(gpipe_on_links(None)).startswith("your turn: write a function of (K, M, F, B, busy, latency)")
+    for devices in range(1, 6):
+        for pieces in (1, 2, 5, 8):
+            for setting in ((1, 2, 0, 0), (1, 2, 1, 3), (2, 3, 4, 1), (3, 1, 2, 0), (4, 5, 9, 2)):
+                assert on_equal_links(devices, pieces, *setting) == length(devices, pieces, *setting)
+    assert on_equal_links(*SETTINGS[0]) == 52
+
+
+WRONG = {
+    "on_links": [
+        *((ON_LINKS, answer) for answer, _ in WRONG_ROWS),
+        *((table, with_links) for table, _ in WRONG_TABLES),
+    ],
+    "program": [answer for answer, _, _ in WRONG_PROGRAMS],
+    "gpipe_on_links": [answer for answer, _, _ in WRONG_LENGTHS],
+}
+
+
+def takes(family, links, microbatches=M, **how):
+    return gp.simulate(family(K, microbatches), links=links, **how).makespan
+
+
+def test_what_the_lesson_says_of_late_and_narrow_links():
+    late, narrow = gp.Link(latency=2), gp.Link(bandwidth=Fraction(1, 2))
+    assert [takes(family, late) for family in (gp.GPipe, gp.OneFOneB)] == [45, 65]
+    assert [takes(family, narrow) for family in (gp.GPipe, gp.OneFOneB)] == [52, 65]
+    late_hop, narrow_hop = (
+        gp.Nodes(2, gp.Link(), link) for link in (gp.Link(latency=4), gp.Link(bandwidth=Fraction(1, 4)))
+    )
+    assert [takes(family, late_hop) for family in (gp.GPipe, gp.OneFOneB)] == [41, 65]
+    assert [takes(family, narrow_hop) for family in (gp.GPipe, gp.OneFOneB)] == [76, 67]
+    busy = {
+        family: takes(family, gp.Link(bandwidth=1), overlap=False)
+        for family in (gp.GPipe, gp.OneFOneB, gp.ZBH1)
+    }
+    assert list(busy.values()) == [73, 71, 65]
+
+
+def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
+    late, narrow = gp.Link(latency=2), gp.Link(bandwidth=Fraction(1, 2))
+    right = takes(gp.GPipe, narrow)
+    without, every, delayed = (
+        takes(gp.GPipe, None),
+        takes(gp.GPipe, gp.Link(bandwidth=1)),
+        takes(gp.GPipe, late),
+    )
+    both_ways, each_one = right + (M - 1), delayed + 2 * M
+    queue = right - delayed
+    assert list(lesson_12.NARROW) == [
+        without,
+        every,
+        without + queue,
+        delayed,
+        right + queue // (M - 1),
+        both_ways,
+        each_one,
+        takes(gp.OneFOneB, narrow),
+        delayed + 3 * queue,
+    ]
+    messages = len(gp.simulate(gp.GPipe(K, M), links=late).messages)
+    assert list(lesson_12.MESSAGES) == [0, K - 1, 2 * (K - 1), M, messages // 2, K * M, 2 * K * M]
+    for measured, wrong in {
+        right: lesson_12.NARROW,
+        "1F1B": lesson_12.SLOW_HOP,
+        "stuck": lesson_12.BLOCKING,
+        messages: lesson_12.MESSAGES,
+    }.items():
+        assert_each_is_told(wrong, measured)
+    assert_each_is_told(lesson_12.FASTER, "false")
+    assert_each_is_told(lesson_12.BUFFERS, K - 1)
