@@ -46,6 +46,18 @@ def many(schedule=None, costs=None, noise=0.1, **options) -> np.ndarray:
     return gp.simulate_many(schedule or SCHEDULE, costs, noise=noise, **{"runs": 3} | options)
 
 
+MLP = gp.mlp([64, 10, 10])
+
+
+def cluster(devices=4, memory=80e9, links=None) -> gp.Cluster:
+    return gp.Cluster(devices, gp.Accelerator(1e12), memory, gp.Link() if links is None else links)
+
+
+def plan(where=None, layers=MLP, batch=(X, Y), loss=gp.cross_entropy, optimizer=None, **options) -> gp.Plans:
+    usual = {"report": None}
+    return gp.plan(layers, where or cluster(), batch, loss, optimizer, **usual | options)
+
+
 def update(parameter, gradient) -> None:
     gp.SGD(0.1).step({(0, "b"): parameter}, {(0, "b"): gradient})
 
@@ -1186,6 +1198,80 @@ CHARTS: list[Case] = [
     ),
 ]
 
+CLUSTERS: list[Case] = [
+    (lambda: cluster(0), ValueError, "Cluster needs devices from 1 to 65536 (got 0)"),
+    (lambda: cluster(HUGE), ValueError, "Cluster needs devices from 1 to 65536"),
+    (lambda: cluster(2.5), TypeError, "Cluster needs devices to be a whole number (got 2.5)"),
+    (lambda: cluster(4, 0), ValueError, "Cluster needs memory > 0, in bytes for each device (got 0)"),
+    (lambda: cluster(4, NAN), ValueError, "Cluster needs memory > 0, in bytes for each device (got nan)"),
+    (lambda: cluster(4, "80 GB"), TypeError, "Cluster needs memory to be a number (got '80 GB')"),
+    (lambda: cluster(4, links=3), TypeError, "Cluster needs links to be a Link or Nodes (got 3)"),
+    (
+        lambda: gp.Cluster(4, 140e12, 80e9),
+        TypeError,
+        "Cluster needs an accelerator, such as Accelerator(flops=140e12) (got 140000000000000.0)",
+    ),
+    (lambda: plan(4), TypeError, "plan needs a cluster, such as Cluster(8, "),
+    (lambda: plan(layers=[]), ValueError, "plan needs at least one layer (got [])"),
+    (lambda: plan(layers=3), TypeError, "plan needs a list of layers, such as mlp([64, 10]) (got 3)"),
+    (lambda: plan(layers=[3]), TypeError, "a model needs layers, such as mlp([64, 10]) (got 3)"),
+    (lambda: plan(loss=None), TypeError, "profile needs a loss, such as cross_entropy or mse (got None)"),
+    (lambda: plan(optimizer=3), TypeError, "profile needs an optimizer, such as Adam(1e-3) (got 3)"),
+    (lambda: plan(batch=X), TypeError, "a batch is (inputs, targets)"),
+    (lambda: plan(batch=(X[:0], Y[:0])), ValueError, "at least one sample"),
+    (lambda: plan(rows=0), ValueError, "plan needs rows >= 1 (got 0)"),
+    (lambda: plan(rows="all"), TypeError, "plan needs rows to be a whole number (got 'all')"),
+    (lambda: plan(schedules="GPipe"), TypeError, "plan needs schedules to list families, such as [GPipe"),
+    (lambda: plan(schedules=[SCHEDULE]), TypeError, "plan needs schedules to list families, such as [GPipe"),
+    (lambda: plan(schedules=[]), ValueError, "plan needs at least one schedule, and recompute to list"),
+    (lambda: plan(recompute=[]), ValueError, "plan needs at least one schedule, and recompute to list"),
+    (lambda: plan(recompute=True), TypeError, "plan needs recompute to list what to try, such as [False,"),
+    (lambda: plan(recompute=["no"]), TypeError, "plan needs recompute to be True or False (got 'no')"),
+    (
+        lambda: plan(replicas=[3]),
+        ValueError,
+        "replicas that divide the cluster's 4 devices (got 3)",
+    ),
+    (
+        lambda: plan(replicas=2),
+        TypeError,
+        "replicas to list whole numbers, such as [1, 2] (got 2)",
+    ),
+    (lambda: plan(replicas=[]), ValueError, "plan needs replicas to list at least one (got [])"),
+    (lambda: plan(microbatches=[0]), ValueError, "plan needs each of microbatches >= 1 (got 0)"),
+    (lambda: plan(stages_per_device=[1.5]), TypeError, "plan needs each of stages_per_device to be a whole"),
+    (
+        lambda: plan(replicas=[4], microbatches=[16]),
+        ValueError,
+        "16 because the batch is not cut into equal microbatches: "
+        "16 samples are not 4 x 16 equal microbatches",
+    ),
+    (
+        lambda: plan(where=cluster(64), microbatches=[1]),
+        ValueError,
+        "plan finds no plan at all for this model, batch and cluster.",
+    ),
+    (lambda: plan(cluster(4, 1_000)), gp.MemoryLimitError, "finds no plan that fits 4 devices of 1 kB each."),
+    (lambda: plan(report="x"), TypeError, "report to be a function of a text, or None (got 'x')"),
+    (
+        lambda: gp.lower_bound(MLP, 4, (X, Y), gp.cross_entropy),
+        TypeError,
+        "lower_bound needs a cluster",
+    ),
+    (
+        lambda: gp.lower_bound(MLP, cluster(), (X, Y), gp.cross_entropy, replicas=[3]),
+        ValueError,
+        "lower_bound needs replicas that divide the cluster's 4 devices (got 3)",
+    ),
+    (
+        lambda: gp.lower_bound(MLP, cluster(), (X, Y), gp.cross_entropy, microbatches=[5]),
+        ValueError,
+        "lower_bound finds no way to cut 16 samples and 3 layers for 4 devices",
+    ),
+    (lambda: gp.advise(MLP, None, (X, Y), gp.cross_entropy), TypeError, "advise needs a cluster, such as"),
+    (lambda: gp.advise([], cluster(), (X, Y), gp.mse), ValueError, "advise needs at least one layer"),
+]
+
 LESSONS: list[Case] = [
     (lambda: gp.course.reveal(1, None), TypeError, "reveal needs measured to be a number (got None)"),
     (
@@ -1213,6 +1299,7 @@ SECTIONS = (
     PROGRAMS,
     FORMULAS,
     CHARTS,
+    CLUSTERS,
     LESSONS,
 )
 CASES = [case for section in SECTIONS for case in section]

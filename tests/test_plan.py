@@ -193,3 +193,20 @@ def test_one_device_has_one_plan_that_matters():
     row = plan(cluster(1), schedules=[gp.OneFOneB], recompute=[False]).best
     assert (row.replicas, row.bubble, row.balance) == (1, 0, (15,))
     assert row.schedule == gp.OneFOneB(1, 1) == order_of(row.candidate)
+
+
+def test_a_cut_that_fits_is_found_where_the_fastest_does_not():
+    """1F1B holds four microbatches on its first device and one on its last."""
+    layers = gp.gpt(24, 8, 2, tokens=6, sequence=32)
+    batch = gp.StandIn((8, 32), np.int64), gp.StandIn((8, 32), np.int64)
+    only = {"schedules": [gp.OneFOneB], "replicas": [1], "microbatches": [8], "recompute": [False]}
+
+    def found(memory: float) -> gp.Plans:
+        return gp.plan(layers, cluster(4, memory), batch, gp.cross_entropy, report=None, **only)
+
+    roomy = found(1e9)
+    tight = found(roomy.best.peak * 0.8)
+    assert tight.best.peak <= tight.table.cluster.memory < roomy.best.peak
+    assert tight.best.balance[0] < roomy.best.balance[0] and sum(tight.best.balance) == len(layers)
+    assert roomy.best.time < tight.best.time
+    assert "it does not fit" in str(tight)

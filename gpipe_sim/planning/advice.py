@@ -18,7 +18,7 @@ from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.fits import smallest
 from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.planning.one_plan import Plan
-from gpipe_sim.planning.plans import Report, no_plan, on_terminal, plans_of
+from gpipe_sim.planning.plans import Report, no_plan, on_terminal, plans_of, require_report
 from gpipe_sim.runtime.device import Batch
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.simulation.timeline import number
@@ -70,6 +70,7 @@ def advise(
 
     It raises what ``plan`` does, if there is no plan at all.
     """
+    require_report("advise", report)
     table = table_of("advise", layers, cluster, batch, loss, optimizer)
     asked = _Asked(table, tuple(layers), report)
     if not (asked.data_parallel or asked.pipeline or asked.both):

@@ -13,6 +13,7 @@ from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
 
 OWNER = "plan"
+MOST_MICROBATCHES = 4_096  #: that are tried where nobody says how many
 LAYERS, BATCH, SIZE, MEMORY = (
     "fewer layers than stages",
     "the batch is not cut into equal microbatches",
@@ -25,11 +26,11 @@ Wanted = tuple[int, ...] | None  #: None is every one that divides
 
 
 class Candidate(NamedTuple):
-    """One plan. The ``schedule`` is that of one replica, without R."""
+    """One plan. ``schedule`` is one replica's, without R; ``cut`` is None until one that fits is found."""
 
     schedule: Schedule
     mesh: Mesh
-    cut: Cut
+    cut: Cut | None
     recompute: bool
 
     @property
@@ -111,7 +112,7 @@ def candidates(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]
     for mesh in meshes(cluster.devices, cluster.links, space.replicas):
         for microbatches in _microbatches(samples, mesh.replicas, space.microbatches):
             for family in space.schedules:
-                for per_device in _stages_per_device(family, mesh.devices, space.stages_per_device):
+                for per_device in _stages_per_device(family, space.stages_per_device):
                     yield from _of(table, space, mesh, microbatches, family, per_device)
 
 
@@ -143,13 +144,13 @@ def _microbatches(samples: int, replicas: int, wanted: tuple[int, ...] | None) -
     share = samples // replicas
     if samples % replicas:
         return [1]
-    return [m for m in range(1, share + 1) if not share % m]
+    return [m for m in range(1, min(share, MOST_MICROBATCHES) + 1) if not share % m]
 
 
-def _stages_per_device(family, devices: int, wanted: tuple[int, ...]) -> Sequence[int]:
+def _stages_per_device(family, wanted: tuple[int, ...]) -> Sequence[int]:
     if not _takes_stages(family):
         return [family.stages_per_device]
-    return [count for count in wanted if count > 1 and devices > 1]
+    return [count for count in wanted if count > 1]
 
 
 @cache

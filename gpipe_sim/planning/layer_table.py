@@ -60,6 +60,10 @@ class LayerTable:
         stages = tuple(self.layers[a:b] for a, b in pairwise(ends))
         return replace(self.profile, stages=stages, samples=self.profile.samples // replicas)
 
+    def samples_of(self, replicas: int, microbatches: int) -> int:
+        """In a microbatch, if each replica has so many."""
+        return self.profile.samples // replicas // microbatches
+
     def _flops(self, name: str) -> Column:
         return _running(getattr(layer, name) for layer in self.layers)
 
@@ -104,6 +108,15 @@ class LayerTable:
                 sizes.append(self._inputs[i])
             rows.append(Size(*map(sum, zip(*sizes, (0, 0), strict=True))))
         return _running(size.fixed for size in rows), _running(size.per_sample for size in rows)
+
+    def saved(self, samples: int) -> Column:
+        """Running sums of what layers save of a microbatch, with the inputs that are kept, in bytes."""
+        fixed, per_sample = self._inside
+        return fixed + samples * per_sample
+
+    def inputs(self, samples: int) -> Column:
+        """Of each layer, for a microbatch, in bytes."""
+        return np.array([size.of(samples) for size in self._inputs], float)
 
     @cached_property
     def _pending(self) -> tuple[Column, Column]:
@@ -174,8 +187,12 @@ def table_of(
 ) -> LayerTable:
     """The table of a model; TypeError for what is no model, cluster, batch or loss."""
     require(owner, cluster, Cluster, "a cluster, such as Cluster(8, Accelerator(flops=140e12), memory=80e9)")
-    layers = listed(owner, "a list of layers, such as mlp([64, 10])", layers)
-    return LayerTable(profile(split(layers, stages=len(layers)), batch, loss, optimizer), cluster)
+    if not (layers := listed(owner, "a list of layers, such as mlp([64, 10])", layers)):
+        raise ValueError(f"{owner} needs at least one layer (got [])")
+    outlined = profile(split(layers, stages=len(layers)), batch, loss, optimizer)
+    if not outlined.samples:
+        raise ValueError(f"{owner} needs a batch with at least one sample")
+    return LayerTable(outlined, cluster)
 
 
 def _running(values: Iterable[int]) -> Column:

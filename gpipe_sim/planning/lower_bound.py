@@ -6,7 +6,7 @@ import numpy as np
 
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import Loss
-from gpipe_sim.planning.candidates import read_counts
+from gpipe_sim.planning.candidates import MOST_MICROBATCHES, read_counts
 from gpipe_sim.planning.cluster import Cluster, quickest
 from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.runtime.device import Batch
@@ -23,16 +23,17 @@ def lower_bound(
 ) -> float:
     """A time that no step takes less than, in the unit of the accelerator: see ``plan`` for the arguments.
 
-    It holds for every order of F, B, I and W, every cut into runs of layers, and any number of stages for
-    each device of a pipeline; a pipeline of one device is one stage. A replica may have two copies of the
-    model, each on all of its devices. Of K devices of a replica with M equal microbatches:
+    It holds for every order of F, B, I and W, every cut into runs of layers, and any number of stages per
+    device. A replica may have two copies of the model, each on all of its devices. Of K devices of a replica
+    with M equal microbatches:
 
     - Together they do all the work. The j-th of them to start waits until a microbatch has come through j
       layers, or j/2 if there are two copies, and over as many links. So the mean of these waits, and of the
       work, is not more than the time that a step takes.
     - The device with the largest layer waits for the layers before it and computes it for each microbatch.
     - One microbatch goes through all layers, and back.
-    - Each device then is in a ring with the replicas, and its rings come one after another.
+    - After its last backward, a device is in a ring with other replicas: that of one layer at the least.
+      The rings of a device come one after another.
 
     It is the least of this over all K, M and replicas. Recompute and memory can only make a step longer.
     ValueError if no mesh and no number of microbatches divides; TypeError for arguments of another kind.
@@ -60,13 +61,14 @@ def _bounds(table: LayerTable, replicas, microbatches) -> Iterator[float]:
         if k > table.count or samples % r:
             continue
         share = samples // r
-        for m in microbatches or range(1, share + 1):
+        for m in microbatches or range(1, min(share, MOST_MICROBATCHES) + 1):
             if not share % m:
                 for copies in (1, 2) if k % 2 == 0 else (1,):
-                    yield _bound(table, k, r, m, copies, share // m)
+                    yield bound_of_mesh(table, k, r, m, copies, share // m)
 
 
-def _bound(table: LayerTable, k: int, r: int, m: int, copies: int, size: int) -> float:
+def bound_of_mesh(table: LayerTable, k: int, r: int, m: int, copies: int, size: int) -> float:
+    """Of a mesh of k devices and r replicas, with m microbatches of a size, for each replica."""
     cluster = table.cluster
     per_sample = size / float(cluster.accelerator.flops)
     overhead, hop = float(cluster.accelerator.overhead), float(quickest(cluster.links, 0))
@@ -87,5 +89,4 @@ def _ring(table: LayerTable, copies: int, k: int) -> tuple[float, float]:
         return 0.0, 0.0
     links, gradients = table.cluster.links, np.diff(table.gradients)
     steps, part = 2 * (copies - 1), table.gradients[-1] / k
-    smallest = table.gradients[-1] if k == 1 else gradients.min()
-    return tuple(steps * float(quickest(links, each / copies)) for each in (smallest, part))
+    return tuple(steps * float(quickest(links, each / copies)) for each in (gradients.min(), part))

@@ -8,7 +8,7 @@ from functools import cached_property
 from html import escape
 from itertools import islice
 
-from gpipe_sim.errors import MemoryLimitError, whole
+from gpipe_sim.errors import MemoryLimitError, got, whole
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.nn.losses import Loss
@@ -35,6 +35,12 @@ def on_terminal(line: str) -> None:
         sys.stderr.flush()
 
 
+def require_report(owner: str, report: Report) -> None:
+    """TypeError unless it can be told of progress."""
+    if report is not None and not callable(report):
+        raise TypeError(f"{owner} needs report to be a function of a text, or None {got(report)}")
+
+
 def plan(
     layers: Sequence[Layer],
     cluster: Cluster,
@@ -54,10 +60,11 @@ def plan(
 
     It searches schedules x pipeline length x replicas x microbatches x stages per device x two cuts x
     recompute. All devices are used, as pipelines times replicas; with ``Nodes``, either the stages of a
-    pipeline or the copies of a stage are neighbours. Microbatches are equal, for each replica any number that
-    divides its share of the batch. ``stages_per_device`` are those of interleaved 1F1B and looped BFS. In a
-    cut the slowest stage is as fast as can be; where stages differ by a layer, the larger ones come first or
-    last. A family with one mesh, with recompute or without, is one row: its fastest.
+    pipeline or the copies of a stage are neighbours. Microbatches are equal, for each replica any number up
+    to 4,096 that divides its share of the batch. ``stages_per_device`` are those of interleaved 1F1B and
+    looped BFS; on a pipeline of one device they are buckets, whose rings run while the device computes the
+    rest. In a cut the slowest stage is as fast as can be; where stages differ by a layer, the larger ones
+    come first or last. A family with one mesh, with recompute or without, is one row: its fastest.
 
     Model and batch may be on paper, as for ``profile``. Times are computed: FLOPs by the accelerator,
     messages by the links, then a ring all-reduce for each stage; an optimizer's update takes no time. The
@@ -70,6 +77,7 @@ def plan(
     """
     if rows is not None:
         rows = whole(OWNER, "rows", rows)
+    require_report(OWNER, report)
     table = table_of(OWNER, layers, cluster, batch, loss, optimizer)
     space = read_space(cluster, schedules, replicas, microbatches, stages_per_device, recompute)
     plans = plans_of(table, tuple(layers), space, rows, report)

@@ -8,15 +8,17 @@ has its time, no other can be faster, and it is asked what it holds exactly.
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count
 from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.planning.candidates import MEMORY, Candidate, Refused, is_split
+from gpipe_sim.planning.fitting_cut import fitting_cut
 from gpipe_sim.planning.layer_table import LayerTable, Stages
 from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
 from gpipe_sim.planning.least_time import Shape, least_time
+from gpipe_sim.planning.lower_bound import bound_of_mesh
 from gpipe_sim.planning.step_time import StepTime, ring_times, step_time
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.memory import MemoryTrace
@@ -80,8 +82,8 @@ def peak_of(table: LayerTable, candidate: Candidate) -> tuple[int, tuple[MemoryT
 
 
 def stages_of(table: LayerTable, candidate: Candidate) -> Stages:
-    share = table.profile.samples // candidate.mesh.replicas
-    return table.stages(candidate.cut, share // candidate.schedule.microbatches)
+    samples = table.samples_of(candidate.mesh.replicas, candidate.schedule.microbatches)
+    return table.stages(candidate.cut, samples)
 
 
 def bound_of(table: LayerTable, candidate: Candidate) -> float:
@@ -103,34 +105,65 @@ def best_first(
     Of plans that differ in microbatches, cut and layout alone, only the best is given.
     """
     limit, number = table.cluster.memory, count()
-    queue, given = [], set()
+    queue: list[tuple] = []  # (least time or time, bytes, a number to tell them apart, plan, time if known)
+    given, without_cut = set(), set()
+
+    def wait(candidate: Candidate, least: float, held: float = 0, time: Real | None = None) -> None:
+        heappush(queue, (least, held, next(number), candidate, time))
+
+    def refuse(candidate: Candidate, size: Real, at_least: bool) -> None:
+        """Another cut may fit."""
+        tally.too_large(candidate, size, limit, at_least)
+        other = candidate._replace(cut=None)
+        if other not in without_cut and _may_fit(table, other):
+            without_cut.add(other)
+            wait(other, _least_of_any_cut(table, other))
+
     for candidate in looked_at:
         static = static_bytes(candidate.schedule.placement, stages_of(table, candidate)).max()
         if static > limit:
-            tally.too_large(candidate, static, limit, at_least=True)
+            refuse(candidate, static, at_least=True)
         else:
-            queue.append((bound_of(table, candidate), 0, next(number), candidate, None))
-    heapify(queue)
+            wait(candidate, bound_of(table, candidate))
     while queue:
         tally.waiting = len(queue)
         report(tally)
-        _, _, _, candidate, time = heappop(queue)
+        _, held, _, candidate, time = heappop(queue)
         if candidate.sort in given:
             continue
-        if time is None:
+        if candidate.cut is None:
+            samples = table.samples_of(candidate.mesh.replicas, candidate.schedule.microbatches)
+            cut = fitting_cut(table, laid_out(candidate.schedule), samples, candidate.recompute)
+            if cut is not None:
+                candidate = candidate._replace(cut=cut)
+                wait(candidate, bound_of(table, candidate))
+        elif time is None:
             program = laid_out(candidate.schedule).program
             held = least_bytes(program, stages_of(table, candidate), candidate.recompute).max()
             if held > limit:
-                tally.too_large(candidate, held, limit, at_least=True)
+                refuse(candidate, held, at_least=True)
                 continue
             time = step_time_of(table, candidate).step
             tally.simulated += 1
-            heappush(queue, (float(time), held, next(number), candidate, time))
-            continue
-        peak, memory = peak_of(table, candidate)
-        if peak > limit:
-            tally.too_large(candidate, peak, limit, at_least=False)
-            continue
-        tally.found += 1
-        given.add(candidate.sort)
-        yield Found(candidate, time, memory)
+            wait(candidate, float(time), held, time)
+        else:
+            peak, memory = peak_of(table, candidate)
+            if peak > limit:
+                refuse(candidate, peak, at_least=False)
+                continue
+            tally.found += 1
+            given.add(candidate.sort)
+            yield Found(candidate, time, memory)
+
+
+def _may_fit(table: LayerTable, candidate: Candidate) -> bool:
+    """Whether the devices of a pipeline, which have a stage each, can hold the weights and gradients."""
+    single = all(len(held) == 1 for held in candidate.schedule.placement)
+    weights = table.fixed[-1] + table.gradients[-1]
+    return single and weights <= candidate.mesh.devices * table.cluster.memory
+
+
+def _least_of_any_cut(table: LayerTable, candidate: Candidate) -> float:
+    mesh, microbatches = candidate.mesh, candidate.schedule.microbatches
+    samples = table.samples_of(mesh.replicas, microbatches)
+    return bound_of_mesh(table, mesh.devices, mesh.replicas, microbatches, 1, samples) * ROUNDING
