@@ -299,3 +299,23 @@ def block_bytes(s, h, a):
     network = 2 * s * h + 8 * s * h + 8 * s * h  # the inputs of Linear, GELU, Linear
     dropout = s * h
     return norm + projections + heads + dropout + norm + network + dropout
+
+
+# lesson 16
+def plans_that_fit(job):
+    found = []
+    for K in range(1, job.devices + 1):
+        R = job.devices // K
+        if job.devices % K or job.layers % K or job.samples % R:
+            continue
+        layers, share = job.layers // K, job.samples // R
+        for M in range(1, share + 1):
+            if share % M:
+                continue
+            b = share // M
+            pipeline = (M + K - 1) * (2 * job.startup + 3 * b * layers)
+            ring = 2 * (R - 1) * (job.latency + layers * job.gradients / R / job.bandwidth)
+            held = layers * (job.weights + min(K, M) * b * job.saved)
+            if held <= job.room:
+                found.append((pipeline + ring, held, K, R, M))
+    return sorted(found)
