@@ -2,9 +2,9 @@
 
 This is what a student owns after lesson 13: a step over K stages, GPipe's, 1F1B's and interleaved rows, the
 clock, recompute, the best cut, links, one device's program, and a split backward. Lesson 14 adds attention,
-and what a Transformer block keeps. An action is a tuple: ``(2, "F", 0)`` is stage 2, forward, microbatch 0. A
-row is a list of actions, first to last; there is one for each device. ``mine`` puts the student's own
-versions in place of these.
+and what a Transformer block keeps; lesson 16 a search for plans. An action is a tuple: ``(2, "F", 0)`` is
+stage 2, forward, microbatch 0. A row is a list of actions, first to last; there is one for each device.
+``mine`` puts the student's own versions in place of these.
 """
 
 import numpy as np

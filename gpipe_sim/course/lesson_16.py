@@ -9,7 +9,16 @@ import numpy as np
 
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, is_whole, keep_working, listed, your_turn
+from gpipe_sim.course.reply import (
+    Reply,
+    almost,
+    correct,
+    is_number,
+    is_whole,
+    keep_working,
+    listed,
+    your_turn,
+)
 from gpipe_sim.families import OneFOneB
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.metrics import peak_in_flight
@@ -166,8 +175,7 @@ TIMES: dict[str, Formula] = {
     ),
     "How many bytes are a piece in a ring of R?": (
         lambda j, k, r, m: (
-            _pipeline(j, k, r, m)
-            + 2 * (r - 1) * (j.latency + _layers(j, k) * j.gradients / j.bandwidth)
+            _pipeline(j, k, r, m) + 2 * (r - 1) * (j.latency + _layers(j, k) * j.gradients / j.bandwidth)
         )
     ),
     "Whose gradients go around in that ring: those of a stage, or of the model?": (
@@ -179,9 +187,7 @@ TIMES: dict[str, Formula] = {
         lambda j, k, r, m: _pipeline(j, k, r, m) + 2 * (r - 1) * (j.latency + j.gradients / r / j.bandwidth)
     ),
     "What does each round of the ring pay, however few bytes it moves?": (
-        lambda j, k, r, m: (
-            _pipeline(j, k, r, m) + 2 * (r - 1) * _layers(j, k) * j.gradients / r / j.bandwidth
-        )
+        lambda j, k, r, m: _pipeline(j, k, r, m) + 2 * (r - 1) * _layers(j, k) * j.gradients / r / j.bandwidth
     ),
     "What does starting an action cost?": (
         lambda j, k, r, m: 3 * (m + k - 1) * _samples(j, r, m) * _layers(j, k) + _ring(j, k, r)
@@ -193,9 +199,7 @@ TIMES: dict[str, Formula] = {
         lambda j, k, r, m: _pipeline(j, k, r, m) + (m + k - 1) * j.startup + _ring(j, k, r)
     ),
     "How long does a backward of one sample take?": (
-        lambda j, k, r, m: (
-            2 * (m + k - 1) * (j.startup + _samples(j, r, m) * _layers(j, k)) + _ring(j, k, r)
-        )
+        lambda j, k, r, m: 2 * (m + k - 1) * (j.startup + _samples(j, r, m) * _layers(j, k)) + _ring(j, k, r)
     ),
     "How long is 1F1B with M = 1, on K devices?": (
         lambda j, k, r, m: _pipeline(j, k, r, m) * m / (m + k - 1) + _ring(j, k, r)
@@ -204,9 +208,7 @@ TIMES: dict[str, Formula] = {
         lambda j, k, r, m: _pipeline(j, k, r, m) * (m + k) / (m + k - 1) + _ring(j, k, r)
     ),
     "How many layers are in a stage?": (
-        lambda j, k, r, m: (
-            (m + k - 1) * (2 * j.startup + 3 * _samples(j, r, m) * j.layers) + _ring(j, k, r)
-        )
+        lambda j, k, r, m: (m + k - 1) * (2 * j.startup + 3 * _samples(j, r, m) * j.layers) + _ring(j, k, r)
     ),
     "How many samples are in a microbatch of one copy?": (
         lambda j, k, r, m: _pipeline(j, k, 1, m) + _ring(j, k, r)
@@ -224,9 +226,7 @@ BYTES: dict[str, Formula] = {
         lambda j, k, r, m: _layers(j, k) * (j.weights + _samples(j, r, m) * j.saved)
     ),
     "Where are the activations?": lambda j, k, r, m: _layers(j, k) * j.weights,
-    "Where are the weights?": lambda j, k, r, m: (
-        _layers(j, k) * min(k, m) * _samples(j, r, m) * j.saved
-    ),
+    "Where are the weights?": lambda j, k, r, m: _layers(j, k) * min(k, m) * _samples(j, r, m) * j.saved,
     "How many layers does each device keep?": (
         lambda j, k, r, m: j.layers * (j.weights + min(k, m) * _samples(j, r, m) * j.saved)
     ),
@@ -243,9 +243,7 @@ BYTES: dict[str, Formula] = {
         lambda j, k, r, m: _layers(j, k) * (j.weights + min(k, m) * j.saved)
     ),
     "The weights are counted with their gradients already. What else did you add?": (
-        lambda j, k, r, m: (
-            _layers(j, k) * (j.weights + j.gradients + min(k, m) * _samples(j, r, m) * j.saved)
-        )
+        lambda j, k, r, m: _layers(j, k) * (j.weights + j.gradients + min(k, m) * _samples(j, r, m) * j.saved)
     ),
 }
 
@@ -363,3 +361,71 @@ def _order(job: Job, plans: Given, every: Every) -> Reply | None:
     ways = {"the smallest K first": 2, "what holds least first": 1}
     by = [way for way, i in ways.items() if [p[i] for p in plans] == sorted(p[i] for p in plans)]
     return almost(f"{_where(job)} you have {by[0] if by else 'another order'}. Which should come first?")
+
+
+#: Lists of plans, (time, bytes, name): one, ties in time or bytes or both, a late one that is small.
+HIDDEN_PLANS = (
+    ((5, 9, "a"), (6, 4, "b"), (7, 6, "c"), (8, 3, "d"), (9, 3, "e")),
+    ((5, 9, "a"),),
+    ((8, 3, "a"), (5, 9, "b"), (7, 6, "c"), (6, 4, "d")),
+    ((4, 8, "a"), (4, 7, "b"), (4, 9, "c"), (6, 7, "d"), (7, 5, "e")),
+    ((3, 5, "a"), (3, 5, "b"), (4, 5, "c"), (5, 2, "d")),
+    ((9, 1, "a"), (1, 9, "b"), (5, 5, "c"), (6, 6, "d"), (2, 8, "e"), (8, 8, "f")),
+    (),
+)
+
+
+def kept(plans: Sequence[tuple]) -> list[tuple]:
+    """Those that no other beats."""
+    return [plan for plan in plans if not any(beats(other, plan) for other in plans)]
+
+
+def beats(one: tuple, other: tuple) -> bool:
+    """Not worse in time and bytes, and better in one of them."""
+    return one[0] <= other[0] and one[1] <= other[1] and one[:2] != other[:2]
+
+
+def unbeaten(answer: Callable | None) -> Reply:
+    """Check ``answer(plans)``: those of the plans (time, bytes, name) that no other beats."""
+    if answer is None:
+        return your_turn("write unbeaten in this cell, and run it again")
+    given = []
+    for plans in HIDDEN_PLANS:
+        where = f"for {list(plans)}"
+        got = called(answer, list(plans), where=where)
+        if isinstance(got, Reply):
+            return got
+        if wrong := _what_is_no_list(got, plans):
+            return keep_working(f"{where} {wrong}")
+        given.append([tuple(plan) for plan in got])
+    for plans, got in zip(HIDDEN_PLANS, given, strict=True):
+        if reply := _what_is_beaten(plans, got):
+            return reply
+    return correct(f"in {len(HIDDEN_PLANS)} lists, all that no other plan beats, and none that one does")
+
+
+def _what_is_no_list(got: object, plans: Sequence[tuple]) -> str:
+    if got is None:
+        return "you give nothing back. What should come after return?"
+    if isinstance(got, str | dict) or not isinstance(got, Iterable):
+        return f"you give {got!r}; it should be a list of plans"
+    for plan in got:
+        if not isinstance(plan, list | tuple) or tuple(plan) not in plans:
+            return f"you give {plan!r}, which is none of them. Return whole plans, as they are in the list"
+    return ""
+
+
+def _what_is_beaten(plans: Sequence[tuple], got: list[tuple]) -> Reply | None:
+    where, right = f"for {list(plans)}", kept(plans)
+    if twice := next((plan for plan in got if got.count(plan) > 1), None):
+        return almost(f"{where} you give {twice} twice. When is it added again?")
+    for plan in got:
+        if other := next((other for other in plans if beats(other, plan)), None):
+            which = "faster" if other[0] < plan[0] else "as fast"
+            size = "smaller" if other[1] < plan[1] else "as small"
+            return keep_working(f"{where} you keep {plan}. But {other} is {which} and {size}")
+    if missing := next((plan for plan in right if plan not in got), None):
+        if any(each[:2] == missing[:2] for each in got):
+            return almost(f"{where} you leave out {missing}. Does another plan that is as good beat it?")
+        return keep_working(f"{where} you leave out {missing}. Which plan beats it?")
+    return None
