@@ -31,8 +31,8 @@ def prose(path: Path) -> str:
     return "\n\n".join("".join(cell["source"]) for cell in cells(path, "markdown"))
 
 
-def test_the_course_has_lessons_01_to_14_18_and_A():
-    later = ["18", "A"]
+def test_the_course_has_lessons_01_to_14_16_18_and_A():
+    later = ["16", "18", "A"]
     assert [number(path) for path in NOTEBOOKS] == [*(f"{n:02d}" for n in range(1, 15)), *later]
 
 

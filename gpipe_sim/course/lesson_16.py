@@ -5,8 +5,6 @@ from functools import cache
 from math import inf, isclose, isfinite
 from typing import NamedTuple
 
-import numpy as np
-
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import (
@@ -14,9 +12,7 @@ from gpipe_sim.course.reply import (
     almost,
     correct,
     is_number,
-    is_whole,
     keep_working,
-    listed,
     your_turn,
 )
 from gpipe_sim.families import OneFOneB
@@ -27,7 +23,7 @@ from gpipe_sim.simulation.simulate import simulate
 #: What natural wrong guesses at the plans of 16 devices and 64 samples would be.
 HOW_MANY = {
     5: "That is how many shapes there are. Into how many microbatches can each cut its share?",
-    7: "That is how many ways there are to cut 64 samples. How many samples has each copy, and how many K are there?",
+    7: "That is how many ways there are to cut 64 samples. How many K are there, and what does a copy get?",
     20: "Into how many microbatches can 4 samples be cut? One is a number, too.",
     30: "How many samples has each of two copies, and into how many microbatches can these be cut?",
     35: "That cuts 64 samples for every K. With K = 1 each of 16 copies has only 4 of them.",
@@ -61,8 +57,8 @@ FEWEST = {
 }
 #: What wrong answers to the first claim overlook.
 ROOMY = {
-    "1F1B": "It holds less. But what does its first device wait for after each forward, if messages take time?",
-    "equal": "As long as messages take no time. What does 1F1B wait for in its steady state, and GPipe does not?",
+    "1F1B": "It holds less. But what does a device of 1F1B wait for in each round, if messages take time?",
+    "equal": "As long as messages take no time. Which of the two waits for a round trip in each round?",
 }
 #: What natural wrong guesses at the devices of the best pipeline of 32 layers would be.
 MANY_LAYERS = {
