@@ -63,9 +63,8 @@ def draw(data: dict) -> Figure:
     _style(ax, data)
     quick, small = unbeaten[0], unbeaten[-1]
     words = (
-        f"Of {len(data['plans'])} plans no other beats {len(unbeaten)}: from {number(quick['time'])} with "
+        f"Of {len(data['plans'])} plans no other beats {len(unbeaten)}: from {_both(quick)} to {_both(small)}"
     )
-    words += f"{_kb(quick)} to {number(small['time'])} with {_kb(small)}"
     note = f"{LAYERS} equal layers on {DEVICES} devices; triangles recompute; dashed: the bound, "
     claim(ax, words, note + number(data["bound"]))
     return figure
