@@ -148,12 +148,13 @@ def _overlapped_row(devices: int, microbatches: int, device: int) -> Iterator:
 
 
 def with_updates(schedule: Schedule) -> Explicit:
-    """The same order with every stage updated at the end of its device's row."""
-    last = schedule.microbatches - 1
-    rows = [
-        [*row, *(U(stage, last) for stage in held)]
-        for row, held in zip(schedule.actions, schedule.placement, strict=True)
-    ]
+    """The same order with every stage, or copy of one, updated at the end of its device's row."""
+    rows = []
+    for row in schedule.actions:
+        last: dict[int, int] = {}
+        for part in (part for action in row for part in action.parts):
+            last[part.stage] = max(part.microbatch, last.get(part.stage, 0))
+        rows.append([*row, *(U(stage, microbatch) for stage, microbatch in sorted(last.items()))])
     return Explicit(rows, placement=schedule.placement)
 
 

@@ -1243,8 +1243,7 @@ CLUSTERS: list[Case] = [
     (
         lambda: plan(replicas=[4], microbatches=[16]),
         ValueError,
-        "16 because the batch is not cut into equal microbatches: "
-        "16 samples are not 4 x 16 equal microbatches",
+        "16 do not cut the batch into equal microbatches: 16 samples are not 4 x 16 equal microbatches",
     ),
     (
         lambda: plan(where=cluster(64), microbatches=[1]),
@@ -1287,7 +1286,82 @@ LESSONS: list[Case] = [
     (lambda: gp.course.lesson_99, AttributeError, "module 'gpipe_sim.course' has no attribute 'lesson_99'"),
 ]
 
+SLOW = gp.Link(latency=1, bandwidth=1)
+COPIES = gp.simulate(gp.replicate(SCHEDULE, 2))
+REPLICAS: list[Case] = [
+    (lambda: gp.all_reduce(SCHEDULE, 4, links=SLOW), TypeError, "all_reduce needs a timeline, such as"),
+    (lambda: gp.all_reduce(COPIES, NAN, links=SLOW), ValueError, "sizes to be finite and >= 0 (got nan)"),
+    (lambda: gp.all_reduce(COPIES, [4, 4, 4], links=SLOW), ValueError, "a size for each of 2 stages"),
+    (lambda: gp.all_reduce(COPIES, {0: 4}, links=SLOW), TypeError, "sizes in bytes: a number, one for each"),
+    (lambda: gp.all_reduce(COPIES, None, links=SLOW), TypeError, "sizes in bytes: a number, one for each"),
+    (
+        lambda: gp.all_reduce(COPIES, gp.GPipe, links=SLOW),
+        TypeError,
+        "sizes in bytes: a number, one for each",
+    ),
+    (lambda: gp.all_reduce(COPIES, 4, links=gp.Link), TypeError, "all_reduce needs links to be"),
+    (lambda: gp.all_reduce(COPIES, 4, links={(1, 3): 3}), TypeError, "all_reduce needs links to be a Link"),
+    (lambda: gp.all_reduce(COPIES, 4, links={(0, 1): SLOW}), ValueError, "there is no link from device 1 to"),
+    (lambda: gp.all_reduce(COPIES, 4, links=SLOW, buckets=-1), ValueError, "all_reduce needs buckets >= 1"),
+    (lambda: gp.all_reduce(COPIES, 4, links=SLOW, buckets="2"), TypeError, "buckets to be a whole number"),
+    (lambda: gp.all_reduce(COPIES, 4, links=SLOW, clip=1.0), TypeError, "clip to be True or False (got 1.0)"),
+    (lambda: gp.all_reduce(COPIES, HUGE, links=gp.Link(1, 1e-300)), ValueError, "than the largest float"),
+    (lambda: gp.all_reduce(COPIES, UNPRINTABLE, links=gp.Link(1, 0.5)), ValueError, "the largest float"),
+    (
+        lambda: gp.Timeline(SCHEDULE, TIMELINE.start, TIMELINE.end, collectives=3),
+        TypeError,
+        "needs collectives",
+    ),
+    (
+        lambda: gp.Timeline(SCHEDULE, TIMELINE.start, TIMELINE.end, collectives=[1]),
+        TypeError,
+        "collectives as",
+    ),
+    (lambda: gp.ring_all_reduce(np.float64(3)), TypeError, "ring_all_reduce needs an array of each device"),
+    (lambda: gp.ring_all_reduce([]), ValueError, "ring_all_reduce needs an array of each device, such as"),
+    (
+        lambda: gp.ring_all_reduce([X, X.T]),
+        ValueError,
+        "device 1 has float64 of shape (64, 16), and device 0",
+    ),
+    (lambda: gp.ring_all_reduce([X, "x"]), TypeError, "each array to hold real numbers"),
+    (lambda: gp.ring_all_reduce([X, X * 1j]), TypeError, "each array to hold real numbers (got complex128)"),
+    (lambda: gp.ring_moves(0), ValueError, "ring_moves needs devices >= 1 (got 0)"),
+    (lambda: gp.ring_moves("4"), TypeError, "ring_moves needs devices to be a whole number (got '4')"),
+    (lambda: gp.ring_moves(HUGE), ValueError, "ring_moves needs at most 10,000,000 moves"),
+    (lambda: gp.replicate(SCHEDULE, HUGE), ValueError, "replicate needs at most 10,000,000 pairs of stage"),
+    (lambda: gp.side_by_side([SCHEDULE, gp.GPipe]), TypeError, "side_by_side needs a schedule, such as"),
+    (lambda: gp.side_by_side({SCHEDULE}), TypeError, "side_by_side needs schedules, such as [GPipe(2, 4)"),
+    (lambda: gp.side_by_side([SCHEDULE, gp.GPipe(4, 2)]), ValueError, "the same stages in all (got [2, 4])"),
+    (lambda: gp.shares(16, [1, -2]), ValueError, "every speed to be finite and > 0 (got -2)"),
+    (lambda: gp.shares(16, [1, NAN]), ValueError, "every speed to be finite and > 0 (got nan)"),
+    (lambda: gp.shares(16, "21"), TypeError, "shares needs speeds, such as [2, 1] (got '21')"),
+    (lambda: gp.shares(16.0, [1]), TypeError, "shares needs samples to be a whole number (got 16.0)"),
+    (lambda: gp.shares(16, [True]), TypeError, "each speed to be a number (got True)"),
+    (
+        lambda: gp.data_parallel_round(0, weights=1, links=SLOW),
+        ValueError,
+        "data_parallel_round needs devices",
+    ),
+    (lambda: gp.data_parallel_round(HUGE, weights=1, links=SLOW), ValueError, "at most 10,000,000 pairs"),
+    (lambda: gp.data_parallel_round(2, weights=NAN, links=SLOW), ValueError, "weights to be finite and >= 0"),
+    (lambda: gp.data_parallel_round(2, weights=X, links=SLOW), TypeError, "weights to be a number"),
+    (lambda: gp.data_parallel_round(2, weights=1, links={}), ValueError, "there are links from nowhere"),
+    (lambda: gp.bytes_through(SCHEDULE), TypeError, "bytes_through needs a timeline, such as"),
+    (
+        lambda: gp.data_parallel_round(2, weights=HUGE, links=gp.Link(1, 1e-300)),
+        ValueError,
+        "lasts longer than the largest float",
+    ),
+    (
+        lambda: gp.data_parallel_round(2, gp.Costs(speed=[1, 2, 3]), weights=1, links=SLOW),
+        ValueError,
+        "Costs lists speed for 3 devices, but the schedule has 2",
+    ),
+]
+
 SECTIONS = (
+    REPLICAS,
     SIZES,
     ORDERS,
     PLANS,

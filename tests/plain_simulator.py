@@ -16,7 +16,8 @@ def simulated(schedule: Schedule, costs) -> dict:
                 action, start = queue.pop(0), clocks[device]
                 for need in needs(action, schedule):
                     source = schedule.device_of(need)
-                    late = 0 if source == device else costs.transfer(need, source, device)
+                    here = source == device or action.parts[0].kind == "U"  # a sum is no message
+                    late = 0 if here else costs.transfer(need, source, device)
                     start = max(start, ends[need] + late)
                 clocks[device] = start + costs.duration(action, device)
                 times[action] = start, clocks[device]

@@ -11,6 +11,7 @@ QUESTIONS = (
     "Does a replica fit one device?",
     "How long must a pipeline be?",
     "Data parallel, pipeline, or both: what is the fastest step?",
+    "What do messages and all-reduce cost?",
     "Are there microbatches enough for a bubble of a tenth?",
     "Can the layers be cut evenly?",
     "GPipe or 1F1B?",
@@ -18,7 +19,7 @@ QUESTIONS = (
     "Is recompute needed?",
     "What takes the most time that is not compute?",
 )
-FITS, WHERE, WHICH, MICROBATCHES, EVEN, GPIPE, SCHEDULE, RECOMPUTE, LIMIT = range(len(QUESTIONS))
+FITS, WHERE, WHICH, LINKS, MICROBATCHES, EVEN, GPIPE, SCHEDULE, RECOMPUTE, LIMIT = range(len(QUESTIONS))
 
 
 def advise(where: gp.Cluster) -> gp.Advice:
@@ -66,6 +67,17 @@ def test_gpipe_holds_more_than_1f1b_and_at_some_limit_only_1f1b_fits():
     assert numbers["GPipe bytes"] > numbers["OneFOneB bytes"]
     step = advise(NARROW).steps[GPIPE]
     assert step.numbers["GPipe time"] is None and "GPipe does not fit, 1F1B takes" in step.answer
+
+
+def test_what_crosses_links_is_a_share_of_the_step():
+    advice = advise(ROOMY)
+    for name, replicas in {"data parallel": [4], "pipeline": [1], "both": [2]}.items():
+        best = plan(ROOMY, replicas=replicas, rows=1).best
+        share = (best.parts["messages"] + best.parts["all-reduce"]) / float(best.time)
+        assert advice.steps[LINKS].numbers[name] == share > 0
+        assert f"{name} {share:.1%}" in advice.steps[LINKS].answer
+    tight = advise(TIGHT).steps[LINKS]
+    assert tight.numbers["both"] is None and "both" not in tight.answer
 
 
 def test_microbatches_are_counted_exactly_and_compared_with_the_samples():

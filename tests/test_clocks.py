@@ -27,6 +27,8 @@ SCHEDULES = [
     *(gp.remat(gp.GPipe(3, 4), mode) for mode in ("always", "except_last")),
     gp.remat(gp.ZBV(2, 4), "always"),
     with_updates(gp.OneFOneB(3, 4)),
+    with_updates(gp.Chimera(4, 4)),
+    with_updates(gp.replicate(gp.ZBH1(2, 2), 3)),
     zero_bubble(3, 4),
     overlapped(3, 4),
     V_SHAPED,

@@ -16,6 +16,7 @@ import gpipe_sim
 from gpipe_sim import ZBH1, Explicit, GPipe, Interleaved1F1B, Kind, draw, remat, simulate, to_svg
 from gpipe_sim.drawing import palette
 from gpipe_sim.drawing.palette import (
+    COLLECTIVE,
     DARK,
     DOTS,
     FADED,
@@ -91,7 +92,7 @@ def mixed(colour: str, opaque: float, ground: str) -> str:
 def every_look() -> dict[str, Look]:
     """All that fills areas or is one, each by its meaning; of kinds that look the same, one."""
     looks = {str(kind): look for kind, look in KINDS.items() if kind != Kind.I} | MEMORY
-    plain = {"lane": LANE, "paper": PAPER, "ink": INK}
+    plain = {"lane": LANE, "paper": PAPER, "ink": INK, "together": COLLECTIVE.colour}
     return {name: Look(look.colour, 1, look.pattern) for name, look in looks.items()} | {
         name: Look(colour) for name, colour in plain.items()
     }
@@ -138,6 +139,7 @@ def test_no_colour_has_two_meanings():
     grounds_and_words = {PAPER, INK, FAINT, LANE, palette.GRID}
     assert len(grounds_and_words) == 5
     assert not actions & memory and not (actions | memory) & grounds_and_words
+    assert COLLECTIVE.colour.lower() not in actions | memory | grounds_and_words
     assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 7
     assert MEMORY["saved activations"] == palette.IN_FLIGHT
     assert palette.CURVES[0] == INK, "curves are ink"

@@ -27,6 +27,18 @@ def test_memory_is_predicted_as_it_says(capsys):
     assert capsys.readouterr().out.endswith(block("text", "MemoryTrace"))
 
 
+def test_sixteen_devices_print_what_it_says(capsys):
+    exec(block("python", "gp.replicate"), {"gp": gp})
+    assert capsys.readouterr().out == block("text", "with the sums")
+
+
+def test_the_plans_for_a_cluster_are_those_that_it_says(capsys):
+    names = {"gp": gp}
+    exec(block("python", "gp.Cluster"), names)
+    assert capsys.readouterr().out == block("text", "limited by")
+    assert names["plans"].best.parts["all-reduce"] > 0
+
+
 def test_the_deadlock_reads_as_shown():
     with pytest.raises(gp.DeadlockError) as error:
         exec(block("python", "Explicit.parse"), {"gp": gp})

@@ -81,6 +81,12 @@ def test_messages_stay_in_a_node_where_the_stages_of_a_pipeline_are_neighbours()
     assert lengths == {"stages": 15, "replicas": 25}
 
 
+def test_many_replicas_of_few_stages_are_not_too_many():
+    """4 stages and 8,192 microbatches are few; 2,048 devices times 8,192 would not be."""
+    both = replicate(gp.OneFOneB(4, 16), 512)
+    assert gp.simulate(both).makespan == gp.simulate(gp.OneFOneB(4, 16)).makespan
+
+
 def test_one_replica_is_the_schedule():
     schedule = gp.ZBV(3, 5)
     assert replicate(schedule, 1).actions == schedule.actions

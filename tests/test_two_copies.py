@@ -154,12 +154,11 @@ def test_after_a_plain_step_of_the_optimizer_both_copies_start_the_next_from_the
 
 
 @BOTH_WAYS
-def test_updates_within_the_schedule_would_part_the_copies_and_are_refused(schedule):
+def test_an_update_of_one_copy_alone_would_part_the_copies_and_is_refused(schedule):
     rows, last = list(map(list, schedule.actions)), schedule.microbatches - 1
     rows[2] += [U(2, last), U(1, last)]
     rows[3] += [U(3, last), U(0, last)]
     once = Explicit(rows, placement=schedule.placement)
-    with pytest.raises(
-        ValueError, match=r"stage \d has two copies, whose gradients are summed after the step"
-    ):
+    says = r"stage 0 has two copies, whose gradients are summed: update it on all of devices 0 3, or on none"
+    with pytest.raises(ValueError, match=says):
         run(once, optimizer=SGD(0.1))

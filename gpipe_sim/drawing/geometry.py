@@ -22,11 +22,15 @@ LANE_HIGH = 0.86  #: how much of a row's height a lane takes
 
 
 class Rows(NamedTuple):
-    """Where lanes are, in rows: each device has a block ``pitch`` high, its lane ``top`` below the edge."""
+    """Where lanes are, in rows: each device has a block ``pitch`` high, its lane ``top`` below the edge.
+
+    Right below the lane there is so much room for the device's ``collectives``.
+    """
 
     pitch: float = 1.0
     top: float = (1 - LANE_HIGH) / 2
     height: float = LANE_HIGH
+    collectives: float = 0
 
     def y(self, device: int, part: float = 0.0) -> float:
         """How far down a part of a device's lane is: 0 is the lane's upper edge, 1 its lower one."""

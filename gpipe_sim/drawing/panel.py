@@ -42,6 +42,7 @@ from gpipe_sim.drawing.palette import (
     tint,
 )
 from gpipe_sim.drawing.strips import strip_marks
+from gpipe_sim.drawing.together import TOGETHER_HIGH, together_marks
 from gpipe_sim.drawing.wanted import Picked, Wanted
 from gpipe_sim.simulation.timeline import Timeline, number
 
@@ -57,9 +58,10 @@ NUMBER = Entry(40, "number: the microbatch")
 
 def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: Rows | None = None) -> Panel:
     """Lanes, what the devices do, and what is wanted besides."""
-    rows = rows or (wanted.strips.rows if wanted.strips else Rows())
+    rows = rows or rows_of(timeline, wanted)
     marks = [lanes(timeline, grain, rows)]
     marks += _areas(timeline, grain, rows) if grain.column else _detail(timeline, scale, wanted, rows)
+    marks += together_marks(timeline, grain, rows)
     peaks: list[Name] = []
     if wanted.strips:
         found, peaks = strip_marks(timeline, grain, rows, wanted.strips)
@@ -68,6 +70,13 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
         marks += (lines for lines in _messages(timeline, wanted.picked, rows) if lines.paths)
     names = device_names(timeline, grain, rows, scale)
     return Panel(marks, rows.pitch * grain.rows(timeline), names, peaks)
+
+
+def rows_of(timeline: Timeline, wanted: Wanted) -> Rows:
+    """Lanes, with room below each for what is shown there."""
+    rows = wanted.strips.rows if wanted.strips else Rows()
+    high = TOGETHER_HIGH if timeline.collectives else 0
+    return rows._replace(pitch=rows.pitch + high, collectives=high)
 
 
 def stretch(*timelines: Timeline) -> float:

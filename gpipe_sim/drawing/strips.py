@@ -75,7 +75,7 @@ def strip_marks(
     outlines: list[list[list[Corner]]] = [[] for _ in looks]
     says, peaks, time = [], [], np.zeros(len(looks))
     for row, (times, held) in enumerate(stacks):
-        floor = rows.y(row, 1) + BELOW + strips.high
+        floor = rows.y(row, 1) + rows.collectives + BELOW + strips.high
         levels = floor - scale * np.vstack([np.zeros(len(times)), held.cumsum(axis=0)])
         ends = [*map(float, times), float(timeline.makespan)]
         for into, below, above in zip(outlines, levels, levels[1:], strict=False):

@@ -7,10 +7,10 @@ import numpy as np
 
 from gpipe_sim.drawing.geometry import short
 from gpipe_sim.schedule.program import MOST_WRITTEN, written
-from gpipe_sim.simulation.timeline import Timeline, number
+from gpipe_sim.simulation.timeline import Timeline, names_of, number
 
 MOST_COLUMNS = 200
-IDLE, GOES_ON = "·", "-"
+IDLE, GOES_ON, TOGETHER = "·", "-", "="
 
 
 def text_grid(timeline: Timeline) -> str:
@@ -33,17 +33,26 @@ def text_grid(timeline: Timeline) -> str:
     lines = ["time".ljust(front) + " " + " ".join(head).rstrip()]
     for device, row in enumerate(timeline.rows):
         cells = [IDLE] * columns
+        for each in timeline.collectives:
+            if device in each.devices:
+                first, last = int(each.start / step), int(each.end / step)
+                cells[first:last] = [TOGETHER * width] * (last - first)
         for span in row:
             first, last = int(span.start / step), int(span.end / step)
             cells[first:last] = [names[span.action]] + [GOES_ON * width] * (last - first - 1)
         text = " ".join(cell.rjust(width) for cell in cells)
         lines.append(f"device {device}".ljust(front) + " " + text)
+    if timeline.collectives:
+        lines.append(
+            f"{TOGETHER * width}: {', '.join(names_of(timeline))}, where the device computes nothing"
+        )
     return "\n".join(lines)
 
 
 def _unit(timeline: Timeline) -> Fraction | None:
     """The largest step of which every start and end is a multiple; None if some action takes no time."""
-    times = {Fraction(t) for span in timeline.spans for t in (span.start, span.end)} - {0}
+    both = timeline.spans, timeline.collectives
+    times = {Fraction(t) for each in both for one in each for t in (one.start, one.end)} - {0}
     if any(span.start == span.end for span in timeline.spans) or not times:
         return None
     whole = lcm(*(time.denominator for time in times))
@@ -57,4 +66,5 @@ def _listed(timeline: Timeline) -> str:
         start, end = (number(times[entry]) for times in (timeline.start, timeline.end))
         return f"{short(program.entry_of(entry), schedule)} {start}-{end}"
 
-    return written(program, [f"device {device}" for device in range(schedule.devices)], spell, gap="  ")
+    rows = written(program, [f"device {device}" for device in range(schedule.devices)], spell, gap="  ")
+    return "\n".join([rows, *map(str, timeline.collectives[:MOST_COLUMNS])])

@@ -63,7 +63,7 @@ def advise(
     """How to train a model on a cluster, question by question; see ``plan`` for the arguments.
 
     - Does a replica fit one device? How long must a pipeline be?
-    - Data parallel, pipeline, or both: which is fastest?
+    - Data parallel, pipeline, or both: which is fastest? What do messages and all-reduce cost?
     - Are there microbatches enough for a bubble of a tenth? Can the layers be cut evenly?
     - GPipe or 1F1B? Does another schedule gain anything? Is recompute needed?
     - What then takes the most time that is not compute?
@@ -226,10 +226,24 @@ def _limit(asked: _Asked) -> Step:
     return Step("What takes the most time that is not compute?", answer, parts)
 
 
+def _links(asked: _Asked) -> Step:
+    kinds = {"data parallel": asked.data_parallel, "pipeline": asked.pipeline, "both": asked.both}
+    numbers = {name: each and _crossing(each) for name, each in kinds.items()}
+    shares = (f"{name} {share:.1%}" for name, share in numbers.items() if share is not None)
+    answer = f"Of a step of the fastest of each kind: {', '.join(shares)}."
+    return Step("What do messages and all-reduce cost?", answer, numbers)
+
+
+def _crossing(plan: Plan) -> float:
+    """The share of a step that is spent on what crosses links."""
+    return (plan.parts["messages"] + plan.parts["all-reduce"]) / float(plan.time)
+
+
 STEPS: tuple[Callable[[_Asked], Step], ...] = (
     _fits_one,
     _shortest,
     _which,
+    _links,
     _microbatches,
     _even,
     _gpipe,

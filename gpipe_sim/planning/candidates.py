@@ -15,10 +15,10 @@ from gpipe_sim.schedule.base import Schedule
 OWNER = "plan"
 MOST_MICROBATCHES = 4_096  #: that are tried where nobody says how many
 LAYERS, BATCH, SIZE, MEMORY = (
-    "fewer layers than stages",
-    "the batch is not cut into equal microbatches",
-    "the schedule has no such size",
-    "it does not fit",
+    "have more stages than layers",
+    "do not cut the batch into equal microbatches",
+    "have a size that the schedule refuses",
+    "do not fit",
 )  #: why a plan is refused
 
 
@@ -39,11 +39,26 @@ class Candidate(NamedTuple):
         schedule, mesh = self.schedule, self.mesh
         return type(schedule), schedule.stages_per_device, mesh.devices, mesh.replicas, self.recompute
 
+    @property
+    def words(self) -> str:
+        """Short, with letters: replicas, family, devices, microbatches, stages per device."""
+        schedule, mesh = self.schedule, self.mesh
+        again = " recompute" if self.recompute else ""
+        layout = ", copies adjacent" if mesh.adjacent == "replicas" else ""
+        several = schedule.stages_per_device if schedule.stages_per_device > 1 else None
+        return in_words(schedule.name, mesh, schedule.microbatches, several) + again + layout
+
     def __str__(self) -> str:
         again = " with recompute" if self.recompute else ""
         replicas = f"{self.mesh.replicas} x " if self.mesh.replicas > 1 else ""
         layout = ", copies of a stage adjacent" if self.mesh.adjacent == "replicas" else ""
         return f"{replicas}{self.schedule!r}{again}{layout}"
+
+
+def in_words(name: str, mesh: Mesh, microbatches: int, several: int | None) -> str:
+    """``several`` are the stages per device, if it is worth saying how many."""
+    stages = f" V={several}" if several else ""
+    return f"{mesh.replicas} x {name} K={mesh.devices} M={microbatches}{stages}"
 
 
 class Refused(NamedTuple):
@@ -118,7 +133,7 @@ def candidates(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]
 
 def _of(table, space: Space, mesh: Mesh, microbatches: int, family, per_device: int):
     options = {"stages_per_device": per_device} if _takes_stages(family) else {}
-    what = f"{mesh.replicas} x {family.__name__}({mesh.devices}, {microbatches})"
+    what = in_words(_name(family), mesh, microbatches, options.get("stages_per_device"))
     samples, stages = table.profile.samples, mesh.devices * per_device
     if samples % (mesh.replicas * microbatches):
         says = f"{samples} samples are not {mesh.replicas} x {microbatches} equal microbatches"
@@ -151,6 +166,10 @@ def _stages_per_device(family, wanted: tuple[int, ...]) -> Sequence[int]:
     if not _takes_stages(family):
         return [family.stages_per_device]
     return [count for count in wanted if count > 1]
+
+
+def _name(family) -> str:
+    return family.name if isinstance(family.name, str) else family.__name__
 
 
 @cache

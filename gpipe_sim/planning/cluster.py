@@ -1,14 +1,15 @@
 """A cluster, and where the devices of pipelines and their replicas are on it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.errors import got, number, require, whole
+from gpipe_sim.simulation.all_reduce import ring_time
 from gpipe_sim.simulation.costs import Accelerator
 from gpipe_sim.simulation.links import Link, Nodes, link_between
-from gpipe_sim.simulation.numbers import quotient
 
 MOST_DEVICES = 65_536
 AT_ONCE = Link()  #: messages take no time
@@ -90,17 +91,13 @@ def _kinds(links: Link | Nodes) -> tuple[Link, ...]:
     return (links,) if isinstance(links, Link) else (links.inside, links.between)
 
 
-def ring_time(links: Link | Nodes, members: list[int], size: Real) -> Real:
-    """How long a ring all-reduce of so many bytes takes: 2(n-1) steps, each of a piece of 1/n of them.
+def ring_of(links: Link | Nodes, members: Sequence[int], size: Real) -> Real:
+    """How long a ring all-reduce of so many bytes takes among these devices; nothing for one."""
+    pairs = zip(members, [*members[1:], members[0]], strict=True)
+    return _ring_of(tuple(link_between(links, *pair) for pair in pairs), size) if len(members) > 1 else 0
 
-    2(n-1) (latency + size / (n bandwidth)), by the slowest link of the ring. It is 0 for one device.
-    """
-    n = len(members)
-    if n == 1:
-        return 0
-    piece = quotient(size, n)
-    around = {link_between(links, a, b) for a, b in zip(members, [*members[1:], members[0]], strict=True)}
-    return 2 * (n - 1) * max(link.latency + link.busy(piece) for link in around)
+
+_ring_of = lru_cache(maxsize=4096)(ring_time)
 
 
 def meshes(devices: int, links: Link | Nodes, replicas: tuple[int, ...] | None) -> Iterator[Mesh]:

@@ -17,6 +17,7 @@ from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.runtime.split import split
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.replicas import replicate
+from gpipe_sim.simulation.all_reduce import all_reduce
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.metrics import bubble_fraction
 from gpipe_sim.simulation.simulate import simulate
@@ -85,8 +86,10 @@ class Plan:
 
     @cached_property
     def timeline(self) -> Timeline:
-        """All devices, from the start to the last backward."""
-        return simulate(self.schedule, self.costs, links=self.table.cluster.links, profile=self.profile)
+        """All devices, from the start to the end of the last all-reduce."""
+        links, profile = self.table.cluster.links, self.profile
+        timeline = simulate(self.schedule, self.costs, links=links, profile=profile)
+        return all_reduce(timeline, profile, links=links)
 
     @property
     def bubble(self) -> float:
@@ -142,13 +145,7 @@ class Plan:
     @property
     def words(self) -> str:
         """In a line: replicas, family, devices, microbatches and stages per device."""
-        schedule, mesh = self.candidate.schedule, self.candidate.mesh
-        several = schedule.stages_per_device
-        return (
-            f"{mesh.replicas} x {schedule.name} K={mesh.devices} M={schedule.microbatches}"
-            f"{f' V={several}' if several > 1 else ''}{' recompute' if self.candidate.recompute else ''}"
-            f"{', copies adjacent' if mesh.adjacent == 'replicas' else ''}"
-        )
+        return self.candidate.words
 
     def __repr__(self) -> str:
         return f"<Plan {self.candidate}: {number(self.time)}, {in_bytes(self.peak)}>"

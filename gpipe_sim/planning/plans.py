@@ -116,7 +116,7 @@ def no_plan(table: LayerTable, space: Space) -> ValueError:
     found = list(candidates(table, space))
     looked_at = [each for each in found if isinstance(each, Candidate)]
     if not looked_at:
-        whys = "; ".join(f"{count} because {why}: {each.says}" for why, count, each in counted(found))
+        whys = "; ".join(f"{count} {why}: {each.says}" for why, count, each in counted(found))
         return ValueError(f"plan finds no plan at all for this model, batch and cluster. {whys}")
     limit, (size, least) = table.cluster.memory, smallest(table, looked_at)
     fewest = fewest_devices(table)
@@ -190,15 +190,15 @@ class Plans:
         return counted(self.refused)
 
     def __str__(self) -> str:
-        lines = [_line("", "time", "bubble", "bytes", "limited by"), *map(_row, self.plans)]
-        lines += [
+        rows = [("", "time", "bubble", "bytes", "limited by"), *map(_row, self.plans)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [_line(row, widths) for row in rows]
+        lines.append(
             f"{self.looked_at:,} plans, {self.simulated:,} simulated, {len(self.refused):,} refused; "
             f"the best is at most {self.gap:.1%} slower than any can be ({number(self.bound)})"
-        ]
-        lines += [
-            f"{count:,} refused, {why}: {each.what}: {each.says}" for why, count, each in self.why_refused
-        ]
-        return "\n".join(lines)
+        )
+        whys = self.why_refused
+        return "\n".join([*lines, *(f"{n:,} {why}: {each.what}: {each.says}" for why, n, each in whys)])
 
     def __repr__(self) -> str:
         return f"<Plans: {len(self.plans)} of {self.looked_at:,}, the best {self.best!r}>"
@@ -207,10 +207,10 @@ class Plans:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def _row(plan: Plan) -> str:
-    time, bubble = number(plan.time), f"{plan.bubble:.1%}"
-    return _line(plan.words, time, bubble, in_bytes(plan.peak), plan.limited_by)
+def _row(plan: Plan) -> tuple[str, ...]:
+    return plan.words, number(plan.time), f"{plan.bubble:.1%}", in_bytes(plan.peak), plan.limited_by
 
 
-def _line(what: str, time: str, bubble: str, size: str, limit: str) -> str:
-    return f"{what:<58} {time:>9} {bubble:>7} {size:>9}  {limit}"
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    what, *numbers, limit = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+    return "  ".join([f"{what.strip():<{widths[0]}}", *numbers, limit.strip()])

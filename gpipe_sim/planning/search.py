@@ -49,7 +49,7 @@ class Tally:
     def too_large(self, candidate: Candidate, size: Real, limit: Real, at_least: bool) -> None:
         more = "at least " if at_least else ""
         says = f"a device holds {more}{in_bytes(size)}, and may hold {in_bytes(limit)}"
-        self.refused.append(Refused(str(candidate), MEMORY, says))
+        self.refused.append(Refused(candidate.words, MEMORY, says))
         self.least.append((float(size), candidate))
 
 
@@ -104,56 +104,76 @@ def best_first(
 
     Of plans that differ in microbatches, cut and layout alone, only the best is given.
     """
-    limit, number = table.cluster.memory, count()
-    queue: list[tuple] = []  # (least time or time, bytes, a number to tell them apart, plan, time if known)
-    given, without_cut = set(), set()
-
-    def wait(candidate: Candidate, least: float, held: float = 0, time: Real | None = None) -> None:
-        heappush(queue, (least, held, next(number), candidate, time))
-
-    def refuse(candidate: Candidate, size: Real, at_least: bool) -> None:
-        """Another cut may fit."""
-        tally.too_large(candidate, size, limit, at_least)
-        other = candidate._replace(cut=None)
-        if other not in without_cut and _may_fit(table, other):
-            without_cut.add(other)
-            wait(other, _least_of_any_cut(table, other))
-
+    search, given = _Search(table, tally), set()
     for candidate in looked_at:
-        static = static_bytes(candidate.schedule.placement, stages_of(table, candidate)).max()
-        if static > limit:
-            refuse(candidate, static, at_least=True)
-        else:
-            wait(candidate, bound_of(table, candidate))
-    while queue:
-        tally.waiting = len(queue)
+        search.start(candidate)
+    while search.queue:
+        tally.waiting = len(search.queue)
         report(tally)
-        _, held, _, candidate, time = heappop(queue)
+        *_, candidate, time = heappop(search.queue)
         if candidate.sort in given:
             continue
         if candidate.cut is None:
-            samples = table.samples_of(candidate.mesh.replicas, candidate.schedule.microbatches)
-            cut = fitting_cut(table, laid_out(candidate.schedule), samples, candidate.recompute)
-            if cut is not None:
-                candidate = candidate._replace(cut=cut)
-                wait(candidate, bound_of(table, candidate))
+            search.cut(candidate)
         elif time is None:
-            program = laid_out(candidate.schedule).program
-            held = least_bytes(program, stages_of(table, candidate), candidate.recompute).max()
-            if held > limit:
-                refuse(candidate, held, at_least=True)
-                continue
-            time = step_time_of(table, candidate).step
-            tally.simulated += 1
-            wait(candidate, float(time), held, time)
-        else:
-            peak, memory = peak_of(table, candidate)
-            if peak > limit:
-                refuse(candidate, peak, at_least=False)
-                continue
-            tally.found += 1
+            search.simulate(candidate)
+        elif found := search.found(candidate, time):
             given.add(candidate.sort)
-            yield Found(candidate, time, memory)
+            yield found
+
+
+class _Search:
+    """The queue, by the least time of a step or its time; then by bytes, and as the plans came."""
+
+    def __init__(self, table: LayerTable, tally: Tally):
+        self.table, self.tally, self.limit = table, tally, table.cluster.memory
+        self.queue: list[tuple[float, float, int, Candidate, Real | None]] = []
+        self.numbers, self.to_cut = count(), set()
+
+    def wait(self, candidate: Candidate, least: float, held: float = 0, time: Real | None = None) -> None:
+        heappush(self.queue, (least, held, next(self.numbers), candidate, time))
+
+    def start(self, candidate: Candidate) -> None:
+        static = static_bytes(candidate.schedule.placement, stages_of(self.table, candidate)).max()
+        if static > self.limit:
+            self.refuse(candidate, static, at_least=True)
+        else:
+            self.wait(candidate, bound_of(self.table, candidate))
+
+    def refuse(self, candidate: Candidate, size: Real, at_least: bool) -> None:
+        """It does not fit, but with another cut it may."""
+        self.tally.too_large(candidate, size, self.limit, at_least)
+        other = candidate._replace(cut=None)
+        if other not in self.to_cut and _may_fit(self.table, other):
+            self.to_cut.add(other)
+            self.wait(other, _least_of_any_cut(self.table, other))
+
+    def cut(self, candidate: Candidate) -> None:
+        samples = self.table.samples_of(candidate.mesh.replicas, candidate.schedule.microbatches)
+        cut = fitting_cut(self.table, laid_out(candidate.schedule), samples, candidate.recompute)
+        if cut is not None:
+            candidate = candidate._replace(cut=cut)
+            self.wait(candidate, bound_of(self.table, candidate))
+
+    def simulate(self, candidate: Candidate) -> None:
+        """Unless what it holds at the least is too much already."""
+        program = laid_out(candidate.schedule).program
+        held = least_bytes(program, stages_of(self.table, candidate), candidate.recompute).max()
+        if held > self.limit:
+            self.refuse(candidate, held, at_least=True)
+            return
+        time = step_time_of(self.table, candidate).step
+        self.tally.simulated += 1
+        self.wait(candidate, float(time), held, time)
+
+    def found(self, candidate: Candidate, time: Real) -> Found | None:
+        """If it fits; what it holds is predicted exactly."""
+        peak, memory = peak_of(self.table, candidate)
+        if peak > self.limit:
+            self.refuse(candidate, peak, at_least=False)
+            return None
+        self.tally.found += 1
+        return Found(candidate, time, memory)
 
 
 def _may_fit(table: LayerTable, candidate: Candidate) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.planning.cluster import Cluster, Mesh, ring_time
+from gpipe_sim.planning.cluster import Cluster, Mesh, ring_of
 from gpipe_sim.runtime.profile import Profile
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
@@ -37,34 +37,21 @@ def step_time(schedule: Schedule, mesh: Mesh, profile: Profile, cluster: Cluster
         simulate(schedule, costs, links=links, profile=profile) for links in mesh.links(cluster.links)
     )
     ready = np.maximum.reduce([_ready(timeline) for timeline in timelines]).tolist()
-    rings = ring_times(schedule.placement, mesh, gradient_bytes(profile), cluster)
+    rings = ring_times(schedule.placement, mesh, profile.gradient_bytes, cluster)
     pipelines = max(timeline.makespan for timeline in timelines)
     return StepTime(pipelines, max(pipelines, _end(ready, rings, schedule.placement)), timelines)
-
-
-def gradient_bytes(profile: Profile) -> tuple[int, ...]:
-    """Of each stage."""
-    return tuple(
-        sum(size.fixed for layer in stage for size in layer.gradients.values()) for stage in profile.stages
-    )
 
 
 @lru_cache(maxsize=1024)
 def ring_times(placement: Placement, mesh: Mesh, sizes: tuple[int, ...], cluster: Cluster) -> list[Real]:
     """How long the all-reduce of each stage takes, among all devices that hold a copy of it."""
-    return [
-        ring_time(
-            cluster.links,
-            [
-                mesh.device(r, k)
-                for r in range(mesh.replicas)
-                for k, held in enumerate(placement)
-                if stage in held
-            ],
-            size,
-        )
-        for stage, size in enumerate(sizes)
-    ]
+
+    def members(stage: int) -> list[int]:
+        """In the order of their numbers, which is that of the ring."""
+        held = [k for k, stages in enumerate(placement) if stage in stages]
+        return sorted(mesh.device(replica, k) for replica in range(mesh.replicas) for k in held)
+
+    return [ring_of(cluster.links, members(stage), size) for stage, size in enumerate(sizes)]
 
 
 def _ready(timeline: Timeline) -> np.ndarray:

@@ -15,6 +15,7 @@ from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
 from gpipe_sim.runtime.memory import GRADIENTS, MESSAGES, PARAMETERS, STATE, Memory
 from gpipe_sim.runtime.partition import Gradients, Partition
+from gpipe_sim.runtime.ring import sum_copies
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED, holds
 from gpipe_sim.simulation.timeline import Span
@@ -87,17 +88,20 @@ class Device:
         self,
         inputs: StepInputs,
         partitions: dict[int, Partition],
-        states: dict[int, Any],  # what the optimizer keeps, by stage
+        optimizers: dict[int, Optimizer],  # by stage
         memory: Memory,
         peers: list["Device"],
     ):
         self.inputs, self.partitions, self.memory, self.peers = inputs, partitions, memory, peers
+        self.optimizers = optimizers
         self.last_stage = inputs.stages - 1
         self.clock = 0
         self.losses: dict[int, float] = {}
         self.outputs: dict[int, Array] = {}
         self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
         self.counted: set[int] = set()
+        self.summed: set[int] = set()  # the stages whose gradients are those of all copies
+        self.sent = 0  # bytes, for that
         self.handlers = {
             Kind.F: self.forward,
             Kind.R: self.recompute,
@@ -108,8 +112,8 @@ class Device:
         }
         for stage, partition in partitions.items():
             memory.keep(PARAMETERS, stage, partition.parameters)
-        for stage, state in states.items():
-            memory.keep(STATE, stage, state)
+        for stage, optimizer in optimizers.items():
+            memory.keep(STATE, stage, optimizer.prepare(partitions[stage].parameters))
         memory.sample(0)
 
     def perform(self, span: Span) -> None:
@@ -160,7 +164,8 @@ class Device:
         self._gradients_kept(stage)
 
     def update(self, stage: int, m: int) -> None:
-        optimizer, parameters = self.inputs.optimizer, self.partitions[stage].parameters
+        sum_copies(self.peers, stage)
+        optimizer, parameters = self.optimizers[stage], self.partitions[stage].parameters
         optimizer.step(parameters, self.gradients[stage])
         self.memory.take(STATE, stage)
         self.memory.keep(STATE, stage, optimizer.prepare(parameters))  # it may have new arrays

@@ -120,6 +120,13 @@ class Profile:
         return sum(sum(layer.parameters.values()) for layer in self.layers)
 
     @property
+    def gradient_bytes(self) -> tuple[int, ...]:
+        """Of each stage, the bytes of all its weights' gradients."""
+        return tuple(
+            sum(size.fixed for layer in stage for size in layer.gradients.values()) for stage in self.stages
+        )
+
+    @property
     def boundaries(self) -> tuple[Sizes, ...]:
         """What passes before each layer, and after the last one: x, and x1, x2, ... along with it."""
         found = [{INPUT: self.input}]

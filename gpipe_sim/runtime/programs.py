@@ -141,8 +141,8 @@ def _told(team: _Team, stages: int, batch: Batch, loss: Loss, seed: int, step: i
 
 def _devices(team: _Team, partitions: Sequence[Partition], inputs: StepInputs) -> Iterable[ProgramDevice]:
     ran = {}
-    for number, (own, states) in enumerate(own_copies(partitions, team.placement, None)):
-        yield ProgramDevice(number, ran, inputs, own, states, Memory(), [])
+    for number, (own, optimizers) in enumerate(own_copies(partitions, team.placement, None)):
+        yield ProgramDevice(number, ran, inputs, own, optimizers, Memory(), [])
 
 
 def _timeline(team: _Team, turns: Turns) -> Timeline:

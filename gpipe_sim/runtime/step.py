@@ -4,10 +4,9 @@ The devices take turns in this process, in the order in which their actions end 
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from gpipe_sim.runtime.partition import (
     require_partitions,
     require_weights,
 )
+from gpipe_sim.runtime.ring import sum_copies
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.cost_model import CostModel
@@ -43,7 +43,8 @@ class StepResult:
     ``loss`` is the mean over the batch. ``gradients`` are ``{(layer, name): array}``, with layers numbered
     along the model. ``outputs`` is (samples, features of the last layer). ``memory`` has one ``MemoryTrace``
     per device, in bytes, on the clock of ``timeline``; it is empty for a step without a meter.
-    ``single_device_step`` gives neither memory nor timeline.
+    ``ring_bytes`` are what each device sent to sum its gradients with those of other copies of its stages.
+    ``single_device_step`` gives none of these three.
     """
 
     loss: float
@@ -51,6 +52,7 @@ class StepResult:
     outputs: Array
     memory: tuple[MemoryTrace, ...] = ()
     timeline: Timeline | None = None
+    ring_bytes: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         """One line, however large the arrays are."""
@@ -99,8 +101,9 @@ def performed(
 ) -> list[Device]:
     """The devices after they have done what the timeline says."""
     devices: list[Device] = []
-    for held, states in own_copies(partitions, timeline.schedule.program.placement, inputs.optimizer):
-        devices.append(Device(inputs, held, states, memory(), devices))
+    placement = timeline.schedule.program.placement
+    for held, optimizers in own_copies(partitions, placement, inputs.optimizer, inputs.homes):
+        devices.append(Device(inputs, held, optimizers, memory(), devices))
     for span in timeline.spans:  # as they end: all that an action changes happens then
         devices[span.device].perform(span)
     return devices
@@ -198,22 +201,33 @@ def _require_optimizer_for_updates(schedule: Schedule, optimizer: Optimizer | No
 
 
 def own_copies(
-    partitions: Sequence[Partition], placement: Sequence[Sequence[int]], optimizer: Optimizer | None
-) -> Iterator[tuple[dict[int, Partition], dict[int, Any]]]:
-    """Per device, the partitions of its stages, and what the optimizer keeps for their weights.
+    partitions: Sequence[Partition],
+    placement: Sequence[Sequence[int]],
+    optimizer: Optimizer | None,
+    homes: Sequence[Sequence[int]] = (),
+) -> Iterator[tuple[dict[int, Partition], dict[int, Optimizer]]]:
+    """Per device, the partitions of its stages, and the optimizers of their weights.
 
-    If two devices hold a stage, the second gets copies.
+    If several devices hold a stage, one has the partition itself: the first that runs it, by ``homes``. The
+    others get copies, and what an optimizer keeps for them is copied too.
     """
-    given = set()
-    for held in placement:
-        own, states = {}, {}
+    owner = {stage: device for device, held in reversed([*enumerate(placement)]) for stage in held}
+    owner |= {stage: min(ran) for stage, at in enumerate(homes) if (ran := {*at} - {-1})}
+    for device, held in enumerate(placement):
+        own, optimizers = {}, {}
         for stage in held:
-            copied = deepcopy if stage in given else (lambda array: array)
-            own[stage] = copied(partitions[stage])
+            itself = owner[stage] == device
+            own[stage] = partitions[stage] if itself else deepcopy(partitions[stage])
             if optimizer:
-                states[stage] = copied(optimizer.prepare(partitions[stage].parameters))
-        yield own, states
-        given |= set(held)
+                optimizers[stage] = optimizer if itself else _with_own_state(optimizer, partitions[stage])
+        yield own, optimizers
+
+
+def _with_own_state(optimizer: Optimizer, partition: Partition) -> Optimizer:
+    """The same rule; what it keeps for the weights of a partition is its own."""
+    other = copy(optimizer)
+    other.state = deepcopy(optimizer.prepare(partition.parameters))
+    return other
 
 
 def collected(
@@ -223,12 +237,13 @@ def collected(
     losses = {m: value for device in devices for m, value in device.losses.items()}
     outputs = {m: y for device in devices for m, y in device.outputs.items()}
     gradients: Gradients = {}
-    for stage in (stage for device in devices for stage in device.gradients.values()):
-        for key, gradient in stage.items():
-            gradients[key] = gradients[key] + gradient if key in gradients else gradient
+    for stage in range(inputs.stages):
+        sum_copies(devices, stage)
+        gradients |= next((own for device in devices if (own := device.gradients.get(stage))), {})
     loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
-    return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline)
+    sent = tuple(device.sent for device in devices)
+    return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline, sent)
 
 
 def require_loss(loss: Loss) -> None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from gpipe_sim.errors import require, require_few, whole
-from gpipe_sim.schedule.actions import Action, OverlapFB
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.lowering import lower
 from gpipe_sim.schedule.placement import looped, named, read_placement
 from gpipe_sim.schedule.program import Program, written
@@ -120,13 +120,23 @@ class Schedule(ABC):
 def needs(action: Action | OverlapFB | str, schedule: Schedule) -> tuple[Action, ...]:
     """The actions that must have ended, and sent what they made, before this one can start."""
     require_schedule("needs", schedule)
-    part_of = schedule.program.part_of
+    action, part_of = read("needs", action), schedule.program.part_of
     wanted = (
         Action(part.stage + step, kind, part.microbatch)
-        for part in read("needs", action).parts
+        for part in action.parts
         for kind, step in NEEDS[part.kind]
     )
-    return tuple(need for need in wanted if part_of(need) >= 0)
+    found = tuple(need for need in wanted if part_of(need) >= 0)
+    return found + _of_copies(action, schedule.program) if action.parts[0].kind is Kind.U else found
+
+
+def _of_copies(update: Action, program: Program) -> tuple[Action, ...]:
+    """The last gradient of each other copy of the stage that is updated."""
+    if (part := program.part_of(update)) < 0:
+        return ()
+    entry = program.entry[part]
+    needed = program.needs[program.needs_from[entry] : program.needs_from[entry + 1]].tolist()
+    return tuple(program.action_of(need) for need in needed if program.device[need] != program.device[part])
 
 
 def require_schedule(owner: str, value) -> None:

@@ -40,6 +40,9 @@ def lower(schedule: "Schedule") -> Program:
         for code in np.flatnonzero(np.bincount(kind)).tolist()
     }
     needs_from, needs = _needs(kind, stage, slot, labelled, where, stages, microbatches)
+    if CODE[Kind.U] in where:
+        needs_from, needs = _with_copies(needs_from, needs, kind, stage, device)
+    asks = np.repeat(np.arange(len(kind)), np.diff(needs_from))  # the part that has each need
     program = Program(
         placement, stages, microbatches, rows, parts, kind, stage, microbatch,
         device=device,
@@ -49,7 +52,7 @@ def lower(schedule: "Schedule") -> Program:
         where={KINDS[code]: table for code, table in where.items()},
         needs_from=needs_from[parts],
         needs=needs,
-        crosses=device[needs] != np.repeat(device, needs_from[1:] - needs_from[:-1]),
+        crosses=(device[needs] != device[asks]) & (kind[asks] != CODE[Kind.U]),
     )  # fmt: skip
     for column in (*vars(program).values(), *where.values()):
         if isinstance(column, np.ndarray):
@@ -144,3 +147,22 @@ def _needs(
             table[inside, column] = where[source][slot[inside] + step * size]
     there = table >= 0
     return _offsets(there.sum(axis=1)), table[there]
+
+
+def _with_copies(
+    needs_from: Column, needs: Column, kind: Column, stage: Column, device: Column
+) -> tuple[Column, Column]:
+    """An update also needs the last gradient of each other copy of its stage: what it applies is their sum.
+
+    Nothing crosses for that need; how the sum gets there is not in an order (``simulation.all_reduce``).
+    """
+    last: dict[int, dict[int, int]] = {}  # stage -> device -> part
+    for part in np.flatnonzero(np.isin(kind, [CODE[Kind.B], CODE[Kind.W]])).tolist():
+        last.setdefault(int(stage[part]), {})[int(device[part])] = part
+    places, more = [], []
+    for part in np.flatnonzero(kind == CODE[Kind.U]).tolist():
+        others = [other for where, other in last.get(int(stage[part]), {}).items() if where != device[part]]
+        places += [part] * len(others)
+        more += others
+    sizes = np.diff(needs_from) + np.bincount(places, minlength=len(kind)).astype(np.int32)
+    return _offsets(sizes), np.insert(needs, needs_from[1:][places], more)

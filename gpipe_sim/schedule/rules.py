@@ -24,7 +24,8 @@ from gpipe_sim.schedule.actions import Kind
 _BACKWARD = ((Kind.F, 0), (Kind.R, 0), (Kind.B, 1), (Kind.I, 1))
 #: What an action waits for: actions on the same microbatch, each as (kind, its stage minus this action's
 #: stage). If the schedule does not contain one of them, nobody waits for it. R reads only the boundary input,
-#: which is there once F has run, so it does not wait for a gradient.
+#: which is there once F has run, so it does not wait for a gradient. An update of a stage with several copies
+#: also waits for the last gradient of each (``lowering._with_copies``): it applies their sum.
 NEEDS: dict[Kind, tuple[tuple[Kind, int], ...]] = {
     Kind.F: ((Kind.F, -1),),
     Kind.R: ((Kind.F, 0),),

@@ -14,17 +14,22 @@ from numbers import Real
 
 from gpipe_sim.errors import got
 from gpipe_sim.errors import number as read_number
-from gpipe_sim.schedule.actions import Action
+from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import needs
-from gpipe_sim.simulation.timeline import Message, Span, Timeline, number, of_timeline
+from gpipe_sim.simulation.timeline import Collective, Message, Span, Timeline, number, of_timeline
+
+Cause = Span | Message | Collective
 
 #: Added to an explanation that rests on a message nobody measured: a measured timeline has only actions.
 ASSUMED = "; messages were not measured: what another device made counts as there when it ends"
 
 
 @of_timeline
-def critical_path(timeline: Timeline) -> tuple[Span | Message, ...]:
+def critical_path(timeline: Timeline) -> tuple[Cause, ...]:
     """One chain of spans and messages from time 0 to the makespan, each starting when the one before allows.
+
+    Collectives are in it too, where the timeline has any: each held back by the one before it on one of its
+    devices, or by the backward that made the last of what it sums.
 
     Making anything else faster does not end the step sooner. Messages that take no time are left out; one
     that waited for its link stands after the one that was on it, which may still be on its way (latency). In
@@ -33,32 +38,49 @@ def critical_path(timeline: Timeline) -> tuple[Span | Message, ...]:
     previous action ends, the chain stays on the device.
     """
     held_back = _HeldBack(timeline)
-    chain = [max(timeline.spans, key=lambda span: span.end)]
+    chain = [max([*timeline.spans, *timeline.collectives], key=lambda each: each.end)]
     while chain[-1].start > 0 and (cause := held_back.by(chain[-1])):
         chain.append(cause)
     return tuple(reversed(chain))
 
 
 class _HeldBack:
-    """For each span and message of a timeline, the predecessor that determined its start."""
+    """For each span, message and collective of a timeline, the predecessor that determined its start."""
 
     def __init__(self, timeline: Timeline):
-        self.schedule = timeline.schedule
+        self.schedule, self.rows, self.collectives = timeline.schedule, timeline.rows, timeline.collectives
         self.messages = {(message.action, message.target): message for message in timeline.messages}
         in_order = sorted(self.messages.values(), key=lambda each: (each.source, each.target, each.start))
         self.on_link = {b: a for a, b in pairwise(in_order) if a[1:3] == b[1:3]}  # the one before it
         self.of = {part: span for span in timeline.spans for part in span.action.parts}
         self.before = {after: span for row in timeline.rows for span, after in pairwise(row)}
 
-    def by(self, cause: Span | Message) -> Span | Message | None:
+    def by(self, cause: Cause) -> Cause | None:
         """That predecessor, or None. The device's own previous action wins if a message came as it ended."""
         if isinstance(cause, Message):
             return self.ahead(cause) or self.of[cause.action]
+        if isinstance(cause, Collective):
+            return self.before_together(cause)
+        if cause.start > self.could_start(cause) and (summed := self.together(cause.device, cause.start)):
+            return summed
         previous, need = self.before.get(cause), self.need(cause)
         if need is None or (previous and previous.end >= self.arrival(need, cause)):
             return previous
         message = self.messages.get((need, cause.device))
         return message if message and message.end > self.of[need].end else self.of[need]
+
+    def together(self, device: int, end: Real) -> Collective | None:
+        """A collective of this device that ends just then."""
+        return next((each for each in self.collectives if each.end == end and device in each.devices), None)
+
+    def before_together(self, cause: Collective) -> Span | Collective | None:
+        """What a collective waited for: another one on a device of its own, or what it sums or passes on."""
+        found = [each for device in cause.devices if (each := self.together(device, cause.start))]
+        for span in (span for device in cause.devices for span in self.rows[device]):
+            here = cause.stage is None or any(part.stage == cause.stage for part in span.action.parts)
+            if here and span.start < cause.start and span.action.parts[-1].kind is not Kind.U:
+                found.append(span)
+        return max(found, key=lambda each: min(each.end, cause.start), default=None)
 
     def ahead(self, message: Message) -> Message | None:
         """What it waited for after its action had ended: the message before it on its link.
@@ -125,11 +147,14 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     start = max((span.end for span in row if span.end <= time), default=0)
     after = next((span for span in row if span.start > time), None)
     if after is None:
-        return Explanation(device, start, until, (), _done(device, start, until, bool(row)))
+        says = _done(device, start, until, bool(row)) + _besides(timeline, device, start, until)
+        return Explanation(device, start, until, (), says)
     held_back = _HeldBack(timeline)
     first = ", before its first action," if after is row[0] else ""
     waits = f"device {device} waits from {number(start)} to {number(after.start)}{first} for"
     at_once = held_back.could_start(after)
+    if at_once < after.start and (summed := held_back.together(device, after.start)):
+        return Explanation(device, start, after.start, (), f"{waits} the {summed}")
     if at_once <= start and (handled := _handled(timeline, device, start, after)):
         says = f"device {device} {handled} from {number(start)} to {number(after.start)}"
         return Explanation(device, start, after.start, (), says)
@@ -163,6 +188,12 @@ def _handled(timeline: Timeline, device: int, start: Real, after: Span) -> str:
         if actions
     ]
     return " and ".join(words)
+
+
+def _besides(timeline: Timeline, device: int, start: Real, end: Real) -> str:
+    """What the device takes part in meanwhile."""
+    found = [each for each in timeline.collectives if device in each.devices and start < each.end <= end]
+    return f"; until then it is in the {'; '.join(map(str, found))}" if found else ""
 
 
 def _done(device: int, start: Real, until: Real, worked: bool) -> str:

@@ -101,7 +101,8 @@ def _waits(timeline: Timeline) -> Iterator[Real]:
                 (timeline.ends[need] for need in wanted if program.device[program.part_of(need)] != device),
                 default=-1,
             )
-            if sent >= free and bisect_left(turns, sent) == bisect_left(turns, span.start):
+            updates = span.action.parts[0].kind is Kind.U  # it may wait for another copy, and gets no message
+            if not updates and sent >= free and bisect_left(turns, sent) == bisect_left(turns, span.start):
                 yield span.start - sent
             free = span.end
 

@@ -78,20 +78,20 @@ class Nodes:
 Links = Link | Nodes | Mapping[tuple[int, int], Link]
 
 
-def link_between(links: Links, source: int, target: int) -> Link:
+def link_between(links: Links, source: int, target: int, owner: str = "simulate") -> Link:
     """The link from one device to another. ValueError if there is none, TypeError for what is no link."""
     such_as = "links to be a Link, Nodes(...), or links by pair, such as {(0, 1): Link(latency=1)}"
     if isinstance(links, Link):
         return links
     if isinstance(links, Nodes):
         return links.link(source, target)
-    found = require("simulate", links, Mapping, such_as).get((source, target))
+    found = require(owner, links, Mapping, such_as).get((source, target))
     if found is None:
         there = ", ".join(f"{a} to {b}" for a, b in list(links)[:8]) or "nowhere"
         raise ValueError(
             f"there is no link from device {source} to device {target}; there are links from {there}"
         )
-    return require("simulate", found, Link, such_as)
+    return require(owner, found, Link, such_as)
 
 
 def message_sizes(schedule: Schedule, profile: Any) -> CostColumn:

@@ -85,6 +85,19 @@ def speedup(timeline: Timeline) -> Real:
 
 
 @of_timeline
+def bytes_through(timeline: Timeline) -> tuple[Real, ...]:
+    """Per device, the bytes that it sends and receives in collectives, such as an all-reduce.
+
+    Of each collective they are its ``through``. The messages between stages are not in it.
+    """
+    found: list[Real] = [0] * timeline.schedule.devices
+    for each in timeline.collectives:
+        for device in each.devices:
+            found[device] += each.through
+    return tuple(found)
+
+
+@of_timeline
 def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
     """(time, count) steps: how many (stage, microbatch) pairs are forwarded and not yet freed by B or W.
 

@@ -115,7 +115,8 @@ def _too_early(schedule: Schedule) -> Iterator[Problem]:
     """Actions that stand before an action that they need, in the row of one device."""
     program = schedule.program
     places = program.position[program.first][program.owner]
-    early = ~program.crosses & (program.position[program.needs] >= places)
+    here = program.device[program.needs] == program.device[program.first][program.owner]
+    early = here & (program.position[program.needs] >= places)
     for entry in np.unique(program.owner[early]).tolist():
         parts, device = program.entry_of(entry).parts, int(program.device[program.parts[entry]])
         for part in parts:
@@ -230,24 +231,37 @@ def _places(program: Program) -> Iterator[Problem]:
 
 
 def _updates(program: Program) -> Iterator[Problem]:
-    """Wrong updates: a stage is updated once, as its last action, and only if it runs on one device alone."""
+    """Wrong updates: each copy of a stage is updated once, as its last action, or none is."""
     if Kind.U not in program.where:
         return
     parts = np.flatnonzero(program.kind == CODE[Kind.U])
     homes = program.homes(Kind.F)
     for stage in sorted(set(program.stage[parts].tolist()) & set(range(program.stages))):
         updates = parts[program.stage[parts] == stage]
-        first, devices = int(updates[0]), set(homes[stage].tolist()) - {-1}
-        if not devices or stage not in program.placement[program.device[first]]:
+        devices = set(homes[stage].tolist()) - {-1}
+        first = program.action_of(int(updates[0]))
+        if not devices or stage not in program.placement[program.device[updates[0]]]:
             continue  # a forward is missing or the update misplaced, which is reported
-        update = program.action_of(first)
-        last = np.flatnonzero((program.stage == stage) & np.isin(program.device, list(devices)))[-1]
-        if len(devices) > 1:
-            text = f"{update}: stage {stage} has two copies, whose gradients are summed after the step"
-            yield Problem("update", update, text)
-        elif program.action_of(last) != update and not _is_early(program, first):
+        if len(devices) > 1 and devices != {*program.device[updates].tolist()}:
             text = (
-                f"{update} is not the last action of stage {stage} on its device; "
-                "a step updates each stage once, last, when its whole gradient is there"
+                f"{first}: stage {stage} has {'two' if len(devices) == 2 else len(devices)} copies, whose "
+                f"gradients are summed: update it on all of devices {' '.join(map(str, sorted(devices)))}, "
+                "or on none"
             )
-            yield Problem("update", update, text)
+            yield Problem("update", first, text)
+            continue
+        for device in sorted(devices):
+            mine = updates[program.device[updates] == device] if len(devices) > 1 else updates
+            yield from _last_of(program, int(mine[0]), device)
+
+
+def _last_of(program: Program, part: int, device: int) -> Iterator[Problem]:
+    """A device updates its copy of a stage as the last that it does for it."""
+    update, stage = program.action_of(part), program.stage[part]
+    last = np.flatnonzero((program.stage == stage) & (program.device == device))[-1]
+    if program.action_of(last) != update and not _is_early(program, part):
+        text = (
+            f"{update} is not the last action of stage {stage} on its device; "
+            "a step updates each stage once, last, when its whole gradient is there"
+        )
+        yield Problem("update", update, text)

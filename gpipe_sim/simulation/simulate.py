@@ -6,6 +6,7 @@ level. An order in which some device gets stuck is refused before anything is ti
 """
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,17 @@ def _without_links(program: Program, costs: CostModel) -> tuple[Clock, Callable]
     """Every message is on its way for as long as the costs say, whatever else crosses."""
     (durations, delays), in_units = as_columns(*priced(costs, program))
     return timed(program, durations, delays), in_units
+
+
+def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:
+    """The timeline that is made; ValueError if it is too long for a float."""
+    try:
+        timeline = make()
+    except OverflowError:  # of whole numbers beside floats
+        raise too_long(schedule) from None
+    if isinstance(timeline.makespan, float) and not isfinite(timeline.makespan):
+        raise too_long(schedule)
+    return timeline
 
 
 def too_long(schedule: Schedule) -> ValueError:

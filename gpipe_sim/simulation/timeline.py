@@ -13,6 +13,7 @@ from gpipe_sim.errors import duration, got, listed, require, require_flags, whol
 from gpipe_sim.schedule.actions import Action, OverlapFB
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.rows import read
+from gpipe_sim.simulation.numbers import quotient
 
 Column = np.ndarray
 SPANS = "spans, such as Span(F(0, 0), device=0, start=0, end=1)"
@@ -37,6 +38,49 @@ class Message(NamedTuple):
     end: Real
 
 
+ALL_REDUCE, NORM = "all-reduce", "norm"  #: collectives that go around a ring
+
+
+class Collective(NamedTuple):
+    """What several devices send each other together, from ``start`` to ``end``, beside what they compute.
+
+    ``what`` is a word for it, such as "all-reduce"; ``stage`` is None for what is of the whole model.
+    ``bytes`` is how large the thing is that they sum, or pass on.
+    """
+
+    what: str
+    stage: int | None
+    devices: tuple[int, ...]
+    start: Real
+    end: Real
+    bytes: Real
+
+    @property
+    def through(self) -> Real:
+        """The bytes that each of its devices sends and receives: of a transfer, ``bytes``.
+
+        Around a ring of n devices it sends 2(n-1)/n of the whole, and receives as much.
+        """
+        n = len(self.devices)
+        return quotient(4 * (n - 1) * self.bytes, n) if self.in_ring else self.bytes
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether it goes around a ring of its devices; otherwise it goes from the first to the second."""
+        return self.what in (ALL_REDUCE, NORM)
+
+    def __str__(self) -> str:
+        if self.in_ring:
+            few = len(self.devices) <= 4
+            on = (
+                f"on devices {' '.join(map(str, self.devices))}" if few else f"on {len(self.devices)} devices"
+            )
+        else:
+            on = "from device {} to {}".format(*self.devices)
+        of = "" if self.stage is None else f" of stage {self.stage}"
+        return f"{self.what}{of} {on}, {number(self.start)}\u2013{number(self.end)}"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
     """What each device did and when; it knows nothing about why.
@@ -44,6 +88,7 @@ class Timeline:
     ``start`` and ``end`` have one time per entry of ``schedule.program``. ``sent`` and ``arrived`` have one
     per need that crosses from one device to another; they are None if nobody measured the messages.
     ``took_turns`` says that only one device worked at a time, as in one process on one processor.
+    ``collectives`` are what devices did together besides, as ``all_reduce`` adds it, in the order of starts.
     Spans, rows, ends and messages are made from the columns when first asked for.
     """
 
@@ -53,6 +98,7 @@ class Timeline:
     sent: Column | None = None
     arrived: Column | None = None
     took_turns: bool = False
+    collectives: tuple[Collective, ...] = ()
 
     def __post_init__(self):
         require_schedule("Timeline", self.schedule)
@@ -69,6 +115,9 @@ class Timeline:
             ):
                 raise TypeError(f"Timeline needs {name} to be a column of {size} times {got(column)}")
             column.flags.writeable = False
+        such_as = "collectives as all_reduce adds them"
+        for each in listed("Timeline", such_as, self.collectives):
+            require("Timeline", each, Collective, such_as)
 
     @classmethod
     def from_spans(cls, schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> "Timeline":
@@ -100,8 +149,9 @@ class Timeline:
 
     @cached_property
     def makespan(self) -> Real:
-        """When the last action ends; the clocks start at 0."""
-        return max(self.end.tolist()) if self.end.dtype == object else self.end.max().item()
+        """When the last action ends, and the last collective; the clocks start at 0."""
+        last = max(self.end.tolist()) if self.end.dtype == object else self.end.max().item()
+        return max([last, *(each.end for each in self.collectives)])
 
     @cached_property
     def rows(self) -> tuple[tuple[Span, ...], ...]:
@@ -216,6 +266,11 @@ def of_timeline(function: Callable) -> Callable:
         return function(timeline, *args, **kwargs)
 
     return checked
+
+
+def names_of(timeline: Timeline) -> list[str]:
+    """What kinds of collectives a timeline has, each once."""
+    return list(dict.fromkeys(each.what for each in timeline.collectives))
 
 
 def number(value: Real) -> str:

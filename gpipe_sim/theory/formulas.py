@@ -18,6 +18,11 @@ from gpipe_sim.theory.bubble_times import (  # noqa: F401 (they are formulas too
     zbh1_bubble_time,
     zbh2_bubble_time,
 )
+from gpipe_sim.theory.collectives import (  # noqa: F401
+    copy_and_compute_time,
+    ring_all_reduce_bytes,
+    ring_all_reduce_time,
+)
 from gpipe_sim.theory.domain import formula
 from gpipe_sim.theory.transformers import (  # noqa: F401
     attention_core_bytes_per_flop,

@@ -30,7 +30,7 @@ from gpipe_sim.drawing.marks import (
     legend,
 )
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER
-from gpipe_sim.drawing.panel import panel, stretch
+from gpipe_sim.drawing.panel import panel, rows_of, stretch
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, WIDTH, claim, given_or_new, require_axes
 from gpipe_sim.drawing.pushed import TITLE as PUSHED
 from gpipe_sim.drawing.pushed import pushed
@@ -74,7 +74,7 @@ def plot_timeline(
     )
     options = in_flight, memory, messages, critical_path, highlight
     grain, [wanted] = read_wanted("plot_timeline", [timeline], *options)
-    pitch = wanted.strips.rows.pitch if wanted.strips else 1
+    pitch = rows_of(timeline, wanted).pitch
     high = _height(grain.rows(timeline) * pitch, timeline)
     ax = given_or_new(ax, _width(timeline), 1.25 + high)
     shown = panel(timeline, grain, scale_of(ax, timeline, grain.rows(timeline) * pitch), wanted)
@@ -101,7 +101,7 @@ def plot_bare(timeline: Timeline, ax: Axes) -> Axes:
     """
     require_axes(ax)
     grain = grain_of(timeline)
-    rows = grain.rows(timeline)
+    rows = grain.rows(timeline) * rows_of(timeline, Wanted()).pitch
     for mark in panel(timeline, grain, scale_of(ax, timeline, rows), Wanted()).marks:
         if isinstance(mark, Shape):
             _add_shape(ax, mark._replace(edged=False))

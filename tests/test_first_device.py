@@ -1,0 +1,125 @@
+"""nn.DataParallel's round: all through device 0, which is its bottleneck; against the ring."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+
+import gpipe_sim as gp
+from gpipe_sim import Link, data_parallel_round
+
+LINK = Link(bandwidth=100)
+
+
+def both(devices: int) -> tuple[gp.Timeline, gp.Timeline]:
+    """The round and the ring: 16 samples of F = 1, I = W = 1, 10 bytes in and 1 out; a model of 400 bytes."""
+    costs = gp.Costs(*[16 // devices] * 3)
+    sizes = {"weights": 400, "inputs": 160 // devices, "outputs": 16 // devices}
+    through_one = data_parallel_round(devices, costs, **sizes, links=LINK)
+    return through_one, gp.all_reduce(gp.simulate(through_one.schedule, costs), 400, links=LINK)
+
+
+def test_bytes_through_device_0_grow_with_the_devices_and_through_any_device_of_a_ring_they_do_not():
+    found = {n: [gp.bytes_through(timeline) for timeline in both(n)] for n in (1, 2, 4, 8, 16)}
+    for n, (through_one, ring) in found.items():
+        share = 160 // n + 2 * (16 // n) + 2 * 400
+        assert through_one == ((n - 1) * share, *[share] * (n - 1))
+        assert ring == (2 * gp.formulas.ring_all_reduce_bytes(n, 400),) * n
+    assert [each[0][0] for each in found.values()] == [0, 896, 2544, 5768, 12180]
+    assert [each[1][0] for each in found.values()] == [0, 800, 1200, 1400, 1500]
+
+
+def test_more_devices_make_the_round_longer_and_the_ring_shorter():
+    found = {n: tuple(timeline.makespan for timeline in both(n)) for n in (1, 2, 4, 8)}
+    assert found == {
+        1: (48, 48),
+        2: (Fraction(824, 25), 28),
+        4: (Fraction(932, 25), 18),
+        8: (Fraction(1586, 25), 13),
+    }
+
+
+def test_a_round_on_paper():
+    """2 devices: 1 to scatter, 2 to replicate, F of 4, 1/2 back, 1/2 for its gradient, B of 8, 2 to add."""
+    timeline = data_parallel_round(2, gp.Costs(4, 4, 4), weights=200, inputs=100, outputs=50, links=LINK)
+    assert [str(each) for each in timeline.collectives] == [
+        "scatter from device 0 to 1, 0\u20131",
+        "replicate from device 0 to 1, 1\u20133",
+        "gather from device 1 to 0, 7\u20137.5",
+        "scatter from device 0 to 1, 7.5\u20138",
+        "reduce from device 1 to 0, 16\u201318",
+    ]
+    assert [(str(span.action), span.start, span.end) for span in timeline.spans] == [
+        ("0F0", 0, 4),
+        ("0F1", 3, 7),
+        ("0B0", Fraction(15, 2), Fraction(31, 2)),
+        ("0B1", 8, 16),
+    ]
+    assert timeline.makespan == 18
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 8])
+@pytest.mark.parametrize("latency", [0, 3])
+def test_device_0_takes_part_in_one_transfer_at_a_time_and_each_device_has_what_it_needs(devices, latency):
+    speed = [1 + device % 2 for device in range(devices)]
+    links = Link(latency, 50)
+    timeline = data_parallel_round(
+        devices, gp.Costs(4, 3, 3, speed=speed), weights=100, inputs=30, outputs=20, links=links
+    )
+    moved = timeline.collectives
+    assert len(moved) == 5 * (devices - 1)
+    assert all(a.end <= b.start for a, b in pairwise(moved))
+    for device in range(1, devices):
+        mine = [each for each in moved if device in each.devices]
+        forward, backward = timeline.on(device)
+        assert [each.what for each in mine] == ["scatter", "replicate", "gather", "scatter", "reduce"]
+        assert mine[1].end == forward.start and forward.end <= mine[2].start
+        assert mine[3].end == backward.start and backward.end <= mine[4].start
+    path = gp.critical_path(timeline)
+    assert path[0].start == 0 and path[-1].end == timeline.makespan
+    assert all(a.end == b.start for a, b in pairwise(path))
+
+
+def test_a_devices_gradients_are_those_of_one_device():
+    data = gp.digits()
+    batch = data.x[:16], data.y[:16]
+    layers = gp.mlp([64, 12, 10])
+    schedule = both(4)[0].schedule
+    found = gp.train_step(gp.split(layers, stages=1), schedule, batch, gp.cross_entropy)
+    alone = gp.single_device_step(layers, batch, gp.cross_entropy, microbatches=4)
+    for key, gradient in alone.gradients.items():
+        assert abs(found.gradients[key] - gradient).max() < 1e-15
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (
+            lambda: data_parallel_round(0, weights=1, links=LINK),
+            ValueError,
+            "data_parallel_round needs devices >= 1",
+        ),
+        (lambda: data_parallel_round(2, weights=-1, links=LINK), ValueError, "weights to be finite and >= 0"),
+        (
+            lambda: data_parallel_round(2, weights=1, inputs="1", links=LINK),
+            TypeError,
+            "inputs to be a number",
+        ),
+        (
+            lambda: data_parallel_round(2, weights=1, outputs=None, links=LINK),
+            TypeError,
+            "outputs to be a number",
+        ),
+        (lambda: data_parallel_round(2, 3, weights=1, links=LINK), TypeError, "simulate needs costs"),
+        (lambda: data_parallel_round(2, weights=1, links=None), TypeError, "links to be a Link"),
+        (
+            lambda: data_parallel_round(2, weights=1, links={(0, 1): LINK}),
+            ValueError,
+            "no link from device 1",
+        ),
+        (lambda: gp.bytes_through(3), TypeError, "bytes_through needs a timeline"),
+    ],
+)
+def test_what_is_no_round_is_refused(call, error, says):
+    with pytest.raises(error, match=says):
+        call()

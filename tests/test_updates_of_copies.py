@@ -1,0 +1,137 @@
+"""Updates of a stage with several copies: each applies the sum, and waits for it."""
+
+import numpy as np
+import pytest
+from cases import every_schedule, over, with_updates
+
+import gpipe_sim as gp
+from gpipe_sim import Explicit, Kind, Link, all_reduce, replicate
+
+SLOW = Link(1, 1)
+COPIES = [
+    gp.Chimera(2, 4),
+    gp.Chimera(4, 6),
+    gp.DualPipe(4, 8),
+    *(replicate(schedule, n) for n in (2, 3) for schedule in every_schedule([(2, 3)])),
+]
+
+
+@over(COPIES)
+def test_an_update_starts_when_the_last_gradient_of_each_copy_is_there(schedule):
+    timeline = gp.simulate(with_updates(schedule), gp.Costs(2, 3, 1, comm=1, update=1))
+    made = {}
+    for span in timeline.spans:
+        for part in span.action.parts:
+            if part.kind in (Kind.B, Kind.W):
+                made.setdefault(part.stage, {})[span.device] = span.end
+    updates = [span for span in timeline.spans if span.action.parts[0].kind is Kind.U]
+    assert len(updates) == sum(map(len, made.values()))
+    for device in range(schedule.devices):
+        free = timeline.on(device)[-len(schedule.placement[device]) - 1].end
+        for span in (span for span in updates if span.device == device):
+            assert span.start == max(free, *made[span.action.stage].values())
+            free = span.end
+
+
+@over(COPIES)
+def test_and_when_these_are_summed_over_links(schedule):
+    timeline = gp.simulate(with_updates(schedule), gp.Costs(2, 3, 1, update=1))
+    summed = all_reduce(timeline, 4, links=SLOW)
+    ends = {(each.stage, device): each.end for each in summed.collectives for device in each.devices}
+    for row, before in zip(summed.rows, timeline.rows, strict=True):
+        for span, was in zip(row, before, strict=True):
+            if span.action.parts[0].kind is Kind.U:
+                assert span.start >= ends[span.action.stage, span.device] and span.end - span.start == 1
+            else:
+                assert span == was, "nothing else moves"
+    assert summed.makespan == max(span.end for span in summed.spans) > timeline.makespan
+    path = gp.critical_path(summed)
+    assert path[-1].end == summed.makespan and any(isinstance(each, gp.Collective) for each in path)
+
+
+@over(COPIES)
+def test_the_bytes_of_a_step_with_updates_are_predicted(schedule):
+    data = gp.digits()
+    batch = data.x[: schedule.microbatches + 1], data.y[: schedule.microbatches + 1]
+    layers = gp.split(gp.mlp([64] + [6] * schedule.stages + [10]), stages=schedule.stages)
+    profile = gp.profile(layers, batch, gp.cross_entropy, gp.Adam(0.1))
+    both = with_updates(schedule)
+    step = gp.train_step(layers, both, batch, gp.cross_entropy, optimizer=gp.Adam(0.1))
+    assert gp.predict_memory(both, profile) == step.memory
+
+
+@pytest.mark.parametrize("rule", [gp.Adam, gp.AdamW, gp.RMSProp, lambda r: gp.MixedPrecision(gp.Adam(r))])
+def test_each_copy_keeps_a_state_of_its_own_over_several_steps(rule):
+    """With one state for both, momentum would have moved twice at every step."""
+    data, weights = gp.digits(), []
+    for schedule in (with_updates(replicate(gp.OneFOneB(2, 2), 2)), gp.OneFOneB(2, 4)):
+        layers = gp.mlp([64, 12, 10], seed=3)
+        how = {"loss": gp.cross_entropy, "optimizer": rule(0.01), "epochs": 2, "batch_size": 256}
+        history = gp.train(gp.split(layers, stages=2), schedule, data[:2], **how, report=None)
+        weights.append(gp.Partition(layers).parameters)
+    assert len(history.losses) > 4
+    for key, array in weights[0].items():
+        np.testing.assert_allclose(array, weights[1][key], rtol=1e-9, atol=1e-12)
+
+
+def test_the_partition_itself_is_updated_though_the_first_that_holds_it_runs_nothing():
+    """Device 0 holds stage 1, but device 1 runs it: the weights given were left as they were."""
+    schedule = Explicit(["0F0 0B0 0U0", "1F0 1B0 1U0"], placement=[[0, 1], [1, 0]])
+    data, layers = gp.digits(), gp.mlp([64, 12, 10])
+    before = {key: array.copy() for key, array in gp.Partition(layers).parameters.items()}
+    partitions, batch = gp.split(layers, stages=2), (data.x[:4], data.y[:4])
+    gp.train_step(partitions, schedule, batch, gp.cross_entropy, optimizer=gp.SGD(0.1))
+    assert all((array != before[key]).any() for key, array in gp.Partition(layers).parameters.items())
+
+
+def test_what_an_update_needs():
+    both = with_updates(replicate(gp.OneFOneB(2, 2), 2))
+    assert both.actions[2][-1] == gp.U(0, 3)
+    assert gp.needs("0U3", both) == (gp.B(0, 3), gp.B(0, 1))
+    assert gp.needs("0U1", with_updates(gp.GPipe(2, 2))) == (gp.B(0, 1),)
+    sent = {message.action.kind for message in gp.simulate(both).messages}
+    assert sent == {Kind.F, Kind.B}, "and nothing is sent for it"
+    assert {message.target for message in gp.simulate(both).messages} == {0, 1, 2, 3}
+
+
+def test_a_copy_that_is_stuck_keeps_the_other_from_its_update():
+    rows = ["0F0 0B0 0U0 2F0 2B0 2U0", "1F0 1B0 1U0", "0F1 2F1 2B1 0B1 2U1 0U1", "1F1 1B1 1U1"]
+    order = Explicit(rows, placement=[[0, 2], [1], [0, 2], [1]])
+    with pytest.raises(gp.DeadlockError, match="device 0 is stuck at 0B0"):
+        gp.check(order)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (
+            ["0F0 0B0 0U0", "0F1 0B1"],
+            "0U0: stage 0 has two copies, whose gradients are summed: update it on all of",
+        ),
+        (
+            ["0F0 0B0 0U0", "0F1 0B1", "0F2 0B2 0U2"],
+            "0U0: stage 0 has 3 copies, .* devices 0 1 2, or on none",
+        ),
+        (["0F0 0U0 0B0", "0F1 0B1 0U1"], "device 0 is stuck at 0U0: it needs 0B0"),
+        (["0F0 0B0 0U0 0F2 0B2", "0F1 0B1 0U1"], "0U0 is not the last action of stage 0 on its device"),
+        (["0F0 0B0 0U0", "0F1 0B1 0U0"], "0U0 stands 2 times"),
+    ],
+)
+def test_what_would_part_the_copies_is_refused(rows, says):
+    with pytest.raises(gp.ScheduleError, match=says):
+        gp.simulate(Explicit(rows, placement=[[0]] * len(rows)))
+
+
+@over(COPIES)
+def test_a_fit_takes_the_wait_for_another_copy_for_no_message(schedule):
+    costs = gp.Costs(2, 3, 1, comm=4, update=1)
+    timeline = gp.simulate(with_updates(schedule), costs)
+    assert gp.fit_costs(timeline).comm == (4 if timeline.messages else 0)
+
+
+@over(COPIES)
+def test_a_wire_that_is_shared_and_one_that_is_not_know_the_wait(schedule):
+    both = with_updates(schedule)
+    alone = gp.simulate_shared(both, Link(latency=1), wire=lambda a, b: (a, b))
+    assert alone.spans == gp.simulate(both, links=Link(latency=1)).spans
+    assert gp.simulate_many(both, noise=0, runs=2).tolist() == [gp.simulate(both).makespan] * 2
