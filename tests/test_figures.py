@@ -66,6 +66,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "gpt3_devices",
         "meshes",
         "one_microbatch",
+        "plans",
         "pushed_rows",
         "slowest_stage",
         "summary",
@@ -419,6 +420,40 @@ def test_sixteen_devices_as_five_meshes():
     said = {text.get_text() for text in ax.texts}
     assert {"297", "272", "270", "290", "342", *parts} <= said
     assert ax.get_title("left").endswith("many copies make long sums: 4 x 4 is the shortest, 270")
+
+
+def test_no_plan_beats_those_that_are_joined():
+    data = read("plans")
+    assert len(data["plans"]) == 46 and data["bound"] <= min(each["time"] for each in data["plans"])
+    for each in data["plans"]:
+        beaten = any(
+            other["time"] <= each["time"]
+            and other["bytes"] <= each["bytes"]
+            and (other["time"], other["bytes"]) != (each["time"], each["bytes"])
+            for other in data["plans"]
+        )
+        assert each["unbeaten"] is not beaten, each
+
+
+def test_each_plan_is_drawn_where_it_is():
+    """A triangle recomputes; filled are those that no other beats."""
+    data, [ax] = read("plans"), committed("plans").axes
+    bound, joined, *marks = ax.lines
+    assert set(bound.get_ydata()) == {data["bound"]}
+    drawn = [
+        (*mark.get_xydata()[0], mark.get_marker(), mark.get_markerfacecolor() != "#fff") for mark in marks
+    ]
+    assert drawn == [
+        (each["bytes"] / 1000, each["time"], "^" if each["recompute"] else "o", each["unbeaten"])
+        for each in data["plans"]
+    ]
+    best = [each for each in data["plans"] if each["unbeaten"]]
+    assert joined.get_xydata().tolist() == [[each["bytes"] / 1000, each["time"]] for each in best]
+    assert {f"{each['name']}, K = {each['devices']}" for each in best} <= {
+        text.get_text() for text in ax.texts
+    }
+    words = "Of 46 plans no other beats 10: from 217.4 with 69 kB to 369.1 with 10 kB"
+    assert ax.get_title("left") == words
 
 
 def test_bytes_freed_per_flop_are_those_of_the_formulas():

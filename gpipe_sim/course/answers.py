@@ -2,9 +2,9 @@
 
 This is what a student owns after lesson 13: a step over K stages, GPipe's, 1F1B's and interleaved rows, the
 clock, recompute, the best cut, links, one device's program, and a split backward. Lesson 14 adds attention,
-and what a Transformer block keeps; lesson 15 a ring. An action is a tuple: ``(2, "F", 0)`` is stage 2,
-forward, microbatch 0. A row is a list of actions, first to last; there is one for each device. ``mine`` puts
-the student's own versions in place of these.
+and what a Transformer block keeps; lesson 15 a ring, 16 a search for plans. An action is a tuple:
+``(2, "F", 0)`` is stage 2, forward, microbatch 0. A row is a list of actions, first to last; there is one for
+each device. ``mine`` puts the student's own versions in place of these.
 """
 
 import numpy as np
@@ -312,6 +312,26 @@ def ring_sum(vectors, links):
             arrived, i = links.receive((k - 1) % n), (k - 1 - turn) % n
             held[k][i] = held[k][i] + arrived if turn < n - 1 else arrived
     return [np.concatenate(pieces) for pieces in held]
+
+
+# lesson 16
+def plans_that_fit(job):
+    found = []
+    for K in range(1, job.devices + 1):
+        R = job.devices // K
+        if job.devices % K or job.layers % K or job.samples % R:
+            continue
+        layers, share = job.layers // K, job.samples // R
+        for M in range(1, share + 1):
+            if share % M:
+                continue
+            b = share // M
+            pipeline = (M + K - 1) * (2 * job.startup + 3 * b * layers)
+            ring = 2 * (R - 1) * (job.latency + layers * job.gradients / R / job.bandwidth)
+            held = layers * (job.weights + min(K, M) * b * job.saved)
+            if held <= job.room:
+                found.append((pipeline + ring, held, K, R, M))
+    return sorted(found)
 
 
 # lesson B

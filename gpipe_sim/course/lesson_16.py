@@ -1,0 +1,427 @@
+"""Lesson 16: plan a real model, end to end."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from math import inf, isclose, isfinite
+from typing import NamedTuple
+
+from gpipe_sim.course.build import build
+from gpipe_sim.course.called import called
+from gpipe_sim.course.reply import (
+    Reply,
+    almost,
+    correct,
+    is_number,
+    keep_working,
+    your_turn,
+)
+from gpipe_sim.families import OneFOneB
+from gpipe_sim.simulation.costs import Costs
+from gpipe_sim.simulation.metrics import peak_in_flight
+from gpipe_sim.simulation.simulate import simulate
+
+#: What natural wrong guesses at the plans of 16 devices and 64 samples would be.
+HOW_MANY = {
+    5: "That is how many shapes there are. Into how many microbatches can each cut its share?",
+    7: "That is how many ways there are to cut 64 samples. How many K are there, and what does a copy get?",
+    20: "Into how many microbatches can 4 samples be cut? One is a number, too.",
+    30: "How many samples has each of two copies, and into how many microbatches can these be cut?",
+    35: "That cuts 64 samples for every K. With K = 1 each of 16 copies has only 4 of them.",
+    64: "Microbatches have to be equal. Which numbers divide each copy's share?",
+    124: "That takes every number up to each copy's share. Which of them make equal microbatches?",
+    320: "That is 64 for each K. Which numbers divide each copy's share?",
+}
+#: What natural wrong guesses at the devices of a pipeline, if there is room for 40 kB, would be.
+WHERE_IT_FITS = {
+    1: "The weights of 16 layers are 36,864 bytes. And what else is on the device, at the least?",
+    4: "It fits. Does a pipeline of 2 fit, too?",
+    8: "It fits. Which shorter ones do, and which are faster?",
+    16: "It holds the least, and takes the longest of the five. Which shorter ones fit, too?",
+}
+#: What natural wrong guesses at the percent by which slow links make BERT-large's best step longer would be.
+SLOW_LINKS = {
+    0: "Nearly. Something crosses to the other node: what do the two stages of a pipeline send each other?",
+    10: "Sums are ten times as slow if they cross. Where are the copies of a stage?",
+    100: "What goes from node to node, if the copies of a stage are in one of them?",
+    300: "That is about what becomes of 16 copies. Where are the copies of a stage here?",
+    900: "That is if all of the step went over these links. What does, and how long did it take?",
+}
+#: What natural wrong guesses at the fewest devices of 80 GB that hold GPT-3 would be.
+FEWEST = {
+    33: "That cuts blocks into thirds. How many whole blocks fit on a device?",
+    35: "35 of them have 2.80 TB, and that is a little too little. And can a block be cut in two?",
+    36: "That is 2.80 TB over 80 GB, rounded up. But can a block be cut in two?",
+    32: "That is three blocks for each device. How many bytes are that?",
+    96: "That is one block for each device. How many fit?",
+    100: "That is one layer for each device. How many blocks fit?",
+}
+#: What wrong answers to the first claim overlook.
+ROOMY = {
+    "1F1B": "It holds less. But what does a device of 1F1B wait for in each round, if messages take time?",
+    "equal": "As long as messages take no time. Which of the two waits for a round trip in each round?",
+}
+#: What natural wrong guesses at the devices of the best pipeline of 32 layers would be.
+MANY_LAYERS = {
+    2: "Does the whole model fit on a device? Then what would two stages gain?",
+    4: "That was the best where a device has room for 20 kB. What is different here?",
+    8: "Does the whole model fit on a device? And how long do the first and the last stage wait?",
+    16: "Two layers on each device: there is little to hold, and much to wait. Does it have to?",
+    32: "There are only 16 devices. And does the model have to be cut at all?",
+}
+
+
+class Job(NamedTuple):
+    """What is given. Of one sample a layer's forward takes 1, and its backward 2."""
+
+    devices: int
+    layers: int  #: all alike
+    samples: int  #: in a batch
+    startup: float  #: of each action
+    latency: float  #: of a link
+    bandwidth: float  #: bytes in a unit of time
+    gradients: int  #: bytes of a layer
+    weights: int  #: bytes of a layer, with its gradients and what the optimizer keeps
+    saved: int  #: bytes that a layer keeps of a sample
+    room: float  #: bytes of a device
+
+
+class Plan(NamedTuple):
+    """A plan: how long its step takes, what its first device holds, and its sizes."""
+
+    time: float
+    held: float
+    K: int
+    R: int
+    M: int
+
+
+def number_of_plans(job: Job) -> int:
+    """All sizes, whether they fit or not."""
+    return sum(1 for _ in sizes(job))
+
+
+def sizes(job: Job) -> Iterator[tuple[int, int, int]]:
+    """(K, R, M) of every plan, whether it fits or not."""
+    for k in divisors(job.devices):
+        r = job.devices // k
+        if job.layers % k == 0 and job.samples % r == 0:
+            yield from ((k, r, m) for m in divisors(job.samples // r))
+
+
+def divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+#: 1 and 7 devices, layers and shares that do not divide, no room, no latency, large start-ups.
+HIDDEN_JOBS = (
+    Job(4, 8, 12, 0.5, 1, 64, 32, 128, 16, 1200),
+    Job(6, 12, 18, 1, 0.25, 100, 40, 160, 24, 1500),
+    Job(8, 12, 16, 0, 0, 16, 64, 256, 8, inf),
+    Job(1, 3, 6, 2, 1, 10, 8, 32, 4, 200),
+    Job(6, 4, 12, 0.25, 0.5, 32, 16, 64, 32, inf),
+    Job(4, 4, 8, 3, 1, 8, 100, 400, 100, 1200),
+    Job(7, 14, 21, 0.5, 1, 32, 16, 64, 12, inf),
+    Job(4, 8, 8, 1, 1, 32, 16, 64, 64, 10),
+)
+
+
+@cache
+def by_simulation(job: Job) -> tuple[Plan, ...]:
+    """Every plan that fits, by simulating 1F1B; then come the rings of the first stage."""
+    found = (simulated(job, *each) for each in sizes(job))
+    return tuple(sorted(plan for plan in found if plan.held <= job.room))
+
+
+def simulated(job: Job, k: int, r: int, m: int) -> Plan:
+    layers, samples = job.layers // k, job.samples // (r * m)
+    schedule = OneFOneB(k, m)
+    work = layers * samples
+    step = simulate(schedule, Costs(work, work, work, overhead=job.startup)).makespan
+    turn = job.latency + layers * job.gradients / r / job.bandwidth
+    flying = peak_in_flight(schedule)[0]
+    held = layers * job.weights + flying * layers * samples * job.saved
+    return Plan(step + 2 * (r - 1) * turn, held, k, r, m)
+
+
+Formula = Callable[[Job, int, int, int], float]
+
+
+def _layers(job: Job, k: int) -> float:
+    return job.layers / k
+
+
+def _samples(job: Job, r: int, m: int) -> float:
+    return job.samples / (r * m)
+
+
+def _pipeline(job: Job, k: int, r: int, m: int) -> float:
+    return (m + k - 1) * (2 * job.startup + 3 * _samples(job, r, m) * _layers(job, k))
+
+
+def _ring(job: Job, k: int, r: int) -> float:
+    return 2 * (r - 1) * (job.latency + _layers(job, k) * job.gradients / r / job.bandwidth)
+
+
+#: Times that one may give by mistake, and the question that each is asked.
+TIMES: dict[str, Formula] = {
+    "Where is the sum of the gradients?": _pipeline,
+    "How many rounds does a ring have?": lambda j, k, r, m: _pipeline(j, k, r, m) + _ring(j, k, r) / 2,
+    "That is a ring for each stage. How many of them come after the last backward?": (
+        lambda j, k, r, m: _pipeline(j, k, r, m) + k * _ring(j, k, r)
+    ),
+    "How many bytes are a piece in a ring of R?": (
+        lambda j, k, r, m: (
+            _pipeline(j, k, r, m) + 2 * (r - 1) * (j.latency + _layers(j, k) * j.gradients / j.bandwidth)
+        )
+    ),
+    "Whose gradients go around in that ring: those of a stage, or of the model?": (
+        lambda j, k, r, m: (
+            _pipeline(j, k, r, m) + 2 * (r - 1) * (j.latency + j.layers * j.gradients / r / j.bandwidth)
+        )
+    ),
+    "How many layers has a stage, and how many of them have gradients?": (
+        lambda j, k, r, m: _pipeline(j, k, r, m) + 2 * (r - 1) * (j.latency + j.gradients / r / j.bandwidth)
+    ),
+    "What does each round of the ring pay, however few bytes it moves?": (
+        lambda j, k, r, m: _pipeline(j, k, r, m) + 2 * (r - 1) * _layers(j, k) * j.gradients / r / j.bandwidth
+    ),
+    "What does starting an action cost?": (
+        lambda j, k, r, m: 3 * (m + k - 1) * _samples(j, r, m) * _layers(j, k) + _ring(j, k, r)
+    ),
+    "A forward and a backward: how many actions have to be started?": (
+        lambda j, k, r, m: _pipeline(j, k, r, m) - (m + k - 1) * j.startup + _ring(j, k, r)
+    ),
+    "A forward and a backward: how many actions have to be started? B is one.": (
+        lambda j, k, r, m: _pipeline(j, k, r, m) + (m + k - 1) * j.startup + _ring(j, k, r)
+    ),
+    "How long does a backward of one sample take?": (
+        lambda j, k, r, m: 2 * (m + k - 1) * (j.startup + _samples(j, r, m) * _layers(j, k)) + _ring(j, k, r)
+    ),
+    "How long is 1F1B with M = 1, on K devices?": (
+        lambda j, k, r, m: _pipeline(j, k, r, m) * m / (m + k - 1) + _ring(j, k, r)
+    ),
+    "How many slots does 1F1B take on K devices? Try K = 1.": (
+        lambda j, k, r, m: _pipeline(j, k, r, m) * (m + k) / (m + k - 1) + _ring(j, k, r)
+    ),
+    "How many layers are in a stage?": (
+        lambda j, k, r, m: (m + k - 1) * (2 * j.startup + 3 * _samples(j, r, m) * j.layers) + _ring(j, k, r)
+    ),
+    "How many samples are in a microbatch of one copy?": (
+        lambda j, k, r, m: _pipeline(j, k, 1, m) + _ring(j, k, r)
+    ),
+}
+#: Bytes that one may give by mistake, and the question that each is asked.
+BYTES: dict[str, Formula] = {
+    "That is GPipe. How many microbatches does the first device of 1F1B hold at once?": (
+        lambda j, k, r, m: _layers(j, k) * (j.weights + m * _samples(j, r, m) * j.saved)
+    ),
+    "How many microbatches are in flight on the first device if M is smaller than K?": (
+        lambda j, k, r, m: _layers(j, k) * (j.weights + k * _samples(j, r, m) * j.saved)
+    ),
+    "That is one microbatch. How many are in flight on the first device?": (
+        lambda j, k, r, m: _layers(j, k) * (j.weights + _samples(j, r, m) * j.saved)
+    ),
+    "Where are the activations?": lambda j, k, r, m: _layers(j, k) * j.weights,
+    "Where are the weights?": lambda j, k, r, m: _layers(j, k) * min(k, m) * _samples(j, r, m) * j.saved,
+    "How many layers does each device keep?": (
+        lambda j, k, r, m: j.layers * (j.weights + min(k, m) * _samples(j, r, m) * j.saved)
+    ),
+    "Whose activations are these: of a stage, or of all layers?": (
+        lambda j, k, r, m: _layers(j, k) * j.weights + j.layers * min(k, m) * _samples(j, r, m) * j.saved
+    ),
+    "How many layers of a stage keep something?": (
+        lambda j, k, r, m: _layers(j, k) * j.weights + min(k, m) * _samples(j, r, m) * j.saved
+    ),
+    "How many samples are in a microbatch of one copy?": (
+        lambda j, k, r, m: _layers(j, k) * (j.weights + min(k, m) * _samples(j, 1, m) * j.saved)
+    ),
+    "How many samples are in a microbatch?": (
+        lambda j, k, r, m: _layers(j, k) * (j.weights + min(k, m) * j.saved)
+    ),
+    "The weights are counted with their gradients already. What else did you add?": (
+        lambda j, k, r, m: _layers(j, k) * (j.weights + j.gradients + min(k, m) * _samples(j, r, m) * j.saved)
+    ),
+}
+
+
+@build("plans_that_fit")
+def plans_that_fit(answer: Callable) -> Reply:
+    """Check ``answer(job)``: (time, bytes, K, R, M) of every 1F1B that fits, fastest first."""
+    given = []
+    for job in HIDDEN_JOBS:
+        got = called(answer, job, where=_where(job))
+        if isinstance(got, Reply):
+            return got
+        if wrong := _what_are_no_plans(got):
+            return keep_working(f"{_where(job)} {wrong}")
+        given.append([(float(time), float(held), *map(int, rest)) for time, held, *rest in got])
+    every = list(zip(HIDDEN_JOBS, given, strict=True))
+    for ask in (_sizes, _times, _bytes, _fits, _order):
+        for job, plans in every:
+            if reply := ask(job, plans, every):
+                return reply
+    return correct(f"all plans of {len(HIDDEN_JOBS)} jobs, with the times and the bytes of simulated steps")
+
+
+def _where(job: Job) -> str:
+    return f"with {job.devices} devices, {job.layers} layers and {job.samples} samples"
+
+
+def _what_are_no_plans(got: object) -> str:
+    if got is None:
+        return "you give nothing back. What should come after return?"
+    if not isinstance(got, list | tuple):
+        return f"you give {got!r}; it should be a list of plans"
+    for plan in got:
+        if not isinstance(plan, list | tuple) or len(plan) != 5 or not all(map(is_number, plan)):
+            return f"a plan of yours is {plan!r}. Which five numbers should it have?"
+        if not all(map(isfinite, plan[:2])):
+            return f"a plan of yours is {plan!r}. Which line makes that?"
+        if not all(each == int(each) for each in plan[2:] if isfinite(each)) or not all(map(isfinite, plan)):
+            return f"a plan of yours is {plan!r}. Where are its K, R and M? They come last, and are whole"
+    return ""
+
+
+Given = list[tuple[float, float, int, int, int]]
+Every = list[tuple[Job, Given]]
+
+
+def _sizes(job: Job, plans: Given, every: Every) -> Reply | None:
+    """Sizes that there are not, or twice."""
+    seen: set[tuple[int, int, int]] = set()
+    for *_, k, r, m in plans:
+        if min(k, r, m) < 1 or k * r != job.devices:
+            return keep_working(f"{_where(job)} you have K = {k} and R = {r}. How many devices are that?")
+        if job.layers % k:
+            return keep_working(f"{_where(job)} you have K = {k}. How many layers has each stage?")
+        if job.samples % r or (job.samples // r) % m:
+            return keep_working(
+                f"{_where(job)} you have R = {r} and M = {m}. How many samples has each microbatch?"
+            )
+        if (k, r, m) in seen:
+            return almost(f"{_where(job)} K = {k}, R = {r}, M = {m} is there twice. Which loop repeats it?")
+        seen.add((k, r, m))
+    return None
+
+
+def _by_size(job: Job) -> dict[tuple[int, int, int], Plan]:
+    return {each: simulated(job, *each) for each in sizes(job)}
+
+
+def _times(job: Job, plans: Given, every: Every) -> Reply | None:
+    return _compared(job, plans, every, 0, TIMES, "a step takes")
+
+
+def _bytes(job: Job, plans: Given, every: Every) -> Reply | None:
+    return _compared(job, plans, every, 1, BYTES, "the first device holds")
+
+
+def _compared(job: Job, plans: Given, every: Every, i: int, mistakes: dict[str, Formula], what: str):
+    right = _by_size(job)
+    for plan in plans:
+        size = plan[2:]
+        if not isclose(plan[i], right[size][i], rel_tol=1e-9, abs_tol=1e-9):
+            number = "K = {}, R = {}, M = {}".format(*size)
+            said = f"{_where(job)}, {number}: you say {what} {plan[i]:g}, and it is {right[size][i]:g}"
+            known = next((ask for ask, mistaken in mistakes.items() if _are(every, i, mistaken)), None)
+            return almost(f"{said}. {known}") if known else keep_working(f"{said}. What is it made of?")
+    return None
+
+
+def _are(every: Every, i: int, mistaken: Formula) -> bool:
+    return all(
+        isclose(plan[i], mistaken(job, *plan[2:]), rel_tol=1e-9, abs_tol=1e-9)
+        for job, plans in every
+        for plan in plans
+    )
+
+
+def _fits(job: Job, plans: Given, every: Every) -> Reply | None:
+    right, there = _by_size(job), {plan[2:] for plan in plans}
+    for size, plan in right.items():
+        said = "{}, K = {}, R = {}, M = {} holds {:g}".format(_where(job), *size, plan.held)
+        room = f"and there is room for {job.room:g}"
+        if plan.held > job.room and size in there:
+            return almost(f"{said}, {room}. Does it fit?")
+        if plan.held == job.room and size not in there:
+            return almost(f"{said}, {room}. Does it fit?")
+        if plan.held <= job.room and size not in there:
+            return almost(f"{said}, {room}. It is not in your list: which line leaves it out?")
+    return None
+
+
+def _order(job: Job, plans: Given, every: Every) -> Reply | None:
+    times = [plan[0] for plan in plans]
+    if times == sorted(times):
+        return None
+    ways = {"the smallest K first": 2, "what holds least first": 1}
+    by = [way for way, i in ways.items() if [p[i] for p in plans] == sorted(p[i] for p in plans)]
+    return almost(f"{_where(job)} you have {by[0] if by else 'another order'}. Which should come first?")
+
+
+#: Lists of plans, (time, bytes, name): one, ties in time or bytes or both, a late one that is small.
+HIDDEN_PLANS = (
+    ((5, 9, "a"), (6, 4, "b"), (7, 6, "c"), (8, 3, "d"), (9, 3, "e")),
+    ((5, 9, "a"),),
+    ((8, 3, "a"), (5, 9, "b"), (7, 6, "c"), (6, 4, "d")),
+    ((4, 8, "a"), (4, 7, "b"), (4, 9, "c"), (6, 7, "d"), (7, 5, "e")),
+    ((3, 5, "a"), (3, 5, "b"), (4, 5, "c"), (5, 2, "d")),
+    ((9, 1, "a"), (1, 9, "b"), (5, 5, "c"), (6, 6, "d"), (2, 8, "e"), (8, 8, "f")),
+    (),
+)
+
+
+def kept(plans: Sequence[tuple]) -> list[tuple]:
+    """Those that no other beats."""
+    return [plan for plan in plans if not any(beats(other, plan) for other in plans)]
+
+
+def beats(one: tuple, other: tuple) -> bool:
+    """Not worse in time and bytes, and better in one of them."""
+    return one[0] <= other[0] and one[1] <= other[1] and one[:2] != other[:2]
+
+
+def unbeaten(answer: Callable | None) -> Reply:
+    """Check ``answer(plans)``: those of the plans (time, bytes, name) that no other beats."""
+    if answer is None:
+        return your_turn("write unbeaten in this cell, and run it again")
+    given = []
+    for plans in HIDDEN_PLANS:
+        where = f"for {list(plans)}"
+        got = called(answer, list(plans), where=where)
+        if isinstance(got, Reply):
+            return got
+        if wrong := _what_is_no_list(got, plans):
+            return keep_working(f"{where} {wrong}")
+        given.append([tuple(plan) for plan in got])
+    for plans, got in zip(HIDDEN_PLANS, given, strict=True):
+        if reply := _what_is_beaten(plans, got):
+            return reply
+    return correct(f"in {len(HIDDEN_PLANS)} lists, all that no other plan beats, and none that one does")
+
+
+def _what_is_no_list(got: object, plans: Sequence[tuple]) -> str:
+    if got is None:
+        return "you give nothing back. What should come after return?"
+    if isinstance(got, str | dict) or not isinstance(got, Iterable):
+        return f"you give {got!r}; it should be a list of plans"
+    for plan in got:
+        if not isinstance(plan, list | tuple) or tuple(plan) not in plans:
+            return f"you give {plan!r}, which is none of them. Return whole plans, as they are in the list"
+    return ""
+
+
+def _what_is_beaten(plans: Sequence[tuple], got: list[tuple]) -> Reply | None:
+    where, right = f"for {list(plans)}", kept(plans)
+    if twice := next((plan for plan in got if got.count(plan) > 1), None):
+        return almost(f"{where} you give {twice} twice. When is it added again?")
+    for plan in got:
+        if other := next((other for other in plans if beats(other, plan)), None):
+            which = "faster" if other[0] < plan[0] else "as fast"
+            size = "smaller" if other[1] < plan[1] else "as small"
+            return keep_working(f"{where} you keep {plan}. But {other} is {which} and {size}")
+    if missing := next((plan for plan in right if plan not in got), None):
+        if any(each[:2] == missing[:2] for each in got):
+            return almost(f"{where} you leave out {missing}. Does another plan that is as good beat it?")
+        return keep_working(f"{where} you leave out {missing}. Which plan beats it?")
+    return None
