@@ -337,3 +337,9 @@ def test_two_blocks_of_gpt3_fit_a_device_and_three_do_not():
     assert 2 * block < 80e9 < 3 * block and round(block / 1e9) == 29
     assert math.ceil(whole / 80e9) == 36 and whole > 35 * 80e9
     assert math.ceil(96 / (80e9 / block)) in (34, 35)
+
+
+WRONG = {
+    name: [answer for answer, verdict, _ in table if verdict != "your turn"]
+    for name, table in {"plans_that_fit": WRONG_SEARCHES, "unbeaten": WRONG_CHOICES}.items()
+}
