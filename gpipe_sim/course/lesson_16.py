@@ -48,10 +48,11 @@ SLOW_LINKS = {
 }
 #: What natural wrong guesses at the fewest devices of 80 GB that hold GPT-3 would be.
 FEWEST = {
-    33: "That cuts blocks into thirds. How many whole blocks fit on a device?",
     35: "35 of them have 2.80 TB, and that is a little too little. And can a block be cut in two?",
     36: "That is 2.80 TB over 80 GB, rounded up. But can a block be cut in two?",
     32: "That is three blocks for each device. How many bytes are that?",
+    49: "Embedding and last layer take 10 GB each. Is there room for one beside two blocks?",
+    50: "Embedding and last layer take 10 GB each. Is there room for one beside two blocks?",
     96: "That is one block for each device. How many fit?",
     100: "That is one layer for each device. How many blocks fit?",
 }
