@@ -234,3 +234,16 @@ def test_bounds_hold_for_models_of_all_kinds():
             assert (held <= exact).all(), each
             tried += 1
     assert tried == 180
+
+
+def test_more_memory_and_faster_links_never_make_the_best_plan_slower():
+    by_memory = [plan(cluster(4, memory), rows=1).best.time for memory in (11_776, 13_000, 17_000, 50_000)]
+    assert by_memory == sorted(by_memory, reverse=True) and by_memory[0] > by_memory[-1]
+    by_latency = [plan(cluster(4, links=gp.Link(late, 400)), rows=1).best.time for late in (0, 1, 5, 50)]
+    assert by_latency == sorted(by_latency) and by_latency[0] < by_latency[-1]
+
+
+def test_slow_links_turn_data_parallel_into_a_pipeline():
+    """An all-reduce sends more bytes than the messages of a pipeline do, in this model."""
+    fast, slow = (plan(cluster(4, links=gp.Link(0, speed)), rows=1).best for speed in (1e6, 20))
+    assert (fast.replicas, slow.replicas) == (4, 1)

@@ -8,6 +8,7 @@ from numbers import Real
 from gpipe_sim.nn.layers import Layer
 from gpipe_sim.planning.candidates import Candidate
 from gpipe_sim.planning.layer_table import LayerTable
+from gpipe_sim.planning.parts import parts_of
 from gpipe_sim.planning.search import Found, order_of, profile_of
 from gpipe_sim.planning.step_time import StepTime, step_time
 from gpipe_sim.runtime.limit import in_bytes
@@ -65,7 +66,7 @@ class Plan:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Of all devices, with all replicas."""
+        """With all replicas, on all devices."""
         order, mesh = order_of(self.candidate), self.candidate.mesh
         return order if mesh.replicas == 1 else replicate(order, mesh.replicas, adjacent=mesh.adjacent)
 
@@ -93,7 +94,7 @@ class Plan:
 
     @property
     def bubble(self) -> float:
-        """The share of their time in which devices wait, until the last backward ends."""
+        """The share of their time in which the devices of a replica wait, until its last backward ends."""
         return float(bubble_fraction(self._replica.timelines[0]))
 
     @cached_property
@@ -116,25 +117,9 @@ class Plan:
         - messages: by how much these make the pipelines longer.
         - all-reduce: from the end of the last backward to the end of the last ring.
         """
-        profile, schedule = profile_of(self.table, self.candidate), order_of(self.candidate)
-        accelerator, m = self.table.cluster.accelerator, schedule.microbatches
-        useful = sum(layer.flops + layer.input_flops + layer.weight_flops for layer in profile.layers)
-        forward = sum(layer.flops for layer in profile.layers)
-        each = profile.samples / schedule.devices / float(accelerator.flops)
-        alone = simulate(schedule, Costs.from_flops(profile, accelerator, m))
-        busy = [float(sum(span.end - span.start for span in row)) for row in alone.rows]
-        compute, again = useful * each, forward * each if self.candidate.recompute else 0.0
-        mean, most = sum(busy) / len(busy), max(busy)
-        pipelines, step = float(self._replica.pipelines), float(self.time)
-        return {
-            "compute": compute,
-            "recompute": again,
-            "overhead": mean - compute - again,
-            "imbalance": most - mean,
-            "bubble": float(alone.makespan) - most,
-            "messages": pipelines - float(alone.makespan),
-            "all-reduce": step - pipelines,
-        }
+        profile, order = profile_of(self.table, self.candidate), order_of(self.candidate)
+        accelerator = self.table.cluster.accelerator
+        return parts_of(profile, order, accelerator, self._replica.pipelines, self.time)
 
     @property
     def limited_by(self) -> str:
