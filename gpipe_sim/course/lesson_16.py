@@ -33,16 +33,15 @@ HOW_MANY = {
 }
 #: What natural wrong guesses at the devices of a pipeline, if there is room for 40 kB, would be.
 WHERE_IT_FITS = {
-    1: "The weights of 16 layers are 36,864 bytes. And what else is on the device, at the least?",
+    1: "Weights, gradients and Adam's averages of 16 layers take 36,864 bytes. And what else is there?",
     4: "It fits. Does a pipeline of 2 fit, too?",
     8: "It fits. Which shorter ones do, and which are faster?",
     16: "It holds the least, and takes the longest of the five. Which shorter ones fit, too?",
 }
 #: What natural wrong guesses at the percent by which slow links make BERT-large's best step longer would be.
 SLOW_LINKS = {
-    0: "Nearly. Something crosses to the other node: what do the two stages of a pipeline send each other?",
     10: "Sums are ten times as slow if they cross. Where are the copies of a stage?",
-    100: "What goes from node to node, if the copies of a stage are in one of them?",
+    30: "Sums are ten times as slow if they cross. Where are the copies of a stage?",
     300: "That is about what becomes of 16 copies. Where are the copies of a stage here?",
     900: "That is if all of the step went over these links. What does, and how long did it take?",
 }
@@ -123,6 +122,7 @@ HIDDEN_JOBS = (
     Job(4, 4, 8, 3, 1, 8, 100, 400, 100, 1200),
     Job(7, 14, 21, 0.5, 1, 32, 16, 64, 12, inf),
     Job(4, 8, 8, 1, 1, 32, 16, 64, 64, 10),
+    Job(6, 12, 16, 1, 0.25, 100, 40, 160, 24, 1500),  # three copies cannot share 16 samples
 )
 
 

@@ -186,11 +186,15 @@ def _gpipe(asked: _Asked) -> Step:
     plans = {family.__name__: asked.at_best(schedules=[family]) for family in (GPipe, OneFOneB)}
     numbers = {f"{name} time": each and float(each.time) for name, each in plans.items()}
     numbers |= {f"{name} bytes": each and each.peak for name, each in plans.items()}
-    words = [
-        f"{name} {f'takes {number(each.time)} and holds {in_bytes(each.peak)}' if each else 'does not fit'}"
-        for name, each in (("GPipe", plans["GPipe"]), ("1F1B", plans["OneFOneB"]))
-    ]
-    return Step("GPipe or 1F1B?", f"{', '.join(words)}.", numbers)
+    named = (("GPipe", plans["GPipe"]), ("1F1B", plans["OneFOneB"]))
+    return Step("GPipe or 1F1B?", f"{', '.join(f'{name} {_told(each)}' for name, each in named)}.", numbers)
+
+
+def _told(plan: Plan | None) -> str:
+    if plan is None:
+        return "does not fit"
+    how = " with recompute" if plan.candidate.recompute else ""
+    return f"takes {number(plan.time)}{how} and holds {in_bytes(plan.peak)}"
 
 
 def _schedule(asked: _Asked) -> Step:

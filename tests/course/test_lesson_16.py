@@ -1,5 +1,6 @@
 """Lesson 16: what the checks say to right answers and to the usual wrong ones."""
 
+import inspect
 import math
 
 import numpy as np
@@ -345,3 +346,10 @@ WRONG = {
     name: [answer for answer, verdict, _ in table if verdict != "your turn"]
     for name, table in {"plans_that_fit": WRONG_SEARCHES, "unbeaten": WRONG_CHOICES}.items()
 }
+
+
+def test_copies_that_cannot_share_the_samples_are_noticed():
+    source = inspect.getsource(answers.plans_that_fit).replace(" or job.samples % R", "")
+    names = {}
+    exec(source, names)
+    assert_says(plans_that_fit(names["plans_that_fit"]), "keep working", "you have R = 3 and M = 5")
