@@ -317,6 +317,11 @@ TIMELINE = gp.simulate(replicate(gp.GPipe(2, 2), 2))
             "no link from device 1 to device 3",
         ),
         (lambda: all_reduce(TIMELINE, 4, links=SLOW, buckets=0), ValueError, "all_reduce needs buckets >= 1"),
+        (
+            lambda: all_reduce(TIMELINE, 4, links=SLOW, buckets=10**12),  # it once ran out of memory
+            ValueError,
+            "all_reduce needs at most 10,000 buckets",
+        ),
         (lambda: all_reduce(TIMELINE, 4, links=SLOW, buckets=1.5), TypeError, "buckets to be a whole number"),
         (lambda: all_reduce(TIMELINE, 4, links=SLOW, clip=1), TypeError, "clip to be True or False"),
         (
