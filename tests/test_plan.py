@@ -9,7 +9,7 @@ import pytest
 from planned import ALIKE, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
 
 import gpipe_sim as gp
-from gpipe_sim.planning.cluster import Mesh, ring_of
+from gpipe_sim.planning.cluster import Mesh, meshes, ring_of
 from gpipe_sim.planning.layer_table import table_of
 from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
 from gpipe_sim.planning.search import bound_of, laid_out, order_of, peak_of, stages_of, step_time_of
@@ -270,3 +270,20 @@ def test_a_plan_that_is_as_fast_as_can_be_is_not_said_to_be_faster():
     plans = gp.plan(gp.mlp([8] * 8), where, batch, gp.mse, report=None)
     assert float(plans.best.time) < plans.bound and plans.gap == 0
     assert "at most 0.0% slower" in str(plans)
+
+
+def test_copies_are_numbered_in_two_ways_only_where_that_makes_a_difference():
+    assert [*meshes(4, NODES, (1, 4))] == [Mesh(4, 1), Mesh(1, 4)]
+    assert [*meshes(4, NODES, (2,))] == [Mesh(2, 2), Mesh(2, 2, "replicas")]
+    assert [*meshes(4, ALIKE, (2,))] == [Mesh(2, 2)]
+
+
+def test_pipelines_have_ended_when_the_slowest_replica_has():
+    """The first has its first two devices in a node, the other its last two."""
+    rows, differ = plan(cluster(6, links=NODES), replicas=[2], rows=None), 0
+    for row in rows:
+        found = step_time_of(row.table, row.candidate)
+        ends = [each.makespan for each in found.timelines]
+        assert found.pipelines == max(ends)
+        differ += ends[0] < max(ends)
+    assert differ
