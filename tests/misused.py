@@ -1329,6 +1329,11 @@ CLUSTERS: list[Case] = [
     ),
     (lambda: plan(replicas=[]), ValueError, "plan needs replicas to list at least one (got [])"),
     (lambda: plan(microbatches=[0]), ValueError, "plan needs each of microbatches >= 1 (got 0)"),
+    (
+        lambda: plan(schedules=[gp.LoopedBFS, gp.Interleaved1F1B], stages_per_device=[1]),
+        ValueError,
+        "plan needs stages_per_device to list at least one above 1 (got [1])",
+    ),
     (lambda: plan(stages_per_device=[1.5]), TypeError, "plan needs each of stages_per_device to be a whole"),
     (
         lambda: plan(replicas=[4], microbatches=[16]),
@@ -1433,7 +1438,7 @@ REPLICAS: list[Case] = [
         ValueError,
         "data_parallel_round needs devices",
     ),
-    (lambda: gp.data_parallel_round(HUGE, weights=1, links=SLOW), ValueError, "at most 10,000,000 pairs"),
+    (lambda: gp.data_parallel_round(HUGE, weights=1, links=SLOW), ValueError, "needs at most 1,000 devices"),
     (lambda: gp.data_parallel_round(2, weights=NAN, links=SLOW), ValueError, "weights to be finite and >= 0"),
     (lambda: gp.data_parallel_round(2, weights=X, links=SLOW), TypeError, "weights to be a number"),
     (lambda: gp.data_parallel_round(2, weights=1, links={}), ValueError, "there are links from nowhere"),

@@ -317,6 +317,11 @@ TIMELINE = gp.simulate(replicate(gp.GPipe(2, 2), 2))
             "no link from device 1 to device 3",
         ),
         (lambda: all_reduce(TIMELINE, 4, links=SLOW, buckets=0), ValueError, "all_reduce needs buckets >= 1"),
+        (
+            lambda: all_reduce(TIMELINE, 4, links=SLOW, buckets=10**12),  # it once ran out of memory
+            ValueError,
+            "all_reduce needs at most 10,000 buckets",
+        ),
         (lambda: all_reduce(TIMELINE, 4, links=SLOW, buckets=1.5), TypeError, "buckets to be a whole number"),
         (lambda: all_reduce(TIMELINE, 4, links=SLOW, clip=1), TypeError, "clip to be True or False"),
         (
@@ -338,3 +343,10 @@ def test_an_action_behind_an_update_that_waits_is_refused():
     timeline = gp.simulate(rows)
     with pytest.raises(ValueError, match=r"0B0 stands behind an update that waits until .* device 0's row"):
         all_reduce(timeline, 4, links=SLOW, clip=True)
+
+
+def test_rings_of_as_many_devices_on_other_links_take_other_times():
+    fast, slow = Link(latency=1, bandwidth=100), Link(latency=5, bandwidth=100)
+    links = {(0, 2): fast, (2, 0): fast, (1, 3): slow, (3, 1): slow}
+    summed = all_reduce(TIMELINE, 400, links=links)
+    assert {each.stage: each.end - each.start for each in summed.collectives} == {0: 6, 1: 14}

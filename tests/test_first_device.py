@@ -99,6 +99,11 @@ def test_a_devices_gradients_are_those_of_one_device():
             ValueError,
             "data_parallel_round needs devices >= 1",
         ),
+        (
+            lambda: data_parallel_round(10**9, weights=1, links=LINK),
+            ValueError,
+            "data_parallel_round needs at most 1,000 devices",
+        ),
         (lambda: data_parallel_round(2, weights=-1, links=LINK), ValueError, "weights to be finite and >= 0"),
         (
             lambda: data_parallel_round(2, weights=1, inputs="1", links=LINK),

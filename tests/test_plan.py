@@ -9,9 +9,9 @@ import pytest
 from planned import ALIKE, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
 
 import gpipe_sim as gp
-from gpipe_sim.planning.cluster import Mesh, ring_of
+from gpipe_sim.planning.cluster import Mesh, meshes, ring_of
 from gpipe_sim.planning.layer_table import table_of
-from gpipe_sim.planning.least_bytes import least_bytes
+from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
 from gpipe_sim.planning.search import bound_of, laid_out, order_of, peak_of, stages_of, step_time_of
 
 CLUSTERS = [cluster(4), cluster(4, links=NODES), cluster(6, links=NODES), cluster(3, links=gp.Link())]
@@ -73,6 +73,20 @@ def test_the_time_of_a_row_is_that_of_all_devices_and_all_rings(links, devices, 
         assert row.time == max([*ends, *(each.end for each in rings)])
         devices_of_stage_0 = {*row.schedule.program.homes(gp.Kind.F)[0].tolist()}
         assert bool(rings) == (len(devices_of_stage_0) > 1)
+
+
+@pytest.mark.parametrize(("replicas", "rings"), [(1, 0), (2, 4)])
+def test_copies_that_no_microbatch_goes_through_have_nothing_to_sum_and_no_gradients_to_hold(replicas, rings):
+    """Two microbatches of Chimera on four devices go in one direction; it once paid for both."""
+    options = {"schedules": [gp.Chimera], "replicas": [replicas], "microbatches": [2], "recompute": [False]}
+    row = plan(cluster(4 * replicas), **options).best
+    assert row.time == row.timeline.makespan and len(row.timeline.collectives) == rings
+    each, layers = row.candidate, table(cluster(4 * replicas))
+    assert bound_of(layers, each) <= row.time
+    low, exact = static_bytes(each.schedule, stages_of(layers, each)), peak_of(layers, each)[1]
+    assert all(least <= trace.peak_inside.bytes for least, trace in zip(low, exact, strict=True))
+    exactly_enough = plan(cluster(4 * replicas, row.peak), **options)
+    assert exactly_enough.best.peak <= row.peak
 
 
 @pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
@@ -247,3 +261,29 @@ def test_slow_links_turn_data_parallel_into_a_pipeline():
     """An all-reduce sends more bytes than the messages of a pipeline do, in this model."""
     fast, slow = (plan(cluster(4, links=gp.Link(0, speed)), rows=1).best for speed in (1e6, 20))
     assert (fast.replicas, slow.replicas) == (4, 1)
+
+
+def test_a_plan_that_is_as_fast_as_can_be_is_not_said_to_be_faster():
+    """Here the best plan and the bound are one number, but for rounding: the table once said -0.0%."""
+    where = gp.Cluster(3, gp.Accelerator(flops=100), 1e9)
+    batch = np.zeros((12, 8)), np.zeros((12, 8))
+    plans = gp.plan(gp.mlp([8] * 8), where, batch, gp.mse, report=None)
+    assert float(plans.best.time) < plans.bound and plans.gap == 0
+    assert "at most 0.0% slower" in str(plans)
+
+
+def test_copies_are_numbered_in_two_ways_only_where_that_makes_a_difference():
+    assert [*meshes(4, NODES, (1, 4))] == [Mesh(4, 1), Mesh(1, 4)]
+    assert [*meshes(4, NODES, (2,))] == [Mesh(2, 2), Mesh(2, 2, "replicas")]
+    assert [*meshes(4, ALIKE, (2,))] == [Mesh(2, 2)]
+
+
+def test_pipelines_have_ended_when_the_slowest_replica_has():
+    """The first has its first two devices in a node, the other its last two."""
+    rows, differ = plan(cluster(6, links=NODES), replicas=[2], rows=None), 0
+    for row in rows:
+        found = step_time_of(row.table, row.candidate)
+        ends = [each.makespan for each in found.timelines]
+        assert found.pipelines == max(ends)
+        differ += ends[0] < max(ends)
+    assert differ

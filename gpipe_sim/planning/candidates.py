@@ -92,11 +92,17 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
         require_flags(OWNER, recompute=each)
     if not families or not recompute:
         raise ValueError(f"{OWNER} needs at least one schedule, and recompute to list False, True or both")
+    per_device = _wholes(OWNER, "stages_per_device", stages_per_device)
+    if max(per_device) == 1 and all(map(_takes_stages, families)):
+        raise ValueError(
+            f"{OWNER} needs stages_per_device to list at least one above 1 {got(stages_per_device)}: "
+            "with a stage for each device, these schedules are plain 1F1B and GPipe"
+        )
     families.sort(key=lambda family: family is not OneFOneB)  # of what is as good, the best known comes first
     return Space(
         tuple(dict.fromkeys(families)),
         *read_counts(OWNER, cluster, replicas, microbatches),
-        _wholes(OWNER, "stages_per_device", stages_per_device),
+        per_device,
         tuple(dict.fromkeys(map(bool, recompute))),
     )
 

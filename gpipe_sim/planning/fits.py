@@ -14,7 +14,7 @@ from gpipe_sim.planning.search import laid_out, peak_of, stages_of
 def smallest(table: LayerTable, looked_at: Iterable[Candidate]) -> tuple[int, Candidate]:
     """(bytes, the plan whose fullest device holds the fewest of them): bounds first, as in the search."""
     queue = [
-        (static_bytes(each.schedule.placement, stages_of(table, each)).max(), number, 0, each)
+        (static_bytes(each.schedule, stages_of(table, each)).max(), number, 0, each)
         for number, each in enumerate(looked_at)
     ]
     heapify(queue)
@@ -35,7 +35,7 @@ def fewest_devices(table: LayerTable) -> int | None:
     for devices in range(1, table.count + 1):
         schedule = OneFOneB(devices, table.profile.samples)
         each = Candidate(schedule, Mesh(devices, 1), table.cut(devices, "early", True), True)
-        if static_bytes(schedule.placement, stages_of(table, each)).max() > limit:
+        if static_bytes(schedule, stages_of(table, each)).max() > limit:
             continue
         if _at_least(table, each) <= limit and peak_of(table, each)[0] <= limit:
             return devices

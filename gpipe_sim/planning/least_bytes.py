@@ -9,17 +9,21 @@ from itertools import pairwise
 import numpy as np
 
 from gpipe_sim.planning.layer_table import Stages
+from gpipe_sim.planning.step_time import stages_used
 from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.program import CODE, Program
 
 Column = np.ndarray
 F, B, I, W = (CODE[kind] for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
 
 
-def static_bytes(placement: tuple[tuple[int, ...], ...], stages: Stages) -> Column:
-    """For each device its weights, what an optimizer keeps for them, and their gradients."""
-    each = stages.fixed + stages.gradients
-    return np.array([each[list(held)].sum() for held in placement])
+def static_bytes(schedule: Schedule, stages: Stages) -> Column:
+    """For each device its weights, what an optimizer keeps for them, and the gradients that it makes."""
+    both = zip(schedule.placement, stages_used(schedule), strict=True)
+    return np.array(
+        [stages.fixed[list(held)].sum() + stages.gradients[list(used)].sum() for held, used in both]
+    )
 
 
 def least_bytes(program: Program, stages: Stages, recompute: bool) -> Column:

@@ -68,9 +68,10 @@ def plan(
 
     Model and batch may be on paper, as for ``profile``. Times are computed: FLOPs by the accelerator,
     messages by the links, then a ring all-reduce for each stage; an optimizer's update takes no time. The
-    bytes of each row are exact, also while an action runs. What is faster is simulated; the others only have
-    a bound that is not as fast as the last row. ``rows=None`` simulates all. ``report`` gets a line of text
-    from time to time; unless given, it shows on a terminal.
+    bytes of each row are exactly those of ``train_step``, also while an action runs. That is on its clock of
+    unit costs: on another, a message may wait longer or less. What is faster is simulated; the others only
+    have a bound that is not as fast as the last row. ``rows=None`` simulates all. ``report`` gets a line of
+    text from time to time; unless given, it shows on a terminal.
 
     MemoryLimitError if no plan fits, with what would; ValueError if there is none because of its sizes, or
     replicas do not divide the devices; TypeError for what is no model, cluster, schedule or number.
@@ -173,7 +174,7 @@ class Plans:
     @property
     def gap(self) -> float:
         """The share by which the best plan is at most slower than the best that there can be."""
-        return float(self.best.time) / self.bound - 1
+        return max(0.0, float(self.best.time) / self.bound - 1)  # they may be equal but for rounding
 
     @property
     def frontier(self) -> tuple[Plan, ...]:

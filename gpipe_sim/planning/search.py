@@ -19,7 +19,7 @@ from gpipe_sim.planning.layer_table import LayerTable, Stages
 from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
 from gpipe_sim.planning.least_time import Shape, least_time
 from gpipe_sim.planning.lower_bound import bound_of_mesh
-from gpipe_sim.planning.step_time import StepTime, ring_times, step_time
+from gpipe_sim.planning.step_time import StepTime, ring_times, stages_used, step_time
 from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.runtime.prediction import predict_memory
@@ -91,7 +91,7 @@ def bound_of(table: LayerTable, candidate: Candidate) -> float:
     schedule, stages = candidate.schedule, stages_of(table, candidate)
     placement, microbatches = schedule.placement, schedule.microbatches
     sizes = tuple(map(int, stages.gradients.tolist()))
-    rings = ring_times(placement, candidate.mesh, sizes, table.cluster)
+    rings = ring_times(stages_used(schedule), candidate.mesh, sizes, table.cluster)
     shape = Shape(placement, microbatches, is_split(type(schedule)), candidate.recompute)
     overhead = float(table.cluster.accelerator.overhead)
     return least_time(shape, stages, overhead, rings) * ROUNDING
@@ -134,7 +134,7 @@ class _Search:
         heappush(self.queue, (least, held, next(self.numbers), candidate, time))
 
     def start(self, candidate: Candidate) -> None:
-        static = static_bytes(candidate.schedule.placement, stages_of(self.table, candidate)).max()
+        static = static_bytes(candidate.schedule, stages_of(self.table, candidate)).max()
         if static > self.limit:
             self.refuse(candidate, static, at_least=True)
         else:

@@ -4,6 +4,7 @@ The ring of a stage starts when its last backward in any replica has ended. A de
 Replicas exchange nothing before that, so one of them is simulated for each kind of place that they have.
 """
 
+from copy import copy
 from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple
@@ -37,14 +38,36 @@ def step_time(schedule: Schedule, mesh: Mesh, profile: Profile, cluster: Cluster
         simulate(schedule, costs, links=links, profile=profile) for links in mesh.links(cluster.links)
     )
     ready = np.maximum.reduce([_ready(timeline) for timeline in timelines]).tolist()
-    rings = ring_times(schedule.placement, mesh, profile.gradient_bytes, cluster)
+    used = stages_used(schedule)
+    rings = ring_times(used, mesh, profile.gradient_bytes, cluster)
     pipelines = max(timeline.makespan for timeline in timelines)
-    return StepTime(pipelines, max(pipelines, _end(ready, rings, schedule.placement)), timelines)
+    return StepTime(pipelines, max(pipelines, _end(ready, rings, used)), timelines)
+
+
+def stages_used(schedule: Schedule) -> Placement:
+    """The placement, without copies of stages that no microbatch goes through.
+
+    They have no gradients to sum: Chimera with few microbatches sends all of them in one direction.
+    """
+    placement, stages = schedule.placement, schedule.stages
+    alone = sum(map(len, placement)) == stages
+    if alone or schedule.microbatches >= schedule.devices:  # then there are enough for both directions
+        return placement
+    return _used(schedule)
+
+
+@lru_cache(maxsize=1024)
+def _used(schedule: Schedule) -> Placement:
+    homes = copy(schedule).program.homes(Kind.F)  # of a copy, so that the program is not kept
+    return tuple(
+        tuple(stage for stage in held if device in homes[stage])
+        for device, held in enumerate(schedule.placement)
+    )
 
 
 @lru_cache(maxsize=1024)
 def ring_times(placement: Placement, mesh: Mesh, sizes: tuple[int, ...], cluster: Cluster) -> list[Real]:
-    """How long the all-reduce of each stage takes, among all devices that hold a copy of it."""
+    """How long the all-reduce of each stage takes, among all devices that use a copy of it."""
 
     def members(stage: int) -> list[int]:
         """In the order of their numbers, which is that of the ring."""

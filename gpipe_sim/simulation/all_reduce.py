@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import duration, got, listed, require_flags, whole
+from gpipe_sim.errors import duration, got, listed, require_few, require_flags, whole
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.program import CODE, Program
 from gpipe_sim.simulation.links import Link, Links, link_between
@@ -34,6 +34,7 @@ from gpipe_sim.simulation.timeline import (
     of_timeline,
 )
 
+MOST_BUCKETS = 10_000  #: of each stage
 NORM_BYTES = 8  #: of the one number that clipping sums over all devices
 
 
@@ -55,12 +56,13 @@ def all_reduce(
     Updates move behind the all-reduce of their stage; nothing else moves. ``timeline.collectives`` lists what
     was added, and the makespan includes it.
 
-    ValueError for sizes that do not fit the stages, for links that are not there, for a timeline that has
-    collectives already or updates a stage more than once, and if an action that is no update stands behind
-    one that has to wait. TypeError for arguments of another kind.
+    ValueError for sizes that do not fit the stages, for more than 10,000 buckets, for links that are not
+    there, for a timeline that has collectives already or updates a stage more than once, and if an action
+    that is no update stands behind one that has to wait. TypeError for arguments of another kind.
     """
     program = timeline.schedule.program
     buckets = whole("all_reduce", "buckets", buckets)
+    require_few("all_reduce", buckets, "buckets", most=MOST_BUCKETS)
     require_flags("all_reduce", clip=clip)
     if timeline.collectives:
         raise ValueError("all_reduce has been there already: this timeline has collectives")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
 
-from gpipe_sim.errors import duration, whole
+from gpipe_sim.errors import duration, require_few, whole
 from gpipe_sim.schedule.actions import Action, B, F
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.cost_model import CostModel
@@ -19,6 +19,7 @@ from gpipe_sim.simulation.simulate import simulate, within_floats
 from gpipe_sim.simulation.timeline import Collective, Timeline, column_of
 
 SCATTER, REPLICATE, GATHER, REDUCE = "scatter", "replicate", "gather", "reduce"
+MOST_DEVICES = 1_000
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,12 @@ def data_parallel_round(
     case: PyTorch's threads wait for each other in between.
 
     ``timeline.collectives`` has each transfer, with the bytes of it. ValueError or TypeError for what are no
-    sizes, costs or links. PyTorch's documentation of ``torch.nn.DataParallel``, and
-    Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704.
+    sizes, costs or links, and for more than 1,000 devices. PyTorch's documentation of
+    ``torch.nn.DataParallel``, and Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704.
     """
-    schedule = _Copies(*[whole("data_parallel_round", "devices", devices)] * 2)
+    devices = whole("data_parallel_round", "devices", devices)
+    require_few("data_parallel_round", devices, "devices", most=MOST_DEVICES)
+    schedule = _Copies(devices, devices)
     sizes = {"weights": weights, "inputs": inputs, "outputs": outputs}
     weights, inputs, outputs = (duration("data_parallel_round", *each) for each in sizes.items())
     plain = simulate(schedule, costs)
