@@ -536,8 +536,12 @@ COSTS: list[Case] = [
     (lambda: many(noise=-0.1), ValueError, "simulate_many needs 0 <= noise < 100 (got -0.1)"),
     (lambda: many(noise=100), ValueError, "simulate_many needs 0 <= noise < 100 (got 100)"),
     (lambda: many(noise=NAN), ValueError, "simulate_many needs 0 <= noise < 100 (got nan)"),
-    (lambda: many(noise="much"), TypeError, "simulate_many needs noise to be a number (got 'much')"),
-    (lambda: many(noise=None), TypeError, "simulate_many needs noise to be a number (got None)"),
+    (
+        lambda: many(noise="much"),
+        TypeError,
+        "needs noise to be a number, or a function of (rng, actions) (got 'much')",
+    ),
+    (lambda: many(noise=None), TypeError, "noise to be a number, or a function of (rng, actions) (got None)"),
     (lambda: many(runs=0), ValueError, "simulate_many needs runs >= 1 (got 0)"),
     (lambda: many(runs=2.0), TypeError, "simulate_many needs runs to be a whole number (got 2.0)"),
     (lambda: many(runs=HUGE), ValueError, "simulate_many needs at most 10,000,000 runs"),
@@ -822,9 +826,9 @@ CUT: list[Case] = [
 ]
 
 PROGRAMS: list[Case] = [
-    (lambda: gp.Send("0F0", -1), ValueError, "Send needs to from 0 to 10000000 (got -1)"),
-    (lambda: gp.Send("0F0", "1"), TypeError, "Send needs to to be a whole number (got '1')"),
-    (lambda: gp.Send("0F0", UNPRINTABLE), ValueError, "Send needs to from 0 to 10000000 (got int)"),
+    (lambda: gp.Send("0F0", -1), ValueError, "Send needs to= from 0 to 10000000 (got -1)"),
+    (lambda: gp.Send("0F0", "1"), TypeError, "Send needs to= to be a whole number (got '1')"),
+    (lambda: gp.Send("0F0", UNPRINTABLE), ValueError, "Send needs to= from 0 to 10000000 (got int)"),
     (
         lambda: gp.Send("0W0", 1),
         ValueError,

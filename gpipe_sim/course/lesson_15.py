@@ -109,6 +109,11 @@ class CountedLinks(Links):
         self.pieces.setdefault(name, []).append(array.copy())
         super().send(name, array)
 
+    def receive(self, name: object) -> np.ndarray:
+        if isinstance(name, int) and name < 0:
+            raise IndexError(f"there is no device {name}")
+        return super().receive(name)
+
     def of(self, device: int) -> int:
         """The bytes that a device has sent."""
         return sum(self.sent.get(device, []))

@@ -25,7 +25,7 @@ class Send:
 
     def __post_init__(self):
         object.__setattr__(self, "what", _sent("Send", self.what))
-        object.__setattr__(self, "to", whole("Send", "to", self.to, 0, MOST))
+        object.__setattr__(self, "to", whole("Send", "to=", self.to, 0, MOST))
 
     @property
     def other(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.errors import got, require_few, require_in, whole
+from gpipe_sim.errors import got, require, require_few, require_in, whole
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.simulation.cost_model import CostModel, priced, require_costs
 from gpipe_sim.simulation.costs import UNIT
@@ -47,7 +47,7 @@ def simulate_many(
     program = schedule.program
     costs = UNIT if costs is None else costs
     require_costs("simulate_many", costs, program.stages, program.devices)
-    draw = noise if callable(noise) else log_normal(noise)
+    draw = noise if callable(noise) else log_normal(_read(noise))
     require_few("simulate_many", whole("simulate_many", "runs", runs), "runs")
     rng = np.random.default_rng(whole("simulate_many", "seed", seed, 0))
     simulate(schedule, costs, links=links, profile=profile)  # which refuses what cannot run
@@ -61,6 +61,10 @@ def simulate_many(
     if not np.isfinite(found).all():
         raise too_long(schedule)
     return found
+
+
+def _read(noise: Any) -> Real:
+    return require("simulate_many", noise, Real, "noise to be a number, or a function of (rng, actions)")
 
 
 def log_normal(noise: Real) -> Callable[[np.random.Generator, int], Column]:

@@ -206,7 +206,7 @@ WRONG_RINGS = [
     (
         changed("links.receive((k - 1) % n)", "links.receive(k - 1)"),
         "keep working",
-        "it stopped: KeyError: -1",
+        "it stopped: IndexError: there is no device -1",
     ),
     (
         then(lambda found: [each / len(found) for each in found]),
