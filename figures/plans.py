@@ -65,7 +65,9 @@ def draw(data: dict) -> Figure:
     words = (
         f"Of {len(data['plans'])} plans no other beats {len(unbeaten)}: from {_both(quick)} to {_both(small)}"
     )
-    note = f"{LAYERS} equal layers on {DEVICES} devices; triangles recompute; dashed: the bound, "
+    note = (
+        f"{LAYERS} equal layers on {DEVICES} devices, V at most 2; triangles recompute; dashed: the bound, "
+    )
     claim(ax, words, note + number(data["bound"]))
     return figure
 
