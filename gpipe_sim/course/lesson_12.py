@@ -1,17 +1,15 @@
 """Lesson 12: links, and one device's program."""
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from math import inf
 from numbers import Real
 
-import numpy as np
-
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
+from gpipe_sim.course.own_program import early, no_steps, wrong_row, wrong_run
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
     Reply,
@@ -26,30 +24,20 @@ from gpipe_sim.course.rows import (
     Step,
     first_other,
     given,
-    in_a_row,
     in_words,
     is_need,
     parsed,
     read_rows,
     rows_of,
     spelled,
-    what_is_amiss,
 )
-from gpipe_sim.errors import DeadlockError
 from gpipe_sim.families import GPipe, OneFOneB
-from gpipe_sim.nn.losses import mse
-from gpipe_sim.nn.models import mlp
-from gpipe_sim.runtime.programs import run_programs
-from gpipe_sim.runtime.split import split
-from gpipe_sim.runtime.step import single_device_step
-from gpipe_sim.schedule.device_programs import device_programs
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.links import Link
 from gpipe_sim.simulation.simulate import simulate
 from gpipe_sim.simulation.timeline import number as written
 
 KINDS = "FfBb"
-CLOSE = 1e-12
 #: Rows whose links a student's function finds; in the last but one device 1 takes microbatch 1 first.
 HIDDEN_ROWS = (
     answers.gpipe_rows(3, 2),
@@ -71,7 +59,6 @@ SETTINGS = (
     (3, 1, 1, 2, 4, 3),
     (1, 6, 1, 2, 5, 1),
 )
-STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")
 #: What natural wrong guesses at the length of GPipe, 4 x 8, with links busy for 2 would be.
 NARROW = {
     33: "That is messages that take no time. When does the first one reach device 3?",
@@ -241,7 +228,7 @@ def _way(message: Step, rows: Rows) -> str:
 @build("program")
 def program(answer: Callable) -> Reply:
     """Check ``answer(k, K, M)``: 1F1B as the program of one device, with sends that block."""
-    early = ""
+    soon = ""
     for K, M in HIDDEN_PROGRAMS:
         rows = []
         for k in range(K):
@@ -249,124 +236,18 @@ def program(answer: Callable) -> Reply:
             steps = called(answer, k, K, M, where=where)
             if isinstance(steps, Reply):
                 return steps
-            if wrong := _no_steps(steps):
+            if wrong := no_steps(steps):
                 return keep_working(f"{where} {wrong}")
             rows.append(list(steps))
-            if wrong := _wrong_row(rows[k], k, K, M):
+            if wrong := wrong_row(rows[k], k, K, M):
                 return keep_working(f"{where} {wrong}")
-            early = early or _early(rows[k], f"{where} it")
-        if wrong := _wrong_run(rows, K, M):
+            soon = soon or early(rows[k], f"{where} it")
+        if wrong := wrong_run(rows, K, M):
             return keep_working(f"with K = {K}, M = {M}: {wrong}")
-    if early:
-        return almost(f"it ends, and the gradients are right. But {early}")
+    if soon:
+        return almost(f"it ends, and the gradients are right. But {soon}")
     sizes = f"{len(HIDDEN_PROGRAMS)} sizes, with sends that block"
     return correct(f"it ends at {sizes}, and the gradients are those of one device to 1e-12")
-
-
-def _no_steps(steps: object) -> str:
-    """What is wrong with what should be the steps of a program, as texts; empty if nothing is."""
-    if steps is None:
-        return NOTHING_BACK
-    if not isinstance(steps, list | tuple):
-        return f"it gives {steps!r}. How does a generator yield one step after the other?"
-    for step in steps:
-        if not isinstance(step, str) or not STEP.fullmatch(step):
-            such_as = "1F0, 1RECV_F0, 1SEND_B0"
-            return f"it has the step {step!r}. How is that written in the way of {such_as}?"
-    return ""
-
-
-def _read(step: str) -> tuple[int, str, str, int]:
-    """Stage, what is done with it ("", "RECV" or "SEND"), kind, microbatch."""
-    s, what, kind, m, _ = STEP.fullmatch(step).groups()
-    return int(s), what.strip("_").removeprefix("I"), kind, int(m)
-
-
-def _wrong_row(steps: list[str], k: int, K: int, M: int) -> str:
-    """What is wrong with one device's program by itself, and a question; empty if nothing is."""
-    row = list(map(_read, steps))
-    actions = [(s, kind, m) for s, what, kind, m in row if not what]
-    wanted = list(OneFOneB(K, M).actions[k])
-    if wrong := what_is_amiss(actions, wanted):
-        return f"its actions are {in_a_row(actions, end='.')} {wrong}"
-    if actions != wanted:
-        at = first_other(actions, wanted)
-        ahead = [kind for _, kind, _ in actions].index("B")
-        return f"its actions are {in_a_row(actions, most=8, end='.')} {_one_f_one_b(ahead, at, wanted)}"
-    return _wrong_messages(row, steps, list(_messages(k, K, M)))
-
-
-def _one_f_one_b(ahead: int, at: int, wanted: list) -> str:
-    if ahead != [kind for _, kind, _ in wanted].index("B"):
-        return (
-            f"Before its first backward that is {ahead}. How many forwards does 1F1B do first on this device?"
-        )
-    return f"The one at place {at} is not 1F1B's. What does it do in turn?"
-
-
-def _messages(k: int, K: int, M: int) -> Iterator[tuple[int, str, str, int]]:
-    """What device k receives and sends, in any order."""
-    for m in range(M):
-        if k > 0:
-            yield from [(k, "RECV", "F", m), (k, "SEND", "B", m)]
-        if k < K - 1:
-            yield from [(k, "SEND", "F", m), (k, "RECV", "B", m)]
-
-
-def _wrong_messages(row: list, steps: list[str], wanted: list) -> str:
-    spelling = dict(zip(row, steps, strict=True))
-    counts = Counter(step for step in row if step[1])
-    for step, often in counts.items():
-        s, what, kind, m = step
-        if step not in wanted:
-            who = "Who sends that?" if what == "RECV" else "Who needs that?"
-            return f"it has {spelling[step]}. {who}"
-        if often > 1:
-            return f"it has {spelling[step]} {often} times. How often does it cross?"
-        early, late = (step, (s, "", kind, m)) if what == "RECV" else ((s, "", kind, m), step)
-        if row.index(late) < row.index(early):
-            says = f"{spelling[late]} comes before {spelling[early]}"
-            return f"{says}. {'What does it read?' if what == 'RECV' else 'What would it send?'}"
-    for s, what, kind, m in wanted:
-        if (s, what, kind, m) not in counts:
-            why = f"What does {s}{kind}{m} read?" if what == "RECV" else "Who waits for that?"
-            return f"it never comes to {s}{what}_{kind}{m}. {why}"
-    return ""
-
-
-def _early(steps: list[str], who: str) -> str:
-    """Whether more than one activation has been received that no forward has read yet, in words."""
-    waiting = most = 0
-    for _, what, kind, _ in map(_read, steps):
-        if kind == "F":
-            waiting += {"RECV": 1, "": -1, "SEND": 0}[what]
-            most = max(most, waiting)
-    if most < 2:
-        return ""
-    return f"{who} has {most} activations lying there that no forward has read. How many must it take ahead?"
-
-
-def _wrong_run(rows: list[list[str]], K: int, M: int) -> str:
-    """Run the programs on arrays with sends that block: what goes wrong, and a question."""
-    layers, rng = mlp([6] * K + [3]), np.random.default_rng(0)
-    batch = rng.normal(size=(2 * M, 6)), rng.normal(size=(2 * M, 3))
-    try:
-        programs = device_programs("\n".join(" ".join(row) for row in rows))
-        step = run_programs(
-            programs, split(layers, stages=K), batch, mse, sends="blocking", check_buffers=False
-        )
-    except DeadlockError as error:
-        waits = str(error).partition("\n")[2].strip().partition(". On device")[0]
-        return f"{waits}. Which of them could do something else first?"
-    except ValueError as error:
-        return f"{error}. What did the other device do?"
-    alone = single_device_step(layers, batch, mse, microbatches=M).gradients
-    for key, found in step.gradients.items():
-        off = np.linalg.norm(found - alone[key]) / np.linalg.norm(alone[key])
-        if off > CLOSE:
-            says = f"the loss is right, the gradient of layer {key[0]} is {off:.0%} wrong"
-            return f"{says}. Which microbatch sits in the buffer when a backward reads it?"
-    return ""
 
 
 def gpipe_on_links(answer: Callable | None) -> Reply:

@@ -9,8 +9,8 @@ from replies import assert_each_is_told, assert_says
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers
+from gpipe_sim.course.jobs import BYTES, TIMES, Job, Plan, number_of_plans, simulated, sizes
 from gpipe_sim.course.lesson_16 import (
-    BYTES,
     FEWEST,
     HIDDEN_JOBS,
     HIDDEN_PLANS,
@@ -18,16 +18,18 @@ from gpipe_sim.course.lesson_16 import (
     MANY_LAYERS,
     ROOMY,
     SLOW_LINKS,
-    TIMES,
     WHERE_IT_FITS,
-    Job,
-    by_simulation,
     kept,
-    number_of_plans,
     plans_that_fit,
-    sizes,
     unbeaten,
 )
+
+
+def by_simulation(job: Job) -> tuple[Plan, ...]:
+    """Every plan that fits, by simulating 1F1B; then come the rings of the first stage."""
+    found = (simulated(job, *each) for each in sizes(job))
+    return tuple(sorted(plan for plan in found if plan.held <= job.room))
+
 
 JOB = Job(16, 16, 64, 0.5, 0.5, 1024, 576, 2304, 512, 100_000)  #: that of the lesson
 GPT3 = gp.gpt3_175b()
