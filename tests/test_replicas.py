@@ -151,3 +151,13 @@ def test_a_batch_smaller_than_all_microbatches_is_refused():
         data = gp.digits()
         layers = gp.split(gp.mlp([64, 10]), stages=1)
         gp.train_step(layers, replicate(gp.GPipe(1, 3), 2), (data.x[:5], data.y[:5]), gp.cross_entropy)
+
+
+def test_copies_that_update_within_the_schedule_sum_their_gradients_once():
+    both = replicate(gp.OneFOneB(2, 3), 2)
+    updates = [gp.U(stage, m) for m in (2, 5) for stage in (0, 1)]
+    rows = [[*row, update] for row, update in zip(both.actions, updates, strict=True)]
+    updating = gp.Explicit(rows, placement=both.placement)
+    found, alone = step(updating, optimizer=gp.SGD(0.1))
+    assert furthest_apart(found.gradients, alone.gradients) < 1e-12
+    assert found.ring_bytes == step(both)[0].ring_bytes and sum(found.ring_bytes) > 0
