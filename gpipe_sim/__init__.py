@@ -17,11 +17,11 @@ importing the package takes hardly any time. Timing a schedule and training with
 from importlib import import_module
 
 _NAMES = {
-    "errors": "DeadlockError MemoryLimitError ScheduleError",
+    "errors": "DeadlockError DivergedError MemoryLimitError ScheduleError",
     "schedule.actions": "Action B F I Kind OverlapFB R U W",
     "schedule.base": "Schedule needs",
     "schedule.device_programs": "device_programs",
-    "schedule.explicit": "Explicit repeat",
+    "schedule.explicit": "Explicit repeat with_updates",
     "schedule.placement": "bidirectional looped v_shaped",
     "schedule.remat": "remat",
     "schedule.replicas": "replicate shares side_by_side",
@@ -39,6 +39,7 @@ _NAMES = {
     "simulation.noise": "simulate_many",
     "simulation.problems": "Problem check problems",
     "simulation.simulate": "simulate",
+    "simulation.staleness": "Staleness staleness",
     "simulation.timeline": "Collective Message Span Timeline",
     "simulation.wires": "simulate_shared",
     "nn.along": "PaddingMask",

@@ -157,6 +157,14 @@ class MemoryLimitError(ValueError):
     """A device would hold more than it may; the message says when, what, and what would help."""
 
 
+class DivergedError(ArithmeticError):
+    """The loss is no longer finite; ``losses`` has that of each mini-batch before."""
+
+    def __init__(self, sentence: str, losses: Sequence[float] = ()):
+        super().__init__(sentence)
+        self.losses = list(losses)
+
+
 def require_room(partitions: int, devices: Sequence[Hashable]) -> tuple[Hashable, ...]:
     """The names; IndexError, in torchgpipe's words, for fewer than partitions, TypeError for no names."""
     try:

@@ -22,7 +22,6 @@ from gpipe_sim import (
     Kind,
     OverlapFB,
     Schedule,
-    U,
     W,
 )
 
@@ -145,17 +144,6 @@ def _overlapped_row(devices: int, microbatches: int, device: int) -> Iterator:
     for m in range(microbatches - warmup):
         yield OverlapFB(F(device, warmup + m), B(device, m))
     yield from (B(device, m) for m in range(microbatches - warmup, microbatches))
-
-
-def with_updates(schedule: Schedule) -> Explicit:
-    """The same order with every stage, or copy of one, updated at the end of its device's row."""
-    rows = []
-    for row in schedule.actions:
-        last: dict[int, int] = {}
-        for part in (part for action in row for part in action.parts):
-            last[part.stage] = max(part.microbatch, last.get(part.stage, 0))
-        rows.append([*row, *(U(stage, microbatch) for stage, microbatch in sorted(last.items()))])
-    return Explicit(rows, placement=schedule.placement)
 
 
 #: Stage 0 and 3 on device 0, stages 1 and 2 on device 1: the model goes down and comes back.

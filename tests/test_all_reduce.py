@@ -5,10 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import every_schedule, over, with_updates
+from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim import Kind, Link, Nodes, all_reduce, replicate
+from gpipe_sim import Kind, Link, Nodes, all_reduce, replicate, with_updates
 from gpipe_sim.simulation.all_reduce import ring_time
 
 SLOW = Link(latency=1, bandwidth=1)  #: 1 for each round, and 1 for each byte

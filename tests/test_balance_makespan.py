@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import every_schedule, over, overlapped, with_updates
+from cases import every_schedule, over, overlapped
 from test_balance import every_cut
 
 import gpipe_sim as gp
@@ -45,7 +45,7 @@ SMALL = [
     gp.remat(gp.GPipe(3, 4), "always"),
     gp.remat(gp.OneFOneB(3, 4), "except_last"),
     overlapped(3, 4),
-    with_updates(gp.OneFOneB(3, 4)),
+    gp.with_updates(gp.OneFOneB(3, 4)),
 ]
 
 

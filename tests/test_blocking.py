@@ -3,7 +3,7 @@
 from textwrap import dedent
 
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, over_every_schedule, overlapped, with_updates
+from cases import BOTH_WAYS, V_SHAPED, over_every_schedule, overlapped
 
 from gpipe_sim import (
     DeadlockError,
@@ -19,6 +19,7 @@ from gpipe_sim import (
     Send,
     check,
     problems,
+    with_updates,
 )
 from gpipe_sim.schedule.steps import Transfer
 from gpipe_sim.simulation.blocking import BlockedCycle, blocked_cycles, transfers

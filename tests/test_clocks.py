@@ -4,15 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import (
-    BOTH_WAYS,
-    V_SHAPED,
-    every_schedule,
-    over_every_schedule,
-    overlapped,
-    with_updates,
-    zero_bubble,
-)
+from cases import BOTH_WAYS, V_SHAPED, every_schedule, over_every_schedule, overlapped, zero_bubble
 from engine_cases import legal_orders
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,9 +18,9 @@ SCHEDULES = [
     *every_schedule([(1, 1), (1, 3), (3, 2), (4, 3), (4, 8)]),
     *(gp.remat(gp.GPipe(3, 4), mode) for mode in ("always", "except_last")),
     gp.remat(gp.ZBV(2, 4), "always"),
-    with_updates(gp.OneFOneB(3, 4)),
-    with_updates(gp.Chimera(4, 4)),
-    with_updates(gp.replicate(gp.ZBH1(2, 2), 3)),
+    gp.with_updates(gp.OneFOneB(3, 4)),
+    gp.with_updates(gp.Chimera(4, 4)),
+    gp.with_updates(gp.replicate(gp.ZBH1(2, 2), 3)),
     zero_bubble(3, 4),
     overlapped(3, 4),
     V_SHAPED,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cases import BOTH_WAYS, over, over_every_schedule, with_updates
+from cases import BOTH_WAYS, over, over_every_schedule
 from engine_cases import legal_orders, one_copy, over_explicit, runnable
 from hypothesis import given
 
@@ -23,6 +23,7 @@ from gpipe_sim import (
     from_torch_csv,
     remat,
     to_torch_csv,
+    with_updates,
 )
 
 PYTORCH = json.loads((Path(__file__).parent / "data" / "pytorch-orders.json").read_text())["schedules"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from cases import SIZES, every_schedule, over, over_every_schedule, overlapped, with_updates, zero_bubble
+from cases import SIZES, every_schedule, over, over_every_schedule, overlapped, zero_bubble
 from measured import measured
 
 from gpipe_sim import (
@@ -20,6 +20,7 @@ from gpipe_sim import (
     fit_costs,
     remat,
     simulate,
+    with_updates,
 )
 
 HALF = Fraction(1, 2)

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import with_updates
 
 import gpipe_sim as gp
 from gpipe_sim.runtime.limit import in_bytes
@@ -83,7 +82,7 @@ def test_nothing_has_changed_when_a_step_is_refused():
     before = [array.copy() for partition in partitions for array in partition.parameters.values()]
     with pytest.raises(gp.MemoryLimitError):
         how = {"memory_limit": 1, "optimizer": gp.SGD(1.0)}
-        gp.train_step(partitions, with_updates(gp.GPipe(4, 2)), BATCH, gp.cross_entropy, **how)
+        gp.train_step(partitions, gp.with_updates(gp.GPipe(4, 2)), BATCH, gp.cross_entropy, **how)
     after = [array for partition in partitions for array in partition.parameters.values()]
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
 

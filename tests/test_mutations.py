@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from itertools import cycle, islice
 
-from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped, with_updates
+from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped
 
 from gpipe_sim import (
     ZBH1,
@@ -20,6 +20,7 @@ from gpipe_sim import (
     problems,
     remat,
     simulate,
+    with_updates,
 )
 
 SOUND = [

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from cases import every_schedule, over, over_every_schedule, overlapped, with_updates
+from cases import every_schedule, over, over_every_schedule, overlapped
 
 import gpipe_sim as gp
 from gpipe_sim.runtime.profile import Size
@@ -122,7 +122,7 @@ def test_with_several_stages_on_a_device_and_updates(schedule):
     layers, batch = residuals(schedule.stages, np.float64), batch_for(residuals, 7, np.float64)
     shared = gp.colocate(schedule, ["a", "b", "a"])
     assert_predicted(shared, layers, batch)
-    assert_predicted(with_updates(schedule), layers, batch, optimizer=gp.SGD(0.0), costs=gp.Costs(comm=2))
+    assert_predicted(gp.with_updates(schedule), layers, batch, optimizer=gp.SGD(0.0), costs=gp.Costs(comm=2))
 
 
 OPTIMIZERS = (
@@ -134,7 +134,7 @@ OPTIMIZERS = (
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS)
-@over([with_updates(gp.GPipe(3, 4)), with_updates(gp.ZBV(2, 3)), gp.Chimera(4, 4), gp.ZBH1(3, 4)])
+@over([gp.with_updates(gp.GPipe(3, 4)), gp.with_updates(gp.ZBV(2, 3)), gp.Chimera(4, 4), gp.ZBH1(3, 4)])
 def test_with_what_an_optimizer_keeps_before_and_after_its_first_step(schedule, make):
     layers, batch = residuals(schedule.stages, np.float32), batch_for(residuals, 7, np.float32)
     optimizer = make()
@@ -151,7 +151,7 @@ def test_of_an_optimizer_of_ones_own_that_names_the_arrays_it_keeps():
             return self.learning_rate * state["last"]
 
     layers, batch = residuals(3, np.float64), batch_for(residuals, 7, np.float64)
-    assert_predicted(with_updates(gp.GPipe(3, 4)), layers, batch, optimizer=Signs(0.1))
+    assert_predicted(gp.with_updates(gp.GPipe(3, 4)), layers, batch, optimizer=Signs(0.1))
 
 
 def test_a_prediction_is_what_a_smaller_batch_would_hold_too():
@@ -262,7 +262,7 @@ def test_an_optimizer_of_another_model_is_refused_as_a_step_refuses_it():
                 gp.profile(partitions, batch, gp.cross_entropy, optimizer)
         else:
             gp.train_step(
-                partitions, with_updates(gp.GPipe(2, 2)), batch, gp.cross_entropy, optimizer=optimizer
+                partitions, gp.with_updates(gp.GPipe(2, 2)), batch, gp.cross_entropy, optimizer=optimizer
             )
 
 

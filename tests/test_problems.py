@@ -2,7 +2,7 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, over_every_schedule, overlapped, with_updates, zero_bubble
+from cases import BOTH_WAYS, V_SHAPED, over_every_schedule, overlapped, zero_bubble
 
 from gpipe_sim import (
     SGD,
@@ -28,6 +28,7 @@ from gpipe_sim import (
     simulate,
     split,
     train_step,
+    with_updates,
 )
 from gpipe_sim.schedule.placement import looped
 from gpipe_sim.schedule.rules import NEEDS
@@ -278,21 +279,34 @@ def test_a_device_can_wait_for_two_things():
 @pytest.mark.parametrize(
     ("rows", "placement", "action", "says"),
     [
-        (["0F0 0F1 0B0 0U0 0B1"], None, "0U0", "0U0 is not the last action of stage 0 on its device; "),
+        (["0F0 0F1 0B0 0U0 0B1"], None, "0B1", "0B1 is behind the last update of stage 0 on device 0, which"),
         (["0F0 0B0 0U0 0U0"], None, "0U0", "0U0 stands 2 times; it must run once"),
-        (["0F0 0F1 0B0 0B1 0U0 0U1"], None, "0U0", "0U0 is not the last action of stage 0 on its device; "),
+        (
+            ["0F0 0F1 0B0 0B1 0U0 0U1"],
+            None,
+            "0U1",
+            "0U1 has no gradient of microbatch 1 to apply on device 0: an earlier update of stage 0 did it",
+        ),
+        (["0F0 0B0 0U0 0F1 0F2 0B1 0U1 0B2"], None, "0B2", "0B2 is behind the last update of stage 0"),
         (["0F0 0B0 1U0", "1F0 1B0"], None, "1U0", "1U0 is on device 0, but stage 1 is on device 1"),
         (
             ["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1 1U1 0U1"],
             [[0], [0, 1]],
             "0U1",
-            "0U1 is not the last action of ",
+            "0U1 has no gradient of microbatch 1 to apply on device 1",
         ),
-        (["0F0 0B0 1U0", "1F0 1B0"], [[0, 1], [1]], "1U0", "1U0 is not the last action of stage 1"),
+        (["0F0 0B0 1U0", "1F0 1B0"], [[0, 1], [1]], "1U0", "1U0 has no gradient of microbatch 0 to apply"),
+        (["0F0 0B0 0U0", "1F0 1B0"], None, "1U0", "stage 1 is never updated, but stage 0 is: all stages"),
+        (
+            ["0F0 0F1 0B0 0U0 0B1 0U1", "1F0 1B0 1F1 1B1 1U1"],
+            None,
+            "1U1",
+            "the gradient of microbatch 1 goes into update 0 of stage 1, but into update 1 of stage 0: all",
+        ),
         (["0F0 1F1 1B1 0B0 0U0", "0F1 1F0 1B0 0B1"], [[0, 1], [1, 0]], "0U0", "0U0: stage 0 has two copies"),
     ],
 )
-def test_an_update_anywhere_but_last_is_refused_by_all_alike(rows, placement, action, says):
+def test_a_wrong_update_is_refused_by_all_alike(rows, placement, action, says):
     """By ``problems``, ``check``, ``simulate``, and (in test_refusals.py) ``train_step``: one rule."""
     schedule = Explicit(rows, placement=placement)
     first = problems(schedule)[0]

@@ -1,7 +1,7 @@
 """Which schedule is this?"""
 
 import pytest
-from cases import of_size, over_every_schedule, with_updates
+from cases import of_size, over_every_schedule
 
 from gpipe_sim import (
     SCHEDULES,
@@ -15,6 +15,7 @@ from gpipe_sim import (
     OneFOneB,
     recognize,
     remat,
+    with_updates,
 )
 
 NAMED = {

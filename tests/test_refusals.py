@@ -80,11 +80,11 @@ def test_a_layer_with_weights_stands_once():
 @pytest.mark.parametrize(
     ("rows", "placement", "words"),
     [
-        (["0F0 0B0 0U0 0F1 0B1"], None, "0U0 is not the last action of stage 0"),
+        (["0F0 0B0 0U0 0F1 0B1"], None, "0B1 is behind the last update of stage 0"),
         (
             ["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1 1U1 0U1"],
             [[0], [0, 1]],
-            "0U1 is not the last action of stage 0",
+            "0U1 has no gradient of microbatch 1 to apply on device 1",
         ),
         (
             [
@@ -107,7 +107,7 @@ def test_an_update_needs_the_whole_gradient_of_its_stage(rows, placement, words)
 
 def test_training_updates_every_stage_or_none():
     some = gp.Explicit(["0F0 0F1 0B0 0B1 0U1", "1F0 1B0 1F1 1B1"])
-    with pytest.raises(ValueError, match="updates stage 0 but not stage 1"):
+    with pytest.raises(ValueError, match="stage 1 is never updated, but stage 0 is"):
         gp.train(
             gp.split(gp.mlp(SIZES), stages=2), some, batch(), loss=gp.cross_entropy, optimizer=gp.SGD(0.1),
             epochs=1, batch_size=4, report=None,

@@ -2,7 +2,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from cases import BOTH_WAYS, EQUAL, V_SHAPED, over_every_schedule, overlapped, with_updates, zero_bubble
+from cases import BOTH_WAYS, EQUAL, V_SHAPED, over_every_schedule, overlapped, zero_bubble
 
 from gpipe_sim import (
     B,
@@ -19,6 +19,7 @@ from gpipe_sim import (
     needs,
     remat,
     simulate,
+    with_updates,
 )
 
 UNEVEN = Costs(Fraction(3, 2), Fraction(2), Fraction(1, 3), comm=Fraction(1, 4))

@@ -5,15 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cases import (
-    BOTH_WAYS,
-    V_SHAPED,
-    in_order,
-    over_every_schedule,
-    overlapped,
-    with_updates,
-    zero_bubble,
-)
+from cases import BOTH_WAYS, V_SHAPED, in_order, over_every_schedule, overlapped, zero_bubble
 from numeric import apart, furthest_apart
 
 from gpipe_sim import (
@@ -49,6 +41,7 @@ from gpipe_sim import (
     single_device_step,
     split,
     train_step,
+    with_updates,
 )
 from gpipe_sim.runtime import step as step_module
 from gpipe_sim.runtime.memory import GRADIENTS, PARAMETERS, roots
@@ -625,11 +618,11 @@ def test_updates_need_an_optimizer():
         train_step(split(mlp(SIZES), stages=2), with_updates(GPipe(2, 2)), ten_digits(), cross_entropy)
 
 
-def test_weights_may_not_change_while_a_microbatch_still_reads_them():
+def test_a_gradient_that_no_update_would_apply_is_refused_before_a_weight_changes():
     early = Explicit(["0F0 0B0 0U0 0F1 0B1"])
     partitions = split(mlp(SIZES), stages=1)
     before = copies_of(partitions)
-    with pytest.raises(ValueError, match="0U0 is not the last action of stage 0 on its device"):
+    with pytest.raises(ValueError, match="0B1 is behind the last update of stage 0 on device 0"):
         train_step(partitions, early, ten_digits(), cross_entropy, optimizer=SGD(0.1))
     assert unchanged(partitions, before)
 

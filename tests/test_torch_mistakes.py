@@ -10,13 +10,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch_modules  # noqa: E402
-from cases import with_updates  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch_modules import linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
-from gpipe_sim import mse  # noqa: E402
+from gpipe_sim import mse, with_updates  # noqa: E402
 from gpipe_sim.torch_backend import (  # noqa: E402
     LocalProcesses,
     Pipeline,

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cases import in_order, with_updates
+from cases import in_order
 
 from gpipe_sim import (
     SCHEDULES,
@@ -29,6 +29,7 @@ from gpipe_sim import (
     split,
     train,
     train_single_device,
+    with_updates,
 )
 from gpipe_sim.nn.data import digit_images
 from gpipe_sim.runtime import step as step_module

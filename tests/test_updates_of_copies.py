@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from cases import every_schedule, over, with_updates
+from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim import Explicit, Kind, Link, all_reduce, replicate
+from gpipe_sim import Explicit, Kind, Link, all_reduce, replicate, with_updates
 
 SLOW = Link(1, 1)
 COPIES = [
@@ -113,7 +113,7 @@ def test_a_copy_that_is_stuck_keeps_the_other_from_its_update():
             "0U0: stage 0 has 3 copies, .* devices 0 1 2, or on none",
         ),
         (["0F0 0U0 0B0", "0F1 0B1 0U1"], "device 0 is stuck at 0U0: it needs 0B0"),
-        (["0F0 0B0 0U0 0F2 0B2", "0F1 0B1 0U1"], "0U0 is not the last action of stage 0 on its device"),
+        (["0F0 0B0 0U0 0F2 0B2", "0F1 0B1 0U1"], "0B2 is behind the last update of stage 0 on device 0"),
         (["0F0 0B0 0U0", "0F1 0B1 0U0"], "0U0 stands 2 times"),
     ],
 )

@@ -7,7 +7,7 @@ and matplotlib both read this file; a new kind of action, or a new category of m
 
 from typing import NamedTuple
 
-from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, PENDING, SAVED, STATE
+from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
 from gpipe_sim.schedule.actions import Kind
 
 PLAIN, LINES, DOTS = "", "lines", "dots"  #: patterns, in white
@@ -34,6 +34,7 @@ KINDS = {
 #: Categories of memory, from the bottom of a chart to its top; a legend shows these names.
 MEMORY = {
     PARAMETERS: Look("#33205e"),
+    OLDER: Look("#33205e", DOTS),
     STATE: Look("#583b91", LINES),
     GRADIENTS: Look("#583b91"),
     BOUNDARY: Look("#9a7fd0"),

@@ -1,7 +1,7 @@
 """The families of schedules, one small file each.
 
 To add one: write a class with an ``order`` in a file of its own, and name it here. Every law in ``tests/`` is
-then tested on it too.
+then tested on it too; on those without a flush, every law but that of equal gradients.
 """
 
 from gpipe_sim.families.chimera import Chimera
@@ -12,6 +12,7 @@ from gpipe_sim.families.interleaved import Interleaved1F1B
 from gpipe_sim.families.looped_bfs import LoopedBFS
 from gpipe_sim.families.naive import Naive
 from gpipe_sim.families.one_f_one_b import Eager1F1B, OneFOneB
+from gpipe_sim.families.pipedream import PipeDream, PipeDream2BW, PipelinedBackprop
 from gpipe_sim.families.zbv import ZBV
 from gpipe_sim.families.zero_bubble import ZBH1, ZBH2
 
@@ -32,4 +33,7 @@ SCHEDULES = (
     Chimera,
 )
 
-__all__ = ["SCHEDULES", *(family.__name__ for family in SCHEDULES)]
+#: Those that update on the way: their gradients are those of older weights, so not one device's.
+WITHOUT_FLUSH = (PipeDream, PipeDream2BW, PipelinedBackprop)
+
+__all__ = ["SCHEDULES", "WITHOUT_FLUSH", *(family.__name__ for family in (*SCHEDULES, *WITHOUT_FLUSH))]

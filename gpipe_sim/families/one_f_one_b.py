@@ -12,7 +12,8 @@ class OneFOneB(Schedule):
     """Warm up, then alternate one forward with one backward.
 
     Bubble (K-1)/(K-1+M), as GPipe; but device k holds at most K-k activations.
-    Also known as PipeDream-Flush and DAPPLE. Narayanan et al. 2021, arXiv:2006.09503.
+    It is PipeDream-Flush: ``PipeDream`` with one update, when all M microbatches are through. Narayanan et
+    al. 2021, arXiv:2006.09503. Also known as DAPPLE, Fan et al. 2021, arXiv:2007.01045.
     """
 
     name = "1F1B"

@@ -13,11 +13,15 @@ from gpipe_sim.nn.along import Boundary, copied, first
 from gpipe_sim.nn.layers import Context
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer
+from gpipe_sim.nn.standin import StandIn
 from gpipe_sim.runtime.memory import GRADIENTS, MESSAGES, PARAMETERS, STATE, Memory
 from gpipe_sim.runtime.partition import Gradients, Partition
 from gpipe_sim.runtime.ring import sum_copies
-from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.runtime.weights import Versions
+from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.schedule.program import Program
 from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED, holds
+from gpipe_sim.schedule.versions import Lives
 from gpipe_sim.simulation.timeline import Span
 
 Array = np.ndarray
@@ -32,7 +36,7 @@ def as_batch(batch: Batch) -> Batch:
 
 
 class Piece(NamedTuple):
-    """One microbatch: its rows of the batch, and its weight in the batch's mean (rows / all rows)."""
+    """One microbatch: its rows of the batch, and its weight in the mean that one update averages."""
 
     rows: slice
     weight: float
@@ -58,6 +62,24 @@ def pieces(samples: int, microbatches: int) -> list[Piece]:
     return [Piece(slice(a, b), (b - a) / samples) for a, b in zip(starts, ends, strict=True)]
 
 
+def pieces_of(program: Program, samples: int) -> list[Piece]:
+    """The microbatches of a program, each with its share of its own mini-batch.
+
+    Where updates are on the way, the sizes alternate, so that mini-batches too differ by at most one sample.
+    ValueError for fewer samples than microbatches.
+    """
+    mini_batches, count = program.updates.members, program.microbatches
+    found = pieces(samples, count)
+    if len(mini_batches) == 1:
+        return found
+    ends = [samples * m // count for m in range(count + 1)]
+    for members in mini_batches:
+        together = sum(ends[m + 1] - ends[m] for m in members)
+        for m in members:
+            found[m] = Piece(slice(ends[m], ends[m + 1]), (ends[m + 1] - ends[m]) / together)
+    return found
+
+
 class StepInputs(NamedTuple):
     """What every device of a step is told. The batch stays with the host, which hands out copies of rows."""
 
@@ -69,6 +91,8 @@ class StepInputs(NamedTuple):
     contexts: list[Context]
     homes: list[list[int]]  # by stage and microbatch, the device that runs it
     recomputed: list[list[bool]]  # by stage and microbatch, whether R runs its forward again
+    mini_batches: tuple[tuple[int, ...], ...]  # the microbatches of each: one, if no update is on the way
+    lives: Lives | None = None  # of the versions of the weights, if updates are on the way
 
 
 #: What an action frees and what it makes, by kind and whether its forward is recomputed: ``HOLDS``, sorted.
@@ -100,6 +124,7 @@ class Device:
         self.outputs: dict[int, Array] = {}
         self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
         self.counted: set[int] = set()
+        self.applied: set[int] = set()  # the stages whose gradients the last update has used up
         self.summed: set[int] = set()  # the stages whose gradients are those of all copies
         self.sent = 0  # bytes, for that
         self.handlers = {
@@ -110,6 +135,7 @@ class Device:
             Kind.W: self.weight_gradient,
             Kind.U: self.update,
         }
+        self.versions = Versions(partitions, memory, inputs.lives)
         for stage, partition in partitions.items():
             memory.keep(PARAMETERS, stage, partition.parameters)
         for stage, optimizer in optimizers.items():
@@ -122,58 +148,69 @@ class Device:
         What it frees is handed to it, and what it makes is kept: both as ``HOLDS`` says.
         """
         self.clock, memory = span.end, self.memory
-        for stage, kind, m in span.action.parts:
+        for part in span.action.parts:
+            stage, kind, m = part
             memory.begin(span)
             key, freed = (stage, m), []
             frees, makes = LIFE[kind, self.inputs.recomputed[stage][m]]
             for category in frees:
                 freed.append(memory.take(category, key))
             with memory.watching():
-                made = self.handlers[kind](stage, m, *freed)
+                made = self.handlers[kind](part, *freed)
             for category in makes:
                 memory.keep(category, key, made[category])
+            self.versions.ended(part)
         memory.sample(span.end, instant=span.start == span.end)
 
-    def forward(self, stage: int, m: int) -> Made:
+    def forward(self, action: Action) -> Made:
+        stage, _, m = action
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)
         self.memory.look(x)  # on device 0 it is a new copy
-        y, saved = self._run(stage, m, x, keep=not self.inputs.recomputed[stage][m])
+        y, saved = self._run(action, x, keep=not self.inputs.recomputed[stage][m])
         if stage == self.last_stage:
             self.outputs[m] = first(y)
         else:
             self._send(Kind.F, stage + 1, m, y)
         return {BOUNDARY: x, SAVED: saved}
 
-    def recompute(self, stage: int, m: int, x: Boundary) -> Made:
-        return {SAVED: self._run(stage, m, x)[1]}
+    def recompute(self, action: Action, x: Boundary) -> Made:
+        return {SAVED: self._run(action, x)[1]}
 
-    def backward(self, stage: int, m: int, saved: list) -> None:
-        dy = self._gradient_of_output(stage, m, saved)
-        dx = self.partitions[stage].backward(saved, dy, into=self.gradients[stage], look=self.memory.look)
+    def backward(self, action: Action, saved: list) -> None:
+        stage, _, m = action
+        dy, into = self._gradient_of_output(stage, m, saved), self._gradients_so_far(stage)
+        dx = self.versions.for_action(action).backward(saved, dy, into=into, look=self.memory.look)
         self._gradients_kept(stage)
         self._send_back(stage, m, dx)
 
-    def input_gradient(self, stage: int, m: int, saved: list) -> Made:
+    def input_gradient(self, action: Action, saved: list) -> Made:
+        stage, _, m = action
         dy = self._gradient_of_output(stage, m, saved)
-        dx, pending = self.partitions[stage].backward_input(saved, dy, look=self.memory.look)
+        dx, pending = self.versions.for_action(action).backward_input(saved, dy, look=self.memory.look)
         self._send_back(stage, m, dx)
         return {PENDING: pending}
 
-    def weight_gradient(self, stage: int, m: int, pending: list) -> None:
-        self.partitions[stage].backward_weight(pending, into=self.gradients[stage], look=self.memory.look)
-        self._gradients_kept(stage)
+    def weight_gradient(self, action: Action, pending: list) -> None:
+        into = self._gradients_so_far(action.stage)
+        self.versions.for_action(action).backward_weight(pending, into=into, look=self.memory.look)
+        self._gradients_kept(action.stage)
 
-    def update(self, stage: int, m: int) -> None:
+    def update(self, action: Action) -> None:
+        stage = action.stage
         sum_copies(self.peers, stage)
+        self.versions.replaced_by(action)
         optimizer, parameters = self.optimizers[stage], self.partitions[stage].parameters
         optimizer.step(parameters, self.gradients[stage])
+        self.applied.add(stage)
         self.memory.take(STATE, stage)
         self.memory.keep(STATE, stage, optimizer.prepare(parameters))  # it may have new arrays
 
-    def _run(self, stage: int, m: int, x: Boundary, keep: bool = True) -> tuple[Boundary, list]:
+    def _run(self, action: Action, x: Boundary, keep: bool = True) -> tuple[Boundary, list]:
         """The forward of a stage: (output, saved); the last stage also computes the loss."""
+        stage, _, m = action
         self.memory.came_in((stage, m), x)
-        y, saved = self.partitions[stage].forward(x, self.inputs.contexts[m], self.memory.look, keep)
+        partition, context = self.versions.for_action(action), self.inputs.contexts[m]
+        y, saved = partition.forward(x, context, self.memory.look, keep)
         if stage == self.last_stage:
             self.losses[m], loss_saved = self.inputs.loss.forward(first(y), self._feed(1, m))
             saved.append(loss_saved)
@@ -191,6 +228,17 @@ class Device:
     def _send_back(self, stage: int, m: int, dx: Array) -> None:
         if stage:
             self._send(Kind.B, stage - 1, m, dx)
+
+    def _gradients_so_far(self, stage: int) -> Gradients:
+        """What a stage's gradients are added to: zero again once an update has used up what was there."""
+        gradients = self.gradients[stage]
+        if stage in self.applied:
+            self.applied.remove(stage)
+            self.summed.discard(stage)
+            for array in gradients.values():
+                if not isinstance(array, StandIn):
+                    array.fill(0)
+        return gradients
 
     def _gradients_kept(self, stage: int) -> None:
         """Count a stage's gradients, once: those of later microbatches are added to the same arrays."""

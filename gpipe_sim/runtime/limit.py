@@ -19,22 +19,26 @@ Limit = Real | Sequence[Real]
 
 
 def require_within(
-    schedule: Schedule, profile: Profile, limit: Limit, costs: CostModel | None = None
+    schedule: Schedule,
+    profile: Profile,
+    limit: Limit,
+    costs: CostModel | None = None,
+    weights: str | None = None,
 ) -> tuple[MemoryTrace, ...]:
     """The predicted traces, if no device ever holds more than its limit, also while an action runs.
 
     ``limit`` is a number of bytes, or one for each device. MemoryLimitError says which device would hold too
-    much, when, what, and which changes would help.
+    much, when, what, and which changes would help. ``weights`` is that of ``train_step``.
     """
     require_schedule("a memory limit", schedule)
     limits = read_limits(schedule, limit)
-    traces = predict_memory(schedule, profile, costs)
+    traces = predict_memory(schedule, profile, costs, weights)
     over = [trace.peak_inside.bytes - most for trace, most in zip(traces, limits, strict=True)]
     if max(over) > 0:
         device = over.index(max(over))
         raise MemoryLimitError(
             f"{_what(schedule, traces[device], device, limits[device])}\n"
-            f"{_help(schedule, profile, limits, costs)}"
+            f"{_help(schedule, profile, limits, costs, weights)}"
         )
     return traces
 
@@ -65,11 +69,13 @@ def _what(schedule: Schedule, trace: MemoryTrace, device: int, most: Real) -> st
     return f"{refused}\nWhen {action} starts, it holds {before}; {more} more come while it runs."
 
 
-def _help(schedule: Schedule, profile: Profile, limits: list[Real], costs: CostModel | None) -> str:
+def _help(
+    schedule: Schedule, profile: Profile, limits: list[Real], costs: CostModel | None, weights: str | None
+) -> str:
     found = []
     for name, change in _changes(schedule, profile):
         try:
-            traces = predict_memory(change(), profile, costs)
+            traces = predict_memory(change(), profile, costs, weights)
         except (ValueError, TypeError):  # what is changed cannot be made, or does not fit costs and profile
             continue
         peaks = [trace.peak_inside.bytes for trace in traces]

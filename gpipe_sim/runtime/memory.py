@@ -39,8 +39,9 @@ from gpipe_sim.schedule.rules import BOUNDARY, MESSAGES, PENDING, SAVED
 from gpipe_sim.simulation.timeline import Span
 
 PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "optimizer state"
+OLDER = "older weights"  #: versions that an update has replaced and a later action still uses
 #: In order of precedence.
-CATEGORIES = (PARAMETERS, GRADIENTS, STATE, BOUNDARY, SAVED, PENDING, MESSAGES)
+CATEGORIES = (PARAMETERS, OLDER, GRADIENTS, STATE, BOUNDARY, SAVED, PENDING, MESSAGES)
 ACTIVATIONS = (BOUNDARY, SAVED, PENDING)  #: what microbatches in flight hold
 _RANK = {category: rank for rank, category in enumerate(CATEGORIES)}
 

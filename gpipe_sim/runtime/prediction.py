@@ -12,7 +12,7 @@ from gpipe_sim.nn.inside import look_inside
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.standin import StandIn
-from gpipe_sim.runtime.device import pieces
+from gpipe_sim.runtime.device import pieces_of
 from gpipe_sim.runtime.memory import MemoryTrace, MeteredMemory, trace
 from gpipe_sim.runtime.partition import Partition
 from gpipe_sim.runtime.profile import (
@@ -29,25 +29,27 @@ from gpipe_sim.runtime.profile import (
 )
 from gpipe_sim.runtime.step import performed, timed, told
 from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.versions import read_weights
 from gpipe_sim.simulation.cost_model import CostModel
 
 
 def predict_memory(
-    schedule: Schedule, profile: Profile, costs: CostModel | None = None
+    schedule: Schedule, profile: Profile, costs: CostModel | None = None, weights: str | None = None
 ) -> tuple[MemoryTrace, ...]:
     """One trace for each device, equal (``==``) to what ``train_step`` meters on such a model and batch.
 
+    ``weights`` is that of ``train_step``.
     ValueError if the schedule has another number of stages than the profile, or more microbatches than the
     batch has samples; ScheduleError or DeadlockError for a schedule that cannot run.
     """
     require_schedule("predict_memory", schedule)
     require("predict_memory", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     profile.require_stages(schedule)
-    cut = pieces(profile.samples, schedule.microbatches)
     timeline = timed(schedule, costs)
-    samples = [piece.samples for piece in cut]
+    samples = [piece.samples for piece in pieces_of(schedule.program, profile.samples)]
     batch = _rows(profile.samples, profile.input), _rows(profile.samples, profile.target)
-    inputs = told(schedule, batch, cut, _StandInLoss(profile.loss), _StandInOptimizer(profile))
+    weights = read_weights("predict_memory", schedule, weights)
+    inputs = told(schedule, batch, _StandInLoss(profile.loss), _StandInOptimizer(profile), weights)
     devices = performed(_partitions(profile, samples), timeline, inputs, MeteredMemory)
     return tuple(trace(device.memory) for device in devices)
 

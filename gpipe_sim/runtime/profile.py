@@ -14,7 +14,7 @@ import numpy as np
 from gpipe_sim.errors import whole
 from gpipe_sim.nn.along import Boundary, first, rest
 from gpipe_sim.nn.standin import StandIn
-from gpipe_sim.runtime.device import pieces
+from gpipe_sim.runtime.device import pieces_of
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.program import CODE
@@ -156,7 +156,7 @@ class Profile:
         program = schedule.program
         parts = program.needs[program.crosses]
         forward = program.kind[parts] == CODE[Kind.F]
-        samples = [piece.samples for piece in pieces(self.samples, program.microbatches)]
+        samples = [piece.samples for piece in pieces_of(program, self.samples)]
         counts = sorted(set(samples))
         values = [size.of(n) for n in counts for size in (*self._outputs(), *self._input_gradients())]
         which = np.searchsorted(counts, np.array(samples)[program.microbatch[parts]])
@@ -176,11 +176,11 @@ class Profile:
             found.append(dy)
         return found[::-1]
 
-    def require_within(self, schedule: Any, limit: Any, costs: Any = None) -> None:
+    def require_within(self, schedule: Any, limit: Any, costs: Any = None, weights: Any = None) -> None:
         """MemoryLimitError if a step of this schedule would hold more bytes than ``limit`` on a device."""
         from gpipe_sim.runtime.limit import require_within  # it reads profiles
 
-        require_within(schedule, self, limit, costs)
+        require_within(schedule, self, limit, costs, weights)
 
     def costs(self, microbatches: int = 1) -> Costs:
         """What F, I and W of each stage compute, in FLOPs of matrix products; B is I and W, R is F.

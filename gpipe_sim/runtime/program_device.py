@@ -46,11 +46,11 @@ class ProgramDevice(Device):
             self.perform(Span(part, self.number, 0, 0))
             self.ran[part] = self.number
 
-    def forward(self, stage: int, m: int) -> Made:
+    def forward(self, action: Action) -> Made:
         """What a last layer hands on unchanged may lie in a buffer, where the step's output cannot stay."""
-        made = super().forward(stage, m)
-        if stage == self.last_stage:
-            self.outputs[m] = self.outputs[m].copy()
+        made = super().forward(action)
+        if action.stage == self.last_stage:
+            self.outputs[action.microbatch] = self.outputs[action.microbatch].copy()
         return made
 
     def lacks(self, part: Action) -> Action | None:

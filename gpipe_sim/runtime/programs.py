@@ -136,7 +136,7 @@ def _told(team: _Team, stages: int, batch: Batch, loss: Loss, seed: int, step: i
         if kind is Kind.R and 0 <= stage < stages and 0 <= m < count:
             recomputed[stage][m] = True
     contexts = [Context(True, seed, step, m) for m in range(count)]
-    return StepInputs(stages, batch, cut, loss, None, contexts, [], recomputed)
+    return StepInputs(stages, batch, cut, loss, None, contexts, [], recomputed, (tuple(range(count)),))
 
 
 def _devices(team: _Team, partitions: Sequence[Partition], inputs: StepInputs) -> Iterable[ProgramDevice]:

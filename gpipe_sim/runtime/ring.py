@@ -69,7 +69,7 @@ def sum_copies(devices: Sequence[Any], stage: int) -> None:
     What is summed already is left alone. Stand-ins have no numbers to add.
     """
     held = [device for device in devices if device.gradients.get(stage)]
-    if len(held) < 2 or stage in held[0].summed:
+    if len(held) < 2 or any(stage in device.summed for device in held):
         return
     copies = [device.gradients[stage] for device in held]
     if isinstance(next(iter(copies[0].values())), StandIn):

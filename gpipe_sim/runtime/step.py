@@ -4,8 +4,9 @@ The devices take turns in this process, in the order in which their actions end 
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import nullcontext
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 
 import numpy as np
@@ -15,7 +16,8 @@ from gpipe_sim.nn.along import first
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
-from gpipe_sim.runtime.device import Batch, Device, Piece, StepInputs, as_batch, pieces
+from gpipe_sim.runtime.device import Batch, Device, StepInputs, as_batch, pieces, pieces_of
+from gpipe_sim.runtime.diverged import require_finite, without_warnings
 from gpipe_sim.runtime.memory import Memory, MemoryTrace, MeteredMemory, trace
 from gpipe_sim.runtime.outlined import profile
 from gpipe_sim.runtime.partition import (
@@ -26,8 +28,9 @@ from gpipe_sim.runtime.partition import (
     require_weights,
 )
 from gpipe_sim.runtime.ring import sum_copies
-from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.versions import lives, read_weights
 from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.costs import Costs
 from gpipe_sim.simulation.simulate import simulate
@@ -40,11 +43,13 @@ Array = np.ndarray
 class StepResult:
     """What one training step gave.
 
-    ``loss`` is the mean over the batch. ``gradients`` are ``{(layer, name): array}``, with layers numbered
-    along the model. ``outputs`` is (samples, features of the last layer). ``memory`` has one ``MemoryTrace``
-    per device, in bytes, on the clock of ``timeline``; it is empty for a step without a meter.
+    ``loss`` is the mean over the batch, ``losses`` that of each mini-batch: one, unless the schedule updates
+    on the way. ``gradients`` are ``{(layer, name): array}``, with layers numbered along the model: those of
+    the last mini-batch. ``outputs`` is (samples, features of the last layer). ``memory`` has one
+    ``MemoryTrace`` per device, in bytes, on the clock of ``timeline``; it is empty without a meter.
     ``ring_bytes`` are what each device sent to sum its gradients with those of other copies of its stages.
-    ``single_device_step`` gives none of these three.
+    ``versions`` has the version of its stage's weights that each action used, if updates are on the way.
+    ``single_device_step`` gives none of these four.
     """
 
     loss: float
@@ -53,6 +58,8 @@ class StepResult:
     memory: tuple[MemoryTrace, ...] = ()
     timeline: Timeline | None = None
     ring_bytes: tuple[int, ...] = ()
+    losses: tuple[float, ...] = ()
+    versions: dict[Action, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """One line, however large the arrays are."""
@@ -67,6 +74,7 @@ def train_step(
     *,
     costs: CostModel | None = None,
     optimizer: Optimizer | None = None,
+    weights: str | None = None,
     meter: bool = True,
     memory_limit: Real | Sequence[Real] | None = None,
     seed: int = 0,
@@ -76,7 +84,9 @@ def train_step(
 
     ``batch`` is (inputs (samples, features), targets (samples, ...)), cut into the schedule's microbatches.
     The weights do not change unless the schedule has U actions; for those it needs an ``optimizer``, whose
-    state is counted with what a device holds, also in a step without them.
+    state is counted with what a device holds, also in a step without them. Where U stands on the way, as in
+    PipeDream, ``weights`` says which version of them a mini-batch uses: "stashed", "vertical", "double" or
+    "latest" (see ``schedule.versions``); the schedule's own choice unless given.
     ``costs`` time the actions, unit costs unless given. ``meter=False`` counts no bytes, which is faster.
     ``memory_limit`` is what a device may hold at most, also while an action runs: bytes for all or for each.
     What exists only while a single layer runs is not counted, as in ``step.memory``.
@@ -84,16 +94,22 @@ def train_step(
 
     MemoryLimitError if a device would hold more, with what would help; ScheduleError or DeadlockError for a
     schedule that cannot run; ValueError if partitions, batch and schedule do not fit each other; TypeError
-    for arguments of another kind. No weight has changed then.
+    for arguments of another kind. No weight has changed then. DivergedError if updates on the way have driven
+    a loss beyond all bounds; it has the losses up to there.
     """
     require_fit(partitions, schedule)
     require_flags("train_step", meter=meter)
-    timeline, inputs = _read(schedule, batch, loss, costs, optimizer, seed, step)
+    timeline, inputs = _read(schedule, batch, loss, costs, optimizer, weights, seed, step)
     if memory_limit is not None:
-        profile(partitions, inputs.batch, loss, optimizer).require_within(schedule, memory_limit, costs)
-    devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
+        found = profile(partitions, inputs.batch, loss, optimizer)
+        found.require_within(schedule, memory_limit, costs, weights)
+    with without_warnings() if inputs.lives else nullcontext():
+        devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
     memory = tuple(trace(device.memory) for device in devices) if meter else ()
-    return collected(devices, inputs, memory, timeline)
+    result = collected(devices, inputs, memory, timeline)
+    if inputs.lives:
+        require_finite(result.losses)
+    return result
 
 
 def performed(
@@ -115,6 +131,7 @@ def _read(
     loss: Loss,
     costs: CostModel | None,
     optimizer: Optimizer | None,
+    weights: str | None,
     seed: int,
     step: int,
 ) -> tuple[Timeline, StepInputs]:
@@ -124,18 +141,19 @@ def _read(
     if optimizer is not None:
         require_optimizer("train_step", optimizer)
     seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
-    cut = pieces(len(batch[0]), schedule.microbatches)
+    pieces(len(batch[0]), schedule.microbatches)
     timeline = timed(schedule, costs)
     _require_optimizer_for_updates(schedule, optimizer)
-    return timeline, told(schedule, batch, cut, loss, optimizer, seed, step)
+    weights = read_weights("train_step", schedule, weights)
+    return timeline, told(schedule, batch, loss, optimizer, weights, seed, step)
 
 
 def told(
     schedule: Schedule,
     batch: Batch,
-    cut: list[Piece],
     loss: Loss,
-    optimizer: Optimizer | None = None,
+    optimizer: Optimizer | None,
+    weights: str,
     seed: int = 0,
     step: int = 0,
 ) -> StepInputs:
@@ -143,8 +161,11 @@ def told(
     contexts = [Context(True, seed, step, m) for m in range(schedule.microbatches)]
     homes = schedule.program.homes(Kind.F).tolist()
     recomputed = (schedule.program.homes(Kind.R) >= 0).tolist()
-    stages = schedule.program.stages
-    return StepInputs(stages, batch, cut, loss, optimizer, contexts, homes, recomputed)
+    program = schedule.program
+    members = program.updates.members
+    life = lives(program, weights) if len(members) > 1 else None
+    cut = pieces_of(program, len(batch[0]))
+    return StepInputs(program.stages, batch, cut, loss, optimizer, contexts, homes, recomputed, members, life)
 
 
 def single_device_step(
@@ -176,7 +197,8 @@ def single_device_step(
         del saved, loss_saved  # or they would take up memory during the next forward
         losses.append(piece.weight * value)
         outputs.append(y)
-    return StepResult(sum(losses), dict(sorted(gradients.items())), np.concatenate(outputs))
+    loss, gradients = sum(losses), dict(sorted(gradients.items()))
+    return StepResult(loss, gradients, np.concatenate(outputs), losses=(loss,))
 
 
 _last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training repeats one schedule
@@ -240,10 +262,20 @@ def collected(
     for stage in range(inputs.stages):
         sum_copies(devices, stage)
         gradients |= next((own for device in devices if (own := device.gradients.get(stage))), {})
-    loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
+    means = [sum(inputs.pieces[m].weight * losses[m] for m in members) for members in inputs.mini_batches]
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
     sent = tuple(device.sent for device in devices)
-    return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline, sent)
+    used = {action: version for device in devices for action, version in device.versions.used.items()}
+    gradients, loss = dict(sorted(gradients.items())), _mean(means, inputs)
+    return StepResult(loss, gradients, whole, memory, timeline, sent, tuple(means), used)
+
+
+def _mean(means: Sequence[float], inputs: StepInputs) -> float:
+    """The mean over all samples, from those of the mini-batches."""
+    if len(means) == 1:
+        return means[0]
+    samples = [sum(inputs.pieces[m].samples for m in members) for members in inputs.mini_batches]
+    return sum(each * count for each, count in zip(means, samples, strict=True)) / sum(samples)
 
 
 def require_loss(loss: Loss) -> None:

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import nan
 from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.errors import got, numbers, whole
+from gpipe_sim.errors import DivergedError, got, numbers, whole
 from gpipe_sim.nn.along import first
 from gpipe_sim.nn.data import Data
 from gpipe_sim.nn.layers import Context, Layer
 from gpipe_sim.nn.losses import Loss, cross_entropy
 from gpipe_sim.nn.optimizers import Optimizer, require_optimizer
 from gpipe_sim.runtime.device import Batch, as_batch
-from gpipe_sim.runtime.partition import Partition, require_partitions
+from gpipe_sim.runtime.diverged import require_finite, without_warnings
+from gpipe_sim.runtime.partition import Gradients, Partition, require_partitions
 from gpipe_sim.runtime.step import (
     StepResult,
     require_fit,
@@ -23,6 +25,7 @@ from gpipe_sim.runtime.step import (
 )
 from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.versions import read_weights
 from gpipe_sim.simulation.problems import check
 
 Array = np.ndarray
@@ -31,7 +34,9 @@ Report = Callable[[str], object] | None
 
 @dataclass(frozen=True)
 class History:
-    """``losses``: the mean loss of every step. ``accuracies``: 0 to 1, on held-out samples, per epoch."""
+    """``losses``: the mean loss of each mini-batch that an update applies. ``accuracies``: of the held-out
+    samples, from 0 to 1, per epoch.
+    """
 
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
@@ -46,6 +51,7 @@ def train(
     optimizer: Optimizer,
     epochs: int,
     batch_size: int,
+    weights: str | None = None,
     memory_limit: Real | Sequence[Real] | None = None,
     seed: int = 0,
     report: Report = print,
@@ -55,24 +61,27 @@ def train(
     ``data`` is (x, y), or (x, y, x_held_out, y_held_out). Each epoch visits the samples in an order drawn
     from ``seed``, in batches of ``batch_size``; samples that do not fill a batch are skipped until the next
     epoch shuffles anew. ``report`` is called with a line of text after every epoch; None is silent.
-    ``memory_limit`` is that of ``train_step``; all batches are alike, so the first step's prediction serves.
+    Of a schedule with updates on the way, such as PipeDream, a batch is a stream of mini-batches, after which
+    the pipeline is empty; an epoch can be one. ``weights`` and ``memory_limit`` are those of ``train_step``;
+    all batches are alike, so the first step's prediction serves.
 
     MemoryLimitError if a step would not fit; ValueError or TypeError if the data do not fit the model or the
-    loss; ValueError if inputs hold NaN or infinity, if there are fewer samples than ``batch_size``, or if U
-    actions update only some stages. No weight has changed then.
+    loss; ValueError if inputs hold NaN or infinity, or if there are fewer samples than ``batch_size``. No
+    weight has changed then. DivergedError, with the losses up to there, once a loss is no longer finite.
     """
 
     require_optimizer("train", optimizer)
     require_schedule("train", schedule)
     require_fit(partitions, schedule)
-    updates_itself = _updates_itself(schedule)
+    check(schedule)
+    read_weights("train", schedule, weights)
 
     def step(batch: Batch, number: int) -> StepResult:
-        how = {"optimizer": optimizer, "meter": False, "seed": seed, "step": number}
+        how = {"optimizer": optimizer, "weights": weights, "meter": False, "seed": seed, "step": number}
         limit = memory_limit if number == 0 else None
         return train_step(partitions, schedule, batch, loss, memory_limit=limit, **how)
 
-    update = None if updates_itself else optimizer
+    update = None if Kind.U in schedule.program.where else optimizer
     return _train(partitions, step, data, loss, update, epochs, batch_size, seed, report)
 
 
@@ -147,10 +156,8 @@ def _train(
     for epoch in range(1, epochs + 1):
         before = len(history.losses)
         for rows in _batches(len(x), batch_size, rng):
-            result = step((x[rows], y[rows]), len(history.losses))
-            if optimizer:
-                optimizer.step(parameters, result.gradients)
-            history.losses.append(result.loss)
+            found = _taken(step, (x[rows], y[rows]), history.losses, optimizer, parameters)
+            history.losses.extend(found)
         mean = np.mean(history.losses[before:])
         line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  loss {mean:.3f}"
         if held_out:
@@ -159,6 +166,25 @@ def _train(
         if report:
             report(line)
     return history
+
+
+def _taken(
+    step: Callable[[Batch, int], StepResult],
+    batch: Batch,
+    losses: list[float],
+    optimizer: Optimizer | None,
+    parameters: Gradients,
+) -> tuple[float, ...]:
+    """Take the next step; its losses. DivergedError, with all losses so far, if one is not finite."""
+    with without_warnings():
+        try:
+            result = step(batch, len(losses))
+        except DivergedError as error:
+            require_finite([*error.losses, nan], losses)
+        require_finite(result.losses, losses)
+        if optimizer:
+            optimizer.step(parameters, result.gradients)
+    return result.losses
 
 
 def _read_sizes(epochs: int, batch_size: int, seed: int, report: Report) -> tuple[int, int, int]:
@@ -200,18 +226,6 @@ def _require_finite(owner: str, x: Array) -> None:
     bad = ~np.isfinite(x).reshape(len(x), -1).all(axis=1)
     if bad.any():
         raise ValueError(f"{owner} needs finite inputs (sample {bad.argmax()} holds NaN or infinity)")
-
-
-def _updates_itself(schedule: Schedule) -> bool:
-    """Whether the schedule has U actions; ValueError if it has them for some stages only."""
-    check(schedule)
-    updated = set(np.flatnonzero((schedule.program.homes(Kind.U) >= 0).any(axis=1)).tolist())
-    if updated and len(updated) < schedule.stages:
-        missing = min(set(range(schedule.stages)) - updated)
-        raise ValueError(
-            f"{schedule!r} updates stage {min(updated)} but not stage {missing}; train needs all or none"
-        )
-    return bool(updated)
 
 
 def _batches(samples: int, size: int, rng: np.random.Generator) -> Iterator[Array]:

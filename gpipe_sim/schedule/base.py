@@ -18,6 +18,9 @@ from gpipe_sim.schedule.program import Program, written
 from gpipe_sim.schedule.rows import read
 from gpipe_sim.schedule.rules import NEEDS
 
+#: Which version of its weights a stage uses, where updates stand on the way: see ``versions``.
+WEIGHTS = ("stashed", "vertical", "double", "latest")
+
 
 @dataclass(frozen=True)
 class Schedule(ABC):
@@ -30,6 +33,8 @@ class Schedule(ABC):
     devices: int
     microbatches: int
     stages_per_device: ClassVar[int] = 1  #: stages of the model for each device, copies not counted
+    #: The ``weights`` that it can be trained with, the first unless others are asked for.
+    weights: ClassVar[tuple[str, ...]] = WEIGHTS
 
     def __new__(cls, *args, **kwargs):
         if "chunks" in kwargs:

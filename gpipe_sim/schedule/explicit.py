@@ -1,11 +1,11 @@
-"""A schedule given row by row; and schedules made from another one: several steps of it, or without pairs."""
+"""A schedule given row by row; or made from another: with updates, several steps of it, without pairs."""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpipe_sim.errors import listed, require, require_few, whole
-from gpipe_sim.schedule.actions import Action, OverlapFB, require_labels
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, U, require_labels
 from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.schedule.placement import looped, read_placement, require_gapless
 from gpipe_sim.schedule.rows import read_row
@@ -100,12 +100,31 @@ def row_texts(text: str) -> tuple[list[str], list[tuple[int, ...]] | None]:
     return [row[3] for row in rows], held
 
 
+def with_updates(schedule: Schedule) -> Explicit:
+    """The same order with each stage, or copy of one, updated at the end of its device's row.
+
+    ``train_step`` then changes the weights itself, ``Costs(update=...)`` says what that takes, and ``repeat``
+    makes several steps of it. ValueError for a schedule that has updates.
+    """
+    require_schedule("with_updates", schedule)
+    if Kind.U in schedule.program.where:
+        raise ValueError(f"{schedule!r} has updates already")
+    rows = []
+    for row in schedule.actions:
+        last: dict[int, int] = {}
+        for part in (part for action in row for part in action.parts):
+            last[part.stage] = max(part.microbatch, last.get(part.stage, 0))
+        rows.append([*row, *(U(stage, m) for stage, m in sorted(last.items()))])
+    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
+
+
 def repeat(schedule: Schedule, steps: int) -> Explicit:
     """The same step several times: each device begins the next step as soon as its own row of this one ends.
 
-    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. Use it for
-    timing only: the weights do not change between the steps, so to train with it would be to take one large
-    step over all the microbatches, and a schedule with updates is refused when it is timed.
+    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. Of a
+    schedule without updates it is one large step over all the microbatches, fit for timing only. Each step of
+    ``with_updates(schedule)`` begins on a device with the weights that the last one left there: the numbers
+    are those of one step after the other, even where steps overlap.
     """
     require_schedule("repeat", schedule)
     steps = whole("repeat", "steps", steps)

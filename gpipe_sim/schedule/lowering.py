@@ -154,14 +154,23 @@ def _with_copies(
 ) -> tuple[Column, Column]:
     """An update also needs the last gradient of each other copy of its stage: what it applies is their sum.
 
-    Nothing crosses for that need; how the sum gets there is not in an order (``simulation.all_reduce``).
+    The nth update of one copy goes with the nth of another. Nothing crosses for that need; how the sum gets
+    there is not in an order (``simulation.all_reduce``).
     """
-    last: dict[int, dict[int, int]] = {}  # stage -> device -> part
-    for part in np.flatnonzero(np.isin(kind, [CODE[Kind.B], CODE[Kind.W]])).tolist():
-        last.setdefault(int(stage[part]), {})[int(device[part])] = part
+    last: dict[int, dict[int, list[int]]] = {}  # stage -> device -> the last gradient before each update
+    updates: list[tuple[int, int]] = []  # (part, the how manieth of its copy)
+    for part in np.flatnonzero(np.isin(kind, [CODE[Kind.B], CODE[Kind.W], CODE[Kind.U]])).tolist():
+        own = last.setdefault(int(stage[part]), {}).setdefault(int(device[part]), [-1])
+        if kind[part] == CODE[Kind.U]:
+            updates.append((part, len(own) - 1))
+            own.append(-1)
+        else:
+            own[-1] = part
     places, more = [], []
-    for part in np.flatnonzero(kind == CODE[Kind.U]).tolist():
-        others = [other for where, other in last.get(int(stage[part]), {}).items() if where != device[part]]
+    for part, which in updates:
+        copies = last[int(stage[part])].items()
+        others = [own[which] for where, own in copies if where != device[part] and which < len(own)]
+        others = [other for other in others if other >= 0]
         places += [part] * len(others)
         more += others
     sizes = np.diff(needs_from) + np.bincount(places, minlength=len(kind)).astype(np.int32)

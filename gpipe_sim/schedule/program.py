@@ -15,6 +15,7 @@ import numpy as np
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.levels import Levels, find_levels
 from gpipe_sim.schedule.traffic import Traffic, find_traffic
+from gpipe_sim.schedule.updates import Updates, find_updates
 
 Column = np.ndarray
 KINDS = tuple(Kind)  #: the columns store a kind as its place in this tuple
@@ -111,6 +112,16 @@ class Program:
         needed = self.needs[self.crosses]
         place = self.levels.rank[self.entry[needed]]
         return find_traffic(needed, place, self.device[needed], self.target[self.crosses], self.devices)
+
+    @cached_property
+    def updates(self) -> Updates:
+        """Which mini-batch each microbatch belongs to, and how many updates each part comes after.
+
+        Only for a program whose labels are in range.
+        """
+        code = {kind: self.kind == CODE[kind] for kind in (Kind.U, Kind.B, Kind.W)}
+        gradients, shape = code[Kind.B] | code[Kind.W], (self.stages, self.microbatches)
+        return find_updates(self.device, self.stage, self.microbatch, code[Kind.U], gradients, shape)
 
     def part_of(self, action: Action) -> int:
         """The number of the part that is this action, the first one if there are several; -1 if none is."""

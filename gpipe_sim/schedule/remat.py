@@ -32,6 +32,10 @@ class Remat(Schedule):
         return f"{self.inner.name} with recompute"
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        return self.inner.weights
+
+    @property
     def stages_per_device(self) -> int:
         return self.inner.stages_per_device
 

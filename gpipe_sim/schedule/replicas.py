@@ -38,6 +38,10 @@ class Replicated(Schedule):
         return f"{self.replicas} x {self.inner.name}"
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        return self.inner.weights
+
+    @property
     def stages_per_device(self) -> int:
         return self.inner.stages_per_device
 
@@ -95,6 +99,11 @@ class SideBySide(Schedule):
     @property
     def name(self) -> str:
         return " beside ".join(inner.name for inner in self.inners)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        first, *others = (inner.weights for inner in self.inners)
+        return tuple(each for each in first if all(each in other for other in others))
 
     @property
     def stages_per_device(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from gpipe_sim.errors import DeadlockError, ScheduleError, one_of
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule, needs, require_schedule
-from gpipe_sim.schedule.program import CODE, Program
+from gpipe_sim.schedule.program import CODE, Column, Program
 from gpipe_sim.simulation.blocking import blocked_cycles
 from gpipe_sim.simulation.deadlock import Wait, all_waits, cycle, in_words, waiting
 
@@ -231,37 +231,76 @@ def _places(program: Program) -> Iterator[Problem]:
 
 
 def _updates(program: Program) -> Iterator[Problem]:
-    """Wrong updates: each copy of a stage is updated once, as its last action, or none is."""
-    if Kind.U not in program.where:
+    """Wrong updates: each must have what it applies, and all of it; and all stages update alike."""
+    if Kind.U not in program.where or not program.in_range:
         return
-    parts = np.flatnonzero(program.kind == CODE[Kind.U])
     homes = program.homes(Kind.F)
-    for stage in sorted(set(program.stage[parts].tolist()) & set(range(program.stages))):
-        updates = parts[program.stage[parts] == stage]
-        devices = set(homes[stage].tolist()) - {-1}
-        first = program.action_of(int(updates[0]))
-        if not devices or stage not in program.placement[program.device[updates[0]]]:
-            continue  # a forward is missing or the update misplaced, which is reported
-        if len(devices) > 1 and devices != {*program.device[updates].tolist()}:
+    parts = np.flatnonzero(program.kind == CODE[Kind.U])
+    places = sorted({(int(program.device[part]), int(program.stage[part])) for part in parts})
+    for device, stage in places:
+        if (homes[stage] < 0).all() or stage not in program.placement[device]:
+            return  # a forward is missing or the update misplaced, which is reported
+    found = list(_parted_copies(program, homes, parts))
+    for device, stage in places:
+        found += _of_row(program, device, stage)
+    yield from found or _unlike(program, {stage for _, stage in places})
+
+
+def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator[Problem]:
+    """Each copy of a stage is updated, or none is."""
+    for stage in np.unique(program.stage[updates]).tolist():
+        own = updates[program.stage[updates] == stage]
+        devices, first = set(homes[stage].tolist()) - {-1}, program.action_of(int(own[0]))
+        if len(devices) > 1 and devices != {*program.device[own].tolist()}:
             text = (
                 f"{first}: stage {stage} has {'two' if len(devices) == 2 else len(devices)} copies, whose "
                 f"gradients are summed: update it on all of devices {' '.join(map(str, sorted(devices)))}, "
                 "or on none"
             )
             yield Problem("update", first, text)
+
+
+def _of_row(program: Program, device: int, stage: int) -> Iterator[Problem]:
+    """An update applies what came since the last one: something, its own microbatch's gradient, and all."""
+    kinds = [CODE[kind] for kind in (Kind.U, Kind.B, Kind.W)]
+    here = (program.stage == stage) & (program.device == device) & np.isin(program.kind, kinds)
+    fresh: list[int] = []  # microbatches whose gradients no update has applied
+    applied: list[int] = []
+    for part in np.flatnonzero(here).tolist():
+        stage, kind, microbatch = action = program.action_of(part)
+        if kind is not Kind.U:
+            fresh.append(microbatch)
             continue
-        for device in sorted(devices):
-            mine = updates[program.device[updates] == device] if len(devices) > 1 else updates
-            yield from _last_of(program, int(mine[0]), device)
-
-
-def _last_of(program: Program, part: int, device: int) -> Iterator[Problem]:
-    """A device updates its copy of a stage as the last that it does for it."""
-    update, stage = program.action_of(part), program.stage[part]
-    last = np.flatnonzero((program.stage == stage) & (program.device == device))[-1]
-    if program.action_of(last) != update and not _is_early(program, part):
+        again = program.part_of(action) != part  # which is reported
+        if microbatch not in fresh and not again and not _is_early(program, part):
+            text = f"{action} has no gradient of microbatch {microbatch} to apply on device {device}"
+            if microbatch in applied:
+                text += f": an earlier update of stage {stage} did it"
+            yield Problem("update", action, text)
+        applied, fresh = applied + fresh, []
+    if fresh and applied:
+        names = " ".join(map(str, fresh))
         text = (
-            f"{update} is not the last action of stage {stage} on its device; "
-            "a step updates each stage once, last, when its whole gradient is there"
+            f"{action} is behind the last update of stage {stage} on device {device}, which would never "
+            f"apply the gradient of microbatch{'es' if fresh[1:] else ''} {names}"
         )
-        yield Problem("update", update, text)
+        yield Problem("update", action, text)
+
+
+def _unlike(program: Program, updated: set[int]) -> Iterator[Problem]:
+    """Every stage is updated, if one is, and after the same microbatches."""
+    alike = "all stages update after the same microbatches"
+    mini_batch, one = program.updates.mini_batch, min(updated)
+    for stage, own in enumerate(mini_batch):
+        if stage not in updated:
+            text = f"stage {stage} is never updated, but stage {one} is: {alike}"
+        elif (apart := own != mini_batch[one]).any():
+            m = int(apart.argmax())
+            text = (
+                f"the gradient of microbatch {m} goes into update {own[m]} of stage {stage}, "
+                f"but into update {mini_batch[one, m]} of stage {one}: {alike}"
+            )
+        else:
+            continue
+        yield Problem("update", Action(stage, Kind.U, program.microbatches - 1), text)
+        return

@@ -1,0 +1,214 @@
+"""Updates on the way: training equals a plain loop on delayed weights, and versions are what the rows say."""
+
+import numpy as np
+import pytest
+from cases import over
+
+import gpipe_sim as gp
+from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
+
+RATE, SAMPLES = 0.1, 6
+DIGITS = gp.digits()
+STREAMS = [
+    *(
+        (PipeDream(devices, 9), mode)
+        for devices in (1, 2, 3, 4)
+        for mode in ("stashed", "vertical", "latest")
+    ),
+    *(
+        (PipeDream(4, 11, every), mode)
+        for every in (2, 3, 5, 20)
+        for mode in ("stashed", "vertical", "latest")
+    ),
+    *((PipeDream2BW(devices, 5 * devices), "double") for devices in (1, 2, 3, 4)),
+    (PipeDream2BW(3, 17, every=5), "double"),
+    (PipelinedBackprop(4, 9), "latest"),
+    (gp.remat(PipeDream(3, 8), "always"), "stashed"),
+    (gp.remat(PipeDream(3, 8), "always"), "vertical"),
+    (gp.repeat(gp.with_updates(gp.ZBH2(3, 4)), 3), "stashed"),
+    (gp.repeat(gp.with_updates(gp.ZBV(2, 4)), 3), "vertical"),
+    (gp.repeat(gp.with_updates(gp.Chimera(2, 4)), 3), "latest"),
+    (gp.replicate(PipeDream(2, 6), 2), "stashed"),
+    (gp.replicate(PipeDream(3, 6), 2), "vertical"),
+]
+
+
+def model(stages: int, seed: int = 3) -> list[gp.Partition]:
+    return gp.split(gp.mlp([64] + [12] * (2 * stages - 1) + [10], seed=seed), stages=stages)
+
+
+def stream(schedule, samples: int = SAMPLES):
+    n = samples * schedule.microbatches
+    return DIGITS.x[:n], DIGITS.y[:n]
+
+
+def weights_of(partitions) -> dict:
+    return {key: array for partition in partitions for key, array in partition.parameters.items()}
+
+
+def plain_loop(partitions, mini_batches, version_of) -> list[float]:
+    """SGD whose gradient is taken at older weights: ``version_of(t, stage)`` says which."""
+    current = weights_of(partitions)
+    history = [{key: array.copy() for key, array in current.items()}]
+    losses = []
+    for t, (x, y) in enumerate(mini_batches):
+        for stage, partition in enumerate(partitions):
+            for key, array in partition.parameters.items():
+                array[...] = history[version_of(t, stage)][key]
+        layers = [layer for partition in partitions for layer in partition.layers]
+        found = gp.single_device_step(layers, (x, y), gp.cross_entropy)
+        losses.append(found.loss)
+        history.append({key: history[-1][key] - RATE * found.gradients[key] for key in current})
+    for key, array in current.items():
+        array[...] = history[-1][key]
+    return losses
+
+
+def formula(mode: str, devices: int):
+    """The rule of the papers: how old each stage's weights are for mini-batch t."""
+    delays = {
+        "stashed": [devices - stage - 1 for stage in range(devices)],
+        "vertical": [devices - 1] * devices,
+        "double": [1] * devices,
+    }[mode]
+    return lambda t, stage: max(0, t - delays[stage])
+
+
+@pytest.mark.parametrize("mode", ["stashed", "vertical", "double"])
+@pytest.mark.parametrize("devices", [2, 3, 4])
+def test_training_is_a_plain_loop_on_delayed_weights(devices, mode):
+    """Harlap et al. 2018 and Narayanan et al. 2021: w(t+1) = w(t) - rate * gradient at the delayed weights."""
+    every = devices if mode == "double" else 1
+    schedule = PipeDream2BW(devices, 12 * every) if mode == "double" else PipeDream(devices, 12)
+    x, y = stream(schedule)
+    pipelined, plain = model(devices), model(devices)
+    step = gp.train_step(
+        pipelined, schedule, (x, y), gp.cross_entropy, optimizer=gp.SGD(RATE), weights=mode, meter=False
+    )
+    size = SAMPLES * every
+    mini_batches = [(x[at : at + size], y[at : at + size]) for at in range(0, len(x), size)]
+    losses = plain_loop(plain, mini_batches, formula(mode, devices))
+    np.testing.assert_allclose(step.losses, losses, rtol=1e-12)
+    for key, array in weights_of(plain).items():
+        np.testing.assert_allclose(weights_of(pipelined)[key], array, rtol=1e-12, atol=1e-14)
+    assert np.ptp(losses) > 0.1, "and it has learned something"
+
+
+@over([gp.with_updates(family(3, 4)) for family in (gp.GPipe, gp.OneFOneB, gp.ZBH1, gp.ZBH2)])
+def test_steps_that_overlap_but_update_in_between_are_those_of_one_device(schedule):
+    partitions, alone = model(3), model(3)
+    several = gp.repeat(schedule, 5)
+    x, y = stream(several)
+    step = gp.train_step(partitions, several, (x, y), gp.cross_entropy, optimizer=gp.SGD(RATE))
+    size = len(x) // 5
+    mini_batches = [(x[at : at + size], y[at : at + size]) for at in range(0, len(x), size)]
+    losses = plain_loop(alone, mini_batches, lambda t, stage: t)
+    np.testing.assert_allclose(step.losses, losses, rtol=1e-12)
+    assert {late for row in gp.staleness(several).delay for late in row} == {0}
+
+
+@pytest.mark.parametrize(("schedule", "mode"), STREAMS, ids=repr)
+def test_each_action_uses_the_version_that_the_rows_say(schedule, mode):
+    step = trained(schedule, mode)
+    found = gp.staleness(schedule, mode)
+    for action, version in step.versions.items():
+        stage, kind, m = action
+        if kind in (gp.Kind.F, gp.Kind.R) and not (kind is gp.Kind.R and mode == "latest"):
+            assert version == found.forward[stage][m], action
+        elif kind in (gp.Kind.B, gp.Kind.I):
+            assert version == found.backward[stage][m], action
+    assert len(step.losses) == len(found.mini_batches)
+
+
+@pytest.mark.parametrize(("schedule", "mode"), STREAMS, ids=repr)
+def test_the_bytes_of_older_weights_are_predicted_and_are_those_of_the_versions(schedule, mode):
+    step = trained(schedule, mode)
+    x, y = stream(schedule)
+    profile = gp.profile(model(schedule.stages), (x, y), gp.cross_entropy, gp.SGD(RATE))
+    assert gp.predict_memory(schedule, profile, weights=mode) == step.memory
+    held = gp.staleness(schedule, mode).held
+    for trace, stages in zip(step.memory, schedule.placement, strict=True):
+        if len(stages) == 1:
+            one = trace.peak("parameters")
+            assert trace.peak("parameters", "older weights") == held[stages[0]] * one
+        assert trace.over_time("older weights")[-1] == 0, "what nobody uses any more is gone"
+
+
+def trained(schedule, mode) -> gp.StepResult:
+    how = {"optimizer": gp.SGD(RATE), "weights": mode}
+    return gp.train_step(model(schedule.stages), schedule, stream(schedule), gp.cross_entropy, **how)
+
+
+def test_the_update_of_a_version_is_counted_in_its_row():
+    """What the executor really used, against what it really did: updates that ended before."""
+    step = trained(PipeDream(4, 9), "latest")
+    for row in step.timeline.rows:
+        done = 0
+        for span in row:
+            if span.action.kind is gp.Kind.U:
+                done += 1
+            else:
+                assert step.versions[span.action] == done
+
+
+@pytest.mark.parametrize(
+    ("schedule", "mode", "held"),
+    [
+        (PipeDream(4, 12), "stashed", (4, 3, 2, 1)),
+        (PipeDream(4, 12), "vertical", (4, 4, 4, 4)),
+        (PipeDream2BW(4, 12), "double", (2, 2, 2, 2)),
+        (PipelinedBackprop(4, 12), "latest", (1, 1, 1, 1)),
+    ],
+)
+def test_versions_at_four_devices(schedule, mode, held):
+    assert gp.staleness(schedule, mode).held == gp.staleness(schedule).held or mode == "vertical"
+    assert gp.staleness(schedule, mode).held == held
+
+
+def test_no_bubble_after_the_warm_up():
+    """56 microbatches on 4 devices: what an update costs if everything is flushed before it."""
+    flushed = gp.with_updates(gp.OneFOneB(4, 8))
+    each = gp.repeat(gp.with_updates(gp.OneFOneB(4, 1)), 56)
+    orders = [PipeDream(4, 56), gp.OneFOneB(4, 56), gp.repeat(flushed, 7), each]
+    assert [gp.simulate(order).makespan for order in orders] == [177, 177, 231, 672]
+
+
+def test_a_family_that_is_named_after_its_versions_has_no_others():
+    with pytest.raises(ValueError, match="PipeDream2BW.* is trained with weights='double'.*PipeDream can"):
+        gp.staleness(PipeDream2BW(4, 8), "stashed")
+    with pytest.raises(ValueError, match="PipelinedBackprop.* is trained with weights='latest'"):
+        trained(PipelinedBackprop(4, 8), "double")
+    with pytest.raises(
+        ValueError, match="GPipe.* updates no weights on the way.* train_step takes no weights"
+    ):
+        trained(gp.GPipe(2, 2), "stashed")
+    with pytest.raises(ValueError, match="0F2 use version 1 of stage 0, but only 0 updates of that stage"):
+        trained(PipeDream(4, 8), "double")
+    with pytest.raises(ValueError, match=r"needs every >= devices, here 4.*\(got 3\)"):
+        PipeDream2BW(4, 8, every=3)
+
+
+def test_training_that_runs_away_ends_with_a_sentence_and_its_losses(recwarn):
+    schedule = PipelinedBackprop(4, 40)
+    says = r"training diverged: after \d+ mini-batches, the first of loss .* the loss is no longer finite"
+    with pytest.raises(gp.DivergedError, match=says) as step:
+        gp.train_step(model(4), schedule, stream(schedule), gp.cross_entropy, optimizer=gp.SGD(5.0))
+    how = {"loss": gp.cross_entropy, "optimizer": gp.SGD(5.0), "epochs": 9, "report": None}
+    with pytest.raises(gp.DivergedError, match=says) as training:
+        gp.train(model(4), schedule, DIGITS[:2], batch_size=40, **how)
+    with pytest.raises(gp.DivergedError, match=says) as alone:
+        layers = gp.mlp([64, 12, 12, 10])
+        how["optimizer"] = gp.SGD(1e5)
+        gp.train_single_device(layers, DIGITS[:2], batch_size=16, **how)
+    for error in (step, training, alone):
+        losses = error.value.losses
+        assert losses and np.isfinite(losses).all() and losses[-1] > 1e6
+    assert not recwarn.list
+
+
+def test_losses_of_a_first_step_that_are_no_numbers_point_at_the_data():
+    schedule = PipeDream(2, 4)
+    x, y = stream(schedule)
+    x = np.where(np.arange(x.size).reshape(x.shape) == 7, np.nan, x)
+    with pytest.raises(gp.DivergedError, match="the very first loss is not finite: do inputs or weights"):
+        gp.train_step(model(2), schedule, (x, y), gp.cross_entropy, optimizer=gp.SGD(RATE))
