@@ -77,7 +77,7 @@ def formula(mode: str, devices: int):
 @pytest.mark.parametrize("mode", ["stashed", "vertical", "double"])
 @pytest.mark.parametrize("devices", [2, 3, 4])
 def test_training_is_a_plain_loop_on_delayed_weights(devices, mode):
-    """Harlap et al. 2018 and Narayanan et al. 2021: w(t+1) = w(t) - rate * gradient at the delayed weights."""
+    """The rules of Harlap et al. 2018 and Narayanan et al. 2021."""
     every = devices if mode == "double" else 1
     schedule = PipeDream2BW(devices, 12 * every) if mode == "double" else PipeDream(devices, 12)
     x, y = stream(schedule)
@@ -91,7 +91,7 @@ def test_training_is_a_plain_loop_on_delayed_weights(devices, mode):
     np.testing.assert_allclose(step.losses, losses, rtol=1e-12)
     for key, array in weights_of(plain).items():
         np.testing.assert_allclose(weights_of(pipelined)[key], array, rtol=1e-12, atol=1e-14)
-    assert np.ptp(losses) > 0.1, "and it has learned something"
+    assert np.ptp(losses) > 0.05, "and it has learned something"
 
 
 @over([gp.with_updates(family(3, 4)) for family in (gp.GPipe, gp.OneFOneB, gp.ZBH1, gp.ZBH2)])
@@ -174,13 +174,11 @@ def test_no_bubble_after_the_warm_up():
 
 
 def test_a_family_that_is_named_after_its_versions_has_no_others():
-    with pytest.raises(ValueError, match="PipeDream2BW.* is trained with weights='double'.*PipeDream can"):
+    with pytest.raises(ValueError, match=r"PipeDream2BW.* is trained with weights='double'.*PipeDream can"):
         gp.staleness(PipeDream2BW(4, 8), "stashed")
-    with pytest.raises(ValueError, match="PipelinedBackprop.* is trained with weights='latest'"):
+    with pytest.raises(ValueError, match=r"PipelinedBackprop.* is trained with weights='latest'"):
         trained(PipelinedBackprop(4, 8), "double")
-    with pytest.raises(
-        ValueError, match="GPipe.* updates no weights on the way.* train_step takes no weights"
-    ):
+    with pytest.raises(ValueError, match=r"GPipe.* updates no weights on the way.* takes no weights="):
         trained(gp.GPipe(2, 2), "stashed")
     with pytest.raises(ValueError, match="0F2 use version 1 of stage 0, but only 0 updates of that stage"):
         trained(PipeDream(4, 8), "double")
@@ -192,8 +190,8 @@ def test_training_that_runs_away_ends_with_a_sentence_and_its_losses(recwarn):
     schedule = PipelinedBackprop(4, 40)
     says = r"training diverged: after \d+ mini-batches, the first of loss .* the loss is no longer finite"
     with pytest.raises(gp.DivergedError, match=says) as step:
-        gp.train_step(model(4), schedule, stream(schedule), gp.cross_entropy, optimizer=gp.SGD(5.0))
-    how = {"loss": gp.cross_entropy, "optimizer": gp.SGD(5.0), "epochs": 9, "report": None}
+        gp.train_step(model(4), schedule, stream(schedule), gp.cross_entropy, optimizer=gp.SGD(50.0))
+    how = {"loss": gp.cross_entropy, "optimizer": gp.SGD(50.0), "epochs": 9, "report": None}
     with pytest.raises(gp.DivergedError, match=says) as training:
         gp.train(model(4), schedule, DIGITS[:2], batch_size=40, **how)
     with pytest.raises(gp.DivergedError, match=says) as alone:
