@@ -199,7 +199,7 @@ def test_training_that_runs_away_ends_with_a_sentence_and_its_losses(recwarn):
         gp.train_single_device(gp.mlp([64, 10]), (DIGITS.x, np.eye(10)[DIGITS.y]), batch_size=16, **straight)
     for error in (step, training, alone):
         losses = error.value.losses
-        assert losses and np.isfinite(losses).all() and losses[-1] > 1e6
+        assert losses and np.isfinite(losses).all() and max(losses) > 1e6
     assert not recwarn.list
 
 
