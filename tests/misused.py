@@ -740,7 +740,7 @@ STEPS: list[Case] = [
     (
         lambda: STEP.memory[0].peak("weights"),
         ValueError,
-        "needs category to be one of ('parameters', 'gradients'",
+        "needs category to be one of ('parameters', 'older weights'",
     ),
     (lambda: STEP.memory[0].over_time(["messages"]), ValueError, "needs category to be one of"),
     (lambda: STEP.memory[0].at("3"), TypeError, "MemoryTrace.at needs time to be a number (got '3')"),
@@ -1014,6 +1014,54 @@ PROGRAMS: list[Case] = [
 ]
 
 FORMULAS: list[Case] = [
+    (
+        lambda: gp.formulas.stashing_delay(4, 4),
+        ValueError,
+        "stashing_delay needs device from 0 to 3 (got 4)",
+    ),
+    (
+        lambda: gp.formulas.stashing_versions(4, 0, every=0),
+        ValueError,
+        "stashing_versions needs every >= 1 (got 0)",
+    ),
+    (
+        lambda: gp.formulas.vertical_sync_delay(4, 1.5),
+        TypeError,
+        "vertical_sync_delay needs every to be a whole number (got 1.5)",
+    ),
+    (lambda: gp.formulas.vertical_sync_versions("4"), TypeError, "needs devices to be a whole number (got"),
+    (
+        lambda: gp.formulas.double_buffering_version(4, 3, 0),
+        ValueError,
+        "double_buffering_version is for every >= devices (got every = 3, devices = 4)",
+    ),
+    (
+        lambda: gp.formulas.double_buffering_version(4, 4, -1),
+        ValueError,
+        "double_buffering_version needs microbatch >= 0 (got -1)",
+    ),
+    (lambda: gp.formulas.noam(0), ValueError, "noam needs workers >= 1 (got 0)"),
+    (
+        lambda: gp.formulas.noam(4, 5),
+        ValueError,
+        "noam needs input_workers <= workers, here 4 (got 5)",
+    ),
+    (lambda: gp.formulas.pipedream_makespan(4, 8, NAN), ValueError, "pipedream_makespan needs forward to be"),
+    (
+        lambda: gp.formulas.flushed_makespan(4, 8, 0),
+        ValueError,
+        "flushed_makespan needs every >= 1 (got 0)",
+    ),
+    (
+        lambda: gp.formulas.double_buffering_memory(4, -1, 1, 1),
+        ValueError,
+        "double_buffering_memory needs weights to be finite and >= 0 (got -1)",
+    ),
+    (
+        lambda: gp.formulas.gpipe_recompute_memory(4, 8, 1, "1", 1),
+        TypeError,
+        "gpipe_recompute_memory needs activations to be a number (got '1')",
+    ),
     (lambda: gp.formulas.gpipe_bubble(4, 0), ValueError, "gpipe_bubble needs microbatches >= 1 (got 0)"),
     (
         lambda: gp.formulas.naive_idle([4]),
