@@ -247,17 +247,26 @@ def _updates(program: Program) -> Iterator[Problem]:
 
 
 def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator[Problem]:
-    """Each copy of a stage is updated, or none is."""
+    """Each copy of a stage is updated, or none is; and all as often, or their weights would differ."""
     for stage in np.unique(program.stage[updates]).tolist():
         own = updates[program.stage[updates] == stage]
-        devices, first = set(homes[stage].tolist()) - {-1}, program.action_of(int(own[0]))
-        if len(devices) > 1 and devices != {*program.device[own].tolist()}:
+        copies = sorted(set(homes[stage].tolist()) - {-1})
+        times = {device: int(np.count_nonzero(program.device[own] == device)) for device in copies}
+        most, least = max(copies, key=times.get), min(copies, key=times.get)
+        if times[most] == times[least]:
+            continue
+        last = program.action_of(int(own[program.device[own] == most][times[least]]))
+        if times[least]:
             text = (
-                f"{first}: stage {stage} has {'two' if len(devices) == 2 else len(devices)} copies, whose "
-                f"gradients are summed: update it on all of devices {' '.join(map(str, sorted(devices)))}, "
-                "or on none"
+                f"{last} is update {times[least]} of stage {stage} on device {most}, but its copy on device "
+                f"{least} has only {times[least]}, counted from 0: their weights would differ"
             )
-            yield Problem("update", first, text)
+        else:
+            text = (
+                f"{last}: stage {stage} has {'two' if len(copies) == 2 else len(copies)} copies, whose "
+                f"gradients are summed: update it on all of devices {' '.join(map(str, copies))}, or on none"
+            )
+        yield Problem("update", last, text)
 
 
 def _of_row(program: Program, device: int, stage: int) -> Iterator[Problem]:
