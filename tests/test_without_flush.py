@@ -180,7 +180,10 @@ def test_a_family_that_is_named_after_its_versions_has_no_others():
         trained(PipelinedBackprop(4, 8), "double")
     with pytest.raises(ValueError, match=r"GPipe.* updates no weights on the way.* takes no weights="):
         trained(gp.GPipe(2, 2), "stashed")
-    with pytest.raises(ValueError, match="0F2 use version 1 of stage 0, but only 0 updates of that stage"):
+    with pytest.raises(
+        ValueError,
+        match="0F2 use version 1 of stage 0, but 0U0, which makes it, stands behind 0F2 on device 0",
+    ):
         trained(PipeDream(4, 8), "double")
     with pytest.raises(ValueError, match=r"needs every >= devices, here 4.*\(got 3\)"):
         PipeDream2BW(4, 8, every=3)

@@ -29,12 +29,24 @@ def described(schedule: Schedule) -> str:
 
 
 def size(schedule: Schedule) -> str:
-    """How many devices, stages on each, and microbatches."""
+    """How many devices, stages on each, and microbatches; and how often it updates, if on the way."""
     devices = "1 device" if schedule.devices == 1 else f"{schedule.devices} devices"
     microbatches = "1 microbatch" if schedule.microbatches == 1 else f"{schedule.microbatches} microbatches"
     most = max(map(len, schedule.placement))
     each = f" with {most} stages each" if most > 1 else ""
-    return f"{devices}{each}, {microbatches}"
+    return f"{devices}{each}, {microbatches}{_updates(schedule)}"
+
+
+def _updates(schedule: Schedule) -> str:
+    """After how many microbatches a schedule updates its weights, if it does so on the way."""
+    program = schedule.program
+    sizes = [len(members) for members in program.updates.members] if program.in_range else []
+    if len(sizes) < 2:
+        return ""
+    *others, last = sizes
+    if len(set(others)) > 1 or last > others[0]:
+        return f" and {len(sizes)} updates"
+    return " and an update after " + ("each" if others[0] == 1 else f"every {others[0]}")
 
 
 def durations(timeline: Timeline) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 
 from gpipe_sim.errors import require_room
 from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.schedule.explicit import Explicit
+from gpipe_sim.schedule.explicit import Explicit, rearranged
 from gpipe_sim.simulation.simulate import simulate
 
 
@@ -25,4 +25,4 @@ def colocate(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
         dict.fromkeys(stage for k, held in enumerate(schedule.placement) if used[k] == name for stage in held)
         for name in names
     ]
-    return Explicit(rows, placement=placement, microbatches=schedule.microbatches)
+    return rearranged(schedule, rows, placement, schedule.microbatches)
