@@ -43,7 +43,7 @@ def _metered(timeline: Timeline, device: int) -> MemoryTrace:
     steps = in_flight(timeline, device)
     held = {
         PARAMETERS: [4000] * len(steps),
-        OLDER: [4000 * (i % 3) for i, _ in enumerate(steps)],
+        OLDER: [0] * len(steps),
         GRADIENTS: [4000 if i > len(steps) / 2 else 0 for i, _ in enumerate(steps)],
         STATE: [2000] * len(steps),
         BOUNDARY: [300 * count for _, count in steps],

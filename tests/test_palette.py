@@ -140,7 +140,7 @@ def test_no_colour_has_two_meanings():
     assert len(grounds_and_words) == 5
     assert not actions & memory and not (actions | memory) & grounds_and_words
     assert COLLECTIVE.colour.lower() not in actions | memory | grounds_and_words
-    assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 7
+    assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 8
     assert MEMORY["saved activations"] == palette.IN_FLIGHT
     assert palette.CURVES[0] == INK, "curves are ink"
 
