@@ -41,9 +41,10 @@ def metered(timeline: Timeline) -> list[MemoryTrace]:
 
 def _metered(timeline: Timeline, device: int) -> MemoryTrace:
     steps = in_flight(timeline, device)
+    older = 4000 if timeline.schedule.program.updates.before.any() else 0
     held = {
         PARAMETERS: [4000] * len(steps),
-        OLDER: [0] * len(steps),
+        OLDER: [older * (i % 3) for i, _ in enumerate(steps)],
         GRADIENTS: [4000 if i > len(steps) / 2 else 0 for i, _ in enumerate(steps)],
         STATE: [2000] * len(steps),
         BOUNDARY: [300 * count for _, count in steps],
