@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, every_schedule, over_every_schedule, overlapped, zero_bubble
+from cases import BOTH_WAYS, V_SHAPED, every_order, over_every_order, overlapped, zero_bubble
 from engine_cases import legal_orders
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.machine import Machine
 
 SCHEDULES = [
-    *every_schedule([(1, 1), (1, 3), (3, 2), (4, 3), (4, 8)]),
+    *every_order([(1, 1), (1, 3), (3, 2), (4, 3), (4, 8)]),
     *(gp.remat(gp.GPipe(3, 4), mode) for mode in ("always", "except_last")),
     gp.remat(gp.ZBV(2, 4), "always"),
     gp.with_updates(gp.OneFOneB(3, 4)),
@@ -227,7 +227,7 @@ def test_a_subclass_scales_pairs_as_it_scales_everything_else():
         assert gp.simulate(schedule, Slow()).makespan == 10 * gp.simulate(schedule).makespan
 
 
-@over_every_schedule([(2, 3), (4, 8)])
+@over_every_order([(2, 3), (4, 8)])
 def test_what_could_start_first_is_named_first_and_of_several_that_of_the_lowest_device(schedule):
     machine, told = Machine.of(schedule.program), []
     while (entry := machine.earliest()) is not None:

@@ -126,6 +126,32 @@ def test_what_would_part_the_copies_is_refused(rows, says):
         gp.simulate(Explicit(rows, placement=[[0]] * len(rows)))
 
 
+@over(
+    [
+        with_updates(gp.Chimera(2, 4)),
+        gp.repeat(with_updates(gp.Chimera(4, 4)), 2),
+        replicate(gp.PipeDream(2, 4), 2),
+    ]
+)
+def test_copies_that_come_to_share_a_device_are_one_and_train_as_before(schedule):
+    data, found = gp.digits(), []
+    batch, stages = (data.x[:16], data.y[:16]), schedule.stages
+    for order in (
+        schedule,
+        *(gp.colocate(schedule, list(names)) for names in ("aaaa", "abab", "aabb", "abba")),
+    ):
+        gp.check(order)
+        layers = gp.mlp([64] + [6] * stages + [10])
+        step = gp.train_step(
+            gp.split(layers, stages=stages), order, batch, gp.cross_entropy, optimizer=gp.SGD(0.1)
+        )
+        found.append((step.losses, gp.Partition(layers).parameters))
+    for losses, weights in found[1:]:
+        np.testing.assert_allclose(losses, found[0][0], rtol=1e-12)
+        for key, array in weights.items():
+            np.testing.assert_allclose(array, found[0][1][key], rtol=1e-9, atol=1e-13)
+
+
 @over(COPIES)
 def test_a_fit_takes_the_wait_for_another_copy_for_no_message(schedule):
     costs = gp.Costs(2, 3, 1, comm=4, update=1)
