@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cases import BOTH_WAYS, V_SHAPED, every_order, over_every_order, overlapped, zero_bubble
-from engine_cases import legal_orders
+from engine_cases import legal_orders, legal_streams
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_simulator import simulated
@@ -62,7 +62,7 @@ def by_machine(schedule: gp.Schedule, costs, **links) -> dict:
     return dict(zip(names, zip(machine.starts, machine.ends, strict=True), strict=True))
 
 
-@given(st.sampled_from(SCHEDULES) | legal_orders(), st.data())
+@given(st.sampled_from(SCHEDULES) | legal_orders() | legal_streams(), st.data())
 def test_both_clocks_give_the_times_of_the_plain_one(schedule, data):
     costs = data.draw(costs_of_any_kind(schedule.stages, schedule.devices))
     plain = simulated(schedule, costs)
@@ -79,7 +79,7 @@ def test_they_agree_over_every_family(schedule):
 LINK = st.builds(gp.Link, st.integers(0, 3), st.sampled_from([Fraction(1, 3), Fraction(1, 2), 1, 2, 5]))
 
 
-@given(st.sampled_from(SCHEDULES) | legal_orders(), st.booleans(), st.data())
+@given(st.sampled_from(SCHEDULES) | legal_orders() | legal_streams(), st.booleans(), st.data())
 def test_both_clocks_agree_on_links(schedule, overlap, data):
     costs = data.draw(costs_of_any_kind(schedule.stages, schedule.devices))
     devices = range(schedule.devices)
