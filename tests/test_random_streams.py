@@ -34,13 +34,19 @@ class Plain:
                 updates[action.stage] += action.kind is gp.Kind.U
                 if action.kind in (gp.Kind.B, gp.Kind.W):
                     self.mini_batch[action.stage, action.microbatch] = self.before[action]
-        self.pieces = pieces_of(schedule.program, len(batch[0]))
+        self.rows = [piece.rows for piece in pieces_of(schedule.program, len(batch[0]))]
         self.first = [{k: a.copy() for k, a in part.parameters.items()} for part in partitions]
         for name in ("weights", "forward", "backward"):
             setattr(self, name, cache(getattr(self, name)))
 
     def members(self, stage: int, j: int) -> list[int]:
         return [m for (s, m), own in self.mini_batch.items() if (s, own) == (stage, j)]
+
+    def share(self, m: int) -> float:
+        """Of the samples of its mini-batch, those of microbatch m."""
+        rows = self.rows[m]
+        together = (self.rows[other] for other in self.members(0, self.mini_batch[0, m]))
+        return (rows.stop - rows.start) / sum(other.stop - other.start for other in together)
 
     def version(self, action: gp.Action) -> int:
         stage, _, m = action
@@ -73,7 +79,7 @@ class Plain:
 
     def forward(self, stage: int, m: int, again: bool = False) -> tuple:
         """(output, saved): of F, or of what saved for the backward, R where there is one."""
-        x = self.batch[0][self.pieces[m].rows] if not stage else self.forward(stage - 1, m)[0]
+        x = self.batch[0][self.rows[m]] if not stage else self.forward(stage - 1, m)[0]
         part = self.loaded(self.among(stage, m, "RF" if again else "F"))
         return part.forward(x, Context(True, 0, 0, m))
 
@@ -81,7 +87,7 @@ class Plain:
         """(gradient of the input, gradients of the weights)."""
         saved, into = self.forward(stage, m, True)[1], {}
         if stage == len(self.partitions) - 1:
-            dy = gp.cross_entropy.backward(self.loss(m, True)[1], self.pieces[m].weight)
+            dy = gp.cross_entropy.backward(self.loss(m, True)[1], self.share(m))
         else:
             dy = self.backward(stage + 1, m)[0]
         dx, pending = self.loaded(self.among(stage, m, "BI")).backward_input(saved, dy)
@@ -90,10 +96,10 @@ class Plain:
 
     def loss(self, m: int, again: bool = False) -> tuple:
         y = self.forward(len(self.partitions) - 1, m, again)[0]
-        return gp.cross_entropy.forward(y, self.batch[1][self.pieces[m].rows])
+        return gp.cross_entropy.forward(y, self.batch[1][self.rows[m]])
 
     def losses(self, count: int) -> list[float]:
-        shares = [[self.pieces[m].weight * self.loss(m)[0] for m in self.members(0, j)] for j in range(count)]
+        shares = [[self.share(m) * self.loss(m)[0] for m in self.members(0, j)] for j in range(count)]
         return list(map(sum, shares))
 
 
