@@ -107,23 +107,27 @@ def legal_streams(draw) -> Explicit:
             after[U(action.stage, ends[own])].add(action)
             if own:
                 after[action].add(U(action.stage, ends[own - 1]))
-    first = random.choice([Kind.F, None])  # forwards as early as they may be make weights old
-    return _ordered(Explicit(rows, placement=order.placement), random, after, first)
+    eager = random.choice([0, 0.5, 1])  # forwards that come early meet old weights
+    return _ordered(Explicit(rows, placement=order.placement), random, after, eager)
 
 
 def _ordered(
     whole: Explicit,
     random: Random,
     after: Mapping[Action, set[Action]] | None = None,
-    first: Kind | None = None,
+    eager: float = 0,
 ) -> Explicit:
-    """Its actions, each picked at random among those whose needs are met, and what else they come after."""
+    """Its actions, each picked at random among those whose needs are met, and what else they come after.
+
+    ``eager`` is how often a forward is preferred to what else could come next.
+    """
     rows = [[] for _ in whole.actions]
     actions, done = [action for row in whole.actions for action in row], set()
     left = {action: {*needs(action, whole), *(after or {}).get(action, ())} for action in actions}
     while left:
         ready = [action for action, wanted in left.items() if done.issuperset(wanted)]
-        picked = random.choice([action for action in ready if action.kind is first] or ready)
+        forwards = [action for action in ready if action.kind is Kind.F] if random.random() < eager else []
+        picked = random.choice(forwards or ready)
         rows[whole.device_of(picked)].append(picked)
         done.add(picked)
         del left[picked]
