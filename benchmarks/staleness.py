@@ -1,4 +1,4 @@
-"""Train the digits with a flush and without one, at four depths, and store the losses: half an hour.
+"""Train the digits with a flush and without one, at four depths, and store the losses: 15 minutes.
 
 Run ``OPENBLAS_NUM_THREADS=1 python -m benchmarks.staleness``, then `make figures lessons`. A method's own
 rate is the one of ``RATES`` with the lowest final loss, averaged over seeds that are not reported; a rate at
@@ -95,9 +95,7 @@ def to_text(value: object, indent: int = 0) -> str:
     """JSON with a line for each training, so that the file can be read and compared."""
     if isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values()):
         gap = "\n" + " " * (indent + 1)
-        inside = f",{gap}".join(
-            f"{json.dumps(str(k))}: {to_text(v, indent + 1)}" for k, v in value.items()
-        )
+        inside = f",{gap}".join(f"{json.dumps(str(k))}: {to_text(v, indent + 1)}" for k, v in value.items())
         return f"{{{gap}{inside}\n{' ' * indent}}}" + ("" if indent else "\n")
     return json.dumps(value, allow_nan=False)
 

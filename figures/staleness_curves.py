@@ -3,6 +3,7 @@
 The trainings are not run again here: ``python -m benchmarks.staleness`` ran and stored them.
 """
 
+from collections.abc import Sequence
 from math import fsum
 
 from matplotlib.axes import Axes
@@ -16,10 +17,15 @@ from gpipe_sim.course.late import (
     EACH,
     FLUSHED,
     LATEST,
+    METHODS,
     OWN,
+    RATES,
     SAMPLES,
     SEEDS,
     STASHED,
+    VERTICAL,
+    Trained,
+    every,
     stored,
     times,
 )
@@ -28,62 +34,108 @@ from gpipe_sim.drawing.plots.curves import name_ends
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
 
 DEVICES = 8
+LEFT_OUT = 2  #: seeds above the band, and below it
+DASHES, DOTTED, MIXED = (0, (5, 2)), (0, (1, 1.2)), (0, (4, 1.5, 1, 1.5))
 STYLES = {
-    EACH: (CURVES[3], (0, (1, 1.5))),
-    FLUSHED: (CURVES[2], (0, (5, 2))),
+    EACH: (CURVES[1], DOTTED),
+    FLUSHED: (CURVES[3], DASHES),
     STASHED: (CURVES[0], "-"),
-    DOUBLE: (CURVES[2], "-"),
-    LATEST: (CURVES[1], (0, (4, 1.5, 1, 1.5))),
+    VERTICAL: (CURVES[4], MIXED),
+    DOUBLE: (CURVES[4], "-"),
+    LATEST: (CURVES[1], DASHES),
 }
-TOP = 2.6  #: of the axis; what is above has diverged
+TOP, CROSSES = 2.75, 2.62  #: of the axis; where trainings are marked that diverge
 
 
 def data() -> dict:
-    """Per rate and method: its rate, and the mean, lowest and highest loss of the seeds for each block."""
+    """By rate and method: its rate, the mean and the band of each block, after how many samples seeds diverged."""
+    blocks = len(times(STASHED, DEVICES))
     return {
         "devices": DEVICES,
         "seeds": len(SEEDS),
-        "samples": [SAMPLES * BLOCK * (i + 1) for i in range(len(times(STASHED, DEVICES)))],
-        "times": {method: list(times(method, DEVICES)) for method in STYLES},
+        "samples": [SAMPLES * BLOCK * (i + 1) for i in range(blocks)],
+        "times": {method: times(method, DEVICES) for method in METHODS},
         "curves": {
-            name: {method: _spread(stored()[DEVICES, method, rate]) for method in STYLES}
+            name: {method: _curve(stored()[DEVICES, method, rate], method) for method in METHODS}
             for name, rate in (("common", COMMON), ("own", OWN))
         },
     }
 
 
-def _spread(found) -> dict:
-    """Over the seeds, as far as all of them go."""
-    seeds = list(zip(*found.losses, strict=False))
+def _curve(found: Trained, method: str) -> dict:
+    """As far as all seeds go."""
+    seeds = [sorted(each) for each in zip(*found.losses, strict=False)]
+    size = SAMPLES * every(method, DEVICES)
     return {
         "rate": found.rate,
         "mean": [fsum(each) / len(each) for each in seeds],
-        "low": [min(each) for each in seeds],
-        "high": [max(each) for each in seeds],
-        "diverged": [end for end in found.diverged if end is not None],
+        "low": [each[LEFT_OUT] for each in seeds],
+        "high": [each[-1 - LEFT_OUT] for each in seeds],
+        "diverged": [size * end for end in found.diverged if end is not None],
     }
 
 
 def draw(data: dict) -> Figure:
-    figure, axes = page(7.4, rows=2, columns=2, sharey=True)
-    for row, name in zip(axes, ("common", "own"), strict=True):
-        for ax, against in zip(row, ("samples", "time"), strict=True):
-            _panel(ax, data, name, against)
+    figure, axes = page(8.2, rows=2, columns=2, sharey=True)
+    ends = [
+        (ax, panel(ax, data, curves))
+        for row, curves in zip(axes, data["curves"].values(), strict=True)
+        for ax, panel in zip(row, (_against_samples, _against_time), strict=True)
+    ]
+    _claims(axes, data)
+    figure.draw_without_rendering()  # names are moved apart by how high their panels have become
+    for ax, names in ends:
+        name_ends(ax, names)
     return figure
 
 
-def _panel(ax: Axes, data: dict, name: str, against: str) -> None:
-    ends = []
-    until = max(data["times"][STASHED]) * 1.25
-    for method, curve in data["curves"][name].items():
-        x = data["samples"] if against == "samples" else data["times"][method]
-        n = min(len(curve["mean"]), sum(at <= until for at in x) if against == "time" else len(x))
-        colour, dashes = STYLES[method]
-        ax.fill_between(x[:n], curve["low"][:n], curve["high"][:n], color=colour, alpha=0.15, lw=0)
-        ax.plot(x[:n], curve["mean"][:n], color=colour, ls=dashes, lw=1.6, label=method)
-        ends.append((method, x[n - 1], curve["mean"][n - 1]))
-    ax.set(ylim=(0, TOP), xlim=(0, None))
-    ax.set_xlabel("samples" if against == "samples" else "simulated time", fontsize=LABEL_SIZE)
+def _claims(axes: Sequence[Sequence[Axes]], data: dict) -> None:
+    ((one, two), (three, four)), common = axes, data["curves"]["common"]
+    seeds, gone, rate = data["seeds"], len(common[LATEST]["diverged"]), common[LATEST]["rate"]
+    words = f"At a rate of {rate}, {gone} of {seeds} diverge without stashing ..."
+    middle = f"bands: the middle {seeds - 2 * LEFT_OUT}"
+    claim(one, words, f"{data['devices']} devices; lines: mean of {seeds} trainings; {middle}")
+    claim(two, "... and PipeDream is ahead in time", "the same trainings")
+    rates = [curve["rate"] for curve in data["curves"]["own"].values()]
+    claim(
+        three,
+        "At its own rate, a flush after each wins by samples ...",
+        f"the best of rates from {min(RATES)} to {max(RATES)}; here {min(rates)} to {max(rates)}",
+    )
+    claim(four, "... and PipeDream by time", "the same trainings: rates were tuned for equal samples")
+
+
+def _against_samples(ax: Axes, data: dict, curves: dict) -> list[tuple]:
+    """A cross where a training without stashing diverges; the names at the ends of the others."""
+    crossed = curves[LATEST]["diverged"]
+    if crossed:
+        ax.plot(crossed, [CROSSES] * len(crossed), "x", ms=6, mew=1.6, color=STYLES[LATEST][0])
+        aside = {"xytext": (10, 0), "textcoords": "offset points", "va": "center", "fontsize": LABEL_SIZE}
+        at = max(data["samples"]), CROSSES
+        ax.annotate("no stashing:\ndiverges", at, annotation_clip=False, **aside)
+    ax.set_xlabel("samples", fontsize=LABEL_SIZE)
+    ax.set_ylabel("loss", fontsize=LABEL_SIZE)
+    return _draw(ax, curves, dict.fromkeys(curves, data["samples"]))
+
+
+def _against_time(ax: Axes, data: dict, curves: dict) -> list[tuple]:
+    """Until a little after PipeDream is through."""
+    until = 1.06 * data["times"][STASHED][-1]
+    ax.set_xlabel("time, with F = 1 and B = 2", fontsize=LABEL_SIZE)
+    return _draw(ax, curves, {m: [at for at in data["times"][m] if at <= until] for m in curves})
+
+
+def _draw(ax: Axes, curves: dict, across: dict[str, list]) -> list[tuple]:
+    """The curves of all that do not diverge, and their names with where they end."""
+    end, names = max(max(x) for x in across.values()), []
+    for method, curve in curves.items():
+        if curve["diverged"]:
+            continue
+        x, (colour, dashes) = across[method], STYLES[method]
+        low, mean, high = (curve[name][: len(x)] for name in ("low", "mean", "high"))
+        ax.fill_between(x, low, high, color=colour, alpha=0.13, lw=0)
+        ax.plot(x, mean, color=colour, ls=dashes, lw=1.6, label=method)
+        names.append((method, end, mean[-1]))
+    ax.set(xlim=(0, 1.02 * end), ylim=(0, TOP))
     finish(ax)
-    name_ends(ax, ends)
-    claim(ax, f"{name} {against}")
+    return names

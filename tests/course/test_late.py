@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -13,14 +13,18 @@ from gpipe_sim.course.late import (
     BLOCK,
     COMMON,
     DEPTHS,
+    DOUBLE,
     EACH,
     FLUSHED,
     HIGH,
+    LATEST,
     METHODS,
     MICROBATCHES,
     OWN,
     RATES,
     SEEDS,
+    STASHED,
+    VERTICAL,
     WEIGHTS,
     stored,
     train_late,
@@ -76,7 +80,7 @@ def test_a_flush_takes_time_and_a_stream_takes_none():
     """Per microbatch of F = 1 and B = 2: 3 on a stream, 3K if all wait for each, less if K of them share."""
     for devices in DEPTHS:
         between = {
-            method: {b - a for a, b in zip(ends, ends[1:], strict=False)}
+            method: {b - a for a, b in pairwise(ends)}
             for method in METHODS
             if (ends := late.times(method, devices))
         }
@@ -95,6 +99,57 @@ def test_each_epoch_of_the_stream_visits_a_digit_once_and_then_shuffles_anew():
     first, there = (Counter(row.tobytes() for row in rows) for rows in (x[:epoch], gp.digits().x))
     assert first <= there and first.total() == epoch == there.total() - 14
     assert not (x[: 11 * 16] == x[epoch:]).all()
+
+
+def final(devices: int, method: str, rate: float | str) -> float:
+    """The mean over the seeds; infinity if one diverged."""
+    return float(np.mean(stored()[devices, method, rate].final))
+
+
+def diverged(devices: int, method: str, rate: float | str) -> int:
+    return sum(end is not None for end in stored()[devices, method, rate].diverged)
+
+
+def test_staleness_costs_more_the_deeper_the_pipeline():
+    lost = [final(k, STASHED, OWN) - final(k, EACH, OWN) for k in DEPTHS]
+    assert lost == sorted(lost) and lost[0] < 0.02 and lost[-1] > 0.4
+
+
+def test_where_stashing_is_worth_its_bytes():
+    """Of eight: how many diverge at K = 2, 4, 6, 8."""
+    assert [diverged(k, LATEST, COMMON) for k in DEPTHS] == [0, 0, 2, 7]
+    assert [diverged(k, LATEST, HIGH) for k in DEPTHS] == [0, 0, 5, 6]
+    assert [diverged(k, STASHED, COMMON) for k in DEPTHS] == [0, 0, 0, 0]
+    assert [diverged(k, STASHED, HIGH) for k in DEPTHS] == [0, 0, 0, 1]
+    chance = np.log(10)
+    assert max(stored()[8, STASHED, COMMON].final) < 0.9 * chance, "and it learns"
+    assert max(stored()[6, STASHED, HIGH].final) < 0.9 * chance
+    assert abs(final(2, LATEST, COMMON) - final(2, STASHED, COMMON)) < 0.01, "two devices need none"
+    assert final(8, LATEST, OWN) > 1.5 * final(8, STASHED, OWN), "also at its own rate"
+
+
+def test_vertical_sync_is_later_than_pipedream_on_most_stages_and_learns_less():
+    for devices in DEPTHS[1:]:
+        assert final(devices, VERTICAL, OWN) > final(devices, STASHED, OWN)
+        assert final(devices, VERTICAL, OWN) > final(devices, LATEST, OWN), "stashing nothing is better"
+    assert final(8, VERTICAL, COMMON) > 2.2, "no better than chance"
+
+
+def test_two_versions_learn_less_by_samples_than_a_flush_after_as_many():
+    for devices in DEPTHS:
+        assert final(devices, DOUBLE, COMMON) > final(devices, FLUSHED, COMMON)
+        assert final(devices, DOUBLE, OWN) > final(devices, FLUSHED, OWN)
+
+
+def test_by_time_pipedream_is_ahead():
+    """When it has used up its samples, those with a flush are not as far."""
+    for devices, rate in product(DEPTHS[1:], (COMMON, OWN)):
+        end = late.times(STASHED, devices)[-1]
+        for method in (EACH, FLUSHED):
+            so_far = sum(at <= end for at in late.times(method, devices))
+            assert so_far < 20
+            losses = [curve[so_far - 1] for curve in stored()[devices, method, rate].losses]
+            assert np.mean(losses) > final(devices, STASHED, rate)
 
 
 SAME = {"one Linear each": ([64, 32, 10], [2, 1]), "three on the last": ([64, 32, 32, 32, 10], [2, 5])}
