@@ -48,7 +48,7 @@ TOP, CROSSES = 2.75, 2.62  #: of the axis; where trainings are marked that diver
 
 
 def data() -> dict:
-    """By rate and method: its rate, the mean and the band of each block, after how many samples seeds diverged."""
+    """By rate and method: its rate, mean and band of each block, after how many samples it diverged."""
     blocks = len(times(STASHED, DEVICES))
     return {
         "devices": DEVICES,
@@ -99,7 +99,7 @@ def _claims(axes: Sequence[Sequence[Axes]], data: dict) -> None:
     rates = [curve["rate"] for curve in data["curves"]["own"].values()]
     claim(
         three,
-        "At its own rate, a flush after each wins by samples ...",
+        "At its own rate, a flush wins by samples ...",
         f"the best of rates from {min(RATES)} to {max(RATES)}; here {min(rates)} to {max(rates)}",
     )
     claim(four, "... and PipeDream by time", "the same trainings: rates were tuned for equal samples")

@@ -575,7 +575,7 @@ def test_a_transformer_is_drawn_as_it_was_trained():
 
 
 def test_staleness_is_drawn_as_it_was_trained():
-    """A curve for each method that goes through, a band around it, and a cross for each training that does not."""
+    """A curve with its band for each method that goes through, a cross for each training that does not."""
     data, axes = read("staleness_curves"), committed("staleness_curves").axes
     for ax, name, across in zip(
         axes, ("common", "common", "own", "own"), 2 * ("samples", "times"), strict=True

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
+from benchmarks.staleness import best, gathered, to_text, tuning_table
 from gpipe_sim.course import late
 from gpipe_sim.course.late import (
     BLOCK,
@@ -50,8 +51,25 @@ def test_a_tuned_rate_is_the_best_of_the_rates_and_not_the_last_that_was_tried()
         assert [float(rate) for rate in table] == list(RATES)
         rated = {float(rate): loss for rate, loss in table.items() if loss is not None}
         own = stored()[devices, method, OWN].rate
-        assert own == min(rated, key=rated.get)
+        assert own == best(rated) == min(rated, key=rated.get)
         assert RATES[0] < own < RATES[-1]
+
+
+def test_the_script_writes_what_is_stored():
+    text = late.FILE.read_text()
+    assert len(text) < 150_000 and to_text(json.loads(text)) == text
+    trained = json.loads(text)["trained"]["2"][STASHED]["0.1"]
+    curves = {(STASHED, 2, HIGH, seed): (trained["losses"][seed], None) for seed in SEEDS}
+    assert gathered(curves, STASHED, 2, HIGH) == trained
+
+
+def test_a_rate_at_which_a_training_diverges_is_not_chosen():
+    tuned = {(LATEST, 4, rate, seed): ([2.0], None) for rate in RATES for seed in late.TUNING_SEEDS}
+    tuned |= {(LATEST, 4, RATES[2], seed): ([1.0], None) for seed in late.TUNING_SEEDS}
+    assert best(tuning_table(tuned, LATEST, 4)) == RATES[2]
+    tuned[LATEST, 4, RATES[2], 101] = [0.5], 30
+    assert tuning_table(tuned, LATEST, 4)[RATES[2]] is None
+    assert best(tuning_table(tuned, LATEST, 4)) == RATES[0]
 
 
 @pytest.mark.parametrize(("devices", "rate"), [(2, COMMON), (8, HIGH)])
