@@ -30,7 +30,10 @@ class Updates(NamedTuple):
     @property
     def members(self) -> tuple[tuple[int, ...], ...]:
         """The microbatches of each mini-batch."""
-        return tuple(tuple(np.flatnonzero(self.mini_batch[0] == j).tolist()) for j in range(self.count))
+        found = [[] for _ in range(self.count)]
+        for microbatch in np.flatnonzero(self.mini_batch[0] >= 0).tolist():
+            found[self.mini_batch[0, microbatch]].append(microbatch)
+        return tuple(map(tuple, found))
 
 
 def find_updates(

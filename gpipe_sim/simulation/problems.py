@@ -283,7 +283,7 @@ def _of_row(program: Program, device: int, stage: int, early: bool) -> Iterator[
     kinds = [CODE[kind] for kind in (Kind.U, Kind.B, Kind.W)]
     here = (program.stage == stage) & (program.device == device) & np.isin(program.kind, kinds)
     fresh: list[int] = []  # microbatches whose gradients no update has applied
-    applied: list[int] = []
+    applied: set[int] = set()
     for part in np.flatnonzero(here).tolist():
         stage, kind, microbatch = action = program.action_of(part)
         if kind is not Kind.U:
@@ -295,7 +295,8 @@ def _of_row(program: Program, device: int, stage: int, early: bool) -> Iterator[
             if microbatch in applied:
                 text += f": an earlier update of stage {stage} did it"
             yield Problem("update", action, text)
-        applied, fresh = applied + fresh, []
+        applied.update(fresh)
+        fresh = []
     if fresh and applied and not early:
         names = " ".join(map(str, fresh))
         text = (
