@@ -104,17 +104,15 @@ def lives(program: Program, weights: str) -> Lives:
     """When each version is used, set aside and let go."""
     reads = versions(program, weights).tolist()
     actions = list(map(program.action_of, range(len(program.kind))))
-    last: dict[tuple[int, int, int], int] = {}  # (device, stage, version) -> the last part that uses it
     places = list(zip(program.device.tolist(), program.stage.tolist(), strict=True))
-    for part, (place, version) in enumerate(zip(places, reads, strict=True)):
-        if actions[part].kind is not Kind.U:
-            last[*place, version] = part
+    #: (device, stage, version) -> the last part that uses it, or the update that replaces it
+    last = {(*place, reads[part]): part for part, place in enumerate(places)}
     keeps, frees, held = set(), {}, {}
     aside: dict[tuple[int, int], set[int]] = {}  # by place, the versions that are set aside
     for part, (place, version) in enumerate(zip(places, reads, strict=True)):
         kept, action = aside.setdefault(place, set()), actions[part]
         if action.kind is Kind.U:
-            if last.get((*place, version), -1) > part:
+            if last[*place, version] > part:
                 keeps.add(action)
                 kept.add(version)
         elif version in kept and last[*place, version] == part:
