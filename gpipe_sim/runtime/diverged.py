@@ -24,8 +24,9 @@ def require_finite(losses: Sequence[float], before: Sequence[float] = ()) -> Non
         raise DivergedError(
             "the very first loss is not finite: do inputs or weights hold NaN, or huge numbers?", there
         )
+    many = f"{len(there)} mini-batch{'es' if there[1:] else ''}"
     raise DivergedError(
-        f"training diverged: after {len(there)} mini-batches, the first of loss {there[0]:.3g}, the last of "
-        f"{there[-1]:.3g}, the loss is no longer finite. A smaller learning rate would do",
+        f"training diverged: after {many}, the first of loss {there[0]:.3g}, the last of {there[-1]:.3g}, "
+        "the loss is no longer finite. A smaller learning rate would do",
         there,
     )

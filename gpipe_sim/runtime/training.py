@@ -126,6 +126,10 @@ def evaluate(partitions: Sequence[Partition], x: Array, y: Array) -> float:
     cross_entropy.require(found, y)
     if not np.isfinite(found).all():
         raise ValueError("evaluate needs a model whose outputs are finite: its weights hold NaN or infinity")
+    return _accuracy(found, y)
+
+
+def _accuracy(found: Array, y: Array) -> float:
     return float(np.mean(found.argmax(axis=-1) == y))
 
 
@@ -161,7 +165,7 @@ def _train(
         mean = np.mean(history.losses[before:])
         line = f"epoch {epoch:>{len(str(epochs))}}/{epochs}  loss {mean:.3f}"
         if held_out:
-            history.accuracies.append(evaluate(partitions, *held_out))
+            history.accuracies.append(_held_out(partitions, *held_out, history.losses))
             line += f"  held-out accuracy {history.accuracies[-1]:.1%}"
         if report:
             report(line)
@@ -185,6 +189,15 @@ def _taken(
         if optimizer:
             optimizer.step(parameters, result.gradients)
     return result.losses
+
+
+def _held_out(partitions: Sequence[Partition], x: Array, y: Array, losses: list[float]) -> float:
+    """The accuracy after an epoch. DivergedError if the last update has driven the outputs to infinity."""
+    with without_warnings():
+        found = outputs(partitions, x)
+    if not np.isfinite(found).all():
+        require_finite([nan], losses)
+    return _accuracy(found, y)
 
 
 def _read_sizes(epochs: int, batch_size: int, seed: int, report: Report) -> tuple[int, int, int]:

@@ -46,7 +46,8 @@ class Staleness:
 
     def __repr__(self) -> str:
         late = max(map(max, self.delay))
-        return f"<staleness of {self.schedule!r}, weights={self.weights!r}: at most {late} updates too old>"
+        late = "1 update" if late == 1 else f"{late} updates"
+        return f"<staleness of {self.schedule!r}, weights={self.weights!r}: at most {late} too old>"
 
 
 def staleness(schedule: Schedule, weights: str | None = None) -> Staleness:
