@@ -1,6 +1,8 @@
 """Updates on the way: training equals a plain loop on delayed weights, and versions are what the rows say."""
 
+import time
 from copy import deepcopy
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from cases import over
 
 import gpipe_sim as gp
 from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
+from gpipe_sim.runtime.memory import Memory
+from gpipe_sim.runtime.step import performed, told
 
 RATE, SAMPLES = 0.1, 6
 DIGITS = gp.digits()
@@ -27,6 +31,7 @@ STREAMS = [
     (PipelinedBackprop(4, 9), "latest"),
     (gp.remat(PipeDream(3, 8), "always"), "stashed"),
     (gp.remat(PipeDream(3, 8), "always"), "vertical"),
+    (gp.remat(PipeDream(3, 8), "always"), "latest"),
     (gp.repeat(gp.with_updates(gp.ZBH2(3, 4)), 3), "stashed"),
     (gp.repeat(gp.with_updates(gp.ZBV(2, 4)), 3), "vertical"),
     (gp.repeat(gp.with_updates(gp.Chimera(2, 4)), 3), "latest"),
@@ -284,3 +289,71 @@ def test_the_loss_is_that_of_the_forward_also_if_it_is_run_again_on_newer_weight
         for at in range(0, len(y), SAMPLES)
     ]
     np.testing.assert_allclose(step.losses, of_outputs, rtol=1e-12)
+
+
+@pytest.mark.parametrize("schedule", [PipeDream(2, 2, every=2), gp.OneFOneB(2, 2)], ids=repr)
+def test_a_last_update_that_runs_away_is_told_where_samples_are_held_out(schedule, recwarn):
+    """Once NumPy warned, and then ``evaluate`` was said to need another model, without the losses."""
+    data = DIGITS.x[:2], DIGITS.y[:2], DIGITS.x[2:9], DIGITS.y[2:9]
+    how = {"loss": gp.cross_entropy, "optimizer": gp.SGD(1e160), "epochs": 1, "batch_size": 2, "report": None}
+    deep = gp.split(gp.mlp([64, 12, 12, 12, 10], activation="relu", seed=3), stages=2)
+    with pytest.raises(gp.DivergedError, match="training diverged: after 1 mini-batch, ") as training:
+        gp.train(deep, schedule, data, **how)
+    assert training.value.losses and np.isfinite(training.value.losses).all()
+    assert not recwarn.list
+
+
+def test_backwards_are_told_apart_from_what_finishes_them_later():
+    """W may stand behind an update that I stood before; only with "latest" does that matter."""
+    late = gp.Explicit(["0F0 0I0 0W0 0F1 0I1 0U0 0W1 0U1"])
+    assert gp.staleness(late, "latest").backward == ((0, 0),)
+    assert trained(late, "latest").versions[gp.W(0, 1)] == 1
+
+
+def test_a_staleness_is_printed_with_both_versions_where_they_differ():
+    assert str(gp.staleness(PipelinedBackprop(3, 5))) == dedent("""\
+        stage 0:   0 0/1 0/2 1/3 2/4
+        stage 1:   0 0/1 1/2 2/3 3/4
+        stage 2:   0   1   2   3   4""")
+
+
+def test_while_an_update_runs_it_holds_what_it_sets_aside():
+    step = trained(gp.Explicit(["0F0 0F1 0B0 0U0 0B1 0U1"]), "stashed", costs=gp.Costs(update=1))
+    [trace] = step.memory
+    before, copy = trace.over_time()[3], trace.peak("older weights")
+    inside = {each.action: each.bytes for each in trace.inside}
+    assert copy == trace.peak("parameters")
+    assert inside[gp.U(0, 0)] == before + copy and inside[gp.U(0, 1)] < before + copy
+
+
+@pytest.mark.parametrize("mode", ["stashed", "vertical"])
+def test_versions_that_are_let_go_are_gone_and_not_just_uncounted(mode):
+    schedule = PipeDream(3, 6)
+    told_them = told(schedule, stream(schedule), gp.cross_entropy, gp.SGD(RATE), mode)
+    devices = performed(model(3), gp.simulate(schedule), told_them, Memory)
+    assert [device.versions.older for device in devices] == [{}, {}, {}]
+
+
+def test_a_staleness_is_one_line_with_the_largest_delay():
+    assert repr(gp.staleness(PipeDream(3, 4))) == (
+        "<staleness of PipeDream(devices=3, microbatches=4, every=1), weights='stashed': "
+        "at most 2 updates too old>"
+    )
+    assert repr(gp.staleness(PipeDream2BW(2, 4))).endswith("at most 1 update too old>")
+    assert repr(gp.staleness(gp.OneFOneB(2, 4))).endswith("at most 0 updates too old>")
+
+
+def test_a_version_that_is_not_there_yet_is_told_of_the_update_on_the_same_device():
+    rows = ["0F0 0B0 0U0 0F1 0B1 0U1 0F4 0B4 0U4", "0F2 0F3 0F5 0B2 0U2 0B3 0U3 0B5 0U5"]
+    says = r"has 0F5 use version 1 of stage 0, but 0U2, which makes it, stands behind 0F5 on device 1"
+    with pytest.raises(ValueError, match=says):
+        gp.staleness(gp.Explicit(rows, placement=[[0], [0]]), "double")
+
+
+def test_a_long_stream_is_checked_in_time_that_grows_with_it():
+    """With 20,000 updates of each stage it once took ten times as long as now, and grew with their square."""
+    stream = PipeDream(4, 20_000)
+    program, began = stream.program, time.perf_counter()
+    gp.check(stream)
+    assert len(program.updates.members) == 20_000
+    assert time.perf_counter() - began < 3
