@@ -124,6 +124,10 @@ class _StandInLayer(Layer):
         self.profile, self.samples = profile, samples
         self.parameters = {name: _Bytes(size) for name, size in profile.parameters.items()}
 
+    def __deepcopy__(self, memo: dict) -> "_StandInLayer":
+        """With parameters of its own; the sizes are those of all, or each older version would copy them."""
+        return _StandInLayer(self.profile, self.samples)
+
     def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
         samples, known = self.samples[ctx.microbatch], names_of(INPUT, x)
         y = _array(self.profile.output, samples, known)
