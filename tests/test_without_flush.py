@@ -10,6 +10,7 @@ from cases import over
 
 import gpipe_sim as gp
 from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
+from gpipe_sim.runtime.device import pieces_of
 from gpipe_sim.runtime.memory import Memory
 from gpipe_sim.runtime.step import performed, told
 
@@ -280,8 +281,11 @@ def test_an_optimizers_state_goes_on_from_update_to_update(rule, mode):
 
 
 def test_the_loss_is_that_of_the_forward_also_if_it_is_run_again_on_newer_weights():
-    """Once the loss of R was told, while the outputs were those of F."""
-    schedule = gp.remat(PipelinedBackprop(3, 6), "always")
+    """Once the loss of R was told, while the outputs were those of F.
+
+    The last stage of a family runs R on the version of F, so only an order like this one can tell.
+    """
+    schedule = gp.Explicit(["0F0 0F1 0R0 0B0 0U0 0R1 0B1 0U1"])
     step = trained(schedule, "latest")
     _, y = stream(schedule)
     of_outputs = [
@@ -357,3 +361,24 @@ def test_a_long_stream_is_checked_in_time_that_grows_with_it():
     gp.check(stream)
     assert len(program.updates.members) == 20_000
     assert time.perf_counter() - began < 3
+
+
+@pytest.mark.parametrize("samples", range(12, 25))
+def test_microbatches_and_mini_batches_of_a_stream_differ_by_at_most_one_sample(samples):
+    """Cut with the larger microbatches first, the first mini-batches had all that is left over."""
+    for schedule in (PipeDream2BW(2, 12), PipeDream(2, 12, every=4), PipeDream(3, 12)):
+        cut = pieces_of(schedule.program, samples)
+        assert [row for piece in cut for row in range(samples)[piece.rows]] == list(range(samples))
+        sizes = np.array([piece.samples for piece in cut])
+        together = sizes.reshape(-1, schedule.every).sum(axis=1)
+        assert np.ptp(sizes) <= 1 and np.ptp(together) <= 1
+        shares = sizes / np.repeat(together, schedule.every)
+        np.testing.assert_allclose([piece.weight for piece in cut], shares, rtol=1e-15)
+
+
+def test_the_loss_of_a_stream_is_the_mean_over_its_samples():
+    x, y = DIGITS.x[:17], DIGITS.y[:17]
+    for schedule in (PipeDream(2, 5), PipeDream(2, 5, every=2), PipeDream2BW(3, 7)):
+        partitions = model(schedule.stages)
+        step = gp.train_step(partitions, schedule, (x, y), gp.cross_entropy, optimizer=gp.SGD(RATE))
+        assert step.loss == pytest.approx(gp.cross_entropy(step.outputs, y), rel=1e-12)
