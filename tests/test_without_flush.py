@@ -382,3 +382,11 @@ def test_the_loss_of_a_stream_is_the_mean_over_its_samples():
         partitions = model(schedule.stages)
         step = gp.train_step(partitions, schedule, (x, y), gp.cross_entropy, optimizer=gp.SGD(RATE))
         assert step.loss == pytest.approx(gp.cross_entropy(step.outputs, y), rel=1e-12)
+
+
+@pytest.mark.parametrize("schedule", [gp.GPipe(2, 4), gp.with_updates(gp.OneFOneB(2, 4))], ids=repr)
+def test_a_step_without_updates_on_the_way_notes_no_versions_and_gives_what_loss_there_is(schedule):
+    assert trained(schedule, None).versions == {}
+    x, y = stream(schedule)
+    step = gp.train_step(model(2), schedule, (x * np.nan, y), gp.cross_entropy, optimizer=gp.SGD(RATE))
+    assert np.isnan(step.loss), "only a stream is stopped: its later mini-batches are of no use then"
