@@ -390,3 +390,42 @@ def test_a_step_without_updates_on_the_way_notes_no_versions_and_gives_what_loss
     x, y = stream(schedule)
     step = gp.train_step(model(2), schedule, (x * np.nan, y), gp.cross_entropy, optimizer=gp.SGD(RATE))
     assert np.isnan(step.loss), "only a stream is stopped: its later mini-batches are of no use then"
+
+
+def test_losses_of_a_training_that_runs_away_begin_with_its_first_batch():
+    """The step that notices knows of its own two mini-batches only."""
+    how = {"loss": gp.mse, "optimizer": gp.SGD(0.5), "epochs": 9, "batch_size": 4, "report": None}
+    rng = np.random.default_rng(0)
+    straight = gp.split([gp.Linear(64, 10, rng=rng), gp.Linear(10, 10, rng=rng)], stages=2)
+    with pytest.raises(
+        gp.DivergedError, match=r"after \d+ mini-batches, the first of loss [0-9.]+, "
+    ) as said:
+        gp.train(straight, PipeDream(2, 2), (DIGITS.x, np.eye(10)[DIGITS.y]), **how)
+    assert len(said.value.losses) > 3 and said.value.losses[0] < 10
+
+
+def test_a_limit_is_that_of_the_versions_that_are_asked_for():
+    schedule = PipeDream(3, 6)
+    limit = [trace.peak_inside.bytes for trace in trained(schedule, "stashed").memory]
+    trained(schedule, "stashed", memory_limit=limit)
+    with pytest.raises(gp.MemoryLimitError, match=r"device [12] would hold"):
+        trained(schedule, "vertical", memory_limit=limit)
+
+
+@pytest.mark.parametrize("mode", PipeDream.weights)
+def test_train_uses_the_versions_that_are_asked_for(mode):
+    """Two epochs are two streams, one after the other, on what the shuffles give."""
+    schedule, order = PipeDream(3, 9, every=3), np.random.default_rng(5)
+    x, y = stream(schedule)
+    trained_at_once, alone, losses = model(3), model(3), []
+    how = {"loss": gp.cross_entropy, "epochs": 2, "batch_size": len(x), "seed": 5, "report": None}
+    history = gp.train(trained_at_once, schedule, (x, y), optimizer=gp.SGD(RATE), weights=mode, **how)
+    for _ in range(2):
+        rows = order.permutation(len(x))
+        step = gp.train_step(
+            alone, schedule, (x[rows], y[rows]), gp.cross_entropy, optimizer=gp.SGD(RATE), weights=mode
+        )
+        losses += step.losses
+    assert history.losses == losses
+    for key, array in weights_of(alone).items():
+        assert (array == weights_of(trained_at_once)[key]).all()
