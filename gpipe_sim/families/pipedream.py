@@ -76,8 +76,9 @@ class PipeDream2BW(Schedule):
 class PipelinedBackprop(Schedule):
     """PipeDream's order without weight stashing: each action uses whatever weights are there.
 
-    A microbatch's backward then meets weights that its forward has not seen, and what comes out is the
-    gradient of no function. It holds one version, and is here as a warning.
+    On all devices but the last, a microbatch's backward then meets weights that its forward has not seen, and
+    what comes out is, in general, the gradient of no function. It holds one version, and is here as a
+    warning.
     Petrowski, Dreyfus and Girault 1993, IEEE Transactions on Neural Networks 4(6); Kosson et al. 2021,
     arXiv:2003.11666, say what mends it.
     """
