@@ -382,3 +382,10 @@ def test_a_familys_placement_that_cannot_be_is_refused(placement, found):
     Odd.placement = placement
     with pytest.raises(ValueError, match=f"has a placement with {found}; stages are numbered 0, 1, 2"):
         check(Odd(2, 2))
+
+
+def test_an_update_of_what_was_applied_long_ago_is_told_so():
+    late = Explicit(["0F0 0B0 0F1 0B1 0U1 0F2 0B2 0U2 0F3 0B3 0U0"])
+    assert [problem.sentence for problem in problems(late)] == [
+        "0U0 has no gradient of microbatch 0 to apply on device 0: an earlier update of stage 0 did it"
+    ]
