@@ -11,6 +11,7 @@ from cases import over
 import gpipe_sim as gp
 from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
 from gpipe_sim.runtime.device import pieces_of
+from gpipe_sim.runtime.limit import in_bytes
 from gpipe_sim.runtime.memory import Memory
 from gpipe_sim.runtime.step import performed, told
 
@@ -254,7 +255,18 @@ def test_a_stream_that_does_not_fit_is_told_of_smaller_microbatches_in_the_same_
         assert says in str(refused.value)
     with pytest.raises(gp.MemoryLimitError) as refused:
         trained(PipelinedBackprop(4, 8), None, memory_limit=1000)
-    assert "recompute" in str(refused.value) and "microbatches" not in str(refused.value).splitlines()[-1]
+    assert "recompute" in str(refused.value) and "16 microbatches" not in str(refused.value)
+
+
+def test_what_would_help_is_computed_with_the_versions_that_are_asked_for():
+    schedule, peaks = PipeDream(4, 8), {}
+    for mode in ("stashed", "latest"):
+        with pytest.raises(gp.MemoryLimitError) as refused:
+            trained(schedule, mode, memory_limit=1000)
+        again = trained(gp.remat(schedule, "always"), mode).memory
+        peaks[mode] = max(trace.peak_inside.bytes for trace in again)
+        assert f'remat(..., "always"): at most {in_bytes(peaks[mode])} on a device' in str(refused.value)
+    assert in_bytes(peaks["stashed"]) != in_bytes(peaks["latest"])
 
 
 @pytest.mark.parametrize("rule", [gp.Adam, gp.AdamW, lambda rate: gp.SGD(rate, momentum=0.9)])
