@@ -1,0 +1,313 @@
+"""Lesson 17: without a flush."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import ceil
+
+import numpy as np
+
+from gpipe_sim.course import answers
+from gpipe_sim.course.build import build
+from gpipe_sim.course.called import called
+from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, mistaken, trained
+from gpipe_sim.course.one_device import is_array, shown
+from gpipe_sim.course.reply import (
+    NOTHING_BACK,
+    Reply,
+    almost,
+    correct,
+    is_number,
+    is_whole,
+    keep_working,
+    listed,
+    your_turn,
+)
+from gpipe_sim.course.rows import Rows, Step, first_other, in_a_row, rows_from, rows_of, spelled
+from gpipe_sim.families import OneFOneB, PipeDream
+from gpipe_sim.schedule.explicit import repeat, with_updates
+from gpipe_sim.simulation.staleness import staleness
+
+#: What natural wrong guesses at the length of 56 microbatches, 4 devices, an update after each would be.
+NOBODY_WAITS = {
+    168: "That is without any waiting. When can device 3 begin, and when is device 0 done after it?",
+    180: "How many forwards does device 3 wait for, and how many backwards come after its last one?",
+    231: "That is with a flush after every eight. Does any device wait for an update here?",
+    672: "That is with a flush after each. Does any device wait for an update here?",
+    171: "When device 3 is done, who has still to do a backward?",
+    174: "Device 3 begins at 3. When it is done, who has still to do a backward?",
+}
+#: What natural wrong guesses at w after six updates, at rate 1 with gradients one update old, would be.
+AFTER_SIX = {
+    0: "That is with fresh gradients. The second update subtracts the gradient at which w?",
+    -1: "Write down w after each update. Each subtracts the w before the last one.",
+    -5: "Each update subtracts an older w, but not always the first. Which one is the third to subtract?",
+    2: "Write down w after each update. Each subtracts the w before the last one.",
+}
+#: What natural wrong guesses at the updates that device 0 of 4 has done before its forward 10 would be.
+BEFORE_TEN = {
+    10: "That is how many microbatches are ahead of it. How many of them are back?",
+    11: "How many microbatches are back by then? Some are still on their way.",
+    9: "How many microbatches are back by then? Three others are on their way.",
+    8: "How many forwards does device 0 do before its first backward?",
+    6: "0B6 is indeed the last backward before it. How many are 0B0 to 0B6?",
+    4: "That is how many are in flight, with microbatch 10. How many have come back?",
+    3: "That is how many are on their way. How many have come back?",
+    0: "Has no gradient come back by then? Look at your row of device 0.",
+    5: "Look at your row of device 0. Which backward stands right before 0F10?",
+}
+#: What a wrong guess at whether stashing matters for two devices with a linear layer each overlooks.
+ONE_LINEAR = {
+    "different": "Device 0's backward does meet other weights. But what in it reads W, and for whom? And on "
+    "device 1, how many updates come between a forward and its backward?",
+}
+#: What natural wrong guesses at the versions that device 1 of 4 holds would be.
+VERSIONS_HELD = {
+    1: "That is without stashing. Which versions will the backwards of those in flight read?",
+    2: "How many microbatches does device 1 have in flight, and does each read another version?",
+    4: "That is device 0. How many microbatches does device 1 have in flight?",
+    10: "That is all four devices together. How many are on device 1?",
+}
+#: What a wrong guess at whether only old weights spare the bubble overlooks.
+MUST_ONE_CHOOSE = {
+    "true": "What fills the corners of a step of ZB-H2 in lesson 13, when the next one follows?",
+}
+#: devices, microbatches
+HIDDEN_STREAMS = ((3, 5), (4, 9), (1, 3), (5, 3), (2, 1), (6, 14))
+#: devices, microbatches to an update
+HIDDEN_UPDATES = tuple((K, every) for K in (1, 2, 3, 5, 6, 8) for every in (1, 2, 3, 4, 5, 7, 9))
+
+
+@build("delayed")
+def delayed(answer: Callable) -> Reply:
+    """Check ``answer(stages, batches, delays, rate)`` by the library's pipelines, trained on digits."""
+    found = []
+    for trial in TRIALS:
+        got = _trained_by(answer, trial)
+        if isinstance(got, Reply):
+            return got
+        found.append(got)
+    if all(got.equals(trained(trial)) for got, trial in zip(found, TRIALS, strict=True)):
+        return correct(f"losses and weights to 1e-12, in {len(TRIALS)} trainings that are not on this page")
+    return _what_is_wrong_with_training(found)
+
+
+def _trained_by(answer: Callable, trial: Trial) -> Trained | Reply:
+    where, stages = str(trial), trial.stages()
+    with np.errstate(all="ignore"):
+        got = called(
+            answer, stages, trial.batches(), list(trial.delays), trial.rate, where=where, copies=False
+        )
+    if isinstance(got, Reply):
+        return got
+    if got is None:
+        return keep_working(f"{where} {NOTHING_BACK}")
+    if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_number, got)):
+        asks = "Where do you keep the loss of each mini-batch?"
+        return keep_working(f"{where} you return {shown(got)}; it should be a list of losses. {asks}")
+    if len(got) != trial.count:
+        return keep_working(f"{where} you return {len(got)} losses. How many mini-batches have one?")
+    for s, (stage, wanted) in enumerate(zip(stages, trial.stages(), strict=True)):
+        for name in "Wb":
+            if not is_array(stage.get(name)) or stage[name].shape != wanted[name].shape:
+                its = f"at the end stage {s} has {shown(stage.get(name))} for {name}"
+                return keep_working(f"{where} {its}. Which array did it begin with?")
+    return Trained([float(loss) for loss in got], [(stage["W"], stage["b"]) for stage in stages])
+
+
+def _what_is_wrong_with_training(found: Sequence[Trained]) -> Reply:
+    pairs = list(zip(found, TRIALS, strict=True))
+    got, trial = next((got, trial) for got, trial in pairs if not got.equals(trained(trial)))
+    said = _first_difference(got, trial)
+    for question, habit in MISTAKES.items():
+        with np.errstate(all="ignore"):
+            if all(one.equals(mistaken(each, **habit)) for one, each in pairs):
+                return almost(f"{said} {question}")
+    return keep_working(f"{said} Which version does it read there, and which one does it change?")
+
+
+def _first_difference(got: Trained, trial: Trial) -> str:
+    right = trained(trial)
+    if got.same_losses(right):
+        return f"{trial}, your losses are right, and your stages end with other weights."
+    t = next(t for t, (a, b) in enumerate(zip(got.losses, right.losses, strict=True)) if not _near(a, b))
+    read = listed(f"version {version} of stage {s}" for s, version in enumerate(trial.read(t)))
+    return (
+        f"{trial}: mini-batch {t} reads {read}, and its loss is {right.losses[t]:.4f}; yours is "
+        f"{got.losses[t]:.4g}."
+    )
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-12 * max(1, abs(other))
+
+
+@build("stream_rows", "versions_seen")
+def stream(stream_rows: Callable, versions_seen: Callable) -> Reply:
+    """Check the rows of a stream with an update after each backward, and the versions that forwards see."""
+    if stream_rows is None:
+        return keep_working("versions_seen is there. Now write stream_rows")
+    for K, M in HIDDEN_STREAMS:
+        wanted, where = answers.stream_rows(K, M), f"with K = {K} and M = {M}"
+        rows = rows_from(stream_rows, K, M, wanted=wanted, where=where)
+        if isinstance(rows, Reply):
+            return rows
+        if rows != wanted:
+            k = first_other(rows, wanted)
+            return _what_is_wrong_with_row(rows[k], wanted[k], k, f"{where}, device {k}")
+    if versions_seen is None:
+        return almost(f"the rows are right at {len(HIDDEN_STREAMS)} sizes. Now write versions_seen")
+    if wrong := _what_is_wrong_with_versions(versions_seen):
+        return wrong
+    return correct("rows of streams of many sizes, and the versions on these and on rows with fewer updates")
+
+
+def _what_is_wrong_with_row(row: list[Step], wanted: list[Step], k: int, where: str) -> Reply:
+    yours, its = ([action for action in each if action[1] != "U"] for each in (row, wanted))
+    if yours != its:
+        ahead, due = ([kind for _, kind, _ in each].index("B") for each in (yours, its))
+        if ahead != due:
+            said = f"does {ahead} forwards before its first backward"
+            return keep_working(f"{where} {said}. How many does 1F1B do there, its first round included?")
+        said = f"without its U, its row is {in_a_row(yours, most=8, end='.')}"
+        return keep_working(f"{where}: {said} In which order does 1F1B do its F and B?")
+    for m in range(len(its) // 2):
+        if row.index((k, "U", m)) < row.index((k, "B", m)):
+            return keep_working(f"{where}: {k}U{m} comes before {k}B{m}. What does an update subtract?")
+    n = first_other(row, wanted)
+    said = f"after {spelled(row[n - 1])} comes {spelled(row[n])}"
+    if all(kind == "U" for _, kind, _ in row[len(its) :]):
+        return almost(f"{where}: all updates come at the end. How soon may {k}U0 be done?")
+    return almost(f"{where}: {said}. Right behind which action should {k}U{row[n][2]} stand?")
+
+
+@cache
+def _hidden_rows() -> tuple[tuple[str, Rows], ...]:
+    """Rows of streams, and rows with an update after several backwards, or with a flush before each."""
+    schedules = (PipeDream(3, 7), PipeDream(4, 12, every=3), PipeDream(2, 7, every=2))
+    flushed = repeat(with_updates(OneFOneB(3, 4)), 3)
+    return tuple(("", rows_of(schedule)) for schedule in (*schedules, flushed))
+
+
+def _what_is_wrong_with_versions(versions_seen: Callable) -> Reply | None:
+    for _, rows in _hidden_rows():
+        for row in rows:
+            where = f"for the row {in_a_row(row, most=14)}"
+            got = called(versions_seen, row, where=where)
+            if isinstance(got, Reply):
+                return got
+            if wrong := _differs(got, row):
+                return keep_working(f"{where} {wrong}")
+    return None
+
+
+def _differs(got: object, row: list[Step]) -> str:
+    right = answers.versions_seen(row)
+    if got is None:
+        return NOTHING_BACK
+    if not isinstance(got, dict):
+        return f"you return {shown(got)}. Which dict says the version for each microbatch?"
+    if extra := [m for m in got if m not in right]:
+        return f"your dict has {extra[0]!r}, and no forward is of that microbatch. What are its keys?"
+    if missing := [m for m in right if m not in got]:
+        return f"your dict says nothing of microbatch {missing[0]}. Which actions do you look at?"
+    for m, version in right.items():
+        if got[m] != version or not is_whole(got[m]):
+            s = row[0][0]
+            return f"you say that {s}F{m} sees version {got[m]!r}. {_asked(got, row)}"
+    return ""
+
+
+def _asked(got: dict, row: list[Step]) -> str:
+    """A question about what was counted instead of the updates before a forward."""
+
+    def at(kind: str, counted: str) -> dict:
+        seen, count = {}, 0
+        for _, each, m in row:
+            if each == kind:
+                seen[m] = count
+            count += each in counted
+        return seen
+
+    right = answers.versions_seen(row)
+    numbers, last = {}, 0
+    for _, kind, m in row:
+        if kind == "F":
+            numbers[m] = last
+        last = m if kind == "U" else last
+    known = {
+        "Does every backward make a new version?": at("F", "B"),
+        "Is that the version for its forward, or for its backward?": at("B", "U"),
+        "Is that all updates, or those before its forward?": dict.fromkeys(
+            right, sum(k == "U" for _, k, _ in row)
+        ),
+        "Does a forward make a new version?": at("F", "F"),
+        "Which version is there before any update, number 0 or 1?": {m: v + 1 for m, v in right.items()},
+        "Is that the number of the last update's microbatch, or how many updates there were?": numbers,
+    }
+    return next(
+        (question for question, seen in known.items() if seen == got), "Which updates stand before it?"
+    )
+
+
+def versions_held(answer: Callable | None) -> Reply:
+    """Check ``answer(K, k, every)``: the versions that weight stashing holds on device k, with the newest."""
+    if answer is None:
+        return your_turn("write versions_held in this cell, and run it again")
+    given = {}
+    for K, every in HIDDEN_UPDATES:
+        for k in range(K):
+            got = called(answer, K, k, every)
+            if isinstance(got, Reply):
+                return got
+            where = f"for device {k} of {K}, with an update after every {every},"
+            if got is None:
+                return keep_working(f"{where} {NOTHING_BACK}")
+            if not is_number(got) or got != int(got):
+                return keep_working(
+                    f"{where} you say {shown(got) if not is_number(got) else got}. How many versions is that?"
+                )
+            given[K, k, every] = got
+    for (K, k, every), got in given.items():
+        if got != (right := held(K, every)[k]):
+            where = f"device {k} of {K}, with an update after every {every}"
+            return _mistaken(f"{where}: you say {got}, and the rows need {right}.", given)
+    return correct(
+        f"as on the rows, on {len(given)} devices. From which `every` on are two enough everywhere?"
+    )
+
+
+@cache
+def held(devices: int, every: int) -> tuple[int, ...]:
+    """Counted from the rows of a stream that is long enough."""
+    return staleness(PipeDream(devices, 3 * devices + 4 * every, every)).held
+
+
+#: Versions that one may count by mistake, and the question that each is asked.
+COUNTS: dict[str, Callable[[int, int, int], float]] = {
+    "That is with an update for every microbatch. How many microbatches share a version here?": (
+        lambda K, k, every: K - k
+    ),
+    "Is that the same on every device?": lambda K, k, every: 1 + ceil((K - 1) / every),
+    "Is that the same on every device? And is the newest among them?": lambda K, k, every: ceil(K / every),
+    "In flight are K-k microbatches in a row. If the first of them ends its mini-batch, of how many "
+    "mini-batches are they?": lambda K, k, every: ceil((K - k) / every),
+    "Try the last device. Who is still in flight there when a new mini-batch begins?": (
+        lambda K, k, every: 1 + ceil((K - k) / every)
+    ),
+    "Is the newest version among them?": lambda K, k, every: ceil((K - k - 1) / every),
+    "Does it not matter how often there is an update?": lambda K, k, every: K - k - 1,
+    "Is that so for an update after every microbatch, too?": lambda K, k, every: min(2, K - k),
+    "Is that so on every device, and for every `every`?": lambda K, k, every: 2,
+    "That is all K on every device. How many microbatches has device k in flight?": lambda K, k, every: K,
+    "More microbatches to an update: are there more versions, or fewer?": lambda K, k, every: (K - k) * every,
+    "Which device is the first, k = 0 or k = K-1?": lambda K, k, every: 1 + ceil(k / every),
+}
+
+
+def _mistaken(told: str, given: dict) -> Reply:
+    for question, count in COUNTS.items():
+        if all(got == count(*size) for size, got in given.items()):
+            return almost(f"{told} {question}")
+    return keep_working(
+        f"{told} When a mini-batch begins there, how many microbatches before it are still in flight?"
+    )
