@@ -26,7 +26,7 @@ from gpipe_sim.drawing.panel import WAITING
 from gpipe_sim.drawing.plots.gantt import HATCH, Fitting
 
 SVG = "{http://www.w3.org/2000/svg}"
-OUTLINE = re.compile(r"M(\S+) (\S+)h(\S+)v(\S+)h-(\S+)z")
+OUTLINE = re.compile(r"M(\S+) (\S+)h(\S+)v(\S+)h-?(\S+)z")
 Point = tuple[float, float]
 
 

@@ -3,7 +3,7 @@
 import random
 
 from gpipe_sim import Costs, MemoryTrace, Schedule, Span, Timeline, in_flight, needs, simulate
-from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, PARAMETERS, PENDING, SAVED, STATE
+from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
 from gpipe_sim.schedule.explicit import unpaired
 
 PLANNED = Costs(20, 20, 20)
@@ -41,8 +41,10 @@ def metered(timeline: Timeline) -> list[MemoryTrace]:
 
 def _metered(timeline: Timeline, device: int) -> MemoryTrace:
     steps = in_flight(timeline, device)
+    older = 4000 if timeline.schedule.program.updates.before.any() else 0
     held = {
         PARAMETERS: [4000] * len(steps),
+        OLDER: [older * (i % 3) for i, _ in enumerate(steps)],
         GRADIENTS: [4000 if i > len(steps) / 2 else 0 for i, _ in enumerate(steps)],
         STATE: [2000] * len(steps),
         BOUNDARY: [300 * count for _, count in steps],

@@ -12,6 +12,7 @@ RNG = np.random.default_rng(0)
 LINEAR = gp.Linear(64, 64, rng=np.random.default_rng(0))
 SCHEDULE = gp.GPipe(2, 2)
 TIMELINE = gp.simulate(SCHEDULE)
+STREAM = gp.simulate(gp.PipeDream(3, 4))
 SPANS = TIMELINE.spans
 NAN, INF = float("nan"), float("inf")
 HUGE = 10**30  #: fits no machine number
@@ -740,7 +741,7 @@ STEPS: list[Case] = [
     (
         lambda: STEP.memory[0].peak("weights"),
         ValueError,
-        "needs category to be one of ('parameters', 'gradients'",
+        "needs category to be one of ('parameters', 'older weights', 'gradients'",
     ),
     (lambda: STEP.memory[0].over_time(["messages"]), ValueError, "needs category to be one of"),
     (lambda: STEP.memory[0].at("3"), TypeError, "MemoryTrace.at needs time to be a number (got '3')"),
@@ -1232,6 +1233,43 @@ CHARTS: list[Case] = [
         lambda: gp.plots.plot_timeline(TIMELINE, highlight=["0R0"]),
         ValueError,
         "plot_timeline cannot highlight 0R0: no timeline has it",
+    ),
+    (
+        lambda: gp.draw(STREAM, weights="newest"),
+        ValueError,
+        "draw needs weights to be one of ('stashed', 'vertical', 'double', 'latest') (got 'newest')",
+    ),
+    (lambda: gp.draw(STREAM, weights=["stashed"]), ValueError, "draw needs weights to be one of"),
+    (lambda: gp.draw(STREAM, weights=True), ValueError, "draw needs weights to be one of"),
+    (
+        lambda: gp.draw(TIMELINE, weights="stashed"),
+        ValueError,
+        "updates no weights on the way, so all its actions read the same and draw takes no weights=",
+    ),
+    (
+        lambda: gp.draw(gp.simulate(gp.PipeDream2BW(2, 4)), weights="stashed"),
+        ValueError,
+        "is trained with weights='double'",
+    ),
+    (
+        lambda: gp.draw(STREAM, weights="double"),
+        ValueError,
+        "weights='double' has 0F2 use version 1 of stage 0",
+    ),
+    (
+        lambda: gp.draw(STREAM, STREAM, weights="stashed"),
+        TypeError,
+        "draw needs a mode for each timeline, such as weights=['stashed', None] (got 'stashed')",
+    ),
+    (
+        lambda: gp.draw(STREAM, STREAM, weights=["stashed"]),
+        ValueError,
+        "draw needs a mode for each timeline, such as weights=['stashed', None] (got ['stashed'])",
+    ),
+    (
+        lambda: gp.plots.plot_timeline(TIMELINE, weights="latest"),
+        ValueError,
+        "and plot_timeline takes no weights=; PipeDream does",
     ),
     (
         lambda: gp.plots.plot_timeline(TIMELINE, pushed=True),

@@ -22,8 +22,10 @@ from gpipe_sim import (
     draw,
     idle_spans,
     needs,
+    repeat,
     simulate,
     why_idle,
+    with_updates,
 )
 
 HALF = Fraction(1, 2)
@@ -71,6 +73,17 @@ def test_waiting_before_the_first_action_runs_down_the_devices():
     assert str(why_idle(simulate(GPipe(4, 2)), 3, HALF)) == (
         "device 3 waits from 0 to 3, before its first action, for 2F0, which device 2 runs from 2 to 3; "
         "2F0 itself waits for 1F0, which device 1 runs from 1 to 2"
+    )
+
+
+def test_an_update_keeps_a_device_busy_if_it_takes_time():
+    """A device was said to be busy with an update that had taken no time."""
+    two_steps = repeat(with_updates(OneFOneB(3, 3)), 2)
+    says = "device 1 waits from {} to {} for 0F3, which device 0 runs from {} to {}; "
+    says += "device 0 is busy with {} until {}"
+    assert str(why_idle(simulate(two_steps), 1, 14)) == says.format(13, 16, 15, 16, "0B2", 15)
+    assert str(why_idle(simulate(two_steps, Costs(update=1)), 1, 15)) == says.format(
+        14, 17, 16, 17, "0U2", 16
     )
 
 

@@ -15,11 +15,13 @@ from gpipe_sim import (
     Kind,
     Naive,
     OneFOneB,
+    PipeDream,
     Span,
     Timeline,
     idle_spans,
     remat,
     simulate,
+    with_updates,
 )
 from gpipe_sim.drawing.geometry import (
     LANE_HIGH,
@@ -155,6 +157,8 @@ def test_later_stages_of_a_device_are_paler_and_counted_from_each_device():
 def test_kinds_are_listed_in_the_order_of_the_palette():
     assert kinds_drawn(simulate(zero_bubble(2, 2))) == [Kind.F, Kind.I, Kind.W]
     assert kinds_drawn(simulate(remat(GPipe(2, 2), "always"))) == [Kind.F, Kind.B, Kind.R]
+    assert kinds_drawn(simulate(PipeDream(2, 2), Costs(update=1))) == [Kind.F, Kind.B, Kind.U]
+    assert kinds_drawn(simulate(PipeDream(2, 2))) == [Kind.F, Kind.B]  # nobody sees updates that take no time
 
 
 # Words
@@ -182,6 +186,26 @@ def test_kinds_are_listed_in_the_order_of_the_palette():
             simulate(Explicit(["0F0 0B0"]), Costs(1, [2], 3)),
             "An order written out: 6 long, 0.0% waiting",
             "1 device, 1 microbatch; F takes 1, B 5",
+        ),
+        (
+            simulate(PipeDream(2, 4)),
+            "PipeDream: 15 long, 20.0% waiting",
+            "2 devices, 4 microbatches, an update after each; F takes 1, B 2, U 0",
+        ),
+        (
+            simulate(PipeDream(2, 5, every=2), Costs(update=1)),
+            "PipeDream: 21 long, 14.3% waiting",
+            "2 devices, 5 microbatches, an update after every 2; F takes 1, B 2, U 1",
+        ),
+        (
+            simulate(Explicit(["0F0 0B0 0U0 0F1 0B1 0F2 0B2 0U2"])),
+            "An order written out: 9 long, 0.0% waiting",
+            "1 device, 3 microbatches, 2 updates; F takes 1, B 2, U 0",
+        ),
+        (
+            simulate(with_updates(GPipe(1, 2))),
+            "An order written out: 6 long, 0.0% waiting",
+            "1 device, 2 microbatches; F takes 1, B 2, U 0",
         ),
         (
             simulate(GPipe(2, 2), Costs([1, 2])),

@@ -32,6 +32,11 @@ def test_sixteen_devices_print_what_it_says(capsys):
     assert capsys.readouterr().out == block("text", "with the sums")
 
 
+def test_without_a_flush_it_prints_what_it_says(capsys):
+    exec(block("python", "PipeDream"), {"gp": gp, "data": gp.digits()})
+    assert capsys.readouterr().out == block("text", "versions held")
+
+
 def test_the_plans_for_a_cluster_are_those_that_it_says(capsys):
     names = {"gp": gp}
     exec(block("python", "gp.Cluster"), names)

@@ -139,7 +139,7 @@ def test_memory_is_stacked_in_the_order_and_looks_of_the_palette():
     assert floors == sorted(floors, reverse=True)
     for name, look in MEMORY.items():
         assert chart.legend[name] == Look(look.colour, 1, look.pattern)
-    assert chart.peaks == ["28 B"]
+    assert chart.peaks == ["36 B"]
 
 
 def test_a_category_that_nobody_holds_is_in_no_legend():

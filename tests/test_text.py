@@ -12,9 +12,11 @@ from gpipe_sim import (
     Interleaved1F1B,
     Naive,
     OneFOneB,
+    PipeDream,
     from_torch_csv,
     simulate,
     to_torch_csv,
+    with_updates,
 )
 from gpipe_sim.drawing.text import MOST_COLUMNS
 
@@ -99,6 +101,19 @@ def test_what_fits_no_grid_is_listed():
         device 0: F0 0-1  B0 2-2
         device 1: F0 1-2  B0 2-2""")
     assert grid(Naive(1), forward=0.1, input_grad=0.7, weight_grad=0) == "device 0: F0 0-0.1  B0 0.1-0.8"
+
+
+def test_updates_have_a_column_or_a_last_line_that_says_they_take_no_time():
+    assert grid(PipeDream(2, 3), update=1) == picture("""
+        time      0  1  2  3  4  5  6  7  8  9 10 11 12 13 14
+        device 0 F0 F1  ·  · B0 -- U0 F2 B1 -- U1  · B2 -- U2
+        device 1  · F0 B0 -- U0 F1 B1 -- U1 F2 B2 -- U2  ·  ·""")
+    assert grid(PipeDream(2, 3)) == picture("""
+        time      0  1  2  3  4  5  6  7  8  9 10 11
+        device 0 F0 F1  ·  · B0 -- F2 B1 --  · B2 --
+        device 1  · F0 B0 -- F1 B1 -- F2 B2 --  ·  ·
+        not shown: 6 updates that take no time""")
+    assert grid(with_updates(GPipe(1, 1))).endswith("\nnot shown: 1 update that takes no time")
 
 
 def test_a_timeline_too_long_for_a_line_is_listed():

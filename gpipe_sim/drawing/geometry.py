@@ -4,7 +4,7 @@ Time runs to the right and device 0 is on top. Every device has a lane, from 0 t
 boxes stand: what shows of the lane is waiting.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, chain, count, takewhile
 from numbers import Real
@@ -14,9 +14,11 @@ from gpipe_sim.drawing.marks import Corner
 from gpipe_sim.drawing.palette import KINDS, LATER
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.schedule.program import CODE
 from gpipe_sim.simulation.metrics import phases
 from gpipe_sim.simulation.timeline import Span, Timeline, number
 
+Versions = Mapping[Action, int]  #: of its weights, that each action uses; an update, that it makes
 LONG = 12  #: a wait is long, and says how long, from this part of the makespan on
 LANE_HIGH = 0.86  #: how much of a row's height a lane takes
 
@@ -38,7 +40,10 @@ class Rows(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A rectangle for one part of a span: x and width in time, y and height in rows; ``shade``: how pale."""
+    """A rectangle for one part of a span: x and width in time, y and height in rows; ``shade``: how pale.
+
+    ``note`` is what its title says besides the times.
+    """
 
     x: Real
     y: float
@@ -48,6 +53,7 @@ class Box(NamedTuple):
     shade: float
     label: str
     span: Span
+    note: str = ""
 
     @property
     def outline(self) -> list[Corner]:
@@ -56,7 +62,7 @@ class Box(NamedTuple):
     @property
     def title(self) -> str:
         """The text that appears when the mouse is over the box."""
-        return f"{self.span.action} {number(self.span.start)}\u2013{number(self.span.end)}"
+        return f"{self.span.action} {number(self.span.start)}\u2013{number(self.span.end)}{self.note}"
 
 
 def rectangle(left: Real, top: float, right: Real, bottom: float) -> list[Corner]:
@@ -64,8 +70,15 @@ def rectangle(left: Real, top: float, right: Real, bottom: float) -> list[Corner
     return [(left, top), (right, top), (right, bottom), (left, bottom)]
 
 
-def boxes(timeline: Timeline, rows: Rows = Rows()) -> Iterator[Box]:  # noqa: B008 (a value that cannot change)
-    """A box for each span; two, one above the other, for an overlapped pair."""
+def boxes(
+    timeline: Timeline,
+    rows: Rows = Rows(),  # noqa: B008 (a value that cannot change)
+    versions: Versions | None = None,
+) -> Iterator[Box]:
+    """A box for each span; two, one above the other, for an overlapped pair.
+
+    The number in it is the microbatch; with ``versions``, the version of the weights.
+    """
     shades = stage_shades(timeline.schedule)
     for span in chain.from_iterable(timeline.rows):
         parts = span.action.parts
@@ -77,9 +90,15 @@ def boxes(timeline: Timeline, rows: Rows = Rows()) -> Iterator[Box]:  # noqa: B0
                 rows.height / len(parts),
                 part.kind,
                 shades[span.device][part.stage],
-                str(part.microbatch),
+                str(versions[part] if versions else part.microbatch),
                 span,
+                _noted(part, versions) if versions else "",
             )
+
+
+def _noted(part: Action, versions: Versions) -> str:
+    """Which version of the weights an action uses, or an update makes, for the box's title."""
+    return f", {'makes ' if part.kind is Kind.U else ''}version {versions[part]}"
 
 
 class Wait(NamedTuple):
@@ -131,8 +150,11 @@ def stage_shades(schedule: Schedule) -> list[dict[int, float]]:
 
 
 def kinds_drawn(timeline: Timeline) -> list[Kind]:
-    """The kinds that occur, in the order of the palette."""
-    return [kind for kind in KINDS if kind in timeline.schedule.program.where]
+    """The kinds that occur, in the order of the palette; without updates if these take no time."""
+    program = timeline.schedule.program
+    updates = program.entry[program.kind == CODE[Kind.U]]
+    unseen = {Kind.U} if not (timeline.end[updates] > timeline.start[updates]).any() else set()
+    return [kind for kind in KINDS if kind in program.where and kind not in unseen]
 
 
 def ticks(until: Real, at_most: int = 12) -> list[Real]:

@@ -44,6 +44,7 @@ from gpipe_sim.drawing.palette import (
 from gpipe_sim.drawing.strips import strip_marks
 from gpipe_sim.drawing.together import TOGETHER_HIGH, together_marks
 from gpipe_sim.drawing.wanted import Picked, Wanted
+from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.simulation.timeline import Timeline, number
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
@@ -54,6 +55,7 @@ PHASES = Entry(12, "first backward, last forward", PHASE)
 ARROW = Entry(30, "message", MESSAGE)
 QUEUED = Entry(30, "message that waits for its link", QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
+VERSION = Entry(40, "number: the version of the weights")
 
 
 def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: Rows | None = None) -> Panel:
@@ -119,11 +121,11 @@ def entry_of(kind) -> Entry:
 
 def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Iterator[Mark]:
     """The boxes and what is written on them; phases, and the frames of what is picked."""
-    every, picked = list(boxes(timeline, rows)), wanted.picked
+    every, picked = list(boxes(timeline, rows, wanted.versions)), wanted.picked
     fine = is_fine(every, scale)
     yield from box_marks(every, picked, fine)
     yield from _waits(timeline, rows)
-    yield from _numbers(every, picked)
+    yield from _numbers(every, picked, VERSION if wanted.versions else NUMBER)
     if fine and (phases := _phases(timeline, rows)).paths:
         yield phases
     if picked:
@@ -164,6 +166,8 @@ def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterat
         if shade and first:
             pale = tint(KINDS[kind].colour, LATER / 2)
             entry, first = Entry(11, LATER_STAGE, Look(pale)), False
+        if kind is Kind.U and not any(box.width for box in group):
+            entry = None  # nobody sees updates that take no time
         yield Shape(outlines, _fill(group[0]), entry, edged=fine, opaque=FADED if faded else 1, says=says)
     for pattern, group in patterned.items():
         yield Shape([_band(box) for box in group], "", pattern=pattern)
@@ -189,8 +193,8 @@ def _waits(timeline: Timeline, rows: Rows) -> Iterator[Labels]:
     yield Labels(labels, INK)
 
 
-def _numbers(every: Sequence[Box], picked: Picked | None) -> Iterator[Labels]:
-    """The microbatch in each box: of a kind and a colour all that have room, or none."""
+def _numbers(every: Sequence[Box], picked: Picked | None, entry: Entry) -> Iterator[Labels]:
+    """The number in each box: of a kind and a colour all that have room, or none."""
     alike = defaultdict(list)
     for box in every:
         alike[box.kind].append(box)
@@ -202,7 +206,7 @@ def _numbers(every: Sequence[Box], picked: Picked | None) -> Iterator[Labels]:
         longest = max((box.label for box in group), key=len)
         median = sorted(float(box.width) for box in group)[len(group) // 2]
         for colour, labels in by_ink.items():
-            yield Labels(labels, colour, DIGIT, (longest, median), NUMBER)
+            yield Labels(labels, colour, DIGIT, (longest, median), entry)
 
 
 def _label(box: Box) -> Label:

@@ -18,6 +18,7 @@ from gpipe_sim.runtime.memory import MemoryTrace
 from gpipe_sim.schedule.actions import Action
 from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.simulation.staleness import staleness
 from gpipe_sim.simulation.timeline import Span, Timeline, of_timeline, require_timeline
 
 MOST_TIMED = 300_000  #: actions that are timed unasked
@@ -53,6 +54,7 @@ def draw(
     messages: bool = False,
     critical_path: bool = False,
     highlight: Iterable[Action | Span | str] | None = None,
+    weights: str | Sequence[str | None] | None = None,
     pushed: bool = False,
     titles: Sequence[str] | None = None,
 ) -> Svg:
@@ -64,21 +66,23 @@ def draw(
     to where and when it arrives; where it waits for its link before, a dotted line begins at its action.
 
     ``critical_path=True`` frames the chain of actions that sets the makespan, ``highlight`` frames the
-    actions in this list; all others fade. ``pushed=True`` adds the same work pushed to the left, so that
-    what is left is waiting. ``titles`` replaces the line above each timeline.
+    actions in this list; all others fade. ``weights="stashed"`` writes the version of the weights that an
+    action uses in its box, instead of the microbatch, and that which an update makes; the modes are those of
+    ``train_step``, and of several timelines it is a list, None for microbatches. ``pushed=True`` adds the
+    same work pushed to the left, so that what is left is waiting. ``titles`` replaces the line above each.
 
     With too many actions for a box each, the chart shows how much of its time each device spends on what, and
-    the legend says so; it leaves out what is too fine to see: messages, and what is highlighted.
+    the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted.
 
-    ValueError without a timeline, for another number of titles or memories, and for an action that is not
-    there; TypeError for anything but timelines.
+    ValueError without a timeline, for another number of titles, memories or modes, for weights that a
+    schedule cannot have, and for an action that is not there; TypeError for anything but timelines.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
     for timeline in timelines:
         require_timeline("draw", timeline)
     titles = _titles(timelines, titles)
-    options = in_flight, memory, messages, critical_path, highlight, pushed
+    options = in_flight, memory, messages, critical_path, highlight, weights, pushed
     grain, wanted = read_wanted("draw", timelines, *options)
     until = max(timeline.makespan for timeline in timelines)
     unit = unit_for(timelines, grain.column > 0, right=_beside(wanted))
@@ -86,9 +90,10 @@ def draw(
     entries = [*legend((each.panel, each.at.scale) for each in laid), *notes(grain, wanted)]
     right = LEFT + float(until) * unit + max(0, _beside(wanted) - RIGHT)
     says = "; ".join(
-        f"{words} ({caption(timeline)})" for words, timeline in zip(titles, timelines, strict=True)
+        f"{words} ({caption(timeline, each.weights)})"
+        for words, timeline, each in zip(titles, timelines, wanted, strict=True)
     )
-    return sheet(laid, entries, right, f"Chart: {says}", _rows_as_text(timelines, grain))
+    return sheet(laid, entries, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))
 
 
 def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list[str]:
@@ -113,7 +118,7 @@ def _laid(
     """The panel of each timeline, and the pushed one after it, below each other."""
     row, laid = row_height(max(map(grain.rows, timelines))), []
     for timeline, words, each in zip(timelines, titles, wanted, strict=True):
-        said, until = caption(timeline), timeline.makespan
+        said, until = caption(timeline, each.weights), timeline.makespan
         at = _below(laid, words, said, unit, row * stretch(timeline))
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
         if pushed:
@@ -134,6 +139,13 @@ def _beside(wanted: Sequence[Wanted]) -> float:
     return max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
 
 
-def _rows_as_text(timelines: Sequence[Timeline], grain: Grain) -> str:
-    """For a reader who cannot see the boxes: what each device does, in order."""
-    return "" if grain.column else "\n\n".join(str(timeline.schedule) for timeline in timelines)
+def _rows_as_text(timelines: Sequence[Timeline], grain: Grain, wanted: Sequence[Wanted]) -> str:
+    """For a reader who cannot see the boxes: what each device does, in order, and the versions asked for."""
+    if grain.column:
+        return ""
+    texts = []
+    for timeline, each in zip(timelines, wanted, strict=True):
+        texts.append(str(timeline.schedule))
+        if each.versions:
+            texts.append(f"versions of the weights:\n{staleness(timeline.schedule, each.weights)}")
+    return "\n\n".join(texts)

@@ -6,8 +6,9 @@ from math import gcd, lcm
 import numpy as np
 
 from gpipe_sim.drawing.geometry import short
+from gpipe_sim.schedule.actions import Kind
 from gpipe_sim.schedule.program import MOST_WRITTEN, written
-from gpipe_sim.simulation.timeline import Timeline, names_of, number
+from gpipe_sim.simulation.timeline import Span, Timeline, names_of, number
 
 MOST_COLUMNS = 200
 IDLE, GOES_ON, TOGETHER = "·", "-", "="
@@ -16,7 +17,8 @@ IDLE, GOES_ON, TOGETHER = "·", "-", "="
 def text_grid(timeline: Timeline) -> str:
     """The grid that ``print(timeline)`` shows; if the times fit no grid, a list of actions and times.
 
-    Of a very long list, only the first actions of each device.
+    Of a very long list, only the first actions of each device. Updates that take no time have no column; the
+    last line says so.
     """
     program = timeline.schedule.program
     if program.size > MOST_WRITTEN or np.diff(program.rows).max() > MOST_COLUMNS:
@@ -38,6 +40,8 @@ def text_grid(timeline: Timeline) -> str:
                 first, last = int(each.start / step), int(each.end / step)
                 cells[first:last] = [TOGETHER * width] * (last - first)
         for span in row:
+            if _unseen(span):
+                continue
             first, last = int(span.start / step), int(span.end / step)
             cells[first:last] = [names[span.action]] + [GOES_ON * width] * (last - first - 1)
         text = " ".join(cell.rjust(width) for cell in cells)
@@ -46,14 +50,25 @@ def text_grid(timeline: Timeline) -> str:
         lines.append(
             f"{TOGETHER * width}: {', '.join(names_of(timeline))}, where the device computes nothing"
         )
+    if unseen := sum(map(_unseen, timeline.spans)):
+        what = "1 update that takes" if unseen == 1 else f"{unseen} updates that take"
+        lines.append(f"not shown: {what} no time")
     return "\n".join(lines)
 
 
+def _unseen(span: Span) -> bool:
+    """Whether it is an update that takes no time."""
+    return span.start == span.end and span.action.parts[-1].kind is Kind.U
+
+
 def _unit(timeline: Timeline) -> Fraction | None:
-    """The largest step of which every start and end is a multiple; None if some action takes no time."""
+    """The largest step of which every start and end is a multiple; None if some action takes no time.
+
+    Updates may take none.
+    """
     both = timeline.spans, timeline.collectives
     times = {Fraction(t) for each in both for one in each for t in (one.start, one.end)} - {0}
-    if any(span.start == span.end for span in timeline.spans) or not times:
+    if any(span.start == span.end and not _unseen(span) for span in timeline.spans) or not times:
         return None
     whole = lcm(*(time.denominator for time in times))
     return Fraction(gcd(*(int(time * whole) for time in times)), whole)

@@ -5,17 +5,19 @@ from itertools import chain
 from typing import NamedTuple
 
 from gpipe_sim.drawing.coarse import Grain, grain_of
+from gpipe_sim.drawing.geometry import Versions
 from gpipe_sim.drawing.marks import Entry
 from gpipe_sim.drawing.strips import Strips, strips_of
 from gpipe_sim.errors import got, listed, require, require_flags
 from gpipe_sim.runtime.memory import MemoryTrace
-from gpipe_sim.schedule.actions import Action, OverlapFB
+from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
 from gpipe_sim.schedule.rows import read
+from gpipe_sim.schedule.versions import lives, read_weights
 from gpipe_sim.simulation.critical_path import critical_path as path_of
 from gpipe_sim.simulation.timeline import Message, Span, Timeline
 
 MOST_ARROWS = 800  #: messages that a page shows
-MESSAGES, CRITICAL, HIGHLIGHTED = "message", "critical path", "highlighted"
+MESSAGES, CRITICAL, HIGHLIGHTED, VERSION = "message", "critical path", "highlighted", "version"
 
 
 class Picked(NamedTuple):
@@ -33,12 +35,17 @@ class Picked(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What one panel shows. ``too_fine`` are words for what was asked for and has no room."""
+    """What one panel shows. ``too_fine`` are words for what was asked for and has no room.
+
+    With ``versions`` they are the numbers in the boxes, and ``weights`` is the mode that chose them.
+    """
 
     strips: Strips | None = None
     messages: bool = False
     picked: Picked | None = None
     too_fine: tuple[str, ...] = ()
+    weights: str = ""
+    versions: Versions | None = None
 
 
 def read_wanted(
@@ -49,6 +56,7 @@ def read_wanted(
     messages: bool,
     critical_path: bool,
     highlight: Iterable | None,
+    weights: str | Sequence | None = None,
     pushed: bool = False,
 ) -> tuple[Grain, list[Wanted]]:
     """How coarse the page is, and what it shows of each timeline.
@@ -63,6 +71,7 @@ def read_wanted(
         raise ValueError(f"{owner} needs critical_path or highlight: both frame actions")
     traces = None if memory is None else _traces(owner, timelines, memory)
     listed_parts = None if highlight is None else _parts(owner, timelines, highlight)
+    modes = _modes(owner, timelines, weights)
     strips, picks = bool(in_flight or traces), bool(critical_path or listed_parts)
     few = bool(messages) and _arrows(timelines) <= MOST_ARROWS
     grain = grain_of(*timelines, strips=strips, pushed=bool(pushed), others=picks + few)
@@ -70,11 +79,16 @@ def read_wanted(
     too_fine = (MESSAGES,) if messages and not (fine and few) else ()
     if picks and not fine:
         too_fine += (CRITICAL if critical_path else f"{HIGHLIGHTED} action",)
+    if any(modes) and not fine:
+        too_fine += (VERSION,)
     picked = [_picked(timeline, listed_parts) if picks and fine else None for timeline in timelines]
     rows = sum(map(grain.rows, timelines))
     below = strips_of(timelines, rows, traces) if strips else [None] * len(timelines)
-    each = zip(below, picked, strict=True)
-    return grain, [Wanted(strip, fine and few, parts, too_fine) for strip, parts in each]
+    each = zip(timelines, below, picked, modes, strict=True)
+    return grain, [
+        Wanted(strip, fine and few, parts, too_fine, mode, _versions(timeline, mode) if mode else None)
+        for timeline, strip, parts, mode in each
+    ]
 
 
 def notes(grain: Grain, wanted: Sequence[Wanted]) -> Iterator[Entry]:
@@ -105,6 +119,26 @@ def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list
         if len(each) != timeline.schedule.devices:
             raise ValueError(f"{owner} needs memory of {timeline.schedule.devices} devices {got(len(each))}")
     return traces
+
+
+def _modes(owner: str, timelines: Sequence[Timeline], weights: str | Sequence | None) -> list[str]:
+    """The mode of each timeline whose boxes show versions, "" for one whose boxes show microbatches."""
+    if weights is None:
+        return [""] * len(timelines)
+    such_as = "a mode for each timeline, such as weights=['stashed', None]"
+    several = [weights] if len(timelines) == 1 else listed(owner, such_as, weights)
+    if len(several) != len(timelines):
+        raise ValueError(f"{owner} needs {such_as} {got(several)}")
+    return [
+        "" if mode is None else read_weights(owner, timeline.schedule, mode)
+        for timeline, mode in zip(timelines, several, strict=True)
+    ]
+
+
+def _versions(timeline: Timeline, weights: str) -> Versions:
+    """The version that each action uses; of an update, the one that it makes."""
+    used = lives(timeline.schedule.program, weights).reads
+    return {action: version + (action.kind is Kind.U) for action, version in used.items()}
 
 
 def _picked(timeline: Timeline, listed_parts: frozenset[Action] | None) -> Picked | None:

@@ -17,10 +17,13 @@ def title(timeline: Timeline) -> str:
     return f"{timeline.schedule.name}: {number(timeline.makespan)} long, {waiting}"
 
 
-def caption(timeline: Timeline) -> str:
-    """What was run: how many of what, and how long an action of each kind takes if all take the same."""
-    takes = durations(timeline)
-    return size(timeline.schedule) + (f"; {takes}" if takes else "")
+def caption(timeline: Timeline, weights: str = "") -> str:
+    """What was run: how many of what, and how long an action of each kind takes if all take the same.
+
+    With the mode in which it uses its weights, if the chart shows their versions.
+    """
+    mode = f"weights: {weights}" if weights else ""
+    return "; ".join(filter(None, (size(timeline.schedule), durations(timeline), mode)))
 
 
 def described(schedule: Schedule) -> str:
@@ -29,12 +32,23 @@ def described(schedule: Schedule) -> str:
 
 
 def size(schedule: Schedule) -> str:
-    """How many devices, stages on each, and microbatches."""
+    """How many devices, stages on each, and microbatches; and how often weights are updated on the way."""
     devices = "1 device" if schedule.devices == 1 else f"{schedule.devices} devices"
     microbatches = "1 microbatch" if schedule.microbatches == 1 else f"{schedule.microbatches} microbatches"
     most = max(map(len, schedule.placement))
     each = f" with {most} stages each" if most > 1 else ""
-    return f"{devices}{each}, {microbatches}"
+    return f"{devices}{each}, {microbatches}{_updated(schedule)}"
+
+
+def _updated(schedule: Schedule) -> str:
+    """Nothing, unless there is more than one update; the last may come after fewer microbatches."""
+    *most, last = map(len, schedule.program.updates.members)
+    if not most:
+        return ""
+    if max(most) == 1 == last:
+        return ", an update after each"
+    alike = min(most) == max(most) >= last
+    return f", an update after every {max(most)}" if alike else f", {len(most) + 1} updates"
 
 
 def durations(timeline: Timeline) -> str:

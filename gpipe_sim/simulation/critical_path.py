@@ -69,6 +69,12 @@ class _HeldBack:
         message = self.messages.get((need, cause.device))
         return message if message and message.end > self.of[need].end else self.of[need]
 
+    def took_time(self, span: Span) -> Span:
+        """The span, or the last one before it that kept the device busy, if updates took no time."""
+        while span.start == span.end and (before := self.before.get(span)) and before.end == span.end:
+            span = before
+        return span
+
     def together(self, device: int, end: Real) -> Collective | None:
         """A collective of this device that ends just then."""
         return next((each for each in self.collectives if each.end == end and device in each.devices), None)
@@ -218,7 +224,8 @@ def _chain(held_back: _HeldBack, span: Span, since: Real) -> Iterator[tuple[Span
             return
         cause = held_back.by(source)
         if isinstance(cause, Span) and cause.device == source.device:
-            yield cause, f"device {cause.device} is busy with {cause.action} until {number(cause.end)}"
+            busy = held_back.took_time(cause)
+            yield busy, f"device {busy.device} is busy with {busy.action} until {number(busy.end)}"
             return
         span, head = source, f"{need} itself waits for "
 

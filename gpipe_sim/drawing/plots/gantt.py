@@ -62,6 +62,7 @@ def plot_timeline(
     messages: bool = False,
     critical_path: bool = False,
     highlight: Iterable[Action | Span | str] | None = None,
+    weights: str | None = None,
 ) -> Axes:
     """The Gantt chart: a lane per device, device 0 on top; what shows of a lane is waiting.
 
@@ -72,13 +73,13 @@ def plot_timeline(
     words = require(
         "plot_timeline", claimed(timeline) if title is None else title, str, "a text as its title"
     )
-    options = in_flight, memory, messages, critical_path, highlight
+    options = in_flight, memory, messages, critical_path, highlight, weights
     grain, [wanted] = read_wanted("plot_timeline", [timeline], *options)
     pitch = rows_of(timeline, wanted).pitch
     high = _height(grain.rows(timeline) * pitch, timeline)
     ax = given_or_new(ax, _width(timeline), 1.25 + high)
     shown = panel(timeline, grain, scale_of(ax, timeline, grain.rows(timeline) * pitch), wanted)
-    return paint(ax, timeline, shown, words, caption(timeline), [*notes(grain, [wanted])])
+    return paint(ax, timeline, shown, words, caption(timeline, wanted.weights), [*notes(grain, [wanted])])
 
 
 @of_timeline
