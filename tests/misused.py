@@ -741,7 +741,7 @@ STEPS: list[Case] = [
     (
         lambda: STEP.memory[0].peak("weights"),
         ValueError,
-        "needs category to be one of ('parameters', 'older weights', 'gradients'",
+        "needs category to be one of ('parameters', 'older weights'",
     ),
     (lambda: STEP.memory[0].over_time(["messages"]), ValueError, "needs category to be one of"),
     (lambda: STEP.memory[0].at("3"), TypeError, "MemoryTrace.at needs time to be a number (got '3')"),

@@ -21,6 +21,7 @@ from figures import (
     depth_devices,
     remat_memory,
     training_loss,
+    versions_in_lanes,
     zero_bubble_table,
 )
 from figures.__main__ import DPI, main
@@ -31,7 +32,7 @@ from figures._store import NAMES, differences, file, folder, module, read, to_te
 from gpipe_sim import Kind, formulas
 from gpipe_sim.drawing.palette import IN_FLIGHT, KINDS, LANE
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
-from gpipe_sim.drawing.strips import COUNTS_HIGH
+from gpipe_sim.drawing.strips import BYTES_HIGH, COUNTS_HIGH
 
 #: makespan, bubble, peaks in flight: the numbers that the issue and the lessons name.
 GANTT = {
@@ -63,6 +64,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
     }
     pictures = {
         "dial",
+        "endless_timeline",
         "gpt3_devices",
         "meshes",
         "one_microbatch",
@@ -72,6 +74,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "summary",
         "three_steps",
         "time_and_memory",
+        "versions_in_lanes",
         "zoo",
     }
     assert {*GANTT, *curves, *pictures} == set(NAMES)
@@ -180,6 +183,84 @@ def test_three_steps_take_less_than_three_times_one():
     [ax] = committed("three_steps").axes
     assert ax.get_title("left") == "3 steps of ZB-H2 interlock: 75 long, not 81"
     assert len(chart_in(ax).frames) == 4 * 8 * 3  # of the step in the middle: F, I and W
+
+
+def versions_drawn(ax, colour: str) -> list[list[int]]:
+    """By device, the numbers in its boxes of this colour."""
+    rows, words = [[], [], [], []], chart_in(ax).words
+    for box in sorted(boxes_in(ax), key=lambda box: box.start):
+        if box.colour == colour.lower():
+            inside = [w.words for w in words if int(w.y) == box.device and box.start < w.x < box.end]
+            rows[box.device] += map(int, inside)
+    return rows
+
+
+def test_without_a_flush_nothing_waits_once_warm_and_device_0_uses_weights_3_updates_old():
+    endless, flushed = committed("endless_timeline").axes
+    says = "Without a flush: once warm, devices wait 0; their weights are 3, 2, 1 and 0 updates old"
+    assert endless.get_title("left") == says
+    says = "With 2 flushes they are 0, and the same work takes 49, not 44: 37% is waiting, not 20%"
+    assert flushed.get_title("left") == says
+    assert endless.get_xlim() == flushed.get_xlim() == (0, 49)
+    for kind in (Kind.F, Kind.B):
+        stream = versions_drawn(endless, KINDS[kind].colour)
+        assert stream == [[max(0, m - 3 + device) for m in range(10)] for device in range(4)]
+        assert versions_drawn(flushed, KINDS[kind].colour) == [[0] * 5 + [1] * 5] * 4
+    for device in range(4):
+        row = sorted((box.start, box.end) for box in boxes_in(endless) if box.device == device)
+        warm, last = 4 - device, 4 - device + 3 * (6 + device)  # F B U, until no forward is left
+        assert all(a[1] == b[0] for a, b in pairwise(row[warm:last])) and len(row) == 30
+        assert (
+            len({end for (_, end), (start, _) in pairwise(row) if end < start})
+            == min(1, 3 - device) + 3 - device
+        )
+
+
+def test_a_row_of_the_endless_timeline_that_waits_or_is_flushed_changes_its_claims():
+    data = copy.deepcopy(read("endless_timeline"))
+    late = next(span for span in data["endless"]["spans"] if span[3] == "0F9")
+    late[1] += 0.5
+    late[2] = late[1]
+    above, _ = module("endless_timeline").claims(data)
+    assert above.startswith("Without a flush: once warm, devices wait 0.5; ")
+    above, _ = module("endless_timeline").claims(data | {"endless": data["flushed"]})
+    assert above.endswith("their weights are 0, 0, 0 and 0 updates old")
+
+
+def test_stashing_holds_4_3_2_1_versions_and_the_bytes_of_as_many():
+    data, one = read("versions_in_lanes"), (64 * 64 + 64) * 8
+    held = {"stashed": [4, 3, 2, 1], "vertical": [4] * 4, "double": [2] * 4}
+    axes = committed("versions_in_lanes").axes
+    titles = ["Stashed: 10 versions in all", "Vertical: 16 versions in all", "Double: 8 versions in all"]
+    assert [ax.get_title("left") for ax in axes] == titles
+    for ax, (weights, counts) in zip(axes, held.items(), strict=True):
+        run, schedule = data[weights], versions_in_lanes.RUNS[weights]
+        assert run["held"] == counts == list(gp.staleness(schedule, weights).held)
+        chart, together = chart_in(ax), 0
+        assert chart.peaks == [f"{count} \u00d7 33 kB" for count in counts]
+        for trace in versions_in_lanes.traces_of(run):
+            assert set(trace.over_time("parameters")) == {one}
+            together += sum(trace.at(30).values()) // one
+        assert [trace.peak() for trace in versions_in_lanes.traces_of(run)] == [n * one for n in counts]
+        assert together == sum(counts), "all at the same time"
+        newest, older = (chart.areas[i][1] for i in (-3, -2))
+        drawn = [sum(area(each) for each in outlines) for outlines in (newest, older)]
+        expected = [
+            sum(
+                b * t
+                for trace in run["memory"]
+                for b, t in zip(trace["bytes"][name], lasts(trace, 45), strict=True)
+            )
+            for name in ("parameters", "older weights")
+        ]
+        assert drawn == pytest.approx([BYTES_HIGH * each / (4 * one) for each in expected])
+    [legend] = committed("versions_in_lanes").legends
+    assert [words.get_text() for words in legend.get_texts()][-2:] == ["parameters", "older weights"]
+
+
+def lasts(trace: dict, until: float) -> list[float]:
+    """How long a device holds what it holds at each of its samples."""
+    return [end - start for start, end in pairwise([*trace["times"], until])]
 
 
 def test_one_microbatch_crosses_more_often_in_thinner_slices():

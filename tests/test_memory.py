@@ -36,6 +36,7 @@ from gpipe_sim.runtime.memory import (
     CATEGORIES,
     GRADIENTS,
     MESSAGES,
+    OLDER,
     PARAMETERS,
     PENDING,
     SAVED,
@@ -223,7 +224,7 @@ def test_an_array_in_two_categories_counts_under_the_first(higher, lower):
 
 
 def test_the_categories_stand_in_their_order_of_precedence():
-    assert CATEGORIES == (PARAMETERS, GRADIENTS, STATE, BOUNDARY, SAVED, PENDING, MESSAGES)
+    assert CATEGORIES == (PARAMETERS, OLDER, GRADIENTS, STATE, BOUNDARY, SAVED, PENDING, MESSAGES)
 
 
 def test_a_boundary_input_that_a_layer_also_saves_is_a_boundary_input():
@@ -267,15 +268,15 @@ TRACE = MemoryTrace((0, 2, 5), {category: (n, 10 * n, n) for n, category in enum
 
 
 def test_a_trace_adds_up_the_categories_that_are_asked_for():
-    assert TRACE.over_time(GRADIENTS, MESSAGES) == (9, 90, 9)
-    assert TRACE.over_time() == (28, 280, 28)
-    assert TRACE.peak() == 280
+    assert TRACE.over_time(GRADIENTS, MESSAGES) == (11, 110, 11)
+    assert TRACE.over_time() == (36, 360, 36)
+    assert TRACE.peak() == 360
     assert TRACE.peak(PARAMETERS) == 10
-    assert TRACE.activation_peak == 40 + 50 + 60
+    assert TRACE.activation_peak == 50 + 60 + 70
 
 
 def test_a_trace_shows_itself_in_a_line_however_long_it_is():
-    assert repr(TRACE) == "<MemoryTrace: at most 280 bytes at 2>"
+    assert repr(TRACE) == "<MemoryTrace: at most 360 bytes at 2>"
     first, second = train_step(tiny(), GPipe(2, 2), BATCH, cross_entropy).memory
     assert repr(first) == "<MemoryTrace: at most 256 bytes at 5, 368 while 0B1 runs>"  # a message came
     assert repr(second) == "<MemoryTrace: at most 320 bytes after 1F1 at 3, 448 while 1B1 runs>"
@@ -287,7 +288,7 @@ def test_a_trace_holds_its_bytes_until_the_next_time():
 
 
 def test_an_unknown_category_is_refused_with_the_ones_there_are():
-    with pytest.raises(ValueError, match=r"one of \('parameters', 'gradients', .*\) \(got 'weights'\)"):
+    with pytest.raises(ValueError, match=r"one of \('parameters', 'older weights', .*\) \(got 'weights'\)"):
         TRACE.peak("weights")
 
 

@@ -13,7 +13,7 @@ from measured import metered
 
 import figures
 import gpipe_sim
-from gpipe_sim import ZBH1, Explicit, GPipe, Interleaved1F1B, Kind, draw, remat, simulate, to_svg
+from gpipe_sim import ZBH1, Costs, Explicit, GPipe, Interleaved1F1B, Kind, draw, remat, simulate, to_svg
 from gpipe_sim.drawing import palette
 from gpipe_sim.drawing.palette import (
     COLLECTIVE,
@@ -140,7 +140,7 @@ def test_no_colour_has_two_meanings():
     assert len(grounds_and_words) == 5
     assert not actions & memory and not (actions | memory) & grounds_and_words
     assert COLLECTIVE.colour.lower() not in actions | memory | grounds_and_words
-    assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 7
+    assert len({look.colour for look in KINDS.values()}) == 5 and len(set(MEMORY.values())) == 8
     assert MEMORY["saved activations"] == palette.IN_FLIGHT
     assert palette.CURVES[0] == INK, "curves are ink"
 
@@ -227,14 +227,14 @@ def pink_updates(monkeypatch):
 
 
 def test_svg_draws_a_kind_as_its_line_says(pink_updates):
-    drawn = to_svg(simulate(WITH_AN_UPDATE))
+    drawn = to_svg(simulate(WITH_AN_UPDATE, Costs(update=1)))
     assert drawn.count('fill="#ff00cc"') == 2  # the boxes, and the legend
     assert drawn.count("url(#dots)") == 2
     assert '<pattern id="dots"' in drawn and '<pattern id="lines"' not in drawn
 
 
 def test_matplotlib_draws_a_kind_as_its_line_says(pink_updates):
-    ax = plot_timeline(simulate(WITH_AN_UPDATE))
+    ax = plot_timeline(simulate(WITH_AN_UPDATE, Costs(update=1)))
     *_, boxes, pattern = ax.collections
     entry = next(patch for patch in ax.get_legend().get_patches() if patch.get_label() == "U  weight update")
     assert (boxes.get_label(), [to_hex(colour) for colour in boxes.get_facecolors()]) == (

@@ -1,0 +1,63 @@
+"""1F1B with an update for each microbatch and no flush: nothing waits, and what enters uses older weights.
+
+Below it, on the same axis, 1F1B that waits for its update. The number in a box is the version of the weights:
+how many updates made it.
+"""
+
+from fractions import Fraction
+from numbers import Real
+
+from matplotlib.figure import Figure
+
+import gpipe_sim as gp
+from figures._gantt import of_timeline, timeline_of
+from figures._page import page
+from gpipe_sim.drawing.plots import plot_timeline
+from gpipe_sim.simulation.timeline import number
+
+DEVICES, MICROBATCHES, FLUSHES = 4, 10, 2
+COSTS = gp.Costs(update=Fraction(1, 2))  #: an update takes some time, or nobody would see it
+WEIGHTS = "stashed"
+
+
+def data() -> dict:
+    step = gp.with_updates(gp.OneFOneB(DEVICES, MICROBATCHES // FLUSHES))
+    orders = {"endless": gp.PipeDream(DEVICES, MICROBATCHES), "flushed": gp.repeat(step, FLUSHES)}
+    return {name: of_timeline(gp.simulate(order, COSTS)) for name, order in orders.items()}
+
+
+def draw(data: dict) -> Figure:
+    figure, axes = page(5.2, 2)
+    timelines = [timeline_of(data[name]) for name in ("endless", "flushed")]
+    for ax, timeline, words in zip(axes, timelines, claims(data), strict=True):
+        plot_timeline(timeline, ax, words, weights=WEIGHTS)
+        ax.set_xlim(0, max(each.makespan for each in timelines))
+    axes[0].get_legend().remove()
+    axes[0].set_xlabel("")
+    return figure
+
+
+def claims(data: dict) -> tuple[str, str]:
+    """How long devices wait once warm, and how old their weights are; and both with flushes."""
+    endless, flushed = (timeline_of(data[name]) for name in ("endless", "flushed"))
+    waits = max(waits_once_warm(endless, device) for device in range(endless.schedule.devices))
+    *most, last = ages(endless)
+    old = f"weights are {', '.join(map(str, most))} and {last} updates old"
+    waiting = [f"{float(gp.bubble_fraction(each)):.0%}" for each in (flushed, endless)]
+    lasts = [number(each.makespan) for each in (flushed, endless)]
+    return (
+        f"Without a flush: once warm, devices wait {number(waits)}; their {old}",
+        f"With {FLUSHES} flushes they are {max(ages(flushed))}, and the same work takes {lasts[0]}, "
+        f"not {lasts[1]}: {waiting[0]} is waiting, not {waiting[1]}",
+    )
+
+
+def waits_once_warm(timeline: gp.Timeline, device: int) -> Real:
+    """How long a device waits from its first backward to its last forward."""
+    start, end = gp.phases(timeline, device)
+    return sum(until - since for since, until in gp.idle_spans(timeline, device) if start <= since < end)
+
+
+def ages(timeline: gp.Timeline) -> list[int]:
+    """How many updates too old the weights of each device are, at most."""
+    return [max(late) for late in gp.staleness(timeline.schedule, WEIGHTS).delay]
