@@ -22,7 +22,7 @@ from gpipe_sim.course.reply import (
     listed,
     your_turn,
 )
-from gpipe_sim.course.rows import Rows, Step, first_other, in_a_row, rows_from, rows_of, spelled
+from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, spelled
 from gpipe_sim.errors import DivergedError
 from gpipe_sim.families import OneFOneB, PipeDream
 from gpipe_sim.nn.data import digits
@@ -86,9 +86,16 @@ HIDDEN_UPDATES = tuple((K, every) for K in (1, 2, 3, 5, 6, 8) for every in (1, 2
 
 
 def learned(devices: int, rate: float, weights: str) -> str:
+    """What becomes of ``last_loss``, as the band in which it is, or "diverged"."""
+    last = last_loss(devices, rate, weights)
+    return "diverged" if last is None else next(words for most, words in BANDS.items() if last < most)
+
+
+@cache
+def last_loss(devices: int, rate: float, weights: str) -> float | None:
     """Twelve linear layers on so many devices, 300 mini-batches of 16 digits, and an update after each.
 
-    What becomes of the loss: the band of its mean over the last 40 mini-batches, or "diverged".
+    The mean loss of the last 40 mini-batches; None if the training diverged.
     """
     data, rng = digits(), np.random.default_rng(0)
     rows = np.concatenate([rng.permutation(len(data.x)) for _ in range(4)])[:4800]
@@ -97,9 +104,8 @@ def learned(devices: int, rate: float, weights: str) -> str:
     try:
         losses = train_step(stages, stream, (data.x[rows], data.y[rows]), cross_entropy, **how).losses
     except DivergedError:
-        return "diverged"
-    last = float(np.mean(losses[-40:]))
-    return next(words for most, words in BANDS.items() if last < most)
+        return None
+    return float(np.mean(losses[-40:]))
 
 
 @build("delayed")
@@ -206,26 +212,33 @@ def _what_is_wrong_with_row(row: list[Step], wanted: list[Step], k: int, where: 
 
 
 @cache
-def _hidden_rows() -> tuple[tuple[str, Rows], ...]:
-    """Rows of streams, and rows with an update after several backwards, or with a flush before each."""
+def _hidden_rows() -> tuple[list[Step], ...]:
+    """Rows of streams, rows with an update after several backwards, and rows with flushes."""
     schedules = (PipeDream(3, 7), PipeDream(4, 12, every=3), PipeDream(2, 7, every=2))
     flushed = repeat(with_updates(OneFOneB(3, 4)), 3)
-    return tuple(("", rows_of(schedule)) for schedule in (*schedules, flushed))
+    rows = [row for schedule in (*schedules, flushed) for row in schedule.actions]
+    return tuple([(s, str(kind), m) for s, kind, m in row] for row in rows)
 
 
 def _what_is_wrong_with_versions(versions_seen: Callable) -> Reply | None:
-    for _, rows in _hidden_rows():
-        for row in rows:
-            where = f"for the row {in_a_row(row, most=14)}"
-            got = called(versions_seen, row, where=where)
-            if isinstance(got, Reply):
-                return got
-            if wrong := _differs(got, row):
-                return keep_working(f"{where} {wrong}")
+    given = []
+    for row in _hidden_rows():
+        where = f"for the row {in_a_row(row, most=14)}"
+        got = called(versions_seen, row, where=where)
+        if isinstance(got, Reply):
+            return got
+        if wrong := _what_is_no_dict(got, row):
+            return keep_working(f"{where} {wrong}")
+        given.append(got)
+    for row, got in zip(_hidden_rows(), given, strict=True):
+        for m, version in answers.versions_seen(row).items():
+            if got[m] != version:
+                said = f"you say that {row[0][0]}F{m} sees version {got[m]!r}"
+                return keep_working(f"for the row {in_a_row(row, most=14)} {said}. {_asked(given)}")
     return None
 
 
-def _differs(got: object, row: list[Step]) -> str:
+def _what_is_no_dict(got: object, row: list[Step]) -> str:
     right = answers.versions_seen(row)
     if got is None:
         return NOTHING_BACK
@@ -235,43 +248,53 @@ def _differs(got: object, row: list[Step]) -> str:
         return f"your dict has {extra[0]!r}, and no forward is of that microbatch. What are its keys?"
     if missing := [m for m in right if m not in got]:
         return f"your dict says nothing of microbatch {missing[0]}. Which actions do you look at?"
-    for m, version in right.items():
-        if got[m] != version or not is_whole(got[m]):
-            s = row[0][0]
-            return f"you say that {s}F{m} sees version {got[m]!r}. {_asked(got, row)}"
+    if other := [m for m in got if not is_whole(got[m])]:
+        return f"your dict has {shown(got[other[0]])} for microbatch {other[0]}. How many updates is that?"
     return ""
 
 
-def _asked(got: dict, row: list[Step]) -> str:
-    """A question about what was counted instead of the updates before a forward."""
+def _asked(given: Sequence[dict]) -> str:
+    """A question about what was counted, on all rows, instead of the updates before a forward."""
+    for question, count in SEEN.items():
+        if [count(row) for row in _hidden_rows()] == list(given):
+            return question
+    return "Which updates stand before it?"
 
-    def at(kind: str, counted: str) -> dict:
-        seen, count = {}, 0
-        for _, each, m in row:
-            if each == kind:
-                seen[m] = count
-            count += each in counted
-        return seen
 
-    right = answers.versions_seen(row)
-    numbers, last = {}, 0
+def _counted(row: Sequence[Step], at: str, kinds: str) -> dict[int, int]:
+    """For each microbatch, how many actions of these kinds stand before the one of the kind ``at``."""
+    seen, count = {}, 0
+    for _, kind, m in row:
+        if kind == at:
+            seen[m] = count
+        count += kind in kinds
+    return seen
+
+
+def _last_updated(row: Sequence[Step]) -> dict[int, int]:
+    seen, last = {}, 0
     for _, kind, m in row:
         if kind == "F":
-            numbers[m] = last
+            seen[m] = last
         last = m if kind == "U" else last
-    known = {
-        "Does every backward make a new version?": at("F", "B"),
-        "Is that the version for its forward, or for its backward?": at("B", "U"),
-        "Is that all updates, or those before its forward?": dict.fromkeys(
-            right, sum(k == "U" for _, k, _ in row)
-        ),
-        "Does a forward make a new version?": at("F", "F"),
-        "Which version is there before any update, number 0 or 1?": {m: v + 1 for m, v in right.items()},
-        "Is that the number of the last update's microbatch, or how many updates there were?": numbers,
-    }
-    return next(
-        (question for question, seen in known.items() if seen == got), "Which updates stand before it?"
-    )
+    return seen
+
+
+def _all_updates(row: Sequence[Step]) -> dict[int, int]:
+    return {m: sum(each == "U" for _, each, _ in row) for _, kind, m in row if kind == "F"}
+
+
+#: Versions that one may count by mistake, and the question that each is asked.
+SEEN: dict[str, Callable[[Sequence[Step]], dict[int, int]]] = {
+    "Does every backward make a new version?": lambda row: _counted(row, "F", "B"),
+    "Does a forward make a new version?": lambda row: _counted(row, "F", "F"),
+    "Is that the version for its forward, or for its backward?": lambda row: _counted(row, "B", "U"),
+    "Is that all updates, or those before its forward?": _all_updates,
+    "Which version is there before any update, number 0 or 1?": (
+        lambda row: {m: version + 1 for m, version in _counted(row, "F", "U").items()}
+    ),
+    "Is that the number of the last update's microbatch, or how many updates there were?": _last_updated,
+}
 
 
 def versions_held(answer: Callable | None) -> Reply:
@@ -287,7 +310,7 @@ def versions_held(answer: Callable | None) -> Reply:
             where = f"for device {k} of {K}, with an update after every {every},"
             if got is None:
                 return keep_working(f"{where} {NOTHING_BACK}")
-            if not is_number(got) or got != int(got):
+            if not is_number(got) or got % 1 != 0:
                 return keep_working(
                     f"{where} you say {shown(got) if not is_number(got) else got}. How many versions is that?"
                 )
