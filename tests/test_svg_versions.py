@@ -111,6 +111,11 @@ def test_the_legend_the_caption_and_the_titles_of_boxes_say_that_they_are_versio
     assert (
         "number: the version of the weights" in chart.legend and "number: the microbatch" not in chart.legend
     )
+    assert "in U: the one that it makes" in chart.legend
+    assert (
+        "in U: the one that it makes"
+        not in chart_of(str(draw(simulate(PipeDream(2, 3)), weights="latest"))).legend
+    )
     titles = re.findall("<title>([^<]*)</title>", text)
     assert "0F2 7\u20138, version 1" in titles and "0U2 14\u201315, makes version 3" in titles
     assert "versions of the weights:\nstage 0: 0 0 1\nstage 1: 0 0 1" in text

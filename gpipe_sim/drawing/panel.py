@@ -56,6 +56,7 @@ ARROW = Entry(30, "message", MESSAGE)
 QUEUED = Entry(30, "message that waits for its link", QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
 VERSION = Entry(40, "number: the version of the weights")
+MADE = Entry(41, "in U: the one that it makes")
 
 
 def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: Rows | None = None) -> Panel:
@@ -198,7 +199,8 @@ def _numbers(every: Sequence[Box], picked: Picked | None, entry: Entry) -> Itera
     alike = defaultdict(list)
     for box in every:
         alike[box.kind].append(box)
-    for group in alike.values():
+    for kind, group in alike.items():
+        says = MADE if entry is VERSION and kind is Kind.U else entry
         by_ink = defaultdict(list)
         for box in group:
             colour = FAINT if fades(box, picked) else ink(_fill(box))
@@ -206,7 +208,7 @@ def _numbers(every: Sequence[Box], picked: Picked | None, entry: Entry) -> Itera
         longest = max((box.label for box in group), key=len)
         median = sorted(float(box.width) for box in group)[len(group) // 2]
         for colour, labels in by_ink.items():
-            yield Labels(labels, colour, DIGIT, (longest, median), entry)
+            yield Labels(labels, colour, DIGIT, (longest, median), says)
 
 
 def _label(box: Box) -> Label:
