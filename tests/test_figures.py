@@ -57,6 +57,7 @@ def test_every_figure_has_its_picture_and_its_numbers_and_nothing_is_left_over()
         "links_scaling",
         "remat_memory",
         "slow_hop",
+        "staleness_curves",
         "tensor_speedup",
         "training_loss",
         "transformer_digits",
@@ -652,6 +653,36 @@ def test_a_transformer_is_drawn_as_it_was_trained():
     assert left == "In each of 880 steps both losses agree to 1e-13 ..." and 1e-14 <= data["apart"] < 1e-13
     assert right == "... and both read 96.9% of new digits"
     assert min(found[-1] for found in data["accuracy"].values()) > data["goal"] == 0.95
+
+
+def test_staleness_is_drawn_as_it_was_trained():
+    """A curve with its band for each method that goes through, a cross for each training that does not."""
+    data, axes = read("staleness_curves"), committed("staleness_curves").axes
+    for ax, name, across in zip(
+        axes, ("common", "common", "own", "own"), 2 * ("samples", "times"), strict=True
+    ):
+        curves = data["curves"][name]
+        drawn = {line.get_label(): line for line in ax.lines if line.get_marker() == "None"}
+        assert set(drawn) == {method for method in curves if not curves[method]["diverged"]}
+        for method, line in drawn.items():
+            x, y = line.get_data()
+            there = data["samples"] if across == "samples" else data["times"][method]
+            assert list(x) == there[: len(x)] and list(y) == curves[method]["mean"][: len(y)]
+            assert len(x) == len(there) or (across == "times" and there[len(x)] > x.max())
+            assert max(curves[method]["high"]) < ax.get_ylim()[1]
+        assert len(ax.collections) == len(drawn)
+    [crosses] = [line for line in axes[0].lines if line.get_marker() == "x"]
+    assert list(crosses.get_xdata()) == data["curves"]["common"]["no stashing"]["diverged"]
+    titles = [ax.get_title("left") for ax in axes]
+    assert (
+        titles[0] == "At a rate of 0.05, 7 of 8 diverge without stashing ..."
+        and len(crosses.get_xdata()) == 7
+    )
+    for ax, name, best in zip(axes, (0, 1, 2, 3), ("flush", "PipeDream") * 2, strict=True):
+        lowest = min(
+            (line for line in ax.lines if line.get_marker() == "None"), key=lambda line: line.get_ydata()[-1]
+        )
+        assert best in lowest.get_label(), name
 
 
 def test_the_zero_bubble_table_comes_out_to_every_printed_digit():
