@@ -1,9 +1,12 @@
-"""A training step on simulated devices, against a plain NumPy loop that does the same arithmetic."""
+"""A training step on simulated devices, against a plain NumPy loop that does the same arithmetic.
+
+And a stream without a flush, which sets versions of its weights aside, against as many steps with one.
+"""
 
 import numpy as np
 
 from benchmarks.timing import medians, report
-from gpipe_sim import OneFOneB, cross_entropy, mlp, split, train_step
+from gpipe_sim import SGD, OneFOneB, PipeDream, cross_entropy, mlp, split, train_step, with_updates
 
 DEVICES, MICROBATCHES = 4, 8
 
@@ -58,6 +61,22 @@ def compare(width: int, batch: int, rounds: int, meter: bool) -> tuple[float, fl
     return *times, sum(map(len, schedule.actions))
 
 
+def without_a_flush(width: int, mini_batches: int, rounds: int, meter: bool) -> float:
+    """How many times longer PipeDream takes for a stream of mini-batches than a step of 1F1B for each."""
+    rng, samples = np.random.default_rng(0), 4
+    x, targets = rng.normal(size=(samples * mini_batches, width)), rng.integers(0, 10, samples * mini_batches)
+    stream, step = PipeDream(DEVICES, mini_batches), with_updates(OneFOneB(DEVICES, 1))
+    several = [(step, (x[at : at + samples], targets[at : at + samples])) for at in range(0, len(x), samples)]
+
+    def train(steps: list) -> None:
+        partitions, optimizer = split(mlp([width] * 12 + [10], seed=0), stages=DEVICES), SGD(0.01)
+        for schedule, batch in steps:
+            train_step(partitions, schedule, batch, cross_entropy, optimizer=optimizer, meter=meter)
+
+    ours, flushed = medians(lambda: train([(stream, (x, targets))]), lambda: train(several), rounds=rounds)
+    return ours / flushed
+
+
 def run() -> bool:
     ours, plain, _ = compare(width=256, batch=512, rounds=41, meter=False)
     met = report("training step, 12 layers, width 256 / plain NumPy", ours / plain, "x", 1.05)
@@ -65,6 +84,8 @@ def run() -> bool:
         ours, plain, actions = compare(width=16, batch=64, rounds=201, meter=meter)
         name = f"overhead per action, width 16, {'with' if meter else 'without'} the meter"
         met &= report(name, (ours - plain) / actions * 1e6, "µs", target)
+        name = f"PipeDream / as many steps of 1F1B, {'with' if meter else 'without'} the meter"
+        met &= report(name, without_a_flush(16, 56, rounds=21, meter=meter), "x", 1.25)
     return met
 
 

@@ -43,12 +43,12 @@ def claims(data: dict) -> tuple[str, str]:
     waits = max(waits_once_warm(endless, device) for device in range(endless.schedule.devices))
     *most, last = ages(endless)
     old = f"weights are {', '.join(map(str, most))} and {last} updates old"
-    waiting = [f"{float(gp.bubble_fraction(each)):.0%}" for each in (flushed, endless)]
+    waiting = f"{float(gp.bubble_fraction(flushed)):.0%}"
     lasts = [number(each.makespan) for each in (flushed, endless)]
     return (
-        f"Without a flush: once warm, devices wait {number(waits)}; their {old}",
-        f"With {FLUSHES} flushes they are {max(ages(flushed))}, and the same work takes {lasts[0]}, "
-        f"not {lasts[1]}: {waiting[0]} is waiting, not {waiting[1]}",
+        f"Without a flush: once warm, each device waits {number(waits)}; {old}",
+        f"With {FLUSHES} flushes weights are {max(ages(flushed))} updates old; "
+        f"the same work takes {lasts[0]}, not {lasts[1]}, and {waiting} is waiting",
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from gpipe_sim import (
     SCHEDULES,
+    ZBH1,
     Action,
     B,
     Explicit,
@@ -21,8 +22,12 @@ from gpipe_sim import (
     Interleaved1F1B,
     Kind,
     OverlapFB,
+    PipeDream,
+    PipeDream2BW,
     Schedule,
     W,
+    repeat,
+    with_updates,
 )
 
 #: (devices, microbatches): one device, one microbatch, M < K, M = K, K divides M, and not.
@@ -36,6 +41,23 @@ def every_schedule(sizes: Iterable[tuple[int, int]] = SIZES) -> Iterator[Schedul
     """Every family in every size, and the variants that options give."""
     for size in sizes:
         yield from _of_every_family(*size)
+
+
+def every_order(sizes: Iterable[tuple[int, int]] = SIZES) -> Iterator[Schedule]:
+    """Every schedule, and streams: for all laws but those about one device's gradients, or one update."""
+    for size in sizes:
+        yield from (*_of_every_family(*size), *_streams(*size))
+
+
+@cache
+def _streams(devices: int, microbatches: int) -> tuple[Schedule, ...]:
+    """Updates on the way, without a flush and with one. Pipelined backpropagation has PipeDream's rows."""
+    halves = () if microbatches % 2 else of_size(ZBH1, devices, microbatches // 2)
+    return (
+        PipeDream(devices, microbatches),
+        PipeDream2BW(devices, microbatches),
+        *(repeat(with_updates(half), 2) for half in halves),
+    )
 
 
 @cache
@@ -54,6 +76,11 @@ def of_size(family: type[Schedule], *sizes: int, **options: int) -> Iterator[Sch
         yield family(*sizes, **options)
     except ValueError as error:
         assert family.__name__ in str(error)
+
+
+def over_every_order(sizes: Iterable[tuple[int, int]] = SIZES) -> Callable:
+    """Run a test on every schedule and stream; see ``over``."""
+    return over(every_order(sizes))
 
 
 def over_every_schedule(sizes: Iterable[tuple[int, int]] = SIZES) -> Callable:

@@ -1,6 +1,8 @@
 """What PyTorch's engine is tested over, told without torch: orders that it can run, and what they give."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 
 import numpy as np
@@ -18,6 +20,7 @@ from gpipe_sim import (
     Loss,
     Schedule,
     StepResult,
+    U,
     cross_entropy,
     mlp,
     mse,
@@ -91,10 +94,28 @@ def legal_orders(draw, recompute: bool = True) -> Explicit:
     return _ordered(Explicit(rows, placement=placement), random)
 
 
-def _ordered(whole: Explicit, random: Random) -> Explicit:
-    """Its actions, each picked at random among those whose needs are met."""
+@st.composite
+def legal_streams(draw) -> Explicit:
+    """Any legal order with updates on the way: mini-batches cut anywhere, updates as late as they may be."""
+    order, random = draw(legal_orders()), draw(st.randoms(use_true_random=False))
+    last = order.microbatches - 1
+    ends = sorted({last, *(random.randrange(last + 1) for _ in range(random.randint(0, last)))})
+    rows, after = [], defaultdict(set)
+    for row, held in zip(order.actions, order.placement, strict=True):
+        rows.append([*row, *(U(stage, end) for stage in held for end in ends)])
+        for action in (action for action in row if action.kind in (Kind.B, Kind.W)):
+            own = bisect_left(ends, action.microbatch)
+            after[U(action.stage, ends[own])].add(action)
+            if own:
+                after[action].add(U(action.stage, ends[own - 1]))
+    return _ordered(Explicit(rows, placement=order.placement), random, after)
+
+
+def _ordered(whole: Explicit, random: Random, after: Mapping[Action, set[Action]] | None = None) -> Explicit:
+    """Its actions, each picked at random among those whose needs are met, and what else they come after."""
     rows = [[] for _ in whole.actions]
-    left, done = {action: needs(action, whole) for row in whole.actions for action in row}, set()
+    actions, done = [action for row in whole.actions for action in row], set()
+    left = {action: {*needs(action, whole), *(after or {}).get(action, ())} for action in actions}
     while left:
         picked = random.choice([action for action, wanted in left.items() if done.issuperset(wanted)])
         rows[whole.device_of(picked)].append(picked)

@@ -1015,6 +1015,54 @@ PROGRAMS: list[Case] = [
 ]
 
 FORMULAS: list[Case] = [
+    (
+        lambda: gp.formulas.stashing_delay(4, 4),
+        ValueError,
+        "stashing_delay needs device from 0 to 3 (got 4)",
+    ),
+    (
+        lambda: gp.formulas.stashing_versions(4, 0, every=0),
+        ValueError,
+        "stashing_versions needs every >= 1 (got 0)",
+    ),
+    (
+        lambda: gp.formulas.vertical_sync_delay(4, 1.5),
+        TypeError,
+        "vertical_sync_delay needs every to be a whole number (got 1.5)",
+    ),
+    (lambda: gp.formulas.vertical_sync_versions("4"), TypeError, "needs devices to be a whole number (got"),
+    (
+        lambda: gp.formulas.double_buffering_version(4, 3, 0),
+        ValueError,
+        "double_buffering_version is for every >= devices (got every = 3, devices = 4)",
+    ),
+    (
+        lambda: gp.formulas.double_buffering_version(4, 4, -1),
+        ValueError,
+        "double_buffering_version needs microbatch >= 0 (got -1)",
+    ),
+    (lambda: gp.formulas.noam(0), ValueError, "noam needs workers >= 1 (got 0)"),
+    (
+        lambda: gp.formulas.noam(4, 5),
+        ValueError,
+        "noam needs input_workers <= workers, here 4 (got 5)",
+    ),
+    (lambda: gp.formulas.pipedream_makespan(4, 8, NAN), ValueError, "pipedream_makespan needs forward to be"),
+    (
+        lambda: gp.formulas.flushed_makespan(4, 8, 0),
+        ValueError,
+        "flushed_makespan needs every >= 1 (got 0)",
+    ),
+    (
+        lambda: gp.formulas.double_buffering_memory(4, -1, 1, 1),
+        ValueError,
+        "double_buffering_memory needs weights to be finite and >= 0 (got -1)",
+    ),
+    (
+        lambda: gp.formulas.gpipe_recompute_memory(4, 8, 1, "1", 1),
+        TypeError,
+        "gpipe_recompute_memory needs activations to be a number (got '1')",
+    ),
     (lambda: gp.formulas.gpipe_bubble(4, 0), ValueError, "gpipe_bubble needs microbatches >= 1 (got 0)"),
     (
         lambda: gp.formulas.naive_idle([4]),
@@ -1497,8 +1545,169 @@ REPLICAS: list[Case] = [
     ),
 ]
 
+ENDLESS = gp.PipeDream(2, 4)
+ONCE = "0F0 0B0 0U0 0F1 0B1 0U1"  #: a row of device 0 that updates after each microbatch
+
+
+def streamed(schedule=ENDLESS, **options) -> gp.StepResult:
+    return step(schedule, **{"optimizer": gp.SGD(0.1)} | options)
+
+
+def trained(schedule=ENDLESS, **options) -> gp.History:
+    usual = {"loss": gp.cross_entropy, "optimizer": gp.SGD(0.1), "epochs": 1, "batch_size": 8, "report": None}
+    return gp.train(parts(), schedule, (X, Y), **usual | options)
+
+
+def late(weights: str) -> gp.Staleness:
+    """Device 1 updates later than it could."""
+    return gp.staleness(gp.Explicit([ONCE, "1F0 1B0 1F1 1U0 1B1 1U1"]), weights)
+
+
+STREAMS: list[Case] = [
+    (lambda: gp.PipeDream(2, 4, 0), ValueError, "PipeDream needs every >= 1 (got 0)"),
+    (lambda: gp.PipeDream(2, 4, 1.5), TypeError, "PipeDream needs every to be a whole number (got 1.5)"),
+    (lambda: gp.PipeDream(2, 4, every=True), TypeError, "PipeDream needs every to be a whole number (got"),
+    (lambda: gp.PipeDream(0, 4), ValueError, "PipeDream needs devices >= 1 (got 0)"),
+    (
+        lambda: gp.PipeDream2BW(4, 8, 3),
+        ValueError,
+        "PipeDream2BW needs every >= devices, here 4, so that two versions are enough (got 3)",
+    ),
+    (
+        lambda: gp.PipeDream2BW(4, 8, "4"),
+        TypeError,
+        "PipeDream2BW needs every to be a whole number (got",
+    ),
+    (lambda: gp.PipelinedBackprop(2, 0), ValueError, "PipelinedBackprop needs microbatches >= 1 (got 0)"),
+    (lambda: gp.PipeDream(2, chunks=4), TypeError, "PipeDream takes no chunks=: torchgpipe's chunks are"),
+    (
+        lambda: streamed(gp.Explicit(["0F0 0U0 0B0", "1F0 1B0 1U0"])),
+        gp.DeadlockError,
+        "device 0 is stuck at 0U0: it needs 0B0 (queued on device 0)",
+    ),
+    (
+        lambda: streamed(gp.Explicit(["0F0 0B0 0U0 0U1 0F1 0B1", "1F0 1B0 1U0 1F1 1B1 1U1"])),
+        gp.DeadlockError,
+        "device 0 is stuck at 0U1: it needs 0B1 (queued on device 0)",
+    ),
+    (
+        lambda: streamed(gp.Explicit([ONCE, "1F0 1B0 1F1 1B1 1U1"])),
+        gp.ScheduleError,
+        "the gradient of microbatch 1 goes into update 0 of stage 1, but into update 1 of stage 0",
+    ),
+    (
+        lambda: streamed(gp.Explicit([ONCE, "1F0 1B0 1F1 1B1"])),
+        gp.ScheduleError,
+        "stage 1 is never updated, but stage 0 is: all stages update after the same microbatches",
+    ),
+    (
+        lambda: streamed(gp.Explicit([ONCE + " 0F2 0B2", "1F0 1B0 1U0 1F1 1B1 1U1 1F2 1B2"])),
+        gp.ScheduleError,
+        "0B2 is behind the last update of stage 0 on device 0, which would never apply the gradient of",
+    ),
+    (
+        lambda: streamed(gp.side_by_side([gp.PipeDream(2, 4), gp.PipeDream(2, 2)])),
+        gp.ScheduleError,
+        "0U2 is update 2 of stage 0 on device 0, but its copy on device 2 has only 2, counted from 0",
+    ),
+    (
+        lambda: gp.side_by_side([gp.PipeDream2BW(2, 4), gp.PipelinedBackprop(2, 4)]),
+        ValueError,
+        "side_by_side needs replicas that can train with the same weights= (got weights='double' and",
+    ),
+    (lambda: streamed(weights="newest"), ValueError, "weights to be one of ('stashed', 'vertical', 'double'"),
+    (lambda: streamed(weights=3), ValueError, "'double', 'latest') (got 3)"),
+    (lambda: streamed(weights=["stashed"]), ValueError, "'double', 'latest') (got ['stashed'])"),
+    (lambda: trained(weights=LONG), ValueError, "train needs weights to be one of ('stashed', 'vertical',"),
+    (lambda: gp.staleness(ENDLESS, True), ValueError, "staleness needs weights to be one of ('stashed',"),
+    (
+        lambda: gp.predict_memory(ENDLESS, PROFILE, weights="x"),
+        ValueError,
+        "predict_memory needs weights to be one of ('stashed',",
+    ),
+    (
+        lambda: trained(gp.PipeDream2BW(2, 4), weights="stashed"),
+        ValueError,
+        "is trained with weights='double', or it would be another family; PipeDream can have",
+    ),
+    (
+        lambda: streamed(gp.colocate(gp.PipelinedBackprop(2, 4), ["a", "b"]), weights="stashed"),
+        ValueError,
+        "is trained with weights='latest', or it would be another family",
+    ),
+    (
+        lambda: trained(SCHEDULE, weights="stashed"),
+        ValueError,
+        "updates no weights on the way, so all its actions read the same and train takes no weights=",
+    ),
+    (
+        lambda: late("vertical"),
+        ValueError,
+        "weights='vertical' has 1F1 use version 1 of stage 1, but 1U0, which makes it, stands behind 1F1 on",
+    ),
+    (
+        lambda: gp.staleness(gp.PipeDream(4, 8), "double"),
+        ValueError,
+        "0U0, which makes it, stands behind 0F2 on device 0: put it before, or let each update have more",
+    ),
+    (lambda: gp.staleness(gp.PipeDream), TypeError, "staleness needs a schedule, such as GPipe(4, 8) (got"),
+    (lambda: gp.staleness(gp.Explicit(["0B0 0F0"])), gp.DeadlockError, "device 0 is stuck at 0B0"),
+    (lambda: streamed(optimizer=None), ValueError, "0U0 needs an optimizer: train_step(..., optimizer=...)"),
+    (
+        lambda: streamed(gp.PipeDream(2, 17)),
+        ValueError,
+        "a batch of 16 samples cannot be cut into 17 microbatches",
+    ),
+    (
+        lambda: trained(gp.PipeDream(2, 9)),
+        ValueError,
+        "a batch of 8 samples cannot be cut into 9 microbatches",
+    ),
+    (
+        lambda: streamed(batch=(X * NAN, Y)),
+        gp.DivergedError,
+        "the very first loss is not finite: do inputs or weights hold NaN, or huge numbers?",
+    ),
+    (
+        lambda: streamed(loss=gp.mse, batch=(X * 1e200, np.ones((16, 10)))),
+        gp.DivergedError,
+        "the very first loss is not finite",
+    ),
+    (
+        lambda: streamed(gp.PipeDream(2, 16), optimizer=gp.SGD(1e200)),
+        gp.DivergedError,
+        "the loss is no longer finite. A smaller learning rate would do",
+    ),
+    (
+        lambda: gp.all_reduce(gp.simulate(gp.replicate(ENDLESS, 2)), 4, links=gp.Link()),
+        ValueError,
+        "is another of its stage, and what stands behind it would have to wait too: let updates take",
+    ),
+    (
+        lambda: plan(schedules=[gp.PipeDream]),
+        ValueError,
+        "plan compares ways to compute the same gradients, and PipeDream uses older weights: give families",
+    ),
+    (
+        lambda: programs(gp.device_programs(ENDLESS)),
+        gp.ScheduleError,
+        "device 1 comes to 1U0, but run_programs updates no weights: leave it out",
+    ),
+    (
+        lambda: gp.to_torch_csv(ENDLESS),
+        gp.ScheduleError,
+        "updates weights on the way, 0U0 being the first: later microbatches then meet other weights.",
+    ),
+    (
+        lambda: gp.with_updates(ENDLESS),
+        ValueError,
+        "microbatches=4, every=1) has updates already",
+    ),
+]
+
 SECTIONS = (
     REPLICAS,
+    STREAMS,
     SIZES,
     ORDERS,
     PLANS,

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import every_schedule, over, overlapped
+from cases import every_order, over, overlapped
 from test_balance import every_cut
 
 import gpipe_sim as gp
@@ -41,7 +41,7 @@ def shortest(schedule: gp.Schedule, costs: gp.Costs, layers: int):
 
 
 SMALL = [
-    *every_schedule([(1, 2), (2, 2), (2, 4), (3, 4)]),
+    *every_order([(1, 2), (2, 2), (2, 4), (3, 4)]),
     gp.remat(gp.GPipe(3, 4), "always"),
     gp.remat(gp.OneFOneB(3, 4), "except_last"),
     overlapped(3, 4),

@@ -3,7 +3,7 @@
 from textwrap import dedent
 
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, over_every_schedule, overlapped
+from cases import BOTH_WAYS, V_SHAPED, over_every_order, overlapped
 
 from gpipe_sim import (
     DeadlockError,
@@ -149,7 +149,7 @@ def frees(schedule) -> None:
     assert not any(meet(swapped(programs, found)))
 
 
-@over_every_schedule(SMALL)
+@over_every_order(SMALL)
 def test_the_swaps_free_every_family(schedule):
     frees(schedule)
 

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, every_schedule, over_every_schedule, overlapped, zero_bubble
-from engine_cases import legal_orders
+from cases import BOTH_WAYS, V_SHAPED, every_order, over_every_order, overlapped, zero_bubble
+from engine_cases import legal_orders, legal_streams
 from hypothesis import given
 from hypothesis import strategies as st
 from plain_simulator import simulated
@@ -15,7 +15,7 @@ from gpipe_sim.simulation.cost_model import CostModel
 from gpipe_sim.simulation.machine import Machine
 
 SCHEDULES = [
-    *every_schedule([(1, 1), (1, 3), (3, 2), (4, 3), (4, 8)]),
+    *every_order([(1, 1), (1, 3), (3, 2), (4, 3), (4, 8)]),
     *(gp.remat(gp.GPipe(3, 4), mode) for mode in ("always", "except_last")),
     gp.remat(gp.ZBV(2, 4), "always"),
     gp.with_updates(gp.OneFOneB(3, 4)),
@@ -62,7 +62,7 @@ def by_machine(schedule: gp.Schedule, costs, **links) -> dict:
     return dict(zip(names, zip(machine.starts, machine.ends, strict=True), strict=True))
 
 
-@given(st.sampled_from(SCHEDULES) | legal_orders(), st.data())
+@given(st.sampled_from(SCHEDULES) | legal_orders() | legal_streams(), st.data())
 def test_both_clocks_give_the_times_of_the_plain_one(schedule, data):
     costs = data.draw(costs_of_any_kind(schedule.stages, schedule.devices))
     plain = simulated(schedule, costs)
@@ -79,7 +79,7 @@ def test_they_agree_over_every_family(schedule):
 LINK = st.builds(gp.Link, st.integers(0, 3), st.sampled_from([Fraction(1, 3), Fraction(1, 2), 1, 2, 5]))
 
 
-@given(st.sampled_from(SCHEDULES) | legal_orders(), st.booleans(), st.data())
+@given(st.sampled_from(SCHEDULES) | legal_orders() | legal_streams(), st.booleans(), st.data())
 def test_both_clocks_agree_on_links(schedule, overlap, data):
     costs = data.draw(costs_of_any_kind(schedule.stages, schedule.devices))
     devices = range(schedule.devices)
@@ -227,7 +227,7 @@ def test_a_subclass_scales_pairs_as_it_scales_everything_else():
         assert gp.simulate(schedule, Slow()).makespan == 10 * gp.simulate(schedule).makespan
 
 
-@over_every_schedule([(2, 3), (4, 8)])
+@over_every_order([(2, 3), (4, 8)])
 def test_what_could_start_first_is_named_first_and_of_several_that_of_the_lowest_device(schedule):
     machine, told = Machine.of(schedule.program), []
     while (entry := machine.earliest()) is not None:

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
-from cases import over, over_every_schedule, overlapped, zero_bubble
+from cases import over, over_every_order, overlapped, zero_bubble
 from drawn import Chart, area, bounds, chart_in, chart_of, image, points, words_in
 from measured import measured, metered
 
@@ -51,7 +51,7 @@ EVERYTHING = {"in_flight": True, "messages": True, "critical_path": True}
 
 
 @pytest.mark.parametrize("grain", GRAINS, ids=str)
-@over_every_schedule([(1, 1), (2, 3), (4, 8)])
+@over_every_order([(1, 1), (2, 3), (4, 8)])
 def test_shares_are_the_time_that_spans_take_of_each_cell(schedule, grain):
     """The same, span by span and column by column."""
     timeline = simulate(schedule, Costs(forward=1, input_grad=Fraction(3, 2), weight_grad=1, comm=1))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import over_every_schedule, zero_bubble
+from cases import over_every_order, zero_bubble
 from numeric import furthest_apart
 
 from gpipe_sim import (
@@ -52,7 +52,7 @@ def sharings(devices: int):
     yield list(np.random.default_rng(devices).integers(0, 3, devices))
 
 
-@over_every_schedule([(1, 3), (2, 3), (3, 2), (4, 1), (4, 10)])
+@over_every_order([(1, 3), (2, 3), (3, 2), (4, 1), (4, 10)])
 def test_sharing_loses_no_action_and_deadlocks_nothing(schedule):
     for mode in ("always", "never"):
         for devices in sharings(schedule.devices):

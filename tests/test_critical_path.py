@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from cases import over_every_schedule
+from cases import over_every_order, over_every_schedule
 from measured import measured
 
 from gpipe_sim import (
@@ -123,7 +123,7 @@ def test_a_device_or_time_that_there_is_not_is_refused(device, time, said):
         why_idle(simulate(GPipe(2, 2)), device, time)
 
 
-@over_every_schedule([(2, 1), (3, 4), (4, 8)])
+@over_every_order([(2, 1), (3, 4), (4, 8)])
 @pytest.mark.parametrize(
     "costs", [Costs(), Costs(Fraction(3, 2), 2, 1, comm=HALF), Costs(0.1, 0.3, 0.2, comm=0.7)]
 )
@@ -145,9 +145,9 @@ def test_every_gap_ends_with_what_it_is_said_to_wait_for(schedule, costs):
                 held = span
 
 
-@over_every_schedule([(3, 4)])
+@over_every_order([(3, 4)])
 def test_every_span_is_busy_from_its_start_until_before_its_end(schedule):
-    timeline = simulate(schedule)
+    timeline = simulate(schedule, Costs(update=1))
     for span in timeline.spans:
         for time in (span.start, span.start + HALF):
             assert why_idle(timeline, span.device, time).links == (span,)
@@ -233,7 +233,7 @@ def test_the_path_of_a_measured_step():
     assert [str(span.action) for span in critical_path(LATE)] == ["0F0", "1F0", "1B0", "1F1", "1B1", "0B1"]
 
 
-@over_every_schedule([(2, 1), (3, 4), (4, 8)])
+@over_every_order([(2, 1), (3, 4), (4, 8)])
 def test_every_measured_gap_has_a_reason_or_is_said_to_have_none(schedule):
     timeline = measured(schedule)
     for device in range(schedule.devices):

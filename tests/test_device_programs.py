@@ -4,7 +4,7 @@ from dataclasses import replace
 from textwrap import dedent
 
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, over, over_every_schedule, overlapped, zero_bubble
+from cases import BOTH_WAYS, V_SHAPED, over, over_every_order, over_every_schedule, overlapped, zero_bubble
 from numeric import apart, furthest_apart
 from test_along import model, padded
 from test_step import alone, ten_digits
@@ -64,7 +64,7 @@ def test_a_v_names_the_stages_of_each_device_and_what_stays_on_one_is_no_message
     assert text.splitlines()[1].startswith("device 1, stages 1 2: 1RECV_F0 1F0 2F0 2SEND_F0 2RECV_B0 2I0")
 
 
-@over_every_schedule(SMALL)
+@over_every_order(SMALL)
 def test_a_text_says_what_it_was_written_from(schedule):
     programs = gp.device_programs(schedule)
     assert gp.device_programs(str(programs)) == programs

@@ -8,6 +8,7 @@ from cases import BOTH_WAYS, over, over_every_schedule
 from engine_cases import legal_orders, one_copy, over_explicit, runnable
 from hypothesis import given
 
+import gpipe_sim as gp
 from gpipe_sim import (
     ZBV,
     Chimera,
@@ -114,6 +115,17 @@ def test_updates_within_the_step_are_refused_with_a_way_out():
         ScheduleError, match=r"^0U2 of Explicit.*asynchronous.*step an optimizer after the step"
     ):
         to_torch_csv(with_updates(OneFOneB(2, 3)))
+
+
+@pytest.mark.parametrize("family", gp.WITHOUT_FLUSH)
+def test_streams_are_refused_by_name_with_a_way_out(family):
+    for stream in (family(2, 6), remat(family(2, 6), "always"), gp.replicate(family(2, 6), 2)):
+        with pytest.raises(ScheduleError) as refused:
+            to_torch_csv(stream)
+        assert str(refused.value).startswith(f"{stream!r} updates weights on the way, 0U")
+        assert "no asynchronous updates: run a step of OneFOneB and step an optimizer after" in str(
+            refused.value
+        )
 
 
 def test_a_device_without_work_is_refused():

@@ -198,9 +198,9 @@ def versions_drawn(ax, colour: str) -> list[list[int]]:
 
 def test_without_a_flush_nothing_waits_once_warm_and_device_0_uses_weights_3_updates_old():
     endless, flushed = committed("endless_timeline").axes
-    says = "Without a flush: once warm, devices wait 0; their weights are 3, 2, 1 and 0 updates old"
+    says = "Without a flush: once warm, each device waits 0; weights are 3, 2, 1 and 0 updates old"
     assert endless.get_title("left") == says
-    says = "With 2 flushes they are 0, and the same work takes 49, not 44: 37% is waiting, not 20%"
+    says = "With 2 flushes weights are 0 updates old; the same work takes 49, not 44, and 37% is waiting"
     assert flushed.get_title("left") == says
     assert endless.get_xlim() == flushed.get_xlim() == (0, 49)
     for kind in (Kind.F, Kind.B):
@@ -223,9 +223,9 @@ def test_a_row_of_the_endless_timeline_that_waits_or_is_flushed_changes_its_clai
     late[1] += 0.5
     late[2] = late[1]
     above, _ = module("endless_timeline").claims(data)
-    assert above.startswith("Without a flush: once warm, devices wait 0.5; ")
+    assert above.startswith("Without a flush: once warm, each device waits 0.5; ")
     above, _ = module("endless_timeline").claims(data | {"endless": data["flushed"]})
-    assert above.endswith("their weights are 0, 0, 0 and 0 updates old")
+    assert above.endswith("; weights are 0, 0, 0 and 0 updates old")
 
 
 def test_stashing_holds_4_3_2_1_versions_and_the_bytes_of_as_many():

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from cases import SIZES, every_schedule, over, over_every_schedule, overlapped, zero_bubble
+from cases import SIZES, every_order, every_schedule, over, over_every_order, overlapped, zero_bubble
 from measured import measured
 
 from gpipe_sim import (
@@ -25,7 +25,7 @@ from gpipe_sim import (
 
 HALF = Fraction(1, 2)
 MORE = [
-    *(remat(schedule, "always") for schedule in every_schedule([(3, 4), (2, 1)])),
+    *(remat(schedule, "always") for schedule in every_order([(3, 4), (2, 1)])),
     *(with_updates(schedule) for schedule in every_schedule([(3, 4)])),
     *(overlapped(k, m) for k, m in SIZES),
     *(zero_bubble(k, m) for k, m in SIZES),
@@ -52,7 +52,7 @@ def random_costs(schedule, seed: int, comm=None) -> Costs:
     return Costs(cost(1), cost(0), cost(0), recompute, cost(0), overlap, comm)
 
 
-@over([*every_schedule(), *MORE])
+@over([*every_order(), *MORE])
 def test_a_simulation_with_the_fitted_costs_is_the_same(schedule):
     for seed in range(3):
         costs = random_costs(schedule, seed)
@@ -62,7 +62,7 @@ def test_a_simulation_with_the_fitted_costs_is_the_same(schedule):
         assert fitted.comm == (costs.comm if schedule.devices > 1 else 0)
 
 
-@over_every_schedule()
+@over_every_order()
 def test_unit_costs_come_back_as_they_were_given(schedule):
     assert fit_costs(simulate(schedule)) == Costs()
 
@@ -157,7 +157,7 @@ def test_an_outlier_moves_nothing():
 
 
 @pytest.mark.parametrize("seed", range(3))
-@over_every_schedule([(4, 8)])
+@over_every_order([(4, 8)])
 def test_a_measured_step_is_predicted_but_for_what_passes_between_actions(schedule, seed):
     """Actions take 0 to 10% more than 20 ms or 40 ms, and start 0.05 to 1 ms late."""
     step = measured(schedule, seed=seed)

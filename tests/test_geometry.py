@@ -4,7 +4,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from cases import BOTH_WAYS, every_schedule, over, over_every_schedule, overlapped, zero_bubble
+from cases import BOTH_WAYS, every_order, over, over_every_order, overlapped, zero_bubble
 
 from gpipe_sim import (
     ZBV,
@@ -39,7 +39,7 @@ from gpipe_sim.drawing.words import caption, described, durations, title
 SMALL = ((1, 1), (2, 3), (3, 2), (4, 8))
 
 
-@over_every_schedule(SMALL)
+@over_every_order(SMALL)
 def test_a_box_for_every_part_of_every_span_as_wide_as_it_lasts(schedule):
     timeline = simulate(schedule)
     drawn = [(box.x, box.width, int(box.y), box.kind, box.label) for box in boxes(timeline)]
@@ -51,7 +51,7 @@ def test_a_box_for_every_part_of_every_span_as_wide_as_it_lasts(schedule):
     ]
 
 
-@over([*every_schedule(SMALL), overlapped(3, 6), zero_bubble(3, 5)])
+@over([*every_order(SMALL), overlapped(3, 6), zero_bubble(3, 5)])
 def test_boxes_stay_in_their_row_and_apart(schedule):
     timeline = simulate(schedule)
     for device in range(schedule.devices):
@@ -77,7 +77,7 @@ def test_exact_costs_give_exact_boxes():
     assert sorted((box.x, box.width) for box in boxes(timeline)) == [(i * third, third) for i in range(4)]
 
 
-@over(every_schedule(SMALL))
+@over(every_order(SMALL))
 def test_long_waits_are_the_idle_spans_of_a_twelfth_of_the_makespan_or_more(schedule):
     timeline = simulate(schedule, Costs(comm=1))
     expected = [

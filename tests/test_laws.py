@@ -7,9 +7,9 @@ from itertools import product
 from cases import (
     BOTH_WAYS,
     V_SHAPED,
-    every_schedule,
+    every_order,
     over,
-    over_every_schedule,
+    over_every_order,
     overlapped,
     parts,
     splits,
@@ -31,7 +31,7 @@ from gpipe_sim import (
     useful_time,
 )
 
-FAMILIES = list(every_schedule([(1, 3), (2, 3), (3, 2), (4, 8)]))
+FAMILIES = list(every_order([(1, 3), (2, 3), (3, 2), (4, 8)]))
 WHOLE = [schedule for schedule in FAMILIES if not splits(schedule)]  # backwards that are not split
 SCHEDULES = [
     *FAMILIES,
@@ -68,12 +68,12 @@ def longest_chain(schedule, costs) -> Fraction:
     return max(ends.values())
 
 
-@over_every_schedule()
+@over_every_order()
 def test_every_stage_and_microbatch_runs_f_once_and_b_once_or_its_two_halves(schedule):
     runs = Counter((part.stage, part.microbatch, part.kind) for part in parts(schedule))
     assert set(runs.values()) == {1}
     for stage, m in product(range(schedule.stages), range(schedule.microbatches)):
-        kinds = {kind for kind in Kind if (stage, m, kind) in runs}
+        kinds = {kind for kind in Kind if (stage, m, kind) in runs and kind is not Kind.U}
         assert kinds in ({Kind.F, Kind.B}, {Kind.F, Kind.I, Kind.W})
 
 

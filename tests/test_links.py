@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from cases import every_schedule, over
+from cases import every_order, over
 from plain_links import linked
 
 import gpipe_sim as gp
@@ -26,7 +26,7 @@ def as_drawn(timeline: gp.Timeline) -> tuple[dict, dict]:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-@over(every_schedule(SIZES))
+@over(every_order(SIZES))
 def test_every_time_is_that_of_a_plain_clock_for_each_device_and_link(schedule, overlap):
     chance = Random(repr(schedule))
     devices = range(schedule.devices)
@@ -54,7 +54,7 @@ class Sizes:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-@over(every_schedule(SIZES))
+@over(every_order(SIZES))
 def test_a_short_message_waits_for_a_long_one_and_the_second_of_a_pair_for_the_first(schedule, overlap):
     """Also where only these wait: it was easy to take the link for one that is never full."""
     chance = Random(repr(schedule))
@@ -70,7 +70,7 @@ def test_a_short_message_waits_for_a_long_one_and_the_second_of_a_pair_for_the_f
         assert (machine.starts, machine.ends) == (found.start.tolist(), found.end.tolist())
 
 
-@over(every_schedule(SIZES))
+@over(every_order(SIZES))
 def test_a_link_that_is_never_full_is_a_constant_delay(schedule):
     for costs in COSTS:
         latency = Costs(costs.forward, costs.input_grad, costs.weight_grad, comm=costs.comm + 3)
@@ -121,7 +121,7 @@ def small(stages: int) -> tuple[list[gp.Partition], tuple]:
     return gp.split(layers, stages=stages), (text, np.arange(11) % 3)
 
 
-@over(every_schedule([(2, 3), (3, 4)]))
+@over(every_order([(2, 3), (3, 4)]))
 def test_messages_have_the_bytes_that_devices_send(schedule, monkeypatch):
     sent = {}
     send = Device._send
@@ -134,7 +134,7 @@ def test_messages_have_the_bytes_that_devices_send(schedule, monkeypatch):
 
     monkeypatch.setattr(Device, "_send", noted)
     partitions, batch = small(schedule.stages)
-    gp.train_step(partitions, schedule, batch, gp.cross_entropy)
+    gp.train_step(partitions, schedule, batch, gp.cross_entropy, optimizer=gp.SGD(0.1))
     column = gp.profile(partitions, batch, gp.cross_entropy).message_bytes(schedule)
     program = schedule.program
     parts = map(program.action_of, program.needs[program.crosses].tolist())
@@ -196,7 +196,7 @@ def test_what_is_no_link_is_refused(make, error, says):
 # Why
 
 
-@over(every_schedule(SIZES))
+@over(every_order(SIZES))
 def test_the_critical_path_runs_through_messages_and_those_that_they_wait_for(schedule):
     timeline = gp.simulate(schedule, Costs(1, 2, 1), links=Link(bandwidth=HALF))
     path = gp.critical_path(timeline)
@@ -232,7 +232,7 @@ def test_a_device_that_does_not_compute_while_it_sends_and_receives_is_said_to_d
     assert str(gp.why_idle(timeline, 1, 5)) == both
 
 
-@over(every_schedule(SIZES))
+@over(every_order(SIZES))
 def test_no_gap_of_a_simulated_timeline_is_without_a_reason(schedule):
     for overlap in (True, False):
         links = Link(bandwidth=HALF)

@@ -3,7 +3,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from cases import over_every_schedule
+from cases import over_every_order
 from numeric import Energy
 
 from gpipe_sim import (
@@ -380,7 +380,7 @@ def test_a_pair_is_looked_at_in_both_of_its_parts():
         assert any(a == b and len(a.parts) == 2 for a, b in pairwise(row))
 
 
-@over_every_schedule()
+@over_every_order()
 def test_inside_is_never_less_than_where_actions_end(schedule):
     layers = split(mlp([6] * (schedule.stages + 1)), stages=schedule.stages)
     batch = np.ones((2 * schedule.microbatches, 6)), np.zeros(2 * schedule.microbatches, int)

@@ -2,7 +2,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from cases import EQUAL, over_every_schedule, overlapped, zero_bubble
+from cases import EQUAL, over_every_order, overlapped, zero_bubble
 
 from gpipe_sim import (
     Costs,
@@ -83,7 +83,7 @@ def test_recomputing_is_busy_but_not_useful():
     assert speedup(timeline) == Fraction(4 * 24, 41)
 
 
-@over_every_schedule()
+@over_every_order()
 def test_busy_and_idle_time_fill_every_device(schedule):
     for costs in (EXACT, WITH_COMM):
         timeline = simulate(schedule, costs)
@@ -95,7 +95,7 @@ def test_busy_and_idle_time_fill_every_device(schedule):
         assert span_bubble(timeline) <= fraction
 
 
-@over_every_schedule([(1, 3), (4, 8)])
+@over_every_order([(1, 3), (4, 8)])
 def test_fractions_give_fractions_and_whole_numbers_give_floats(schedule):
     for costs, kind in ((EXACT, Fraction), (Costs(), float)):
         timeline = simulate(schedule, costs)
@@ -127,7 +127,7 @@ def test_idle_spans_are_the_white_gaps():
     assert idle_spans(simulate(GPipe(1, 4)), 0) == []
 
 
-@over_every_schedule()
+@over_every_order()
 def test_idle_spans_add_up_to_the_idle_time(schedule):
     timeline = simulate(schedule, WITH_COMM)
     gaps = [gap for device in range(schedule.devices) for gap in idle_spans(timeline, device)]
@@ -151,7 +151,7 @@ def test_the_critical_path_of_1f1b_runs_down_along_the_last_device_and_back():
 @pytest.mark.parametrize(
     "costs", [EXACT, WITH_COMM, Costs(0.1, 0.3, 0.2, comm=0.7)], ids=["whole", "comm", "float"]
 )
-@over_every_schedule()
+@over_every_order()
 def test_the_critical_path_adds_up_to_the_makespan(schedule, costs):
     timeline = simulate(schedule, costs)
     path = critical_path(timeline)
@@ -209,7 +209,7 @@ def test_in_flight_steps_up_with_forwards_and_down_with_backwards():
     assert in_flight(paired, 0) == [(0, 0), (1, 1), (1, 2), (4, 1), (6, 0)]
 
 
-@over_every_schedule()
+@over_every_order()
 def test_in_flight_peaks_where_the_schedule_says_and_ends_empty(schedule):
     timeline = simulate(schedule)
     for device, peak in enumerate(peak_in_flight(schedule)):

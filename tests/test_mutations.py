@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from itertools import cycle, islice
 
-from cases import BOTH_WAYS, V_SHAPED, every_schedule, overlapped
+from cases import BOTH_WAYS, V_SHAPED, every_order, overlapped
 
 from gpipe_sim import (
     ZBH1,
@@ -24,7 +24,7 @@ from gpipe_sim import (
 )
 
 SOUND = [
-    *every_schedule([(1, 2), (2, 2), (2, 3), (2, 4), (3, 2), (4, 2)]),
+    *every_order([(1, 2), (2, 2), (2, 3), (2, 4), (3, 2), (4, 2)]),
     V_SHAPED,
     BOTH_WAYS,
     overlapped(2, 4),

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import every_schedule, over
+from cases import every_order, over
 
 import gpipe_sim as gp
 from gpipe_sim import Costs, Link
@@ -34,7 +34,7 @@ def noted(drawn: list[np.ndarray]):
 
 
 @pytest.mark.parametrize("ways", WAYS, ids=["plain", "late", "crowded"])
-@over(every_schedule(SIZES))
+@over(every_order(SIZES))
 def test_each_run_is_the_order_timed_with_the_durations_that_it_drew(schedule, ways):
     drawn = []
     costs = {"forward": 2, "input_grad": 3, "weight_grad": 1, "comm": 1}
@@ -44,7 +44,7 @@ def test_each_run_is_the_order_timed_with_the_durations_that_it_drew(schedule, w
     assert len(drawn) == 3 and len(set(found)) == 3
 
 
-@over(every_schedule(SIZES))
+@over(every_order(SIZES))
 def test_without_noise_every_run_is_the_plain_one(schedule):
     for costs in (Costs(2, 3, 1), Costs(0.1, 0.2, 0.3, comm=0.7), Costs(comm=1)):
         found = gp.simulate_many(schedule, costs, noise=0, runs=2)
@@ -82,7 +82,7 @@ def test_noise_makes_a_step_longer_on_average_because_devices_wait_for_the_slowe
     assert alone.mean() == pytest.approx(24, rel=0.01)
 
 
-@over(every_schedule([(4, 8)]))
+@over(every_order([(4, 8)]))
 def test_on_average_no_schedule_gets_shorter(schedule):
     found = gp.simulate_many(schedule, noise=0.2, runs=500)
     assert found.mean() > gp.simulate(schedule).makespan - 4 * found.std() / 500**0.5

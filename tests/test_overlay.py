@@ -8,7 +8,7 @@ from textwrap import dedent
 from xml.etree import ElementTree
 
 import pytest
-from cases import over_every_schedule, overlapped, zero_bubble
+from cases import over_every_order, over_every_schedule, overlapped, zero_bubble
 from drawn import OUTLINE, SVG, bounds, chart_of, elements, time_axis, words_in
 from measured import PLANNED, measured
 
@@ -62,7 +62,7 @@ def test_errors_are_of_the_mean_of_each_kind():
     assert mixed.errors[Kind.F] == 0.5
 
 
-@over_every_schedule([(2, 3), (4, 8)])
+@over_every_order([(2, 3), (4, 8)])
 def test_a_timeline_overlaid_with_itself_has_no_error(schedule):
     both = overlay(simulate(schedule, PLANNED), simulate(schedule, PLANNED))
     assert both.makespan.error == both.bubble.error == 0

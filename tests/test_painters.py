@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import matplotlib.pyplot as plt
 import pytest
-from cases import every_schedule, over, overlapped, zero_bubble
+from cases import every_order, over, overlapped, zero_bubble
 from drawn import Chart, Point, area, bounds, chart_in, chart_of, charts_in, image
 from measured import measured, metered
 
@@ -25,7 +25,7 @@ from gpipe_sim import (
 )
 from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
 
-SEVERAL = [*every_schedule([(1, 1), (2, 4)]), overlapped(3, 6), zero_bubble(3, 5)]
+SEVERAL = [*every_order([(1, 1), (2, 4)]), overlapped(3, 6), zero_bubble(3, 5)]
 COARSE = [OneFOneB(8, 300), remat(ZBH1(16, 200), "always"), DualPipe(8, 200), GPipe(300, 6)]
 OPTIONS = {
     "plain": {},
@@ -105,7 +105,7 @@ def test_both_painters_paint_the_same_queues(asked):
     plt.close(ax.figure)
 
 
-@over(every_schedule([(4, 8)]))
+@over(every_order([(4, 8)]))
 def test_both_painters_paint_the_same_of_larger_timelines(schedule):
     timeline = simulate(schedule)
     svg = chart_of(str(draw(timeline, in_flight=True)))
@@ -123,7 +123,7 @@ def test_both_painters_paint_the_same_shares(schedule, asked):
     assert_same(svg, plot_timeline(timeline, beside(svg), **options))
 
 
-@over([*every_schedule([(1, 1), (2, 3)]), overlapped(3, 6), DualPipe(4, 8), OneFOneB(8, 300)])
+@over([*every_order([(1, 1), (2, 3)]), overlapped(3, 6), DualPipe(4, 8), OneFOneB(8, 300)])
 def test_both_painters_push_the_same_work_to_the_left(schedule):
     timeline = simulate(schedule, Costs(forward=2, comm=1))
     _, svg = charts_in(str(draw(timeline, pushed=True)))

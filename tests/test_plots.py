@@ -7,7 +7,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from cases import every_schedule, over, over_every_schedule, overlapped, splits, zero_bubble
+from cases import every_order, over, over_every_order, overlapped, splits, zero_bubble
 from drawn import bubble, chart_in, chart_of, in_axes
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
@@ -42,7 +42,7 @@ from gpipe_sim.drawing.plots.gantt import Fitting
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
 
 UP_TO_12 = (1, 2, 3, 5, 8, 12)
-SEVERAL = [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
+SEVERAL = [*every_order(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
 TIMELINE = simulate(OneFOneB(2, 3))
 EXACT = Costs(forward=Fraction(1), input_grad=Fraction(1), weight_grad=Fraction(1))
 
@@ -80,7 +80,7 @@ def test_the_white_part_of_an_interleaved_drawing_is_the_bubble(white_share):
     assert len(sizes) == 26
 
 
-@over_every_schedule(((1, 1), (3, 2), (4, 8)))
+@over_every_order(((1, 1), (3, 2), (4, 8)))
 def test_every_span_is_drawn_once(schedule, drawn):
     timeline = simulate(schedule, Costs(forward=1.5, comm=0.25))
     found = sorted((box.device, box.start, box.end) for box in drawn(timeline))
@@ -181,7 +181,7 @@ def test_long_waits_say_how_long_they_are_where_there_is_room():
 @over(SEVERAL)
 def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
     """Read at three widths of one figure, as it would be drawn; nothing has to be painted for that."""
-    timeline = simulate(schedule)
+    timeline = simulate(schedule, Costs(update=1))
     ax = plot_timeline(timeline, plt.figure(figsize=(24, 3)).add_subplot())
     drawn = in_axes(ax)
     for width in (24, 9, 7.5):

@@ -2,7 +2,7 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, over_every_schedule, overlapped, zero_bubble
+from cases import BOTH_WAYS, V_SHAPED, over_every_order, over_every_schedule, overlapped, zero_bubble
 
 from gpipe_sim import (
     SGD,
@@ -193,7 +193,7 @@ def test_a_wrong_schedule_is_refused_before_anything_runs():
 # Sound schedules
 
 
-@over_every_schedule()
+@over_every_order()
 def test_every_family_is_sound_with_every_remat_mode(schedule):
     for mode in ("always", "except_last", "never"):
         assert problems(remat(schedule, mode)) == []

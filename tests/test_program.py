@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import over_every_schedule, overlapped
+from cases import over_every_order, overlapped
 
 import gpipe_sim as gp
 from gpipe_sim.schedule import lowering
@@ -38,7 +38,7 @@ def needed(program: Program) -> list:
     return np.split(program.needs, program.needs_from[1:-1])
 
 
-@over_every_schedule([(1, 1), (3, 2), (4, 8)])
+@over_every_order([(1, 1), (3, 2), (4, 8)])
 def test_columns_and_objects_say_the_same(schedule):
     program = schedule.program
     entries = [(k, i, entry) for k, row in enumerate(schedule.actions) for i, entry in enumerate(row)]
@@ -156,7 +156,7 @@ def test_a_label_that_no_column_holds_is_refused(label, digits):
 # Levels
 
 
-@over_every_schedule([(1, 3), (3, 2), (4, 8)])
+@over_every_order([(1, 3), (3, 2), (4, 8)])
 def test_every_entry_has_a_level_above_those_that_it_needs_and_one_per_device(schedule):
     program = schedule.program
     order, bounds, rank, _, stuck = program.levels

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from cases import every_schedule, over, overlapped, zero_bubble
+from cases import every_order, over, overlapped, zero_bubble
 from drawn import Chart, area, bounds, chart_in, charts_in
 from measured import measured
 
@@ -27,7 +27,7 @@ from gpipe_sim.drawing.geometry import LANE_HIGH
 from gpipe_sim.drawing.palette import KINDS, LANE, tint
 from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
 
-SEVERAL = [*every_schedule([(1, 1), (2, 3), (4, 8)]), overlapped(3, 6), zero_bubble(3, 5)]
+SEVERAL = [*every_order([(1, 1), (2, 3), (4, 8)]), overlapped(3, 6), zero_bubble(3, 5)]
 COARSE = [OneFOneB(8, 300), DualPipe(4, 200), GPipe(300, 6), zero_bubble(4, 200)]
 TITLE = "The same work, pushed left: the waiting is one block"
 

@@ -13,8 +13,12 @@ from gpipe_sim import (
     LoopedBFS,
     Naive,
     OneFOneB,
+    PipeDream,
+    PipeDream2BW,
+    PipelinedBackprop,
     recognize,
     remat,
+    repeat,
     with_updates,
 )
 
@@ -94,9 +98,54 @@ def test_an_order_of_nobody_is_yours_and_the_nearest_family_is_named():
 
 
 def test_of_a_large_order_of_nobody_no_nearest_is_looked_for():
-    large = with_updates(Naive(4, 700))
-    assert recognize(large) == "this is yours: no family here has this order"
-    assert "nearest is the naive order, with 4 places different" in recognize(with_updates(Naive(4, 500)))
+    assert recognize(nobodys(700)) == "this is yours: no family here has this order"
+    assert recognize(nobodys(500)).endswith("nearest is the naive order, with 2 places different")
+
+
+def nobodys(microbatches: int) -> Explicit:
+    """The naive order, in which the last device looks ahead once."""
+    *rows, (first, backward, ahead, *rest) = Naive(4, microbatches).actions
+    return Explicit([*rows, (first, ahead, backward, *rest)])
+
+
+@pytest.mark.parametrize("family", SCHEDULES)
+def test_steps_with_an_update_at_their_end_are_recognized(family):
+    name = NAMED.get(family.__name__, family.__name__)
+    once = with_updates(family(4, 8))
+    assert recognize(rows_of(once)) == f"this is {name} with an update at its end"
+    assert recognize(repeat(once, 3)) == f"this is 3 steps of {name}, each with an update at its end"
+    again = repeat(with_updates(remat(family(4, 8), "except_last")), 2)
+    recomputed = f"{name} with recomputation of all but the last microbatch"
+    assert recognize(again) == f"this is 2 steps of {recomputed}, each with an update at its end"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "says"),
+    [
+        (PipeDream(4, 12), "this is PipeDream; with other weights so is pipelined backpropagation"),
+        (PipelinedBackprop(4, 12), "this is PipeDream; with other weights so is pipelined backpropagation"),
+        (PipeDream(4, 12, every=3), "this is PipeDream with an update after every 3 microbatches"),
+        (
+            PipeDream2BW(4, 12),
+            "this is PipeDream with an update after every 4 microbatches; with other weights so is "
+            "PipeDream-2BW",
+        ),
+        (
+            remat(PipeDream(4, 12, every=2), "always"),
+            "this is PipeDream with an update after every 2 microbatches with recomputation of every "
+            "microbatch",
+        ),
+    ],
+    ids=repr,
+)
+def test_streams_are_recognized_and_which_weights_they_use_is_not_in_their_rows(schedule, says):
+    assert recognize(rows_of(schedule)) == says
+
+
+def test_a_stream_that_is_nearly_one_has_it_as_its_nearest():
+    rows = [list(row) for row in PipeDream(3, 8).actions]
+    rows[2][2], rows[2][3] = rows[2][3], rows[2][2]  # one update a little later
+    assert recognize(Explicit(rows)).endswith("nearest is PipeDream, with 2 places different")
 
 
 def test_a_number_of_stages_that_no_family_has_is_yours():

@@ -5,7 +5,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from cases import every_schedule, over, overlapped
+from cases import every_order, over, overlapped
 from drawn import SVG, image, words_in
 from measured import measured, metered
 
@@ -59,7 +59,7 @@ def test_the_dark_version_covers_every_light_colour_that_occurs(drawing):
     assert re.search(r"<style>@media\(prefers-color-scheme:dark\)\{.*\}</style>", text)
 
 
-@over([*every_schedule([(2, 3), (4, 8)]), overlapped(3, 6)])
+@over([*every_order([(2, 3), (4, 8)]), overlapped(3, 6)])
 def test_a_file_says_in_words_what_each_device_does(schedule):
     """For a reader who cannot see the boxes."""
     root = ElementTree.fromstring(gp.to_svg(gp.simulate(schedule)))

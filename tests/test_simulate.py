@@ -2,7 +2,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from cases import BOTH_WAYS, EQUAL, V_SHAPED, over_every_schedule, overlapped, zero_bubble
+from cases import BOTH_WAYS, EQUAL, V_SHAPED, over_every_order, overlapped, zero_bubble
 
 from gpipe_sim import (
     B,
@@ -117,7 +117,7 @@ def test_devices_of_unequal_speed_are_costs_per_stage():
 # What holds for every schedule
 
 
-@over_every_schedule()
+@over_every_order()
 def test_every_action_starts_at_the_later_of_device_free_and_inputs_arrived(schedule):
     """Checked without the simulator: each start from the ends of what comes before."""
     for costs in (Costs(), UNEVEN):
@@ -135,7 +135,7 @@ def test_every_action_starts_at_the_later_of_device_free_and_inputs_arrived(sche
                 free = span.end
 
 
-@over_every_schedule()
+@over_every_order()
 def test_the_timeline_has_each_action_once_in_the_order_of_its_row(schedule):
     timeline = simulate(schedule)
     assert tuple(tuple(span.action for span in row) for row in timeline.rows) == schedule.actions
@@ -143,7 +143,7 @@ def test_the_timeline_has_each_action_once_in_the_order_of_its_row(schedule):
     assert timeline.makespan == max(timeline.ends.values())
 
 
-@over_every_schedule()
+@over_every_order()
 def test_spans_stand_in_an_order_that_could_be_executed(schedule):
     done = set()
     for span in simulate(schedule).spans:
@@ -151,7 +151,7 @@ def test_spans_stand_in_an_order_that_could_be_executed(schedule):
         done.update(span.action.parts)
 
 
-@over_every_schedule()
+@over_every_order()
 def test_every_needed_action_on_another_device_is_one_message(schedule):
     timeline = simulate(schedule, UNEVEN)
     crossing = {
@@ -166,7 +166,7 @@ def test_every_needed_action_on_another_device_is_one_message(schedule):
     assert all(m.end - m.start == UNEVEN.comm for m in timeline.messages)
 
 
-@over_every_schedule([(1, 3), (3, 2), (4, 8)])
+@over_every_order([(1, 3), (3, 2), (4, 8)])
 def test_whole_costs_give_whole_times_and_fractions_give_fractions(schedule):
     assert {type(span.end) for span in simulate(schedule).spans} == {int}
     exact = simulate(schedule, Costs(Fraction(1), Fraction(1), Fraction(1)))

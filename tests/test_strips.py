@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import every_schedule, over, overlapped
+from cases import every_order, over, overlapped
 from drawn import Look, area, bounds, chart_in, chart_of, charts_in, image, words_in
 from measured import metered
 
@@ -52,7 +52,7 @@ def crossing(corners, time: float) -> tuple[float, float]:
 # In flight
 
 
-@over([*every_schedule([(1, 1), (2, 3), (4, 8)]), overlapped(3, 6)])
+@over([*every_order([(1, 1), (2, 3), (4, 8)]), overlapped(3, 6)])
 def test_a_strip_has_the_area_of_the_integral_of_what_is_in_flight(schedule):
     timeline = gp.simulate(schedule, gp.Costs(comm=1))
     chart = chart_of(str(gp.draw(timeline, in_flight=True)))
@@ -68,7 +68,7 @@ def test_a_strip_has_the_area_of_the_integral_of_what_is_in_flight(schedule):
         assert bounds(strip)[3] == pytest.approx(lane[3] + 0.04 + COUNTS_HIGH, abs=0.01), "on its floor"
 
 
-@over(every_schedule([(2, 3), (4, 8)]))
+@over(every_order([(2, 3), (4, 8)]))
 def test_the_fullest_strip_is_full_and_each_has_its_peak_beside_it(schedule):
     peaks = gp.peak_in_flight(schedule)
     ax = gp.plots.plot_timeline(gp.simulate(schedule), in_flight=True)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-from cases import every_schedule, over, over_every_schedule, overlapped, zero_bubble
+from cases import every_order, over, over_every_order, overlapped, zero_bubble
 from drawn import (
     SVG,
     Word,
@@ -47,7 +47,7 @@ from gpipe_sim.drawing.page import LEFT, LEGEND_LINE, NUMBER, WIDTH
 from gpipe_sim.drawing.palette import KINDS
 
 DIGIT_WIDE, DIGIT_HIGH = 6.7, 8.7  #: pixels of a digit of Helvetica or Arial at 12 px
-SEVERAL = [*every_schedule(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
+SEVERAL = [*every_order(((1, 1), (2, 3), (4, 8))), overlapped(3, 6), zero_bubble(3, 5)]
 EVERYTHING = {"in_flight": True, "messages": True, "critical_path": True}
 EDGE = 'stroke="#fff" stroke-width="0.8"'
 UP_TO_12 = (1, 2, 3, 5, 8, 12)
@@ -67,7 +67,7 @@ def test_the_white_part_of_an_interleaved_drawing_is_the_bubble():
     assert len(sizes) == 52
 
 
-@over_every_schedule(((1, 1), (2, 3), (3, 2), (4, 8)))
+@over_every_order(((1, 1), (2, 3), (3, 2), (4, 8)))
 def test_every_span_is_drawn_once_with_its_hover_title(schedule):
     timeline = simulate(schedule, Costs(forward=1, input_grad=2, weight_grad=1, comm=1))
     found = [(box.device, box.start, box.end, box.title) for box in in_svg(to_svg(timeline))]
@@ -117,7 +117,7 @@ def test_of_a_kind_all_boxes_have_numbers_or_none():
     assert not numbers_in(to_svg(simulate(OneFOneB(40, 1))))  # too flat
 
 
-@over([*SEVERAL, *every_schedule(((2, 12), (8, 16)))])
+@over([*SEVERAL, *every_order(((2, 12), (8, 16)))])
 def test_a_box_is_without_a_number_only_if_its_kind_is_or_if_it_has_no_room(schedule):
     text = to_svg(simulate(schedule))
     numbers, by_title, by_kind = numbers_in(text), defaultdict(list), defaultdict(list)

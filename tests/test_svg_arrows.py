@@ -6,7 +6,7 @@ from math import dist
 from xml.etree import ElementTree
 
 import pytest
-from cases import over_every_schedule
+from cases import over_every_order
 from drawn import SVG, chart_of
 
 import gpipe_sim as gp
@@ -21,7 +21,7 @@ def arrows(timeline):
 
 
 @pytest.mark.parametrize("comm", [0, 1])
-@over_every_schedule([(3, 3), (4, 8)])
+@over_every_order([(3, 3), (4, 8)])
 def test_every_message_has_its_arrow(schedule, comm):
     timeline = gp.simulate(schedule, gp.Costs(comm=comm))
     said = [
@@ -31,7 +31,7 @@ def test_every_message_has_its_arrow(schedule, comm):
     assert [text for text, _, _ in arrows(timeline)] == said
 
 
-@over_every_schedule([(3, 3), (4, 8)])
+@over_every_order([(3, 3), (4, 8)])
 def test_an_arrow_leaves_when_the_action_ends_and_points_at_its_arrival(schedule):
     """And it joins the sides of the two lanes that face each other: down from 0.79 of the row, into 0.21."""
     timeline = gp.simulate(schedule, gp.Costs(comm=1))

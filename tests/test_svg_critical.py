@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from cases import over_every_schedule, overlapped
+from cases import over_every_order, overlapped
 from drawn import Chart, bounds, chart_in, chart_of, charts_in
 
 from gpipe_sim import (
@@ -45,9 +45,9 @@ def check_picked(timeline, chart: Chart, picked: list[str], words: str) -> None:
     assert chart.legend[words] == "frame"
 
 
-@over_every_schedule([(2, 4), (4, 8)])
+@over_every_order([(2, 4), (4, 8)])
 def test_exactly_the_boxes_of_the_path_are_framed_both_halves_of_a_pair(schedule):
-    timeline = simulate(schedule, Costs(comm=1))
+    timeline = simulate(schedule, Costs(comm=1, update=1))
     on_it = [each for each in critical_path(timeline) if isinstance(each, Span)]
     path = [str(span.action) for span in on_it for _ in span.action.parts]
     for chart in (
@@ -57,10 +57,10 @@ def test_exactly_the_boxes_of_the_path_are_framed_both_halves_of_a_pair(schedule
         check_picked(timeline, chart, path, CRITICAL)
 
 
-@over_every_schedule([(2, 4), (4, 8)])
+@over_every_order([(2, 4), (4, 8)])
 def test_exactly_the_boxes_that_are_listed_are_framed(schedule):
     """Given as actions, as spans or as their spelling; of a pair both halves, whichever is given."""
-    timeline = simulate(schedule)
+    timeline = simulate(schedule, Costs(update=1))
     some = timeline.spans[:: max(1, len(timeline.spans) // 5)]
     expected = [str(span.action) for span in some for _ in span.action.parts]
     for given in (

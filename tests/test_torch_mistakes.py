@@ -447,6 +447,13 @@ def test_updates_within_a_step_are_refused_by_name():
     assert said.startswith("0U3 of Explicit(devices=2, microbatches=4) updates weights within the step")
 
 
+@pytest.mark.parametrize("family", gp.WITHOUT_FLUSH)
+def test_streams_without_a_flush_are_refused_by_name(family):
+    said = refused(gp.ScheduleError, schedule=family(2, 4))
+    assert said.startswith(f"{family(2, 4)!r} updates weights on the way, 0U")
+    assert "PyTorch's engine runs one synchronous step" in said
+
+
 def test_an_order_that_cannot_finish_is_refused_before_anything_runs():
     stuck = gp.Explicit(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"])
     assert "device 0 is stuck at 0B0" in refused(gp.DeadlockError, schedule=stuck)

@@ -5,7 +5,7 @@ from itertools import accumulate, count
 
 import numpy as np
 import pytest
-from cases import every_schedule, over
+from cases import every_order, over
 
 import gpipe_sim as gp
 from gpipe_sim import Accelerator, Costs
@@ -26,7 +26,7 @@ def test_where_a_half_speed_device_is_matters_to_1f1b_and_not_to_gpipe():
     assert lengths == {gp.OneFOneB: [51, 53, 55, 57], gp.GPipe: [57] * 4}
 
 
-@over(every_schedule([(2, 3), (3, 3), (4, 8)]))
+@over(every_order([(2, 3), (3, 3), (4, 8)]))
 def test_each_entry_takes_what_duration_says_of_its_device(schedule):
     speeds = [Fraction(1, 1 + k) for k in range(schedule.devices)]
     costs = Costs(2, 3, 1, overlap=4, update=1, speed=speeds, overhead=range(schedule.devices))

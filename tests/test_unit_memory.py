@@ -6,7 +6,7 @@ then keeps M_W, which is how the papers count; then on Transformer blocks.
 
 import numpy as np
 import pytest
-from cases import every_schedule, over
+from cases import every_order, over
 
 import gpipe_sim as gp
 from gpipe_sim.runtime.memory import PENDING, SAVED
@@ -70,7 +70,7 @@ def without_pairs(schedule: gp.Schedule) -> bool:
     return all(len(action.parts) == 1 for row in schedule.actions for action in row)
 
 
-@over(filter(without_pairs, every_schedule([(1, 2), (3, 4), (4, 8)])))
+@over(filter(without_pairs, every_order([(1, 2), (3, 4), (4, 8)])))
 def test_where_w_keeps_as_much_it_is_what_is_in_flight(schedule):
     timeline, traces = gp.simulate(schedule), gp.predict_memory(schedule, made_up(schedule, 3, 3))
     for device, trace in enumerate(traces):

@@ -112,6 +112,10 @@ def test_a_copy_that_is_stuck_keeps_the_other_from_its_update():
             ["0F0 0B0 0U0", "0F1 0B1", "0F2 0B2 0U2"],
             "0U0: stage 0 has 3 copies, .* devices 0 1 2, or on none",
         ),
+        (
+            ["0F0 0B0 0U0 0F2 0B2 0U2", "0F1 0B1 0U1"],
+            "0U2 is update 1 of stage 0 on device 0, but its copy on device 1 has only 1, counted from 0",
+        ),
         (["0F0 0U0 0B0", "0F1 0B1 0U1"], "device 0 is stuck at 0U0: it needs 0B0"),
         (["0F0 0B0 0U0 0F2 0B2", "0F1 0B1 0U1"], "0B2 is behind the last update of stage 0 on device 0"),
         (["0F0 0B0 0U0", "0F1 0B1 0U0"], "0U0 stands 2 times"),
@@ -120,6 +124,32 @@ def test_a_copy_that_is_stuck_keeps_the_other_from_its_update():
 def test_what_would_part_the_copies_is_refused(rows, says):
     with pytest.raises(gp.ScheduleError, match=says):
         gp.simulate(Explicit(rows, placement=[[0]] * len(rows)))
+
+
+@over(
+    [
+        with_updates(gp.Chimera(2, 4)),
+        gp.repeat(with_updates(gp.Chimera(4, 4)), 2),
+        replicate(gp.PipeDream(2, 4), 2),
+    ]
+)
+def test_copies_that_come_to_share_a_device_are_one_and_train_as_before(schedule):
+    data, found = gp.digits(), []
+    batch, stages = (data.x[:16], data.y[:16]), schedule.stages
+    for order in (
+        schedule,
+        *(gp.colocate(schedule, list(names)) for names in ("aaaa", "abab", "aabb", "abba")),
+    ):
+        gp.check(order)
+        layers = gp.mlp([64] + [6] * stages + [10])
+        step = gp.train_step(
+            gp.split(layers, stages=stages), order, batch, gp.cross_entropy, optimizer=gp.SGD(0.1)
+        )
+        found.append((step.losses, gp.Partition(layers).parameters))
+    for losses, weights in found[1:]:
+        np.testing.assert_allclose(losses, found[0][0], rtol=1e-12)
+        for key, array in weights.items():
+            np.testing.assert_allclose(array, found[0][1][key], rtol=1e-9, atol=1e-13)
 
 
 @over(COPIES)
@@ -135,3 +165,11 @@ def test_a_wire_that_is_shared_and_one_that_is_not_know_the_wait(schedule):
     alone = gp.simulate_shared(both, Link(latency=1), wire=lambda a, b: (a, b))
     assert alone.spans == gp.simulate(both, links=Link(latency=1)).spans
     assert gp.simulate_many(both, noise=0, runs=2).tolist() == [gp.simulate(both).makespan] * 2
+
+
+def test_streams_side_by_side_update_equally_often():
+    """Device 2 would have been left with the weights of update 3, and the partition with them."""
+    uneven = gp.side_by_side([gp.PipeDream(2, 6), gp.PipeDream(2, 4)])
+    with pytest.raises(gp.ScheduleError, match="0U4 is update 4 of stage 0 on device 0, but its copy on"):
+        gp.check(uneven)
+    gp.check(gp.side_by_side([gp.PipeDream(2, 6, every=3), gp.PipeDream(2, 4, every=2)]))

@@ -4,7 +4,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from cases import every_schedule, over
+from cases import every_order, over
 
 import gpipe_sim as gp
 from gpipe_sim import Costs, Link
@@ -12,7 +12,7 @@ from gpipe_sim import Costs, Link
 HELD = Link(bandwidth=Fraction(1, 2))
 
 
-@over(every_schedule([(1, 3), (2, 3), (3, 2), (4, 8)]))
+@over(every_order([(1, 3), (2, 3), (3, 2), (4, 8)]))
 def test_with_a_wire_for_each_pair_the_times_are_those_of_links(schedule):
     for link in (Link(), Link(3), HELD, Link(1, Fraction(1, 3))):
         for costs in (Costs(), Costs(2, 1, 3, comm=1), Costs(0, 1, 0)):
@@ -39,7 +39,7 @@ def test_on_a_shared_wire_a_faster_stage_can_make_the_step_longer():
     assert (length(4), length(3)) == (108, 109)
 
 
-@over(every_schedule([(2, 3), (3, 3), (4, 8)]))
+@over(every_order([(2, 3), (3, 3), (4, 8)]))
 def test_the_critical_path_runs_through_messages_between_other_devices(schedule):
     timeline = gp.simulate_shared(schedule, HELD, costs=Costs(2, 1, 3))
     path = gp.critical_path(timeline)

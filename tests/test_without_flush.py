@@ -1,5 +1,7 @@
 """Updates on the way: training equals a plain loop on delayed weights, and versions are what the rows say."""
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from cases import over
@@ -134,8 +136,8 @@ def test_the_bytes_of_older_weights_are_predicted_and_are_those_of_the_versions(
         assert trace.over_time("older weights")[-1] == 0, "what nobody uses any more is gone"
 
 
-def trained(schedule, mode) -> gp.StepResult:
-    how = {"optimizer": gp.SGD(RATE), "weights": mode}
+def trained(schedule, mode, **options) -> gp.StepResult:
+    how = {"optimizer": gp.SGD(RATE), "weights": mode} | options
     return gp.train_step(model(schedule.stages), schedule, stream(schedule), gp.cross_entropy, **how)
 
 
@@ -180,7 +182,10 @@ def test_a_family_that_is_named_after_its_versions_has_no_others():
         trained(PipelinedBackprop(4, 8), "double")
     with pytest.raises(ValueError, match=r"GPipe.* updates no weights on the way.* takes no weights="):
         trained(gp.GPipe(2, 2), "stashed")
-    with pytest.raises(ValueError, match="0F2 use version 1 of stage 0, but only 0 updates of that stage"):
+    with pytest.raises(
+        ValueError,
+        match="0F2 use version 1 of stage 0, but 0U0, which makes it, stands behind 0F2 on device 0",
+    ):
         trained(PipeDream(4, 8), "double")
     with pytest.raises(ValueError, match=r"needs every >= devices, here 4.*\(got 3\)"):
         PipeDream2BW(4, 8, every=3)
@@ -209,3 +214,61 @@ def test_losses_of_a_first_step_that_are_no_numbers_point_at_the_data():
     x = np.where(np.arange(x.size).reshape(x.shape) == 7, np.nan, x)
     with pytest.raises(gp.DivergedError, match="the very first loss is not finite: do inputs or weights"):
         gp.train_step(model(2), schedule, (x, y), gp.cross_entropy, optimizer=gp.SGD(RATE))
+
+
+@pytest.mark.parametrize("family", gp.WITHOUT_FLUSH)
+def test_what_is_made_of_a_stream_is_trained_with_its_weights(family):
+    """An order of ``colocate`` or ``repeat`` once forgot them, and stashed what was to be the latest."""
+    stream = family(2, 4)
+    made = [
+        gp.colocate(stream, ["a", "a"]),
+        gp.repeat(stream, 2),
+        gp.remat(stream, "always"),
+        gp.replicate(stream, 2),
+        gp.side_by_side([stream, stream]),
+        gp.repeat(gp.remat(stream, "always"), 2),
+        deepcopy(gp.repeat(stream, 2)),
+    ]
+    for order in made:
+        assert order.weights == stream.weights
+        assert gp.staleness(order).weights == stream.weights[0]
+    assert gp.Explicit(stream.actions).weights == PipeDream.weights, "the rows alone do not say"
+    assert gp.side_by_side([PipeDream(2, 4), PipelinedBackprop(2, 4)]).weights == ("latest",)
+
+
+def test_a_stream_that_does_not_fit_is_told_of_smaller_microbatches_in_the_same_mini_batches():
+    """Half as large, and twice as many for each update: the mini-batches stay."""
+    for schedule, says in (
+        (PipeDream(4, 8, every=2), "  16 microbatches with every=4: at most "),
+        (PipeDream2BW(4, 8), "  16 microbatches with every=8: at most "),
+        (gp.remat(PipeDream(4, 8), "always"), "  16 microbatches with every=2: at most "),
+    ):
+        with pytest.raises(gp.MemoryLimitError) as refused:
+            trained(schedule, None, memory_limit=1000)
+        assert says in str(refused.value)
+    with pytest.raises(gp.MemoryLimitError) as refused:
+        trained(PipelinedBackprop(4, 8), None, memory_limit=1000)
+    assert "recompute" in str(refused.value) and "microbatches" not in str(refused.value).splitlines()[-1]
+
+
+@pytest.mark.parametrize("rule", [gp.Adam, gp.AdamW, lambda rate: gp.SGD(rate, momentum=0.9)])
+@pytest.mark.parametrize("mode", ["stashed", "vertical"])
+def test_an_optimizers_state_goes_on_from_update_to_update(rule, mode):
+    """A plain loop on delayed weights, with one optimizer for all: an update moves its state once."""
+    schedule, delays = PipeDream(3, 10), formula(mode, 3)
+    x, y = stream(schedule)
+    pipelined, plain, optimizer = model(3), model(3), rule(0.01)
+    gp.train_step(pipelined, schedule, (x, y), gp.cross_entropy, optimizer=rule(0.01), weights=mode)
+    current = weights_of(plain)
+    history = [{key: array.copy() for key, array in current.items()}]
+    for t in range(10):
+        for stage, partition in enumerate(plain):
+            for key, array in partition.parameters.items():
+                array[...] = history[delays(t, stage)][key]
+        layers = [layer for partition in plain for layer in partition.layers]
+        rows = slice(t * SAMPLES, (t + 1) * SAMPLES)
+        gradients = gp.single_device_step(layers, (x[rows], y[rows]), gp.cross_entropy).gradients
+        history.append({key: array.copy() for key, array in history[-1].items()})
+        optimizer.step(history[-1], gradients)
+    for key, array in weights_of(pipelined).items():
+        np.testing.assert_allclose(array, history[-1][key], rtol=1e-10, atol=1e-13)

@@ -53,6 +53,13 @@ def require_torch(schedule: Schedule) -> None:
     """ScheduleError unless PyTorch's engine can run the order; the message says what is in the way."""
     require_schedule("PyTorch's engine", schedule)
     check(schedule)
+    if schedule.program.updates.count > 1:
+        raise ScheduleError(
+            f"{schedule!r} updates weights on the way, {_first(schedule, Kind.U)} being the first: later "
+            "microbatches then meet other weights. PyTorch's engine runs one synchronous step and knows no "
+            "asynchronous updates: run a step of OneFOneB and step an optimizer after the step instead, or "
+            "simulate this stream with train_step"
+        )
     if update := _first(schedule, Kind.U):
         raise ScheduleError(
             f"{update} of {schedule!r} updates weights within the step, and PyTorch's engine knows no such "

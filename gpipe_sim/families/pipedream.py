@@ -29,7 +29,8 @@ class PipeDream(Schedule):
     No bubble after the warm-up, as nothing waits for an update. So what enters has not seen the last updates:
     with ``every=1`` device k uses weights that are K-k-1 updates old. Weight stashing keeps a mini-batch's
     forward and backward on the same version, K-k of them on device k; ``weights="vertical"`` takes one
-    version for all stages, "double" the one of 2BW, and "latest" keeps none.
+    version for all stages, "double" the one of 2BW, and "latest" keeps none. Where ``every`` does not divide
+    the microbatches, the last mini-batch has fewer.
     Harlap et al. 2018, arXiv:1806.03377; Narayanan et al. 2019, SOSP.
     """
 

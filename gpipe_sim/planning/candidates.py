@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from gpipe_sim.errors import got, listed, require_flags, whole
-from gpipe_sim.families import SCHEDULES, OneFOneB
+from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH, OneFOneB
 from gpipe_sim.planning.cluster import Cluster, Mesh, meshes
 from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable
 from gpipe_sim.schedule.actions import Kind
@@ -83,6 +83,11 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
     """TypeError or ValueError for what cannot be searched."""
     families = listed(OWNER, "schedules to list families, such as [GPipe, OneFOneB]", schedules)
     for family in families:
+        if family in WITHOUT_FLUSH:
+            raise ValueError(
+                f"{OWNER} compares ways to compute the same gradients, and {family.__name__} uses older "
+                "weights: give families of gp.SCHEDULES, such as [GPipe, OneFOneB]"
+            )
         if family not in SCHEDULES:
             raise TypeError(
                 f"{OWNER} needs schedules to list families, such as [GPipe, OneFOneB] {got(family)}"

@@ -21,7 +21,9 @@ def require_finite(losses: Sequence[float], before: Sequence[float] = ()) -> Non
         return
     there = [*before, *losses[:bad]]
     if not there:
-        raise DivergedError("the very first loss is not finite: do inputs or weights hold NaN?", there)
+        raise DivergedError(
+            "the very first loss is not finite: do inputs or weights hold NaN, or huge numbers?", there
+        )
     raise DivergedError(
         f"training diverged: after {len(there)} mini-batches, the first of loss {there[0]:.3g}, the last of "
         f"{there[-1]:.3g}, the loss is no longer finite. A smaller learning rate would do",

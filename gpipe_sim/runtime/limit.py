@@ -98,14 +98,13 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
     if not isinstance(schedule, Remat):
         yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
     family = not isinstance(inner, Explicit)  # it can be made for another size
-    if family and 2 * inner.microbatches <= profile.samples:
-        more = 2 * inner.microbatches
-        yield f"{more} microbatches", lambda: again(replace(inner, microbatches=more))
+    if family and 2 * inner.microbatches <= profile.samples and (more := _halved(inner)):
+        name = f"{more['microbatches']} microbatches"
+        if "every" in more:
+            name += f" with every={more['every']}"
+        yield name, lambda: again(replace(inner, **more))
         if not isinstance(schedule, Remat):
-            yield (
-                f"recompute and {more} microbatches",
-                lambda: remat(replace(inner, microbatches=more), "always"),
-            )
+            yield f"recompute and {name}", lambda: remat(replace(inner, **more), "always")
     if isinstance(inner, GPipe):
         yield "1F1B", lambda: again(OneFOneB(inner.devices, inner.microbatches))
         if not isinstance(schedule, Remat):
@@ -113,6 +112,14 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
                 "1F1B and recompute",
                 lambda: remat(OneFOneB(inner.devices, inner.microbatches), "always"),
             )
+
+
+def _halved(schedule: Schedule) -> dict[str, int]:
+    """The sizes with microbatches half as large, in the same mini-batches; nothing if a family has none."""
+    more = {"microbatches": 2 * schedule.microbatches}
+    if schedule.program.updates.count == 1:
+        return more
+    return more | {"every": 2 * schedule.every} if hasattr(schedule, "every") else {}
 
 
 def in_bytes(size: Real) -> str:

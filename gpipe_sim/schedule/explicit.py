@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpipe_sim.errors import listed, require, require_few, whole
 from gpipe_sim.schedule.actions import Action, Kind, OverlapFB, U, require_labels
-from gpipe_sim.schedule.base import Schedule, require_schedule
+from gpipe_sim.schedule.base import WEIGHTS, Schedule, require_schedule
 from gpipe_sim.schedule.placement import looped, read_placement, require_gapless
 from gpipe_sim.schedule.rows import read_row
 
@@ -29,6 +29,7 @@ class Explicit(Schedule):
 
     rows: tuple[tuple[Action | OverlapFB, ...], ...]
     _placement: tuple[tuple[int, ...], ...]
+    _weights: tuple[str, ...]
 
     def __init__(
         self,
@@ -53,8 +54,8 @@ class Explicit(Schedule):
         held = read_placement("Explicit", placement, len(rows))
         require_gapless(held)
         _require_room(len({stage for stages in held for stage in stages}), microbatches, len(parts))
-        values = {"devices": len(rows), "microbatches": microbatches, "rows": rows, "_placement": held}
-        for name, value in values.items():
+        values = {"devices": len(rows), "microbatches": microbatches, "rows": rows}
+        for name, value in (values | {"_placement": held, "_weights": WEIGHTS}).items():
             object.__setattr__(self, name, value)
         self.__post_init__()
 
@@ -76,11 +77,22 @@ class Explicit(Schedule):
     def placement(self) -> tuple[tuple[int, ...], ...]:
         return self._placement
 
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return self._weights
+
     def order(self, device: int) -> Iterable[Action | OverlapFB]:
         return self.rows[device]
 
     def __repr__(self) -> str:
         return f"Explicit(devices={self.devices}, microbatches={self.microbatches})"
+
+
+def rearranged(schedule: Schedule, rows: Iterable, placement: Sequence, microbatches: int) -> Explicit:
+    """What became of a schedule's actions; it is trained with the same ``weights`` as the schedule."""
+    found = Explicit(rows, placement=placement, microbatches=microbatches)
+    object.__setattr__(found, "_weights", schedule.weights)
+    return found
 
 
 def row_texts(text: str) -> tuple[list[str], list[tuple[int, ...]] | None]:
@@ -131,7 +143,7 @@ def repeat(schedule: Schedule, steps: int) -> Explicit:
     require_few("repeat", steps * schedule.stages * schedule.microbatches, "pairs of stage and microbatch")
     shifts = [step * schedule.microbatches for step in range(steps)]
     rows = [[later(action, by) for by in shifts for action in row] for row in schedule.actions]
-    return Explicit(rows, placement=schedule.placement, microbatches=steps * schedule.microbatches)
+    return rearranged(schedule, rows, schedule.placement, steps * schedule.microbatches)
 
 
 def later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
@@ -146,7 +158,7 @@ def unpaired(schedule: Schedule) -> Schedule:
     if not schedule.program.paired:
         return schedule
     rows = [[part for action in row for part in action.parts] for row in schedule.actions]
-    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
+    return rearranged(schedule, rows, schedule.placement, schedule.microbatches)
 
 
 def _require_room(stages: int, microbatches: int, actions: int) -> None:

@@ -138,7 +138,8 @@ def side_by_side(schedules: Sequence[Schedule]) -> Schedule:
 
     Devices and microbatches are numbered on from one to the next. Microbatches are equally large all over, so
     a replica with twice as many has twice the samples: ``shares`` says how many each should have. ValueError
-    for no schedule, or if they cut the model into different numbers of stages; TypeError for what is none.
+    for no schedule, or if they cut the model into different numbers of stages or cannot all be trained with
+    the same ``weights``; TypeError for what is none.
     """
     such_as = "schedules, such as [GPipe(2, 4), GPipe(2, 2)]"
     inners = tuple(listed("side_by_side", such_as, schedules))
@@ -152,7 +153,11 @@ def side_by_side(schedules: Sequence[Schedule]) -> Schedule:
         sum(getattr(inner, name) for inner in inners) for name in ("devices", "microbatches")
     )
     require_few("side_by_side", min(stages) * microbatches, "pairs of stage and microbatch")
-    return SideBySide(devices, microbatches, inners)
+    found = SideBySide(devices, microbatches, inners)
+    if not found.weights:
+        modes = " and ".join(f"weights={' or '.join(map(repr, inner.weights))}" for inner in inners)
+        raise ValueError(f"side_by_side needs replicas that can train with the same weights= (got {modes})")
+    return found
 
 
 def shares(samples: int, speeds: Sequence[Real]) -> tuple[int, ...]:

@@ -69,12 +69,20 @@ def versions(program: Program, weights: str) -> Column:
     reads[updates] = before[updates]
     if (early := reads > before).any():
         part = int(early.argmax())
-        action = program.action_of(part)
-        raise ValueError(
-            f"weights={weights!r} has {action} use version {reads[part]} of stage {action.stage}, but only "
-            f"{before[part]} updates of that stage stand before it; more microbatches to an update would do"
-        )
+        raise ValueError(_too_early(program, weights, part, int(reads[part])))
     return reads
+
+
+def _too_early(program: Program, weights: str, part: int, version: int) -> str:
+    """Why a part cannot use this version, and what would help."""
+    action, device = program.action_of(part), int(program.device[part])
+    own = (program.stage == action.stage) & (program.device == device) & (program.kind == CODE[Kind.U])
+    makes = program.action_of(int(np.flatnonzero(own)[version - 1]))
+    return (
+        f"weights={weights!r} has {action} use version {version} of stage {action.stage}, but {makes}, which "
+        f"makes it, stands behind {action} on device {device}: put it before, or let each update have more "
+        "microbatches, such as every=devices"
+    )
 
 
 def _chosen(program: Program, weights: str) -> Column:

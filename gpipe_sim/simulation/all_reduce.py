@@ -20,6 +20,7 @@ import numpy as np
 
 from gpipe_sim.errors import duration, got, listed, require_few, require_flags, whole
 from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.schedule.program import CODE, Program
 from gpipe_sim.simulation.links import Link, Links, link_between
 from gpipe_sim.simulation.numbers import quotient
@@ -60,14 +61,13 @@ def all_reduce(
     there, for a timeline that has collectives already or updates a stage more than once, and if an action
     that is no update stands behind one that has to wait. TypeError for arguments of another kind.
     """
-    program = timeline.schedule.program
     buckets = whole("all_reduce", "buckets", buckets)
     require_few("all_reduce", buckets, "buckets", most=MOST_BUCKETS)
     require_flags("all_reduce", clip=clip)
     if timeline.collectives:
         raise ValueError("all_reduce has been there already: this timeline has collectives")
     sizes = _sizes(sizes, timeline)
-    _require_one_update(program)
+    _require_one_update(timeline.schedule)
     return within_floats(timeline.schedule, lambda: _summed(timeline, sizes, _Rings(links), buckets, clip))
 
 
@@ -182,14 +182,17 @@ def _sizes(sizes: Any, timeline: Timeline) -> list[Real]:
     return found
 
 
-def _require_one_update(program: Program) -> None:
-    there = set()
+def _require_one_update(schedule: Schedule) -> None:
+    """What stands behind an update on the way would have to move too: this pass moves updates alone."""
+    there, program = set(), schedule.program
     for part in np.flatnonzero(program.kind == CODE[Kind.U]).tolist():
         place = int(program.stage[part]), int(program.device[part])
         if place in there:
             again = program.action_of(part)
             raise ValueError(
-                f"all_reduce sums the gradients of one update, but {again} is another of its stage"
+                f"all_reduce sums the gradients of one update, but {again} of {schedule!r} is another of its "
+                "stage, and what stands behind it would have to wait too: let updates take the time of the "
+                "sum, Costs(update=formulas.ring_all_reduce_time(...))"
             )
         there.add(place)
 

@@ -241,26 +241,44 @@ def _updates(program: Program) -> Iterator[Problem]:
         if (homes[stage] < 0).all() or stage not in program.placement[device]:
             return  # a forward is missing or the update misplaced, which is reported
     found = list(_parted_copies(program, homes, parts))
+    early = _any_early_update(program)  # is reported: what it applies instead is of no interest
     for device, stage in places:
-        found += _of_row(program, device, stage)
-    yield from found or _unlike(program, {stage for _, stage in places})
+        found += _of_row(program, device, stage, early)
+    yield from found or (() if early else _unlike(program, {stage for _, stage in places}))
+
+
+def _any_early_update(program: Program) -> bool:
+    """Whether some update stands before a gradient that it applies, in the row of one device."""
+    owner, needs = program.owner, program.needs
+    updates = program.kind[program.first][owner] == CODE[Kind.U]
+    here = program.device[needs] == program.device[program.first][owner]
+    return bool((updates & here & (program.entry[needs] >= owner)).any())
 
 
 def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator[Problem]:
-    """Each copy of a stage is updated, or none is."""
+    """Each copy of a stage is updated, or none is; and all as often, or their weights would differ."""
     for stage in np.unique(program.stage[updates]).tolist():
         own = updates[program.stage[updates] == stage]
-        devices, first = set(homes[stage].tolist()) - {-1}, program.action_of(int(own[0]))
-        if len(devices) > 1 and devices != {*program.device[own].tolist()}:
+        copies = sorted(set(homes[stage].tolist()) - {-1})
+        times = {device: int(np.count_nonzero(program.device[own] == device)) for device in copies}
+        most, least = max(copies, key=times.get), min(copies, key=times.get)
+        if times[most] == times[least]:
+            continue
+        last = program.action_of(int(own[program.device[own] == most][times[least]]))
+        if times[least]:
             text = (
-                f"{first}: stage {stage} has {'two' if len(devices) == 2 else len(devices)} copies, whose "
-                f"gradients are summed: update it on all of devices {' '.join(map(str, sorted(devices)))}, "
-                "or on none"
+                f"{last} is update {times[least]} of stage {stage} on device {most}, but its copy on device "
+                f"{least} has only {times[least]}, counted from 0: their weights would differ"
             )
-            yield Problem("update", first, text)
+        else:
+            text = (
+                f"{last}: stage {stage} has {'two' if len(copies) == 2 else len(copies)} copies, whose "
+                f"gradients are summed: update it on all of devices {' '.join(map(str, copies))}, or on none"
+            )
+        yield Problem("update", last, text)
 
 
-def _of_row(program: Program, device: int, stage: int) -> Iterator[Problem]:
+def _of_row(program: Program, device: int, stage: int, early: bool) -> Iterator[Problem]:
     """An update applies what came since the last one: something, its own microbatch's gradient, and all."""
     kinds = [CODE[kind] for kind in (Kind.U, Kind.B, Kind.W)]
     here = (program.stage == stage) & (program.device == device) & np.isin(program.kind, kinds)
@@ -278,7 +296,7 @@ def _of_row(program: Program, device: int, stage: int) -> Iterator[Problem]:
                 text += f": an earlier update of stage {stage} did it"
             yield Problem("update", action, text)
         applied, fresh = applied + fresh, []
-    if fresh and applied:
+    if fresh and applied and not early:
         names = " ".join(map(str, fresh))
         text = (
             f"{action} is behind the last update of stage {stage} on device {device}, which would never "

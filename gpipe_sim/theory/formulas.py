@@ -30,6 +30,18 @@ from gpipe_sim.theory.shards import (  # noqa: F401
     zero_bytes,
     zero_memory,
 )
+from gpipe_sim.theory.staleness import (  # noqa: F401
+    double_buffering_memory,
+    double_buffering_version,
+    flushed_makespan,
+    gpipe_recompute_memory,
+    noam,
+    pipedream_makespan,
+    stashing_delay,
+    stashing_versions,
+    vertical_sync_delay,
+    vertical_sync_versions,
+)
 from gpipe_sim.theory.transformers import (  # noqa: F401
     attention_core_bytes_per_flop,
     attention_core_flops_share,

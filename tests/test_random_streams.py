@@ -1,0 +1,145 @@
+"""Any legal order with updates on the way does what its rows say, as a few plain functions read them."""
+
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+from engine_cases import legal_streams
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpipe_sim as gp
+from gpipe_sim.nn.layers import Context
+from gpipe_sim.runtime.device import pieces_of
+from gpipe_sim.schedule.base import WEIGHTS
+
+RATE, DIGITS = 0.3, gp.digits()
+
+
+class Plain:
+    """The versions that each action uses, and the weights and losses that follow, by definition.
+
+    ``weights(s, j)`` are those of stage s after j updates: those before, less the rate times the gradients of
+    the microbatches in between. All else follows from asking for them.
+    """
+
+    def __init__(self, schedule: gp.Schedule, mode: str, partitions: list[gp.Partition], batch: tuple):
+        self.mode, self.partitions, self.batch = mode, partitions, batch
+        self.before, self.mini_batch = {}, {}
+        for row in schedule.actions:
+            updates = Counter()
+            for action in row:
+                self.before[action] = updates[action.stage]
+                updates[action.stage] += action.kind is gp.Kind.U
+                if action.kind in (gp.Kind.B, gp.Kind.W):
+                    self.mini_batch[action.stage, action.microbatch] = self.before[action]
+        self.pieces = pieces_of(schedule.program, len(batch[0]))
+        self.first = [{k: a.copy() for k, a in part.parameters.items()} for part in partitions]
+        for name in ("weights", "forward", "backward"):
+            setattr(self, name, cache(getattr(self, name)))
+
+    def members(self, stage: int, j: int) -> list[int]:
+        return [m for (s, m), own in self.mini_batch.items() if (s, own) == (stage, j)]
+
+    def version(self, action: gp.Action) -> int:
+        stage, _, m = action
+        if self.mode == "latest":
+            return self.before[action]
+        j = self.mini_batch[stage, m]
+        if self.mode == "double":
+            return max(j - 1, 0)
+        asked = stage if self.mode == "stashed" else 0
+        return min(self.before[gp.F(asked, m)] for m in self.members(stage, j))
+
+    def among(self, stage: int, m: int, kinds: str) -> gp.Action:
+        """The first of these kinds that the schedule has for this stage and microbatch."""
+        return next(a for kind in kinds if (a := gp.Action(stage, gp.Kind(kind), m)) in self.before)
+
+    def loaded(self, action: gp.Action) -> gp.Partition:
+        found = self.weights(action.stage, self.version(action))
+        for key, array in self.partitions[action.stage].parameters.items():
+            array[...] = found[key]
+        return self.partitions[action.stage]
+
+    def weights(self, stage: int, j: int) -> dict:
+        if not j:
+            return self.first[stage]
+        old, sums = self.weights(stage, j - 1), Counter()
+        for m in self.members(stage, j - 1):
+            for key, gradient in self.backward(stage, m)[1].items():
+                sums[key] = sums[key] + gradient
+        return {key: array - RATE * sums[key] for key, array in old.items()}
+
+    def forward(self, stage: int, m: int, again: bool = False) -> tuple:
+        """(output, saved): of F, or of what saved for the backward, R where there is one."""
+        x = self.batch[0][self.pieces[m].rows] if not stage else self.forward(stage - 1, m)[0]
+        part = self.loaded(self.among(stage, m, "RF" if again else "F"))
+        return part.forward(x, Context(True, 0, 0, m))
+
+    def backward(self, stage: int, m: int) -> tuple:
+        """(gradient of the input, gradients of the weights)."""
+        saved, into = self.forward(stage, m, True)[1], {}
+        if stage == len(self.partitions) - 1:
+            dy = gp.cross_entropy.backward(self.loss(m, True)[1], self.pieces[m].weight)
+        else:
+            dy = self.backward(stage + 1, m)[0]
+        dx, pending = self.loaded(self.among(stage, m, "BI")).backward_input(saved, dy)
+        self.partitions[stage].backward_weight(pending, into=into)
+        return dx, into
+
+    def loss(self, m: int, again: bool = False) -> tuple:
+        y = self.forward(len(self.partitions) - 1, m, again)[0]
+        return gp.cross_entropy.forward(y, self.batch[1][self.pieces[m].rows])
+
+    def losses(self, count: int) -> list[float]:
+        shares = [[self.pieces[m].weight * self.loss(m)[0] for m in self.members(0, j)] for j in range(count)]
+        return list(map(sum, shares))
+
+
+def model(stages: int) -> list[gp.Partition]:
+    return gp.split(gp.mlp([64] + [5] * stages + [10], activation="tanh"), stages=stages)
+
+
+@given(legal_streams(), st.sampled_from(WEIGHTS), st.integers(0, 3))
+def test_training_is_what_the_rows_say(schedule, mode, more):
+    assert gp.problems(schedule) == []
+    samples = schedule.microbatches + more
+    batch = DIGITS.x[:samples], DIGITS.y[:samples]
+    plain, partitions = Plain(schedule, mode, model(schedule.stages), batch), model(schedule.stages)
+    how = {"optimizer": gp.SGD(RATE), "weights": mode}
+    versions = {a: plain.version(a) for a in plain.before if a.kind is not gp.Kind.U}
+    if any(version > plain.before[action] for action, version in versions.items()):
+        with pytest.raises(ValueError, match="which makes it, stands behind"):
+            gp.train_step(partitions, schedule, batch, gp.cross_entropy, **how)
+        return
+    step = gp.train_step(partitions, schedule, batch, gp.cross_entropy, **how)
+    updates = gp.staleness(schedule, mode).mini_batches
+    if len(updates) > 1:
+        assert {a: step.versions[a] for a in versions} == versions
+    np.testing.assert_allclose(step.losses, plain.losses(len(updates)), rtol=1e-10)
+    for stage, partition in enumerate(partitions):
+        for key, array in partition.parameters.items():
+            np.testing.assert_allclose(array, plain.weights(stage, len(updates))[key], rtol=1e-9, atol=1e-12)
+
+
+@given(legal_streams(), st.sampled_from(WEIGHTS))
+def test_bytes_are_predicted_and_versions_are_held_while_something_will_use_them(schedule, mode):
+    plain = Plain(schedule, mode, model(schedule.stages), (DIGITS.x[:9], DIGITS.y[:9]))
+    try:
+        held = gp.staleness(schedule, mode).held
+    except ValueError:
+        return
+    for row in schedule.actions:
+        for stage in {action.stage for action in row}:
+            own, most = [action for action in row if action.stage == stage], 1
+            for at, action in enumerate(own):
+                newest = plain.before[action] + (action.kind is gp.Kind.U)
+                later = {plain.version(a) for a in own[at + 1 :] if a.kind is not gp.Kind.U}
+                most = max(most, len({newest} | {version for version in later if version < newest}))
+            assert held[stage] == most
+    batch = DIGITS.x[:9], DIGITS.y[:9]
+    profile = gp.profile(model(schedule.stages), batch, gp.cross_entropy, gp.Adam(0.01))
+    how = {"optimizer": gp.Adam(0.01), "weights": mode}
+    step = gp.train_step(model(schedule.stages), schedule, batch, gp.cross_entropy, **how)
+    assert gp.predict_memory(schedule, profile, weights=mode) == step.memory

@@ -1,0 +1,75 @@
+"""Seven steps in a row: how much of each step's corner the next one fills, with a flush and without."""
+
+import pytest
+
+import gpipe_sim as gp
+
+STEPS, SIZE = 7, (4, 8)
+#: By family at 4 x 8: one step; seven, each device beginning the next one when it is done; one step of 56.
+TIMES = {
+    gp.Naive: (96, 672, 672),
+    gp.GPipe: (33, 231, 177),
+    gp.OneFOneB: (33, 231, 177),
+    gp.Eager1F1B: (33, 231, 177),
+    gp.Interleaved1F1B: (57, 399, 345),
+    gp.LoopedBFS: (57, 399, 345),
+    gp.ZBH1: (27, 189, 171),
+    gp.ZBH2: (27, 171, 171),
+    gp.ZBV: (51, 339, 339),
+    gp.VHalf: (53, 371, 341),
+    gp.VMin: (59, 413, 347),
+    gp.DualPipe: (26, 182, 170),
+    gp.DualPipeV: (54, 378, 342),
+    gp.Chimera: (30, 210, 198),
+}
+
+
+def seven(family: type[gp.Schedule]) -> gp.Schedule:
+    return gp.repeat(gp.with_updates(family(*SIZE)), STEPS)
+
+
+def test_every_family_is_in_the_table():
+    assert tuple(TIMES) == gp.SCHEDULES
+
+
+@pytest.mark.parametrize("family", gp.SCHEDULES)
+def test_seven_steps_with_a_flush_after_each(family):
+    devices, microbatches = SIZE
+    one, several, large = TIMES[family]
+    assert gp.simulate(family(*SIZE)).makespan == one
+    assert gp.simulate(seven(family)).makespan == several
+    assert gp.simulate(family(devices, STEPS * microbatches)).makespan == large
+    assert large <= several <= STEPS * one
+
+
+@pytest.mark.parametrize("family", gp.SCHEDULES)
+def test_no_step_uses_weights_that_are_older_than_the_last_step(family):
+    found = gp.staleness(seven(family))
+    assert {late for row in found.delay for late in row} == {0}
+    assert {*found.held} == {1}, "and none is set aside"
+
+
+def test_only_zb_h2_and_zb_v_fill_the_corners_of_each_other():
+    """Their devices end in the order in which they begin. In all others device 0 begins first and ends last,
+    so the next step starts when the whole of this one is over."""
+    overlap = {family for family, (one, several, _) in TIMES.items() if several < STEPS * one}
+    assert overlap == {gp.ZBH2, gp.ZBV}
+    for family in gp.SCHEDULES:
+        schedule = family(*SIZE)
+        timeline = gp.simulate(schedule)
+        holds_first = [device for device, held in enumerate(schedule.placement) if 0 in held]
+        ends = [timeline.on(device)[-1].end for device in holds_first]
+        assert (min(ends) < timeline.makespan) == (family in overlap), family
+
+
+def test_from_the_second_step_on_they_have_no_bubble_at_all():
+    for family in (gp.ZBH2, gp.ZBV):
+        one, several, _ = TIMES[family]
+        busy = max(sum(span.end - span.start for span in row) for row in gp.simulate(family(*SIZE)).rows)
+        assert several == one + (STEPS - 1) * busy
+
+
+def test_without_a_flush_56_microbatches_take_as_long_as_in_one_large_step():
+    streams = [gp.PipeDream(4, 56), gp.PipeDream(4, 56, every=8), gp.PipeDream2BW(4, 56, every=8)]
+    assert {gp.simulate(stream).makespan for stream in streams} == {TIMES[gp.OneFOneB][2]} == {177}
+    assert [gp.staleness(stream).held for stream in streams] == [(4, 3, 2, 1), (2, 2, 2, 1), (2, 2, 2, 2)]
