@@ -197,7 +197,7 @@ def _what_is_wrong_with_row(row: list[Step], wanted: list[Step], k: int, where: 
     if yours != its:
         ahead, due = ([kind for _, kind, _ in each].index("B") for each in (yours, its))
         if ahead != due:
-            said = f"does {ahead} forwards before its first backward"
+            said = f"does {ahead} forward{'s' * (ahead != 1)} before its first backward"
             return keep_working(f"{where} {said}. How many does 1F1B do there, its first round included?")
         said = f"without its U, its row is {in_a_row(yours, most=8, end='.')}"
         return keep_working(f"{where}: {said} In which order does 1F1B do its F and B?")
@@ -205,10 +205,11 @@ def _what_is_wrong_with_row(row: list[Step], wanted: list[Step], k: int, where: 
         if row.index((k, "U", m)) < row.index((k, "B", m)):
             return keep_working(f"{where}: {k}U{m} comes before {k}B{m}. What does an update subtract?")
     n = first_other(row, wanted)
-    said = f"after {spelled(row[n - 1])} comes {spelled(row[n])}"
     if all(kind == "U" for _, kind, _ in row[len(its) :]):
         return almost(f"{where}: all updates come at the end. How soon may {k}U0 be done?")
-    return almost(f"{where}: {said}. Right behind which action should {k}U{row[n][2]} stand?")
+    said = f"after {spelled(row[n - 1])} comes {spelled(row[n])}"
+    update = wanted[n] if wanted[n][1] == "U" else row[n]
+    return almost(f"{where}: {said}. Right behind which action should {spelled(update)} stand?")
 
 
 @cache

@@ -122,18 +122,20 @@ def mistaken(
     onto: str = "newest",
     sums: bool = False,
     changes: Sequence[str] = "Wb",
-    factor: float = 1.0,
+    upwards: bool = False,
+    rated: bool = True,
     waits: bool = False,
     ends: str = "newest",
 ) -> Trained:
     """A loop on older weights. Without options it is right; each option is one thing done by mistake.
 
     ``version`` is read by stage s for mini-batch t, with b always the newest unless ``older_b``. Gradients
-    are subtracted from the newest weights or from those that were ``read``, ``factor`` times, for W, b or
-    both; they are summed from mini-batch to mini-batch if ``sums``. ``waits``: no update while the history is
-    still too short. ``ends``: which weights the stages hold at the end.
+    are subtracted from the newest weights or from those that were ``read``, for W, b or both, without the
+    rate unless ``rated``, or added if ``upwards``. They are summed from mini-batch to mini-batch if ``sums``.
+    ``waits``: no update while the history is still too short. ``ends``: which weights are left at the end.
     """
     stages, losses = trial.stages(), []
+    far = (trial.rate if rated else 1) * (-1 if upwards else 1)
     history = [[{name: stage[name] for name in "Wb"}] for stage in stages]
     for t, (x, target) in enumerate(trial.batches()):
         for s, (stage, versions) in enumerate(zip(stages, history, strict=True)):
@@ -144,10 +146,7 @@ def mistaken(
         losses.append(answers.step(stages, x, target))
         for s, (stage, versions) in enumerate(zip(stages, history, strict=True)):
             start = versions[-1] if onto == "newest" else {name: stage[name] for name in "Wb"}
-            moved = {
-                name: start[name] - factor * trial.rate * stage["d" + name] * (name in changes)
-                for name in "Wb"
-            }
+            moved = {name: start[name] - far * stage["d" + name] * (name in changes) for name in "Wb"}
             versions.append(versions[-1] if waits and t < trial.delays[s] else moved)
     if ends == "newest":
         for stage, versions in zip(stages, history, strict=True):
@@ -157,8 +156,8 @@ def mistaken(
 
 #: Loops that one may write by mistake, and the question that each is asked.
 MISTAKES: dict[str, dict] = {
-    "Every stage reads the newest weights. Which version should it read? And if it does: can `-=` have "
-    "changed the older ones, too?": {"version": lambda delays, s, t: t},
+    "It is as if every stage read the newest weights. Which version do you read, and are the older ones "
+    "still what they were?": {"version": lambda delays, s, t: t},
     "Which stage has which delay?": {"version": lambda delays, s, t: t - delays[-1 - s]},
     "You take the same delay for all stages. Which entry of delays belongs to which?": {
         "version": lambda delays, s, t: t - delays[0]
@@ -179,9 +178,9 @@ MISTAKES: dict[str, dict] = {
     "b never changes. Which parameters does a stage have?": {"changes": "W"},
     "W never changes. Which parameters does a stage have?": {"changes": "b"},
     "W is read from the history, b is the newest. Which version of b belongs to it?": {"older_b": False},
-    "Your weights move up the gradient. In which direction does the loss fall?": {"factor": -1.0},
+    "Your weights move up the gradient. In which direction does the loss fall?": {"upwards": True},
+    "Your weights move by the whole gradient. What says how far they should?": {"rated": False},
     "In the beginning you do not update. Which version is read while the history is short, and which is "
     "changed?": {"waits": True},
-    "The losses are right, but at the end your stages hold the weights that were read last. Which ones "
-    "should they hold?": {"ends": "read"},
+    "They hold those that were read last. Which ones should they hold?": {"ends": "read"},
 }

@@ -51,11 +51,11 @@ LAST = """\
 LATE = "W, b = versions[-1]; late = len(versions) > delays[[v is versions for v in history].index(True)]"
 
 WRONG_LOOPS = [
-    (edited(DELAYED, (READS, "versions[-1]")), "almost", "Which version should it read? And if it does"),
+    (edited(DELAYED, (READS, "versions[-1]")), "almost", "Which version do you read, and are the older ones"),
     (
         edited(DELAYED, (MOVES, 'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W, b))')),
         "almost",
-        "can `-=` have changed the older ones, too?",
+        "are the older ones still what they were?",
     ),
     (
         edited(DELAYED, ("history, delays,", "history, delays[::-1],")),
@@ -112,11 +112,11 @@ WRONG_LOOPS = [
         "almost",
         "In the beginning you do not update",
     ),
-    (edited(DELAYED, (LAST, "")), "almost", "your losses are right, and your stages end with other weights"),
+    (edited(DELAYED, (LAST, "")), "almost", "end with other weights. They hold those that were read last"),
     (
         edited(DELAYED, (MOVES, 'versions.append((W - stage["dW"], b - stage["db"]))')),
-        "keep working",
-        "Which version does it read there, and which one does it change?",
+        "almost",
+        "Your weights move by the whole gradient",
     ),
     (
         edited(DELAYED, ("return losses", "return losses[-1]")),
@@ -193,9 +193,9 @@ B_AND_U = 'row += [(k, "B", m), (k, "U", m)]'
 AT_THE_END = 'row.append((k, "B", m))'
 WRONG_STREAMS = [
     (rows(("K - k - 1", "K - k")), "keep working", "How many does 1F1B do there, its first round included?"),
-    (rows(("K - k - 1", "K - 1")), "keep working", "forwards before its first backward"),
-    (rows(("K - k - 1", "k")), "keep working", "forwards before its first backward"),
-    (rows(("min(K - k - 1, M)", "M")), "keep working", "forwards before its first backward"),
+    (rows(("K - k - 1", "K - 1")), "keep working", "before its first backward"),
+    (rows(("K - k - 1", "k")), "keep working", "before its first backward"),
+    (rows(("min(K - k - 1, M)", "M")), "keep working", "before its first backward"),
     (rows((B_AND_U, 'row += [(k, "U", m), (k, "B", m)]')), "keep working", "What does an update subtract?"),
     (
         rows(
@@ -216,7 +216,7 @@ WRONG_STREAMS = [
             ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])'),
         ),
         "almost",
-        "Right behind which action should",
+        "after 0B0 comes 0F3. Right behind which action should 0U0 stand?",
     ),
     (rows((B_AND_U, 'row += [(k, "B", m), (m, "U", k)]')), "keep working", "Which stage is on this device?"),
     (rows((B_AND_U, 'row += [(k, "B", m), (k, "u", m)]')), "keep working", "How is 0F0 written as a tuple"),
@@ -364,7 +364,7 @@ def test_what_the_exercise_says_of_2bw():
         assert max(held(K, max(1, K - 1))) == 2
         with pytest.raises(ValueError, match="needs every >= devices"):
             gp.PipeDream2BW(K, 6 * K, every=K - 1)
-    with pytest.raises(ValueError, match="only 0 updates"):
+    with pytest.raises(ValueError, match="0F6 use version 1 of stage 0"):
         gp.staleness(gp.PipeDream(5, 30, 3), "double")
 
 
