@@ -46,9 +46,11 @@ NOBODY_WAITS = {
 #: What natural wrong guesses at w after six updates, at rate 1 with gradients one update old, would be.
 AFTER_SIX = {
     0: "That is with fresh gradients. The second update subtracts the gradient at which w?",
-    -1: "Write down w after each update. Each subtracts the w before the last one.",
+    -1: "Write down w after each update. Which w does the fourth one subtract?",
+    -2: "Write down w after each update. Which w does the fourth one subtract?",
+    -4: "Write down w after each update. Which w does the fourth one subtract?",
     -5: "Each update subtracts an older w, but not always the first. Which one is the third to subtract?",
-    2: "Write down w after each update. Each subtracts the w before the last one.",
+    2: "Write down w after each update. Which w does the fourth one subtract?",
 }
 #: What natural wrong guesses at the updates that device 0 of 4 has done before its forward 8 would be.
 BEFORE_EIGHT = {
@@ -70,7 +72,7 @@ ONE_LINEAR = {
 VERSIONS_HELD = {
     1: "That is without stashing. Which versions will the backwards of those in flight read?",
     2: "How many microbatches does device 1 have in flight, and does each read another version?",
-    4: "That is device 0. How many microbatches does device 1 have in flight?",
+    4: "Is the newest not among those of the microbatches in flight? Or is that device 0?",
     10: "That is all four devices together. How many are on device 1?",
 }
 #: What a wrong guess at whether only old weights spare the bubble overlooks.
@@ -153,7 +155,10 @@ def _what_is_wrong_with_training(found: Sequence[Trained]) -> Reply:
         with np.errstate(all="ignore"):
             if all(one.equals(mistaken(each, **habit)) for one, each in pairs):
                 return almost(f"{said} {question}")
-    return keep_working(f"{said} Which version does it read there, and which one does it change?")
+    asks = (
+        "Which version do you read there, and which one do you change? Does a line change an array in place?"
+    )
+    return keep_working(f"{said} {asks}")
 
 
 def _first_difference(got: Trained, trial: Trial) -> str:

@@ -134,7 +134,22 @@ WRONG_LOOPS = [
         "keep working",
         "Which array did it begin with?",
     ),
-    (lambda stages, batches, delays, rate: [0.1] * len(batches), "keep working", "and its loss is"),
+    (
+        lambda stages, batches, delays, rate: [0.1] * len(batches),
+        "keep working",
+        "Does a line change an array in place?",
+    ),
+    (
+        edited(
+            DELAYED,
+            (
+                MOVES,
+                'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W.copy(), b.copy()))',
+            ),
+        ),
+        "keep working",
+        "Does a line change an array in place?",
+    ),
     (lambda stages, batches: [], "keep working", "it stopped: TypeError"),
     ([], "keep working", "pass in a function"),
     (None, "your turn", "write delayed in this cell, and run it again"),
