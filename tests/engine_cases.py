@@ -75,9 +75,9 @@ over_explicit = pytest.mark.parametrize("schedule", EXPLICIT.values(), ids=EXPLI
 
 
 @st.composite
-def legal_orders(draw, recompute: bool = True) -> Explicit:
+def legal_orders(draw, recompute: bool = True, least: int = 1) -> Explicit:
     """Any placement, any order that does not deadlock, any backward in one or in two, recomputed or not."""
-    devices, microbatches = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    devices, microbatches = draw(st.integers(1, 4)), draw(st.integers(least, 4))
     stages = draw(st.integers(devices, 6))
     random = draw(st.randoms(use_true_random=False))
     home = [*range(devices), *(random.randrange(devices) for _ in range(stages - devices))]
@@ -97,9 +97,8 @@ def legal_orders(draw, recompute: bool = True) -> Explicit:
 @st.composite
 def legal_streams(draw) -> Explicit:
     """Any legal order with updates on the way: mini-batches cut anywhere, updates as late as they may be."""
-    order, random = draw(legal_orders()), draw(st.randoms(use_true_random=False))
-    last = order.microbatches - 1
-    ends = sorted({last, *(random.randrange(last + 1) for _ in range(random.randint(0, last)))})
+    order, random = draw(legal_orders(least=2)), draw(st.randoms(use_true_random=False))
+    ends = [m for m in range(order.microbatches - 1) if random.random() < 0.7] + [order.microbatches - 1]
     rows, after = [], defaultdict(set)
     for row, held in zip(order.actions, order.placement, strict=True):
         rows.append([*row, *(U(stage, end) for stage in held for end in ends)])
@@ -108,16 +107,27 @@ def legal_streams(draw) -> Explicit:
             after[U(action.stage, ends[own])].add(action)
             if own:
                 after[action].add(U(action.stage, ends[own - 1]))
-    return _ordered(Explicit(rows, placement=order.placement), random, after)
+    eager = random.choice([0, 0.5, 1])  # forwards that come early meet old weights
+    return _ordered(Explicit(rows, placement=order.placement), random, after, eager)
 
 
-def _ordered(whole: Explicit, random: Random, after: Mapping[Action, set[Action]] | None = None) -> Explicit:
-    """Its actions, each picked at random among those whose needs are met, and what else they come after."""
+def _ordered(
+    whole: Explicit,
+    random: Random,
+    after: Mapping[Action, set[Action]] | None = None,
+    eager: float = 0,
+) -> Explicit:
+    """Its actions, each picked at random among those whose needs are met, and what else they come after.
+
+    ``eager`` is how often a forward is preferred to what else could come next.
+    """
     rows = [[] for _ in whole.actions]
     actions, done = [action for row in whole.actions for action in row], set()
     left = {action: {*needs(action, whole), *(after or {}).get(action, ())} for action in actions}
     while left:
-        picked = random.choice([action for action, wanted in left.items() if done.issuperset(wanted)])
+        ready = [action for action, wanted in left.items() if done.issuperset(wanted)]
+        forwards = [action for action in ready if action.kind is Kind.F] if random.random() < eager else []
+        picked = random.choice(forwards or ready)
         rows[whole.device_of(picked)].append(picked)
         done.add(picked)
         del left[picked]

@@ -272,3 +272,15 @@ def test_an_optimizers_state_goes_on_from_update_to_update(rule, mode):
         optimizer.step(history[-1], gradients)
     for key, array in weights_of(pipelined).items():
         np.testing.assert_allclose(array, history[-1][key], rtol=1e-10, atol=1e-13)
+
+
+def test_the_loss_is_that_of_the_forward_also_if_it_is_run_again_on_newer_weights():
+    """Once the loss of R was told, while the outputs were those of F."""
+    schedule = gp.remat(PipelinedBackprop(3, 6), "always")
+    step = trained(schedule, "latest")
+    _, y = stream(schedule)
+    of_outputs = [
+        gp.cross_entropy(step.outputs[at : at + SAMPLES], y[at : at + SAMPLES])
+        for at in range(0, len(y), SAMPLES)
+    ]
+    np.testing.assert_allclose(step.losses, of_outputs, rtol=1e-12)

@@ -212,7 +212,8 @@ class Device:
         partition, context = self.versions.for_action(action), self.inputs.contexts[m]
         y, saved = partition.forward(x, context, self.memory.look, keep)
         if stage == self.last_stage:
-            self.losses[m], loss_saved = self.inputs.loss.forward(first(y), self._feed(1, m))
+            value, loss_saved = self.inputs.loss.forward(first(y), self._feed(1, m))
+            self.losses.setdefault(m, value)  # that of F: R may run on newer weights
             saved.append(loss_saved)
             self.memory.look(loss_saved)
         return y, saved
