@@ -59,8 +59,7 @@ def double_buffering_version(devices: int, every: int, microbatch: Integral) -> 
 
     It is the same on every device, and one update old but for the first mini-batch: W(t+1) = W(t) - rate *
     gradient at W(t-1). A device holds two versions. Narayanan et al. 2021, arXiv:2006.09503, section 3.1,
-    counts microbatches from 1: max(floor((k-1)/m) - 1, 0). ValueError for e below K, its
-    condition.
+    counts microbatches from 1: max(floor((k-1)/m) - 1, 0). ValueError for e below K, its condition.
     """
     microbatch = whole("double_buffering_version", "microbatch", microbatch, 0)
     if every < devices:
