@@ -68,12 +68,11 @@ ONE_LINEAR = {
     "different": "Device 0's backward does meet other weights. But what in it reads W, and for whom? And on "
     "device 1, how many updates come between a forward and its backward?",
 }
-#: What natural wrong guesses at the versions that device 1 of 4 holds would be.
-VERSIONS_HELD = {
-    1: "That is without stashing. Which versions will the backwards of those in flight read?",
-    2: "How many microbatches does device 1 have in flight, and does each read another version?",
-    4: "Is the newest not among those of the microbatches in flight? Or is that device 0?",
-    10: "That is all four devices together. How many are on device 1?",
+#: What a wrong guess at where no stashing ends worse than stashing overlooks.
+WITHOUT_STASHING = {
+    "both": "On two devices, how many updates come between a forward and its backward? And on device 1?",
+    "neither": "On six devices, how many updates come between a forward of device 0 and its backward?",
+    "two": "Where do more updates come between a forward and its backward, on two devices or on six?",
 }
 #: What a wrong guess at whether only old weights spare the bubble overlooks.
 MUST_ONE_CHOOSE = {
@@ -85,6 +84,17 @@ BANDS = {0.7: "under 0.7", 1.2: "0.7 to 1.2", 2: "1.2 to 2", inf: "over 2"}
 HIDDEN_STREAMS = ((3, 5), (4, 9), (1, 3), (5, 3), (2, 1), (6, 14))
 #: devices, microbatches to an update
 HIDDEN_UPDATES = tuple((K, every) for K in (1, 2, 3, 5, 6, 8) for every in (1, 2, 3, 4, 5, 7, 9))
+
+
+def worse_without_stashing(rate: float, depths: tuple[int, int]) -> str:
+    """Where no stashing ends in a worse band than stashing: on "two" devices, "six", "both" or "neither"."""
+    bands = list(BANDS.values())
+    found = [
+        {2: "two", 6: "six"}[devices]
+        for devices in depths
+        if bands.index(learned(devices, rate, "latest")) > bands.index(learned(devices, rate, "stashed"))
+    ]
+    return "both" if len(found) > 1 else (*found, "neither")[0]
 
 
 def learned(devices: int, rate: float, weights: str) -> str:

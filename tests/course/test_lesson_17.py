@@ -19,7 +19,7 @@ from gpipe_sim.course.lesson_17 import (
     MUST_ONE_CHOOSE,
     NOBODY_WAITS,
     ONE_LINEAR,
-    VERSIONS_HELD,
+    WITHOUT_STASHING,
     delayed,
     held,
     last_loss,
@@ -401,8 +401,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert answers.versions_seen(row)[8] == 5
     assert_each_is_told(BEFORE_EIGHT, 5)
     assert_each_is_told(ONE_LINEAR, "equal")
-    assert gp.staleness(gp.PipeDream(4, 20)).held == (4, 3, 2, 1)
-    assert_each_is_told(VERSIONS_HELD, 3)
+    assert_each_is_told(WITHOUT_STASHING, "six")
     assert_each_is_told(MUST_ONE_CHOOSE, "false")
 
 
@@ -438,6 +437,8 @@ def test_trainings_of_the_lesson_are_well_inside_their_bands():
         if (last := last_loss(*run)) is not None:
             assert min(abs(last - edge) for edge in BANDS) > 0.05, (run, last)
     assert learned(6, 0.07, "latest") == "diverged"
+    assert last_loss(6, 0.02, "latest") > 1.5 * last_loss(6, 0.02, "stashed")
+    assert gp.staleness(gp.PipeDream(4, 20)).held == (4, 3, 2, 1)
     assert learned(2, 0.02, "latest") == learned(2, 0.02, "stashed") == learned(1, 0.02, "stashed")
 
 
