@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpipe_sim.course.late import (
+from gpipe_sim.course.stale import (
     COMMON,
     DEPTHS,
     FILE,
@@ -25,7 +25,7 @@ from gpipe_sim.course.late import (
     TUNING_SEEDS,
     Trained,
     blocks,
-    train_late,
+    train_stale,
 )
 
 PROCESSES = 2
@@ -68,7 +68,7 @@ def run(pool: Pool, jobs: Iterable[Job]) -> dict[Job, tuple[list[float], int | N
 
 def trained_in_blocks(job: Job) -> tuple[list[float], int | None]:
     method, devices, rate, seed = job
-    losses, diverged = train_late(method, devices, rate, seed)
+    losses, diverged = train_stale(method, devices, rate, seed)
     return [float(f"{min(mean, HUGE):.4g}") for mean in blocks(losses, method, devices)], diverged
 
 

@@ -48,7 +48,7 @@ def claims(data: dict) -> tuple[str, str]:
     return (
         f"Without a flush: once warm, each device waits {number(waits)}; {old}",
         f"With {FLUSHES} flushes weights are {max(ages(flushed))} updates old; "
-        f"the same work takes {lasts[0]}, not {lasts[1]}, and {waiting} is waiting",
+        f"the same microbatches take {lasts[0]}, not {lasts[1]}, and {waiting} is waiting",
     )
 
 

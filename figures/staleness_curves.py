@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from figures._page import claim, page
-from gpipe_sim.course.late import (
+from gpipe_sim.course.stale import (
     BLOCK,
     COMMON,
     DOUBLE,

@@ -1571,7 +1571,7 @@ STREAMS: list[Case] = [
     (
         lambda: gp.PipeDream2BW(4, 8, 3),
         ValueError,
-        "PipeDream2BW needs every >= devices, here 4, so that two versions are enough (got 3)",
+        "PipeDream2BW needs every >= devices, here 4, as in its paper (got 3); PipeDream takes any",
     ),
     (
         lambda: gp.PipeDream2BW(4, 8, "4"),

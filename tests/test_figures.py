@@ -200,7 +200,9 @@ def test_without_a_flush_nothing_waits_once_warm_and_device_0_uses_weights_3_upd
     endless, flushed = committed("endless_timeline").axes
     says = "Without a flush: once warm, each device waits 0; weights are 3, 2, 1 and 0 updates old"
     assert endless.get_title("left") == says
-    says = "With 2 flushes weights are 0 updates old; the same work takes 49, not 44, and 37% is waiting"
+    says = (
+        "With 2 flushes weights are 0 updates old; the same microbatches take 49, not 44, and 37% is waiting"
+    )
     assert flushed.get_title("left") == says
     assert endless.get_xlim() == flushed.get_xlim() == (0, 49)
     for kind in (Kind.F, Kind.B):

@@ -2,7 +2,8 @@
 
 This is what a student owns after lesson 13: a step over K stages, GPipe's, 1F1B's and interleaved rows, the
 clock, recompute, the best cut, links, one device's program, and a split backward. Lesson 14 adds attention,
-and what a Transformer block keeps; lesson 15 a ring, 16 a search for plans. An action is a tuple:
+and what a Transformer block keeps; lesson 15 a ring, 16 a search for plans, 17 training on older weights and
+the rows of a stream that nothing flushes. An action is a tuple:
 ``(2, "F", 0)`` is stage 2, forward, microbatch 0. A row is a list of actions, first to last; there is one for
 each device. ``mine`` puts the student's own versions in place of these.
 """
@@ -332,6 +333,46 @@ def plans_that_fit(job):
             if held <= job.room:
                 found.append((pipeline + ring, held, K, R, M))
     return sorted(found)
+
+
+# lesson 17
+def delayed(stages, batches, delays, rate):
+    history = [[(stage["W"], stage["b"])] for stage in stages]
+    losses = []
+    for x, target in batches:
+        for stage, versions, delay in zip(stages, history, delays, strict=True):
+            stage["W"], stage["b"] = versions[max(0, len(versions) - 1 - delay)]
+            stage["dW"] = stage["db"] = 0
+        losses.append(step(stages, x, target))
+        for stage, versions in zip(stages, history, strict=True):
+            W, b = versions[-1]
+            versions.append((W - rate * stage["dW"], b - rate * stage["db"]))
+    for stage, versions in zip(stages, history, strict=True):
+        stage["W"], stage["b"] = versions[-1]
+    return losses
+
+
+def stream_rows(K, M):
+    rows = []
+    for k in range(K):
+        ahead = min(K - k - 1, M)
+        row = [(k, "F", m) for m in range(ahead)]
+        for m in range(M):
+            if ahead + m < M:
+                row.append((k, "F", ahead + m))
+            row += [(k, "B", m), (k, "U", m)]
+        rows.append(row)
+    return rows
+
+
+def versions_seen(row):
+    seen, updates = {}, 0
+    for _, kind, m in row:
+        if kind == "F":
+            seen[m] = updates
+        if kind == "U":
+            updates += 1
+    return seen
 
 
 # lesson B

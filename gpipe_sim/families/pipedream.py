@@ -48,9 +48,10 @@ class PipeDream(Schedule):
 class PipeDream2BW(Schedule):
     """PipeDream with two versions of the weights: mini-batch j uses version j - 1, on every stage.
 
-    ``every`` is how many microbatches make a mini-batch, K unless given: with fewer, a stage would have to
-    begin mini-batch j before version j - 1 is there. Every gradient is one update old:
-    W(t+1) = W(t) - rate * gradient at W(t-1). Narayanan et al. 2021, arXiv:2006.09503.
+    ``every`` is how many microbatches make a mini-batch: K unless given, and at least K, as in the paper.
+    (With fewer than K-1, a stage would begin mini-batch j before version j - 1 is there.) From the second on,
+    every gradient is one update old: W(t+1) = W(t) - rate * gradient at W(t-1).
+    Narayanan et al. 2021, arXiv:2006.09503.
     """
 
     name = "PipeDream-2BW"
@@ -63,8 +64,8 @@ class PipeDream2BW(Schedule):
         every = self.devices if self.every is None else whole("PipeDream2BW", "every", self.every)
         if every < self.devices:
             raise ValueError(
-                f"PipeDream2BW needs every >= devices, here {self.devices}, so that two versions are "
-                f"enough {got(every)}"
+                f"PipeDream2BW needs every >= devices, here {self.devices}, as in its paper {got(every)}; "
+                "PipeDream takes any"
             )
         object.__setattr__(self, "every", every)
 
@@ -76,9 +77,8 @@ class PipeDream2BW(Schedule):
 class PipelinedBackprop(Schedule):
     """PipeDream's order without weight stashing: each action uses whatever weights are there.
 
-    On all devices but the last, a microbatch's backward then meets weights that its forward has not seen, and
-    what comes out is, in general, the gradient of no function. It holds one version, and is here as a
-    warning.
+    A microbatch's backward then meets other weights than its forward did, and what comes out is not the
+    gradient of the loss that was computed. It holds one version, and is here as a warning.
     Petrowski, Dreyfus and Girault 1993, IEEE Transactions on Neural Networks 4(6); Kosson et al. 2021,
     arXiv:2003.11666, say what mends it.
     """

@@ -6,7 +6,6 @@ version max(j - d, 0). Delays and versions are those of a stream that is long en
 ``formulas`` has all of these by name.
 """
 
-from math import ceil
 from numbers import Integral, Real
 
 from gpipe_sim.errors import got, whole
@@ -22,7 +21,7 @@ def stashing_delay(devices: int, device: int, every: int = 1) -> int:
     Harlap et al. 2018, arXiv:1806.03377. For larger e it follows from 1F1B's warm-up: K-k-1
     microbatches are ahead of the one whose gradient comes back.
     """
-    return ceil((devices - device - 1) / every)
+    return -(-(devices - device - 1) // every)
 
 
 @formula
@@ -60,8 +59,7 @@ def double_buffering_version(devices: int, every: int, microbatch: Integral) -> 
 
     It is the same on every device, and one update old but for the first mini-batch: W(t+1) = W(t) - rate *
     gradient at W(t-1). A device holds two versions. Narayanan et al. 2021, arXiv:2006.09503, section 3.1,
-    counts microbatches from 1: max(floor((k-1)/m) - 1, 0). ValueError for e below K, where that version would
-    not be there yet.
+    counts microbatches from 1: max(floor((k-1)/m) - 1, 0). ValueError for e below K, its condition.
     """
     microbatch = whole("double_buffering_version", "microbatch", microbatch, 0)
     if every < devices:

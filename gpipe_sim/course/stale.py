@@ -72,7 +72,7 @@ def order(method: str, devices: int, microbatches: int = MICROBATCHES) -> Schedu
     return repeat(with_updates(OneFOneB(devices, size)), microbatches // size)
 
 
-def train_late(
+def train_stale(
     method: str, devices: int, rate: float, seed: int, microbatches: int = MICROBATCHES
 ) -> tuple[Sequence[float], int | None]:
     """(the loss of each update, after how many it diverged or None), two Linear layers on each device.

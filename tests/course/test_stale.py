@@ -9,8 +9,8 @@ import pytest
 
 import gpipe_sim as gp
 from benchmarks.staleness import best, gathered, to_text, tuning_table
-from gpipe_sim.course import late
-from gpipe_sim.course.late import (
+from gpipe_sim.course import stale
+from gpipe_sim.course.stale import (
     BLOCK,
     COMMON,
     DEPTHS,
@@ -28,7 +28,7 @@ from gpipe_sim.course.late import (
     VERTICAL,
     WEIGHTS,
     stored,
-    train_late,
+    train_stale,
 )
 
 TOLERANCE = 1e-3  #: four digits are stored, and other processors round otherwise
@@ -40,12 +40,12 @@ def test_what_is_stored_has_the_settings_of_the_script():
         assert rate in (found.rate, OWN)
         assert len(found.losses) == len(found.diverged) == len(SEEDS)
         for curve, end in zip(found.losses, found.diverged, strict=True):
-            microbatches = MICROBATCHES if end is None else end * late.every(method, devices)
+            microbatches = MICROBATCHES if end is None else end * stale.every(method, devices)
             assert len(curve) == microbatches // BLOCK
 
 
 def test_a_tuned_rate_is_the_best_of_the_rates_and_not_the_last_that_was_tried():
-    tuning = json.loads(late.FILE.read_text())["tuning"]
+    tuning = json.loads(stale.FILE.read_text())["tuning"]
     for devices, method in product(DEPTHS, METHODS):
         table = tuning[str(devices)][method]
         assert [float(rate) for rate in table] == list(RATES)
@@ -56,7 +56,7 @@ def test_a_tuned_rate_is_the_best_of_the_rates_and_not_the_last_that_was_tried()
 
 
 def test_the_script_writes_what_is_stored():
-    text = late.FILE.read_text()
+    text = stale.FILE.read_text()
     assert len(text) < 150_000 and to_text(json.loads(text)) == text
     trained = json.loads(text)["trained"]["2"][STASHED]["0.1"]
     curves = {(STASHED, 2, HIGH, seed): (trained["losses"][seed], None) for seed in SEEDS}
@@ -64,8 +64,8 @@ def test_the_script_writes_what_is_stored():
 
 
 def test_a_rate_at_which_a_training_diverges_is_not_chosen():
-    tuned = {(LATEST, 4, rate, seed): ([2.0], None) for rate in RATES for seed in late.TUNING_SEEDS}
-    tuned |= {(LATEST, 4, RATES[2], seed): ([1.0], None) for seed in late.TUNING_SEEDS}
+    tuned = {(LATEST, 4, rate, seed): ([2.0], None) for rate in RATES for seed in stale.TUNING_SEEDS}
+    tuned |= {(LATEST, 4, RATES[2], seed): ([1.0], None) for seed in stale.TUNING_SEEDS}
     assert best(tuning_table(tuned, LATEST, 4)) == RATES[2]
     tuned[LATEST, 4, RATES[2], 101] = [0.5], 30
     assert tuning_table(tuned, LATEST, 4)[RATES[2]] is None
@@ -75,22 +75,22 @@ def test_a_rate_at_which_a_training_diverges_is_not_chosen():
 @pytest.mark.parametrize(("devices", "rate"), [(2, COMMON), (8, HIGH)])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_first_losses_come_out_again(method, devices, rate):
-    losses, end = train_late(method, devices, rate, seed=3, microbatches=BLOCK + devices)
+    losses, end = train_stale(method, devices, rate, seed=3, microbatches=BLOCK + devices)
     assert end is None
-    [again, *_] = late.blocks(losses, method, devices)
+    [again, *_] = stale.blocks(losses, method, devices)
     assert again == pytest.approx(stored()[devices, method, rate].losses[3][0], rel=TOLERANCE)
 
 
 @pytest.mark.parametrize("family", [gp.GPipe, gp.OneFOneB])
 @pytest.mark.parametrize("method", [EACH, FLUSHED])
 def test_with_a_flush_the_devices_learn_what_one_device_learns(method, family):
-    size = late.every(method, 4)
+    size = stale.every(method, 4)
     schedule = gp.repeat(gp.with_updates(family(4, size)), 24 // size)
-    assert gp.simulate(schedule).makespan == gp.simulate(late.order(method, 4, 24)).makespan
-    partitions = gp.split(late.layers(4, seed=0), stages=4)
-    batch, how = late.stream(24, seed=0), {"optimizer": gp.SGD(COMMON), "meter": False}
+    assert gp.simulate(schedule).makespan == gp.simulate(stale.order(method, 4, 24)).makespan
+    partitions = gp.split(stale.layers(4, seed=0), stages=4)
+    batch, how = stale.stream(24, seed=0), {"optimizer": gp.SGD(COMMON), "meter": False}
     step = gp.train_step(partitions, schedule, batch, gp.cross_entropy, **how)
-    alone, _ = train_late(method, 4, COMMON, seed=0, microbatches=24)
+    alone, _ = train_stale(method, 4, COMMON, seed=0, microbatches=24)
     np.testing.assert_allclose(step.losses, alone, rtol=1e-12)
 
 
@@ -100,20 +100,20 @@ def test_a_flush_takes_time_and_a_stream_takes_none():
         between = {
             method: {b - a for a, b in pairwise(ends)}
             for method in METHODS
-            if (ends := late.times(method, devices))
+            if (ends := stale.times(method, devices))
         }
         assert between.pop(EACH) == {3 * devices * BLOCK}
         assert between.pop(FLUSHED) == {3 * (2 * devices - 1) * BLOCK // devices}
         assert set(between) == set(WEIGHTS)
         for method, found in between.items():
             assert found == {3 * BLOCK}, method
-            assert late.times(method, devices)[0] == 3 * (BLOCK + devices - 1)
+            assert stale.times(method, devices)[0] == 3 * (BLOCK + devices - 1)
 
 
 def test_each_epoch_of_the_stream_visits_a_digit_once_and_then_shuffles_anew():
-    x, y = late.stream(100, seed=1)
+    x, y = stale.stream(100, seed=1)
     assert (x.shape, y.shape) == ((1600, 64), (1600,))
-    epoch = 89 * late.SAMPLES
+    epoch = 89 * stale.SAMPLES
     first, there = (Counter(row.tobytes() for row in rows) for rows in (x[:epoch], gp.digits().x))
     assert first <= there and first.total() == epoch == there.total() - 14
     assert not (x[: 11 * 16] == x[epoch:]).all()
@@ -162,9 +162,9 @@ def test_two_versions_learn_less_by_samples_than_a_flush_after_as_many():
 def test_by_time_pipedream_is_ahead():
     """When it has used up its samples, those with a flush are not as far."""
     for devices, rate in product(DEPTHS[1:], (COMMON, OWN)):
-        end = late.times(STASHED, devices)[-1]
+        end = stale.times(STASHED, devices)[-1]
         for method in (EACH, FLUSHED):
-            so_far = sum(at <= end for at in late.times(method, devices))
+            so_far = sum(at <= end for at in stale.times(method, devices))
             assert so_far < 20
             losses = [curve[so_far - 1] for curve in stored()[devices, method, rate].losses]
             assert np.mean(losses) > final(devices, STASHED, rate)
@@ -196,4 +196,4 @@ def short_run(sizes, balance, weights, recompute=False) -> tuple[float, ...]:
     partitions = gp.split(gp.mlp(sizes), balance=balance)
     if recompute:
         rows = gp.remat(rows, "always")
-    return gp.train_step(partitions, rows, late.stream(12, seed=0), gp.cross_entropy, **how).losses
+    return gp.train_step(partitions, rows, stale.stream(12, seed=0), gp.cross_entropy, **how).losses
