@@ -11,6 +11,7 @@ from gpipe_sim.schedule.placement import read_placement
 from gpipe_sim.schedule.program import CODE, KINDS, Column, Program
 from gpipe_sim.schedule.rows import cells, read
 from gpipe_sim.schedule.rules import NEEDS
+from gpipe_sim.schedule.updates import updates_before
 
 if TYPE_CHECKING:
     from gpipe_sim.schedule.base import Schedule
@@ -157,20 +158,17 @@ def _with_copies(
     The nth update of one copy goes with the nth of another. Nothing crosses for that need; how the sum gets
     there is not in an order (``simulation.all_reduce``).
     """
-    last: dict[int, dict[int, list[int]]] = {}  # stage -> device -> the last gradient before each update
-    updates: list[tuple[int, int]] = []  # (part, the how manieth of its copy)
-    for part in np.flatnonzero(np.isin(kind, [CODE[Kind.B], CODE[Kind.W], CODE[Kind.U]])).tolist():
-        own = last.setdefault(int(stage[part]), {}).setdefault(int(device[part]), [-1])
-        if kind[part] == CODE[Kind.U]:
-            updates.append((part, len(own) - 1))
-            own.append(-1)
-        else:
-            own[-1] = part
+    updates, gradients = kind == CODE[Kind.U], np.isin(kind, (CODE[Kind.B], CODE[Kind.W]))
+    copies = set(zip(stage[gradients].tolist(), device[gradients].tolist(), strict=True))
+    if len(copies) == len({own for own, _ in copies}):
+        return needs_from, needs  # no stage has two
+    keys = list(zip(stage.tolist(), updates_before(device, stage, updates).tolist(), strict=True))
+    last: dict[tuple[int, int], dict[int, int]] = {}  # by stage and mini-batch, of each copy
+    for part in np.flatnonzero(gradients).tolist():
+        last.setdefault(keys[part], {})[int(device[part])] = part
     places, more = [], []
-    for part, which in updates:
-        copies = last[int(stage[part])].items()
-        others = [own[which] for where, own in copies if where != device[part] and which < len(own)]
-        others = [other for other in others if other >= 0]
+    for part in np.flatnonzero(updates).tolist():
+        others = [other for where, other in last.get(keys[part], {}).items() if where != device[part]]
         places += [part] * len(others)
         more += others
     sizes = np.diff(needs_from) + np.bincount(places, minlength=len(kind)).astype(np.int32)

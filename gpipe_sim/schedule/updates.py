@@ -45,17 +45,18 @@ def find_updates(
     shape: tuple[int, int],
 ) -> Updates:
     """Per part where it is, and whether it is an update, or makes the gradient of the weights."""
-    stages, _ = shape
-    before = _before(device.astype(np.int64) * stages + stage, updates)
+    before = updates_before(device, stage, updates)
     mini_batch = np.full(shape, -1, np.int32)
     mini_batch[stage[gradients], microbatch[gradients]] = before[gradients]
     return Updates(before, mini_batch, 1 + int(mini_batch.max(initial=0)))
 
 
-def _before(place: Column, updates: Column) -> Column:
-    """For each part, how many updates in the same place stand before it."""
+def updates_before(device: Column, stage: Column, updates: Column) -> Column:
+    """For each part, how many updates of its stage stand before it in the row of its device."""
     if not updates.any():
-        return np.zeros(len(place), np.int32)
+        return np.zeros(len(stage), np.int32)
+    stages, of_stage = np.unique(stage, return_inverse=True)  # a label may be wrong, and huge
+    place = device.astype(np.int64) * len(stages) + of_stage
     order = np.argsort(place, kind="stable")  # place after place, each in the order of its row
     total = np.cumsum(updates[order]) - updates[order]
     first = np.searchsorted(place[order], place[order], "left")

@@ -14,9 +14,10 @@ import numpy as np
 from gpipe_sim.errors import DeadlockError, ScheduleError, one_of
 from gpipe_sim.schedule.actions import Action, Kind
 from gpipe_sim.schedule.base import Schedule, needs, require_schedule
-from gpipe_sim.schedule.program import CODE, Column, Program
+from gpipe_sim.schedule.program import Program
 from gpipe_sim.simulation.blocking import blocked_cycles
 from gpipe_sim.simulation.deadlock import Wait, all_waits, cycle, in_words, waiting
+from gpipe_sim.simulation.wrong_updates import wrong_updates
 
 SENDS = ("buffered", "blocking")  #: a send ends at once, or only when the other device receives
 #: Why an action of the first kind cannot run before an action of the second.
@@ -103,14 +104,6 @@ def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]
     yield from (Problem("stuck", wait.action, wait.sentence) for wait in first)
 
 
-def _is_early(program: Program, part: int) -> bool:
-    """Whether a part stands before something that it needs, which ``_too_early`` reports."""
-    entry = program.entry[part]
-    needs = program.needs[program.needs_from[entry] : program.needs_from[entry + 1]]
-    here = program.device[needs] == program.device[part]
-    return bool((here & (program.entry[needs] >= entry)).any())
-
-
 def _too_early(schedule: Schedule) -> Iterator[Problem]:
     """Actions that stand before an action that they need, in the row of one device."""
     program = schedule.program
@@ -137,7 +130,7 @@ def _action_problems(program: Program) -> Iterator[Problem]:
     yield from _no_pairs(program)
     yield from _gaps(program)
     yield from _places(program)
-    yield from _updates(program)
+    yield from (Problem("update", *wrong) for wrong in wrong_updates(program))
 
 
 def _out_of_range(program: Program) -> Iterator[Problem]:
@@ -228,98 +221,3 @@ def _places(program: Program) -> Iterator[Problem]:
                 names = " and ".join(map(str, np.flatnonzero(holds[:, action.stage])))
                 text = f"{action} is on device {device}, but stage {action.stage} is on device {names}"
                 yield Problem("misplaced", action, text)
-
-
-def _updates(program: Program) -> Iterator[Problem]:
-    """Wrong updates: each must have what it applies, and all of it; and all stages update alike."""
-    if Kind.U not in program.where or not program.in_range:
-        return
-    homes = program.homes(Kind.F)
-    parts = np.flatnonzero(program.kind == CODE[Kind.U])
-    places = sorted({(int(program.device[part]), int(program.stage[part])) for part in parts})
-    for device, stage in places:
-        if (homes[stage] < 0).all() or stage not in program.placement[device]:
-            return  # a forward is missing or the update misplaced, which is reported
-    found = list(_parted_copies(program, homes, parts))
-    early = _any_early_update(program)  # is reported: what it applies instead is of no interest
-    for device, stage in places:
-        found += _of_row(program, device, stage, early)
-    yield from found or (() if early else _unlike(program, {stage for _, stage in places}))
-
-
-def _any_early_update(program: Program) -> bool:
-    """Whether some update stands before a gradient that it applies, in the row of one device."""
-    owner, needs = program.owner, program.needs
-    updates = program.kind[program.first][owner] == CODE[Kind.U]
-    here = program.device[needs] == program.device[program.first][owner]
-    return bool((updates & here & (program.entry[needs] >= owner)).any())
-
-
-def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator[Problem]:
-    """Each copy of a stage is updated, or none is; and all as often, or their weights would differ."""
-    for stage in np.unique(program.stage[updates]).tolist():
-        own = updates[program.stage[updates] == stage]
-        copies = sorted(set(homes[stage].tolist()) - {-1})
-        times = {device: int(np.count_nonzero(program.device[own] == device)) for device in copies}
-        most, least = max(copies, key=times.get), min(copies, key=times.get)
-        if times[most] == times[least]:
-            continue
-        last = program.action_of(int(own[program.device[own] == most][times[least]]))
-        if times[least]:
-            text = (
-                f"{last} is update {times[least]} of stage {stage} on device {most}, but its copy on device "
-                f"{least} has only {times[least]}, counted from 0: their weights would differ"
-            )
-        else:
-            text = (
-                f"{last}: stage {stage} has {'two' if len(copies) == 2 else len(copies)} copies, whose "
-                f"gradients are summed: update it on all of devices {' '.join(map(str, copies))}, or on none"
-            )
-        yield Problem("update", last, text)
-
-
-def _of_row(program: Program, device: int, stage: int, early: bool) -> Iterator[Problem]:
-    """An update applies what came since the last one: something, its own microbatch's gradient, and all."""
-    kinds = [CODE[kind] for kind in (Kind.U, Kind.B, Kind.W)]
-    here = (program.stage == stage) & (program.device == device) & np.isin(program.kind, kinds)
-    fresh: list[int] = []  # microbatches whose gradients no update has applied
-    applied: set[int] = set()
-    for part in np.flatnonzero(here).tolist():
-        stage, kind, microbatch = action = program.action_of(part)
-        if kind is not Kind.U:
-            fresh.append(microbatch)
-            continue
-        again = program.part_of(action) != part  # which is reported
-        if microbatch not in fresh and not again and not _is_early(program, part):
-            text = f"{action} has no gradient of microbatch {microbatch} to apply on device {device}"
-            if microbatch in applied:
-                text += f": an earlier update of stage {stage} did it"
-            yield Problem("update", action, text)
-        applied.update(fresh)
-        fresh = []
-    if fresh and applied and not early:
-        names = " ".join(map(str, fresh))
-        text = (
-            f"{action} is behind the last update of stage {stage} on device {device}, which would never "
-            f"apply the gradient of microbatch{'es' if fresh[1:] else ''} {names}"
-        )
-        yield Problem("update", action, text)
-
-
-def _unlike(program: Program, updated: set[int]) -> Iterator[Problem]:
-    """Every stage is updated, if one is, and after the same microbatches."""
-    alike = "all stages update after the same microbatches"
-    mini_batch, one = program.updates.mini_batch, min(updated)
-    for stage, own in enumerate(mini_batch):
-        if stage not in updated:
-            text = f"stage {stage} is never updated, but stage {one} is: {alike}"
-        elif (apart := own != mini_batch[one]).any():
-            m = int(apart.argmax())
-            text = (
-                f"the gradient of microbatch {m} goes into update {own[m]} of stage {stage}, "
-                f"but into update {mini_batch[one, m]} of stage {one}: {alike}"
-            )
-        else:
-            continue
-        yield Problem("update", Action(stage, Kind.U, program.microbatches - 1), text)
-        return
