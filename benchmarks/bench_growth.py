@@ -6,8 +6,10 @@ The curve is written to ``results/growth.json``. Each size runs in its own proce
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import gpipe_sim as gp
 from benchmarks.timing import report
 
 RESULTS = Path(__file__).parent / "results" / "growth.json"
@@ -37,6 +39,14 @@ def measured(devices: int, microbatches: int) -> dict:
     return {"actions": actions, "seconds": round(seconds, 3), "megabytes": round(megabytes)}
 
 
+def checked(schedule: gp.Schedule) -> float:
+    """CPU seconds to lay out a schedule, check it and time it."""
+    began = time.process_time()
+    gp.check(schedule)
+    gp.simulate(schedule)
+    return time.process_time() - began
+
+
 def run() -> bool:
     curve = [measured(*size) for size in SIZES]
     RESULTS.parent.mkdir(exist_ok=True)
@@ -45,6 +55,8 @@ def run() -> bool:
     per_action = (last["seconds"] / last["actions"]) / (middle["seconds"] / middle["actions"])
     met = report(f"per action, {last['actions']:,} actions / {middle['actions']:,}", per_action, "x", 2)
     met &= report("1000 x 4000, generate, check and simulate, CPU", last["seconds"], "s", 30)
+    stream, plain = (checked(family(4, 50_000)) for family in (gp.PipeDream, gp.OneFOneB))
+    met &= report("50,000 updates of each stage on the way / 1F1B without", stream / plain, "x", 4)
     return met & report("1000 x 4000, peak memory", last["megabytes"], "MB", 1500)
 
 
