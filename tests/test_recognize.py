@@ -122,13 +122,19 @@ def test_steps_with_an_update_at_their_end_are_recognized(family):
 @pytest.mark.parametrize(
     ("schedule", "says"),
     [
-        (PipeDream(4, 12), "this is PipeDream; with other weights so is pipelined backpropagation"),
-        (PipelinedBackprop(4, 12), "this is PipeDream; with other weights so is pipelined backpropagation"),
+        (
+            PipeDream(4, 12),
+            "this is PipeDream; with another choice of weights so is pipelined backpropagation",
+        ),
+        (
+            PipelinedBackprop(4, 12),
+            "this is PipeDream; with another choice of weights so is pipelined backpropagation",
+        ),
         (PipeDream(4, 12, every=3), "this is PipeDream with an update after every 3 microbatches"),
         (PipeDream(4, 11, every=3), "this is PipeDream with an update after every 3 microbatches"),
         (
             PipeDream2BW(4, 12),
-            "this is PipeDream with an update after every 4 microbatches; with other weights so is "
+            "this is PipeDream with an update after every 4 microbatches; with another choice of weights so is "
             "PipeDream-2BW",
         ),
         (
