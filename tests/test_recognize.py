@@ -134,7 +134,8 @@ def test_steps_with_an_update_at_their_end_are_recognized(family):
         (PipeDream(4, 11, every=3), "this is PipeDream with an update after every 3 microbatches"),
         (
             PipeDream2BW(4, 12),
-            "this is PipeDream with an update after every 4 microbatches; with another choice of weights so is "
+            "this is PipeDream with an update after every 4 microbatches; "
+            "with another choice of weights so is "
             "PipeDream-2BW",
         ),
         (
