@@ -9,7 +9,7 @@ which one a stage uses for a mini-batch, for its forwards and, but for "latest",
     "latest"    whatever is there when the action runs: another one in the backward than in the forward
 
 A version is set aside by the update that would overwrite it, if an action further on in the row reads it, and
-is let go when the last of these has run.
+is let go when the last of these has run. W counts among them, though no layer here reads weights in it.
 """
 
 from typing import NamedTuple
