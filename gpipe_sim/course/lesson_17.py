@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from math import ceil, inf
+from math import ceil
 
 import numpy as np
 
@@ -23,14 +23,7 @@ from gpipe_sim.course.reply import (
     your_turn,
 )
 from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, spelled
-from gpipe_sim.errors import DivergedError
 from gpipe_sim.families import OneFOneB, PipeDream
-from gpipe_sim.nn.data import digits
-from gpipe_sim.nn.losses import cross_entropy
-from gpipe_sim.nn.models import mlp
-from gpipe_sim.nn.optimizers import SGD
-from gpipe_sim.runtime.split import split
-from gpipe_sim.runtime.step import train_step
 from gpipe_sim.schedule.explicit import repeat, with_updates
 from gpipe_sim.simulation.staleness import staleness
 
@@ -78,46 +71,10 @@ WITHOUT_STASHING = {
 MUST_ONE_CHOOSE = {
     "true": "What fills the corners of a step of ZB-H2 in lesson 13, when the next one follows?",
 }
-#: Losses in words: sums differ between processors, and training on old weights amplifies that.
-BANDS = {0.7: "under 0.7", 1.2: "0.7 to 1.2", 2: "1.2 to 2", inf: "over 2"}
 #: devices, microbatches
 HIDDEN_STREAMS = ((3, 5), (4, 9), (1, 3), (5, 3), (2, 1), (6, 14))
 #: devices, microbatches to an update
 HIDDEN_UPDATES = tuple((K, every) for K in (1, 2, 3, 5, 6, 8) for every in (1, 2, 3, 4, 5, 7, 9))
-
-
-def worse_without_stashing(rate: float, depths: tuple[int, int]) -> str:
-    """Where no stashing ends in a worse band than stashing: on "two" devices, "six", "both" or "neither"."""
-    bands = list(BANDS.values())
-    found = [
-        {2: "two", 6: "six"}[devices]
-        for devices in depths
-        if bands.index(learned(devices, rate, "latest")) > bands.index(learned(devices, rate, "stashed"))
-    ]
-    return "both" if len(found) > 1 else (*found, "neither")[0]
-
-
-def learned(devices: int, rate: float, weights: str) -> str:
-    """What becomes of ``last_loss``, as the band in which it is, or "diverged"."""
-    last = last_loss(devices, rate, weights)
-    return "diverged" if last is None else next(words for most, words in BANDS.items() if last < most)
-
-
-@cache
-def last_loss(devices: int, rate: float, weights: str) -> float | None:
-    """Twelve linear layers on so many devices, 300 mini-batches of 16 digits, and an update after each.
-
-    The mean loss of the last 40 mini-batches; None if the training diverged.
-    """
-    data, rng = digits(), np.random.default_rng(0)
-    rows = np.concatenate([rng.permutation(len(data.x)) for _ in range(4)])[:4800]
-    stages, stream = split(mlp(12 * [64] + [10]), stages=devices), PipeDream(devices, 300)
-    how = {"optimizer": SGD(rate), "weights": weights, "meter": False}
-    try:
-        losses = train_step(stages, stream, (data.x[rows], data.y[rows]), cross_entropy, **how).losses
-    except DivergedError:
-        return None
-    return float(np.mean(losses[-40:]))
 
 
 @build("delayed")

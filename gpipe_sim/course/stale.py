@@ -19,6 +19,8 @@ from gpipe_sim.nn.data import digits
 from gpipe_sim.nn.losses import cross_entropy
 from gpipe_sim.nn.models import mlp
 from gpipe_sim.nn.optimizers import SGD
+from gpipe_sim.runtime.device import Batch
+from gpipe_sim.runtime.partition import Partition
 from gpipe_sim.runtime.split import split
 from gpipe_sim.runtime.step import train_step
 from gpipe_sim.schedule.actions import Kind
@@ -83,9 +85,15 @@ def train_stale(
     if method not in WEIGHTS:
         rows = PipeDream(1, microbatches, every(method, devices))
     partitions = split(layers(devices, seed), stages=rows.devices)
-    how = {"optimizer": SGD(rate), "weights": WEIGHTS.get(method), "meter": False}
+    return losses_of(partitions, rows, stream(microbatches, seed), rate, WEIGHTS.get(method))
+
+
+def losses_of(
+    partitions: Sequence[Partition], rows: Schedule, batch: Batch, rate: float, weights: str | None
+) -> tuple[Sequence[float], int | None]:
+    """(the loss of each update, after how many it diverged or None) of a stream trained with SGD."""
+    how = {"optimizer": SGD(rate), "weights": weights, "meter": False}
     try:
-        batch = stream(microbatches, seed)
         return train_step(partitions, rows, batch, cross_entropy, **how).losses, None
     except DivergedError as error:
         return error.losses, len(error.losses)
@@ -96,7 +104,7 @@ def layers(devices: int, seed: int) -> list:
     return mlp([64] + [WIDTH] * (2 * devices - 1) + [10], seed=seed)
 
 
-def stream(microbatches: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def stream(microbatches: int, seed: int) -> Batch:
     """The digits of so many microbatches, shuffled anew for each epoch."""
     (x, y, *_), rng = digits(), np.random.default_rng(seed)
     whole = len(x) // SAMPLES * SAMPLES

@@ -9,10 +9,9 @@ import pytest
 from replies import assert_each_is_told, assert_says
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers
+from gpipe_sim.course import answers, live
 from gpipe_sim.course.lesson_17 import (
     AFTER_SIX,
-    BANDS,
     BEFORE_EIGHT,
     COUNTS,
     HIDDEN_UPDATES,
@@ -22,11 +21,10 @@ from gpipe_sim.course.lesson_17 import (
     WITHOUT_STASHING,
     delayed,
     held,
-    last_loss,
-    learned,
     stream,
     versions_held,
 )
+from gpipe_sim.course.live import BANDS, last_loss, learned, worse_without_stashing
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, mistaken, trained
 
 DELAYED, ROWS, SEEN = map(inspect.getsource, (answers.delayed, answers.stream_rows, answers.versions_seen))
@@ -438,6 +436,7 @@ def test_trainings_of_the_lesson_are_well_inside_their_bands():
             assert min(abs(last - edge) for edge in BANDS) > 0.05, (run, last)
     assert learned(6, 0.07, "latest") == "diverged"
     assert last_loss(6, 0.02, "latest") > 1.5 * last_loss(6, 0.02, "stashed")
+    assert worse_without_stashing(0.02) == worse_without_stashing(0.07) == "six"
     assert gp.staleness(gp.PipeDream(4, 20)).held == (4, 3, 2, 1)
     assert learned(2, 0.02, "latest") == learned(2, 0.02, "stashed") == learned(1, 0.02, "stashed")
 
@@ -450,3 +449,21 @@ WRONG = {
         "versions_held": WRONG_COUNTS,
     }.items()
 }
+
+
+@pytest.mark.parametrize(
+    ("ends", "where"),
+    [
+        ({}, "neither"),
+        ({2: "0.7 to 1.2"}, "two"),
+        ({6: "over 2"}, "six"),
+        ({6: "diverged"}, "six"),
+        ({2: "1.2 to 2", 6: "diverged"}, "both"),
+    ],
+)
+def test_where_stashing_matters_is_read_off_the_bands(monkeypatch, ends, where):
+    def told(devices, rate, weights):
+        return ends.get(devices, "under 0.7") if weights == "latest" else "under 0.7"
+
+    monkeypatch.setattr(live, "learned", told)
+    assert worse_without_stashing(0.02) == where

@@ -1,0 +1,45 @@
+"""Short trainings on old weights that lesson 17 runs itself, with the loss that they end at in words."""
+
+from functools import cache
+from math import inf
+
+import numpy as np
+
+from gpipe_sim.course.stale import SAMPLES, layers, losses_of
+from gpipe_sim.families import PipeDream
+from gpipe_sim.nn.data import digits
+from gpipe_sim.runtime.split import split
+
+#: Losses in words: sums differ between processors, and training on old weights amplifies that.
+BANDS = {0.7: "under 0.7", 1.2: "0.7 to 1.2", 2: "1.2 to 2", inf: "over 2"}
+DIVERGED = "diverged"
+LENGTH = 300  #: mini-batches
+
+
+def worse_without_stashing(rate: float) -> str:
+    """Where no stashing ends in a worse band than stashing: on "two" devices, "six", "both" or "neither"."""
+    ranks = [*BANDS.values(), DIVERGED]
+    two, six = (
+        ranks.index(learned(devices, rate, "latest")) > ranks.index(learned(devices, rate, "stashed"))
+        for devices in (2, 6)
+    )
+    return {(True, True): "both", (True, False): "two", (False, True): "six"}.get((two, six), "neither")
+
+
+def learned(devices: int, rate: float, weights: str) -> str:
+    """What becomes of ``last_loss``, as the band in which it is, or "diverged"."""
+    last = last_loss(devices, rate, weights)
+    return DIVERGED if last is None else next(words for most, words in BANDS.items() if last < most)
+
+
+@cache
+def last_loss(devices: int, rate: float, weights: str) -> float | None:
+    """Twelve linear layers on so many devices, 300 mini-batches of 16 digits, and an update after each.
+
+    The mean loss of the last 40 mini-batches; None if the training diverged.
+    """
+    data, rng = digits(), np.random.default_rng(0)
+    rows = np.concatenate([rng.permutation(len(data.x)) for _ in range(4)])[: LENGTH * SAMPLES]
+    stages, stream = split(layers(6, seed=0), stages=devices), PipeDream(devices, LENGTH)
+    losses, diverged = losses_of(stages, stream, (data.x[rows], data.y[rows]), rate, weights)
+    return None if diverged else float(np.mean(losses[-40:]))
