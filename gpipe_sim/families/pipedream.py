@@ -12,14 +12,11 @@ from gpipe_sim.schedule.base import Schedule
 
 def _stream(schedule: Schedule, device: int, every: int) -> Iterator[Action]:
     """1F1B's row, with an update once every so many gradients are in, and after the last."""
-    done, last = 0, schedule.microbatches - 1
     for action in OneFOneB(schedule.devices, schedule.microbatches).order(device):
         yield action
-        if action.kind is Kind.B:
-            done += 1
-            if done == every or action.microbatch == last:
-                yield U(device, action.microbatch)
-                done = 0
+        done = action.microbatch + 1  # the backwards come in their order
+        if action.kind is Kind.B and (done % every == 0 or done == schedule.microbatches):
+            yield U(device, action.microbatch)
 
 
 @dataclass(frozen=True)

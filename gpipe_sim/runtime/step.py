@@ -158,10 +158,10 @@ def told(
     step: int = 0,
 ) -> StepInputs:
     """What every device of a step is told."""
-    contexts = [Context(True, seed, step, m) for m in range(schedule.microbatches)]
-    homes = schedule.program.homes(Kind.F).tolist()
-    recomputed = (schedule.program.homes(Kind.R) >= 0).tolist()
     program = schedule.program
+    contexts = [Context(True, seed, step, m) for m in range(program.microbatches)]
+    homes = program.homes(Kind.F).tolist()
+    recomputed = (program.homes(Kind.R) >= 0).tolist()
     members = program.updates.members
     life = lives(program, weights) if len(members) > 1 else None
     cut = pieces_of(program, len(batch[0]))

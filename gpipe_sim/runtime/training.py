@@ -183,12 +183,13 @@ def _taken(
     with without_warnings():
         try:
             result = step(batch, len(losses))
+            found = result.losses
         except DivergedError as error:
-            require_finite([*error.losses, nan], losses)
-        require_finite(result.losses, losses)
+            found = (*error.losses, nan)
+        require_finite(found, losses)
         if optimizer:
             optimizer.step(parameters, result.gradients)
-    return result.losses
+    return found
 
 
 def _held_out(partitions: Sequence[Partition], x: Array, y: Array, losses: list[float]) -> float:
