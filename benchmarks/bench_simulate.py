@@ -7,7 +7,7 @@ from subprocess import run as run_process
 
 from benchmarks.timing import medians, report
 from gpipe_sim import ZBV, Costs, Interleaved1F1B, Link, OneFOneB, Schedule, Span, simulate, simulate_many
-from gpipe_sim.schedule.actions import Action, B, F, I, W
+from gpipe_sim.core.actions import Action, B, F, I, W
 
 DEVICES, MICROBATCHES = 64, 1024
 TINY = 10.4  #: target at 4 x 8: twice the ratio of the first simulator, which made an object of everything
@@ -107,7 +107,7 @@ def run() -> bool:
     met &= on_links(OneFOneB(*size))
     ratio = imported("numpy, gpipe_sim") / imported("numpy")
     met &= report("import gpipe_sim, NumPy included / import numpy", ratio, "x", 1.5)
-    ratio = imported("gpipe_sim.simulation.simulate") / imported("numpy")
+    ratio = imported("gpipe_sim.core.simulate") / imported("numpy")
     return met & report("... and what a first simulate loads", ratio, "x", 2)
 
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 import gpipe_sim as gp
 from figures._gantt import of_timeline, timeline_of
 from figures._page import page
+from gpipe_sim.core.timeline import number
 from gpipe_sim.drawing.plots import plot_timeline
-from gpipe_sim.simulation.timeline import number
 
 DEVICES, MICROBATCHES, FLUSHES = 4, 10, 2
 COSTS = gp.Costs(update=Fraction(1, 2))  #: an update takes some time, or nobody would see it

@@ -10,10 +10,10 @@ from matplotlib.patches import Patch
 
 import gpipe_sim as gp
 from figures._page import claim, page
+from gpipe_sim.core.memory import GRADIENTS, PARAMETERS, SAVED, STATE, MemoryTrace
 from gpipe_sim.drawing.palette import INK, MEMORY, PAPER
 from gpipe_sim.drawing.plots.gantt import HATCH
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
-from gpipe_sim.runtime.memory import GRADIENTS, PARAMETERS, SAVED, STATE, MemoryTrace
 
 DEVICES, MICROBATCHES, PLACES, ENDS = 8, 16, 2_048, 2  #: layers before the blocks, and as many behind them
 SCHEDULES = {

@@ -11,9 +11,9 @@ from matplotlib.patches import Patch, Rectangle
 import gpipe_sim as gp
 from figures._exact import plain
 from figures._page import claim, page
+from gpipe_sim.core.actions import Kind
 from gpipe_sim.drawing.palette import COLLECTIVE, INK, KINDS, LANE, PAPER, ink
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
-from gpipe_sim.schedule.actions import Kind
 
 DEVICES, MICROBATCHES, LAYERS, BYTES = 16, 64, 16, 4
 LINK = gp.Link(latency=1, bandwidth=1)

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 import gpipe_sim as gp
 from figures._page import claim, page
+from gpipe_sim.core.timeline import number
 from gpipe_sim.drawing.palette import CURVES, FAINT, INK, PAPER
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
-from gpipe_sim.simulation.timeline import number
 
 LAYERS, DEVICES, SAMPLES, ROWS = 16, 16, 64, 8  #: a sample is as many rows of as many features
 FAMILIES = (gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBH1, gp.ZBV)

@@ -11,10 +11,10 @@ from matplotlib.patches import Patch
 
 import gpipe_sim as gp
 from figures._page import claim, page
+from gpipe_sim.core.memory import BOUNDARY, SAVED, MemoryTrace
 from gpipe_sim.drawing.palette import INK, MEMORY
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, byte_axis, finish
-from gpipe_sim.runtime.memory import BOUNDARY, SAVED, MemoryTrace
-from gpipe_sim.theory.formulas import remat_activation_units
+from gpipe_sim.papers.formulas import remat_activation_units
 
 SIZES = (*[64] * 24, 10)  # 24 Linear and 23 ReLU
 DEVICES, MICROBATCHES, BATCH = (2, 4, 8), 8, 256

@@ -10,10 +10,10 @@ from matplotlib.transforms import Bbox
 from figures import zoo
 from figures._gantt import timeline_of
 from figures._page import claim, page
+from gpipe_sim.core.timeline import number
 from gpipe_sim.drawing.palette import FAINT, INK
 from gpipe_sim.drawing.plots import plot_bare
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
-from gpipe_sim.simulation.timeline import number
 
 WIDE, HIGH = 0.024, 0.46  #: a thumbnail: of a microbatch held per unit of time; in units of time
 NAME = 0.3, 0.055  #: its name: as high, in units of time, and as wide per letter, in microbatches

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 import gpipe_sim as gp
 from figures._gantt import of_timeline, timeline_of
 from figures._page import page
+from gpipe_sim.core.memory import CATEGORIES, OLDER, PARAMETERS
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.marks import Name, Panel, Shape
 from gpipe_sim.drawing.panel import panel
@@ -17,7 +18,6 @@ from gpipe_sim.drawing.plots.gantt import paint, scale_of
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
 from gpipe_sim.drawing.strips import Strips, bytes_label
 from gpipe_sim.drawing.wanted import Wanted
-from gpipe_sim.runtime.memory import CATEGORIES, OLDER, PARAMETERS
 
 DEVICES, MICROBATCHES, SAMPLES = 4, 12, 8
 STREAM = gp.PipeDream(DEVICES, MICROBATCHES)

@@ -18,7 +18,7 @@ from gpipe_sim import (
 )
 from gpipe_sim.drawing.palette import FAINT, INK
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, finish
-from gpipe_sim.theory.published import ZERO_BUBBLE, ZeroBubbleRun
+from gpipe_sim.papers.published import ZERO_BUBBLE, ZeroBubbleRun
 
 FAMILIES = {"1F1B": OneFOneB, "interleaved": Interleaved1F1B, "ZB-H1": ZBH1, "ZB-H2": ZBH2}
 DIGITS = 4  #: after the point, as the paper prints

@@ -14,6 +14,7 @@ from figures._exact import plain
 from figures._gantt import of_timeline, timeline_of
 from figures._page import page
 from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
+from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.marks import PHASE, Scale, legend
 from gpipe_sim.drawing.palette import INK
@@ -22,7 +23,6 @@ from gpipe_sim.drawing.plots import plot_bare
 from gpipe_sim.drawing.plots.gantt import DASHES, handle
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
 from gpipe_sim.drawing.wanted import Wanted
-from gpipe_sim.simulation.timeline import Timeline, number
 
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick

@@ -3,8 +3,8 @@
 import random
 
 from gpipe_sim import Costs, MemoryTrace, Schedule, Span, Timeline, in_flight, needs, simulate
-from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
-from gpipe_sim.schedule.explicit import unpaired
+from gpipe_sim.core.explicit import unpaired
+from gpipe_sim.core.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
 
 PLANNED = Costs(20, 20, 20)
 

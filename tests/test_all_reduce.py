@@ -9,7 +9,7 @@ from cases import every_schedule, over
 
 import gpipe_sim as gp
 from gpipe_sim import Kind, Link, Nodes, all_reduce, replicate, with_updates
-from gpipe_sim.simulation.all_reduce import ring_time
+from gpipe_sim.replicas.all_reduce import ring_time
 
 SLOW = Link(latency=1, bandwidth=1)  #: 1 for each round, and 1 for each byte
 SIZES = [(1, 2), (2, 3), (4, 8)]

@@ -6,8 +6,8 @@ from cases import every_schedule, over
 from numeric import furthest_apart
 
 import gpipe_sim as gp
-from gpipe_sim.nn.layers import Context
-from gpipe_sim.runtime.memory import BOUNDARY, MESSAGES
+from gpipe_sim.core.layers import Context
+from gpipe_sim.core.memory import BOUNDARY, MESSAGES
 
 TOKENS, LONGEST, H = 9, 7, 8
 

@@ -11,9 +11,9 @@ from cases import every_order, over, overlapped
 from test_balance import every_cut
 
 import gpipe_sim as gp
-from gpipe_sim.planning import balance_makespan
-from gpipe_sim.planning.cut_bounds import Bounds
-from gpipe_sim.planning.many_cuts import Prices, timer
+from gpipe_sim.balance import by_makespan as balance_makespan
+from gpipe_sim.balance.cut_bounds import Bounds
+from gpipe_sim.balance.many_cuts import Prices, timer
 
 
 def some_costs(draw: random.Random, layers: int, devices: int) -> gp.Costs:

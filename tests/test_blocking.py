@@ -21,8 +21,8 @@ from gpipe_sim import (
     problems,
     with_updates,
 )
-from gpipe_sim.schedule.steps import Transfer
-from gpipe_sim.simulation.blocking import BlockedCycle, blocked_cycles, transfers
+from gpipe_sim.programs.blocking import BlockedCycle, blocked_cycles, transfers
+from gpipe_sim.programs.transfers import Transfer
 
 SMALL = ((1, 2), (2, 1), (2, 4), (3, 2), (4, 4), (4, 8))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.nn.standin import like
+from gpipe_sim.core.meta_array import like
 
 X = np.random.default_rng(0).normal(size=(4, 6))
 
@@ -253,7 +253,7 @@ def test_attention_over_the_batch_by_mistake_is_found():
     layer = OverTheBatch(6, 2, rng=np.random.default_rng(0))
     with pytest.raises(ValueError):
         gp.check_layer(layer, x)
-    from gpipe_sim.nn.laws import _independent, _Run
+    from gpipe_sim.transformers.laws import _independent, _Run
 
     assert "over which axis does it mix" in _independent(_Run(layer, x))
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from plain_simulator import simulated
 
 import gpipe_sim as gp
-from gpipe_sim.simulation.cost_model import CostModel
-from gpipe_sim.simulation.machine import Machine
+from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.machine.machine import Machine
 
 SCHEDULES = [
     *every_order([(1, 1), (1, 3), (3, 2), (4, 3), (4, 8)]),

@@ -159,7 +159,7 @@ def test_a_layer(copy):
 
 def test_the_laws_find_a_layer_whose_gradient_is_wrong(copy):
     follow("A layer", copy)
-    layers = copy / "gpipe_sim/nn/layers.py"
+    layers = copy / "gpipe_sim/core/layers.py"
     right = layers.read_text()
     layers.write_text(wrong := right.replace("dy / (1 + np.abs(saved)) ** 2, None", "dy, None"))
     assert wrong != right

@@ -7,7 +7,7 @@ import pytest
 from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim.runtime.profile import Size
+from gpipe_sim.memory.profile import Size
 
 H, TOKENS, PLACES, GIB = 2_048, 32_000, 1_024, 2**30
 
@@ -157,7 +157,7 @@ def test_a_layer_that_cannot_be_repeated_is_refused(block, error, says):
 
 @pytest.mark.parametrize("limit", [10**7, 10**400])
 def test_a_limit_that_any_depth_keeps_is_refused(limit, monkeypatch):
-    monkeypatch.setattr("gpipe_sim.planning.deepest.MOST", 50)
+    monkeypatch.setattr("gpipe_sim.memory.deepest.MOST", 50)
     with pytest.raises(ValueError, match="needs a smaller memory_limit, 25 blocks in each stage fit"):
         gp.deepest_model(gp.GPipe(2, 1), language(), 2, limit)
     assert gp.deepest_model(gp.GPipe(2, 1), language(), 2, 70_000).depth < 50

@@ -10,8 +10,8 @@ from test_along import model, padded
 from test_step import alone, ten_digits
 
 import gpipe_sim as gp
-from gpipe_sim.schedule.steps import Transfer
-from gpipe_sim.simulation.blocking import blocked_cycles
+from gpipe_sim.programs.blocking import blocked_cycles
+from gpipe_sim.programs.transfers import Transfer
 
 SIZES = [64] + [12] * 6 + [10]
 SMALL = ((1, 1), (1, 3), (2, 1), (2, 3), (3, 2), (4, 4), (4, 8))

@@ -7,9 +7,9 @@ import pytest
 from drawn import SVG, words_in
 
 import gpipe_sim as gp
+from gpipe_sim.core.deadlock import cycle, in_words, waiting
 from gpipe_sim.drawing.deadlock import HEIGHT, IN_THE_WAY, LEFT, ROW, STEP, TOP, WAITS, WIDTH
 from gpipe_sim.drawing.palette import KINDS, PAPER, ink
-from gpipe_sim.simulation.deadlock import cycle, in_words, waiting
 
 DOTS = "\N{HORIZONTAL ELLIPSIS}"
 KNOT = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"

@@ -23,18 +23,18 @@ FLOORS = [
 
 #: What a method imports when it is called: schedules and timelines show themselves, and costs are measured.
 ABOVE = {
-    ("schedule/base.py", "drawing.svg"),
-    ("schedule/base.py", "simulation.simulate"),
-    ("simulation/costs.py", "runtime.stopwatch"),
-    ("simulation/timeline.py", "drawing.svg"),
-    ("simulation/timeline.py", "drawing.text"),
+    ("core/schedule.py", "drawing.svg"),
+    ("core/schedule.py", "simulation.simulate"),
+    ("core/costs.py", "runtime.stopwatch"),
+    ("core/timeline.py", "drawing.svg"),
+    ("core/timeline.py", "drawing.text"),
 }
 
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
 
 
 def module(path: Path) -> str:
-    """`schedule/base.py` is imported as `schedule.base`, `families/__init__.py` as `families`."""
+    """`core/schedule.py` is imported as `schedule.base`, `families/__init__.py` as `families`."""
     name = str(path.relative_to(PACKAGE).with_suffix("")).replace("/", ".")
     return name.removesuffix(".__init__")
 

@@ -10,8 +10,8 @@ from numeric import apart, furthest_apart, numeric_gradient
 
 import gpipe_sim as gp
 from gpipe_sim import GELU, LAYERS, BatchNorm, Context, Dropout, Embedding, Layer, Linear, ReLU, Tanh
-from gpipe_sim.nn import attention, blocks, transformer
-from gpipe_sim.nn.standin import StandIn
+from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.transformers import attention, blocks, transformer
 
 RNG = np.random.default_rng(7)
 #: What a small layer is made with. A layer whose constructor needs an argument of another name adds it here.

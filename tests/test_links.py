@@ -11,9 +11,9 @@ from plain_links import linked
 
 import gpipe_sim as gp
 from gpipe_sim import Costs, Link, Nodes
-from gpipe_sim.runtime.device import Device
-from gpipe_sim.simulation.machine import Machine
-from gpipe_sim.simulation.numbers import CostColumn
+from gpipe_sim.core.device import Device
+from gpipe_sim.core.numbers import CostColumn
+from gpipe_sim.machine.machine import Machine
 
 SIZES = [(1, 3), (2, 3), (3, 2), (4, 8), (5, 7)]
 COSTS = [Costs(), Costs(2, 3, 1), Costs(0, 0, 0), Costs(Fraction(1, 3), 1, Fraction(1, 2), comm=2)]

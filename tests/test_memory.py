@@ -31,7 +31,7 @@ from gpipe_sim import (
     split,
     train_step,
 )
-from gpipe_sim.runtime.memory import (
+from gpipe_sim.core.memory import (
     BOUNDARY,
     CATEGORIES,
     GRADIENTS,
@@ -443,7 +443,7 @@ def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch
                 traced = tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename")
                 seen.append((sum(s.size for s in traced), others + on_the_host + self.inside[-1]))
 
-    monkeypatch.setattr("gpipe_sim.runtime.step.MeteredMemory", Traced)
+    monkeypatch.setattr("gpipe_sim.core.step.MeteredMemory", Traced)
     tracemalloc.start()
     try:
         train_step(split(layers, balance=balance), GPipe(2, 4), batch, cross_entropy)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.runtime.limit import in_bytes
+from gpipe_sim.memory.limit import in_bytes
 
 DATA = gp.digits()
 BATCH = DATA.x[:64], DATA.y[:64]

@@ -13,7 +13,7 @@ from misused import CASES, HANDED_IN, TIMELINE, X, Y, parts, step, train
 import gpipe_sim as gp
 from gpipe_sim.course.build import BUILDS
 from gpipe_sim.course.reply import Reply
-from gpipe_sim.theory import formulas
+from gpipe_sim.papers import formulas
 
 LESSONS = [
     getattr(gp.course, f"lesson_{name}")

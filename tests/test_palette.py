@@ -14,6 +14,7 @@ from measured import metered
 import figures
 import gpipe_sim
 from gpipe_sim import ZBH1, Costs, Explicit, GPipe, Interleaved1F1B, Kind, draw, remat, simulate, to_svg
+from gpipe_sim.core.memory import CATEGORIES
 from gpipe_sim.drawing import palette
 from gpipe_sim.drawing.palette import (
     COLLECTIVE,
@@ -34,7 +35,6 @@ from gpipe_sim.drawing.palette import (
     tint,
 )
 from gpipe_sim.drawing.plots import plot_timeline
-from gpipe_sim.runtime.memory import CATEGORIES
 
 WITH_AN_UPDATE = Explicit(["0F0 0B0 0U0"])
 BY_DAY, BY_NIGHT = {}, DARK  #: what becomes of a colour

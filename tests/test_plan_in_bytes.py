@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpipe_sim as gp
-from gpipe_sim.planning.banker import Banker, Life
-from gpipe_sim.planning.rooms import InBytes, one_by_one
-from gpipe_sim.schedule.placement import looped, v_shaped
+from gpipe_sim.core.placement import looped, v_shaped
+from gpipe_sim.machine.banker import Banker, Life
+from gpipe_sim.machine.rooms import InBytes, one_by_one
 
 PRIORITIES = ("BF", "FB", "IFW", "WIF")
 

@@ -8,8 +8,8 @@ import pytest
 from cases import every_schedule, over, over_every_order, overlapped
 
 import gpipe_sim as gp
-from gpipe_sim.runtime.prediction import _partitions
-from gpipe_sim.runtime.profile import Size
+from gpipe_sim.memory.prediction import _partitions
+from gpipe_sim.memory.profile import Size
 
 SIZES = ((1, 1), (2, 3), (3, 2), (4, 4))
 RNG = np.random.default_rng(0)

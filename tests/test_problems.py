@@ -30,10 +30,10 @@ from gpipe_sim import (
     train_step,
     with_updates,
 )
-from gpipe_sim.schedule.placement import looped
-from gpipe_sim.schedule.rules import NEEDS
-from gpipe_sim.simulation.deadlock import Wait, all_waits, cycle, waiting
-from gpipe_sim.simulation.problems import REASONS
+from gpipe_sim.core.deadlock import Wait, all_waits, cycle, waiting
+from gpipe_sim.core.placement import looped
+from gpipe_sim.core.problems import REASONS
+from gpipe_sim.core.rules import NEEDS
 
 
 def sentences(schedule: Schedule) -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 from cases import over_every_order, overlapped
 
 import gpipe_sim as gp
-from gpipe_sim.schedule import lowering
-from gpipe_sim.schedule.program import CODE, KINDS, Program
-from gpipe_sim.schedule.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS, in_flight
+from gpipe_sim.core import lowering
+from gpipe_sim.core.program import CODE, KINDS, Program
+from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS, in_flight
 
 PAIR = gp.Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0B1", "1F0 1B0 1F1 1B1"])
 

@@ -7,7 +7,7 @@ from cases import BOTH_WAYS
 from test_device_programs import run
 
 import gpipe_sim as gp
-from gpipe_sim.simulation.blocking import round_trip
+from gpipe_sim.programs.blocking import round_trip
 
 GOOD = ("0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0")
 

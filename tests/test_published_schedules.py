@@ -29,8 +29,8 @@ from gpipe_sim import (
     problems,
     simulate,
 )
+from gpipe_sim.core.actions import F, I, W
 from gpipe_sim.families.controllable import _in_slot_order, block, choose
-from gpipe_sim.schedule.actions import F, I, W
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpipe_sim as gp
-from gpipe_sim.nn.layers import Context
-from gpipe_sim.runtime.device import pieces_of
-from gpipe_sim.schedule.base import WEIGHTS
+from gpipe_sim.core.device import pieces_of
+from gpipe_sim.core.layers import Context
+from gpipe_sim.core.schedule import WEIGHTS
 
 RATE, DIGITS = 0.3, gp.digits()
 

@@ -10,7 +10,7 @@ import pytest
 from numeric import furthest_apart
 
 import gpipe_sim as gp
-from gpipe_sim.runtime.profile import LayerProfile, LossProfile, Profile, Selective, Size
+from gpipe_sim.memory.profile import LayerProfile, LossProfile, Profile, Selective, Size
 
 # Against all choices
 

@@ -7,9 +7,9 @@ import pytest
 from drawn import SVG
 
 import gpipe_sim as gp
+from gpipe_sim.core.memory import PARAMETERS
 from gpipe_sim.drawing.palette import INK, LANE, MEMORY
 from gpipe_sim.drawing.stages import HIGH, TOP
-from gpipe_sim.runtime.memory import PARAMETERS
 
 AREA = re.compile(r'<path d="M(\S+) (\S+)h(\S+)v(\S+)h-\S+z" fill="([^"]*)"(?: stroke="([^"]*)")?/>')
 FULL = MEMORY[PARAMETERS].colour

@@ -7,7 +7,7 @@ import pytest
 
 import gpipe_sim as gp
 from gpipe_sim import PipeDream, PipeDream2BW, formulas
-from gpipe_sim.runtime.memory import ACTIVATIONS, BOUNDARY, OLDER, PARAMETERS
+from gpipe_sim.core.memory import ACTIVATIONS, BOUNDARY, OLDER, PARAMETERS
 
 DEPTHS, EVERY = range(1, 7), range(1, 9)
 

@@ -43,8 +43,8 @@ from gpipe_sim import (
     train_step,
     with_updates,
 )
-from gpipe_sim.runtime import step as step_module
-from gpipe_sim.runtime.memory import GRADIENTS, PARAMETERS, roots
+from gpipe_sim.core import step as step_module
+from gpipe_sim.core.memory import GRADIENTS, PARAMETERS, roots
 
 SIZES = [64] + [12] * 6 + [10]  # 13 layers: room for four devices of three stages
 MODES = ("always", "except_last", "never")

@@ -9,10 +9,10 @@ from drawn import Look, area, bounds, chart_in, chart_of, charts_in, image, word
 from measured import metered
 
 import gpipe_sim as gp
+from gpipe_sim.core.memory import CATEGORIES, SAVED, MemoryTrace
 from gpipe_sim.drawing.coarse import Grain, in_flight_steps
 from gpipe_sim.drawing.palette import MEMORY
 from gpipe_sim.drawing.strips import BYTES_HIGH, COUNTS_HIGH, bytes_label
-from gpipe_sim.runtime.memory import CATEGORIES, SAVED, MemoryTrace
 
 COUNTED, NAME = "#c6b3ea", "microbatches in flight, and the most"
 MOST = 300_000  #: characters in a notebook

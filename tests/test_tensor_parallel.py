@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.runtime.tensor_parallel import ring_all_reduce
+from gpipe_sim.replicas.tensor_parallel import ring_all_reduce
 
 f = gp.formulas
 B, S, H, A = 3, 8, 16, 4

@@ -17,7 +17,7 @@ from numeric import furthest_apart  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy  # noqa: E402
-from gpipe_sim.schedule.actions import Kind  # noqa: E402
+from gpipe_sim.core.actions import Kind  # noqa: E402
 from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
 
 SCHEDULES = {

@@ -15,9 +15,9 @@ from torch_modules import some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mse, remat  # noqa: E402
-from gpipe_sim.runtime.memory import ACTIVATIONS, GRADIENTS, PARAMETERS  # noqa: E402
-from gpipe_sim.schedule.actions import Kind  # noqa: E402
-from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED  # noqa: E402
+from gpipe_sim.core.actions import Kind  # noqa: E402
+from gpipe_sim.core.memory import ACTIVATIONS, GRADIENTS, PARAMETERS  # noqa: E402
+from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED  # noqa: E402
 from gpipe_sim.torch_backend import LocalProcesses, Pipeline, UnsupportedTorch, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend import meter as torch_meter  # noqa: E402
 from gpipe_sim.torch_backend.memory import Allocated  # noqa: E402

@@ -29,9 +29,9 @@ from torch_modules import OwnError, Raises, RaisesBackward, half_of_squares, lin
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mlp, mse, remat  # noqa: E402
-from gpipe_sim.nn import attention, blocks, transformer  # noqa: E402
-from gpipe_sim.nn.layers import Context  # noqa: E402
+from gpipe_sim.core.layers import Context  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, devices, place, split, to_torch, train_step  # noqa: E402
+from gpipe_sim.transformers import attention, blocks, transformer  # noqa: E402
 
 
 def check(schedule, loss=cross_entropy, activation="tanh", dtype=np.float64, within=1e-10) -> gp.StepResult:

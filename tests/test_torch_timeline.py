@@ -16,7 +16,7 @@ from torch.nn import functional  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import B, F, I, Kind, R, W, mse, needs, plots, remat  # noqa: E402
-from gpipe_sim.simulation import metrics  # noqa: E402
+from gpipe_sim.core import bubbles as metrics  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, Sleep, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend.sleep import MOST_LATE  # noqa: E402
 from gpipe_sim.torch_backend.timeline import measured  # noqa: E402

@@ -31,8 +31,8 @@ from gpipe_sim import (
     train_single_device,
     with_updates,
 )
-from gpipe_sim.nn.data import digit_images
-from gpipe_sim.runtime import step as step_module
+from gpipe_sim.core import step as step_module
+from gpipe_sim.core.digits import digit_images
 
 EPOCHS = 6
 OPTIONS = {"loss": cross_entropy, "epochs": EPOCHS, "batch_size": 64, "seed": 0, "report": None}

@@ -28,8 +28,8 @@ from gpipe_sim import (
     split,
     train_step,
 )
-from gpipe_sim.runtime import step as step_module
-from gpipe_sim.runtime.memory import GRADIENTS, PARAMETERS, STATE, roots
+from gpipe_sim.core import step as step_module
+from gpipe_sim.core.memory import GRADIENTS, PARAMETERS, STATE, roots
 
 BOTH_WAYS = pytest.mark.parametrize("schedule", [Chimera(4, 8), Chimera(4, 5), DualPipe(4, 8)], ids=repr)
 

@@ -9,7 +9,7 @@ from cases import every_order, over
 
 import gpipe_sim as gp
 from gpipe_sim import Accelerator, Costs
-from gpipe_sim.runtime.stopwatch import seconds
+from gpipe_sim.balance.stopwatch import seconds
 
 HALF = Fraction(1, 2)
 

@@ -9,8 +9,8 @@ import pytest
 from cases import every_order, over
 
 import gpipe_sim as gp
-from gpipe_sim.runtime.memory import PENDING, SAVED
-from gpipe_sim.runtime.profile import LayerProfile, LossProfile, Size
+from gpipe_sim.core.memory import PENDING, SAVED
+from gpipe_sim.memory.profile import LayerProfile, LossProfile, Size
 
 f = gp.formulas
 ZERO_BUBBLE = pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from streams import RATE, STREAMS, model, stream, trained
 
 import gpipe_sim as gp
 from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
-from gpipe_sim.runtime.limit import in_bytes
-from gpipe_sim.runtime.memory import Memory
-from gpipe_sim.runtime.step import performed, told
+from gpipe_sim.core.memory import Memory
+from gpipe_sim.core.step import performed, told
+from gpipe_sim.memory.limit import in_bytes
 
 
 @pytest.mark.parametrize(("schedule", "mode"), STREAMS, ids=repr)

@@ -9,7 +9,7 @@ from streams import DIGITS, RATE, SAMPLES, model, stream, trained, weights_of
 
 import gpipe_sim as gp
 from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
-from gpipe_sim.runtime.device import pieces_of
+from gpipe_sim.core.device import pieces_of
 
 
 def plain_loop(partitions, mini_batches, version_of) -> list[float]:

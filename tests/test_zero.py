@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.runtime.ring import ring_all_reduce
+from gpipe_sim.replicas.ring import ring_all_reduce
 
 f = gp.formulas
 KEPT = ("parameters", "gradients", "optimizer state")

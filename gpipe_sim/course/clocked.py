@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from numbers import Real
 
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.cost_model import CostModel
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.machine import Machine
-from gpipe_sim.simulation.timeline import Span, Timeline
+from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.timeline import Span, Timeline
+from gpipe_sim.machine.machine import Machine
 
 PAUSE = 0.75  #: how long a device takes between two actions in a timeline that is made here
 LENGTHS = (0.93, 1.05, 1.0, 0.96, 1.09, 0.91, 1.02)  #: of its cost, how long each action takes in turn

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.simulate import simulate
 from gpipe_sim.families import OneFOneB
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import peak_in_flight
-from gpipe_sim.simulation.simulate import simulate
 
 
 class Job(NamedTuple):

@@ -6,20 +6,20 @@ from numbers import Real
 
 import numpy as np
 
+from gpipe_sim.core.digits import digits
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.losses import MSE, Loss, cross_entropy
+from gpipe_sim.core.optimizers import SGD, Adam, Optimizer
+from gpipe_sim.core.split import split
+from gpipe_sim.core.step import train_step
+from gpipe_sim.core.training import train
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_action import Work, first_wrong
 from gpipe_sim.course.one_device import Trial
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import Naive
-from gpipe_sim.nn.data import digits
-from gpipe_sim.nn.layers import Layer
-from gpipe_sim.nn.losses import MSE, Loss, cross_entropy
-from gpipe_sim.nn.models import mlp
-from gpipe_sim.nn.optimizers import SGD, Adam, Optimizer
-from gpipe_sim.runtime.split import split
-from gpipe_sim.runtime.step import train_step
-from gpipe_sim.runtime.training import train
+from gpipe_sim.transformers.models import mlp
 
 #: (sizes, samples, dtype) of models that the notebook does not show; the smaller numbers come last.
 HIDDEN = (

@@ -7,6 +7,14 @@ from fractions import Fraction
 from math import isclose
 from numbers import Real
 
+from gpipe_sim.core.actions import Action
+from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.problems import problems
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
@@ -33,14 +41,6 @@ from gpipe_sim.course.rows import (
     who_is_stuck,
 )
 from gpipe_sim.course.waits import first_wait
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.metrics import peak_in_flight
-from gpipe_sim.simulation.problems import problems
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Timeline
-from gpipe_sim.simulation.timeline import number as written
 
 LONG, ROOM = 18, (3, 2, 1)  #: what three devices and four microbatches can do with unit costs
 NEAR = 6  #: how much longer an order may be that has nearly the right shape

@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.layers import Layer, Linear
+from gpipe_sim.core.losses import cross_entropy
+from gpipe_sim.core.memory import GRADIENTS
+from gpipe_sim.core.split import split
+from gpipe_sim.core.step import StepResult, train_step
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.families import GPipe
-from gpipe_sim.nn.layers import Layer, Linear
-from gpipe_sim.nn.losses import cross_entropy
-from gpipe_sim.nn.models import mlp
-from gpipe_sim.runtime.memory import GRADIENTS
-from gpipe_sim.runtime.split import split
-from gpipe_sim.runtime.step import StepResult, train_step
-from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.transformers.models import mlp
 
 #: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
 HIDDEN = (

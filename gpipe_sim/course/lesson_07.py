@@ -4,6 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.answers import NEEDS, gpipe_rows
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
@@ -20,13 +26,7 @@ from gpipe_sim.course.reply import (
 from gpipe_sim.course.rows import Rows, as_schedule, rows_from, who_is_stuck
 from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import GPipe, OneFOneB
-from gpipe_sim.planning.greedy import greedy
-from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import peak_in_flight
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Timeline
+from gpipe_sim.machine.greedy import greedy
 
 #: devices, microbatches, caps, and how long a forward and a backward take: where rows under caps are tried
 CAPPED = (

@@ -6,6 +6,9 @@ from numbers import Real
 
 import numpy as np
 
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.remat import remat
+from gpipe_sim.core.simulate import simulate
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
@@ -14,10 +17,7 @@ from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_worki
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.families import GPipe
-from gpipe_sim.schedule.remat import remat
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.theory.formulas import remat_activation_units
+from gpipe_sim.papers.formulas import remat_activation_units
 
 #: features around each stage, samples, microbatches: where light_forward and recompute are tried
 HIDDEN_STAGES = (((7, 5, 6, 3), 8, 3), ((6, 4), 5, 2), ((4, 9, 2, 8, 5), 6, 4))

@@ -4,6 +4,11 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from numbers import Rational, Real
 
+from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.layers import ReLU
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.split import split
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed, your_turn
@@ -18,11 +23,6 @@ from gpipe_sim.course.rows import (
     who_is_stuck,
 )
 from gpipe_sim.families import Interleaved1F1B, OneFOneB
-from gpipe_sim.nn.layers import ReLU
-from gpipe_sim.runtime.split import split
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import peak_in_flight
-from gpipe_sim.simulation.simulate import simulate
 
 #: devices, microbatches, stages per device
 HIDDEN_ROWS = ((2, 4, 2), (3, 9, 2), (4, 8, 3), (1, 3, 2), (5, 5, 2), (3, 6, 1), (4, 20, 2))

@@ -9,13 +9,13 @@ from math import ceil
 from numbers import Real
 from typing import NamedTuple
 
+from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import GPipe
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import bubble_fraction, bubble_overhead, idle_time
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Timeline
 
 #: What natural wrong guesses at the M that halves the bubble of 8 devices and 8 microbatches would be.
 HALVED = {

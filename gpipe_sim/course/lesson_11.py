@@ -9,6 +9,9 @@ from numbers import Real
 
 import numpy as np
 
+from gpipe_sim.balance.by_cost import balance_by_cost
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.simulate import simulate
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import (
@@ -22,9 +25,6 @@ from gpipe_sim.course.reply import (
     your_turn,
 )
 from gpipe_sim.families import OneFOneB
-from gpipe_sim.runtime.balance import balance_by_cost
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.simulate import simulate
 
 #: What natural wrong guesses at GPipe's step with one stage of four twice as long would be.
 ONE_SLOW_STAGE = {

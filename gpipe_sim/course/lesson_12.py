@@ -6,6 +6,9 @@ from fractions import Fraction
 from math import inf
 from numbers import Real
 
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
@@ -32,10 +35,7 @@ from gpipe_sim.course.rows import (
     spelled,
 )
 from gpipe_sim.families import GPipe, OneFOneB
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.links import Link
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import number as written
+from gpipe_sim.links.links import Link
 
 KINDS = "FfBb"
 #: Rows whose links a student's function finds; in the last but one device 1 takes microbatch 1 first.

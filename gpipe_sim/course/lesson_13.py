@@ -6,6 +6,19 @@ from fractions import Fraction
 from itertools import permutations, product
 from numbers import Real
 
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.bubbles import (
+    bubble_fraction,
+    bubble_overhead,
+    idle_spans,
+    peak_in_flight,
+    span_bubble,
+)
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.schedule import needs
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
@@ -27,19 +40,6 @@ from gpipe_sim.course.rows import (
 )
 from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
-from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.schedule.base import needs
-from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import (
-    bubble_fraction,
-    bubble_overhead,
-    idle_spans,
-    peak_in_flight,
-    span_bubble,
-)
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Timeline
 
 GIVEN = ZBH1(devices=3, microbatches=4)  #: all rows but the last are given; its length is the goal
 LAST = GIVEN.devices - 1

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.losses import mse
+from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.split import split
 from gpipe_sim.course.attended import mixed_samples, what_is_no_pair, wrong_mix, wrong_shares
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed, your_turn
 from gpipe_sim.course.trained import Trained, stored
-from gpipe_sim.nn.blocks import TransformerBlock
-from gpipe_sim.nn.losses import mse
-from gpipe_sim.nn.standin import StandIn
-from gpipe_sim.runtime.outlined import profile
-from gpipe_sim.runtime.profile import Size
-from gpipe_sim.runtime.split import split
+from gpipe_sim.memory.profile import Size
+from gpipe_sim.memory.shape_inference import profile
+from gpipe_sim.transformers.blocks import TransformerBlock
 
 #: samples, places, features, heads: where attention is tried
 HIDDEN_SHAPES = ((3, 5, 12, 4), (10, 4, 8, 2), (2, 7, 6, 1))

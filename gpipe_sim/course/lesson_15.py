@@ -6,6 +6,7 @@ from numbers import Real
 
 import numpy as np
 
+from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.answers import Links
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
@@ -19,8 +20,7 @@ from gpipe_sim.course.reply import (
     listed,
     your_turn,
 )
-from gpipe_sim.schedule.replicas import shares as best_shares
-from gpipe_sim.simulation.timeline import number as written
+from gpipe_sim.replicas.replicate import shares as best_shares
 
 #: Devices, and numbers in the vector of each: pieces that are equal, that are not, and some that are empty.
 HIDDEN_RINGS = ((4, 12), (2, 5), (3, 10), (6, 25), (5, 3), (1, 4))

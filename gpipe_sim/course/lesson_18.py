@@ -7,18 +7,18 @@ from math import isclose, isfinite
 from numbers import Real
 from statistics import mean, median
 
+from gpipe_sim.core.actions import B, F, Kind
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.schedule import Schedule, needs
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Span, Timeline
+from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.called import called
 from gpipe_sim.course.clocked import measured, uneven
 from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.export.recorded import recorded_run
 from gpipe_sim.families import ZBH1, GPipe, OneFOneB
-from gpipe_sim.schedule.actions import B, F, Kind
-from gpipe_sim.schedule.base import Schedule, needs
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.fit import fit_costs
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Span, Timeline
-from gpipe_sim.simulation.timeline import number as written
+from gpipe_sim.planning.fit_costs import fit_costs
 
 NEAR = 0.03  #: how far off, relatively, a step or a pause may be
 NEAR_FORWARD = 0.05  #: and a forward, for which there are several good ways to leave slow ones out

@@ -6,14 +6,14 @@ from fractions import Fraction
 from functools import cache
 from numbers import Rational
 
+from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.families import SCHEDULES
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import peak_in_flight
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import number as written
 
 #: devices, microbatches, the most microbatches that a device may hold, and how long a message is on its way
 HIDDEN = (

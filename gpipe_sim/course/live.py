@@ -5,10 +5,10 @@ from math import inf
 
 import numpy as np
 
+from gpipe_sim.core.digits import digits
+from gpipe_sim.core.split import split
 from gpipe_sim.course.stale import SAMPLES, layers, losses_of
 from gpipe_sim.families import PipeDream
-from gpipe_sim.nn.data import digits
-from gpipe_sim.runtime.split import split
 
 #: Losses in words: sums differ between processors, and training on old weights amplifies that.
 BANDS = {0.7: "under 0.7", 1.2: "0.7 to 1.2", 2: "1.2 to 2", inf: "over 2"}

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gpipe_sim.core.losses import mse
+from gpipe_sim.core.split import split
+from gpipe_sim.core.step import single_device_step
 from gpipe_sim.course.reply import NOTHING_BACK
 from gpipe_sim.course.rows import first_other, in_a_row, what_is_amiss
 from gpipe_sim.errors import DeadlockError
 from gpipe_sim.families import OneFOneB
-from gpipe_sim.nn.losses import mse
-from gpipe_sim.nn.models import mlp
-from gpipe_sim.runtime.programs import run_programs
-from gpipe_sim.runtime.split import split
-from gpipe_sim.runtime.step import single_device_step
-from gpipe_sim.schedule.device_programs import device_programs
+from gpipe_sim.programs.device_programs import device_programs
+from gpipe_sim.programs.run_programs import run_programs
+from gpipe_sim.transformers.models import mlp
 
 CLOSE = 1e-12
 STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")

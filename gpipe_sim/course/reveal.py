@@ -14,9 +14,9 @@ from numbers import Real
 from operator import itemgetter
 from typing import Any
 
+from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.reply import Reply, is_number, your_turn
 from gpipe_sim.errors import got, number, require
-from gpipe_sim.simulation.timeline import number as written
 
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
 ASKS = "What happened? Write your guess in the cell above, run it, and run this cell again. Or open this."

@@ -4,12 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from gpipe_sim.core import deadlock
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import NOTHING_BACK, Reply, is_whole, keep_working
-from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation import deadlock
 
 A_LIST = "Later lessons read it more than once, as a list. How do you make one?"
 KINDS = "FBIW"  #: the letters in which students write rows

@@ -13,20 +13,20 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.device import Batch
+from gpipe_sim.core.digits import digits
+from gpipe_sim.core.explicit import repeat, with_updates
+from gpipe_sim.core.losses import cross_entropy
+from gpipe_sim.core.optimizers import SGD
+from gpipe_sim.core.partition import Partition
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.split import split
+from gpipe_sim.core.step import train_step
 from gpipe_sim.errors import DivergedError
 from gpipe_sim.families import OneFOneB, PipeDream, PipeDream2BW
-from gpipe_sim.nn.data import digits
-from gpipe_sim.nn.losses import cross_entropy
-from gpipe_sim.nn.models import mlp
-from gpipe_sim.nn.optimizers import SGD
-from gpipe_sim.runtime.device import Batch
-from gpipe_sim.runtime.partition import Partition
-from gpipe_sim.runtime.split import split
-from gpipe_sim.runtime.step import train_step
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.explicit import repeat, with_updates
-from gpipe_sim.simulation.simulate import simulate
+from gpipe_sim.transformers.models import mlp
 
 FILE = files("gpipe_sim") / "data" / "staleness.json"
 DEPTHS, WIDTH, SAMPLES, MICROBATCHES, BLOCK = (2, 4, 6, 8), 64, 16, 720, 24

@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.digits import Data, digits
+from gpipe_sim.core.layers import Layer, Linear
+from gpipe_sim.core.losses import cross_entropy
+from gpipe_sim.core.optimizers import AdamW
+from gpipe_sim.core.split import split
+from gpipe_sim.core.training import History, train, train_single_device
 from gpipe_sim.families import GPipe
-from gpipe_sim.nn.blocks import TransformerBlock
-from gpipe_sim.nn.data import Data, digits
-from gpipe_sim.nn.layers import Layer, Linear
-from gpipe_sim.nn.losses import cross_entropy
-from gpipe_sim.nn.optimizers import AdamW
-from gpipe_sim.nn.transformer import LayerNorm, Positions, SequenceMean
-from gpipe_sim.runtime.split import split
-from gpipe_sim.runtime.training import History, train, train_single_device
+from gpipe_sim.transformers.blocks import TransformerBlock
+from gpipe_sim.transformers.transformer import LayerNorm, Positions, SequenceMean
 
 FILE = files("gpipe_sim") / "data" / "transformer.json"
 PLACES, PIXELS, FEATURES, HEADS, BLOCKS, CLASSES = 8, 8, 32, 4, 4, 10

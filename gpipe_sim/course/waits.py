@@ -2,10 +2,10 @@
 
 from numbers import Real
 
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.base import needs
-from gpipe_sim.simulation.metrics import idle_spans
-from gpipe_sim.simulation.timeline import Timeline
+from gpipe_sim.core.actions import Action
+from gpipe_sim.core.bubbles import idle_spans
+from gpipe_sim.core.schedule import needs
+from gpipe_sim.core.timeline import Timeline
 
 
 def first_wait(timeline: Timeline, device: int) -> tuple[Real, Real, Action] | None:

@@ -6,13 +6,13 @@ It has no time axis, because nothing moves any more. Each device's row is a queu
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.deadlock import Wait, all_waits, blocked, cycle, waiting
+from gpipe_sim.core.problems import check_actions
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.drawing.document import Svg, text
 from gpipe_sim.drawing.palette import FAINT, INK, KINDS, PAPER, ink
 from gpipe_sim.drawing.words import described
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.deadlock import Wait, all_waits, blocked, cycle, waiting
-from gpipe_sim.simulation.problems import check_actions
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next

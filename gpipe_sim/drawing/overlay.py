@@ -8,6 +8,9 @@ from functools import cached_property
 from numbers import Real
 from typing import NamedTuple
 
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.bubbles import bubble_fraction
+from gpipe_sim.core.timeline import Timeline, number, require_timeline
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.geometry import Rows
@@ -18,9 +21,6 @@ from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.wanted import Wanted, notes
 from gpipe_sim.drawing.words import size
-from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.simulation.metrics import bubble_fraction
-from gpipe_sim.simulation.timeline import Timeline, number, require_timeline
 
 NAMES = ("simulated", "measured")
 THIN, FULL = Rows(1.55, 0.1, 0.42), Rows(1.55, 0.54, 0.86)  #: lanes of each device

@@ -6,6 +6,7 @@ from itertools import groupby
 from numbers import Real
 from typing import NamedTuple
 
+from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.document import (
     BOLD,
     FONT,
@@ -25,7 +26,6 @@ from gpipe_sim.drawing.geometry import rectangle, ticks
 from gpipe_sim.drawing.marks import DIGIT, FRAME, MESSAGE, QUEUE, Corner, Entry, Name, Panel, Shape, Style
 from gpipe_sim.drawing.paint import PATTERNS, PIXELS, Place, arrows_between, line_of, outline, paint, stroke
 from gpipe_sim.drawing.palette import FAINT, INK, Look
-from gpipe_sim.simulation.timeline import Timeline, number
 
 WIDTH = 700  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a timeline of few actions is not blown up

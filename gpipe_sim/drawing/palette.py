@@ -7,8 +7,8 @@ and matplotlib both read this file; a new kind of action, or a new category of m
 
 from typing import NamedTuple
 
-from gpipe_sim.runtime.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
-from gpipe_sim.schedule.actions import Kind
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
 
 PLAIN, LINES, DOTS = "", "lines", "dots"  #: patterns, in white
 

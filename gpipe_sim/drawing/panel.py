@@ -3,6 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import Grain, areas
 from gpipe_sim.drawing.geometry import (
     Box,
@@ -44,8 +46,6 @@ from gpipe_sim.drawing.palette import (
 from gpipe_sim.drawing.strips import strip_marks
 from gpipe_sim.drawing.together import TOGETHER_HIGH, together_marks
 from gpipe_sim.drawing.wanted import Picked, Wanted
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.simulation.timeline import Timeline, number
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
 PAIRED = 1.4  #: with overlapped pairs rows are so much higher, and a number fits into half a row

@@ -8,13 +8,13 @@ from numbers import Real
 
 import numpy as np
 
+from gpipe_sim.core.program import CODE
+from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.coarse import Grain, shares
 from gpipe_sim.drawing.geometry import Rows, boxes, kinds_drawn, rectangle
 from gpipe_sim.drawing.marks import FRAME, Corner, Label, Labels, Lines, Panel, Scale, Shape
 from gpipe_sim.drawing.palette import INK, KINDS, LANE
 from gpipe_sim.drawing.panel import box_marks, device_names, entry_of, is_fine, lanes
-from gpipe_sim.schedule.program import CODE
-from gpipe_sim.simulation.timeline import Span, Timeline, number
 
 WAITING = "waiting: "  #: left out where there is no room for it
 TITLE = "The same work, pushed left: the waiting is one block"

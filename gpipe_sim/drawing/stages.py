@@ -6,12 +6,12 @@ Every layer has a column, so a device's layers stand below their places in the m
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.memory import PARAMETERS
+from gpipe_sim.core.partition import Partition
 from gpipe_sim.drawing.document import Svg, px, text, words_wide
 from gpipe_sim.drawing.palette import FAINT, INK, LANE, MEMORY, PAPER
 from gpipe_sim.errors import listed, require
-from gpipe_sim.nn.layers import Layer
-from gpipe_sim.runtime.memory import PARAMETERS
-from gpipe_sim.runtime.partition import Partition
 
 WIDTH, LEFT, RIGHT = 720, 84, 12  #: pixels of a page, and of its margins
 WIDEST, NARROWEST = 90, 8  #: pixels of a column

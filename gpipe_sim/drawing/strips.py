@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.drawing.coarse import Grain, in_flight_steps
 from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.marks import Corner, Entry, Name, Shape
 from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY
-from gpipe_sim.runtime.memory import MemoryTrace
-from gpipe_sim.simulation.metrics import peak_in_flight
-from gpipe_sim.simulation.timeline import Timeline
 
 BELOW = 0.04  #: rows between a lane and its strip
 COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes

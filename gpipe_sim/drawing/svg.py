@@ -3,6 +3,11 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from gpipe_sim.core.actions import Action
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Span, Timeline, of_timeline, require_timeline
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.document import LARGE, Svg, text, words_wide
 from gpipe_sim.drawing.marks import legend
@@ -14,12 +19,7 @@ from gpipe_sim.drawing.pushed import pushed as pushed_panel
 from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
 from gpipe_sim.drawing.words import caption, title
 from gpipe_sim.errors import ScheduleError, listed, require
-from gpipe_sim.runtime.memory import MemoryTrace
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.staleness import staleness
-from gpipe_sim.simulation.timeline import Span, Timeline, of_timeline, require_timeline
+from gpipe_sim.streams.staleness import staleness
 
 MOST_TIMED = 300_000  #: actions that are timed unasked
 

@@ -5,10 +5,10 @@ from math import gcd, lcm
 
 import numpy as np
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.program import MOST_WRITTEN, written
+from gpipe_sim.core.timeline import Span, Timeline, names_of, number
 from gpipe_sim.drawing.geometry import short
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.program import MOST_WRITTEN, written
-from gpipe_sim.simulation.timeline import Span, Timeline, names_of, number
 
 MOST_COLUMNS = 200
 IDLE, GOES_ON, TOGETHER = "·", "-", "="

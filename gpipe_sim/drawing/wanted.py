@@ -4,17 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.rows import read
+from gpipe_sim.core.timeline import Message, Span, Timeline
 from gpipe_sim.drawing.coarse import Grain, grain_of
 from gpipe_sim.drawing.geometry import Versions
 from gpipe_sim.drawing.marks import Entry
 from gpipe_sim.drawing.strips import Strips, strips_of
 from gpipe_sim.errors import got, listed, require, require_flags
-from gpipe_sim.runtime.memory import MemoryTrace
-from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
-from gpipe_sim.schedule.rows import read
-from gpipe_sim.schedule.versions import lives, read_weights
-from gpipe_sim.simulation.critical_path import critical_path as path_of
-from gpipe_sim.simulation.timeline import Message, Span, Timeline
+from gpipe_sim.streams.versions import lives, read_weights
+from gpipe_sim.why.critical_path import critical_path as path_of
 
 MOST_ARROWS = 800  #: messages that a page shows
 MESSAGES, CRITICAL, HIGHLIGHTED, VERSION = "message", "critical path", "highlighted", "version"

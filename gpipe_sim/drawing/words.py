@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from gpipe_sim.core.bubbles import bubble_fraction
+from gpipe_sim.core.program import KINDS as CODES
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.palette import KINDS
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.program import KINDS as CODES
-from gpipe_sim.simulation.metrics import bubble_fraction
-from gpipe_sim.simulation.timeline import Timeline, number
 
 SAME = 1e-9  #: times differ by rounding up to this part of them
 

@@ -9,9 +9,9 @@ from functools import cache
 from importlib.resources import files
 
 from gpipe_sim import families
+from gpipe_sim.core.actions import Action
+from gpipe_sim.core.timeline import Span, Timeline
 from gpipe_sim.errors import one_of
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.simulation.timeline import Span, Timeline
 
 FILE = files("gpipe_sim") / "data" / "recorded.json"
 

@@ -8,11 +8,11 @@ import csv
 import re
 from collections.abc import Iterator
 
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.problems import check
+from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import ScheduleError, require
-from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
-from gpipe_sim.schedule.base import Schedule, require_schedule
-from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.simulation.problems import check
 
 #: What PyTorch adds to an order before it runs it: messages, and the book-keeping of sharded weights.
 _ADDED = re.compile(r"\d+(WAIT_)?((SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRAD)")

@@ -4,17 +4,17 @@ To add one: write a class with an ``order`` in a file of its own, and name it he
 then tested on it too; on those without a flush, every law but that of equal gradients.
 """
 
+from gpipe_sim.core.gpipe import GPipe
+from gpipe_sim.core.interleaved import Interleaved1F1B
+from gpipe_sim.core.naive import Naive
+from gpipe_sim.core.one_f_one_b import Eager1F1B, OneFOneB
 from gpipe_sim.families.chimera import Chimera
 from gpipe_sim.families.controllable import VHalf, VMin
 from gpipe_sim.families.dualpipe import DualPipe, DualPipeV
-from gpipe_sim.families.gpipe import GPipe
-from gpipe_sim.families.interleaved import Interleaved1F1B
 from gpipe_sim.families.looped_bfs import LoopedBFS
-from gpipe_sim.families.naive import Naive
-from gpipe_sim.families.one_f_one_b import Eager1F1B, OneFOneB
-from gpipe_sim.families.pipedream import PipeDream, PipeDream2BW, PipelinedBackprop
 from gpipe_sim.families.zbv import ZBV
 from gpipe_sim.families.zero_bubble import ZBH1, ZBH2
+from gpipe_sim.streams.pipedream import PipeDream, PipeDream2BW, PipelinedBackprop
 
 SCHEDULES = (
     Naive,

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from gpipe_sim.schedule.actions import Action, F, I, Kind, W
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.explicit import Explicit
-from gpipe_sim.schedule.placement import v_shaped
-from gpipe_sim.simulation.machine import Machine
+from gpipe_sim.core.actions import Action, F, I, Kind, W
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.placement import v_shaped
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.machine.machine import Machine
 
 PERIOD = 6
 #: Slots from one device to the next, on each of a microbatch's four ways: F down, F back, I down, I back.

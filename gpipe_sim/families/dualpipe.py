@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpipe_sim.schedule.actions import Action, B, F, I, OverlapFB, W
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.placement import bidirectional, v_shaped
+from gpipe_sim.core.actions import Action, B, F, I, OverlapFB, W
+from gpipe_sim.core.placement import bidirectional, v_shaped
+from gpipe_sim.core.schedule import Schedule
 
 NEAR, FAR = 0, 1
 

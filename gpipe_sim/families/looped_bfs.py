@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpipe_sim.schedule.actions import Action, B, F
-from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.core.actions import Action, B, F
+from gpipe_sim.core.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import count, repeat
 from typing import ClassVar
 
-from gpipe_sim.schedule.actions import Action, F, I, W
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.placement import v_shaped
+from gpipe_sim.core.actions import Action, F, I, W
+from gpipe_sim.core.placement import v_shaped
+from gpipe_sim.core.schedule import Schedule
 
 
 @dataclass(frozen=True)

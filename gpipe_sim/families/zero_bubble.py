@@ -7,8 +7,8 @@ Qi, Wan, Huang and Lin 2024, arXiv:2401.10241.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpipe_sim.schedule.actions import Action, F, I, W
-from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.core.actions import Action, F, I, W
+from gpipe_sim.core.schedule import Schedule
 
 
 @dataclass(frozen=True)

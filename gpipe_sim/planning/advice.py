@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from gpipe_sim.core.device import Batch
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.timeline import number
 from gpipe_sim.families import SCHEDULES, GPipe, OneFOneB
-from gpipe_sim.nn.layers import Layer
-from gpipe_sim.nn.losses import Loss
-from gpipe_sim.nn.optimizers import Optimizer
+from gpipe_sim.memory.limit import in_bytes
+from gpipe_sim.papers.formulas import microbatches_for_bubble
 from gpipe_sim.planning.candidates import Candidate, Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.fits import smallest
 from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.planning.one_plan import Plan
 from gpipe_sim.planning.plans import Report, no_plan, on_terminal, plans_of, require_report
-from gpipe_sim.runtime.device import Batch
-from gpipe_sim.runtime.limit import in_bytes
-from gpipe_sim.simulation.timeline import number
-from gpipe_sim.theory.formulas import microbatches_for_bubble
 
 TARGET = "0.1"  #: the bubble fraction that microbatches are counted for
 Numbers = dict[str, float | None]  #: None where no plan fits

@@ -5,12 +5,12 @@ from dataclasses import fields
 from functools import cache
 from typing import NamedTuple
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import got, listed, require_flags, whole
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH, OneFOneB
 from gpipe_sim.planning.cluster import Cluster, Mesh, meshes
 from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.base import Schedule
 
 OWNER = "plan"
 MOST_MICROBATCHES = 4_096  #: that are tried where nobody says how many

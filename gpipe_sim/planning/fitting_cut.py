@@ -10,10 +10,10 @@ from math import inf
 
 import numpy as np
 
+from gpipe_sim.balance.cuts import Search
+from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.planning.layer_table import Cut, LayerTable
-from gpipe_sim.runtime.cuts import Search
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.metrics import peak_in_flight
 
 Column = np.ndarray
 

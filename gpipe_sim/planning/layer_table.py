@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.balance.by_cost import balance_by_cost
+from gpipe_sim.core.device import Batch
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.split import split
 from gpipe_sim.errors import listed, require
-from gpipe_sim.nn.layers import Layer
-from gpipe_sim.nn.losses import Loss
-from gpipe_sim.nn.optimizers import Optimizer
+from gpipe_sim.memory.profile import INPUT, OUTPUT, LayerProfile, Profile, Size, size_of
+from gpipe_sim.memory.shape_inference import profile
 from gpipe_sim.planning.cluster import Cluster, quickest
-from gpipe_sim.runtime.balance import balance_by_cost
-from gpipe_sim.runtime.device import Batch
-from gpipe_sim.runtime.outlined import profile
-from gpipe_sim.runtime.profile import INPUT, OUTPUT, LayerProfile, Profile, Size, size_of
-from gpipe_sim.runtime.split import split
 
 Column = np.ndarray
 Cut = tuple[int, ...]  #: how many layers each stage gets

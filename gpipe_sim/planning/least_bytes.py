@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.program import CODE, Program
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.planning.layer_table import Stages
 from gpipe_sim.planning.step_time import stages_used
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.program import CODE, Program
 
 Column = np.ndarray
 F, B, I, W = (CODE[kind] for kind in (Kind.F, Kind.B, Kind.I, Kind.W))

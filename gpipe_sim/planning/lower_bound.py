@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gpipe_sim.nn.layers import Layer
-from gpipe_sim.nn.losses import Loss
+from gpipe_sim.core.device import Batch
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.losses import Loss
 from gpipe_sim.planning.candidates import MOST_MICROBATCHES, read_counts
 from gpipe_sim.planning.cluster import Cluster, quickest
 from gpipe_sim.planning.layer_table import LayerTable, table_of
-from gpipe_sim.runtime.device import Batch
 
 
 def lower_bound(

@@ -5,24 +5,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 
-from gpipe_sim.nn.layers import Layer
+from gpipe_sim.core.bubbles import bubble_fraction
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.partition import Partition
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.split import split
+from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.memory.limit import in_bytes
+from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.candidates import Candidate
 from gpipe_sim.planning.layer_table import LayerTable
 from gpipe_sim.planning.parts import parts_of
 from gpipe_sim.planning.search import Found, order_of, profile_of
 from gpipe_sim.planning.step_time import StepTime, step_time
-from gpipe_sim.runtime.limit import in_bytes
-from gpipe_sim.runtime.memory import MemoryTrace
-from gpipe_sim.runtime.partition import Partition
-from gpipe_sim.runtime.profile import Profile
-from gpipe_sim.runtime.split import split
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.replicas import replicate
-from gpipe_sim.simulation.all_reduce import all_reduce
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.metrics import bubble_fraction
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Timeline, number
+from gpipe_sim.replicas.all_reduce import all_reduce
+from gpipe_sim.replicas.replicate import replicate
 
 
 @dataclass(frozen=True, repr=False, eq=False)

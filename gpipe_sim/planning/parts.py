@@ -3,12 +3,12 @@
 from itertools import pairwise
 from numbers import Real
 
-from gpipe_sim.runtime.profile import Profile
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.costs import Accelerator, Costs
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Timeline
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.costs import Accelerator, Costs
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.memory.profile import Profile
 
 
 def parts_of(

@@ -8,11 +8,15 @@ from functools import cached_property
 from html import escape
 from itertools import islice
 
+from gpipe_sim.core.device import Batch
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.timeline import number
 from gpipe_sim.errors import MemoryLimitError, got, whole
 from gpipe_sim.families import SCHEDULES
-from gpipe_sim.nn.layers import Layer
-from gpipe_sim.nn.losses import Loss
-from gpipe_sim.nn.optimizers import Optimizer
+from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.fits import fewest_devices, smallest
@@ -20,10 +24,6 @@ from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.planning.lower_bound import bound_of_all
 from gpipe_sim.planning.one_plan import Plan
 from gpipe_sim.planning.search import Tally, best_first
-from gpipe_sim.runtime.device import Batch
-from gpipe_sim.runtime.limit import in_bytes
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.timeline import number
 
 Report = Callable[[str], object] | None
 

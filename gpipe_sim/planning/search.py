@@ -13,6 +13,12 @@ from itertools import count
 from numbers import Real
 from typing import NamedTuple
 
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.remat import remat
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.memory.limit import in_bytes
+from gpipe_sim.memory.prediction import predict_memory
+from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.candidates import MEMORY, Candidate, Refused, is_split
 from gpipe_sim.planning.fitting_cut import fitting_cut
 from gpipe_sim.planning.layer_table import LayerTable, Stages
@@ -20,12 +26,6 @@ from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
 from gpipe_sim.planning.least_time import Shape, least_time
 from gpipe_sim.planning.lower_bound import bound_of_mesh
 from gpipe_sim.planning.step_time import StepTime, ring_times, stages_used, step_time
-from gpipe_sim.runtime.limit import in_bytes
-from gpipe_sim.runtime.memory import MemoryTrace
-from gpipe_sim.runtime.prediction import predict_memory
-from gpipe_sim.runtime.profile import Profile
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.remat import remat
 
 ROUNDING = 1 - 1e-9  #: bounds are floats, and must not be above what is simulated exactly
 

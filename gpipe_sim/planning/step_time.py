@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.program import CODE
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.cluster import Cluster, Mesh, ring_of
-from gpipe_sim.runtime.profile import Profile
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.program import CODE
-from gpipe_sim.simulation.costs import Costs
-from gpipe_sim.simulation.simulate import simulate
-from gpipe_sim.simulation.timeline import Timeline
 
 Placement = tuple[tuple[int, ...], ...]
 

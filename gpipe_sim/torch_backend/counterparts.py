@@ -6,12 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gpipe_sim.core import boundary as along
+from gpipe_sim.core import layers as numpy_layers
+from gpipe_sim.core.losses import Loss, cross_entropy, mse
+from gpipe_sim.core.partition import Partition
 from gpipe_sim.errors import got
-from gpipe_sim.nn import along, attention, blocks, transformer
-from gpipe_sim.nn import layers as numpy_layers
-from gpipe_sim.nn.losses import Loss, cross_entropy, mse
-from gpipe_sim.runtime.partition import Partition
 from gpipe_sim.torch_backend import transformer as torch_transformer
+from gpipe_sim.transformers import attention, blocks, transformer
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 

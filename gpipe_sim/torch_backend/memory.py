@@ -38,8 +38,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gpipe_sim.runtime.memory import ACTIVATIONS, CATEGORIES, GRADIENTS, PARAMETERS, MemoryTrace, Moment
-from gpipe_sim.schedule.actions import Action
+from gpipe_sim.core.actions import Action
+from gpipe_sim.core.memory import ACTIVATIONS, CATEGORIES, GRADIENTS, PARAMETERS, MemoryTrace, Moment
 
 COUNTED = (PARAMETERS, GRADIENTS, *ACTIVATIONS)  #: in order of precedence
 

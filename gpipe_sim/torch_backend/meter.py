@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from gpipe_sim.runtime.memory import ACTIVATIONS
-from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.schedule.rules import BOUNDARY, PENDING, SAVED
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.memory import ACTIVATIONS
+from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED
 from gpipe_sim.torch_backend.memory import Allocated, Metered
 from gpipe_sim.torch_backend.private import hooks_around, strided_parts, version
 

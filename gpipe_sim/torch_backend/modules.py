@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from gpipe_sim.core.partition import Key
+from gpipe_sim.core.schedule import Schedule, require_schedule
+from gpipe_sim.core.split import balanced
 from gpipe_sim.errors import got, require_room
-from gpipe_sim.runtime.partition import Key
-from gpipe_sim.runtime.split import balanced
-from gpipe_sim.schedule.base import Schedule, require_schedule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of
 
 Names = Sequence[str | torch.device]

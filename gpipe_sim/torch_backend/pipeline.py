@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.partition import Gradients, Key
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.step import StepResult
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import require_flags
-from gpipe_sim.nn.losses import Loss
-from gpipe_sim.runtime.partition import Gradients, Key
-from gpipe_sim.runtime.step import StepResult
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.simulation.timeline import Timeline
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.group import world
 from gpipe_sim.torch_backend.local import Subprocess

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.export.torch_csv import to_torch_csv
-from gpipe_sim.schedule.actions import Kind
-from gpipe_sim.schedule.base import Schedule
 from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.group import some_group

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from gpipe_sim.planning.colocate import colocate
-from gpipe_sim.schedule.actions import Action, Kind
-from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.balance.colocate import colocate
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.torch_backend.counterparts import MeanLoss
 from gpipe_sim.torch_backend.modules import (
     CPU,

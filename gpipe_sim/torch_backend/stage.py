@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
-from gpipe_sim.schedule.actions import Action, Kind
+from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.torch_backend.meter import Unmetered
 from gpipe_sim.torch_backend.private import (
     RepairedStage,

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.explicit import Explicit, unpaired
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.timeline import Span, Timeline
 from gpipe_sim.export.torch_csv import require_torch
-from gpipe_sim.schedule.actions import Action, Kind, OverlapFB
-from gpipe_sim.schedule.base import Schedule
-from gpipe_sim.schedule.explicit import Explicit, unpaired
-from gpipe_sim.simulation.timeline import Span, Timeline
 
 MILLISECONDS = 1000
 #: An action's start and end, in seconds of this machine's monotonic clock.

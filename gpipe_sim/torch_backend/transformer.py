@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpipe_sim.nn import attention, transformer
-from gpipe_sim.nn.layers import Layer
+from gpipe_sim.core.layers import Layer
+from gpipe_sim.transformers import attention, transformer
 
 
 class _Weights(nn.Module):
@@ -69,7 +69,7 @@ class BatchNorm(LayerNorm):
 
 
 class Chain(nn.Sequential):
-    """Modules one after another; what travels along goes past those that do not carry it (``nn.along``)."""
+    """Modules one after another; what travels along goes past those that do not carry it (``boundary``)."""
 
     carries = True
 

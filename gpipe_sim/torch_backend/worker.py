@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gpipe_sim.schedule.base import Schedule
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.torch_backend.ambient import Ambient
 from gpipe_sim.torch_backend.rank import Rank, RankResult
 from gpipe_sim.torch_backend.shared import Area, Packed, cloudpickle, understood, unpacked

@@ -10,6 +10,9 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
+from gpipe_sim.core.actions import Action
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.timeline import Span, Timeline, number, of_timeline
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.geometry import ticks
 from gpipe_sim.drawing.marks import (
@@ -38,9 +41,6 @@ from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
 from gpipe_sim.drawing.words import caption
 from gpipe_sim.drawing.words import title as claimed
 from gpipe_sim.errors import require
-from gpipe_sim.runtime.memory import MemoryTrace
-from gpipe_sim.schedule.actions import Action
-from gpipe_sim.simulation.timeline import Span, Timeline, number, of_timeline
 
 HATCH = {LINES: "////", DOTS: "...."}  #: matplotlib's names for patterns
 #: of the lines between phases, and of messages that wait, in widths of the line

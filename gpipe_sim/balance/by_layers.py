@@ -1,0 +1,111 @@
+"""How many layers each stage should get, by what real layers have or take: weights, seconds or bytes.
+
+Each counts one thing of every layer and leaves the cut to ``balance_by_cost``, whose options it takes. The
+names are torchgpipe's (Kim et al. 2020, arXiv:2004.09910), as is what a size is. Its cut is not: that one is
+approximate, this one exact.
+"""
+
+from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
+from gpipe_sim.balance.stopwatch import seconds
+from gpipe_sim.core.boundary import applied
+from gpipe_sim.core.device import pieces
+from gpipe_sim.core.layers import Context, Layer
+from gpipe_sim.core.memory import roots
+from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.partition import Partition, require_distinct
+from gpipe_sim.errors import duration, got, numbers, whole
+
+
+def balance_by_parameters(layers: Sequence[Layer], stages: int, **options: Any) -> list[int]:
+    """How many layers each stage gets, so that the one with the most weights has as few as possible.
+
+    Weights are not time: a convolution has few and computes much, an embedding has many and computes nothing.
+    A model on paper will do. ``options`` are those of ``balance_by_cost``. ValueError for more stages than
+    layers.
+    """
+    _require("balance_by_parameters", layers, stages)
+    return balance_by_cost([_weights(layer, "size") for layer in layers], stages, **options)
+
+
+def balance_by_time(
+    layers: Sequence[Layer],
+    stages: int,
+    sample: np.ndarray,
+    *,
+    runs: int = 5,
+    warmup: int = 1,
+    **options: Any,
+) -> list[int]:
+    """How many layers each stage gets, so that the slowest stage is as fast as it can be on this computer.
+
+    What a layer costs is the median time of ``runs`` forwards and backwards of the ``sample``, the inputs of
+    one microbatch, after ``warmup`` runs that do not count. ``options`` are those of ``balance_by_cost``, in
+    seconds. Another run may cut elsewhere, as times vary. ValueError for more stages than layers, for layers
+    on paper, and for a sample that the layers do not take.
+    """
+    _require("balance_by_time", layers, stages)
+    x = _read_sample("balance_by_time", sample)
+    if isinstance(x, StandIn):
+        raise TypeError(f"balance_by_time needs a sample with contents {got(x)}")
+    alone = [Partition([layer], number) for number, layer in enumerate(layers)]
+    costs = map(sum, zip(*seconds(alone, x, runs, warmup), strict=True))
+    return balance_by_cost(list(costs), stages, **options)
+
+
+def balance_by_size(
+    layers: Sequence[Layer],
+    stages: int,
+    sample: np.ndarray | StandIn,
+    *,
+    microbatches: int = 1,
+    param_scale: Real = 2.0,
+    **options: Any,
+) -> list[int]:
+    """How many layers each stage gets, so that the one with the most bytes has as few as possible.
+
+    A layer's bytes are what its forward leaves of the largest of so many microbatches of the ``sample``, and
+    its weights ``param_scale`` times: 2 for the weights and their gradients, 3 with a momentum, 4 for Adam.
+    Microbatches in flight are not counted; of those the first stages of 1F1B hold more than the last.
+
+    Nothing is computed, so the layers and the sample may be on paper. ``options`` are those of
+    ``balance_by_cost``. ValueError for more stages than layers, or a sample that they do not take.
+    """
+    _require("balance_by_size", layers, stages)
+    scale = duration("balance_by_size", "param_scale", param_scale)
+    x = _read_sample("balance_by_size", sample)
+    [largest, *_] = pieces(len(x), whole("balance_by_size", "microbatches", microbatches))
+    x = StandIn((largest.samples, *x.shape[1:]), x.dtype)
+    weights = [_weights(layer, "nbytes") for layer in layers]
+    costs = [scale * held + left for held, left in zip(weights, _left_by(layers, x), strict=True)]
+    return balance_by_cost(costs, stages, **options)
+
+
+def _left_by(layers: Sequence[Layer], x: StandIn) -> Iterator[int]:
+    """The bytes that each layer's forward leaves and that were not there before."""
+    for number, layer in enumerate(layers):
+        there = {id(root) for root in roots((x, list(layer.parameters.values())))}
+        y, saved = applied(layer, layer.outline, x, Context(layer=number))
+        yield sum(root.nbytes for root in roots((y, saved)) if id(root) not in there)
+        x = y
+
+
+def _weights(layer: Layer, what: str) -> int:
+    return sum(getattr(array, what) for array in layer.parameters.values())
+
+
+def _require(owner: str, layers: Sequence[Layer], stages: int) -> None:
+    require_distinct(layers)
+    read_stages(owner, len(layers), stages)
+
+
+def _read_sample(owner: str, sample: Any) -> np.ndarray | StandIn:
+    x = sample if isinstance(sample, StandIn) else numbers(owner, "sample", sample)
+    if not x.shape or not len(x):
+        raise ValueError(f"{owner} needs a sample of one microbatch's inputs, a row each {got(sample)}")
+    return x

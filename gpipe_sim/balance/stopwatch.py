@@ -1,0 +1,64 @@
+"""How long the layers of real partitions take on this computer: warm-up runs, then medians."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from gpipe_sim.core.boundary import first
+from gpipe_sim.core.device import Batch, as_batch, pieces
+from gpipe_sim.core.layers import Context
+from gpipe_sim.core.partition import Partition, require_partitions
+from gpipe_sim.errors import whole
+
+Clock = Callable[[], float]
+Seconds = tuple[list[float], ...]  #: of F, of I and of W, for each partition
+
+
+def measured(
+    partitions: Sequence[Partition], batch: Batch, microbatches: int = 1, runs: int = 5, warmup: int = 1
+) -> Seconds:
+    """The median seconds of F, I and W of each partition, for the largest of so many microbatches.
+
+    ValueError for more microbatches than samples, or for layers on paper.
+    """
+    x, _ = as_batch(batch)
+    [largest, *_] = pieces(len(x), whole("measured", "microbatches", microbatches))
+    return seconds(partitions, x[largest.rows], runs, warmup)
+
+
+def seconds(
+    partitions: Sequence[Partition],
+    x: np.ndarray,
+    runs: int = 5,
+    warmup: int = 1,
+    clock: Clock = perf_counter,
+) -> Seconds:
+    """The median seconds of F, I and W of each partition; ``x`` are the inputs of one microbatch."""
+    require_partitions("measured", partitions, runnable=True)
+    runs, warmup = whole("measured", "runs", runs), whole("measured", "warmup", warmup, low=0)
+    x = np.ascontiguousarray(x)
+    taken = [_run(partitions, x, clock) for _ in range(warmup + runs)][warmup:]
+    return tuple([median(times) for times in zip(*kind, strict=True)] for kind in zip(*taken, strict=True))
+
+
+def _run(partitions: Sequence[Partition], x: np.ndarray, clock: Clock) -> Seconds:
+    """Once through all partitions and back."""
+    forward, saved = [], []
+    ctx = Context(True, 0, 0, 0)
+    for partition in partitions:
+        start = clock()
+        x, kept = partition.forward(x, ctx)
+        forward.append(clock() - start)
+        saved.append(kept)
+    dy = np.ones_like(first(x))
+    input_grad, weight_grad = [], []
+    for partition in reversed(partitions):
+        start = clock()
+        dy, pending = partition.backward_input(saved.pop(), dy)
+        between = clock()
+        partition.backward_weight(pending, {})
+        weight_grad.append(clock() - between)
+        input_grad.append(between - start)
+    return forward, input_grad[::-1], weight_grad[::-1]

@@ -1,0 +1,107 @@
+"""A boundary of several arrays: (x, mask, ...). The first is computed on, the others travel along.
+
+A layer that makes a mask gives (y, mask). From then on every layer passes the mask on, also to the next
+stage; most never see it, and those that do, attention and a mean over places, say so (``carries``). Only the
+first array has a gradient. So whole numbers and truth values may travel along, but no activations: with them
+a skip connection across stages would need a gradient of its own on its way back.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gpipe_sim.core.layers import Array, Context, Layer, refused
+from gpipe_sim.core.meta_array import Some, StandIn, like
+from gpipe_sim.errors import whole
+
+Boundary = Some | tuple[Some, ...]
+
+
+def first(boundary: Boundary) -> Some:
+    """The array that is computed on."""
+    return boundary[0] if isinstance(boundary, tuple) else boundary
+
+
+def rest(boundary: Boundary) -> tuple[Some, ...]:
+    """What travels along."""
+    return boundary[1:] if isinstance(boundary, tuple) else ()
+
+
+def copied(boundary: Boundary) -> Boundary:
+    """Copies of all of its arrays."""
+    return tuple(each.copy() for each in boundary) if isinstance(boundary, tuple) else boundary.copy()
+
+
+def with_along(y: Some, boundary: Boundary) -> Boundary:
+    """y, and what travels along with the boundary that it was made of."""
+    return (y, *rest(boundary)) if rest(boundary) else y
+
+
+def applied(layer: Layer, forward: Callable, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
+    """(output, saved) of a layer's forward, or outline, with what travels along.
+
+    ValueError if the layer sends off an array that would need a gradient.
+    """
+    if type(x) is tuple and not layer.carries:
+        y, saved = forward(x[0], ctx)
+        y = (*y, *x[1:]) if type(y) is tuple else (y, *x[1:])
+    else:
+        y, saved = forward(x, ctx)
+    if type(y) is tuple:
+        _require_no_gradient(layer, y, ctx)
+    return y, saved
+
+
+def _require_no_gradient(layer: Layer, y: tuple[Some, ...], ctx: Context) -> None:
+    for array in y[1:]:
+        if array.dtype.kind not in "biu":
+            raise ValueError(
+                f"layer {ctx.layer}, {layer!r}, lets an array of {array.dtype} travel along, as a skip "
+                "connection across stages would. What travels along has no gradient, so it must be whole "
+                "numbers or truth values; Residual(...) keeps both ends of a skip connection in one stage"
+            )
+
+
+class PaddingMask(Layer):
+    """Gives its input, whole numbers (batch, sequence), and a mask: where they are not ``padding``.
+
+    The mask travels along to every attention, which then sees no padding, and to a mean over the places. It
+    is no output. ValueError for an input of another shape.
+    """
+
+    def __init__(self, padding: int = 0):
+        super().__init__()
+        self.padding = whole("PaddingMask", "padding", padding, low=0)
+
+    def forward(self, x: Array, ctx: Context) -> tuple[tuple[Array, Array], None]:
+        self._require(x, ctx)
+        return (x, x != self.padding), None
+
+    def _require(self, x: Some, ctx: Context) -> None:
+        if x.ndim != 2 or x.dtype.kind not in "iu":
+            raise refused(self, ctx, "whole numbers (batch, sequence)", x)
+
+    def backward_input(self, saved: None, dy: Array) -> tuple[Array, None]:
+        return dy, None
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[tuple[StandIn, StandIn], None]:
+        self._require(x, ctx)
+        return (x, like(x, dtype=bool)), None
+
+    def outline_input(self, saved: None, dy: StandIn) -> tuple[StandIn, None]:
+        return dy, None
+
+    def __repr__(self) -> str:
+        return f"PaddingMask({self.padding})"
+
+
+def mask_of(layer: Layer, x: Boundary, ctx: Context) -> Some | None:
+    """The mask that travels along with x (batch, sequence, ...), or None if nothing does.
+
+    ValueError for one of another shape.
+    """
+    if not isinstance(x, tuple):
+        return None
+    mask, wanted = x[1], x[0].shape[:2]
+    if mask.shape != wanted or mask.dtype != bool:
+        raise refused(layer, ctx, f"a mask of truth values {wanted}, one for each place", mask)
+    return mask

@@ -1,0 +1,153 @@
+"""Numbers measured from a timeline. None of them knows a formula.
+
+Three of them are called "bubble" in the literature: bubble fraction, bubble overhead and span bubble. With K
+devices and M microbatches, GPipe gives (K-1)/(K-1+M) for the fraction and (K-1)/M for the overhead. Times are
+exact if the timeline's are; a ratio of two ints is a float, of two Fractions a Fraction.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.program import CODE, KINDS
+from gpipe_sim.core.rules import in_flight as held_more
+from gpipe_sim.core.schedule import Schedule, require_schedule
+from gpipe_sim.core.timeline import Timeline, of_timeline
+
+
+@of_timeline
+def busy_time(timeline: Timeline) -> Real:
+    """The time that all devices together spend in actions; where measured spans overlap, it counts once."""
+    return sum((timeline.end - timeline.start).tolist()) - sum(_counted_twice(timeline))
+
+
+def _counted_twice(timeline: Timeline) -> Iterator[Real]:
+    """How long each span runs while an earlier one of its device does; the clocks here make none that do."""
+    for first, until in pairwise(timeline.schedule.program.rows.tolist()):
+        starts, ends = timeline.start[first:until], timeline.end[first:until]
+        if (starts[1:] < ends[:-1]).any():
+            before = np.maximum.accumulate(ends)[:-1]
+            yield from (time for time in (np.minimum(before, ends[1:]) - starts[1:]).tolist() if time > 0)
+
+
+@of_timeline
+def useful_time(timeline: Timeline) -> Real:
+    """Busy time without R actions, because those only repeat a forward."""
+    program = timeline.schedule.program
+    again = program.kind[program.first] == CODE[Kind.R]
+    return busy_time(timeline) - sum((timeline.end - timeline.start)[again].tolist())
+
+
+@of_timeline
+def idle_time(timeline: Timeline) -> Real:
+    """The time that all devices together wait, from 0 to the end of the last action anywhere."""
+    return timeline.schedule.devices * timeline.makespan - busy_time(timeline)
+
+
+@of_timeline
+def bubble_fraction(timeline: Timeline) -> Real:
+    """Idle time over all device time: the share of the chart that is bubble."""
+    return _ratio(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
+
+
+@of_timeline
+def bubble_overhead(timeline: Timeline) -> Real:
+    """Idle time over useful time: Megatron-LM's "bubble". It can exceed 1."""
+    return _ratio(idle_time(timeline), useful_time(timeline))
+
+
+@of_timeline
+def span_bubble(timeline: Timeline) -> Real:
+    """1 - useful / longest: the zero-bubble papers' "bubble rate".
+
+    ``longest`` is the largest (last end - first start) of any device, so waiting before a device's first
+    action and after its last does not count. ``useful`` is the useful time of a device, on average.
+    """
+    longest = max(row[-1].end - row[0].start for row in timeline.rows if row)
+    if not longest:
+        return 0
+    return 1 - _ratio(useful_time(timeline), timeline.schedule.devices * longest)
+
+
+@of_timeline
+def utilization(timeline: Timeline) -> Real:
+    """Busy time over all device time: 1 - bubble fraction."""
+    return 1 - bubble_fraction(timeline)
+
+
+@of_timeline
+def speedup(timeline: Timeline) -> Real:
+    """How many times faster than one device that does the same useful work without waiting."""
+    return _ratio(useful_time(timeline), timeline.makespan)
+
+
+@of_timeline
+def bytes_through(timeline: Timeline) -> tuple[Real, ...]:
+    """Per device, the bytes that it sends and receives in collectives, such as an all-reduce.
+
+    Of each collective they are its ``through``. The messages between stages are not in it.
+    """
+    found: list[Real] = [0] * timeline.schedule.devices
+    for each in timeline.collectives:
+        for device in each.devices:
+            found[device] += each.through
+    return tuple(found)
+
+
+@of_timeline
+def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
+    """(time, count) steps: how many (stage, microbatch) pairs are forwarded and not yet freed by B or W.
+
+    Each counts from the end of its F to the end of its B or W. In an overlapped pair both halves run at the
+    same time, so the forward counts from the start of the pair.
+    """
+    changes = []
+    for span in timeline.on(device):
+        *first, last = span.action.parts
+        changes += [(span.start, held_more(half.kind)) for half in first]
+        changes.append((span.end, held_more(last.kind)))
+    changes.sort(key=lambda change: change[0])  # measured spans may end in another order
+    counts = accumulate((more for _, more in changes), initial=0)
+    return list(zip([0, *(time for time, _ in changes)], counts, strict=True))
+
+
+def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
+    """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
+    require_schedule("peak_in_flight", schedule)
+    program, bounds = schedule.program, schedule.program.parts[schedule.program.rows]
+    change = np.array([held_more(kind) for kind in KINDS])[program.kind]
+    rows = (np.cumsum(change[a:b]) for a, b in pairwise(bounds.tolist()))
+    return tuple(int(row.max()) if len(row) else 0 for row in rows)
+
+
+@of_timeline
+def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
+    """(start, end) of each gap on a device, from time 0 to the makespan."""
+    row = timeline.on(device)
+    ends = [0, *(span.end for span in row)]
+    starts = [*(span.start for span in row), timeline.makespan]
+    return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
+
+
+@of_timeline
+def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
+    """(when a device's warm-up ends, when its drain begins).
+
+    In the steady state in between, from the start of its first backward to the end of its last forward, the
+    device runs forwards and backwards in turn. If every forward comes first, as in GPipe, there is no steady
+    state: the two times are the end of the last forward and the start of the first backward, and the device
+    waits in between. ValueError for a device that does not run both.
+    """
+    row = [(part.kind, span) for span in timeline.on(device) for part in span.action.parts]
+    forwards = [span.end for kind, span in row if kind is Kind.F]
+    backwards = [span.start for kind, span in row if kind in (Kind.B, Kind.I)]
+    if not forwards or not backwards:
+        raise ValueError(f"device {device} has no phases: it runs no forward or no backward")
+    return min(backwards[0], forwards[-1]), max(backwards[0], forwards[-1])
+
+
+def _ratio(part: Real, whole: Real) -> Real:
+    return part / whole if whole else 0

@@ -1,0 +1,54 @@
+"""The clock of a whole order: all actions of a level are timed at once, level after level.
+
+Columns may have a second axis, of runs: then all runs of the order are timed at once.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.core.levels import Levels, places
+from gpipe_sim.core.program import Program
+
+Column = np.ndarray
+
+
+class Clock(NamedTuple):
+    """When entries start and end, by entry; and when messages leave and arrive, by need that crosses."""
+
+    start: Column
+    end: Column
+    sent: Column
+    arrived: Column
+
+
+def timed(program: Program, durations: Column, delays: Column) -> Clock:
+    """Every entry lasts as long as its duration says, and every message is on its way for its delay."""
+    start, end = _timed(program, durations, delays)
+    sent = end[program.entry[program.needs[program.crosses]]]
+    return Clock(start, end, sent, sent + delays)
+
+
+def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column, Column]:
+    """When each entry starts and ends. Inside, columns are sorted by level; what is returned, by entry."""
+    levels = program.levels
+    before, durations = levels.before, durations[levels.order]
+    late = _delays(program, levels, delays) if delays.dtype == object or delays.any() else None
+    starts = np.empty_like(durations)
+    ends = np.zeros((len(durations) + 1, *durations.shape[1:]), durations.dtype)
+    for low, high in pairwise(levels.bounds):
+        arrived = ends.take(before[:, low:high], axis=0)
+        if late is not None:
+            arrived += late[:, low:high]
+        start = starts[low:high] = np.maximum.reduce(arrived, axis=0)
+        np.add(start, durations[low:high], out=ends[low:high])
+    return starts[levels.rank], ends[levels.rank]
+
+
+def _delays(program: Program, levels: Levels, delays: Column) -> Column:
+    """For each cell of ``levels.before``, the time until it is there: a message's delay, or else 0."""
+    table = np.zeros((*levels.before.shape, *delays.shape[1:]), delays.dtype)
+    row, entry = places(program.needs_from)
+    table[row[program.crosses] + 1, levels.rank[entry[program.crosses]]] = delays
+    return table

@@ -1,0 +1,78 @@
+"""What a cost model is: something that gives each action and each message its time."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.core.actions import Action, OverlapFB
+from gpipe_sim.core.numbers import CostColumn
+from gpipe_sim.core.program import Program
+from gpipe_sim.errors import duration, got, require
+
+
+class CostModel(ABC):
+    """How long each action and each message takes. Use ``Costs``, or write a subclass of your own.
+
+    Times are finite numbers of at least 0, all in one unit of your choice; anything else is a ValueError or
+    TypeError.
+    """
+
+    @abstractmethod
+    def duration(self, action: Action | OverlapFB, device: int) -> Real:
+        """How long this device is busy with the action."""
+
+    def transfer(self, action: Action, source: int, target: int) -> Real:
+        """How long what the action made is on its way from device ``source`` to device ``target``."""
+        return 0
+
+    def require_stages(self, stages: int) -> None:  # noqa: B027
+        """Raise ValueError if the costs are not for this number of stages. By default they are for any."""
+
+    def require_devices(self, devices: int) -> None:  # noqa: B027
+        """Raise ValueError if the costs are not for this number of devices. By default they are for any."""
+
+    def durations(self, program: Program) -> CostColumn:
+        """``duration`` for every entry of a program."""
+        rows = ((action, device) for device, row in enumerate(program.actions) for action in row)
+        return CostColumn([self.duration(*entry) for entry in rows], np.arange(program.size))
+
+    def transfers(self, program: Program) -> CostColumn:
+        """``transfer`` for every need that is a message, in the order of ``program.needs``."""
+        needed = program.needs[program.crosses]
+        targets = program.target[program.crosses].tolist()
+        ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
+        return CostColumn([self.transfer(*way) for way in ways], np.arange(len(needed)))
+
+
+def require_costs(owner: str, costs, stages: int, devices: int) -> None:
+    """TypeError unless it is a cost model, ValueError if it is for another number of stages or devices."""
+    require(owner, costs, CostModel, "costs, such as Costs(comm=1)")
+    costs.require_stages(stages)
+    costs.require_devices(devices)
+
+
+def priced(costs: CostModel, program: Program) -> tuple[CostColumn, CostColumn]:
+    """What entries and messages cost; TypeError or ValueError, by model and action, for what is no time."""
+    needed, owner = program.needs[program.crosses], type(costs).__name__
+    return (
+        _read(owner, "duration", costs.durations(program), program.size, program.entry_of),
+        _read(
+            owner, "transfer", costs.transfers(program), len(needed), lambda i: program.action_of(needed[i])
+        ),
+    )
+
+
+def _read(owner: str, name: str, column: CostColumn, count: int, action_of: Callable) -> CostColumn:
+    """The column in Python's own numbers; what nothing pays may be of any kind."""
+    if not isinstance(column, CostColumn) or len(column.index) != count:
+        raise TypeError(f"{owner}.{name}s needs to give a CostColumn of {count} prices {got(column)}")
+    values = list(column.values)
+    for place, value in enumerate(values):
+        try:
+            values[place] = duration(owner, name, value)
+        except (TypeError, ValueError):
+            for payer in np.flatnonzero(column.index == place)[:1]:
+                duration(owner, f"{name} of {action_of(int(payer))}", value)
+    return CostColumn(values, column.index)

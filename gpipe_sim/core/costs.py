@@ -1,0 +1,282 @@
+"""How long things take: plain numbers, in one unit of your choice."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate, pairwise
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.numbers import CostColumn, quotient
+from gpipe_sim.core.program import CODE, KINDS, Program
+from gpipe_sim.core.rows import read
+from gpipe_sim.errors import duration, got, listed, require, whole
+
+Cost = Real | Sequence[Real]
+PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """What a device computes: so many ``flops`` in each unit of time, and an ``overhead`` for each action.
+
+    Say what it reaches with your layers, not what its data sheet promises. ValueError for ``flops`` that are
+    not above 0 or an overhead that is negative, TypeError for anything but numbers.
+    """
+
+    flops: Real
+    overhead: Real = 0
+
+    def __post_init__(self):
+        for name in ("flops", "overhead"):
+            object.__setattr__(self, name, duration("Accelerator", name, getattr(self, name)))
+        if not self.flops:
+            raise ValueError(f"Accelerator needs flops > 0, for each unit of time {got(self.flops)}")
+
+
+@dataclass(frozen=True)
+class Costs(CostModel):
+    """The time that each kind of action takes, for one microbatch at one stage.
+
+    A cost is one number, or a sequence with one number per stage; ``comm`` is always one number. A full
+    backward takes ``input_grad + weight_grad``. A recompute takes as long as the forward unless ``recompute``
+    is given. An overlapped pair takes as long as its two halves unless ``overlap`` is given; per stage, that
+    of its forward counts. ``comm`` is how long a message is on its way; sending does not keep a device busy.
+
+    ``speed`` and ``overhead`` belong to devices: one number, or a sequence with one number per device. A
+    device of speed 2 takes half as long for everything. ``overhead`` is what each action takes in addition,
+    however little it computes, such as launching it; an overlapped pair is two actions.
+
+    With whole numbers or ``Fraction`` every time stays exact. ValueError for NaN, infinite or negative costs
+    and for a speed that is not above 0, TypeError for anything but numbers.
+    """
+
+    forward: Cost = 1
+    input_grad: Cost = 1
+    weight_grad: Cost = 1
+    recompute: Cost | None = None
+    update: Cost = 0
+    overlap: Cost | None = None
+    comm: Real = 0
+    speed: Cost = 1
+    overhead: Cost = 0
+
+    def __post_init__(self):
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.name in ("recompute", "overlap"):
+                continue
+            if field.name == "comm":
+                plain = duration("Costs", "comm", value)
+            elif isinstance(value, Sequence) and not isinstance(value, str):
+                plain = tuple(duration("Costs", field.name, time) for time in value)
+            else:
+                plain = duration("Costs", field.name, value)
+            object.__setattr__(self, field.name, plain)
+        self._require_one_number_of("stages", {*vars(self)} - PER_DEVICE)
+        self._require_one_number_of("devices", PER_DEVICE)
+        for speed in self.speed if isinstance(self.speed, tuple) else (self.speed,):
+            if not speed:
+                raise ValueError(f"Costs needs speed > 0 {got(self.speed)}")
+
+    def _require_one_number_of(self, what: str, names: set[str]) -> None:
+        lengths = {
+            name: len(cost) for name, cost in vars(self).items() if name in names and isinstance(cost, tuple)
+        }
+        if len({*lengths.values()}) > 1:
+            said = " and ".join(f"{name} for {length}" for name, length in lengths.items())
+            raise ValueError(f"Costs lists {said} {what}; a schedule has one number of them")
+
+    def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
+        """How long this device is busy with the action."""
+        action = read("duration", action)
+        return self._on(device, self._work(action), len(action.parts))
+
+    def _work(self, action: Action | OverlapFB) -> Real:
+        """How long it takes a device of speed 1, apart from overhead."""
+        if len(action.parts) == 1:
+            return _at(self._of_kind(action.kind), action.stage)
+        if self.overlap is not None:
+            return _at(self.overlap, action.parts[0].stage)
+        return sum(self._work(part) for part in action.parts)
+
+    def _on(self, device: int, work: Real, actions: int) -> Real:
+        speed, overhead = (_at(each, device, "devices") for each in (self.speed, self.overhead))
+        return (work if speed == 1 else quotient(work, speed)) + actions * overhead
+
+    def transfer(self, action: Action, source: int, target: int) -> Real:
+        """``comm``, or 0 if source and target are the same device."""
+        return 0 if source == target else self.comm
+
+    @classmethod
+    def from_flops(
+        cls, profile: Any, device: "Accelerator | Sequence[Accelerator]", microbatches: int = 1
+    ) -> "Costs":
+        """What the FLOPs of a model take a device, or devices that differ: one for each of a schedule's.
+
+        F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those
+        give ``simulate`` links and the profile.
+        """
+        if not hasattr(profile, "costs"):
+            raise TypeError(f"from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}")
+        several = isinstance(device, Sequence)
+        for each in device if several and device else [device]:
+            require("from_flops", each, Accelerator, "an Accelerator, or a list of them")
+        speed = [each.flops for each in device] if several else device.flops
+        overhead = [each.overhead for each in device] if several else device.overhead
+        return replace(profile.costs(microbatches), speed=speed, overhead=overhead)
+
+    @classmethod
+    def measured(
+        cls, partitions: Sequence, batch: tuple, *, microbatches: int = 1, runs: int = 5, warmup: int = 1
+    ) -> "Costs":
+        """What F, I and W of each stage take on this computer, in seconds: the median of ``runs``.
+
+        ``warmup`` runs before those are not counted: the first one pays for memory that the others find
+        there. Each run takes the largest of ``microbatches`` pieces of the batch through all partitions and
+        back. The gradient of the last output is of ones, so a loss costs nothing; nor do messages.
+        """
+        from gpipe_sim.balance.stopwatch import measured  # it runs layers
+
+        return cls(*measured(partitions, batch, microbatches, runs, warmup))
+
+    def per_stage(self, stages_per_device: int) -> "Costs":
+        """Read these costs as those of all that a device holds, and divide them evenly among its stages.
+
+        Two stages on a device are its layers cut in two, so each stage takes half as long. If each were given
+        the full cost, the same model would be twice as much work. Every cost of a stage is divided, and
+        exactly: with two stages, 1 becomes ``Fraction(1, 2)`` and 2 becomes 1. A message takes as long as
+        before, because what crosses from stage to stage is as large wherever the model is cut, and so does
+        the overhead of an action. Costs listed per stage are divided one by one.
+        """
+        stages_per_device = whole("per_stage", "stages_per_device", stages_per_device)
+        computing = {field.name for field in fields(self)} - {"comm"} - PER_DEVICE
+        return replace(self, **{name: _divided(getattr(self, name), stages_per_device) for name in computing})
+
+    def merged(self, balance: Sequence[int]) -> "Costs":
+        """Read these costs as those of single layers, and add them up: stage s gets ``balance[s]`` layers.
+
+        A cost that is one number is that of each layer. A message takes as long as before, and so does the
+        overhead of an action. ``Costs([1, 1, 1, 2]).merged([3, 1])`` has a forward of 3 and of 2. TypeError
+        or ValueError unless the balance lists whole numbers of at least 1 that add up to all layers.
+        """
+        balance = listed("merged", "how many layers each stage gets, such as [2, 2, 1]", balance)
+        ends = [0, *accumulate(whole("merged", "each stage's layers", size) for size in balance)]
+        per_stage = {*vars(self)} - {"comm"} - PER_DEVICE
+        self._require_length("layers", ends[-1], per_stage, "the balance")
+        return replace(self, **{name: _merged(getattr(self, name), ends) for name in per_stage})
+
+    def require_stages(self, stages: int) -> None:
+        """Raise ValueError if a cost is listed for another number of stages."""
+        whole("require_stages", "stages", stages)
+        self._require_length("stages", stages, {*vars(self)} - PER_DEVICE)
+
+    def require_devices(self, devices: int) -> None:
+        """Raise ValueError if a speed or an overhead is listed for another number of devices."""
+        whole("require_devices", "devices", devices)
+        self._require_length("devices", devices, PER_DEVICE)
+
+    def _require_length(self, what: str, count: int, names: set[str], who: str = "the schedule") -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in names and isinstance(value, tuple) and len(value) != count:
+                raise ValueError(
+                    f"Costs lists {field.name} for {len(value)} {what}, "
+                    f"but {who} has {count}; give one number, or {count}"
+                )
+
+    def durations(self, program: Program) -> CostColumn:
+        """One price for each stage and each kind that occurs, and one for each overlapped pair."""
+        if type(self).duration is not Costs.duration:  # a subclass overrides it: ask it about each entry
+            return super().durations(program)
+        work = self._works(program)
+        if self.speed == 1 and self.overhead == 0:
+            return work
+        device, count = program.device[program.first], np.diff(program.parts)
+        what = work.index * np.int64(program.devices) + device
+        _, first, index = np.unique(what, return_index=True, return_inverse=True)
+        prices = [
+            self._on(int(device[entry]), work.values[work.index[entry]], int(count[entry]))
+            for entry in first.tolist()
+        ]
+        return CostColumn(prices, index.reshape(-1))
+
+    def _works(self, program: Program) -> CostColumn:
+        """What each entry takes a device of speed 1, apart from overhead."""
+        kind, stage = program.kind[program.first], program.stage[program.first]
+        index, values = np.zeros(program.size, np.int32), []
+        for code in (CODE[kind] for kind in program.where):
+            here = kind == code
+            index[here] = stage[here] + len(values)
+            cost = self._of_kind(KINDS[code])
+            values += cost if isinstance(cost, tuple) else [cost] * program.stages
+        if program.paired:
+            pairs = np.flatnonzero(np.diff(program.parts) > 1)
+            first, alike = _alike(program, program.parts[pairs])
+            index[pairs] = len(values) + alike
+            values += [self._work(program.entry_of(entry)) for entry in pairs[first].tolist()]
+        return CostColumn(values, index)
+
+    def transfers(self, program: Program) -> CostColumn:
+        """The same price for every message."""
+        if type(self).transfer is not Costs.transfer:
+            return super().transfers(program)
+        return CostColumn([self.comm], np.zeros(np.count_nonzero(program.crosses), np.int8))
+
+    def _of_kind(self, kind: Kind) -> Cost:
+        match kind:
+            case Kind.F:
+                return self.forward
+            case Kind.B:
+                return _plus(self.input_grad, self.weight_grad)
+            case Kind.I:
+                return self.input_grad
+            case Kind.W:
+                return self.weight_grad
+            case Kind.R:
+                return self.forward if self.recompute is None else self.recompute
+            case Kind.U:
+                return self.update
+
+
+def _at(cost: Cost, number: int, of_what: str = "stages") -> Real:
+    if not isinstance(cost, tuple):
+        return cost
+    if not 0 <= number < len(cost):
+        raise ValueError(f"Costs lists {len(cost)} {of_what}, from 0, and {number} is none of them")
+    return cost[number]
+
+
+def _alike(program: Program, forwards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the first pair of each sort, of which sort each is): stages and kinds of both halves are the same."""
+    kind, stage, stages = program.kind.astype(np.int64), program.stage.astype(np.int64), program.stages
+    sort = kind * stages + stage
+    _, first, alike = np.unique(
+        sort[forwards] * len(KINDS) * stages + sort[forwards + 1], return_index=True, return_inverse=True
+    )
+    return first, alike.reshape(-1)
+
+
+def _plus(a: Cost, b: Cost) -> Cost:
+    if not (isinstance(a, tuple) or isinstance(b, tuple)):
+        return a + b
+    stages = len(a) if isinstance(a, tuple) else len(b)
+    return tuple(_at(a, stage) + _at(b, stage) for stage in range(stages))
+
+
+def _divided(cost: Cost | None, by: int) -> Cost | None:
+    if isinstance(cost, tuple):
+        return tuple(quotient(time, by) for time in cost)
+    return None if cost is None else quotient(cost, by)
+
+
+def _merged(cost: Cost | None, ends: Sequence[int]) -> Cost | None:
+    if isinstance(cost, tuple):
+        return tuple(sum(cost[a:b]) for a, b in pairwise(ends))
+    return None if cost is None else tuple((b - a) * cost for a, b in pairwise(ends))
+
+
+UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

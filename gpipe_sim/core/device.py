@@ -1,0 +1,262 @@
+"""One simulated device: its own partitions and its own memory; it shares no array with another device.
+
+Whatever one device makes and another reads is a message, and a message is a copy. A device runs one action
+at a time; ``train_step`` says when.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.boundary import Boundary, copied, first
+from gpipe_sim.core.layers import Context
+from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.memory import GRADIENTS, MESSAGES, PARAMETERS, STATE, Memory
+from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.partition import Gradients, Partition
+from gpipe_sim.core.program import Program
+from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED, holds
+from gpipe_sim.core.timeline import Span
+from gpipe_sim.errors import numbers, require_batch
+from gpipe_sim.replicas.ring import sum_copies
+from gpipe_sim.streams.stored_weights import Versions
+from gpipe_sim.streams.versions import Lives
+
+Array = np.ndarray
+Batch = tuple[Array, Array]
+Made = dict[str, Any]  #: what an action made, by the categories of ``HOLDS``
+
+
+def as_batch(batch: Batch) -> Batch:
+    """(inputs, targets) as arrays; TypeError or ValueError unless there are two of equal length."""
+    require_batch(batch)
+    return numbers("a batch", "inputs", batch[0]), numbers("a batch", "targets", batch[1])
+
+
+class Piece(NamedTuple):
+    """One microbatch: its rows of the batch, and its weight in the mean that one update averages."""
+
+    rows: slice
+    weight: float
+
+    @property
+    def samples(self) -> int:
+        return self.rows.stop - self.rows.start
+
+
+def pieces(samples: int, microbatches: int) -> list[Piece]:
+    """Cut a batch into microbatches whose sizes differ by at most one, the larger ones first.
+
+    ValueError for fewer samples than microbatches.
+    """
+    if samples < microbatches:
+        raise ValueError(
+            f"a batch of {samples} samples cannot be cut into {microbatches} microbatches; "
+            f"use a batch of at least {microbatches}, or at most {samples} microbatches"
+        )
+    small, larger = divmod(samples, microbatches)
+    ends = np.cumsum([small + (m < larger) for m in range(microbatches)]).tolist()
+    starts = [0, *ends[:-1]]
+    return [Piece(slice(a, b), (b - a) / samples) for a, b in zip(starts, ends, strict=True)]
+
+
+def pieces_of(program: Program, samples: int) -> list[Piece]:
+    """The microbatches of a program, each with its share of its own mini-batch.
+
+    Where updates are on the way, the sizes alternate, so that mini-batches too differ by at most one sample.
+    ValueError for fewer samples than microbatches.
+    """
+    mini_batches, count = program.updates.members, program.microbatches
+    found = pieces(samples, count)
+    if len(mini_batches) == 1:
+        return found
+    ends = [samples * m // count for m in range(count + 1)]
+    for members in mini_batches:
+        together = sum(ends[m + 1] - ends[m] for m in members)
+        for m in members:
+            found[m] = Piece(slice(ends[m], ends[m + 1]), (ends[m + 1] - ends[m]) / together)
+    return found
+
+
+class StepInputs(NamedTuple):
+    """What every device of a step is told. The batch stays with the host, which hands out copies of rows."""
+
+    stages: int
+    batch: Batch
+    pieces: list[Piece]
+    loss: Loss
+    optimizer: Optimizer | None
+    contexts: list[Context]
+    homes: list[list[int]]  # by stage and microbatch, the device that runs it
+    recomputed: list[list[bool]]  # by stage and microbatch, whether R runs its forward again
+    mini_batches: tuple[tuple[int, ...], ...]  # the microbatches of each: one, if no update is on the way
+    lives: Lives | None = None  # of the versions of the weights, if updates are on the way
+
+
+#: What an action frees and what it makes, by kind and whether its forward is recomputed: ``HOLDS``, sorted.
+LIFE = {
+    (kind, recomputed): tuple(
+        [category for category, by in holds(kind, recomputed).items() if by == sign] for sign in (-1, +1)
+    )
+    for kind in Kind
+    for recomputed in (False, True)
+}
+
+
+class Device:
+    """One simulated device: the partitions of its stages, its memory, and how to reach the others."""
+
+    def __init__(
+        self,
+        inputs: StepInputs,
+        partitions: dict[int, Partition],
+        optimizers: dict[int, Optimizer],  # by stage
+        memory: Memory,
+        peers: list["Device"],
+    ):
+        self.inputs, self.partitions, self.memory, self.peers = inputs, partitions, memory, peers
+        self.optimizers = optimizers
+        self.last_stage = inputs.stages - 1
+        self.clock = 0
+        self.losses: dict[int, float] = {}
+        self.outputs: dict[int, Array] = {}
+        self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
+        self.counted: set[int] = set()
+        self.applied: set[int] = set()  # the stages whose gradients the last update has used up
+        self.summed: set[int] = set()  # the stages whose gradients are those of all copies
+        self.sent = 0  # bytes, for that
+        self.handlers = {
+            Kind.F: self.forward,
+            Kind.R: self.recompute,
+            Kind.B: self.backward,
+            Kind.I: self.input_gradient,
+            Kind.W: self.weight_gradient,
+            Kind.U: self.update,
+        }
+        self.versions = Versions(partitions, memory, inputs.lives)
+        for stage, partition in partitions.items():
+            memory.keep(PARAMETERS, stage, partition.parameters)
+        for stage, optimizer in optimizers.items():
+            memory.keep(STATE, stage, optimizer.prepare(partitions[stage].parameters))
+        memory.sample(0)
+
+    def perform(self, span: Span) -> None:
+        """Run the span's action; it ends when the span does, and then memory is sampled.
+
+        What it frees is handed to it, and what it makes is kept: both as ``HOLDS`` says.
+        """
+        self.clock, memory = span.end, self.memory
+        for part in span.action.parts:
+            stage, kind, m = part
+            memory.begin(span)
+            key, freed = (stage, m), []
+            frees, makes = LIFE[kind, self.inputs.recomputed[stage][m]]
+            for category in frees:
+                freed.append(memory.take(category, key))
+            with memory.watching():
+                made = self.handlers[kind](part, *freed)
+            for category in makes:
+                memory.keep(category, key, made[category])
+            self.versions.ended(part)
+        memory.sample(span.end, instant=span.start == span.end)
+
+    def forward(self, action: Action) -> Made:
+        stage, _, m = action
+        x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)
+        self.memory.look(x)  # on device 0 it is a new copy
+        y, saved = self._run(action, x, keep=not self.inputs.recomputed[stage][m])
+        if stage == self.last_stage:
+            self.outputs[m] = first(y)
+        else:
+            self._send(Kind.F, stage + 1, m, y)
+        return {BOUNDARY: x, SAVED: saved}
+
+    def recompute(self, action: Action, x: Boundary) -> Made:
+        return {SAVED: self._run(action, x)[1]}
+
+    def backward(self, action: Action, saved: list) -> None:
+        stage, _, m = action
+        dy, into = self._gradient_of_output(stage, m, saved), self._gradients_so_far(stage)
+        dx = self.versions.for_action(action).backward(saved, dy, into=into, look=self.memory.look)
+        self._gradients_kept(stage)
+        self._send_back(stage, m, dx)
+
+    def input_gradient(self, action: Action, saved: list) -> Made:
+        stage, _, m = action
+        dy = self._gradient_of_output(stage, m, saved)
+        dx, pending = self.versions.for_action(action).backward_input(saved, dy, look=self.memory.look)
+        self._send_back(stage, m, dx)
+        return {PENDING: pending}
+
+    def weight_gradient(self, action: Action, pending: list) -> None:
+        into = self._gradients_so_far(action.stage)
+        self.versions.for_action(action).backward_weight(pending, into=into, look=self.memory.look)
+        self._gradients_kept(action.stage)
+
+    def update(self, action: Action) -> None:
+        stage = action.stage
+        sum_copies(self.peers, stage)
+        self.versions.replaced_by(action)
+        optimizer, parameters = self.optimizers[stage], self.partitions[stage].parameters
+        optimizer.step(parameters, self.gradients[stage])
+        self.applied.add(stage)
+        self.memory.take(STATE, stage)
+        self.memory.keep(STATE, stage, optimizer.prepare(parameters))  # it may have new arrays
+
+    def _run(self, action: Action, x: Boundary, keep: bool = True) -> tuple[Boundary, list]:
+        """The forward of a stage: (output, saved); the last stage also computes the loss."""
+        stage, _, m = action
+        self.memory.came_in((stage, m), x)
+        partition, context = self.versions.for_action(action), self.inputs.contexts[m]
+        y, saved = partition.forward(x, context, self.memory.look, keep)
+        if stage == self.last_stage:
+            value, loss_saved = self.inputs.loss.forward(first(y), self._feed(1, m))
+            self.losses.setdefault(m, value)  # that of F: R may run on newer weights
+            saved.append(loss_saved)
+            self.memory.look(loss_saved)
+        return y, saved
+
+    def _gradient_of_output(self, stage: int, m: int, saved: list) -> Array:
+        """From the loss, at the last stage, whose part it takes out of ``saved``; or from the next stage."""
+        if stage == self.last_stage:
+            dy = self.inputs.loss.backward(saved.pop(), self.inputs.pieces[m].weight)
+            self.memory.look(None, dy)
+            return dy
+        return self._receive(Kind.B, stage, m)
+
+    def _send_back(self, stage: int, m: int, dx: Array) -> None:
+        if stage:
+            self._send(Kind.B, stage - 1, m, dx)
+
+    def _gradients_so_far(self, stage: int) -> Gradients:
+        """What a stage's gradients are added to: zero again once an update has used up what was there."""
+        gradients = self.gradients[stage]
+        if stage in self.applied:
+            self.applied.remove(stage)
+            self.summed.discard(stage)
+            for array in gradients.values():
+                if not isinstance(array, StandIn):
+                    array.fill(0)
+        return gradients
+
+    def _gradients_kept(self, stage: int) -> None:
+        """Count a stage's gradients, once: those of later microbatches are added to the same arrays."""
+        if stage not in self.counted:
+            self.counted.add(stage)
+            self.memory.keep(GRADIENTS, stage, self.gradients[stage])
+
+    def _feed(self, which: int, m: int) -> Array:
+        """This microbatch's inputs (0) or targets (1), copied from the host."""
+        return self.inputs.batch[which][self.inputs.pieces[m].rows].copy()
+
+    def _send(self, kind: Kind, stage: int, m: int, message: Boundary) -> None:
+        """Give arrays to the device that runs the stage: copies, unless that is this device."""
+        peer = self.peers[self.inputs.homes[stage][m]]
+        peer.memory.keep(MESSAGES, (kind, stage, m), message if peer is self else copied(message))
+        if peer is not self:
+            peer.memory.sample(self.clock)
+
+    def _receive(self, kind: Kind, stage: int, m: int) -> Boundary:
+        return self.memory.take(MESSAGES, (kind, stage, m))

@@ -1,0 +1,170 @@
+"""A schedule given row by row; or made from another: with updates, several steps of it, without pairs."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpipe_sim.core.actions import Action, Kind, OverlapFB, U, require_labels
+from gpipe_sim.core.placement import looped, read_placement, require_gapless
+from gpipe_sim.core.rows import read_row
+from gpipe_sim.core.schedule import WEIGHTS, Schedule, require_schedule
+from gpipe_sim.errors import listed, require, require_few, whole
+
+#: A row may begin with "device 0:", "device 0, stages 0 7:" or "device 0, no stage:".
+_HEAD = re.compile(r"(?:device (\d+)(?:, (stages?(?: \d+)+|no stage))?:)?(.*)")
+MOST_PAIRS = 10_000  #: how many (stage, microbatch) pairs rows may span, besides 100 for each action
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Explicit(Schedule):
+    """A schedule given row by row: a student's own, or one read from a file.
+
+    ``rows`` holds one row per device, of actions or of their spelling ("0F0 0B0" or ["0F0", "0B0"]).
+    ``placement`` lists the stages that each device holds; unless given, device s mod K holds stage s.
+    ``microbatches`` is one more than the largest label unless given. ValueError for text that spells no
+    action, for no action at all, or for labels far beyond what is there.
+    """
+
+    name = "An order written out"
+
+    rows: tuple[tuple[Action | OverlapFB, ...], ...]
+    _placement: tuple[tuple[int, ...], ...]
+    _weights: tuple[str, ...]
+
+    def __init__(
+        self,
+        rows: Sequence[str | Iterable[str | Action | OverlapFB]],
+        *,
+        placement: Sequence[Sequence[int]] | None = None,
+        microbatches: int | None = None,
+    ):
+        rows = listed("Explicit", "one row per device, such as ['0F0 0B0']", rows)
+        rows = tuple(tuple(read_row(f"row {i} of Explicit", row)) for i, row in enumerate(rows))
+        parts = [part for row in rows for action in row for part in action.parts]
+        if not parts:
+            raise ValueError("Explicit needs at least one action, such as 0F0")
+        require_labels("Explicit", (label for part in parts for label in part[::2]))
+        if microbatches is None:
+            microbatches = 1 + max(part.microbatch for part in parts)
+        microbatches = whole("Explicit", "microbatches", microbatches)
+        if placement is None:
+            stages = 1 + max(part.stage for part in parts)
+            _require_room(stages, microbatches, len(parts))
+            placement = looped(len(rows), stages)
+        held = read_placement("Explicit", placement, len(rows))
+        require_gapless(held)
+        _require_room(len({stage for stages in held for stage in stages}), microbatches, len(parts))
+        values = {"devices": len(rows), "microbatches": microbatches, "rows": rows}
+        for name, value in (values | {"_placement": held, "_weights": WEIGHTS}).items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    @classmethod
+    def parse(cls, text: str, **options) -> "Explicit":
+        """Read one row per line, as ``str(schedule)`` writes it: "device 0: 0F0 0B0", or only "0F0 0B0".
+
+        Either every row or none also names the stages that its device holds: "device 0, stages 0 7: 0F0 ...".
+        If none does, ``placement`` says it, and without that, device s mod K holds stage s. ValueError for a
+        row that begins with another device's number.
+        """
+        require("Explicit.parse", text, str, "a text")
+        rows, held = row_texts(text)
+        if held is not None:
+            options = {"placement": held} | options
+        return cls(rows, **options)
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        return self._placement
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        return self._weights
+
+    def order(self, device: int) -> Iterable[Action | OverlapFB]:
+        return self.rows[device]
+
+    def __repr__(self) -> str:
+        return f"Explicit(devices={self.devices}, microbatches={self.microbatches})"
+
+
+def rearranged(schedule: Schedule, rows: Iterable, placement: Sequence, microbatches: int) -> Explicit:
+    """What became of a schedule's actions; it is trained with the same ``weights`` as the schedule."""
+    found = Explicit(rows, placement=placement, microbatches=microbatches)
+    object.__setattr__(found, "_weights", schedule.weights)
+    return found
+
+
+def row_texts(text: str) -> tuple[list[str], list[tuple[int, ...]] | None]:
+    """The rows of a text without their heads, and the stages that the heads name, or None if none does.
+
+    ValueError for a row that begins with another device's number, or if only some rows name their stages.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    rows = [_HEAD.fullmatch(line) for line in lines]
+    for device, row in enumerate(rows):
+        if row[1] and int(row[1]) != device:
+            raise ValueError(f"row {device} is called device {row[1]}: rows are devices 0, 1, ...")
+    told = [row[2] for row in rows]
+    if any(told) and None in told:
+        raise ValueError(f"row {told.index(None)} does not say which stages it holds; others do")
+    held = [tuple(map(int, re.findall(r"\d+", stages))) for stages in told] if any(told) else None
+    return [row[3] for row in rows], held
+
+
+def with_updates(schedule: Schedule) -> Explicit:
+    """The same order with each stage, or copy of one, updated at the end of its device's row.
+
+    ``train_step`` then changes the weights itself, ``Costs(update=...)`` says what that takes, and ``repeat``
+    makes several steps of it. ValueError for a schedule that has updates.
+    """
+    require_schedule("with_updates", schedule)
+    if Kind.U in schedule.program.where:
+        raise ValueError(f"{schedule!r} has updates already")
+    rows = []
+    for row in schedule.actions:
+        last: dict[int, int] = {}
+        for part in (part for action in row for part in action.parts):
+            last[part.stage] = max(part.microbatch, last.get(part.stage, 0))
+        rows.append([*row, *(U(stage, m) for stage, m in sorted(last.items()))])
+    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
+
+
+def repeat(schedule: Schedule, steps: int) -> Explicit:
+    """The same step several times: each device begins the next step as soon as its own row of this one ends.
+
+    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. Of a
+    schedule without updates it is one large step over all the microbatches, fit for timing only. Each step of
+    ``with_updates(schedule)`` begins on a device with the weights that the last one left there: the numbers
+    are those of one step after the other, even where steps overlap.
+    """
+    require_schedule("repeat", schedule)
+    steps = whole("repeat", "steps", steps)
+    require_few("repeat", steps * schedule.stages * schedule.microbatches, "pairs of stage and microbatch")
+    shifts = [step * schedule.microbatches for step in range(steps)]
+    rows = [[later(action, by) for by in shifts for action in row] for row in schedule.actions]
+    return rearranged(schedule, rows, schedule.placement, steps * schedule.microbatches)
+
+
+def later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
+    """The same action on a later microbatch."""
+    if isinstance(action, OverlapFB):
+        return OverlapFB(*(later(part, by) for part in action.parts))
+    return action._replace(microbatch=action.microbatch + by)
+
+
+def unpaired(schedule: Schedule) -> Schedule:
+    """The same order without pairs: the two halves of each run one after the other, as engines run them."""
+    if not schedule.program.paired:
+        return schedule
+    rows = [[part for action in row for part in action.parts] for row in schedule.actions]
+    return rearranged(schedule, rows, schedule.placement, schedule.microbatches)
+
+
+def _require_room(stages: int, microbatches: int, actions: int) -> None:
+    """ValueError if a table of stages x microbatches would be huge, because some label is far too large."""
+    if stages * microbatches > 100 * actions + MOST_PAIRS:
+        raise ValueError(
+            f"{stages} stages and {microbatches} microbatches are far beyond {actions} actions: "
+            "is a label wrong?"
+        )

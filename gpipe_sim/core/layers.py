@@ -1,0 +1,285 @@
+"""NumPy layers: each forward with its gradients beside it.
+
+A layer keeps nothing about a microbatch. Its forward returns what its backward will read, and the code that
+runs the layer decides where that is kept and for how long:
+
+    forward(x, ctx)            -> y, saved
+    backward_input(saved, dy)  -> dx, pending     pending: what the weight gradient still needs
+    backward_weight(pending)   -> {name: gradient}
+
+A full backward is ``backward_input`` and then ``backward_weight``, so splitting it cannot change a gradient.
+Arrays are (batch, features), or (batch, sequence, features), and are never changed in place.
+
+To add a layer, write its class here and name it in ``LAYERS`` at the end. It is then public as ``gp.NAME``,
+and every law in ``tests/test_layers.py`` is tested on it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpipe_sim.core.meta_array import StandIn, floated, like, of_parameters
+from gpipe_sim.errors import floating, require, require_few, whole
+
+Array = np.ndarray
+LARGEST = 100_000_000  #: weights of a layer: 800 MB in float64
+LONGEST = 10**12  #: features, tokens or places of a layer, also of one on paper
+
+
+class Context(NamedTuple):
+    """What a layer may depend on besides its input: the mode, and a source of randomness.
+
+    The randomness depends only on (seed, step, layer, microbatch), so a layer that draws from it gives the
+    same result under every schedule, and the same again when its forward is recomputed. ``layer`` is the
+    number, along the model, of the layer that is being run, ``inner`` its place in a layer made of layers.
+    """
+
+    training: bool = True
+    seed: int = 0
+    step: int = 0
+    microbatch: int = 0
+    layer: int = 0
+    inner: tuple[int, ...] = ()
+
+    def rng(self) -> np.random.Generator:
+        """A fresh generator for this layer and microbatch."""
+        return np.random.default_rng((self.seed, self.step, self.layer, self.microbatch, *self.inner))
+
+
+class Layer(ABC):
+    """One layer; ``parameters`` maps names to arrays, and is empty for a layer without weights."""
+
+    #: Whether it takes and gives what travels along with x, such as a mask: (x, mask). See ``core.boundary``.
+    carries = False
+
+    def __init__(self):
+        self.parameters: dict[str, Array] = {}
+
+    @abstractmethod
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Any]:
+        """(output, what ``backward_input`` will read), for an input of shape (batch, features)."""
+
+    @abstractmethod
+    def backward_input(self, saved: Any, dy: Array) -> tuple[Array, Any]:
+        """(gradient of the input, what ``backward_weight`` will read); ``dy`` has the output's shape."""
+
+    def backward_weight(self, pending: Any) -> dict[str, Array]:
+        """The gradient of each parameter, by name, in fresh arrays; called only if there are parameters."""
+        return {}
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, Any]:
+        """What ``forward`` gives, in arrays without contents."""
+        raise NotImplementedError(
+            f"{self!r} does not say what it makes; give {type(self).__name__} the methods outline and "
+            "outline_input, which do on StandIn what forward and backward_input do on arrays"
+        )
+
+    def outline_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
+        """What ``backward_input`` gives. By default dx = dy times something saved, and nothing is pending."""
+        return like(dy, saved), None
+
+    def outline_weight(self, pending: Any) -> dict[str, StandIn]:
+        """What ``backward_weight`` gives. By default in the dtype of what is pending, a tuple of arrays."""
+        return of_parameters(self.parameters, *pending)
+
+    def flops(self, x: StandIn) -> int:
+        """Floating-point operations of a forward: two for each multiplication of its matrix products.
+
+        Everything else is left out, as Narayanan et al. 2021 do (arXiv:2104.04473, appendix). A full backward
+        takes twice as many, because each product has two gradients.
+        """
+        return 0
+
+    def weight_flops(self, x: StandIn) -> int:
+        """Of the backward's FLOPs, those of ``backward_weight``: the forward's products with weights.
+
+        By default all of the forward's for a layer with weights, and none for one without.
+        """
+        return self.flops(x) if self.parameters else 0
+
+    def recompute_flops(self, x: StandIn) -> int:
+        """FLOPs of what ``backward_input`` computes a second time before it begins. By default 0."""
+        return 0
+
+    def selective(self) -> "Layer | None":
+        """The same layer, on the same weights, that recomputes its attention; None if it has none."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+def refused(layer: Layer, ctx: Context, takes: str, x: Array | StandIn) -> ValueError:
+    """The error of a layer that takes another input."""
+    return ValueError(f"layer {ctx.layer}, {layer!r}, takes {takes}, got {x.shape} of {x.dtype}")
+
+
+class Weights:
+    """Makes the weights of one layer: from a generator, or on paper where there is none.
+
+    On paper a weight is a ``StandIn``. Such a layer can be profiled, and its memory predicted, but not run.
+    """
+
+    def __init__(self, owner: str, rng: np.random.Generator | None, dtype: np.dtype):
+        self.owner, self.rng, self.dtype = owner, rng, floating(owner, dtype)
+        if rng is not None:
+            such_as = "rng to be a generator, such as np.random.default_rng(0), or None for a layer on paper"
+            require(owner, rng, np.random.Generator, such_as)
+
+    def normal(self, scale: float, *shape: int) -> Array | StandIn:
+        """Drawn from a normal distribution with this standard deviation."""
+        if self.rng is None:
+            return StandIn(shape, self.dtype)
+        self._require_few(shape)
+        return self.rng.normal(0.0, scale, shape).astype(self.dtype)
+
+    def full(self, value: float, *shape: int) -> Array | StandIn:
+        """All of them this number."""
+        if self.rng is None:
+            return StandIn(shape, self.dtype)
+        self._require_few(shape)
+        return np.full(shape, value, self.dtype)
+
+    def _require_few(self, shape: tuple[int, ...]) -> None:
+        require_few(self.owner, math.prod(shape), "weights", most=LARGEST)
+
+
+def size(owner: str, name: str, value: Any) -> int:
+    """How many features, tokens or places a layer has; TypeError or ValueError if it cannot have so many."""
+    number = whole(owner, name, value)
+    require_few(owner, number, name, most=LONGEST)
+    return number
+
+
+def by_row(x: Array) -> Array:
+    """(batch, sequence, features) as (batch x sequence, features), without a copy."""
+    return x.reshape(-1, x.shape[-1])
+
+
+class Linear(Layer):
+    """y = x W + b, with x (batch, inputs), W (inputs, outputs) and b (outputs,).
+
+    x may also be (batch, sequence, inputs): every place of a sequence is then treated alike.
+
+    W is drawn from a normal distribution of variance 2 / inputs, b is 0. He et al. 2015,
+    arXiv:1502.01852. With ``rng=None`` it exists on paper only. ValueError if an input has another number of
+    features.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
+    ):
+        inputs, outputs = size("Linear", "inputs", inputs), size("Linear", "outputs", outputs)
+        draw = Weights("Linear", rng, dtype)
+        self.parameters = {
+            "W": draw.normal(np.sqrt(2.0 / inputs), inputs, outputs),
+            "b": draw.full(0, outputs),
+        }
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        self._require(x, ctx)
+        y = x @ self.parameters["W"]
+        y += self.parameters["b"]
+        return y, x
+
+    def _require(self, x: Array | StandIn, ctx: Context) -> None:
+        inputs = self.parameters["W"].shape[0]
+        if x.ndim < 2 or x.shape[-1] != inputs:
+            raise ValueError(
+                f"layer {ctx.layer}, {self!r}, takes an input of shape (batch, {inputs}) or "
+                f"(batch, sequence, {inputs}), got {x.shape}"
+            )
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, tuple[Array, Array]]:
+        return dy @ self.parameters["W"].T, (saved, dy)
+
+    def backward_weight(self, pending: tuple[Array, Array]) -> dict[str, Array]:
+        x, dy = map(by_row, pending)
+        return {"W": x.T @ dy, "b": dy.sum(axis=0)}
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        self._require(x, ctx)
+        weight = self.parameters["W"]
+        return like(x, weight, shape=(*x.shape[:-1], weight.shape[1])), x
+
+    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+        return like(dy, self.parameters["W"], shape=saved.shape), (saved, dy)
+
+    def flops(self, x: StandIn) -> int:
+        return 2 * x.size * self.parameters["W"].shape[1]
+
+    def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
+        _, dy = pending
+        return of_parameters(self.parameters, *pending) | {"b": like(dy, shape=dy.shape[-1:])}
+
+    def __repr__(self) -> str:
+        inputs, outputs = self.parameters["W"].shape
+        return f"Linear({inputs}, {outputs})"
+
+
+class ReLU(Layer):
+    """y = max(x, 0). It saves y; a Linear behind it saves the same array, so this takes no extra bytes."""
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        y = np.maximum(x, 0)
+        return y, y
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
+        return dy * (saved > 0), None
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        y = like(x, dtype=np.result_type(x.dtype, 0))
+        return y, y
+
+    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, None]:
+        return like(dy), None
+
+
+class Tanh(Layer):
+    """y = tanh(x), in float64 for whole numbers. It saves y."""
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        y = np.tanh(x, dtype=np.result_type(x.dtype, 1.0))
+        return y, y
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
+        return dy * (1 - saved * saved), None
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        y = floated(x)
+        return y, y
+
+
+class GELU(Layer):
+    """y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the usual approximation. It saves x.
+
+    Hendrycks and Gimpel 2016, arXiv:1606.08415.
+    """
+
+    SCALE, CUBIC = 0.7978845608028654, 0.044715  # sqrt(2/pi) and the paper's constant
+
+    def forward(self, x: Array, ctx: Context) -> tuple[Array, Array]:
+        return 0.5 * x * (1 + self._tanh(x)), x
+
+    def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
+        x, t = saved, self._tanh(saved)
+        inner = self.SCALE * (1 + 3 * self.CUBIC * x * x)
+        return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner), None
+
+    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+        return floated(x), x
+
+    def _tanh(self, x: Array) -> Array:
+        return np.tanh(self.SCALE * (x + self.CUBIC * x * x * x))
+
+
+LAYERS = (
+    Linear,
+    ReLU,
+    Tanh,
+    GELU,
+)
+
+__all__ = ["LAYERS", "Context", "Layer", *(layer.__name__ for layer in LAYERS)]

@@ -1,0 +1,288 @@
+"""What a simulated device holds: arrays by category, and a meter that counts their bytes.
+
+The meter counts bytes that exist. Views of the same array are counted once, as the one root array that owns
+the bytes, under the first category of ``CATEGORIES`` that holds it: a boundary input that the first layer
+also saves is a boundary input. A message on its way belongs to its receiver. A sample is taken when an
+action ends or a message is sent. The outputs of the last stage go to the host, and are not counted.
+
+While an action runs, there is more, and that peak is told apart (``MemoryTrace.inside``). What the action
+frees, it frees when it ends. The meter looks between two layers, and counts on top what the layers before
+have left (what they saved, what W still needs, gradients that are new) and the one array that passes on to
+the next layer. A layer that is made of layers says what there is between these (``inside_layers``). Not
+counted is what exists only while a single layer runs: NumPy's temporaries, and the gradient of a later
+microbatch until it is added. The first backward of a stage of two layers:
+
+    there at the start   [======= all that is held, and the message with dy: freed at the end =======]
+    gradients, new                      [ of layer 1                   ][ of layers 1 and 0          ]
+    passes on                           [ gradient of layer 1's input  ][ of layer 0's input: sent   ]
+                               layer 1  ^ looks                layer 0  ^ looks
+"""
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpipe_sim.core.actions import Action, OverlapFB
+from gpipe_sim.core.boundary import Boundary
+from gpipe_sim.core.inside_layers import listening
+from gpipe_sim.core.meta_array import ARRAYS, root_of
+from gpipe_sim.core.rules import BOUNDARY, MESSAGES, PENDING, SAVED
+from gpipe_sim.core.timeline import Span
+from gpipe_sim.errors import one_of, require_in
+
+PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "optimizer state"
+OLDER = "older weights"  #: versions that an update has replaced and a later action still uses
+#: In order of precedence.
+CATEGORIES = (PARAMETERS, OLDER, GRADIENTS, STATE, BOUNDARY, SAVED, PENDING, MESSAGES)
+ACTIVATIONS = (BOUNDARY, SAVED, PENDING)  #: what microbatches in flight hold
+_RANK = {category: rank for rank, category in enumerate(CATEGORIES)}
+
+
+class Memory:
+    """What one device holds, by category and key; this one does not count bytes."""
+
+    def __init__(self):
+        self.held: dict[tuple[str, Hashable], Any] = {}
+
+    def keep(self, category: str, key: Hashable, value: Any) -> None:
+        self.held[category, key] = value
+
+    def came_in(self, key: Hashable, boundary: Boundary) -> None:
+        """Note what came into a stage: wherever the stage keeps it, it is a boundary input."""
+
+    def take(self, category: str, key: Hashable) -> Any:
+        """Hand a value out and forget it."""
+        return self.held.pop((category, key))
+
+    def begin(self, span: Span) -> None:
+        """Called when an action starts; in a pair, when each of its two parts does."""
+
+    def look(self, stays: Any, passes: Boundary | None = None) -> None:
+        """Called between the layers of an action: what the last one left, and what passes on to the next."""
+
+    def watching(self) -> AbstractContextManager:
+        """Around an action: a meter then sees what layers that are made of layers hold meanwhile."""
+        return nullcontext()
+
+    def sample(self, time: Real, instant: bool = False) -> None:
+        """Called when an action ends or a message is sent; a meter then notes what is held."""
+
+
+class MeteredMemory(Memory):
+    """A memory that counts bytes. ``samples`` are (time, bytes per category), in order of time.
+
+    ``spans`` are the actions that ran, and ``inside`` the most bytes while each of them did.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.samples: list[tuple[Real, tuple[int, ...]]] = []
+        self.spans: list[Span] = []
+        self.inside: list[int] = []
+        self._bytes = [0] * len(CATEGORIES)
+        self._roots: dict[int, tuple[int, list[int]]] = {}  # id -> nbytes, holders per category
+        self._boundaries: dict[Hashable, list[weakref.ref]] = {}  # what came in from outside, by key
+        self._counted: dict[tuple[str, Hashable], list[tuple[np.ndarray, int]]] = {}
+        self._there = 0  # bytes: held when the action started, or left by its layers since
+        self._seen: dict[int, np.ndarray] = {}  # by id: what its layers have left, what it frees when it ends
+
+    def keep(self, category: str, key: Hashable, value: Any) -> None:
+        super().keep(category, key, value)
+        of_stage = category in (SAVED, PENDING)
+        came_in = [id(known()) for known in self._boundaries.get(key, ())] if of_stage else ()
+        ranks = (_RANK[category], _RANK[BOUNDARY])
+        found = _roots_by_id(value).items()
+        self._count(category, key, [(root, ranks[root_id in came_in]) for root_id, root in found])
+
+    def came_in(self, key: Hashable, boundary: Boundary) -> None:
+        self._boundaries[key] = [weakref.ref(root) for root in roots(boundary)]
+
+    def take(self, category: str, key: Hashable) -> Any:
+        for root, rank in self._counted.pop((category, key)):
+            nbytes, holders = self._roots[id(root)]
+            self._bytes[_first(holders)] -= nbytes
+            holders[rank] -= 1
+            if any(holders):
+                self._bytes[_first(holders)] += nbytes
+            else:
+                del self._roots[id(root)]
+                self._seen[id(root)] = root
+        return super().take(category, key)
+
+    def begin(self, span: Span) -> None:
+        self._there, self._seen = sum(self._bytes), {}
+        self.spans.append(span)
+        self.inside.append(self._there)
+
+    def watching(self) -> AbstractContextManager:
+        return listening(partial(self.look, None))
+
+    def look(self, stays: Any, passes: Any = None) -> None:
+        held, seen = self._roots, self._seen
+        for root_id, root in _roots_by_id(stays).items():
+            if root_id not in held and root_id not in seen:
+                seen[root_id] = root
+                self._there += root.nbytes
+        there = self._there
+        for root_id, root in _roots_by_id(passes).items():
+            if root_id not in held and root_id not in seen:
+                there += root.nbytes
+        if there > self.inside[-1]:
+            self.inside[-1] = there
+
+    def _count(self, category: str, key: Hashable, ranked: list[tuple[np.ndarray, int]]) -> None:
+        self._counted[category, key] = ranked
+        for root, rank in ranked:
+            if id(root) in self._roots:
+                nbytes, holders = self._roots[id(root)]
+                self._bytes[_first(holders)] -= nbytes
+            else:
+                nbytes, holders = self._roots[id(root)] = root.nbytes, [0] * len(CATEGORIES)
+            holders[rank] += 1
+            self._bytes[_first(holders)] += nbytes
+
+    def sample(self, time: Real, instant: bool = False) -> None:
+        """Keep the last sample of each moment; an action of length zero (``instant``) appends its own."""
+        self._seen = {}  # an action has ended: what it freed may go
+        if self.samples and self.samples[-1][0] == time and not instant:
+            self.samples.pop()
+        self.samples.append((time, tuple(self._bytes)))
+
+
+class Inside(NamedTuple):
+    """The most bytes, of all categories, that a device held while an action ran, from start to end."""
+
+    action: Action | OverlapFB | None
+    bytes: int
+    start: Real
+    end: Real
+
+
+class Moment(NamedTuple):
+    """What a device held from a time on, when this action had ended: None for what came before or between."""
+
+    time: Real
+    bytes: int
+    action: Action | OverlapFB | None
+
+
+@dataclass(frozen=True, repr=False)
+class MemoryTrace:
+    """What one device held over a step: ``bytes[category][i]`` from ``times[i]`` until the next time.
+
+    That is where actions end. ``inside`` has the most that was held while each action ran, in their order;
+    a pair has an entry for each of its two parts.
+    """
+
+    times: tuple[Real, ...]
+    bytes: dict[str, tuple[int, ...]]
+    inside: tuple[Inside, ...] = ()
+
+    def __repr__(self) -> str:
+        """One line, however many samples there are."""
+        at, inside = self.peak_moment, self.peak_inside
+        after = f" after {at.action}" if at.action else ""
+        while_ = f", {inside.bytes:,} while {inside.action} runs" if inside.action else ""
+        return f"<MemoryTrace: at most {at.bytes:,} bytes{after} at {at.time}{while_}>"
+
+    def over_time(self, *categories: str) -> tuple[int, ...]:
+        """Bytes at each of ``times``: the sum of the named categories, or of all if none is named.
+
+        ValueError for a category that does not exist.
+        """
+        for category in categories:
+            one_of("a memory trace", "category", category, CATEGORIES)
+        chosen = categories or CATEGORIES
+        return tuple(map(sum, zip(*(self.bytes[category] for category in chosen), strict=True)))
+
+    def peak(self, *categories: str) -> int:
+        """The most bytes held where an action ends: of the named categories, or of all if none is named."""
+        return max(self.over_time(*categories))
+
+    def only(self, *categories: str) -> "MemoryTrace":
+        """The same trace with nothing in all other categories, and without ``inside``.
+
+        ValueError for one that does not exist.
+        """
+        for category in categories:
+            one_of("a memory trace", "category", category, CATEGORIES)
+        nothing = (0,) * len(self.times)
+        return MemoryTrace(
+            self.times, {name: held if name in categories else nothing for name, held in self.bytes.items()}
+        )
+
+    @property
+    def peak_moment(self) -> Moment:
+        """When ``peak()`` was first reached, and which action had just ended then."""
+        held = self.over_time()
+        i = held.index(max(held))
+        ended = [*dict.fromkeys(each.action for each in self.inside if each.end == self.times[i])]
+        later = self.times[i + 1 :].count(self.times[i])  # an action of length zero has a sample of its own
+        return Moment(self.times[i], held[i], ended[-1 - later] if later < len(ended) else None)
+
+    @property
+    def peak_inside(self) -> Inside:
+        """The most bytes held at any time, also while an action runs, and the first action that has them.
+
+        The action is None, and the bytes are ``peak()``, for a trace without ``inside``.
+        """
+        at = self.peak_moment
+        nothing = Inside(None, at.bytes, at.time, at.time)
+        return max(self.inside, key=lambda each: each.bytes, default=nothing)
+
+    @property
+    def activation_peak(self) -> int:
+        """The most bytes of boundary inputs, saved activations and what W still needs, together."""
+        return self.peak(*ACTIVATIONS)
+
+    def at(self, time: Real) -> dict[str, int]:
+        """Bytes per category at a time: those of the last sample up to then."""
+        require_in("MemoryTrace.at", "time", time, -inf, inf)
+        i = max(0, bisect_right(self.times, time) - 1)
+        return {category: held[i] for category, held in self.bytes.items()}
+
+
+def trace(memory: MeteredMemory) -> MemoryTrace:
+    """The samples of a meter as columns."""
+    times, rows = zip(*memory.samples, strict=True)
+    spans = zip(memory.spans, memory.inside, strict=True)
+    inside = tuple(Inside(span.action, most, span.start, span.end) for span, most in spans)
+    return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)), inside)
+
+
+def roots(value: Any) -> Iterator[np.ndarray]:
+    """The distinct root arrays inside nested tuples, lists and dicts."""
+    return iter(_roots_by_id(value).values())
+
+
+def _roots_by_id(value: Any) -> dict[int, np.ndarray]:
+    found: dict[int, np.ndarray] = {}
+    _collect(value, found)
+    return found
+
+
+def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
+    if isinstance(value, ARRAYS):
+        root = root_of(value)
+        found[id(root)] = root
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _collect(item, found)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _collect(item, found)
+
+
+def _first(holders: list[int]) -> int:
+    rank = 0  # a loop, because a generator takes twice as long, and this runs for every array
+    while not holders[rank]:
+        rank += 1
+    return rank

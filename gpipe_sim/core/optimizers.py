@@ -1,0 +1,230 @@
+"""Optimizers: they turn gradients into new weights, and keep their own state between steps.
+
+``step(parameters, gradients)`` changes the parameter arrays in place. Both are
+``{(layer, name): array}``. Every gradient is checked before any parameter changes. What an optimizer keeps
+for a parameter is there from the start, so its bytes are known before the first step (``prepare``).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.core.meta_array import Some, StandIn, like
+from gpipe_sim.errors import got, listed, require, require_in
+
+Key = tuple[int, str]
+Arrays = dict[Key, np.ndarray]
+
+
+class Optimizer(ABC):
+    """An update rule with a ``learning_rate``. It keeps state per parameter, so each model needs its own."""
+
+    #: The names of the arrays that the rule keeps for each parameter, in its shape and dtype.
+    moments: tuple[str, ...] = ()
+
+    def __init__(self, learning_rate: float):
+        require_in(type(self).__name__, "learning_rate", learning_rate, 0, float("inf"))
+        self.learning_rate = learning_rate
+        self.state: dict[Key, dict] = {}
+
+    def step(self, parameters: Arrays, gradients: Arrays) -> None:
+        """Update every parameter in place.
+
+        ValueError, before anything changes, if a gradient is missing or misshapen, or the state is another
+        model's.
+        """
+        require_arrays("step", "parameters", parameters, "f")
+        require_arrays("step", "gradients", gradients, "fiub")
+        for key, parameter in parameters.items():
+            if key not in gradients or gradients[key].shape != parameter.shape:
+                there = gradients[key].shape if key in gradients else "none"
+                raise ValueError(f"parameter {key} has shape {parameter.shape}, its gradient {there}")
+        for key, state in self.prepare(parameters).items():
+            self.update(parameters[key], gradients[key], state)
+
+    def prepare(self, parameters: Arrays) -> dict[Key, dict]:
+        """What is kept for each of these parameters, as it is before a first step if there was none.
+
+        ValueError, before anything changes, if the state is another model's.
+        """
+        self.state |= (there := self.kept(parameters))
+        return there
+
+    def kept(self, parameters: Arrays) -> dict[Key, dict]:
+        """The same without keeping it, so that it can be counted; of parameters on paper, on paper."""
+        for key, parameter in parameters.items():
+            there = {np.shape(value) for value in self.state.get(key, {}).values()}
+            if there - {(), parameter.shape}:
+                raise ValueError(f"the state of parameter {key} is another model's; make a new optimizer")
+        return {
+            key: self.state[key] if key in self.state else self.start(parameters[key]) for key in parameters
+        }
+
+    def start(self, parameter: Some) -> dict[str, Any]:
+        """What is kept for a parameter before its first step: zeros; of one on paper, their shape."""
+        return {name: _filled(0, parameter) for name in self.moments}
+
+    def update(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> None:
+        """Change one parameter in place."""
+        parameter -= self.change(parameter, gradient, state)
+
+    @abstractmethod
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        """What to subtract from a parameter, in its shape; the rule may keep things in ``state``."""
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, with momentum if given: v = momentum v + g, w = w - learning_rate v."""
+
+    def __init__(self, learning_rate: float, momentum: float = 0.0):
+        super().__init__(learning_rate)
+        require_in("SGD", "momentum", momentum, 0, 1)
+        self.momentum = momentum
+        self.moments = ("velocity",) if momentum else ()
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        if self.momentum:
+            _fade(state["velocity"], self.momentum, gradient)
+            gradient = state["velocity"]
+        return self.learning_rate * gradient
+
+
+class RMSProp(Optimizer):
+    """Divides each gradient by the root of a running mean of its squares: v = decay v + (1 - decay) g^2.
+
+    Tieleman and Hinton 2012, lecture 6e of "Neural Networks for Machine Learning". GPipe's giants were
+    trained with it: 4 bytes each for a weight, its gradient and v (Huang et al. 2019, arXiv:1811.06965).
+    """
+
+    moments = ("v",)
+
+    def __init__(self, learning_rate: float = 1e-3, decay: float = 0.9, eps: float = 1e-8):
+        super().__init__(learning_rate)
+        require_in("RMSProp", "decay", decay, 0, 1)
+        _require_positive("RMSProp", eps)
+        self.decay, self.eps = decay, eps
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        _fade(state["v"], self.decay, (1 - self.decay) * gradient * gradient)
+        return self.learning_rate * gradient / (np.sqrt(state["v"]) + self.eps)
+
+
+class Adam(Optimizer):
+    """Steps of about ``learning_rate``, whatever the gradient's scale.
+
+    Kingma and Ba 2015, arXiv:1412.6980.
+    """
+
+    moments = ("m", "v")
+
+    def __init__(
+        self, learning_rate: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ):
+        super().__init__(learning_rate)
+        name = type(self).__name__
+        if len(betas := tuple(listed(name, "two betas, such as (0.9, 0.999)", betas))) != 2:
+            raise ValueError(f"{name} needs two betas {got(betas)}")
+        for beta in betas:
+            require_in(name, "betas", beta, 0, 1)
+        _require_positive(name, eps)
+        self.betas, self.eps = betas, eps
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        first, second = self.betas
+        state["t"] = t = state.get("t", 0) + 1
+        _fade(state["m"], first, (1 - first) * gradient)
+        _fade(state["v"], second, (1 - second) * gradient * gradient)
+        scale = np.sqrt(state["v"] / (1 - second**t)) + self.eps
+        return self.learning_rate * (state["m"] / (1 - first**t)) / scale
+
+
+class AdamW(Adam):
+    """Adam that also subtracts learning_rate x weight_decay x w from each weight w.
+
+    Loshchilov and Hutter 2019, arXiv:1711.05101.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ):
+        super().__init__(learning_rate, betas, eps)
+        require_in("AdamW", "weight_decay", weight_decay, 0, float("inf"))
+        self.weight_decay = weight_decay
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        decay = self.learning_rate * self.weight_decay * parameter
+        return super().change(parameter, gradient, state) + decay
+
+
+class MixedPrecision(Optimizer):
+    """Another rule, on a float32 copy of each weight; the weights themselves are that copy, rounded.
+
+    For models in 2-byte numbers, in which a small change would vanish beside a weight. With Adam, a weight
+    takes 2 + 2 + 12 bytes: itself, its gradient, and the float32 copy, m and v (Rajbhandari et al. 2020,
+    arXiv:1910.02054, section 3.1). A weight that is changed from outside is forgotten at the next step.
+    """
+
+    def __init__(self, optimizer: Optimizer):
+        require_optimizer("MixedPrecision", optimizer)
+        self.optimizer = optimizer
+        super().__init__(optimizer.learning_rate)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the other rule."""
+        return self.optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self.optimizer.learning_rate = rate
+
+    def start(self, parameter: Some) -> dict[str, Any]:
+        weights = _filled(parameter, parameter, np.float32)
+        return {"weights": weights, **self.optimizer.start(weights)}
+
+    def update(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> None:
+        super().update(state["weights"], gradient.astype(np.float32), state)
+        parameter[...] = state["weights"]
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        return self.optimizer.change(parameter, gradient, state)
+
+
+def _filled(value: Any, parameter: Some, dtype: Any = None) -> Some:
+    """An array of its own in a parameter's shape; on paper if the parameter is."""
+    if isinstance(parameter, StandIn):
+        return like(parameter, dtype=dtype)
+    filled = np.empty(parameter.shape, dtype or parameter.dtype)
+    filled[...] = value
+    return filled
+
+
+def _fade(array: np.ndarray, decay: float, more: np.ndarray) -> None:
+    """A running mean's next value, in place."""
+    array *= decay
+    array += more
+
+
+def _require_positive(owner: str, eps: float) -> None:
+    require_in(owner, "eps", eps, 0, float("inf"))
+    if eps == 0:
+        raise ValueError(f"{owner} needs eps > 0, or a gradient of 0 is divided by 0")
+
+
+def require_arrays(owner: str, name: str, arrays: Arrays, kinds: str) -> None:
+    """TypeError unless it maps keys to arrays whose numbers are of these kinds."""
+    such_as = f"{name} to be arrays of numbers by layer and name, as partition.parameters is"
+    for array in require(owner, arrays, Mapping, such_as).values():
+        if require(owner, array, np.ndarray, such_as).dtype.kind not in kinds:
+            raise TypeError(f"{owner} needs {such_as} (got {array.dtype})")
+
+
+def require_optimizer(owner: str, value) -> None:
+    """TypeError unless the value is an optimizer: its class is not enough."""
+    require(owner, value, Optimizer, "an optimizer, such as Adam(1e-3)")

@@ -1,0 +1,182 @@
+"""A schedule lowered to columns of whole numbers; all code that needs an order reads it here.
+
+A device's row is a list of entries; each entry is an action or an overlapped pair of two. The plain actions
+inside are called parts: one per action, two per pair. Entries are numbered row by row, and so are parts. In
+an order without pairs, entries and parts are the same. Columns are NumPy arrays that cannot be written to.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.levels import Levels, find_levels
+from gpipe_sim.links.traffic import Traffic, find_traffic
+from gpipe_sim.streams.updates import Updates, find_updates
+
+Column = np.ndarray
+KINDS = tuple(Kind)  #: the columns store a kind as its place in this tuple
+CODE = {kind: code for code, kind in enumerate(KINDS)}
+MOST_WRITTEN, FIRST = (
+    10_000,
+    100,
+)  #: of more entries than this, a text has only the first rows, and of each the first
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The columns of a schedule. ``core.program`` makes it once.
+
+    Per part: ``kind`` (its place in ``KINDS``), ``stage``, ``microbatch``, ``device``, ``entry`` (the one
+    that it belongs to), and ``position``, the place of that entry in the device's row.
+    Device k has the entries ``rows[k]`` up to, not including, ``rows[k + 1]``; entry e has the parts from
+    ``parts[e]`` up to ``parts[e + 1]``, and the needs from ``needs_from[e]`` up to ``needs_from[e + 1]``.
+    Per need: ``needs``, the part that is needed; ``crosses``, whether it is a message from another device.
+    """
+
+    placement: tuple[tuple[int, ...], ...]
+    stages: int
+    microbatches: int
+    rows: Column
+    parts: Column
+    kind: Column
+    stage: Column
+    microbatch: Column
+    device: Column
+    position: Column
+    entry: Column
+    in_range: bool  #: whether every label is a stage and a microbatch of the schedule
+    where: dict[Kind, Column]  #: kind -> at stage * microbatches + microbatch, that action's part, or -1
+    needs_from: Column
+    needs: Column
+    crosses: Column
+
+    @property
+    def devices(self) -> int:
+        return len(self.placement)
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return len(self.parts) - 1
+
+    @property
+    def paired(self) -> bool:
+        """Whether any entry is an overlapped pair."""
+        return len(self.kind) > self.size
+
+    @property
+    def stacked(self) -> bool:
+        """Whether some device holds several stages."""
+        return any(len(held) > 1 for held in self.placement)
+
+    @property
+    def first(self) -> Column:
+        """The first part of each entry."""
+        return self.parts[:-1]
+
+    @property
+    def owner(self) -> Column:
+        """For each need, the entry that has it."""
+        return np.repeat(np.arange(self.size), np.diff(self.needs_from))
+
+    @property
+    def target(self) -> Column:
+        """The device of the entry that each need is of: where a message goes."""
+        return self.device[self.first][self.owner]
+
+    @cached_property
+    def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
+        """The order as objects again: one row per device."""
+        kinds = map(KINDS.__getitem__, self.kind.tolist())
+        parts = list(map(Action, self.stage.tolist(), kinds, self.microbatch.tolist()))
+        if self.paired:
+            ends = self.parts.tolist()
+            entries = [_joined(parts[a:b]) for a, b in pairwise(ends)]
+        else:
+            entries = parts
+        ends = self.rows.tolist()
+        return tuple(tuple(entries[a:b]) for a, b in pairwise(ends))
+
+    @cached_property
+    def levels(self) -> Levels:
+        """The entries in an order in which they can run, and which devices get stuck."""
+        return find_levels(self.rows, self.needs_from, self.entry[self.needs])
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What crosses from one device to another, and on which link."""
+        needed = self.needs[self.crosses]
+        place = self.levels.rank[self.entry[needed]]
+        return find_traffic(needed, place, self.device[needed], self.target[self.crosses], self.devices)
+
+    @cached_property
+    def updates(self) -> Updates:
+        """Which mini-batch each microbatch belongs to, and how many updates each part comes after.
+
+        Only for a program whose labels are in range.
+        """
+        code = {kind: self.kind == CODE[kind] for kind in (Kind.U, Kind.B, Kind.W)}
+        gradients, shape = code[Kind.B] | code[Kind.W], (self.stages, self.microbatches)
+        return find_updates(self.device, self.stage, self.microbatch, code[Kind.U], gradients, shape)
+
+    def part_of(self, action: Action) -> int:
+        """The number of the part that is this action, the first one if there are several; -1 if none is."""
+        stage, kind, microbatch = action
+        if kind not in self.where or not (0 <= stage < self.stages and 0 <= microbatch < self.microbatches):
+            return -1
+        return int(self.where[kind][stage * self.microbatches + microbatch])
+
+    def find(self, action: Action | OverlapFB) -> int:
+        """As ``part_of``; for a pair, the number of its forward, if the two run as one block."""
+        part = self.part_of(action.parts[0])
+        if part < 0 or len(action.parts) == 1:
+            return part
+        return part if self.entry_of(int(self.entry[part])) == action else -1
+
+    def action_of(self, part: int) -> Action:
+        """A part as an action."""
+        return Action(int(self.stage[part]), KINDS[self.kind[part]], int(self.microbatch[part]))
+
+    def entry_of(self, entry: int) -> Action | OverlapFB:
+        """An entry as an action or a pair."""
+        return _joined([self.action_of(part) for part in range(self.parts[entry], self.parts[entry + 1])])
+
+    def homes(self, kind: Kind) -> Column:
+        """The device of each action of this kind, (stages, microbatches); -1 where there is none."""
+        shape = self.stages, self.microbatches
+        if kind not in self.where:
+            return np.full(shape, -1, np.int32)
+        found = self.where[kind]
+        homes = self.device[found]
+        homes[found < 0] = -1
+        return homes.reshape(shape)
+
+    def same_order(self, other: "Program") -> bool:
+        """Whether both have the same entries, in the same rows."""
+        names = ("rows", "parts", "kind", "stage", "microbatch")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
+
+
+def written(program: Program, heads: Sequence[str], spell: Callable[[int], str], gap: str = " ") -> str:
+    """A text with a row per device: after its head, its entries as ``spell`` writes them.
+
+    If there are very many, it has only the first ones and says how many it leaves out.
+    """
+    most = program.size if program.size <= MOST_WRITTEN else FIRST
+    lines = []
+    for head, (a, b) in zip(heads[:most], pairwise(program.rows.tolist()), strict=False):
+        cells = [spell(entry) for entry in range(a, min(b, a + most))]
+        lines.append(f"{head}: {gap.join([*cells, *_more(b - a - most)])}".rstrip())
+    return "\n".join([*lines, *_more(len(heads) - most, " devices")])
+
+
+def _more(left_out: int, what: str = "") -> list[str]:
+    return [f"... and {left_out:,} more{what}"] if left_out > 0 else []
+
+
+def _joined(parts: list[Action]) -> Action | OverlapFB:
+    return parts[0] if len(parts) == 1 else OverlapFB(*parts)

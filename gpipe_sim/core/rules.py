@@ -1,0 +1,68 @@
+"""The two tables that give a schedule its meaning: what an action needs, and what it holds.
+
+Everything that times, checks, counts or runs an order reads these two tables; the rules stand nowhere else.
+
+The life of a message, from the action that makes it to the action that needs it (``NEEDS``):
+
+    device 0   [ 0F3 ]
+                     `---- on its way ----.
+    device 1                    [ 1F2 ]   | waits in a buffer of device 1   [ 1F3 ]
+                                          arrives                         is used up when 1F3 ends
+
+What a stage holds for one microbatch, and for how long (``HOLDS``): with a full backward, with a split
+backward, and with recompute:
+
+    [ F ]======== saved ========[ B ]
+    [ F ]======== saved ========[ I ]==== pending ====[ W ]
+    [ F ]------- boundary -------[ R ]==== saved ====[ B ]
+"""
+
+from gpipe_sim.core.actions import Kind
+
+#: A backward reads what its forward saved, or what R restored, and the gradient that the next stage sends in
+#: its B or its I.
+_BACKWARD = ((Kind.F, 0), (Kind.R, 0), (Kind.B, 1), (Kind.I, 1))
+#: What an action waits for: actions on the same microbatch, each as (kind, its stage minus this action's
+#: stage). If the schedule does not contain one of them, nobody waits for it. R reads only the boundary input,
+#: which is there once F has run, so it does not wait for a gradient. An update of a stage with several copies
+#: also waits for the last gradient of each (``lowering._with_copies``): it applies their sum.
+NEEDS: dict[Kind, tuple[tuple[Kind, int], ...]] = {
+    Kind.F: ((Kind.F, -1),),
+    Kind.R: ((Kind.F, 0),),
+    Kind.B: _BACKWARD,
+    Kind.I: _BACKWARD,
+    Kind.W: ((Kind.I, 0),),
+    Kind.U: ((Kind.B, 0), (Kind.W, 0)),
+}
+
+BOUNDARY = "boundary inputs"  #: a stage's input, kept so that its forward can be run again
+SAVED = "saved activations"  #: what a forward saved for its backward
+PENDING = "kept for W"  #: what W still needs after I has run
+MESSAGES = "messages"  #: what another stage sent: there until the action that needs it (``NEEDS``) ends
+#: What an action makes (+1) and frees (-1) on its device, for its stage and microbatch, when it ends.
+HOLDS: dict[Kind, dict[str, int]] = {
+    Kind.F: {SAVED: +1},
+    Kind.B: {SAVED: -1},
+    Kind.I: {SAVED: -1, PENDING: +1},
+    Kind.W: {PENDING: -1},
+    Kind.R: {BOUNDARY: -1, SAVED: +1},
+    Kind.U: {},
+}
+#: A forward that R will run again keeps only its boundary input.
+HOLDS_RECOMPUTED: dict[str, int] = {BOUNDARY: +1}
+
+
+def holds(kind: Kind, recomputed: bool) -> dict[str, int]:
+    """What an action of this kind makes (+1) and frees (-1).
+
+    ``recomputed`` says whether the schedule has an R for its stage and microbatch.
+    """
+    return HOLDS_RECOMPUTED if recomputed and kind is Kind.F else HOLDS[kind]
+
+
+def in_flight(kind: Kind) -> int:
+    """How an action of this kind changes the number of microbatches that its device holds: by +1, 0 or -1.
+
+    Boundary inputs, saved activations and pending weight gradients all count as holding the microbatch.
+    """
+    return sum(HOLDS[kind].values())

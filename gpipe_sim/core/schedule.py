@@ -1,0 +1,149 @@
+"""A schedule is plain data: the order in which each device performs its actions.
+
+It knows nothing of time, arrays or colour. One table, ``NEEDS``, says which actions must come before which,
+and everything that times, runs or checks a schedule reads that table.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.lowering import lower
+from gpipe_sim.core.placement import looped, named, read_placement
+from gpipe_sim.core.program import Program, written
+from gpipe_sim.core.rows import read
+from gpipe_sim.core.rules import NEEDS
+from gpipe_sim.errors import require, require_few, whole
+
+#: Which version of its weights a stage uses, where updates stand on the way: see ``versions``.
+WEIGHTS = ("stashed", "vertical", "double", "latest")
+
+
+@dataclass(frozen=True)
+class Schedule(ABC):
+    """The order of actions per device. A family of schedules is one class with one method, ``order``.
+
+    ``devices`` and ``microbatches`` are whole numbers of at least 1: ValueError if one is smaller, TypeError
+    if it is no whole number.
+    """
+
+    devices: int
+    microbatches: int
+    stages_per_device: ClassVar[int] = 1  #: stages of the model for each device, copies not counted
+    #: The ``weights`` that it can be trained with, the first unless others are asked for.
+    weights: ClassVar[tuple[str, ...]] = WEIGHTS
+
+    def __new__(cls, *args, **kwargs):
+        if "chunks" in kwargs:
+            raise TypeError(
+                f"{cls.__name__} takes no chunks=: torchgpipe's chunks are microbatches=, "
+                "Megatron's model chunks are stages_per_device="
+            )
+        return super().__new__(cls)
+
+    def __post_init__(self):
+        for name in ("devices", "microbatches", "stages_per_device"):
+            size = whole(type(self).__name__, name, getattr(self, name))
+            if name in vars(self):
+                object.__setattr__(self, name, size)
+        count = self.devices * self.stages_per_device * self.microbatches
+        require_few(type(self).__name__, count, "pairs of stage and microbatch")
+
+    @property
+    def name(self) -> str:
+        """What its paper calls the family, as charts do: 1F1B for OneFOneB. The class's name, unless set."""
+        return type(self).__name__
+
+    @abstractmethod
+    def order(self, device: int) -> Iterable[Action | OverlapFB]:
+        """The actions of this device, first to last."""
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        """The stages that each device holds. Unless a family says otherwise, device s mod K holds stage s."""
+        return looped(self.devices, self.devices * self.stages_per_device)
+
+    @property
+    def stages(self) -> int:
+        """How many stages the model is cut into."""
+        placement = read_placement(type(self).__name__, self.placement, self.devices)
+        return 1 + max(stage for held in placement for stage in held)
+
+    @cached_property
+    def program(self) -> Program:
+        """The order as columns of whole numbers, see ``Program``; made on first use and then kept."""
+        return lower(self)
+
+    @property
+    def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:
+        """One row of actions per device."""
+        return self.program.actions
+
+    def contains(self, action: Action | OverlapFB | str) -> bool:
+        """Whether some device performs this action, or this pair as one block."""
+        return self.program.find(read("contains", action)) >= 0
+
+    def device_of(self, action: Action | OverlapFB | str) -> int:
+        """The device that performs this action, or this pair as one block; ValueError if none does."""
+        part = self.program.find(action := read("device_of", action))
+        if part < 0:
+            raise ValueError(f"{action} is not in {self!r}")
+        return int(self.program.device[part])
+
+    def timeline(self, costs=None):
+        """Shorthand for ``simulate(schedule, costs)``."""
+        from gpipe_sim.core.simulate import simulate
+
+        return simulate(self, costs)
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
+        from gpipe_sim.drawing.svg import at_unit_costs
+
+        drawing = at_unit_costs(self)
+        return drawing and drawing._repr_html_()
+
+    def __getstate__(self) -> dict:
+        """What is copied or pickled: everything but the program, which a copy can make again."""
+        return {name: value for name, value in vars(self).items() if name != "program"}
+
+    def __str__(self) -> str:
+        """One row per device; it names the device's stages too, where a reader would place them otherwise.
+
+        Of more than 10,000 actions it has only the first of each row, and says how many it leaves out.
+        """
+        program = self.program
+        heads = [f"device {device}" for device in range(self.devices)]
+        if program.placement != looped(self.devices, 1 + int(program.stage.max(initial=0))):
+            heads = [f"{head}, {named(held)}" for head, held in zip(heads, program.placement, strict=True)]
+        return written(program, heads, lambda entry: str(program.entry_of(entry)))
+
+
+def needs(action: Action | OverlapFB | str, schedule: Schedule) -> tuple[Action, ...]:
+    """The actions that must have ended, and sent what they made, before this one can start."""
+    require_schedule("needs", schedule)
+    action, part_of = read("needs", action), schedule.program.part_of
+    wanted = (
+        Action(part.stage + step, kind, part.microbatch)
+        for part in action.parts
+        for kind, step in NEEDS[part.kind]
+    )
+    found = tuple(need for need in wanted if part_of(need) >= 0)
+    return found + _of_copies(action, schedule.program) if action.parts[0].kind is Kind.U else found
+
+
+def _of_copies(update: Action, program: Program) -> tuple[Action, ...]:
+    """The last gradient of each other copy of the stage that is updated."""
+    if (part := program.part_of(update)) < 0:
+        return ()
+    entry = program.entry[part]
+    needed = program.needs[program.needs_from[entry] : program.needs_from[entry + 1]].tolist()
+    return tuple(program.action_of(need) for need in needed if program.device[need] != program.device[part])
+
+
+def require_schedule(owner: str, value) -> None:
+    """TypeError unless the value is a schedule: its name or its class is not enough."""
+    require(owner, value, Schedule, "a schedule, such as GPipe(4, 8)")

@@ -1,0 +1,97 @@
+"""When everything happens: a schedule and its costs give a timeline.
+
+There is no tick loop. An action starts at the later of two times: when its device is free, and when the last
+thing that it needs has arrived. All actions of a level (``core.levels``) are timed at once, level after
+level. An order in which some device gets stuck is refused before anything is timed.
+"""
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.core.clock import Clock, timed
+from gpipe_sim.core.cost_model import CostModel, priced, require_costs
+from gpipe_sim.core.costs import UNIT
+from gpipe_sim.core.numbers import as_columns
+from gpipe_sim.core.problems import check
+from gpipe_sim.core.program import Program
+from gpipe_sim.core.schedule import Schedule, require_schedule
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.errors import got, require_flags
+from gpipe_sim.links.links import Links, message_sizes, on_links
+
+Column = np.ndarray
+
+
+def simulate(
+    schedule: Schedule,
+    costs: CostModel | None = None,
+    *,
+    links: Links | None = None,
+    overlap: bool = True,
+    profile: Any = None,
+    memory_limit: Any = None,
+) -> Timeline:
+    """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
+
+    With ``links``, messages wait for each other: a ``Link`` for all, ``Nodes``, or links by pair of devices.
+    Their bytes are what the ``profile`` says, or 1 each without one. ``overlap=False`` keeps a device busy
+    while it sends and while it receives; it computes nothing then, so charts and metrics count it as waiting.
+
+    With a ``memory_limit``, bytes for all devices or for each, and the ``profile`` of a model, a step that
+    does not fit is a MemoryLimitError.
+
+    ``costs`` are ``Costs`` or any other ``CostModel``; they default to 1 for F, I and W each, so that a full
+    backward takes 2. Times are in the unit of the costs, and exact if the costs are: whole numbers, however
+    large, and ``Fraction``. It takes some microseconds per level and nanoseconds per action, so it is slow
+    only for an order in which hardly any two devices ever work at the same time.
+    """
+    require_schedule("simulate", schedule)
+    costs = UNIT if costs is None else costs
+    require_flags("simulate", overlap=overlap)
+    if not overlap and links is None:
+        raise TypeError("overlap=False needs links, such as simulate(..., links=Link(bandwidth=100))")
+    program = schedule.program
+    require_costs("simulate", costs, program.stages, program.devices)
+    check(schedule)
+    if profile is not None and not hasattr(profile, "require_within"):
+        raise TypeError(f"simulate needs a profile, as profile(partitions, batch, loss) gives {got(profile)}")
+    if memory_limit is not None:
+        if profile is None:
+            raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
+        profile.require_within(schedule, memory_limit, costs)
+    try:
+        with np.errstate(over="ignore"):
+            if links is None:
+                clock, in_units = _without_links(program, costs)
+            else:
+                sizes = message_sizes(schedule, profile)
+                clock, in_units = on_links(program, costs, links, sizes, overlap)
+    except OverflowError:  # of whole numbers beside floats
+        raise too_long(schedule) from None
+    if clock.end.dtype == float and not np.isfinite(clock.end).all():
+        raise too_long(schedule)
+    return Timeline(schedule, *map(in_units, clock))
+
+
+def _without_links(program: Program, costs: CostModel) -> tuple[Clock, Callable]:
+    """Every message is on its way for as long as the costs say, whatever else crosses."""
+    (durations, delays), in_units = as_columns(*priced(costs, program))
+    return timed(program, durations, delays), in_units
+
+
+def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:
+    """The timeline that is made; ValueError if it is too long for a float."""
+    try:
+        timeline = make()
+    except OverflowError:  # of whole numbers beside floats
+        raise too_long(schedule) from None
+    if isinstance(timeline.makespan, float) and not isfinite(timeline.makespan):
+        raise too_long(schedule)
+    return timeline
+
+
+def too_long(schedule: Schedule) -> ValueError:
+    return ValueError(f"{schedule!r} lasts longer than the largest float; whole numbers may be any size")

@@ -1,0 +1,324 @@
+"""Run a schedule on real arrays, on simulated devices that share nothing.
+
+The devices take turns in this process, in the order in which their actions end on the timeline.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import nullcontext
+from copy import copy, deepcopy
+from dataclasses import dataclass, field
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.boundary import first
+from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.device import Batch, Device, StepInputs, as_batch, pieces, pieces_of
+from gpipe_sim.core.diverged import require_finite, without_warnings
+from gpipe_sim.core.layers import Context, Layer
+from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.memory import Memory, MemoryTrace, MeteredMemory, trace
+from gpipe_sim.core.optimizers import Optimizer, require_optimizer
+from gpipe_sim.core.partition import (
+    Gradients,
+    Partition,
+    require_distinct,
+    require_partitions,
+    require_weights,
+)
+from gpipe_sim.core.schedule import Schedule, require_schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.errors import require, require_flags, whole
+from gpipe_sim.memory.shape_inference import profile
+from gpipe_sim.replicas.ring import sum_copies
+from gpipe_sim.streams.versions import lives, read_weights
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False, repr=False)  # arrays have no single answer to whether they are equal
+class StepResult:
+    """What one training step gave.
+
+    ``loss`` is the mean over the batch, ``losses`` that of each mini-batch: one, unless the schedule updates
+    on the way. ``gradients`` are ``{(layer, name): array}``, with layers numbered along the model: those of
+    the last mini-batch. ``outputs`` is (samples, features of the last layer). ``memory`` has one
+    ``MemoryTrace`` per device, in bytes, on the clock of ``timeline``; it is empty without a meter.
+    ``ring_bytes`` are what each device sent to sum its gradients with those of other copies of its stages.
+    ``versions`` has the version of its stage's weights that each action used, if updates are on the way.
+    ``single_device_step`` gives none of these four.
+    """
+
+    loss: float
+    gradients: Gradients
+    outputs: Array
+    memory: tuple[MemoryTrace, ...] = ()
+    timeline: Timeline | None = None
+    ring_bytes: tuple[int, ...] = ()
+    losses: tuple[float, ...] = ()
+    versions: dict[Action, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """One line, however large the arrays are."""
+        return f"<{type(self).__name__} with loss {self.loss:.4g}>"
+
+
+def train_step(
+    partitions: Sequence[Partition],
+    schedule: Schedule,
+    batch: Batch,
+    loss: Loss,
+    *,
+    costs: CostModel | None = None,
+    optimizer: Optimizer | None = None,
+    weights: str | None = None,
+    meter: bool = True,
+    memory_limit: Real | Sequence[Real] | None = None,
+    seed: int = 0,
+    step: int = 0,
+) -> StepResult:
+    """Run one step of a schedule: the gradients, and what each device held meanwhile.
+
+    ``batch`` is (inputs (samples, features), targets (samples, ...)), cut into the schedule's microbatches.
+    The weights do not change unless the schedule has U actions; for those it needs an ``optimizer``, whose
+    state is counted with what a device holds, also in a step without them. Where U stands on the way, as in
+    PipeDream, ``weights`` says which version of them a mini-batch uses: "stashed", "vertical", "double" or
+    "latest" (see ``streams.versions``); the schedule's own choice unless given.
+    ``costs`` time the actions, unit costs unless given. ``meter=False`` counts no bytes, which is faster.
+    ``memory_limit`` is what a device may hold at most, also while an action runs: bytes for all or for each.
+    What exists only while a single layer runs is not counted, as in ``step.memory``.
+    ``seed`` and ``step`` fix what random layers draw.
+
+    MemoryLimitError if a device would hold more, with what would help; ScheduleError or DeadlockError for a
+    schedule that cannot run; ValueError if partitions, batch and schedule do not fit each other; TypeError
+    for arguments of another kind. No weight has changed then. DivergedError if updates on the way have driven
+    a loss beyond all bounds; it has the losses up to there.
+    """
+    require_fit(partitions, schedule)
+    require_flags("train_step", meter=meter)
+    timeline, inputs = _read(schedule, batch, loss, costs, optimizer, weights, seed, step)
+    if memory_limit is not None:
+        found = profile(partitions, inputs.batch, loss, optimizer)
+        found.require_within(schedule, memory_limit, costs, weights)
+    with without_warnings() if inputs.lives else nullcontext():
+        devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
+    memory = tuple(trace(device.memory) for device in devices) if meter else ()
+    result = collected(devices, inputs, memory, timeline)
+    if inputs.lives:
+        require_finite(result.losses)
+    return result
+
+
+def performed(
+    partitions: Sequence[Partition], timeline: Timeline, inputs: StepInputs, memory: type[Memory]
+) -> list[Device]:
+    """The devices after they have done what the timeline says."""
+    devices: list[Device] = []
+    placement = timeline.schedule.program.placement
+    for held, optimizers in own_copies(partitions, placement, inputs.optimizer, inputs.homes):
+        devices.append(Device(inputs, held, optimizers, memory(), devices))
+    for span in timeline.spans:  # as they end: all that an action changes happens then
+        devices[span.device].perform(span)
+    return devices
+
+
+def _read(
+    schedule: Schedule,
+    batch: Batch,
+    loss: Loss,
+    costs: CostModel | None,
+    optimizer: Optimizer | None,
+    weights: str | None,
+    seed: int,
+    step: int,
+) -> tuple[Timeline, StepInputs]:
+    """What a step is told, looked at before anything runs; what takes longest to refuse comes last."""
+    batch = as_batch(batch)
+    require_loss(loss)
+    if optimizer is not None:
+        require_optimizer("train_step", optimizer)
+    seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
+    pieces(len(batch[0]), schedule.microbatches)
+    timeline = timed(schedule, costs)
+    _require_optimizer_for_updates(schedule, optimizer)
+    weights = read_weights("train_step", schedule, weights)
+    return timeline, told(schedule, batch, loss, optimizer, weights, seed, step)
+
+
+def told(
+    schedule: Schedule,
+    batch: Batch,
+    loss: Loss,
+    optimizer: Optimizer | None,
+    weights: str,
+    seed: int = 0,
+    step: int = 0,
+) -> StepInputs:
+    """What every device of a step is told."""
+    program = schedule.program
+    contexts = [Context(True, seed, step, m) for m in range(program.microbatches)]
+    homes = program.homes(Kind.F).tolist()
+    recomputed = (program.homes(Kind.R) >= 0).tolist()
+    members = program.updates.members
+    life = lives(program, weights) if len(members) > 1 else None
+    cut = pieces_of(program, len(batch[0]))
+    return StepInputs(program.stages, batch, cut, loss, optimizer, contexts, homes, recomputed, members, life)
+
+
+def single_device_step(
+    layers: Sequence[Layer],
+    batch: Batch,
+    loss: Loss,
+    *,
+    microbatches: int = 1,
+    seed: int = 0,
+    step: int = 0,
+) -> StepResult:
+    """The same step on one device, without schedule or messages: every schedule must give its numbers.
+
+    Gradients of the microbatches are added up in order; with one microbatch, the default, this is plain
+    full-batch backpropagation.
+    """
+    microbatches = whole("single_device_step", "microbatches", microbatches)
+    seed, step = (whole("single_device_step", n, v, low=0) for n, v in (("seed", seed), ("step", step)))
+    require_loss(loss)
+    batch = as_batch(batch)
+    model, gradients, losses, outputs = Partition(layers), {}, [], []
+    require_weights(model)
+    for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
+        x, targets = (np.ascontiguousarray(part[piece.rows]) for part in batch)  # as every device gets them
+        y, saved = model.forward(x, Context(True, seed, step, m))
+        y = first(y)
+        value, loss_saved = loss.forward(y, targets)
+        model.backward(saved, loss.backward(loss_saved, piece.weight), into=gradients)
+        del saved, loss_saved  # or they would take up memory during the next forward
+        losses.append(piece.weight * value)
+        outputs.append(y)
+    loss, gradients = sum(losses), dict(sorted(gradients.items()))
+    return StepResult(loss, gradients, np.concatenate(outputs), losses=(loss,))
+
+
+_last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training repeats one schedule
+
+
+def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
+    """``simulate(schedule, costs)``, or its last result if that was for these very objects."""
+    global _last
+    if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
+        return simulate(schedule, costs)
+    last = _last
+    if last is None or last[0] is not schedule or last[1] != costs:
+        last = _last = schedule, costs, simulate(schedule, costs)
+    return last[2]
+
+
+def _require_optimizer_for_updates(schedule: Schedule, optimizer: Optimizer | None) -> None:
+    updates = schedule.program.where.get(Kind.U)
+    if updates is not None and optimizer is None:
+        first = schedule.program.action_of(updates[updates >= 0][0])
+        raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
+
+
+def own_copies(
+    partitions: Sequence[Partition],
+    placement: Sequence[Sequence[int]],
+    optimizer: Optimizer | None,
+    homes: Sequence[Sequence[int]] = (),
+) -> Iterator[tuple[dict[int, Partition], dict[int, Optimizer]]]:
+    """Per device, the partitions of its stages, and the optimizers of their weights.
+
+    If several devices hold a stage, one has the partition itself: the first that runs it, by ``homes``. The
+    others get copies, and what an optimizer keeps for them is copied too.
+    """
+    owner = {stage: device for device, held in reversed([*enumerate(placement)]) for stage in held}
+    owner |= {stage: min(ran) for stage, at in enumerate(homes) if (ran := {*at} - {-1})}
+    for device, held in enumerate(placement):
+        own, optimizers = {}, {}
+        for stage in held:
+            itself = owner[stage] == device
+            own[stage] = partitions[stage] if itself else deepcopy(partitions[stage])
+            if optimizer:
+                optimizers[stage] = optimizer if itself else _with_own_state(optimizer, partitions[stage])
+        yield own, optimizers
+
+
+def _with_own_state(optimizer: Optimizer, partition: Partition) -> Optimizer:
+    """The same rule; what it keeps for the weights of a partition is its own."""
+    other = copy(optimizer)
+    other.state = deepcopy(optimizer.prepare(partition.parameters))
+    return other
+
+
+def collected(
+    devices: Sequence[Device], inputs: StepInputs, memory: tuple = (), timeline: Timeline | None = None
+) -> StepResult:
+    """The losses, outputs and gradients of all devices as one step's."""
+    losses = {m: value for device in devices for m, value in device.losses.items()}
+    outputs = {m: y for device in devices for m, y in device.outputs.items()}
+    gradients: Gradients = {}
+    for stage in range(inputs.stages):
+        sum_copies(devices, stage)
+        gradients |= next((own for device in devices if (own := device.gradients.get(stage))), {})
+    means = [sum(inputs.pieces[m].weight * losses[m] for m in members) for members in inputs.mini_batches]
+    whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
+    sent = tuple(device.sent for device in devices)
+    used = {action: version for device in devices for action, version in device.versions.used.items()}
+    gradients, loss = dict(sorted(gradients.items())), _mean(means, inputs)
+    return StepResult(loss, gradients, whole, memory, timeline, sent, tuple(means), used)
+
+
+def _mean(means: Sequence[float], inputs: StepInputs) -> float:
+    """The mean over all samples, from those of the mini-batches."""
+    if len(means) == 1:
+        return means[0]
+    samples = [sum(inputs.pieces[m].samples for m in members) for members in inputs.mini_batches]
+    return sum(each * count for each, count in zip(means, samples, strict=True)) / sum(samples)
+
+
+def require_loss(loss: Loss) -> None:
+    require("a step", loss, Loss, "a loss, such as cross_entropy or mse")
+
+
+def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
+    """TypeError or ValueError unless there is a partition for each stage, in the order of the model."""
+    require_schedule("a step", schedule)
+    require_partitions("train_step", partitions, schedule.stages, runnable=True)
+    if len(partitions) != schedule.stages:
+        raise ValueError(
+            f"{schedule!r} has {schedule.stages} stages, but there are {len(partitions)} partitions; "
+            f"split(layers, stages={schedule.stages}) would fit"
+        )
+    require_one_model(partitions)
+    if any(partition.device is not None for partition in partitions):
+        _require_shared_as_labelled(partitions, schedule)
+
+
+def require_one_model(partitions: Sequence[Partition]) -> None:
+    """ValueError unless the partitions are all of a model, in order, and share no layer."""
+    end = 0
+    for stage, partition in enumerate(partitions):
+        if partition.first_layer != end:
+            raise ValueError(
+                f"partition {stage} starts at layer {partition.first_layer}, "
+                f"but those before it end at {end}; "
+                f"split(layers, stages={len(partitions)}) numbers them along the model"
+            )
+        end += len(partition)
+    layers = [layer for partition in partitions for layer in partition.layers]
+    if len(set(map(id, layers))) < len(layers):  # each partition alone was looked at when it was made
+        require_distinct(layers)
+
+
+def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Schedule) -> None:
+    """Partitions that were split onto one device must be on one device of the schedule."""
+    home: dict[Hashable, int] = {}
+    for device, held in enumerate(schedule.placement):
+        for label in (partitions[stage].device for stage in held):
+            if label is not None and home.setdefault(label, device) != device:
+                raise ValueError(
+                    f"partitions that share device {label!r} are on devices {home[label]} and {device} of "
+                    f"{schedule!r}; colocate(schedule, devices) puts them on one"
+                )

@@ -1,0 +1,208 @@
+"""Links between devices: latency, bandwidth, and who has to wait while a message crosses.
+
+A link carries the messages of one device to one other, one at a time, in the order of the sender's row. A
+message of so many bytes keeps its link busy for bytes / bandwidth, and arrives a latency after that:
+
+    device 0   [ 0F0 ][ 0F1 ]
+    link            [==0F0==]....              = the link is busy    . latency
+                            [==0F1==]....      0F1 waits for the link
+    device 1                    [ 1F0 ]   [ 1F1 ]
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.core.clock import Clock, timed
+from gpipe_sim.core.cost_model import CostModel, priced
+from gpipe_sim.core.levels import places
+from gpipe_sim.core.numbers import CostColumn, as_columns, quotient
+from gpipe_sim.core.program import Program
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.errors import duration, got, number, require, whole
+from gpipe_sim.links.traffic import Traffic
+
+Column = np.ndarray
+
+
+@dataclass(frozen=True)
+class Link:
+    """How a message gets from one device to another.
+
+    ``latency`` is in the unit of the costs, ``bandwidth`` in bytes for each unit of time; infinite unless
+    given. Whole numbers give exact times, in fractions where need be; a float is quicker for large schedules.
+    ValueError for a negative latency, or a bandwidth that is not above 0.
+    """
+
+    latency: Real = 0
+    bandwidth: Real = inf
+
+    def __post_init__(self):
+        object.__setattr__(self, "latency", duration("Link", "latency", self.latency))
+        bandwidth = number("Link", "bandwidth", self.bandwidth)
+        object.__setattr__(self, "bandwidth", bandwidth)
+        if not bandwidth > 0:
+            raise ValueError(f"Link needs bandwidth > 0, in bytes for each unit of time {got(bandwidth)}")
+
+    def busy(self, size: Real) -> Real:
+        """How long so many bytes keep it busy; exact where both are."""
+        if self.bandwidth == inf:
+            return 0
+        return quotient(size, self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Links of a cluster: ``inside`` a node of so many devices, and ``between`` nodes.
+
+    Devices 0 to ``devices_per_node`` - 1 are in the first node, and so on.
+    """
+
+    devices_per_node: int
+    inside: Link
+    between: Link
+
+    def __post_init__(self):
+        whole("Nodes", "devices_per_node", self.devices_per_node)
+        for link in (self.inside, self.between):
+            require("Nodes", link, Link, "links, such as Link(latency=1, bandwidth=100)")
+
+    def link(self, source: int, target: int) -> Link:
+        same = source // self.devices_per_node == target // self.devices_per_node
+        return self.inside if same else self.between
+
+
+Links = Link | Nodes | Mapping[tuple[int, int], Link]
+
+
+def link_between(links: Links, source: int, target: int, owner: str = "simulate") -> Link:
+    """The link from one device to another. ValueError if there is none, TypeError for what is no link."""
+    such_as = "links to be a Link, Nodes(...), or links by pair, such as {(0, 1): Link(latency=1)}"
+    if isinstance(links, Link):
+        return links
+    if isinstance(links, Nodes):
+        return links.link(source, target)
+    if (source, target) in require(owner, links, Mapping, such_as):
+        return require(owner, links[source, target], Link, such_as)
+    for pair in links:
+        if not isinstance(pair, tuple) or [*map(type, pair)] != [int, int]:
+            raise TypeError(f"{owner} needs {such_as}; {got(pair, '')[1:-1]} is no pair of devices")
+    there = ", ".join(f"{a} to {b}" for a, b in list(links)[:8]) or "nowhere"
+    says = f"there is no link from device {source} to device {target}"
+    raise ValueError(f"{says}; there are links from {there}")
+
+
+def message_sizes(schedule: Schedule, profile: Any) -> CostColumn:
+    """The bytes of each need that crosses; without a profile each is 1."""
+    if profile is None:
+        return CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
+    return profile.message_bytes(schedule)
+
+
+def on_links(
+    program: Program, costs: CostModel, links: Links, sizes: CostColumn, overlap: bool
+) -> tuple[Clock, Callable]:
+    """An order on its links, and what turns its times into the unit of the costs.
+
+    ``sizes`` has the bytes of each need that crosses. Without ``overlap`` a device is busy while it sends and
+    while it receives.
+    """
+    traffic = program.traffic
+    columns, in_units = as_columns(*priced(costs, program), *prices(traffic, links, sizes))
+    durations, delays, busy, latency = columns
+    late = latency + delays[traffic.need]
+    if not overlap:
+        return _on_devices(program, durations, busy, late), in_units
+    if _may_queue(program, durations, busy):
+        return queued(program, durations, busy, late), in_units
+    return timed(program, durations, (busy + late)[traffic.of_need]), in_units
+
+
+def prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColumn, CostColumn]:
+    """How long each message keeps its link busy, and how long it is on its way after that."""
+    of_pair = [link_between(links, *pair) for pair in traffic.pairs]
+    kinds = len(sizes.values)
+    ways, index = np.unique(traffic.link * kinds + sizes.index[traffic.need], return_inverse=True)
+    busy = [of_pair[way // kinds].busy(sizes.values[way % kinds]) for way in ways.tolist()]
+    return CostColumn(busy, index.reshape(-1)), CostColumn([link.latency for link in of_pair], traffic.link)
+
+
+def _may_queue(program: Program, durations: Column, busy: Column) -> bool:
+    """Whether a message may find the one before it on its link: what sends it takes less than that does."""
+    traffic = program.traffic
+    between = durations[program.levels.order[traffic.sender]] * (1 - traffic.turn)
+    between, busy = between[traffic.queue], busy[traffic.queue]
+    return bool((traffic.follows[1:] & (between[1:] < busy[:-1])).any())
+
+
+def _on_devices(program: Program, durations: Column, busy: Column, late: Column) -> Clock:
+    """Sending keeps a device busy after an action, receiving before it: each makes an entry longer."""
+    traffic, rank = program.traffic, program.levels.rank
+    sender = program.levels.order[traffic.sender]
+    sending, receiving = (np.zeros(program.size, busy.dtype) for _ in range(2))
+    np.add.at(sending, sender, busy)
+    owner = program.owner[program.crosses]
+    receiver = np.full(len(busy), program.size)
+    np.minimum.at(receiver, traffic.of_need, rank[owner])  # of several actions that need it, the first
+    np.add.at(receiving, program.levels.order[receiver], busy)
+    before = np.cumsum(busy) - busy
+    gap = before - before[np.searchsorted(traffic.sender, traffic.sender)]  # it leaves after earlier ones
+    delays = gap + busy + late - sending[sender]
+    clock = timed(program, receiving + durations + sending, delays[traffic.of_need])
+    start, end = clock.start + receiving, clock.end - sending
+    return Clock(start, end, (end[sender] + gap)[traffic.of_need], clock.arrived)
+
+
+def queued(program: Program, durations: Column, busy: Column, late: Column) -> Clock:
+    """Time an order whose messages wait for each other; ``late`` is by message, ``durations`` by entry.
+
+    One array of times has the ends of all entries by place, the start of the step, and the arrivals. All
+    columns may have a second axis, of runs.
+    """
+    levels, traffic, size = program.levels, program.traffic, program.size
+    runs, dtype, messages = durations.shape[1:], durations.dtype, len(traffic.sender)
+    times = np.zeros((size + 1 + messages, *runs), dtype)
+    before = _table(program, size + 1)
+    durations = durations[levels.order]
+    starts, sent = np.empty_like(durations), np.empty((messages, *runs), dtype)
+    link_free = np.zeros((len(traffic.pairs), *runs), dtype)
+    bounds = np.searchsorted(traffic.sender, levels.bounds).tolist()
+    turns = _turns(traffic, bounds)
+    ends, arrivals = times[:size], times[size + 1 :]
+    sender, link = traffic.sender, traffic.link
+    for level, (low, high) in enumerate(pairwise(levels.bounds)):
+        start = np.maximum.reduce(times.take(before[:, low:high], axis=0), axis=0, out=starts[low:high])
+        np.add(start, durations[low:high], out=ends[low:high])
+        a, b = bounds[level], bounds[level + 1]
+        for chosen in turns.get(level, (slice(a, b),)):
+            on = link[chosen]
+            leaves = sent[chosen] = np.maximum(ends.take(sender[chosen], axis=0), link_free.take(on, axis=0))
+            until = link_free[on] = leaves + busy[chosen]
+            arrivals[chosen] = until + late[chosen]
+    rank = levels.rank
+    return Clock(starts[rank], ends[rank], sent[traffic.of_need], arrivals[traffic.of_need])
+
+
+def _table(program: Program, arrivals: int) -> Column:
+    """``levels.before``, but what crosses is found among the arrivals, which begin at this place."""
+    before = program.levels.before.copy()
+    row, entry = places(program.needs_from)
+    crosses = program.crosses
+    cells = row[crosses] + 1, program.levels.rank[entry[crosses]]
+    before[cells] = arrivals + program.traffic.of_need
+    return before
+
+
+def _turns(traffic: Traffic, bounds: list[int]) -> dict[int, list[Column]]:
+    """For each level in which an entry sends twice on one link: which messages leave first, which then."""
+    levels = np.unique(np.searchsorted(bounds, np.flatnonzero(traffic.turn), "right") - 1)
+    return {
+        level: [bounds[level] + np.flatnonzero(here == turn) for turn in (0, 1)]
+        for level in levels.tolist()
+        for here in (traffic.turn[bounds[level] : bounds[level + 1]],)
+    }

@@ -1,0 +1,1 @@
+"""One action at a time."""

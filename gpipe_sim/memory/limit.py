@@ -1,0 +1,131 @@
+"""A memory limit: what does not fit is refused before anything runs, with what would help, computed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import inf
+from numbers import Real
+
+from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.remat import Remat, remat
+from gpipe_sim.core.schedule import Schedule, require_schedule
+from gpipe_sim.errors import MemoryLimitError, got, listed, require_in
+from gpipe_sim.families import GPipe, OneFOneB
+from gpipe_sim.memory.prediction import predict_memory
+from gpipe_sim.memory.profile import Profile
+
+Limit = Real | Sequence[Real]
+
+
+def require_within(
+    schedule: Schedule,
+    profile: Profile,
+    limit: Limit,
+    costs: CostModel | None = None,
+    weights: str | None = None,
+) -> tuple[MemoryTrace, ...]:
+    """The predicted traces, if no device ever holds more than its limit, also while an action runs.
+
+    ``limit`` is a number of bytes, or one for each device. MemoryLimitError says which device would hold too
+    much, when, what, and which changes would help. ``weights`` is that of ``train_step``.
+    """
+    require_schedule("a memory limit", schedule)
+    limits = read_limits(schedule, limit)
+    traces = predict_memory(schedule, profile, costs, weights)
+    over = [trace.peak_inside.bytes - most for trace, most in zip(traces, limits, strict=True)]
+    if max(over) > 0:
+        device = over.index(max(over))
+        raise MemoryLimitError(
+            f"{_what(schedule, traces[device], device, limits[device])}\n"
+            f"{_help(schedule, profile, limits, costs, weights)}"
+        )
+    return traces
+
+
+def read_limits(schedule: Schedule, limit: Limit) -> list[Real]:
+    """A number of bytes for each device; TypeError or ValueError if there are none."""
+    owner = "a memory limit"
+    if isinstance(limit, Real):
+        limit = [limit] * schedule.devices
+    limits = listed(owner, "a number of bytes, or one for each device", limit)
+    limits = [require_in(owner, "bytes", each, 0, inf) for each in limits]
+    if len(limits) != schedule.devices:
+        raise ValueError(f"{owner} needs a number for each of {schedule.devices} devices {got(limits)}")
+    return limits
+
+
+def _what(schedule: Schedule, trace: MemoryTrace, device: int, most: Real) -> str:
+    action, peak, start, end = trace.peak_inside
+    refused = (
+        f"{schedule!r} does not fit: device {device} would hold {in_bytes(peak)} while it runs {action}, "
+        f"from {start} to {end}, and may hold {in_bytes(most)}."
+    )
+    if start == end:  # what there was before it is no sample of its own
+        return refused
+    held = {category: size for category, size in trace.at(start).items() if size}
+    before = ", ".join(f"{category} {in_bytes(size)}" for category, size in held.items()) or "nothing"
+    more = in_bytes(peak - sum(held.values()))
+    return f"{refused}\nWhen {action} starts, it holds {before}; {more} more come while it runs."
+
+
+def _help(
+    schedule: Schedule, profile: Profile, limits: list[Real], costs: CostModel | None, weights: str | None
+) -> str:
+    found = []
+    for name, change in _changes(schedule, profile):
+        try:
+            traces = predict_memory(change(), profile, costs, weights)
+        except (ValueError, TypeError):  # what is changed cannot be made, or does not fit costs and profile
+            continue
+        peaks = [trace.peak_inside.bytes for trace in traces]
+        fits = all(peak <= most for peak, most in zip(peaks, limits, strict=True))
+        found.append((not fits, max(peaks), name))
+    lines = [
+        f"  {name}: at most {in_bytes(peak)} on a device, which {'does not fit' if unfit else 'fits'}"
+        for unfit, peak, name in sorted(found)
+    ]
+    return "\n".join(["With", *lines]) if lines else "A smaller batch holds less."
+
+
+def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callable[[], Schedule]]]:
+    """(in words, the changed schedule) for what usually helps."""
+    inner = schedule.inner if isinstance(schedule, Remat) else schedule
+
+    def again(other: Schedule) -> Schedule:
+        return remat(other, schedule.mode, schedule.only) if isinstance(schedule, Remat) else other
+
+    if not isinstance(schedule, Remat):
+        yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
+    family = not isinstance(inner, Explicit)  # it can be made for another size
+    if family and 2 * inner.microbatches <= profile.samples and (more := _halved(inner)):
+        name = f"{more['microbatches']} microbatches"
+        if "every" in more:
+            name += f" with every={more['every']}"
+        yield name, lambda: again(replace(inner, **more))
+        if not isinstance(schedule, Remat):
+            yield f"recompute and {name}", lambda: remat(replace(inner, **more), "always")
+    if isinstance(inner, GPipe):
+        yield "1F1B", lambda: again(OneFOneB(inner.devices, inner.microbatches))
+        if not isinstance(schedule, Remat):
+            yield (
+                "1F1B and recompute",
+                lambda: remat(OneFOneB(inner.devices, inner.microbatches), "always"),
+            )
+
+
+def _halved(schedule: Schedule) -> dict[str, int]:
+    """The sizes with microbatches half as large, in the same mini-batches; nothing if a family has none."""
+    more = {"microbatches": 2 * schedule.microbatches}
+    if schedule.program.updates.count == 1:
+        return more
+    return more | {"every": 2 * schedule.every} if hasattr(schedule, "every") else {}
+
+
+def in_bytes(size: Real) -> str:
+    """Four digits and a unit of 1,000: 411.6 kB."""
+    units = ["bytes", "kB", "MB", "GB", "TB"]
+    while abs(size) >= 1000 and len(units) > 1:
+        size /= 1000
+        units.pop(0)
+    return f"{float(size):.4g} {units[0]}"

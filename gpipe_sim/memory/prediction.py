@@ -1,0 +1,178 @@
+"""What a step will hold, before it runs: the same devices and the same meter, on arrays without contents."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.core.boundary import Boundary
+from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.device import pieces_of
+from gpipe_sim.core.inside_layers import look_inside
+from gpipe_sim.core.layers import Context, Layer
+from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.memory import MemoryTrace, MeteredMemory, trace
+from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.partition import Partition
+from gpipe_sim.core.schedule import Schedule, require_schedule
+from gpipe_sim.core.step import performed, timed, told
+from gpipe_sim.errors import require
+from gpipe_sim.memory.profile import (
+    INPUT,
+    INPUT_GRADIENT,
+    OUTPUT,
+    OUTPUT_GRADIENT,
+    Array,
+    LayerProfile,
+    LossProfile,
+    Profile,
+    Size,
+    names_of,
+)
+from gpipe_sim.streams.versions import read_weights
+
+
+def predict_memory(
+    schedule: Schedule, profile: Profile, costs: CostModel | None = None, weights: str | None = None
+) -> tuple[MemoryTrace, ...]:
+    """One trace for each device, equal (``==``) to what ``train_step`` meters on such a model and batch.
+
+    ``weights`` is that of ``train_step``.
+    ValueError if the schedule has another number of stages than the profile, or more microbatches than the
+    batch has samples; ScheduleError or DeadlockError for a schedule that cannot run.
+    """
+    require_schedule("predict_memory", schedule)
+    require("predict_memory", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
+    profile.require_stages(schedule)
+    timeline = timed(schedule, costs)
+    samples = [piece.samples for piece in pieces_of(schedule.program, profile.samples)]
+    batch = _rows(profile.samples, profile.input), _rows(profile.samples, profile.target)
+    weights = read_weights("predict_memory", schedule, weights)
+    inputs = told(schedule, batch, _StandInLoss(profile.loss), _StandInOptimizer(profile), weights)
+    devices = performed(_partitions(profile, samples), timeline, inputs, MeteredMemory)
+    return tuple(trace(device.memory) for device in devices)
+
+
+def _rows(samples: int, size: Size) -> StandIn:
+    return StandIn((samples, size.per_sample), "u1")
+
+
+def _partitions(profile: Profile, samples: list[int]) -> list[Partition]:
+    partitions, first, packed = [], 0, {}
+    for stage in profile.stages:
+        for layer in stage:
+            if id(layer) not in packed:
+                packed[id(layer)] = _packed(layer)
+        partitions.append(Partition([_StandInLayer(packed[id(layer)], samples) for layer in stage], first))
+        first += len(stage)
+    return partitions
+
+
+def _packed(layer: LayerProfile) -> LayerProfile:
+    """The same layer with arrays that come and go together as one: a Transformer's block has dozens."""
+    read = {i for i in layer.pending if isinstance(i, int)}  # what W reads of what was saved
+    named = [(i, one) for i, one in enumerate(layer.saved) if not isinstance(one, Size)]
+    own = [(i, one) for i, one in enumerate(layer.saved) if isinstance(one, Size)]
+    kept, freed = (_sum(one for i, one in own if (i in read) is still) for still in (True, False))
+    place = dict.fromkeys((i for i, _ in own), 0) if kept else {}
+    place |= {i: len(kept) + at for at, (i, _) in enumerate(named)}
+    gradients = _sum(layer.gradients.values())
+    fresh = _sum(one for one in layer.pending if isinstance(one, Size))
+    others = [one for one in layer.pending if not isinstance(one, int | Size)]
+    return replace(
+        layer,
+        parameters={"all": sum(layer.parameters.values())} if layer.parameters else {},
+        gradients={"all": gradients[0]} if gradients else {},
+        saved=(*kept, *(one for _, one in named), *freed),
+        pending=(*{place[i] for i in read if i in place}, *others, *fresh),
+    )
+
+
+def _sum(sizes: Iterable[Size]) -> tuple[Size, ...]:
+    """All of them as one array, or none if they take no bytes."""
+    fixed, per_sample = map(sum, zip(*sizes, (0, 0), strict=True))
+    return (Size(fixed, per_sample),) if fixed or per_sample else ()
+
+
+class _Bytes(StandIn):
+    """So many bytes: a stand-in that is quick to make and to count."""
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self, nbytes: int):
+        self.shape, self.dtype, self.base, self.nbytes = (nbytes,), _BYTE, None, nbytes
+
+    def copy(self) -> "_Bytes":
+        return _Bytes(self.nbytes)
+
+
+_BYTE = np.dtype("u1")
+
+
+def _array(what: Array, samples: int, known: dict[str | int, StandIn]) -> StandIn:
+    """One of the known arrays, or a new one of this size."""
+    return _Bytes(what.of(samples)) if isinstance(what, Size) else known[what]
+
+
+class _StandInLayer(Layer):
+    """Makes what its profile says, out of nothing. ``samples`` are those of each microbatch."""
+
+    carries = True
+
+    def __init__(self, profile: LayerProfile, samples: list[int]):
+        self.profile, self.samples = profile, samples
+        self.parameters = {name: _Bytes(size) for name, size in profile.parameters.items()}
+
+    def __deepcopy__(self, memo: dict) -> "_StandInLayer":
+        """With parameters of its own; the sizes are those of all, or each older version would copy them."""
+        return _StandInLayer(self.profile, self.samples)
+
+    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
+        samples, known = self.samples[ctx.microbatch], names_of(INPUT, x)
+        y = _array(self.profile.output, samples, known)
+        if self.profile.along:
+            y = (y, *(_array(one, samples, known) for one in self.profile.along))
+        known |= names_of(OUTPUT, y)
+        for size in self.profile.forward_inside:
+            look_inside(x, _Bytes(size.of(samples)))
+        return y, (samples, [_array(one, samples, known) for one in self.profile.saved])
+
+    def backward_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
+        samples, arrays = saved
+        for size in self.profile.backward_inside:
+            look_inside(dy, _Bytes(size.of(samples)))
+        dx = _array(self.profile.input_gradient, samples, {OUTPUT_GRADIENT: dy})
+        known = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(arrays))}
+        return dx, (samples, [_array(one, samples, known) for one in self.profile.pending])
+
+    def backward_weight(self, pending: Any) -> dict[str, StandIn]:
+        samples, _ = pending
+        return {name: _array(size, samples, {}) for name, size in self.profile.gradients.items()}
+
+
+class _StandInLoss(Loss):
+    """Keeps and makes what its profile says; its value is 0."""
+
+    def __init__(self, profile: LossProfile):
+        self.profile = profile
+
+    def forward(self, outputs: StandIn, targets: StandIn) -> tuple[float, Any]:
+        known = {INPUT: outputs, "target": targets}
+        return 0.0, (len(targets), [_array(one, len(targets), known) for one in self.profile.saved])
+
+    def backward(self, saved: Any, weight: float) -> StandIn:
+        return _array(self.profile.gradient, saved[0], {})
+
+
+class _StandInOptimizer:
+    """Keeps what its profile says; an update changes no bytes."""
+
+    def __init__(self, profile: Profile):
+        self.state = {i: _Bytes(layer.state) for i, layer in enumerate(profile.layers)}
+
+    def prepare(self, parameters: Any) -> dict[int, StandIn]:
+        return {i: self.state[i] for i, _ in parameters}
+
+    def step(self, parameters: Any, gradients: Any) -> None:
+        pass

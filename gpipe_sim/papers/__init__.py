@@ -1,0 +1,1 @@
+"""Closed forms and printed tables, each with its citation."""

@@ -1,0 +1,167 @@
+"""Each device's own program: its actions with the sends and receives between them.
+
+A schedule leaves the messages out, because they follow from its rows: right before an action a device
+receives what the action needs from others, and right after it sends what the action made. Whoever writes the
+program of one device by hand may put them elsewhere:
+
+    device 0: 0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1
+    device 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1
+
+That is also what PyTorch prints of an order that it is about to run, so such a text can be pasted.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.explicit import Explicit, row_texts
+from gpipe_sim.core.placement import looped, named
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.errors import got, short
+from gpipe_sim.programs.transfers import Recv, Send, Step, actions_of, spelled
+
+#: What PyTorch prints besides: the book-keeping of sharded weights, and its waits at the end of the step.
+_LEFT_OUT = re.compile(r"\d+(WAIT_SEND_[FB]\d+|(WAIT_)?REDUCE_GRAD|UNSHARD|RESHARD)")
+_TRANSFER = re.compile(r"(\d{1,18})(SEND|I?RECV)_([FB])(\d{1,18})(?:>(\w+))?")
+
+
+@dataclass(frozen=True, repr=False)
+class DevicePrograms:
+    """One program per device, as ``device_programs`` makes them; ``str`` writes one row for each."""
+
+    rows: tuple[tuple[Step, ...], ...]
+    placement: tuple[tuple[int, ...], ...]
+    microbatches: int
+
+    def __iter__(self) -> Iterator[tuple[Step, ...]]:
+        return iter(self.rows)
+
+    def __getitem__(self, device: int) -> tuple[Step, ...]:
+        return self.rows[device]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def schedule(self) -> Explicit:
+        """The order of their actions, without the messages."""
+        rows = map(actions_of, self.rows)
+        return Explicit(list(rows), placement=self.placement, microbatches=self.microbatches)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(devices={len(self)}, microbatches={self.microbatches})"
+
+    def __str__(self) -> str:
+        stages = 1 + max(stage for held in self.placement for stage in held)
+        usual = self.placement == looped(len(self), stages)
+        heads = (f"device {k}{'' if usual else f', {named(held)}'}" for k, held in enumerate(self.placement))
+        rows = (" ".join(map(spelled, row)) for row in self.rows)
+        return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
+
+
+def device_programs(source: Schedule | str) -> DevicePrograms:
+    """The programs of a schedule, or those of a text, one row per device.
+
+    Of a schedule: each device receives right before an action what the action needs from others, and right
+    after an action sends what it made. A text has rows such as "device 0: 0F0 0SEND_F0 0RECV_B0 0B0", as
+    ``str`` writes them, or as PyTorch prints them, with brackets, commas and UNSHARD; ``1IRECV_F0`` is a
+    receive that is only posted, and ``1RECV_F0>a`` goes into the buffer ``a``. Devices and stages are read as
+    ``Explicit.parse`` reads them. TypeError for anything else; ValueError for a text that cannot be read.
+    """
+    if isinstance(source, Schedule):
+        rows = tuple(map(tuple, rows_with_messages(source)))
+        return DevicePrograms(rows, source.program.placement, source.microbatches)
+    if isinstance(source, str):
+        return _read_text(source)
+    raise TypeError(f"device_programs needs a schedule, or a text with a row per device {got(source)}")
+
+
+def rows_with_messages(schedule: Schedule) -> Iterator[Iterator[Step]]:
+    """Per device, its actions, what it receives right before them, and what it sends right after them.
+
+    What an action made is sent once to each device that needs it, even if several actions there need it.
+    """
+    program = schedule.program
+    crossing, targets = defaultdict(list), defaultdict(dict)
+    columns = (column[program.crosses].tolist() for column in (program.owner, program.needs, program.target))
+    for entry, part, target in zip(*columns, strict=True):
+        crossing[entry].append(part)
+        targets[part][target] = True
+    rows, parts = program.rows.tolist(), program.parts.tolist()
+    for k in range(program.devices):
+        yield _row(program, range(rows[k], rows[k + 1]), parts, crossing, targets)
+
+
+def _row(program, entries: range, parts: list[int], crossing: dict, targets: dict) -> Iterator[Step]:
+    received = set()
+    for entry in entries:
+        for part in crossing.get(entry, ()):
+            if part not in received:
+                received.add(part)
+                yield Recv(program.action_of(part), int(program.device[part]))
+        yield program.entry_of(entry)
+        for part in range(parts[entry], parts[entry + 1]):
+            for other in sorted(targets.get(part, ())):
+                yield Send(program.action_of(part), other)
+
+
+def _read_text(text: str) -> DevicePrograms:
+    rows, held = row_texts(text)
+    words = [[word for word in re.split(r"[\s,\[\]]+", row) if word] for row in rows]
+    words = [[word for word in row if not _LEFT_OUT.fullmatch(word)] for row in words]
+    plain = [[word for word in row if not _TRANSFER.fullmatch(word)] for row in words]
+    order = Explicit([list(map(_action, row)) for row in plain], placement=held)
+    homes = _Homes(order.actions)
+    read = tuple(tuple(_read(word, device, homes) for word in row) for device, row in enumerate(words))
+    return DevicePrograms(read, order.placement, order.microbatches)
+
+
+def _action(word: str) -> Action | OverlapFB:
+    try:
+        return Action.parse(word)
+    except ValueError as error:
+        raise ValueError(f"{error}; a message is written as 0SEND_F0 or 1RECV_F0") from None
+
+
+class _Homes:
+    """Which device runs an action, among rows of which some may lack it."""
+
+    def __init__(self, rows: Sequence[Sequence]):
+        self.of: dict[Action, int] = {}
+        self.near: dict[tuple[int, int], int] = {}  # by stage and microbatch
+        for device, row in enumerate(rows):
+            for part in (part for action in row for part in action.parts):
+                self.of.setdefault(part, device)
+                self.near.setdefault((part.stage, part.microbatch), device)
+
+    def at(self, stage: int, microbatch: int, word: str) -> int:
+        if (stage, microbatch) not in self.near:
+            raise ValueError(
+                f"{short(word)}: no row has an action of stage {stage} on microbatch {microbatch}"
+            )
+        return self.near[stage, microbatch]
+
+    def gradient(self, stage: int, microbatch: int) -> Action:
+        """What makes the gradient: I where the backward is split, otherwise B."""
+        split = Action(stage, Kind.I, microbatch)
+        return split if split in self.of else Action(stage, Kind.B, microbatch)
+
+
+def _read(word: str, device: int, homes: _Homes) -> Step:
+    found = _TRANSFER.fullmatch(word)
+    if not found:
+        return Action.parse(word)
+    stage, what, letter, m, into = int(found[1]), found[2], found[3], int(found[4]), found[5]
+    ahead = 1 if letter == "F" else -1
+    other = stage + ahead if what == "SEND" else stage - ahead
+    if other < 0:
+        raise ValueError(f"{short(word)}: there is no stage before stage 0")
+    maker = stage if what == "SEND" else other
+    made = Action(maker, Kind.F, m) if letter == "F" else homes.gradient(maker, m)
+    if what == "SEND":
+        if into:
+            raise ValueError(f"{short(word)}: a send has no buffer; a receive may have, such as 1RECV_F0>a")
+        return Send(made, homes.at(other, m, word))
+    return Recv(made, homes.at(other, m, word), wait=what == "RECV", into=into)

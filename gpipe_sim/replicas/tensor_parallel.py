@@ -1,0 +1,179 @@
+"""Tensor parallelism: each device holds a part of every weight matrix, and all of them work on all samples.
+
+Two layers are cut so that a single sum over the devices joins them again. Of the network GELU(x A) B a device
+holds some columns of A, and those rows of B that meet what its columns make:
+
+           +--> x A0 --> GELU --> (...) B0 --+
+    x --> all                                +--> all-reduce --> y: the sum of both
+           +--> x A1 --> GELU --> (...) B1 --+
+
+GELU works on each number alone, so nothing has to be sent in the middle; with rows first, the sum would
+have to come before the GELU. In the backward dx is such a sum too, of what each part of A gives. Attention is
+cut by heads: a device's columns are the queries, keys and values of its heads, and no head sees another.
+
+Shoeybi et al. 2019, arXiv:1909.08053, section 3.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.core.layers import GELU, Context, Layer, Linear, ReLU, Tanh
+from gpipe_sim.core.meta_array import Some, StandIn
+from gpipe_sim.core.partition import Gradients, Key, Partition, require_distinct, require_weights
+from gpipe_sim.errors import got, numbers, require_few, whole
+from gpipe_sim.replicas.ring import ring_all_reduce
+from gpipe_sim.transformers.attention import Attention
+
+Array = np.ndarray
+MOST_DEVICES = 10_000  #: each takes some time to make
+BY_NUMBER = (GELU, ReLU, Tanh)  #: layers that work on each number alone
+
+
+class Cut(NamedTuple):
+    """An axis that is dealt out to the devices, in so many groups: q, k and v are three."""
+
+    axis: int
+    groups: int = 1
+
+
+#: What is added to the sum is added once: one device has it, and the others have zeros.
+ONCE = None
+
+
+class TensorParallelStep(NamedTuple):
+    """What a step gave, in the shapes of the layers before they were cut.
+
+    ``gradients`` are {(layer, name): array}. ``sent`` has the bytes that each device sent in the all-reduce
+    of the "forward", and in that of the "backward".
+    """
+
+    output: Array
+    input_gradient: Array
+    gradients: Gradients
+    sent: dict[str, tuple[int, ...]]
+
+
+class TensorParallel:
+    """One network, [Linear, GELU, Linear], or one attention, [Attention], cut over simulated devices.
+
+    ``parts`` are each device's layers, on arrays of their own; in all they take the bytes of the whole, and
+    another last bias for each further device. In place of the GELU, ReLU or Tanh may stand. Layers on paper
+    can be cut too, and their parts profiled, but not run.
+
+    ValueError unless ``devices`` divides the features in the middle, or the heads; TypeError for other
+    layers. Shoeybi et al. 2019, arXiv:1909.08053.
+    """
+
+    def __init__(self, layers: Sequence[Layer], devices: int):
+        devices = whole("TensorParallel", "devices", devices)
+        require_distinct(layers)
+        self.layers = tuple(layers)
+        self.cuts = _cuts(self.layers, devices)
+        require_few("TensorParallel", devices, "devices", most=MOST_DEVICES)
+        self.parts = tuple(self._part(device, devices) for device in range(devices))
+
+    def _part(self, device: int, devices: int) -> Partition:
+        part = [copy(layer) for layer in self.layers]
+        for number, layer in enumerate(part):
+            layer.parameters = {
+                name: _piece(array, self.cuts[number, name], device, devices)
+                for name, array in layer.parameters.items()
+            }
+            if isinstance(layer, Attention):
+                layer.heads //= devices
+        return Partition(part)
+
+    def step(self, x: Array, dy: Array) -> TensorParallelStep:
+        """A forward on x, and the backward of dy, the gradient of its output; every device has both.
+
+        ValueError or TypeError if they do not fit the layers; ValueError if these are on paper, or an
+        attention with dropout.
+        """
+        x, dy = self._read(x, dy)
+        gradients: list[Gradients] = [{} for _ in self.parts]
+
+        ran = [part.forward(x.copy(), Context()) for part in self.parts]
+        (output, *_), forward = ring_all_reduce([partial for partial, _ in ran])
+        if dy.shape != output.shape:
+            raise ValueError(f"step needs dy in the shape of the output, {output.shape} (got {dy.shape})")
+        back = [
+            part.backward(saved, dy.copy(), into)
+            for part, (_, saved), into in zip(self.parts, ran, gradients, strict=True)
+        ]
+        (input_gradient, *_), backward = ring_all_reduce(back)
+
+        sent = {"forward": forward, "backward": backward}
+        return TensorParallelStep(output, input_gradient, self._joined(gradients), sent)
+
+    def _read(self, x: Array, dy: Array) -> tuple[Array, Array]:
+        require_weights(self.parts[0])
+        for layer in self.layers:
+            if isinstance(layer, Attention) and layer.dropout.rate:
+                raise ValueError(
+                    f"step needs an attention without dropout {got(layer.dropout)}: its entries are drawn "
+                    "for all heads together, and a device with some of them would draw others"
+                )
+        return numbers("step", "x", x), numbers("step", "dy", dy)
+
+    def _joined(self, gradients: list[Gradients]) -> Gradients:
+        return {key: _whole([each[key] for each in gradients], cut) for key, cut in self.cuts.items()}
+
+    def __repr__(self) -> str:
+        return f"TensorParallel({list(self.layers)}, devices={len(self.parts)})"
+
+
+def _cuts(layers: tuple[Layer, ...], devices: int) -> dict[Key, Cut | None]:
+    """How each weight is cut: columns then rows, or by heads. TypeError or ValueError if it cannot be."""
+    kinds = [type(layer) for layer in layers]
+    if kinds == [Attention]:
+        _require_divides(devices, layers[0].heads, "heads")
+        return {(0, "W"): Cut(1, 3), (0, "b"): Cut(0, 3), (0, "Wo"): Cut(0), (0, "bo"): ONCE}
+    if len(kinds) == 3 and kinds[::2] == [Linear, Linear] and kinds[1] in BY_NUMBER:
+        _require_columns_and_rows(layers, devices)
+        return {(0, "W"): Cut(1), (0, "b"): Cut(0), (2, "W"): Cut(0), (2, "b"): ONCE}
+    raise TypeError(
+        "TensorParallel cuts [Linear, GELU, Linear], such as mlp([8, 32, 8], activation='gelu'), or "
+        f"[Attention] {got(list(layers))}"
+    )
+
+
+def _require_columns_and_rows(layers: tuple[Layer, ...], devices: int) -> None:
+    columns, rows = layers[0].parameters["W"].shape[1], layers[2].parameters["W"].shape[0]
+    if columns != rows:
+        raise ValueError(f"TensorParallel needs layers that fit each other {got(list(layers))}")
+    _require_divides(devices, columns, "features in the middle")
+
+
+def _require_divides(devices: int, many: int, of_what: str) -> None:
+    if many % devices:
+        would = f"{gcd(many, devices)} would work"
+        raise ValueError(f"TensorParallel needs devices that divide {many} {of_what}, {would} {got(devices)}")
+
+
+def _piece(array: Some, cut: Cut | None, device: int, devices: int) -> Some:
+    """A device's own part of an array."""
+    if cut is ONCE:
+        return array.copy() if device == 0 or isinstance(array, StandIn) else np.zeros_like(array)
+    many = array.shape[cut.axis]
+    if isinstance(array, StandIn):
+        shape = [many // devices if axis == cut.axis else n for axis, n in enumerate(array.shape)]
+        return StandIn(tuple(shape), array.dtype)
+    return array.take(_dealt(many, cut, devices)[device], cut.axis)
+
+
+def _dealt(many: int, cut: Cut, devices: int) -> Array:
+    """Which of so many rows or columns each device has: (devices, its own)."""
+    return np.arange(many).reshape(cut.groups, devices, -1).swapaxes(0, 1).reshape(devices, -1)
+
+
+def _whole(pieces: list[Array], cut: Cut | None) -> Array:
+    """The devices' parts of a gradient, in the order of the whole."""
+    if cut is ONCE:
+        return pieces[0]
+    joined = np.concatenate(pieces, cut.axis)
+    order = _dealt(joined.shape[cut.axis], cut, len(pieces)).ravel()
+    return joined.take(np.argsort(order), cut.axis)

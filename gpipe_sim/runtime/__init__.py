@@ -1,1 +1,0 @@
-"""Run a schedule on real arrays, on simulated devices that share nothing, and count the bytes they hold."""

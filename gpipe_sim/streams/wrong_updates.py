@@ -1,0 +1,111 @@
+"""What is wrong with the updates of a schedule, in words.
+
+Each must have what it applies, and all of it; and all stages, and all copies of a stage, must update alike.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.program import CODE, Column, Program
+
+Wrong = tuple[Action, str]
+
+
+def wrong_updates(program: Program) -> Iterator[Wrong]:
+    """Each wrong update, or gradient that no update would apply, and a sentence.
+
+    Nothing of a program that is wrong in a way that ``problems`` reports without looking at updates.
+    """
+    if Kind.U not in program.where or not program.in_range:
+        return
+    homes = program.homes(Kind.F)
+    parts = np.flatnonzero(program.kind == CODE[Kind.U])
+    places = sorted({(int(program.device[part]), int(program.stage[part])) for part in parts})
+    for device, stage in places:
+        if (homes[stage] < 0).all() or stage not in program.placement[device]:
+            return  # a forward is missing or the update misplaced, which is reported
+    found = list(_parted_copies(program, homes, parts))
+    early = _early(program)
+    for device, stage in places:
+        found += _of_row(program, device, stage, early)
+    yield from found or (() if early else _unlike(program, {stage for _, stage in places}))
+
+
+def _early(program: Program) -> frozenset[int]:
+    """The updates that stand before a gradient that they apply, in one row, which is reported."""
+    owner, needs, entries = program.owner, program.needs, program.first
+    updates = program.kind[entries][owner] == CODE[Kind.U]
+    here = program.device[needs] == program.device[entries][owner]
+    return frozenset(entries[owner[updates & here & (program.entry[needs] >= owner)]].tolist())
+
+
+def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator[Wrong]:
+    """Each copy of a stage is updated, or none is; and all as often, or their weights would differ."""
+    for stage in np.unique(program.stage[updates]).tolist():
+        own = updates[program.stage[updates] == stage]
+        copies = sorted(set(homes[stage].tolist()) - {-1})
+        times = {device: int(np.count_nonzero(program.device[own] == device)) for device in copies}
+        most, least = max(copies, key=times.get), min(copies, key=times.get)
+        if times[most] == times[least]:
+            continue
+        last = program.action_of(int(own[program.device[own] == most][times[least]]))
+        if times[least]:
+            yield (
+                last,
+                f"{last} is update {times[least]} of stage {stage} on device {most}, but its copy on device "
+                f"{least} has only {times[least]}, counted from 0: their weights would differ",
+            )
+        else:
+            yield (
+                last,
+                f"{last}: stage {stage} has {'two' if len(copies) == 2 else len(copies)} copies, whose "
+                f"gradients are summed: update it on all of devices {' '.join(map(str, copies))}, or on none",
+            )
+
+
+def _of_row(program: Program, device: int, stage: int, early: frozenset[int]) -> Iterator[Wrong]:
+    """An update applies what came since the last one, its own microbatch's gradient too; nothing is left."""
+    before = program.updates.before
+    here = (program.stage == stage) & (program.device == device)
+    updates = np.flatnonzero(here & (program.kind == CODE[Kind.U]))
+    gradients = np.flatnonzero(here & np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W])))
+    applies = dict(zip(program.microbatch[gradients].tolist(), before[gradients].tolist(), strict=True))
+    for part in updates.tolist():
+        action = program.action_of(part)
+        microbatch, again = action.microbatch, program.part_of(action) != part  # which is reported
+        if applies.get(microbatch) == before[part] or again or part in early:
+            continue
+        text = f"{action} has no gradient of microbatch {microbatch} to apply on device {device}"
+        if microbatch in applies:
+            text += f": an earlier update of stage {stage} did it"
+        yield action, text
+    left = gradients[before[gradients] == len(updates)]
+    if len(left) and not early:
+        names = " ".join(map(str, program.microbatch[left].tolist()))
+        action = program.action_of(int(left[-1]))
+        yield (
+            action,
+            f"{action} is behind the last update of stage {stage} on device {device}, which would never "
+            f"apply the gradient of microbatch{'es' if left[1:].size else ''} {names}",
+        )
+
+
+def _unlike(program: Program, updated: set[int]) -> Iterator[Wrong]:
+    """Every stage is updated, if one is, and after the same microbatches."""
+    alike = "all stages update after the same microbatches"
+    mini_batch, one = program.updates.mini_batch, min(updated)
+    for stage, own in enumerate(mini_batch):
+        if stage not in updated:
+            text = f"stage {stage} is never updated, but stage {one} is: {alike}"
+        elif (apart := own != mini_batch[one]).any():
+            m = int(apart.argmax())
+            text = (
+                f"the gradient of microbatch {m} goes into update {own[m]} of stage {stage}, "
+                f"but into update {mini_batch[one, m]} of stage {one}: {alike}"
+            )
+        else:
+            continue
+        yield Action(stage, Kind.U, program.microbatches - 1), text
+        return

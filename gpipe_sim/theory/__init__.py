@@ -1,1 +1,0 @@
-"""What papers say: closed forms and printed tables, each with its citation; no metric calls them."""

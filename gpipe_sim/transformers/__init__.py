@@ -1,0 +1,1 @@
+"""Transformers, on arrays and on paper."""

@@ -1,0 +1,100 @@
+"""Models: plain lists of layers."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from gpipe_sim.core.layers import GELU, Layer, Linear, ReLU, Tanh
+from gpipe_sim.errors import floating, got, listed, one_of, require, require_few, whole
+from gpipe_sim.transformers.blocks import TransformerBlock
+from gpipe_sim.transformers.transformer import Embedding, LayerNorm, Positions
+
+ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
+MOST_BLOCKS = 10_000  #: a hundred times those of GPT-3
+
+
+def mlp(
+    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: np.dtype = np.float64
+) -> list[Layer]:
+    """Linear layers with an activation between them; ``sizes`` lists the features, from input to output.
+
+    ``mlp([64, 32, 10])`` is Linear(64, 32), ReLU, Linear(32, 10). Weights are He-initialised from the
+    seed. ValueError for fewer than two sizes, a size below 1, an unknown activation or a dtype that is not
+    floating.
+    """
+    sizes = [
+        whole("mlp", "every size", size) for size in listed("mlp", "a list of sizes, such as [64, 10]", sizes)
+    ]
+    if len(sizes) < 2:
+        raise ValueError(f"mlp needs at least two sizes, input and output {got(sizes)}")
+    one_of("mlp", "activation", activation, ACTIVATIONS)
+    floating("mlp", dtype)
+    rng = np.random.default_rng(whole("mlp", "seed", seed, low=0))
+    layers: list[Layer] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [Linear(inputs, outputs, rng=rng, dtype=dtype), ACTIVATIONS[activation]()]
+    return layers[:-1]
+
+
+def gpt(
+    blocks: int,
+    features: int,
+    heads: int,
+    *,
+    tokens: int,
+    sequence: int,
+    norm: str = "pre",
+    causal: bool = True,
+    dropout: float = 0.0,
+    rng: np.random.Generator | None = None,
+    dtype: np.dtype = np.float32,
+) -> list[Layer]:
+    """A language model: embedding, positions, Transformer blocks, LayerNorm, and a linear head over tokens.
+
+    Inputs are whole numbers (batch, at most ``sequence``), outputs (batch, sequence, tokens). The head has
+    weights of its own. Without ``rng`` the model is on paper: it can be profiled, but not run.
+    """
+    blocks = whole("gpt", "blocks", blocks)
+    require_few("gpt", blocks, "blocks", most=MOST_BLOCKS)
+    made = {"rng": rng, "dtype": dtype}
+    how = {"norm": norm, "causal": causal, "dropout": dropout}
+    return [
+        Embedding(tokens, features, **made),
+        Positions(sequence, features, **made),
+        *(TransformerBlock(features, heads, **how, **made) for _ in range(blocks)),
+        LayerNorm(features, on_paper=rng is None, dtype=dtype),
+        Linear(features, tokens, **made),
+    ]
+
+
+def unpacked(layers: Sequence[Layer]) -> list[Layer]:
+    """The same layers, but in place of each Transformer block those that it is made of.
+
+    Then ``split`` and ``recompute_plan`` can treat attention and network apart. The weights are the same
+    arrays. Dropout draws other entries, because a layer has another number. TypeError for what is no layer.
+    """
+    for layer in (layers := listed("unpacked", "a list of layers, such as mlp([64, 10])", layers)):
+        require("unpacked", layer, Layer, "a list of layers, such as mlp([64, 10])")
+    return [
+        part
+        for layer in layers
+        for part in (layer.layers if isinstance(layer, TransformerBlock) else [layer])
+    ]
+
+
+def gpt3_175b() -> list[Layer]:
+    """GPT-3 on paper, in 2-byte numbers: 96 blocks, 12,288 features, 96 heads, 2,048 places.
+
+    Brown et al. 2020, arXiv:2005.14165; the vocabulary is padded to 51,200 as in arXiv:2104.04473.
+    """
+    return gpt(96, 12_288, 96, tokens=51_200, sequence=2_048, dropout=0.1, dtype=np.float16)
+
+
+def bert_large() -> list[Layer]:
+    """BERT-large on paper, in 2-byte numbers: 24 blocks, 1,024 features, 16 heads, 512 places.
+
+    Devlin et al. 2018, arXiv:1810.04805. Segment embeddings and the pooler are left out.
+    """
+    how = {"norm": "post", "causal": False, "dropout": 0.1, "dtype": np.float16}
+    return gpt(24, 1_024, 16, tokens=30_522, sequence=512, **how)
