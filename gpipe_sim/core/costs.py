@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.numbers import CostColumn, quotient
@@ -139,9 +140,7 @@ class Costs(CostModel):
         there. Each run takes the largest of ``microbatches`` pieces of the batch through all partitions and
         back. The gradient of the last output is of ones, so a loss costs nothing; nor do messages.
         """
-        from gpipe_sim.balance.stopwatch import measured  # it runs layers
-
-        return cls(*measured(partitions, batch, microbatches, runs, warmup))
+        return cls(*hooks.stopwatch.filled(partitions, batch, microbatches, runs, warmup))
 
     def per_stage(self, stages_per_device: int) -> "Costs":
         """Read these costs as those of all that a device holds, and divide them evenly among its stages.

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.rows import read
@@ -85,7 +86,7 @@ class Collective(NamedTuple):
 class Timeline:
     """What each device did and when; it knows nothing about why.
 
-    ``start`` and ``end`` have one time per entry of ``core.program``. ``sent`` and ``arrived`` have one
+    ``start`` and ``end`` have one time per entry of ``schedule.program``. ``sent`` and ``arrived`` have one
     per need that crosses from one device to another; they are None if nobody measured the messages.
     ``took_turns`` says that only one device worked at a time, as in one process on one processor.
     ``collectives`` are what devices did together besides, as ``all_reduce`` adds it, in the order of starts.
@@ -206,14 +207,10 @@ class Timeline:
         return f"<Timeline of {self.schedule!r}: makespan {number(self.makespan)}>"
 
     def __str__(self) -> str:
-        from gpipe_sim.drawing.text import text_grid
-
-        return text_grid(self)
+        return hooks.text_of_timeline.filled(self)
 
     def _repr_html_(self) -> str:
-        from gpipe_sim.drawing.svg import draw
-
-        return draw(self)._repr_html_()
+        return hooks.chart_of_timeline.filled(self)._repr_html_()
 
 
 def _plain(span: Span) -> Span:

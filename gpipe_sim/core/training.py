@@ -20,13 +20,13 @@ from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import (
     StepResult,
+    kind_of_step,
     require_fit,
     require_loss,
     single_device_step,
     train_step,
 )
 from gpipe_sim.errors import DivergedError, got, numbers, whole
-from gpipe_sim.streams.versions import read_weights
 
 Array = np.ndarray
 Report = Callable[[str], object] | None
@@ -74,7 +74,7 @@ def train(
     require_schedule("train", schedule)
     require_fit(partitions, schedule)
     check(schedule)
-    read_weights("train", schedule, weights)
+    kind_of_step(schedule, weights).require("train", schedule, optimizer, weights)
 
     def step(batch: Batch, number: int) -> StepResult:
         how = {"optimizer": optimizer, "weights": weights, "meter": False, "seed": seed, "step": number}

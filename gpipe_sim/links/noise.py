@@ -15,6 +15,7 @@ from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate, too_long
 from gpipe_sim.errors import got, require, require_few, require_in, whole
 from gpipe_sim.links.links import Links, message_sizes, prices, queued
+from gpipe_sim.links.traffic import traffic_of
 
 Column = np.ndarray
 Noise = Real | Callable[[np.random.Generator, int], Column]
@@ -81,7 +82,7 @@ def _clock(
     if links is None:
         durations, delays = _in_floats(priced(costs, program))
         return durations, lambda those: timed(program, those, delays).end.max(axis=0)
-    traffic = program.traffic
+    traffic = traffic_of(program)
     bills = *priced(costs, program), *prices(traffic, links, message_sizes(schedule, profile))
     durations, delays, busy, latency = _in_floats(bills)
     late = latency + delays[traffic.need]

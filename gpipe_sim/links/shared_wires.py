@@ -20,6 +20,7 @@ from gpipe_sim.core.simulate import too_long
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import got
 from gpipe_sim.links.links import Links, link_between
+from gpipe_sim.links.traffic import traffic_of
 
 Wire = Callable[[int, int], object]
 ENDS, ARRIVES = 0, 1  #: at one time, actions end before messages arrive
@@ -65,7 +66,7 @@ class _Events:
 
     def __init__(self, schedule: Schedule, links: Links, wire: Wire, costs: CostModel):
         self.schedule, program = schedule, schedule.program
-        self.rows, self.traffic = program.rows.tolist(), program.traffic
+        self.rows, self.traffic = program.rows.tolist(), traffic_of(program)
         durations, delays = priced(costs, program)
         self.durations = [durations.values[i] for i in durations.index.tolist()]
         late = [delays.values[i] for i in delays.index.tolist()]

@@ -15,7 +15,7 @@ from gpipe_sim.core.memory import Memory
 from gpipe_sim.core.partition import Partition, require_partitions
 from gpipe_sim.core.placement import looped, read_placement, require_gapless
 from gpipe_sim.core.problems import SENDS, check_actions
-from gpipe_sim.core.step import StepResult, collected, own_copies, require_loss, require_one_model
+from gpipe_sim.core.step import StepResult, collect, own_copies, require_loss, require_one_model
 from gpipe_sim.core.timeline import Timeline, column_of
 from gpipe_sim.errors import ScheduleError, got, listed, one_of, require_flags, whole
 from gpipe_sim.programs.device_programs import DevicePrograms
@@ -67,7 +67,7 @@ def run_programs(
     turns = Turns(team.programs, devices, Rules(sends == "blocking", check_buffers, costs))
     turns.run()
     timeline = _timeline(team, turns)
-    return collected(devices, inputs, timeline=timeline)
+    return collect(devices, inputs, timeline=timeline)
 
 
 class _Team(NamedTuple):
@@ -136,7 +136,7 @@ def _told(team: _Team, stages: int, batch: Batch, loss: Loss, seed: int, step: i
         if kind is Kind.R and 0 <= stage < stages and 0 <= m < count:
             recomputed[stage][m] = True
     contexts = [Context(True, seed, step, m) for m in range(count)]
-    return StepInputs(stages, batch, cut, loss, None, contexts, [], recomputed, (tuple(range(count)),))
+    return StepInputs(stages, batch, cut, loss, None, contexts, [], recomputed)
 
 
 def _devices(team: _Team, partitions: Sequence[Partition], inputs: StepInputs) -> Iterable[ProgramDevice]:
