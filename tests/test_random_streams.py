@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpipe_sim as gp
-from gpipe_sim.core.step import kind_of_step
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.schedule import WEIGHTS
+from gpipe_sim.core.step import kind_of_step
 
 RATE, DIGITS = 0.3, gp.digits()
 
