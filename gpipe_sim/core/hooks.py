@@ -112,8 +112,13 @@ wrong_updates: Hook[Callable[["Program"], Iterator[tuple["Action", str]]]] = Hoo
 needs_of_updates: Hook[Callable[..., Columns]] = Hook("a schedule with updates, such as 0U0,")
 #: Sums the gradients of the copies of a stage, in place, on the devices that hold them.
 sum_copies: Hook[Callable[[Sequence["Device"], int], None]] = Hook("a step with several copies of a stage")
+#: Per device, partitions and optimizers of its own where several devices hold a stage.
+own_copies: Hook[
+    Callable[..., Iterator[tuple["dict[int, Partition]", "dict[int, Optimizer]"]]]
+] = Hook("a step with several copies of a stage")  # fmt: skip
 #: By what a stage should have as little of as possible: how many layers each stage gets.
 balances: Hook[Mapping[str, Callable[..., list[int]]]] = Hook('split(..., balance="time")')
+from_flops: Hook[Callable[[Sizes, object, int], "Costs"]] = Hook("Costs.from_flops")
 stopwatch: Hook[Callable[..., tuple[list[float], ...]]] = Hook("Costs.measured")
 
 

@@ -5,8 +5,7 @@ thing that it needs has arrived. All actions of a level (``core.levels``) are ti
 level. An order in which some device gets stuck is refused before anything is timed.
 """
 
-from collections.abc import Callable, Sequence
-from math import isfinite
+from collections.abc import Sequence
 from numbers import Real
 
 import numpy as np
@@ -70,17 +69,6 @@ def simulate(
     if clock.end.dtype == float and not np.isfinite(clock.end).all():
         raise too_long(schedule)
     return Timeline(schedule, *map(in_units, clock))
-
-
-def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:
-    """The timeline that is made; ValueError if it is too long for a float."""
-    try:
-        timeline = make()
-    except OverflowError:  # of whole numbers beside floats
-        raise too_long(schedule) from None
-    if isinstance(timeline.makespan, float) and not isfinite(timeline.makespan):
-        raise too_long(schedule)
-    return timeline
 
 
 def too_long(schedule: Schedule) -> ValueError:

@@ -3,8 +3,7 @@
 The devices take turns in this process, in the order in which their actions end on the timeline.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from copy import copy, deepcopy
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 
@@ -182,7 +181,7 @@ class Step:
         """The devices after they have done what the timeline says."""
         devices: list[Device] = []
         placement = timeline.schedule.program.placement
-        for held, optimizers in own_copies(partitions, placement, self.inputs.optimizer, self.inputs.homes):
+        for held, optimizers in dealt(partitions, placement, self.inputs.optimizer, self.inputs.homes):
             devices.append(self.make_device(held, optimizers, memory(), devices))
         for span in timeline.spans:  # as they end: all that an action changes happens then
             devices[span.device].perform(span)
@@ -242,34 +241,22 @@ def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
     return last[2]
 
 
-def own_copies(
+def dealt(
     partitions: Sequence[Partition],
     placement: Sequence[Sequence[int]],
     optimizer: Optimizer | None,
     homes: Sequence[Sequence[int]] = (),
-) -> Iterator[tuple[dict[int, Partition], dict[int, Optimizer]]]:
-    """Per device, the partitions of its stages, and the optimizers of their weights.
+) -> Iterable[tuple[dict[int, Partition], dict[int, Optimizer]]]:
+    """Per device, the partitions of its stages, and the optimizers of their weights, by stage.
 
-    If several devices hold a stage, one has the partition itself: the first that runs it, by ``homes``. The
-    others get copies, and what an optimizer keeps for them is copied too.
+    If several devices hold a stage, the first that runs it, by ``homes``, has the partition itself.
     """
-    owner = {stage: device for device, held in reversed([*enumerate(placement)]) for stage in held}
-    owner |= {stage: min(ran) for stage, at in enumerate(homes) if (ran := {*at} - {-1})}
-    for device, held in enumerate(placement):
-        own, optimizers = {}, {}
-        for stage in held:
-            itself = owner[stage] == device
-            own[stage] = partitions[stage] if itself else deepcopy(partitions[stage])
-            if optimizer:
-                optimizers[stage] = optimizer if itself else _with_own_state(optimizer, partitions[stage])
-        yield own, optimizers
-
-
-def _with_own_state(optimizer: Optimizer, partition: Partition) -> Optimizer:
-    """The same rule; what it keeps for the weights of a partition is its own."""
-    other = copy(optimizer)
-    other.state = deepcopy(optimizer.prepare(partition.parameters))
-    return other
+    if sum(map(len, placement)) > len({stage for held in placement for stage in held}):
+        return hooks.own_copies.filled(partitions, placement, optimizer, homes)
+    return [
+        ({stage: partitions[stage] for stage in held}, dict.fromkeys(held, optimizer) if optimizer else {})
+        for held in placement
+    ]
 
 
 def collect(

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, pieces, sum_copies
-from gpipe_sim.core.diverged import require_finite, without_warnings
-from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.losses import Loss, require_finite, without_warnings
 from gpipe_sim.core.memory import STATE, Memory, MemoryTrace
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.optimizers import Optimizer
