@@ -6,7 +6,7 @@ at a time; ``train_step`` says when.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -87,6 +87,15 @@ LIFE = {
 class Device:
     """One simulated device: the partitions of its stages, its memory, and how to reach the others."""
 
+    #: Which of its methods runs an action of this kind.
+    does: ClassVar[dict[Kind, str]] = {
+        Kind.F: "forward",
+        Kind.R: "recompute",
+        Kind.B: "backward",
+        Kind.I: "input_gradient",
+        Kind.W: "weight_gradient",
+    }
+
     def __init__(
         self,
         inputs: StepInputs,
@@ -105,13 +114,7 @@ class Device:
         self.counted: set[int] = set()
         self.summed: set[int] = set()  # the stages whose gradients are those of all copies
         self.sent = 0  # bytes, for that
-        self.handlers = {
-            Kind.F: self.forward,
-            Kind.R: self.recompute,
-            Kind.B: self.backward,
-            Kind.I: self.input_gradient,
-            Kind.W: self.weight_gradient,
-        }
+        self.handlers = {kind: getattr(self, name) for kind, name in self.does.items()}
         for stage, partition in partitions.items():
             memory.keep(PARAMETERS, stage, partition.parameters)
         for stage, optimizer in optimizers.items():

@@ -6,6 +6,7 @@ The devices take turns in this process, in the order in which their actions end 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 
@@ -121,6 +122,8 @@ class Step:
     whose weights change on the way, is a subclass (``hooks.stream``).
     """
 
+    device: ClassVar[type[Device]] = Device
+
     def __init__(
         self,
         owner: str,
@@ -159,16 +162,6 @@ class Step:
         """
         return pieces(samples, program.microbatches)
 
-    def make_device(
-        self,
-        held: dict[int, Partition],
-        optimizers: dict[int, Optimizer],
-        memory: Memory,
-        peers: list[Device],
-    ) -> Device:
-        """A device with the partitions of its stages, and the optimizers of their weights."""
-        return Device(self.inputs, held, optimizers, memory, peers)
-
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """What comes of the step."""
         devices = self.run_devices(partitions, timeline, MeteredMemory if meter else Memory)
@@ -182,7 +175,7 @@ class Step:
         devices: list[Device] = []
         placement = timeline.schedule.program.placement
         for held, optimizers in dealt(partitions, placement, self.inputs.optimizer, self.inputs.homes):
-            devices.append(self.make_device(held, optimizers, memory(), devices))
+            devices.append(self.device(self.inputs, held, optimizers, memory(), devices))
         for span in timeline.spans:  # as they end: all that an action changes happens then
             devices[span.device].perform(span)
         return devices
@@ -227,18 +220,14 @@ def single_device_step(
     return StepResult(loss, gradients, np.concatenate(outputs), losses=(loss,))
 
 
-_last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training repeats one schedule
-
-
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
-    """``simulate(schedule, costs)``, or its last result if that was for these very objects."""
-    global _last
+    """``simulate(schedule, costs)``, or its last result for this schedule: training repeats one."""
     if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
         return simulate(schedule, costs)
-    last = _last
-    if last is None or last[0] is not schedule or last[1] != costs:
-        last = _last = schedule, costs, simulate(schedule, costs)
-    return last[2]
+    kept = schedule.program.kept
+    if timed not in kept or kept[timed][0] != costs:
+        kept[timed] = costs, simulate(schedule, costs)
+    return kept[timed][1]
 
 
 def dealt(
