@@ -31,8 +31,7 @@ hooks.plug(
     needs_of_updates="streams.updates:needs_of_updates",
     sum_copies="replicas.ring:sum_copies",
     own_copies="replicas.copies:own_copies",
-    from_flops="planning.hardware:costs_from_flops",
-    balances="balance.by_layers:BY",
+    balance_by_word="balance.by_layers:balance_by_word",
     stopwatch="balance.stopwatch:measured",
 )
 
@@ -44,7 +43,7 @@ _NAMES = {
     "why.metrics": "bytes_through phases idle_spans utilization speedup",
     "links.collective": "Collective",
     "core.layers": "mlp",
-    "planning.hardware": "Accelerator",
+    "planning.hardware": "Accelerator costs_from_flops",
     "errors": "DeadlockError DivergedError MemoryLimitError ScheduleError",
     "core.actions": "Action B F I Kind OverlapFB R U W",
     "core.schedule": "Schedule needs",

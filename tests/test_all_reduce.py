@@ -287,7 +287,7 @@ def test_layouts_of_bert_large_on_two_nodes(sequences, microbatches, stages_adja
     found = []
     for adjacent in ("stages", "replicas"):
         schedule = replicate(gp.OneFOneB(4, microbatches), 2, adjacent=adjacent)
-        costs = gp.Costs.from_flops(profile, gp.Accelerator(100e12), schedule.microbatches)
+        costs = gp.costs_from_flops(profile, gp.Accelerator(100e12), schedule.microbatches)
         timeline = gp.simulate(schedule, costs, links=links, profile=profile)
         found.append(all_reduce(timeline, profile, links=links).makespan)
     assert found == pytest.approx([stages_adjacent, replicas_adjacent], abs=6e-5)

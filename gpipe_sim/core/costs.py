@@ -94,15 +94,6 @@ class Costs(CostModel):
         return 0 if source == target else self.comm
 
     @classmethod
-    def from_flops(cls, profile: hooks.Sizes, device: object, microbatches: int = 1) -> "Costs":
-        """What the FLOPs of a model take an ``Accelerator``, or several that differ: one for each device.
-
-        F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those
-        give ``simulate`` links and the profile.
-        """
-        return hooks.from_flops.filled(profile, device, microbatches)
-
-    @classmethod
     def measured(
         cls, partitions: Sequence, batch: tuple, *, microbatches: int = 1, runs: int = 5, warmup: int = 1
     ) -> "Costs":

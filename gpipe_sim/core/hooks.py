@@ -7,7 +7,7 @@ hook; the chapter is loaded when the hook is first used, and if it was torn out,
 sentence.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -116,9 +116,8 @@ sum_copies: Hook[Callable[[Sequence["Device"], int], None]] = Hook("a step with 
 own_copies: Hook[
     Callable[..., Iterator[tuple["dict[int, Partition]", "dict[int, Optimizer]"]]]
 ] = Hook("a step with several copies of a stage")  # fmt: skip
-#: By what a stage should have as little of as possible: how many layers each stage gets.
-balances: Hook[Mapping[str, Callable[..., list[int]]]] = Hook('split(..., balance="time")')
-from_flops: Hook[Callable[[Sizes, object, int], "Costs"]] = Hook("Costs.from_flops")
+#: How many layers each stage gets: (layers, stages, word, sample).
+balance_by_word: Hook[Callable[..., list[int]]] = Hook('split(..., balance="time")')
 stopwatch: Hook[Callable[..., tuple[list[float], ...]]] = Hook("Costs.measured")
 
 

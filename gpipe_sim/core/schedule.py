@@ -94,12 +94,6 @@ class Schedule(ABC):
             raise ValueError(f"{action} is not in {self!r}")
         return int(self.program.device[part])
 
-    def timeline(self, costs=None):
-        """Shorthand for ``simulate(schedule, costs)``."""
-        from gpipe_sim.core.simulate import simulate
-
-        return simulate(self, costs)
-
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
         chart = hooks.chart_of_schedule.filled(self)
