@@ -18,22 +18,21 @@ from importlib import import_module
 
 from gpipe_sim.core import hooks
 
-#: Which chapter fills which hook of the core (``core/hooks.py``); it is loaded when the hook is first used.
-hooks.plug(
-    chart_of_schedule="drawing.svg:at_unit_costs",
-    chart_of_timeline="drawing.svg:draw",
-    text_of_timeline="drawing.text:text_grid",
-    on_links="links.links:on_links",
-    hangs="programs.blocking:blocked_cycles",
-    profile="memory.shape_inference:profile",
-    stream="streams.step:Stream",
-    wrong_updates="streams.wrong_updates:wrong_updates",
-    needs_of_updates="streams.updates:needs_of_updates",
-    sum_copies="replicas.ring:sum_copies",
-    own_copies="replicas.copies:own_copies",
-    balance_by_word="balance.by_layers:balance_by_word",
-    stopwatch="balance.stopwatch:measured",
-)
+hooks.HOMES |= {
+    "chart_of_schedule": "drawing.svg:at_unit_costs",
+    "chart_of_timeline": "drawing.svg:draw",
+    "text_of_timeline": "drawing.text:text_grid",
+    "on_links": "links.links:on_links",
+    "hangs": "programs.blocking:blocked_cycles",
+    "profile": "memory.shape_inference:profile",
+    "stream": "streams.step:Stream",
+    "wrong_updates": "streams.wrong_updates:wrong_updates",
+    "needs_of_updates": "streams.updates:needs_of_updates",
+    "sum_copies": "replicas.ring:sum_copies",
+    "own_copies": "replicas.copies:own_copies",
+    "balance_by_word": "balance.by_layers:balance_by_word",
+    "stopwatch": "balance.stopwatch:measured",
+}
 
 _NAMES = {
     "transformers.padding": "PaddingMask",

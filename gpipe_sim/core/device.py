@@ -4,15 +4,15 @@ Whatever one device makes and another reads is a message, and a message is a cop
 at a time; ``train_step`` says when.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import Boundary, copied, first
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import GRADIENTS, MESSAGES, PARAMETERS, STATE, Memory
@@ -231,8 +231,11 @@ class Device:
         return self.memory.take(MESSAGES, (kind, stage, m))
 
 
+SUM_COPIES: Hook[Callable[[Sequence[Device], int], None]] = Hook("sum_copies", "a stage with several copies")
+
+
 def sum_copies(devices: Sequence[Device], stage: int) -> None:
     """Give each device that holds a copy of a stage the sum of its gradients over all copies, in place."""
     held = [device for device in devices if device.gradients.get(stage)]
     if len(held) > 1:
-        hooks.sum_copies.filled(held, stage)
+        SUM_COPIES.filled(held, stage)

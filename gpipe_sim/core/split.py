@@ -1,16 +1,22 @@
 """How a model is cut into partitions: in equal numbers of layers, by a balance, or by what layers take."""
 
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from numbers import Integral
 from typing import Any
 
-from gpipe_sim.core import hooks
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.partition import Partition, require_distinct
 from gpipe_sim.errors import got, listed, require_room, whole
 
 NO_SAMPLE = "split needs a sample only for balance='time' or balance='size'"
+
+
+#: How many layers each stage gets: (layers, stages, word, sample).
+BY_WORD: Hook[Callable[[Sequence[Layer], int | None, str, Any], list[int]]] = Hook(
+    "balance_by_word", 'split(..., balance="time")'
+)
 
 
 def split(
@@ -38,7 +44,7 @@ def split(
     require_distinct(layers)
     layers = list(layers)
     if isinstance(balance, str):
-        balance, stages = hooks.balance_by_word.filled(layers, stages, balance, sample), None
+        balance, stages = BY_WORD.filled(layers, stages, balance, sample), None
     elif sample is not None:
         raise TypeError(NO_SAMPLE)
     balance = balanced(len(layers), stages, balance)

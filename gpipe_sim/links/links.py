@@ -20,11 +20,11 @@ import numpy as np
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.clock import Clock, timed
 from gpipe_sim.core.cost_model import CostModel, priced
-from gpipe_sim.core.hooks import Sizes
 from gpipe_sim.core.levels import places
 from gpipe_sim.core.numbers import CostColumn, InUnits, as_columns, quotient
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import Sizes
 from gpipe_sim.errors import duration, got, number, require, whole
 from gpipe_sim.links.traffic import Traffic, traffic_of
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.hooks import Sizes
 from gpipe_sim.errors import duration, got, require
+from gpipe_sim.memory.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Accelerator:
 
 
 def costs_from_flops(
-    profile: Sizes, device: Accelerator | Sequence[Accelerator], microbatches: int = 1
+    profile: Profile, device: Accelerator | Sequence[Accelerator], microbatches: int = 1
 ) -> Costs:
     """What the FLOPs of a model take a device, or devices that differ: one for each of a schedule's.
 
