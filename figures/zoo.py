@@ -17,12 +17,12 @@ from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_fligh
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.marks import PHASE, Scale, legend
+from gpipe_sim.drawing.options import Wanted
 from gpipe_sim.drawing.palette import INK
 from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_bare
 from gpipe_sim.drawing.plots.gantt import DASHES, handle
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
-from gpipe_sim.drawing.wanted import Wanted
 
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick

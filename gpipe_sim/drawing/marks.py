@@ -122,16 +122,15 @@ class Panel(NamedTuple):
     height: float  #: in rows
     names: Sequence[Name]
     peaks: Sequence[Name] = ()
+    notes: Sequence[Entry] = ()  #: what else the legend says
 
 
 def legend(panels: Iterable[tuple[Panel, Scale]]) -> list[Entry]:
     """What the legend says of these panels at their scales; kinds that look the same share an entry."""
-    found = {
-        mark.entry
-        for panel, scale in panels
-        for mark in panel.marks
-        if mark.entry and (not isinstance(mark, Labels) or mark.shown(scale))
-    }
+    found: set[Entry] = set()
+    for panel, scale in panels:
+        shown = (mark for mark in panel.marks if not isinstance(mark, Labels) or mark.shown(scale))
+        found |= {*panel.notes, *(mark.entry for mark in shown if mark.entry)}
     shared: dict[Look | Style | str, Entry] = {}
     for entry in sorted(found, key=lambda entry: entry[:2]):
         key = entry.swatch or entry.words

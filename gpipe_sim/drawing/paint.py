@@ -71,7 +71,7 @@ def _shape(mark: Shape, at: Place, hover: bool) -> Iterator[str]:
         pale = f' fill-opacity="{mark.opaque}"' if mark.opaque < 1 else ""
         look = f'fill="{mark.fill}"{pale}{edge}'
         if hover and mark.says:
-            drawn = zip((outline(path, at) for path in mark.outlines), mark.says, strict=True)
+            drawn = zip((outline_all([path], at) for path in mark.outlines), mark.says, strict=True)
             paths = (f'<path d="{path}"><title>{words}</title></path>' for path, words in drawn if path)
             yield f"<g {look}>{''.join(paths)}</g>"
         else:
@@ -119,10 +119,6 @@ def line_of(words: Iterable[tuple[float, str, str]], y: float) -> str:
     """Words at several places of one line, each with its class."""
     placed = (f'<tspan x="{px(x)}"{css_class(name)}>{each}</tspan>' for x, each, name in words)
     return f'<text y="{px(y)}">{"".join(placed)}</text>'
-
-
-def outline(corners: Sequence[Corner], at: Place) -> str:
-    return outline_all([corners], at)
 
 
 def outline_all(outlines: Iterable[Sequence[Corner]], at: Place) -> str:
