@@ -21,7 +21,7 @@ from gpipe_sim import (
 )
 from gpipe_sim.drawing.palette import FADED, FAINT, KINDS, LANE, ink, tint
 from gpipe_sim.drawing.plots import plot_timeline
-from gpipe_sim.drawing.wanted import CRITICAL, HIGHLIGHTED
+from gpipe_sim.drawing.options import CRITICAL, HIGHLIGHTED
 
 
 def spans(timeline, outlines) -> list[str]:

@@ -8,7 +8,7 @@ import gpipe_sim as gp
 from gpipe_sim import Link, all_reduce, replicate
 from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.palette import COLLECTIVE
-from gpipe_sim.drawing.together import GAP, TOGETHER_HIGH
+from gpipe_sim.drawing.panel import GAP, COLLECTIVE_HIGH
 
 SLOW = Link(1, 1)
 PLAIN = gp.simulate(replicate(gp.OneFOneB(2, 3), 2))
@@ -27,7 +27,7 @@ PAINTERS = pytest.mark.parametrize(
 
 def expected(timeline: gp.Timeline, pitch: float) -> list[tuple[float, ...]]:
     """Where the strips should be: (left, top, right, bottom)."""
-    top, high = Rows().y(0, 1) + GAP, TOGETHER_HIGH - GAP
+    top, high = Rows().y(0, 1) + GAP, COLLECTIVE_HIGH - GAP
     return sorted(
         (float(each.start), device * pitch + top, float(each.end), device * pitch + top + high)
         for each in timeline.collectives
@@ -44,7 +44,7 @@ def test_each_strip_is_below_its_lane_for_as_long_as_the_collective(timeline, op
     chart = painted(timeline, **options)
     strips = sorted(map(bounds, chart.outlines(COLLECTIVE.colour)))
     assert len(strips) == sum(len(each.devices) for each in timeline.collectives)
-    for found, wanted in zip(strips, expected(timeline, pitch + TOGETHER_HIGH), strict=True):
+    for found, wanted in zip(strips, expected(timeline, pitch + COLLECTIVE_HIGH), strict=True):
         assert found == pytest.approx(wanted, abs=0.02)
     assert len(chart.lanes) == timeline.schedule.devices
     assert all(bounds(lane)[2] == pytest.approx(float(timeline.makespan), abs=0.02) for lane in chart.lanes)
