@@ -34,12 +34,12 @@ from gpipe_sim import (
 from gpipe_sim.core.program import KINDS
 from gpipe_sim.drawing.coarse import Grain, grain_of, in_flight_steps, shares
 from gpipe_sim.drawing.geometry import LANE_HIGH
+from gpipe_sim.drawing.options import Wanted
 from gpipe_sim.drawing.paint import Place, outline_all
 from gpipe_sim.drawing.palette import KINDS as COLOURS
 from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_timeline
 from gpipe_sim.drawing.svg import at_unit_costs
-from gpipe_sim.drawing.options import Wanted
 
 GRAINS = [Grain(1, 1), Grain(2.5, 2), Grain(7, 3), Grain(10**6, 100)]
 LARGE = [OneFOneB(32, 512), GPipe(16, 4096), ZBV(32, 128), DualPipe(8, 200), Interleaved1F1B(64, 256)]

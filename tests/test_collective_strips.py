@@ -8,7 +8,7 @@ import gpipe_sim as gp
 from gpipe_sim import Link, all_reduce, replicate
 from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.palette import COLLECTIVE
-from gpipe_sim.drawing.panel import GAP, COLLECTIVE_HIGH
+from gpipe_sim.drawing.panel import COLLECTIVE_HIGH, GAP
 
 SLOW = Link(1, 1)
 PLAIN = gp.simulate(replicate(gp.OneFOneB(2, 3), 2))

@@ -22,9 +22,9 @@ from figures._gantt import numbers, timeline_of
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
 from gpipe_sim import Kind, formulas
+from gpipe_sim.drawing.memory_strips import BYTES_HIGH, COUNTS_HIGH
 from gpipe_sim.drawing.palette import IN_FLIGHT, KINDS, LANE
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
-from gpipe_sim.drawing.memory_strips import BYTES_HIGH, COUNTS_HIGH
 
 LIKE_GPIPE = "1F1B: as long as GPipe"
 #: makespan, bubble, peaks in flight, and what the chart claims

@@ -11,8 +11,8 @@ from measured import metered
 import gpipe_sim as gp
 from gpipe_sim.core.memory import CATEGORIES, SAVED, MemoryTrace
 from gpipe_sim.drawing.coarse import Grain, in_flight_steps
-from gpipe_sim.drawing.palette import MEMORY
 from gpipe_sim.drawing.memory_strips import BYTES_HIGH, COUNTS_HIGH, bytes_label
+from gpipe_sim.drawing.palette import MEMORY
 
 COUNTED, NAME = "#c6b3ea", "microbatches in flight, and the most"
 MOST = 300_000  #: characters in a notebook

@@ -19,9 +19,9 @@ from gpipe_sim import (
     draw,
     simulate,
 )
+from gpipe_sim.drawing.options import CRITICAL, HIGHLIGHTED
 from gpipe_sim.drawing.palette import FADED, FAINT, KINDS, LANE, ink, tint
 from gpipe_sim.drawing.plots import plot_timeline
-from gpipe_sim.drawing.options import CRITICAL, HIGHLIGHTED
 
 
 def spans(timeline, outlines) -> list[str]:
