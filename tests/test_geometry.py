@@ -34,7 +34,7 @@ from gpipe_sim.drawing.geometry import (
     ticks,
 )
 from gpipe_sim.drawing.text import short
-from gpipe_sim.drawing.words import caption, durations, title
+from gpipe_sim.drawing.words import caption, described, durations, title
 
 
 def test_an_overlapped_pair_is_two_boxes_of_half_height():
@@ -180,6 +180,15 @@ def test_kinds_are_listed_in_the_order_of_the_palette():
 def test_the_title_is_a_claim_and_the_caption_says_what_was_run(timeline, claims, says):
     """By the names of the papers; how long an action takes only where all of its kind take the same."""
     assert (title(timeline), caption(timeline)) == (claims, says)
+
+
+def test_updates_that_come_unevenly_are_counted():
+    for row, says in (
+        ("0F0 0B0 0U0 0F1 0B1 0U1 0F2 0F3 0B2 0B3 0U3", "3 updates"),
+        ("0F0 0F1 0B0 0B1 0U1 0F2 0B2 0U2 0F3 0B3 0U3", "3 updates"),
+        ("0F0 0F1 0B0 0B1 0U1 0F2 0F3 0B2 0B3 0U3", "an update after every 2"),
+    ):
+        assert described(Explicit([row])).endswith(f"4 microbatches, {says}")
 
 
 def test_rounding_is_no_difference_between_actions():
