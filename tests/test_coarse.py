@@ -178,7 +178,7 @@ def test_a_large_chart_is_small(schedule):
 
 
 def test_a_large_measured_chart_and_its_overlay_are_small_too():
-    real = measured(remat(ZBH1(16, 200), "always"))
+    real = measured(remat(ZBH1(16, 300), "always"))
     assert len(draw(real, **EVERYTHING)._repr_html_()) < MOST
     assert len(draw(real, memory=metered(real), pushed=True)._repr_html_()) < MOST
     assert len(overlay(simulate(real.schedule, Costs(20, 20, 20)), real)._repr_html_()) < MOST

@@ -78,10 +78,10 @@ def test_strips_of_several_timelines_have_one_scale_and_each_its_peak_beside_it(
     assert [chart.peaks for chart in charts] == [["8"] * 4, ["4", "3", "2", "1"]]
     memories = [metered(timeline) for timeline in timelines]
     drawing = gp.draw(*timelines, memory=memories)
-    for chart, each in zip(charts_in(str(drawing)), memories, strict=True):
-        assert chart.peaks == [bytes_label(held.peak()) for held in each]
-    peaks = [word for word in words_in(str(drawing)) if word.words in chart.peaks]
-    assert len(peaks) == 8 and all(word.x + 0.5 * 12 * len(word.words) <= drawing.size[0] for word in peaks)
+    peaks = [bytes_label(held.peak()) for each in memories for held in each]
+    assert [words for chart in charts_in(str(drawing)) for words in chart.peaks] == peaks
+    beside = [word for word in words_in(str(drawing)) if word.words in peaks]
+    assert len(beside) == 8 and all(word.x + 6 * len(word.words) <= drawing.size[0] for word in beside)
 
 
 def test_without_being_asked_there_are_no_strips():
