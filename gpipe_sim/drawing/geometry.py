@@ -66,6 +66,13 @@ class Box(NamedTuple):
         return rectangle(self.x, self.y, self.x + self.width, self.y + self.height)
 
     @property
+    def band(self) -> list[Corner]:
+        """Where the pattern of its kind is: below the number."""
+        bottom = self.y + self.height
+        high = KINDS[self.kind].band * self.height
+        return rectangle(self.x, bottom - high, self.x + self.width, bottom)
+
+    @property
     def title(self) -> str:
         """The text that appears when the mouse is over the box."""
         return f"{self.span.action} {number(self.span.start)}\u2013{number(self.span.end)}{self.note}"

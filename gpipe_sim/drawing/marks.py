@@ -5,6 +5,7 @@ what is there and nothing else.
 """
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from gpipe_sim.drawing.palette import INK, Look
@@ -23,15 +24,17 @@ class Scale(NamedTuple):
     wide: float = 1.0  #: how much wider the letters are than Helvetica's
 
 
-class Style(NamedTuple):
+class Style(Enum):
     """Of lines: a word for each painter, and how thick they are."""
 
-    name: str
-    width: float
+    PHASE = "dashed", 1
+    FRAME = "frame", 2
+    MESSAGE = "arrow", 1
+    QUEUE = "dotted", 1.4
 
-
-PHASE, FRAME, MESSAGE = Style("dashed", 1), Style("frame", 2), Style("arrow", 1)
-QUEUE = Style("dotted", 1.4)
+    @property
+    def width(self) -> float:
+        return self.value[1]
 
 
 class Entry(NamedTuple):

@@ -7,22 +7,10 @@ from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.drawing.document import FONT, GROWS, LARGE, css_class, px
-from gpipe_sim.drawing.marks import (
-    FRAME,
-    MESSAGE,
-    PHASE,
-    QUEUE,
-    Corner,
-    Labels,
-    Lines,
-    Mark,
-    Scale,
-    Shape,
-    Style,
-)
+from gpipe_sim.drawing.marks import Corner, Labels, Lines, Mark, Scale, Shape, Style
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, ON_DARK, PAPER
 
-DASHES = {PHASE: "3 2", QUEUE: "1.4 2"}  #: pixels of line and gap
+DASHES = {Style.PHASE: "3 2", Style.QUEUE: "1.4 2"}  #: pixels of line and gap
 HEAD = 7  #: pixels from the point of an arrow to its shaft
 #: In pixels; their ids are the names of the patterns.
 PATTERNS = {
@@ -82,16 +70,16 @@ def _shape(mark: Shape, at: Place, hover: bool) -> Iterator[str]:
 
 
 def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
-    if mark.style is MESSAGE:
+    if mark.style is Style.MESSAGE:
         arrows = [(at.x(x), at.y(y), at.x(tip_x), at.y(tip_y)) for (x, y), (tip_x, tip_y) in mark.paths]
         if hover and mark.says:
             for arrow, words in zip(arrows, mark.says, strict=True):
                 yield f"<g><title>{words}</title>{arrows_between(arrow)}</g>"
         else:
             yield arrows_between(*arrows)
-    elif mark.style is FRAME:
-        yield stroke(outline_all(mark.paths, at), FRAME)
-    elif mark.style is QUEUE:
+    elif mark.style is Style.FRAME:
+        yield stroke(outline_all(mark.paths, at), Style.FRAME)
+    elif mark.style is Style.QUEUE:
         paths = (f"M{px(at.x(x))} {px(at.y(y))}h{px(at.x(end) - at.x(x))}" for (x, y), (end, _) in mark.paths)
         yield stroke("".join(paths), mark.style)
     else:

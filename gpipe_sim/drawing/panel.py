@@ -7,23 +7,7 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.timeline import Timeline, names_of, number
 from gpipe_sim.drawing.coarse import Grain, areas
 from gpipe_sim.drawing.geometry import Box, Rows, boxes, long_waits, phase_lines, rectangle
-from gpipe_sim.drawing.marks import (
-    DIGIT,
-    FRAME,
-    MESSAGE,
-    PHASE,
-    QUEUE,
-    Corner,
-    Entry,
-    Label,
-    Labels,
-    Lines,
-    Mark,
-    Name,
-    Panel,
-    Scale,
-    Shape,
-)
+from gpipe_sim.drawing.marks import DIGIT, Entry, Label, Labels, Lines, Mark, Name, Panel, Scale, Shape, Style
 from gpipe_sim.drawing.memory_strips import strip_marks
 from gpipe_sim.drawing.options import Picked, Wanted
 from gpipe_sim.drawing.palette import COLLECTIVE, FADED, FAINT, INK, KINDS, LANE, LATER, Look, ink, tint
@@ -33,9 +17,9 @@ PAIRED = 1.4  #: with overlapped pairs rows are so much higher, and a number fit
 COLLECTIVE_HIGH, GAP = 0.56, 0.04  #: rows of a collective's strip and of the gap above it, and of the gap
 WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
-PHASES = Entry(12, "first backward, last forward", PHASE)
-ARROW = Entry(30, "message", MESSAGE)
-QUEUED = Entry(30, "message that waits for its link", QUEUE)
+PHASES = Entry(12, "first backward, last forward", Style.PHASE)
+ARROW = Entry(30, "message", Style.MESSAGE)
+QUEUED = Entry(30, "message that waits for its link", Style.QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
 VERSION = Entry(40, "number: the version of the weights")
 MADE = Entry(41, "in U: the one that it makes")
@@ -124,10 +108,10 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
     yield from box_marks(every, picked, fine)
     yield Labels(list(long_waits(timeline, rows)), INK)
     yield from _numbers(every, picked, VERSION if wanted.versions else NUMBER)
-    if fine and (lines := list(_phases(timeline, rows))):
-        yield Lines(lines, PHASE, PHASES)
+    if fine and (phases := _phases(timeline, rows)).paths:
+        yield phases
     if picked and (framed := [box.outline for box in every if not _fades(box, picked)]):
-        yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
+        yield Lines(framed, Style.FRAME, Entry(31, picked.words, Style.FRAME))
 
 
 def _fades(box: Box, picked: Picked | None) -> bool:
@@ -156,7 +140,7 @@ def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterat
         yield Shape(outlines, box.fill, entry, edged=fine, opaque=FADED if faded else 1, says=says)
     bright = [box for box in every if KINDS[box.kind].pattern and not _fades(box, picked)]
     for pattern, group in _grouped(bright, lambda box: KINDS[box.kind].pattern).items():
-        yield Shape([_band(box) for box in group], "", pattern=pattern)
+        yield Shape([box.band for box in group], "", pattern=pattern)
 
 
 def _grouped(every: Iterable[Box], key: Callable[[Box], object]) -> dict[object, list[Box]]:
@@ -164,11 +148,6 @@ def _grouped(every: Iterable[Box], key: Callable[[Box], object]) -> dict[object,
     for box in every:
         groups[key(box)].append(box)
     return groups
-
-
-def _band(box: Box) -> list[Corner]:
-    bottom = box.y + box.height
-    return rectangle(box.x, bottom - KINDS[box.kind].band * box.height, box.x + box.width, bottom)
 
 
 def _numbers(every: Sequence[Box], picked: Picked | None, entry: Entry) -> Iterator[Labels]:
@@ -189,12 +168,11 @@ def _number(box: Box) -> Label:
     return Label(float(box.x + box.width / 2), box.y + clear / 2, box.label, float(box.width), box.height)
 
 
-def _phases(timeline: Timeline, rows: Rows) -> Iterator[list[Corner]]:
+def _phases(timeline: Timeline, rows: Rows) -> Lines:
     """A line across a device's lane wherever one of its phases ends, as far over both edges of the lane."""
     over = (rows.top + rows.height / 2) if rows.pitch > 1 else rows.pitch / 2
-    for time, device in phase_lines(timeline):
-        middle = rows.y(device, 0.5)
-        yield [(float(time), middle - over), (float(time), middle + over)]
+    ends = [(float(time), rows.y(device, 0.5)) for time, device in phase_lines(timeline)]
+    return Lines([[(x, middle - over), (x, middle + over)] for x, middle in ends], Style.PHASE, PHASES)
 
 
 def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Iterator[Lines]:
@@ -217,8 +195,8 @@ def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Iterator
         paths.append([(float(start), rows.y(source, leaves)), (float(end), rows.y(target, enters))])
         says.append(said)
     queues = [[(a, y), (b, y)] for y, times in waits.items() for a, b in _joined(times)]
-    yield Lines(queues, QUEUE, QUEUED)
-    yield Lines(paths, MESSAGE, ARROW, says)
+    yield Lines(queues, Style.QUEUE, QUEUED)
+    yield Lines(paths, Style.MESSAGE, ARROW, says)
 
 
 def _joined(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -13,7 +13,7 @@ from gpipe_sim.core.program import CODE
 from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.coarse import Grain, shares
 from gpipe_sim.drawing.geometry import Rows, between, boxes, kinds_drawn, rectangle, waits
-from gpipe_sim.drawing.marks import FRAME, Label, Labels, Lines, Panel, Scale, Shape
+from gpipe_sim.drawing.marks import Label, Labels, Lines, Panel, Scale, Shape, Style
 from gpipe_sim.drawing.palette import INK, KINDS, LANE
 from gpipe_sim.drawing.panel import box_marks, device_names, entry_of, is_fine, lanes
 
@@ -39,7 +39,7 @@ def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
         words = Labels([label], INK)
         if not words.shown(scale):
             words = Labels([label._replace(words=label.words.removeprefix(WAITING))], INK)
-        marks += [Shape([block], LANE), Lines([block], FRAME), words]
+        marks += [Shape([block], LANE), Lines([block], Style.FRAME), words]
     return Panel(marks, devices, device_names(timeline, grain, rows, scale))
 
 

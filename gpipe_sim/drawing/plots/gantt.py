@@ -15,22 +15,7 @@ from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.timeline import Span, Timeline, number, of_timeline
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.geometry import ticks
-from gpipe_sim.drawing.marks import (
-    FRAME,
-    LETTER,
-    MESSAGE,
-    PHASE,
-    QUEUE,
-    Entry,
-    Label,
-    Labels,
-    Mark,
-    Panel,
-    Scale,
-    Shape,
-    Style,
-    legend,
-)
+from gpipe_sim.drawing.marks import LETTER, Entry, Label, Labels, Lines, Panel, Scale, Shape, Style, legend
 from gpipe_sim.drawing.options import Wanted, read_options
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER
 from gpipe_sim.drawing.panel import panel, rows_of, stretch
@@ -43,7 +28,7 @@ from gpipe_sim.errors import require
 
 HATCH = {LINES: "////", DOTS: "...."}  #: matplotlib's names for patterns
 #: of the lines between phases, and of messages that wait, in widths of the line
-DASHES = {PHASE: (0, (3, 2)), QUEUE: (0, (1, 1.4))}
+DASHES = {Style.PHASE: (0, (3, 2)), Style.QUEUE: (0, (1, 1.4))}
 WIDE = 1.14  #: how much wider the letters of matplotlib's font are than Helvetica's
 BELOW = 36  #: points from the axis to the legend
 MOST_NUMBERS, USUAL = 21, 4  #: on the axis, if none has more than so many digits
@@ -118,7 +103,13 @@ def paint(ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str =
     """The marks of a panel, its names, title and legend, on axes whose x is time and whose y is rows."""
     scale, until = scale_of(ax, timeline, shown.height), float(timeline.makespan)
     for mark in shown.marks:
-        _paint_mark(ax, mark)
+        if isinstance(mark, Shape):
+            _add_shape(ax, mark)
+        elif isinstance(mark, Lines):
+            _add_lines(ax, mark)
+        else:
+            for label in mark.labels:
+                ax.add_artist(Fitting(label, mark))
     ax.set(xlim=(0, until or 1), ylim=(shown.height, 0))
     ax.set_yticks([name.y for name in shown.names], [name.words for name in shown.names])
     times = _times(until)
@@ -136,21 +127,16 @@ def paint(ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str =
     return ax
 
 
-def _paint_mark(ax: Axes, mark: Mark) -> None:
-    if isinstance(mark, Shape):
-        _add_shape(ax, mark)
-    elif isinstance(mark, Labels):
-        for label in mark.labels:
-            ax.add_artist(Fitting(label, mark))
-    elif mark.style is MESSAGE:
+def _add_lines(ax: Axes, mark: Lines) -> None:
+    if mark.style is Style.MESSAGE:
         how = {"arrowstyle": "-|>", "color": INK, "lw": 0.8, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
         for start, end in mark.paths:
             ax.annotate("", end, start, arrowprops=how)
-    else:
-        closed = [[*path, path[0]] if mark.style is FRAME else path for path in mark.paths]
-        dashes = [DASHES.get(mark.style, "solid")]
-        look = {"colors": INK, "linewidths": 0.8 * mark.style.width, "linestyles": dashes}
-        ax.add_collection(LineCollection(closed, capstyle="projecting", **look))
+        return
+    closed = [[*path, path[0]] if mark.style is Style.FRAME else path for path in mark.paths]
+    dashes = [DASHES.get(mark.style, "solid")]
+    look = {"colors": INK, "linewidths": 0.8 * mark.style.width, "linestyles": dashes}
+    ax.add_collection(LineCollection(closed, capstyle="projecting", **look))
 
 
 def _add_shape(ax: Axes, mark: Shape) -> None:
@@ -212,12 +198,12 @@ def _columns_wide(wide: Sequence[float], columns: int) -> float:
 def handle(entry: Entry) -> Patch | Line2D:
     """What stands beside an entry's words."""
     swatch = entry.swatch
-    if isinstance(swatch, Style) and swatch is not FRAME:
-        x, y = ([0.5, 0.5], [0, 1]) if swatch is PHASE else ([], [])
-        look = {"marker": 9, "ms": 4} if swatch is MESSAGE else {"ls": DASHES[swatch]}
+    if isinstance(swatch, Style) and swatch is not Style.FRAME:
+        x, y = ([0.5, 0.5], [0, 1]) if swatch is Style.PHASE else ([], [])
+        look = {"marker": 9, "ms": 4} if swatch is Style.MESSAGE else {"ls": DASHES[swatch]}
         return Line2D(x, y, color=INK, lw=0.8 * swatch.width, label=entry.words, **look)
     look = {"facecolor": "none", "linewidth": 0}
-    if swatch is FRAME:
+    if swatch is Style.FRAME:
         look |= {"edgecolor": INK, "linewidth": 1.6}
     elif swatch:
         look |= {"facecolor": swatch.colour, "edgecolor": PAPER, "hatch": HATCH.get(swatch.pattern)}
