@@ -102,7 +102,7 @@ _NAMES = {
     "drawing.deadlock": "draw_deadlock",
     "drawing.overlay": "Overlay overlay",
     "drawing.document": "Svg",
-    "drawing.parts": "draw_parts",
+    "drawing.hinton_diagram": "draw_parts",
     "drawing.stages": "draw_stages",
     "drawing.svg": "draw to_svg",
     "export.recorded": "recorded_run recorded_where",
