@@ -5,7 +5,6 @@ from itertools import product
 import numpy as np
 import pytest
 from replies import assert_each_is_told
-from test_answers import rows_of
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_07
@@ -19,6 +18,7 @@ from gpipe_sim.course.lesson_07 import (
     run,
     smallest_caps,
 )
+from gpipe_sim.course.rows import rows_of
 
 UNIT = {"F": 1, "B": 2}
 
