@@ -9,7 +9,7 @@ training. Then read from the top, where each part is marked with its lesson:
 - ``forward``, ``backward``: one stage. It knows its own arrays, and what comes and goes over ``Links``.
 - ``step``, ``run``: a whole step, whatever the order of its actions.
 - ``gpipe_rows``, ``capped_rows``, ``interleaved_rows``, ``putting_off``, ``stamped``: schedules, which are
-  nothing but rows. They know no arrays and no time.
+  nothing but rows, and know no arrays.
 - ``NEEDS``, ``clock``: when each action ends, from rows, a table of what needs what, and a cost of each kind.
 - ``recompute``, ``input_gradient``, ``weight_gradient``: other kinds of work, for ``run`` as it is.
 - ``with_links``: messages that take time, as rows for the same clock.
@@ -286,7 +286,7 @@ def main(K=4, M=8, epochs=20):
     ends = clock(rows, NEEDS, cost)
     length, work = max(ends.values()), sum(cost[kind] for s, kind, m in ends)
     print(f"1F1B, {K} devices, {M} microbatches: a step takes {length}, bubble {1 - work / (K * length):.1%}")
-    stages = stages_of(drawn_layers([64, *[64] * (K - 1), 10], np.random.default_rng(0)))
+    stages = stages_of(drawn_layers([64] * K + [10], np.random.default_rng(0)))
     order = sorted(ends, key=ends.get)
     train(stages, order, data.x, np.eye(10)[data.y], M, 0.5, 32, epochs)
     right = outputs(stages, data.x_held_out).argmax(axis=1) == data.y_held_out

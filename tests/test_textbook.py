@@ -3,6 +3,7 @@
 import ast
 import inspect
 from fractions import Fraction
+from runpy import run_path
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_a_v_takes_what_v_min_takes_where_no_two_of_a_strand_collide():
 
 
 def test_what_it_prints_is_what_the_library_finds(capsys):
-    textbook.main()
+    run_path(textbook.__file__, run_name="__main__")
     step, learned = capsys.readouterr().out.splitlines()
     timeline = gp.simulate(gp.OneFOneB(4, 8))
     bubble = f"{float(gp.bubble_fraction(timeline)):.1%}"
