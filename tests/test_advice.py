@@ -5,7 +5,6 @@ import pytest
 from planned import NODES, X, Y, cluster, every_candidate, model, plan, table
 
 import gpipe_sim as gp
-from gpipe_sim.planning.search import peak_of
 
 QUESTIONS = (
     "Does a replica fit one device?",
@@ -45,9 +44,8 @@ def test_it_compares_the_best_plans_of_each_kind_and_ends_with_the_best_of_all(w
 
 
 def test_a_replica_that_fits_is_told_from_one_that_does_not():
-    layers = table(ROOMY)
-    tried = every_candidate(layers, stages_per_device=(2, 4), replicas=[4])
-    least = min(peak_of(layers, each)[0] for each in tried)
+    tried = every_candidate(table(ROOMY), stages_per_device=(2, 4), replicas=[4])
+    least = min(each.predicted()[0] for each in tried)
     for where, word in ((ROOMY, "It does:"), (TIGHT, "It does not:")):
         step = advise(where).steps[FITS]
         assert step.numbers == {"needs": least, "memory": where.memory}

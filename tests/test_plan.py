@@ -9,10 +9,9 @@ import pytest
 from planned import ALIKE, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
 
 import gpipe_sim as gp
+from gpipe_sim.planning.bounds import least_bytes, static_bytes
 from gpipe_sim.planning.cluster import Mesh, meshes, ring_of
 from gpipe_sim.planning.layer_table import table_of
-from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
-from gpipe_sim.planning.search import bound_of, laid_out, order_of, peak_of, stages_of, step_time_of
 
 CLUSTERS = [cluster(4), cluster(4, links=NODES), cluster(6, links=NODES), cluster(3, links=gp.Link())]
 
@@ -24,7 +23,7 @@ def test_no_plan_is_faster_than_its_own_bound_or_the_bound_of_all(where):
     tried = every_candidate(layers)
     close = 0
     for each in tried:
-        time, bound = float(step_time_of(layers, each).step), bound_of(layers, each)
+        time, bound = float(each.simulated().step), each.least_time()
         assert bound <= time, each
         assert least <= time * (1 + 1e-12), each
         close += bound > 0.8 * time
@@ -36,8 +35,8 @@ def test_no_device_holds_less_than_its_bound():
     close = 0
     tried = every_candidate(layers, microbatches=[2, 4, 8])
     for each in tried:
-        bound = least_bytes(laid_out(each.schedule).program, stages_of(layers, each), each.recompute)
-        exact = np.array([trace.peak_inside.bytes for trace in peak_of(layers, each)[1]])
+        bound = least_bytes(each.laid_out.program, each.stages, each.recompute)
+        exact = np.array([trace.peak_inside.bytes for trace in each.predicted()[1]])
         assert (bound <= exact).all(), each
         close += (bound > 0.8 * exact).all()
     assert close > len(tried) / 2
@@ -51,8 +50,8 @@ def test_no_device_holds_less_than_its_bound():
 def test_the_search_finds_what_trying_all_plans_finds(where, families):
     layers, best = table(where), {}
     for each in every_candidate(layers, stages_per_device=(2, 4), schedules=families):
-        if peak_of(layers, each)[0] <= where.memory:
-            time = step_time_of(layers, each).step
+        if each.predicted()[0] <= where.memory:
+            time = each.simulated().step
             best[each.sort] = min(time, best.get(each.sort, time))
     plans = plan(where, rows=None, schedules=families)
     assert {each.candidate.sort: each.time for each in plans} == best
@@ -81,9 +80,9 @@ def test_copies_that_no_microbatch_goes_through_have_nothing_to_sum_and_no_gradi
     options = {"schedules": [gp.Chimera], "replicas": [replicas], "microbatches": [2], "recompute": [False]}
     row = plan(cluster(4 * replicas), **options).best
     assert row.time == row.timeline.makespan and len(row.timeline.collectives) == rings
-    each, layers = row.candidate, table(cluster(4 * replicas))
-    assert bound_of(layers, each) <= row.time
-    low, exact = static_bytes(each.schedule, stages_of(layers, each)), peak_of(layers, each)[1]
+    each = row.candidate
+    assert each.least_time() <= row.time
+    low, exact = static_bytes(each.schedule, each.stages), each.predicted()[1]
     assert all(least <= trace.peak_inside.bytes for least, trace in zip(low, exact, strict=True))
     exactly_enough = plan(cluster(4 * replicas, row.peak), **options)
     assert exactly_enough.best.peak <= row.peak
@@ -208,7 +207,7 @@ def test_on_paper_a_plan_is_as_on_arrays():
 def test_one_device_has_one_plan_that_matters():
     row = plan(cluster(1), schedules=[gp.OneFOneB], recompute=[False]).best
     assert (row.replicas, row.bubble, row.balance) == (1, 0, (15,))
-    assert row.schedule == gp.OneFOneB(1, 1) == order_of(row.candidate)
+    assert row.schedule == gp.OneFOneB(1, 1) == row.candidate.order
 
 
 def test_a_cut_that_fits_is_found_where_the_fastest_does_not():
@@ -241,10 +240,10 @@ def test_bounds_hold_for_models_of_all_kinds():
         found = table_of("plan", layers, where, batch, gp.cross_entropy, pick.choice([None, gp.Adam(0.1)]))
         least = gp.lower_bound(layers, where, batch, gp.cross_entropy)
         for each in pick.sample(every_candidate(found), 15):
-            time = float(step_time_of(found, each).step)
-            assert max(least * (1 - 1e-12), bound_of(found, each)) <= time, each
-            held = least_bytes(laid_out(each.schedule).program, stages_of(found, each), each.recompute)
-            exact = [trace.peak_inside.bytes for trace in peak_of(found, each)[1]]
+            time = float(each.simulated().step)
+            assert max(least * (1 - 1e-12), each.least_time()) <= time, each
+            held = least_bytes(each.laid_out.program, each.stages, each.recompute)
+            exact = [trace.peak_inside.bytes for trace in each.predicted()[1]]
             assert (held <= exact).all(), each
             tried += 1
     assert tried == 180
@@ -282,7 +281,7 @@ def test_pipelines_have_ended_when_the_slowest_replica_has():
     """The first has its first two devices in a node, the other its last two."""
     rows, differ = plan(cluster(6, links=NODES), replicas=[2], rows=None), 0
     for row in rows:
-        found = step_time_of(row.table, row.candidate)
+        found = row.candidate.simulated()
         ends = [each.makespan for each in found.timelines]
         assert found.pipelines == max(ends)
         differ += ends[0] < max(ends)

@@ -10,19 +10,20 @@ from functools import cached_property
 from typing import NamedTuple
 
 from gpipe_sim.core.device import Batch
+from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.timeline import number
-from gpipe_sim.families import SCHEDULES, GPipe, OneFOneB
+from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.papers.formulas import microbatches_for_bubble
 from gpipe_sim.planning.candidates import Candidate, Space, candidates, read_space
-from gpipe_sim.planning.cluster import Cluster
-from gpipe_sim.planning.fits import smallest
+from gpipe_sim.planning.cluster import Cluster, divisors
 from gpipe_sim.planning.layer_table import LayerTable, table_of
-from gpipe_sim.planning.one_plan import Plan
-from gpipe_sim.planning.plans import Report, no_plan, on_terminal, plans_of, require_report
+from gpipe_sim.planning.plans import Plan, no_plan, on_terminal, plans_of, require_report
+from gpipe_sim.planning.search import Report, smallest
 
 TARGET = "0.1"  #: the bubble fraction that microbatches are counted for
 Numbers = dict[str, float | None]  #: None where no plan fits
@@ -72,7 +73,7 @@ def advise(
     """
     require_report("advise", report)
     table = table_of("advise", layers, cluster, batch, loss, optimizer)
-    asked = _Asked(table, tuple(layers), report)
+    asked = _Asked(table, report)
     if not (asked.data_parallel or asked.pipeline or asked.both):
         raise no_plan(table, asked.space(None))
     steps = tuple(step(asked) for step in STEPS)
@@ -84,8 +85,8 @@ def advise(
 class _Asked:
     """The best plans of some kinds, each searched for when it is first asked for."""
 
-    def __init__(self, table: LayerTable, layers: tuple[Layer, ...], report: Report):
-        self.table, self.layers, self.report = table, layers, report
+    def __init__(self, table: LayerTable, report: Report):
+        self.table, self.report = table, report
         self.devices = table.cluster.devices
 
     def space(self, replicas: Sequence[int] | None, **changes) -> Space:
@@ -97,13 +98,8 @@ class _Asked:
     def fastest(self, replicas: Sequence[int], **changes) -> Plan | None:
         if not replicas:
             return None
-        plans = plans_of(self.table, self.layers, self.space(replicas, **changes), 1, self.report)
+        plans = plans_of(self.table, self.space(replicas, **changes), 1, self.report)
         return plans.best if plans else None
-
-    @cached_property
-    def meshes(self) -> list[int]:
-        """Numbers of replicas that divide the devices."""
-        return [n for n in range(1, self.devices + 1) if not self.devices % n]
 
     @cached_property
     def data_parallel(self) -> Plan | None:
@@ -115,7 +111,7 @@ class _Asked:
 
     @cached_property
     def both(self) -> Plan | None:
-        return self.fastest(self.meshes[1:-1])
+        return self.fastest(divisors(self.devices)[1:-1])
 
     @cached_property
     def best(self) -> Plan:
@@ -134,7 +130,7 @@ def _fits_one(asked: _Asked) -> Step:
     memory = asked.table.cluster.memory
     if not tried:
         return Step(question, "The batch has no sample for each device.", {"needs": None, "memory": memory})
-    size, _ = smallest(asked.table, tried)
+    size, _ = smallest(tried)
     fits = "It does" if size <= memory else "It does not"
     answer = f"{fits}: it holds at least {in_bytes(size)}, and a device has {in_bytes(memory)}."
     return Step(question, answer, {"needs": size, "memory": memory})
@@ -142,7 +138,7 @@ def _fits_one(asked: _Asked) -> Step:
 
 def _shortest(asked: _Asked) -> Step:
     found: Numbers = {}
-    for replicas in reversed(asked.meshes):
+    for replicas in reversed(divisors(asked.devices)):
         least = asked.fastest([replicas], schedules=[OneFOneB])
         found[f"K = {asked.devices // replicas}"] = least and least.peak
         if least:
