@@ -13,27 +13,25 @@ from gpipe_sim.planning.bounds import least_bytes, static_bytes
 from gpipe_sim.planning.cluster import Mesh, meshes, ring_of
 from gpipe_sim.planning.layer_table import table_of
 
-CLUSTERS = [cluster(4), cluster(4, links=NODES), cluster(6, links=NODES), cluster(3, links=gp.Link())]
+CLUSTERS = [cluster(4), cluster(6, links=NODES), cluster(3, links=gp.Link())]
 
 
 @pytest.mark.parametrize("where", CLUSTERS, ids=repr)
 def test_no_plan_is_faster_than_its_own_bound_or_the_bound_of_all(where):
-    layers = table(where)
     least = gp.lower_bound(model(), where, (X, Y), gp.cross_entropy)
-    tried = every_candidate(layers)
+    tried = every_candidate(table(where), schedules=gp.SCHEDULES, microbatches=[1, 4, 8])
     close = 0
     for each in tried:
         time, bound = float(each.simulated().step), each.least_time()
         assert bound <= time, each
         assert least <= time * (1 + 1e-12), each
         close += bound > 0.8 * time
-    assert len(tried) > 100 and close > len(tried) / 2  # or the bounds would be of no use
+    assert len(tried) > 80 and close > len(tried) / 2  # or the bounds would be of no use
 
 
 def test_no_device_holds_less_than_its_bound():
-    layers = table(cluster(4))
     close = 0
-    tried = every_candidate(layers, microbatches=[2, 4, 8])
+    tried = every_candidate(table(cluster(4)), schedules=gp.SCHEDULES, microbatches=[2, 4])
     for each in tried:
         bound = least_bytes(each.laid_out.program, each.stages, each.recompute)
         exact = np.array([trace.peak_inside.bytes for trace in each.predicted()[1]])
@@ -42,14 +40,11 @@ def test_no_device_holds_less_than_its_bound():
     assert close > len(tried) / 2
 
 
-@pytest.mark.parametrize(
-    ("where", "families"),
-    [(cluster(4, 17_000), gp.SCHEDULES), (cluster(4, 17_000, NODES), [gp.ZBV, gp.Chimera, gp.LoopedBFS])],
-    ids=["alike", "nodes"],
-)
-def test_the_search_finds_what_trying_all_plans_finds(where, families):
-    layers, best = table(where), {}
-    for each in every_candidate(layers, stages_per_device=(2, 4), schedules=families):
+@pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
+def test_the_search_finds_what_trying_all_plans_finds(links):
+    where, best = cluster(4, 17_000, links), {}
+    families = [gp.OneFOneB, gp.ZBV, gp.Chimera, gp.LoopedBFS]
+    for each in every_candidate(table(where), stages_per_device=(2, 4), schedules=families):
         if each.predicted()[0] <= where.memory:
             time = each.simulated().step
             best[each.sort] = min(time, best.get(each.sort, time))
@@ -63,8 +58,9 @@ def test_the_search_finds_what_trying_all_plans_finds(where, families):
 
 
 @pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
-@pytest.mark.parametrize(("devices", "replicas"), [(4, 1), (4, 2), (4, 4), (6, 2), (8, 4)])
+@pytest.mark.parametrize(("devices", "replicas"), [(4, 1), (6, 2), (8, 4)])
 def test_the_time_of_a_row_is_that_of_all_devices_and_all_rings(links, devices, replicas):
+    differ = 0
     for row in plan(cluster(devices, links=links), replicas=[replicas], rows=None):
         assert row.time == row.timeline.makespan
         ends = [end for action, end in row.timeline.ends.items() if action.kind in ("B", "W")]
@@ -72,6 +68,10 @@ def test_the_time_of_a_row_is_that_of_all_devices_and_all_rings(links, devices, 
         assert row.time == max([*ends, *(each.end for each in rings)])
         devices_of_stage_0 = {*row.schedule.program.homes(gp.Kind.F)[0].tolist()}
         assert bool(rings) == (len(devices_of_stage_0) > 1)
+        replica_ends = [each.makespan for each in row.candidate.simulated().timelines]
+        assert row.candidate.simulated().pipelines == max(replica_ends) == max(ends)
+        differ += replica_ends[0] < max(ends)
+    assert bool(differ) == (links is NODES and devices == 6), "in a node: its first two devices, or its last"
 
 
 @pytest.mark.parametrize(("replicas", "rings"), [(1, 0), (2, 4)])
@@ -117,14 +117,10 @@ def test_copies_next_to_each_other_have_short_rings_and_long_messages():
     assert {row.candidate.mesh.adjacent for row in rows} == {"stages", "replicas"}
 
 
-def test_each_row_draws():
-    for row in plan(cluster(4), rows=4):
-        assert gp.draw(row.timeline).text.startswith("<svg")
-
-
 def test_each_row_runs_with_the_gradients_of_one_device_and_the_bytes_that_it_says():
     alone = gp.single_device_step(model(), (X, Y), gp.cross_entropy).gradients
-    rows = plan(cluster(4, 40_000), rows=None)
+    rows = plan(cluster(4, 40_000), rows=None, schedules=[gp.OneFOneB, gp.ZBV])
+    assert gp.draw(rows.best.timeline).text.startswith("<svg")
     assert {row.replicas for row in rows} == {1, 2, 4}
     assert {row.candidate.recompute for row in rows} == {True, False}
     for row in rows:
@@ -230,7 +226,7 @@ def test_a_cut_that_fits_is_found_where_the_fastest_does_not():
 def test_bounds_hold_for_models_of_all_kinds():
     """Blocks with dropout, norms, and layers that pass their input on, on links that differ."""
     pick, tried = random.Random(0), 0
-    for _ in range(12):
+    for _ in range(8):
         layers = gp.gpt(pick.randint(2, 4), 8, 2, tokens=5, sequence=4, dropout=pick.choice([0.0, 0.1]))
         layers = pick.choice([layers, gp.unpacked(layers), [*layers[:3], gp.Dropout(0.0), *layers[3:]]])
         near = gp.Link(pick.choice([0, 1, 50]), pick.choice([10, 1000]))
@@ -239,14 +235,14 @@ def test_bounds_hold_for_models_of_all_kinds():
         batch = gp.StandIn((12, 4), np.int64), gp.StandIn((12, 4), np.int64)
         found = table_of("plan", layers, where, batch, gp.cross_entropy, pick.choice([None, gp.Adam(0.1)]))
         least = gp.lower_bound(layers, where, batch, gp.cross_entropy)
-        for each in pick.sample(every_candidate(found), 15):
+        for each in pick.sample(every_candidate(found, microbatches=[1, 2, 6]), 12):
             time = float(each.simulated().step)
             assert max(least * (1 - 1e-12), each.least_time()) <= time, each
             held = least_bytes(each.laid_out.program, each.stages, each.recompute)
             exact = [trace.peak_inside.bytes for trace in each.predicted()[1]]
             assert (held <= exact).all(), each
             tried += 1
-    assert tried == 180
+    assert tried == 96
 
 
 def test_more_memory_and_faster_links_never_make_the_best_plan_slower():
@@ -275,14 +271,3 @@ def test_copies_are_numbered_in_two_ways_only_where_that_makes_a_difference():
     assert [*meshes(4, NODES, (1, 4))] == [Mesh(4, 1), Mesh(1, 4)]
     assert [*meshes(4, NODES, (2,))] == [Mesh(2, 2), Mesh(2, 2, "replicas")]
     assert [*meshes(4, ALIKE, (2,))] == [Mesh(2, 2)]
-
-
-def test_pipelines_have_ended_when_the_slowest_replica_has():
-    """The first has its first two devices in a node, the other its last two."""
-    rows, differ = plan(cluster(6, links=NODES), replicas=[2], rows=None), 0
-    for row in rows:
-        found = row.candidate.simulated()
-        ends = [each.makespan for each in found.timelines]
-        assert found.pipelines == max(ends)
-        differ += ends[0] < max(ends)
-    assert differ

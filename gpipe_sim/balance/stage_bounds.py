@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gpipe_sim.balance.cuts import Search, most_even
+from gpipe_sim.balance.cuts import CutSearch, most_even
 from gpipe_sim.balance.many_cuts import PAIR, ManyCuts
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.program import CODE, KINDS
@@ -69,8 +69,8 @@ class StageBounds:
         return most_even(search.table, self.width, self.layers, search.stages, search.rest()[0][0])
 
     @property
-    def _search(self) -> Search:
-        return Search(
+    def _search(self) -> CutSearch:
+        return CutSearch(
             lambda stage, _: self.tables[stage], self.width, self.layers, self.program.stages, np.inf
         )
 

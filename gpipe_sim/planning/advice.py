@@ -74,7 +74,7 @@ def advise(
     require_report("advise", report)
     table = table_of("advise", layers, cluster, batch, loss, optimizer)
     asked = _Asked(table, report)
-    if not (asked.data_parallel or asked.pipeline or asked.both):
+    if not any(asked.kinds.values()):
         raise no_plan(table, asked.space(None))
     steps = tuple(step(asked) for step in STEPS)
     if report is not None:
@@ -95,28 +95,26 @@ class _Asked:
             self.table.cluster, replicas=replicas, **usual | {"recompute": (False, True)} | changes
         )
 
-    def fastest(self, replicas: Sequence[int], **changes) -> Plan | None:
+    def fastest(self, replicas: Sequence[int] | None, **changes) -> Plan | None:
         if not replicas:
             return None
         plans = plans_of(self.table, self.space(replicas, **changes), 1, self.report)
         return plans.best if plans else None
 
     @cached_property
-    def data_parallel(self) -> Plan | None:
-        return self.fastest([self.devices])
-
-    @cached_property
-    def pipeline(self) -> Plan | None:
-        return self.fastest([1]) if self.devices > 1 else None
-
-    @cached_property
-    def both(self) -> Plan | None:
-        return self.fastest(divisors(self.devices)[1:-1])
+    def kinds(self) -> dict[str, Plan | None]:
+        """The fastest of each kind; one device is no pipeline."""
+        between = divisors(self.devices)[1:-1]
+        replicas = {
+            "data parallel": [self.devices],
+            "pipeline": [1] if self.devices > 1 else [],
+            "both": between,
+        }
+        return {name: self.fastest(counts) for name, counts in replicas.items()}
 
     @cached_property
     def best(self) -> Plan:
-        found = [each for each in (self.data_parallel, self.pipeline, self.both) if each]
-        return min(found, key=lambda plan: plan.time)
+        return min(filter(None, self.kinds.values()), key=lambda plan: plan.time)
 
     def at_best(self, **changes) -> Plan | None:
         """The fastest with the replicas of the best."""
@@ -149,10 +147,9 @@ def _shortest(asked: _Asked) -> Step:
 
 
 def _which(asked: _Asked) -> Step:
-    kinds = {"data parallel": asked.data_parallel, "pipeline": asked.pipeline, "both": asked.both}
-    times = {name: each and float(each.time) for name, each in kinds.items()}
+    times = {name: each and float(each.time) for name, each in asked.kinds.items()}
     said = ", ".join(f"{name} {number(time) if time else 'has no plan'}" for name, time in times.items())
-    chosen = next(name for name, each in kinds.items() if each is asked.best)
+    chosen = next(name for name, each in asked.kinds.items() if each is asked.best)
     answer = f"{chosen.capitalize()}: {said}."
     return Step("Data parallel, pipeline, or both: what is the fastest step?", answer, times)
 
@@ -227,8 +224,7 @@ def _limit(asked: _Asked) -> Step:
 
 
 def _links(asked: _Asked) -> Step:
-    kinds = {"data parallel": asked.data_parallel, "pipeline": asked.pipeline, "both": asked.both}
-    numbers = {name: each and _crossing(each) for name, each in kinds.items()}
+    numbers = {name: each and _crossing(each) for name, each in asked.kinds.items()}
     shares = (f"{name} {share:.1%}" for name, share in numbers.items() if share is not None)
     answer = f"Of a step of the fastest of each kind: {', '.join(shares)}."
     return Step("What do messages and all-reduce cost?", answer, numbers)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost
-from gpipe_sim.balance.cuts import Search
+from gpipe_sim.balance.cuts import CutSearch
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
@@ -22,7 +22,7 @@ from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.split import split
 from gpipe_sim.errors import listed, require
-from gpipe_sim.memory.profile import INPUT, OUTPUT, LayerProfile, Profile, Size, size_of
+from gpipe_sim.memory.profile import INPUT, OUTPUT, LayerProfile, Profile, Size
 from gpipe_sim.memory.shape_inference import profile
 from gpipe_sim.planning.cluster import Cluster, quickest
 
@@ -61,6 +61,7 @@ class LayerTable:
         self.fixed = _running(sum(layer.parameters.values()) + layer.state for layer in self.layers)
         self.gradients = _running(_sum(layer.gradients.values()).fixed for layer in self.layers)
         self._inputs = [sizes[INPUT] for sizes in profile.boundaries[:-1]]
+        self._passing = profile.passing
         self.stages = lru_cache(maxsize=4096)(self._stages)
         self.cut = lru_cache(maxsize=None)(self._cut)
 
@@ -102,16 +103,6 @@ class LayerTable:
     @cached_property
     def _pending(self) -> tuple[Column, Column]:
         return _both(map(_pending, self.layers))
-
-    @cached_property
-    def _passing(self) -> tuple[list[Size], list[Size]]:
-        """Before each layer: the message there, and the gradient that comes back."""
-        forward = [_sum(sizes.values()) for sizes in self.profile.boundaries[:-1]]
-        back, dy = [], self.profile.loss.gradient
-        for layer in reversed(self.layers):
-            dy = size_of(layer.input_gradient, {"dy": dy})
-            back.append(dy)
-        return forward, back[::-1]
 
     def _stages(self, cut: Cut, samples: int) -> Stages:
         ends = np.array([0, *accumulate(cut)])
@@ -182,7 +173,7 @@ class LayerTable:
             fits = (fixed + held * kept <= self.cluster.memory) & (end <= self.count)
             return np.where(fits, takes, np.inf)
 
-        search = Search(lambda stage, _: of_device(in_flight[stage]), width, self.count, stages, np.inf)
+        search = CutSearch(lambda stage, _: of_device(in_flight[stage]), width, self.count, stages, np.inf)
         return tuple(search.best()) if search.rest()[0][0] < np.inf else None
 
 
