@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from planned import ALIKE, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
+from planned import ALIKE, FEW, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
 
 import gpipe_sim as gp
 from gpipe_sim.planning.bounds import least_bytes, static_bytes
@@ -60,8 +60,8 @@ def test_the_search_finds_what_trying_all_plans_finds(links):
 @pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
 @pytest.mark.parametrize(("devices", "replicas"), [(4, 1), (6, 2), (8, 4)])
 def test_the_time_of_a_row_is_that_of_all_devices_and_all_rings(links, devices, replicas):
-    differ = 0
-    for row in plan(cluster(devices, links=links), replicas=[replicas], rows=None):
+    differ, families = 0, [*FEW, gp.LoopedBFS]
+    for row in plan(cluster(devices, links=links), replicas=[replicas], rows=None, schedules=families):
         assert row.time == row.timeline.makespan
         ends = [end for action, end in row.timeline.ends.items() if action.kind in ("B", "W")]
         rings = row.timeline.collectives
@@ -69,8 +69,8 @@ def test_the_time_of_a_row_is_that_of_all_devices_and_all_rings(links, devices, 
         devices_of_stage_0 = {*row.schedule.program.homes(gp.Kind.F)[0].tolist()}
         assert bool(rings) == (len(devices_of_stage_0) > 1)
         replica_ends = [each.makespan for each in row.candidate.simulated().timelines]
-        assert row.candidate.simulated().pipelines == max(replica_ends) == max(ends)
-        differ += replica_ends[0] < max(ends)
+        assert row.candidate.simulated().pipelines == max(replica_ends)
+        differ += replica_ends[0] < max(replica_ends)
     assert bool(differ) == (links is NODES and devices == 6), "in a node: its first two devices, or its last"
 
 
@@ -194,7 +194,7 @@ def test_a_batch_that_is_too_small_is_refused_with_a_reason():
 def test_on_paper_a_plan_is_as_on_arrays():
     where = cluster(4, 17_000)
     paper = gp.StandIn((SAMPLES, 12), np.float64), gp.StandIn((SAMPLES,), np.int64)
-    rows = gp.plan(model(), where, paper, gp.cross_entropy, gp.Adam(0.1), rows=2, report=None)
+    rows = gp.plan(model(), where, paper, gp.cross_entropy, gp.Adam(0.1), rows=2, schedules=FEW, report=None)
     assert [(row.words, row.time, row.peak) for row in rows] == [
         (row.words, row.time, row.peak) for row in plan(where, rows=2)
     ]
@@ -246,7 +246,7 @@ def test_bounds_hold_for_models_of_all_kinds():
 
 
 def test_more_memory_and_faster_links_never_make_the_best_plan_slower():
-    by_memory = [plan(cluster(4, memory), rows=1).best.time for memory in (11_776, 13_000, 17_000, 50_000)]
+    by_memory = [plan(cluster(4, memory), rows=1).best.time for memory in (12_416, 13_000, 17_000, 50_000)]
     assert by_memory == sorted(by_memory, reverse=True) and by_memory[0] > by_memory[-1]
     by_latency = [plan(cluster(4, links=gp.Link(late, 400)), rows=1).best.time for late in (0, 1, 5, 50)]
     assert by_latency == sorted(by_latency) and by_latency[0] < by_latency[-1]
