@@ -85,7 +85,7 @@ _NAMES = {
     "planning.cluster": "Cluster",
     "balance.colocate": "colocate",
     "memory.deepest": "Deepest deepest_model",
-    "machine.greedy": "greedy",
+    "memory.greedy": "greedy",
     "planning.lower_bound": "lower_bound",
     "planning.one_plan": "Plan",
     "planning.plans": "Plans plan",

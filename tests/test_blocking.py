@@ -21,8 +21,14 @@ from gpipe_sim import (
     problems,
     with_updates,
 )
-from gpipe_sim.programs.blocking import BlockedCycle, blocked_cycles, transfers
+from gpipe_sim.programs.blocking import BlockedCycle, blocked_cycles
+from gpipe_sim.programs.device_programs import rows_with_messages
 from gpipe_sim.programs.transfers import Transfer
+
+
+def transfers(schedule) -> list[list[Transfer]]:
+    return [[step for step in row if isinstance(step, Transfer)] for row in rows_with_messages(schedule)]
+
 
 SMALL = ((1, 2), (2, 1), (2, 4), (3, 2), (4, 4), (4, 8))
 
@@ -48,7 +54,7 @@ def swapped(programs: list[list[Transfer]], found: list[BlockedCycle]) -> list[l
     for hang in found:
         row = rows[hang.receiver]
         row.remove(hang.early)
-        row.insert(row.index(hang.waits[hang.receiver]), hang.early)
+        row.insert(row.index(hang.waits[hang.receiver].at), hang.early)
     return rows
 
 
@@ -142,9 +148,9 @@ def frees(schedule) -> None:
     left = meet(programs)
     assert any(left) == bool(found)
     if found:
-        assert found[0].waits == {device: left[device][0] for device in found[0].waits}
+        assert found[0].waits == {device: (left[device][0],) * 2 for device in found[0].waits}
     for hang in found:
-        others = [transfer.other for transfer in hang.waits.values()]
+        others = [wait.on.other for wait in hang.waits.values()]
         assert [*others[-1:], *others[:-1]] == list(hang.waits)
     assert not any(meet(swapped(programs, found)))
 

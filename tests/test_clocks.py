@@ -55,7 +55,7 @@ def by_columns(schedule: gp.Schedule, costs, **links) -> dict:
 
 def by_machine(schedule: gp.Schedule, costs, **links) -> dict:
     """Told at each step what could start first, or just run."""
-    machine = Machine.of(schedule.program, costs, **links)
+    machine = Machine(schedule.program, costs, **links)
     while (entry := machine.earliest()) is not None:
         machine.apply(entry)
     names = [action for row in schedule.actions for action in row]
@@ -114,7 +114,7 @@ def test_times_are_pythons_own_numbers_and_exact_where_the_costs_are(schedule, d
 @given(st.sampled_from(SCHEDULES), st.randoms(use_true_random=False))
 def test_a_machine_that_takes_steps_back_ends_where_one_ends_that_never_did(schedule, chance):
     links = {"links": gp.Link(1, Fraction(1, 2)), "overlap": chance.random() < 0.5}
-    straight, wandering = (Machine.of(schedule.program, gp.Costs(comm=1), **links) for _ in range(2))
+    straight, wandering = (Machine(schedule.program, gp.Costs(comm=1), **links) for _ in range(2))
     straight.run()
     while ready := wandering.ready():
         wandering.apply(chance.choice(ready))
@@ -127,7 +127,7 @@ def test_a_machine_that_takes_steps_back_ends_where_one_ends_that_never_did(sche
 
 
 def test_undoing_everything_is_the_beginning():
-    machine, fresh = (Machine.of(gp.DualPipe(4, 8).program, links=gp.Link(1, 1)) for _ in range(2))
+    machine, fresh = (Machine(gp.DualPipe(4, 8).program, links=gp.Link(1, 1)) for _ in range(2))
     machine.run()
     undone = [machine.undo() for _ in range(len(machine.done))]
     assert sorted(undone) == list(range(len(machine.ends)))
@@ -138,7 +138,7 @@ def test_undoing_everything_is_the_beginning():
 
 def test_a_machine_says_what_is_ready_what_it_would_cost_and_what_blocks_the_rest():
     schedule = gp.GPipe(2, 2)
-    machine, (f0, f1, b1, b0) = Machine.of(schedule.program, gp.Costs(comm=1)), range(4)
+    machine, (f0, f1, b1, b0) = Machine(schedule.program, gp.Costs(comm=1)), range(4)
     assert machine.ready() == [f0]
     assert machine.blockers(b1) == [f1, schedule.program.part_of(gp.B(1, 1))]
     assert machine.price(f0) == (0, 1, 1)
@@ -153,11 +153,11 @@ def test_a_machine_says_what_is_ready_what_it_would_cost_and_what_blocks_the_res
 
 
 def test_without_an_order_whatever_is_ready_may_come_next():
-    free = Machine.of(gp.GPipe(1, 2).program, ordered=False)
+    free = Machine(gp.GPipe(1, 2).program, ordered=False)
     free.apply(1)
     assert sorted(free.ready()) == [0, 2]
     with pytest.raises(ValueError, match="entry 1 is not the next of device 0: 0 is"):
-        Machine.of(gp.GPipe(1, 2).program).apply(1)
+        Machine(gp.GPipe(1, 2).program).apply(1)
 
 
 class HalfSpeed(CostModel):
@@ -229,7 +229,7 @@ def test_a_subclass_scales_pairs_as_it_scales_everything_else():
 
 @over_every_order([(2, 3), (4, 8)])
 def test_what_could_start_first_is_named_first_and_of_several_that_of_the_lowest_device(schedule):
-    machine, told = Machine.of(schedule.program), []
+    machine, told = Machine(schedule.program), []
     while (entry := machine.earliest()) is not None:
         machine.apply(entry)
         told.append((machine.starts[entry], entry))
@@ -238,7 +238,7 @@ def test_what_could_start_first_is_named_first_and_of_several_that_of_the_lowest
 
 @pytest.mark.parametrize("schedule", [gp.DualPipe(4, 8), gp.DualPipeV(4, 8), gp.OneFOneB(4, 8)], ids=repr)
 def test_the_room_that_an_entry_asks_for_is_the_most_that_its_device_holds_meanwhile(schedule):
-    machine, most = Machine.of(schedule.program), [0] * schedule.devices
+    machine, most = Machine(schedule.program), [0] * schedule.devices
     while (entry := machine.earliest()) is not None:
         device = machine.home[entry]
         most[device] = max(most[device], machine.price(entry).held)
@@ -249,4 +249,4 @@ def test_the_room_that_an_entry_asks_for_is_the_most_that_its_device_holds_meanw
 
 def test_there_is_nothing_to_undo_at_first():
     with pytest.raises(ValueError, match="nothing has run that could be undone"):
-        Machine.of(gp.GPipe(1, 1).program).undo()
+        Machine(gp.GPipe(1, 1).program).undo()

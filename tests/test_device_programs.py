@@ -142,7 +142,7 @@ def swapped(rows: list[list], found) -> list[list]:
     """The early receive of a hang moved to right before what its device waits in."""
     row = rows[found.receiver]
     row.remove(found.early)
-    row.insert(row.index(found.waits[found.receiver]), found.early)
+    row.insert(row.index(found.waits[found.receiver].at), found.early)
     return rows
 
 

@@ -65,8 +65,9 @@ def test_a_short_message_waits_for_a_long_one_and_the_second_of_a_pair_for_the_f
         wanted = linked(schedule, Costs(), lambda a, b: link, size.get, overlap)  # noqa: B023
         assert as_drawn(found) == wanted
         sent = Sizes(size).message_bytes(schedule)
-        machine = Machine.of(schedule.program, links=link, sizes=sent, overlap=overlap)
-        machine.run()
+        machine = Machine(schedule.program, links=link, sizes=sent, overlap=overlap)
+        while machine.ready:
+            machine.apply(machine.earliest())
         assert (machine.starts, machine.ends) == (found.start.tolist(), found.end.tolist())
 
 
