@@ -3,24 +3,34 @@
 ``greedy`` is a list scheduler. Whenever a device is free, it starts the ready action that comes first by
 priority. Forwards first gives GPipe with its drain in order; backwards first, with room for K-k microbatches
 on device k, gives 1F1B; I before F before W fills with weight gradients what would otherwise be bubbles.
+
+A limit counts stage-activations, or bytes of everything. A planner that counts activations cannot know how
+many bytes wait in messages, because that depends on when other devices send. So a plan within bytes is
+measured by the prediction. If some device would hold too much, it or a device that exchanges messages with it
+gets room for one stage-activation less, and the plan is made again.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 from numbers import Real
 
 from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.explicit import Explicit
-from gpipe_sim.core.placement import looped, read_placement
-from gpipe_sim.errors import MOST, ScheduleError, got, listed, number, require_few, whole
+from gpipe_sim.core.memory import Inside
+from gpipe_sim.core.placement import looped, read_placement, require_gapless
+from gpipe_sim.core.step import timed
+from gpipe_sim.errors import MOST, ScheduleError, got, listed, number, require, require_few, whole
 from gpipe_sim.machine.machine import Machine
+from gpipe_sim.memory.limit import in_bytes
+from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
-from gpipe_sim.memory.within_bytes import within_bytes
 
 Placement = tuple[tuple[int, ...], ...]
 
@@ -70,14 +80,14 @@ def greedy(
     limits = _read_limits(memory_limit, devices, "stage-activations" if profile is None else "bytes")
     costs = UNIT if costs is None else costs
     require_costs("greedy", costs, stages, devices)
-    rows = [
-        [Action(stage, kind, m) for kind in kinds for m in range(microbatches) for stage in stages]
+    by_urgency = [
+        [Action(stage, kind, m) for kind in kinds for m in range(microbatches) for stage in sorted(stages)]
         for stages in held
     ]
-    work = Explicit(rows, placement=held, microbatches=microbatches)
+    work = Explicit(by_urgency, placement=held, microbatches=microbatches)
 
     def plan(limits: Iterable[Real]) -> Explicit:
-        return _Plan(work, kinds, limits, costs).order()
+        return _Plan(work, limits, costs).order()
 
     if profile is not None:
         return within_bytes(plan, held, profile, limits, costs)
@@ -123,17 +133,18 @@ class Room:
 
 
 class _Plan:
-    """A plan in the making: a ``Machine`` keeps time, and every free device takes its most urgent action."""
+    """A plan in the making: a ``Machine`` keeps time, and every free device takes its most urgent action.
 
-    def __init__(self, work: Explicit, kinds: tuple[Kind, ...], limits: Iterable[Real], costs: CostModel):
-        self.work, self.kinds = work, kinds
-        self.machine = Machine(work.program, costs, ordered=False)
+    ``work`` lists the actions of each device, most urgent first. So of two entries the lower is more urgent.
+    """
+
+    def __init__(self, work: Explicit, limits: Iterable[Real], costs: CostModel):
+        self.work, self.machine = work, Machine(work.program, costs, ordered=False)
         self.actions = [action for row in work.actions for action in row]
-        self.entry_of = {action: entry for entry, action in enumerate(self.actions)}
         self.rooms = [Room(held, limit) for held, limit in zip(work.placement, limits, strict=True)]
         self.rows: list[list[Action]] = [[] for _ in self.rooms]
-        # By device, stage and kind: the microbatches that are ready. A room treats them all alike, so if it
-        # has none for the first one, the others need not be tried.
+        # By device, stage and kind: the entries that are ready. A room treats them all alike, so if it has
+        # none for the first one, the others need not be tried.
         self.ready = [defaultdict(list) for _ in self.rooms]
         # (time, device, entry): then all that this entry needs has arrived; -1: then the device becomes free
         self.agenda: list[tuple[Real, int, int]] = []
@@ -159,37 +170,31 @@ class _Plan:
             _, device, entry = heappop(self.agenda)
             woken.add(device)
             if entry >= 0:
-                stage, kind, m = self.actions[entry]
-                heappush(self.ready[device][kind, stage], m)
+                heappush(self.ready[device][self.actions[entry][:2]], entry)
         return woken
 
     def _start(self, device: int, now: Real) -> None:
         """Start the most urgent ready action for which there is room, if there is one."""
-        ready = self.ready[device]
-        first = [(self.kinds.index(kind), heap[0], stage) for (kind, stage), heap in ready.items() if heap]
-        for urgency, m, stage in sorted(first):
-            action = Action(stage, self.kinds[urgency], m)
+        for entry in sorted(heap[0] for heap in self.ready[device].values() if heap):
+            action = self.actions[entry]
             if self.rooms[device].admits(action):
-                heappop(ready[action.kind, stage])
+                heappop(self.ready[device][action[:2]])
                 self.rooms[device].record(action)
                 self.rows[device].append(action)
-                self._announce(self.machine.apply(self.entry_of[action], at=now))
+                self._announce(self.machine.apply(entry, at=now))
                 heappush(self.agenda, (self.machine.free[device], device, -1))
                 return
 
 
 def _read_priority(priority: Sequence[Kind | str]) -> tuple[Kind, ...]:
     """The kinds of action that the plan consists of, most urgent first."""
-    try:
-        order = tuple(map(Kind, priority)) if isinstance(priority, Sequence) else ()
-    except (TypeError, ValueError):
-        order = ()
+    order = tuple(map(str, priority)) if isinstance(priority, Sequence) else ()
     if "".join(sorted(order)) not in ("BF", "FIW"):
         raise ValueError(
             "greedy needs priority to list F and B, or F, I and W, each once and the most urgent first "
             f"{got(priority)}"
         )
-    return order
+    return tuple(map(Kind, order))
 
 
 def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> Placement:
@@ -204,10 +209,7 @@ def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> 
             f"greedy needs each stage on one device, but stage {twice[0]} is on devices {places}: "
             "which microbatch takes which copy is a pattern of its own, as in Chimera and DualPipe"
         )
-    if not stages or stages != list(range(len(stages))):
-        raise ValueError(
-            f"greedy needs placement to hold the stages 0, 1, 2, ... without a gap (got {stages})"
-        )
+    require_gapless(held)
     return held
 
 
@@ -230,25 +232,105 @@ def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int, unit:
 def _require_room(held: Placement, limits: tuple[Real, ...]) -> None:
     """ScheduleError if some device has no room for even one microbatch; if all have, there is an order."""
     short = [
-        (device, sorted(stages), math.floor(limit))
+        f"  device {device} may hold {math.floor(limit)} stage-activations, and has to hold {len(stages)} "
+        f"before it can free one: those of {' '.join(f'{stage}F0' for stage in sorted(stages))}"
         for device, (stages, limit) in enumerate(zip(held, limits, strict=True))
         if limit < len(stages)
     ]
-    if not short:
-        return
-    lines = ["greedy finds no order within memory_limit, because there is none:"]
-    lines += [f"  {_short_sentence(*case)}" for case in short]
-    if len(set(limits)) == 1:
-        enough = max(map(len, held))
-    else:
-        enough = [max(len(stages), limit) for stages, limit in zip(held, limits, strict=True)]
-    raise ScheduleError("\n".join([*lines, f"memory_limit={enough} would do"]))
+    if short:
+        lines = ["greedy finds no order within memory_limit, because there is none:", *short]
+        raise ScheduleError("\n".join([*lines, would_do(map(len, held), limits)]))
 
 
-def _short_sentence(device: int, stages: list[int], limit: int) -> str:
-    forwards = [Action(stage, Kind.F, 0) for stage in stages]
-    holds = f"it holds {limit} of at most {limit} stage-activations"
-    if limit:
-        saved = ", ".join(map(str, forwards[:limit]))
-        holds += f" ({saved}), none of which can be freed before {forwards[limit]} has run"
-    return f"device {device} cannot proceed to {forwards[limit]}: {holds}; it needs {len(stages)}"
+@dataclass(frozen=True)
+class Measured:
+    """A plan, how many stage-activations each device might hold, and what it does hold, in bytes."""
+
+    order: Explicit
+    rooms: Sequence[Real]
+    peaks: list[Inside]
+    over: list[Real]
+    makespan: Real
+
+    @property
+    def excess(self) -> Real:
+        """In bytes, over all devices; 0 for a plan that fits."""
+        return sum(max(0, over) for over in self.over)
+
+
+def within_bytes(
+    plan: Callable[[Sequence[Real]], Explicit],
+    placement: Placement,
+    profile: Profile,
+    limits: Sequence[Real],
+    costs: CostModel,
+) -> Explicit:
+    """The plan without a limit if that fits, or the first one that does with smaller and smaller rooms.
+
+    ``plan`` makes an order from the most stage-activations of each device. ScheduleError if not even one
+    microbatch after another fits.
+    """
+    require("greedy", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
+    if len(profile.stages) != sum(map(len, placement)):
+        raise ValueError(
+            f"greedy plans {sum(map(len, placement))} stages, but the profile has {len(profile.stages)}"
+        )
+
+    def measured(rooms: Sequence[Real]) -> Measured:
+        order = plan(rooms)
+        peaks = [trace.peak_inside for trace in predict_memory(order, profile, costs)]
+        over = [peak.bytes - limit for peak, limit in zip(peaks, limits, strict=True)]
+        return Measured(order, rooms, peaks, over, timed(order, costs).makespan)
+
+    free = measured([math.inf] * len(placement))
+    if not free.excess:
+        return free.order
+    least = measured([len(held) for held in placement])
+    _require_least(least, limits)
+    best = measured(_between(least, free))
+    while best.excess:
+        tried = [measured(rooms) for rooms in _with_less(best, placement)]
+        better = [each for each in tried if each.excess < best.excess]
+        if better:
+            best = min(better, key=lambda each: (each.makespan, each.excess))
+        else:
+            best = min(tried, key=lambda each: (each.excess, each.makespan), default=least)
+    return best.order
+
+
+def _between(least: Measured, free: Measured) -> list[int]:
+    """As much room for each device as would fit if its bytes grew evenly with its stage-activations."""
+    rooms = []
+    for k, most in enumerate(peak_in_flight(free.order)):
+        grows = free.peaks[k].bytes - least.peaks[k].bytes
+        part = -least.over[k] / grows if free.over[k] > 0 else 1
+        rooms.append(least.rooms[k] + math.ceil((most - least.rooms[k]) * part))
+    return rooms
+
+
+def _with_less(last: Measured, placement: Placement) -> Iterator[list[Real]]:
+    """Room for less than it holds: for the fullest device, or one with which it exchanges messages."""
+    fullest = last.over.index(max(last.over))
+    near = {stage + step for stage in placement[fullest] for step in (-1, 0, 1)}
+    for k, most in enumerate(peak_in_flight(last.order)):
+        if near & set(placement[k]) and most > len(placement[k]):
+            yield [*last.rooms[:k], most - 1, *last.rooms[k + 1 :]]
+
+
+def _require_least(least: Measured, limits: Sequence[Real]) -> None:
+    """ScheduleError, with what would do, if one microbatch after another does not fit."""
+    short = [
+        f"  device {device} would hold {in_bytes(peak.bytes)} while it runs {peak.action}, "
+        f"and may hold {in_bytes(limit)}"
+        for device, (peak, limit) in enumerate(zip(least.peaks, limits, strict=True))
+        if peak.bytes > limit
+    ]
+    if short:
+        lines = ["greedy finds no order within memory_limit, not even one microbatch after another:", *short]
+        raise ScheduleError("\n".join([*lines, would_do((peak.bytes for peak in least.peaks), limits)]))
+
+
+def would_do(least: Iterable[Real], limits: Sequence[Real]) -> str:
+    """What memory_limit would do, from the least of each device; one number, unless the limits differ."""
+    enough = [max(each, limit) for each, limit in zip(least, limits, strict=True)]
+    return f"memory_limit={max(enough) if len(set(limits)) == 1 else enough} would do"

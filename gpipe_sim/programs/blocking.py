@@ -114,7 +114,7 @@ class Turns:
     def _goes_on(self, device: int) -> bool:
         """Begin the device's next step, or end the one that it is at; False if neither can be."""
         if self.now[device] is None:
-            step = None if self.ended[device] else self.next_step(device)
+            step = next(self.programs[device], None)
             if step is None:
                 self.ended[device] = True
                 return False
@@ -142,10 +142,6 @@ class Turns:
             return [step] if step.wait else []
         keys = ((device, key_read_by(part)) for part in step.parts)
         return [self.receives[key] for key in keys if key in self.receives]
-
-    def next_step(self, device: int) -> Step | None:
-        """What the device's program has next; None if nothing."""
-        return next(self.programs[device], None)
 
     def begin(self, device: int, step: Step, sent: Any = None) -> None:
         """Come to a step. A message crosses if this is one end of it and the other end is there."""

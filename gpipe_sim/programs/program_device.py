@@ -9,7 +9,7 @@ reads what was there:
     Recv 0F1 into a    a [ 0F1 ] <-- and so 1B0 will read microbatch 1
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from math import prod
 
 import numpy as np
@@ -33,9 +33,9 @@ _READER = {SAVED: "backward", PENDING: "weight gradient", BOUNDARY: "recompute"}
 class ProgramDevice(Device):
     """A device whose messages wait to be sent and received; ``ran`` has the actions of all devices so far."""
 
-    def __init__(self, number: int, ran: dict[Action, int], inputs, partitions, optimizers):
-        super().__init__(inputs, partitions, optimizers, Memory(), [])
-        self.number, self.ran = number, ran
+    def __init__(self, number: int, ran: dict[Action, int], check_buffers: bool, *inputs):
+        super().__init__(*inputs, Memory(), [])
+        self.number, self.ran, self.check_buffers = number, ran, check_buffers
         self.sent_to: dict[Action, int] = {}  # to which device
         self.buffers: dict[str, list[np.ndarray]] = {}
         self.holds: dict[str, Action] = {}  # what was last received into each buffer
@@ -121,20 +121,22 @@ class ProgramDevice(Device):
             view[...] = each
         return tuple(views)
 
-    def require_unread(self, recv: Recv) -> None:
-        """ScheduleError if what is in the buffer of a receive is still needed."""
-        for reader in self._readers(self.buffers.get(recv.into, ())):
-            raise ScheduleError(
-                f"device {self.number} receives {recv.what} into buffer {recv.into!r}, where "
-                f"{self.holds[recv.into]} still is: {reader}. Receive into another buffer, or later"
-            )
-
-    def _readers(self, buffer: list[np.ndarray]) -> Iterator[str]:
-        """What still reads the arrays of a buffer, in words."""
-        own = {id(array) for array in buffer}
+    def require_free(self, recv: Recv, posted: Iterable[Recv]) -> None:
+        """ScheduleError if what is in the buffer of a receive is still needed, or another one is to come."""
+        says = f"device {self.number} receives {recv.what} into buffer {recv.into!r}"
+        for other in posted:
+            if other.into == recv.into:
+                raise ScheduleError(
+                    f"{says}, into which it also receives {other.what}, which is not there yet: "
+                    "receive into another buffer, or later"
+                )
+        own = {id(array) for array in self.buffers.get(recv.into, ())}
         for (category, key), value in self.memory.held.items():
             if category in (*_READER, MESSAGES, MADE) and any(id(root) in own for root in roots(value)):
-                yield _read_by(category, key)
+                raise ScheduleError(
+                    f"{says}, where {self.holds[recv.into]} still is: {_read_by(category, key)}. "
+                    "Receive into another buffer, or later"
+                )
 
     def require_own(self, action: Action | OverlapFB) -> None:
         """ScheduleError for an action that no program may have, or not this device's."""

@@ -86,10 +86,9 @@ def run_programs(
     cut, contexts = pieces(len(batch[0]), count), [Context(True, seed, step, m) for m in range(count)]
     recomputed = _recomputed(rows, len(partitions), count)
     inputs = StepInputs(len(partitions), batch, cut, loss, None, contexts, [], recomputed)
-    ran, devices = {}, []
-    for k, (own, optimizers) in enumerate(own_copies(partitions, held, None)):
-        devices.append(ProgramDevice(k, ran, inputs, own, optimizers))
-    run = _Run(rows, devices, sends == "blocking", check_buffers, costs)
+    copies, ran = own_copies(partitions, held, None), {}
+    devices = [ProgramDevice(k, ran, check_buffers, inputs, *own) for k, own in enumerate(copies)]
+    run = _Run(rows, devices, sends == "blocking", costs)
     if waits := run.run():
         raise run.cannot_finish(waits)
     run.require_received()
@@ -137,6 +136,15 @@ def _recomputed(rows: list[Program], stages: int, count: int) -> list[list[bool]
     return [[Action(stage, Kind.R, m) in known for m in range(count)] for stage in range(stages)]
 
 
+def _steps(device: int, program: Program) -> Iterator[Step]:
+    """The steps of a program; an error says whose it was."""
+    try:
+        yield from (read_step(f"the program of device {device}", step) for step in program)
+    except Exception as error:
+        error.add_note(f"in the program of device {device}")
+        raise
+
+
 class _Run(Turns):
     """Programs that run on real arrays; ``clock`` has the time of each device.
 
@@ -144,26 +152,13 @@ class _Run(Turns):
     """
 
     def __init__(
-        self,
-        programs: list[Program],
-        devices: list[ProgramDevice],
-        blocking: bool,
-        check_buffers: bool,
-        costs: CostModel,
+        self, programs: list[Program], devices: list[ProgramDevice], blocking: bool, costs: CostModel
     ):
-        super().__init__(programs, blocking)
-        self.devices, self.check_buffers, self.costs = devices, check_buffers, costs
+        super().__init__((_steps(*each) for each in enumerate(programs)), blocking)
+        self.devices, self.costs = devices, costs
         self.clock: list[Real] = [0] * len(devices)
         self.came: dict[tuple[int, tuple], Real] = {}  # by device and message: when it came to its end of it
         self.spans: list[list[Span]] = [[] for _ in devices]
-
-    def next_step(self, device: int) -> Step | None:
-        try:
-            step = super().next_step(device)
-            return None if step is None else read_step(f"the program of device {device}", step)
-        except Exception as error:
-            error.add_note(f"in the program of device {device}")
-            raise
 
     def begin(self, device: int, step: Step, sent: Boundary | None = None) -> None:
         if not isinstance(step, Transfer):
@@ -228,17 +223,11 @@ class _Run(Turns):
 
     def _require_free(self, device: int, step: Recv) -> None:
         """ScheduleError if it was received before, or if its buffer is not free."""
+        own = self.devices[device]
         if (device, step.key) in self.receives:
-            raise self.devices[device].error(f"{step} again; it must receive that once")
-        if step.into is None or not self.check_buffers:
-            return
-        for recv in self._not_here(device):
-            if recv.into == step.into:
-                raise ScheduleError(
-                    f"device {device} receives {step.what} into buffer {step.into!r}, into which it also "
-                    f"receives {recv.what}, which is not there yet: receive into another buffer, or later"
-                )
-        self.devices[device].require_unread(step)
+            raise own.error(f"{step} again; it must receive that once")
+        if step.into is not None and own.check_buffers:
+            own.require_free(step, self._not_here(device))
 
     def _not_here(self, device: int) -> Iterator[Recv]:
         """What a device has come to receive, and was not sent."""

@@ -29,8 +29,21 @@ class Transfer:
         return key_of(self.what)
 
     @property
+    def other(self) -> int:
+        """The device at the other end."""
+        return self.to if isinstance(self, Send) else self.source
+
+    def message(self, device: int) -> Message:
+        """The message of which this device has one end."""
+        source, target = (device, self.to) if isinstance(self, Send) else (self.source, device)
+        return self.what, source, target
+
+    @property
     def brief(self) -> str:
         return f"{type(self).__name__} {self.what}"
+
+    def __str__(self) -> str:
+        return f"{self.brief} {'to' if isinstance(self, Send) else 'from'} device {self.other}"
 
 
 @dataclass(frozen=True)
@@ -47,20 +60,8 @@ class Send(Transfer):
         object.__setattr__(self, "to", whole("Send", "to=", self.to, 0, MOST))
 
     @property
-    def other(self) -> int:
-        """The device at the other end."""
-        return self.to
-
-    def message(self, device: int) -> Message:
-        """The message of which this device has one end."""
-        return self.what, device, self.to
-
-    @property
     def spelled(self) -> str:
         return f"{self.what.stage}SEND_{self.key[0]}{self.what.microbatch}"
-
-    def __str__(self) -> str:
-        return f"{self.brief} to device {self.to}"
 
 
 @dataclass(frozen=True)
@@ -87,21 +88,9 @@ class Recv(Transfer):
                 raise ValueError(f"Recv needs into to be a name, such as 'a' {got(name)}")
 
     @property
-    def other(self) -> int:
-        """The device at the other end."""
-        return self.source
-
-    def message(self, device: int) -> Message:
-        """The message of which this device has one end."""
-        return self.what, self.source, device
-
-    @property
     def spelled(self) -> str:
         kind, stage, m = self.key
         return f"{stage}{'' if self.wait else 'I'}RECV_{kind}{m}{f'>{self.into}' if self.into else ''}"
-
-    def __str__(self) -> str:
-        return f"{self.brief} from device {self.source}"
 
 
 Step = Action | OverlapFB | Transfer
