@@ -86,13 +86,24 @@ def greedy(
     ]
     work = Explicit(by_urgency, placement=held, microbatches=microbatches)
 
-    def plan(limits: Iterable[Real]) -> Explicit:
+    def plan(limits: Sequence[Real]) -> Explicit:
         return _Plan(work, limits, costs).order()
 
     if profile is not None:
-        return within_bytes(plan, held, profile, limits, costs)
+        return within_bytes(plan, _one_by_one(work), profile, limits, costs)
     _require_room(held, limits)
     return plan(limits)
+
+
+def _one_by_one(work: Explicit) -> Explicit:
+    """The order in which each microbatch begins when the one before it is finished."""
+
+    def place(action: Action) -> tuple:
+        forward = action.kind is Kind.F
+        return action.microbatch, not forward, action.stage if forward else -action.stage, action.kind
+
+    rows = [sorted(row, key=place) for row in work.actions]
+    return Explicit(rows, placement=work.placement, microbatches=work.microbatches)
 
 
 class Room:
@@ -260,7 +271,7 @@ class Measured:
 
 def within_bytes(
     plan: Callable[[Sequence[Real]], Explicit],
-    placement: Placement,
+    one_by_one: Explicit,
     profile: Profile,
     limits: Sequence[Real],
     costs: CostModel,
@@ -268,16 +279,17 @@ def within_bytes(
     """The plan without a limit if that fits, or the first one that does with smaller and smaller rooms.
 
     ``plan`` makes an order from the most stage-activations of each device. ScheduleError if not even one
-    microbatch after another fits.
+    microbatch after another fits; that is the order if no plan does.
     """
+    placement = one_by_one.placement
     require("greedy", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
-    if len(profile.stages) != sum(map(len, placement)):
+    if len(profile.stages) != one_by_one.stages:
         raise ValueError(
-            f"greedy plans {sum(map(len, placement))} stages, but the profile has {len(profile.stages)}"
+            f"greedy plans {one_by_one.stages} stages, but the profile has {len(profile.stages)}"
         )
 
-    def measured(rooms: Sequence[Real]) -> Measured:
-        order = plan(rooms)
+    def measured(rooms: Sequence[Real], order: Explicit | None = None) -> Measured:
+        order = order or plan(rooms)
         peaks = [trace.peak_inside for trace in predict_memory(order, profile, costs)]
         over = [peak.bytes - limit for peak, limit in zip(peaks, limits, strict=True)]
         return Measured(order, rooms, peaks, over, timed(order, costs).makespan)
@@ -285,7 +297,7 @@ def within_bytes(
     free = measured([math.inf] * len(placement))
     if not free.excess:
         return free.order
-    least = measured([len(held) for held in placement])
+    least = measured([len(held) for held in placement], one_by_one)
     _require_least(least, limits)
     best = measured(_between(least, free))
     while best.excess:
