@@ -35,7 +35,7 @@ hooks.HOMES |= {
 }
 
 _NAMES = {
-    "transformers.padding": "PaddingMask",
+    "transformers.padding": "PaddingMask PaddingMask",
     "transformers.optimizers": "RMSProp AdamW MixedPrecision",
     "families.derived": "repeat with_updates",
     "families.placements": "bidirectional v_shaped",
@@ -68,7 +68,7 @@ _NAMES = {
     "streams.staleness": "Staleness staleness",
     "core.timeline": "Message Span Timeline",
     "links.shared_wires": "simulate_shared",
-    "core.boundary": "PaddingMask",
+    "core.boundary": "",
     "core.digits": "digits",
     "core.losses": "Loss cross_entropy mse",
     "transformers.models": "bert_large gpt gpt3_175b unpacked",
@@ -92,9 +92,10 @@ _NAMES = {
     "planning.cluster": "Cluster",
     "balance.colocate": "colocate",
     "memory.deepest": "Deepest deepest_model",
-    "machine.greedy": "greedy",
-    "planning.bounds": "lower_bound",
-    "planning.plans": "Plan Plans plan",
+    "memory.greedy": "greedy",
+    "planning.lower_bound": "lower_bound",
+    "planning.one_plan": "Plan",
+    "planning.plans": "Plans plan",
     "families.recognize": "recognize",
     "memory.recompute": "RecomputePlan checkpointed freed recompute_plan",
     "drawing.deadlock": "draw_deadlock",
