@@ -1,28 +1,30 @@
-"""A wire that several pairs of devices share: who finds it free goes first, so it is timed event by event.
+"""A wire that several pairs of devices share: whoever finds it free goes first, so time decides the order.
 
 On links of its own each pair's messages go in the order of their sender's row, and a faster action never
 makes a step longer. On a shared wire it may: what it made is on the wire a little earlier, and something that
 is waited for more has to go after it.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
-from math import inf
-from numbers import Real
+from itertools import pairwise
 
 import numpy as np
 
+from gpipe_sim.core.clock import Clock
 from gpipe_sim.core.cost_model import CostModel, priced, require_costs
 from gpipe_sim.core.costs import UNIT
+from gpipe_sim.core.numbers import as_columns
 from gpipe_sim.core.problems import check
+from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.simulate import too_long
+from gpipe_sim.core.simulate import within_floats
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import got
-from gpipe_sim.links.links import Links, link_between
+from gpipe_sim.links.links import Links, message_sizes, prices
 
 Wire = Callable[[int, int], object]
-ENDS, ARRIVES = 0, 1  #: at one time, actions end before messages arrive
 
 
 def simulate_shared(
@@ -34,6 +36,9 @@ def simulate_shared(
     long a message keeps its wire busy and how late it arrives, as for ``simulate``. A wire serves first what
     is ready first; of messages that are ready together, the one from the lower device. If every pair has a
     wire of its own, the times are those of ``simulate(schedule, costs, links=links)``.
+
+    It refuses what ``simulate`` refuses, with the same errors, and TypeError for a ``wire`` that is no
+    function or names wires by what cannot be a key of a dictionary, such as a list.
     """
     require_schedule("simulate_shared", schedule)
     costs = UNIT if costs is None else costs
@@ -43,106 +48,62 @@ def simulate_shared(
             f"simulate_shared needs wire to be a function of two devices, as lambda a, b: 'bus' {got(wire)}"
         )
     check(schedule)
-    try:
-        timeline = _Events(schedule, links, wire or (lambda source, target: None), costs).timeline()
-    except OverflowError:  # of whole numbers beside floats
-        raise too_long(schedule) from None
-    if timeline.makespan == inf:
-        raise too_long(schedule)
-    return timeline
+    return within_floats(schedule, lambda: _shared(schedule, links, wire, costs))
 
 
-def _different(names: list) -> list:
-    """Each name once; TypeError for a name that cannot be told from others, such as a list."""
+def _shared(schedule: Schedule, links: Links, wire: Wire | None, costs: CostModel) -> Timeline:
+    program, traffic = schedule.program, schedule.program.traffic
+    names = [wire and wire(*pair) for pair in traffic.pairs]
     try:
-        return list(dict.fromkeys(names))
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     except TypeError:
         raise TypeError(f"simulate_shared needs wire to give names, such as 'bus' {got(names[0])}") from None
+    bills = *priced(costs, program), *prices(traffic, links, message_sizes(schedule, None))
+    (durations, delays, busy, latency), in_units = as_columns(*bills)
+    wires = [numbers[names[link]] for link in traffic.link.tolist()]
+    columns = durations.tolist(), busy.tolist(), (latency + delays[traffic.need]).tolist()
+    clock = _timed(program, *columns, wires)
+    return Timeline(schedule, *(in_units(np.array(times, durations.dtype)) for times in clock))
 
 
-class _Events:
-    """What happens, in order of time: actions end, and messages arrive."""
+def _timed(program: Program, durations: list, busy: list, late: list, wires: list[int]) -> Clock:
+    """Let entries end one by one, the earliest first: what an entry sends goes on its wire as it ends."""
+    size, traffic = program.size, program.traffic
+    users, missing, sends = _waits(program)
+    start, there, sent, free = [0] * size, [0] * len(users), [0] * len(busy), [0] * len(busy)
+    running = sorted((durations[entry], entry) for entry in range(size) if not missing[entry])
 
-    def __init__(self, schedule: Schedule, links: Links, wire: Wire, costs: CostModel):
-        self.schedule, program = schedule, schedule.program
-        self.rows, self.traffic = program.rows.tolist(), program.traffic
-        durations, delays = priced(costs, program)
-        self.durations = [durations.values[i] for i in durations.index.tolist()]
-        late = [delays.values[i] for i in delays.index.tolist()]
-        ways = [link_between(links, *pair) for pair in self.traffic.pairs]
-        named = [wire(*pair) for pair in self.traffic.pairs]
-        numbers = {name: number for number, name in enumerate(_different(named))}
-        on = self.traffic.link.tolist()
-        self.wire = [numbers[named[link]] for link in on]
-        self.busy = [ways[link].busy(1) for link in on]
-        self.late = [
-            ways[link].latency + late[need] for link, need in zip(on, self.traffic.need.tolist(), strict=True)
-        ]
-        self.free: list[Real] = [0] * len(numbers)
-        self.sent: list[Real] = [0] * len(on)
-        self.arrived: list[Real] = [0] * len(on)
-        self._read_needs(program)
-        self.start, self.end = [0] * program.size, [0] * program.size
-        self.front = self.rows[:-1].copy()
-        self.events: list[tuple[Real, int, int]] = []
+    def is_there(what: int, time) -> None:
+        there[what] = time
+        for user in users[what]:
+            missing[user] -= 1
+            start[user] = max(start[user], time)
+            if not missing[user]:
+                heappush(running, (start[user] + durations[user], user))
 
-    def _read_needs(self, program) -> None:
-        """Which entries each entry and each message is for, and how many an entry lacks."""
-        order = program.levels.order.tolist()
-        self.sends: list[list[int]] = [[] for _ in range(program.size)]
-        for message, place in enumerate(self.traffic.sender.tolist()):
-            self.sends[order[place]].append(message)
-        self.users: list[list[int]] = [[] for _ in range(program.size)]
-        self.receivers: list[list[int]] = [[] for _ in self.sent]
-        self.missing = np.diff(program.needs_from).tolist()
-        owner, crosses = program.owner.tolist(), program.crosses.tolist()
-        of_need = iter(self.traffic.of_need.tolist())
-        for need, part in enumerate(program.needs.tolist()):
-            if crosses[need]:
-                self.receivers[next(of_need)].append(owner[need])
-            else:
-                self.users[int(program.entry[part])].append(owner[need])
-        self.device = np.repeat(np.arange(program.devices), np.diff(program.rows)).tolist()
+    while running:
+        end, entry = heappop(running)
+        for message in sends[entry]:
+            sent[message] = max(end, free[wires[message]])
+            free[wires[message]] = sent[message] + busy[message]
+            is_there(size + message, free[wires[message]] + late[message])
+        is_there(entry, end)
+    by_need = [[times[message] for message in traffic.of_need] for times in (sent, there[size:])]
+    return Clock(start, there[:size], *by_need)
 
-    def timeline(self) -> Timeline:
-        for device in range(len(self.front)):
-            self._go_on(device, 0)
-        while self.events:
-            time, kind, number = heappop(self.events)
-            if kind == ENDS:
-                self._ends(number, time)
-            else:
-                self._there(self.receivers[number], time)
-        of_need = self.traffic.of_need
-        columns = (
-            self.start,
-            self.end,
-            *(np.array(each, object)[of_need] for each in (self.sent, self.arrived)),
-        )
-        return Timeline(self.schedule, *(np.array(list(column), object) for column in columns))
 
-    def _ends(self, entry: int, time: Real) -> None:
-        self.front[self.device[entry]] += 1
-        for message in self.sends[entry]:
-            leaves = self.sent[message] = max(time, self.free[self.wire[message]])
-            until = self.free[self.wire[message]] = leaves + self.busy[message]
-            self.arrived[message] = until + self.late[message]
-            heappush(self.events, (self.arrived[message], ARRIVES, message))
-        self._there(self.users[entry], time)
-        self._go_on(self.device[entry], time)
-
-    def _there(self, users: list[int], time: Real) -> None:
-        """Something that these entries need is there now."""
-        for user in users:
-            self.missing[user] -= 1
-        for device in {self.device[user] for user in users}:
-            self._go_on(device, time)
-
-    def _go_on(self, device: int, time: Real) -> None:
-        """Start the device's next entry, if it is free and has all that the entry needs."""
-        entry = self.front[device]
-        if entry == self.rows[device + 1] or self.missing[entry]:
-            return
-        self.missing[entry] = -1  # it runs
-        self.start[entry], self.end[entry] = time, time + self.durations[entry]
-        heappush(self.events, (self.end[entry], ENDS, entry))
+def _waits(program: Program) -> tuple[list[list[int]], Counter[int], list[list[int]]]:
+    """Who waits for each entry and message, numbered on; how much an entry waits for; and what it sends."""
+    size, traffic = program.size, program.traffic
+    waited_for = program.entry[program.needs]
+    waited_for[program.crosses] = size + traffic.of_need
+    waits = [(entry - 1, entry) for a, b in pairwise(program.rows.tolist()) for entry in range(a + 1, b)]
+    waits += zip(waited_for.tolist(), program.owner.tolist(), strict=True)
+    users = [[] for _ in range(size + len(traffic.sender))]
+    for what, user in waits:
+        users[what].append(user)
+    sends = [[] for _ in range(size)]
+    for message, entry in enumerate(program.levels.order[traffic.sender].tolist()):
+        sends[entry].append(message)
+    missing = Counter(user for _, user in waits)
+    return users, missing, sends
