@@ -68,13 +68,13 @@ def all_reduce(
         raise ValueError("all_reduce has been there already: this timeline has collectives")
     sizes = _sizes(sizes, timeline)
     _require_one_update(timeline.schedule)
-    return within_floats(timeline.schedule, lambda: _summed(timeline, sizes, _Rings(links), buckets, clip))
+    return within_floats(timeline.schedule, lambda: _summed(timeline, sizes, links, buckets, clip))
 
 
-def _summed(timeline: Timeline, sizes: list[Real], rings: "_Rings", buckets: int, clip: bool) -> Timeline:
-    found = list(_one_by_one(_ready(timeline, buckets), sizes, rings, buckets))
+def _summed(timeline: Timeline, sizes: list[Real], links: Links, buckets: int, clip: bool) -> Timeline:
+    found = list(_one_by_one(_ready(timeline, buckets), sizes, links, buckets))
     if clip and timeline.schedule.devices > 1:
-        found.append(_norm(timeline, found, rings))
+        found.append(_norm(timeline, found, links))
     found.sort(key=lambda each: (each.start, each.end))
     return _with_updates_after(replace(timeline, collectives=tuple(found)), found)
 
@@ -113,39 +113,33 @@ def _part_of(start: Real, end: Real, bucket: int, buckets: int) -> Real:
     return end if bucket == buckets else start + quotient((end - start) * bucket, buckets)
 
 
-def _one_by_one(ready: list[Ready], sizes: list[Real], rings: "_Rings", buckets: int) -> Iterator[Collective]:
+def _one_by_one(ready: list[Ready], sizes: list[Real], links: Links, buckets: int) -> Iterator[Collective]:
     """What is ready first goes first; each waits until all its devices are through with earlier ones."""
     free: dict[int, Real] = {}
+    takes: dict[int, Real] = {}  #: by stage: its buckets are equally large, and go around one ring
     for when, stage, devices in ready:
-        start, size = max(when, *(free.get(device, 0) for device in devices)), quotient(sizes[stage], buckets)
-        end = start + rings.time(devices, size)
-        free |= dict.fromkeys(devices, end)
-        yield Collective(ALL_REDUCE, stage, devices, start, end, size)
+        size = quotient(sizes[stage], buckets)
+        if stage not in takes:
+            takes[stage] = ring_time(_ring(links, devices), size)
+        start = max(when, *(free.get(device, 0) for device in devices))
+        free |= dict.fromkeys(devices, start + takes[stage])
+        yield Collective(ALL_REDUCE, stage, devices, start, start + takes[stage], size)
 
 
-def _norm(timeline: Timeline, before: Sequence[Collective], rings: "_Rings") -> Collective:
+def _norm(timeline: Timeline, before: Sequence[Collective], links: Links) -> Collective:
     """Clipping needs the norm of the sums: it starts when all of them are there, on every device."""
     program = timeline.schedule.program
     made = timeline.end[program.entry[_makes_gradients(program)]]
     start = max([*made.tolist(), *(each.end for each in before)])
     devices = tuple(range(program.devices))
-    end = start + rings.time(devices, NORM_BYTES)
+    end = start + ring_time(_ring(links, devices), NORM_BYTES)
     return Collective(NORM, None, devices, start, end, NORM_BYTES)
 
 
-class _Rings:
-    """How long a ring all-reduce takes, on given links. Rings that are alike are looked at once."""
-
-    def __init__(self, links: Links):
-        self.links, self.known = links, {}
-
-    def time(self, devices: Sequence[int], size: Real) -> Real:
-        pairs = zip(devices, [*devices[1:], devices[0]], strict=True)
-        ring = [link_between(self.links, *pair, "all_reduce") for pair in pairs]
-        key = (*map(id, ring), type(size), size)
-        if key not in self.known:
-            self.known[key] = ring_time(ring, size)
-        return self.known[key]
+def _ring(links: Links, devices: Sequence[int]) -> list[Link]:
+    """The link out of each device, to the next one in the ring."""
+    pairs = zip(devices, [*devices[1:], devices[0]], strict=True)
+    return [link_between(links, *pair, "all_reduce") for pair in pairs]
 
 
 def ring_time(ring: Sequence[Link], size: Real) -> Real:
