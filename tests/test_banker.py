@@ -12,7 +12,8 @@ from itertools import product
 import pytest
 
 from gpipe_sim import Action, Kind, ScheduleError, check, greedy, peak_in_flight
-from gpipe_sim.core.placement import looped, v_shaped
+from gpipe_sim.core.placement import looped
+from gpipe_sim.families.placements import v_shaped
 from gpipe_sim.machine.banker import Banker
 
 #: One, two, three and more stages per device, looped, turned, and unevenly spread.

@@ -20,7 +20,6 @@ from gpipe_sim import (
     Interleaved1F1B,
     OneFOneB,
     Span,
-    Timeline,
     bubble_fraction,
     busy_time,
     draw,
@@ -40,6 +39,7 @@ from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_timeline
 from gpipe_sim.drawing.svg import at_unit_costs
 from gpipe_sim.drawing.wanted import Wanted
+from gpipe_sim.export.spans import from_spans
 
 GRAINS = [Grain(1, 1), Grain(2.5, 2), Grain(7, 3), Grain(10**6, 100)]
 LARGE = [OneFOneB(32, 512), GPipe(16, 4096), ZBV(32, 128), DualPipe(8, 200), Interleaved1F1B(64, 256)]
@@ -84,7 +84,7 @@ def test_the_shares_sum_to_the_busy_time_and_what_they_leave_is_the_bubble(sched
 def test_measured_times_fill_no_cell_beyond_its_edge():
     assert shares(measured(OneFOneB(4, 100)), Grain(120)).sum(axis=0).max() <= 1 + 1e-12
     both = [Span(action, 0, 0.0, 1.0) for action in Explicit(["0F0 0B0"]).actions[0]]
-    at_once = shares(Timeline.from_spans(Explicit(["0F0 0B0"]), both), Grain(0.5))
+    at_once = shares(from_spans(Explicit(["0F0 0B0"]), both), Grain(0.5))
     assert at_once.sum(axis=0).tolist() == [[1, 1]]
     assert sorted(at_once[:, 0, 0])[-2:] == [0.5, 0.5]
 

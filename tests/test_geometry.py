@@ -17,7 +17,6 @@ from gpipe_sim import (
     OneFOneB,
     PipeDream,
     Span,
-    Timeline,
     idle_spans,
     remat,
     simulate,
@@ -35,6 +34,7 @@ from gpipe_sim.drawing.geometry import (
     ticks,
 )
 from gpipe_sim.drawing.words import caption, described, durations, title
+from gpipe_sim.export.spans import from_spans
 
 SMALL = ((1, 1), (2, 3), (3, 2), (4, 8))
 
@@ -99,7 +99,7 @@ def test_a_device_does_not_wait_while_an_earlier_action_is_still_running():
     schedule = Explicit(["0F0 0B0"])
     forward, backward = schedule.actions[0]
     spans = [Span(forward, 0, 0, 10), Span(backward, 0, 2, 3)]
-    assert list(long_waits(Timeline.from_spans(schedule, spans))) == []
+    assert list(long_waits(from_spans(schedule, spans))) == []
 
 
 def test_a_device_without_actions_is_not_done_but_waits():
@@ -139,7 +139,7 @@ def test_lines_part_warm_up_steady_state_and_drain(schedule, lines):
 def test_a_device_on_which_only_forwards_or_only_backwards_were_measured_has_no_phases(row):
     schedule = Explicit(["0F0 0F1 0B0 0B1", row])
     spans = [Span(a, k, at, at + 1) for k, row in enumerate(schedule.actions) for at, a in enumerate(row)]
-    assert list(phase_lines(Timeline.from_spans(schedule, spans))) == [(2, 0)]
+    assert list(phase_lines(from_spans(schedule, spans))) == [(2, 0)]
 
 
 def test_later_stages_of_a_device_are_paler_and_counted_from_each_device():
@@ -234,7 +234,7 @@ def test_rounding_is_no_difference_between_actions():
     """A tenth is no machine number, so ends minus starts differ in their last digits."""
     assert durations(simulate(OneFOneB(4, 8), Costs(0.1, 0.1, 0.1))) == "F takes 0.1, B 0.2"
     spans = [span._replace(end=span.end + 1e-6 * span.device) for span in simulate(GPipe(2, 1)).spans]
-    assert durations(Timeline.from_spans(GPipe(2, 1), spans)) == ""
+    assert durations(from_spans(GPipe(2, 1), spans)) == ""
 
 
 # Numbers

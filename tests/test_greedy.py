@@ -23,8 +23,9 @@ from gpipe_sim import (
     simulate,
     span_bubble,
 )
-from gpipe_sim.core.placement import bidirectional, looped, v_shaped
+from gpipe_sim.core.placement import looped
 from gpipe_sim.core.schedule import needs
+from gpipe_sim.families.placements import bidirectional, v_shaped
 
 GRID = [(devices, microbatches) for devices in (1, 2, 3, 4, 5, 8) for microbatches in (1, 2, 3, 5, 8, 16)]
 over_the_grid = pytest.mark.parametrize(("devices", "microbatches"), GRID)

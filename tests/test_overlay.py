@@ -30,6 +30,7 @@ from gpipe_sim import (
 )
 from gpipe_sim.drawing.geometry import boxes
 from gpipe_sim.drawing.overlay import Compared
+from gpipe_sim.export.spans import from_spans
 
 SLOWER = Costs(22, 20, 24)
 SEVERAL = [OneFOneB(4, 8), ZBV(4, 8), GPipe(2, 4), DualPipeV(3, 6), OneFOneB(20, 3), Naive(1)]
@@ -117,7 +118,7 @@ def test_numbers_are_rounded_and_an_infinite_error_is_a_dash():
 
 def moved(timeline, by) -> Timeline:
     spans = (span._replace(start=span.start + by, end=span.end + by) for span in timeline.spans)
-    return Timeline.from_spans(timeline.schedule, spans)
+    return from_spans(timeline.schedule, spans)
 
 
 def test_its_repr_is_short():
@@ -148,7 +149,7 @@ def test_one_action_more_is_named_alone():
         ValueError, match=re.escape("0W0 is on device 0 in the simulated one, but missing")
     ) as e:
         whole = simulate(zero_bubble(1, 1))
-        overlay(whole, Timeline.from_spans(Explicit(["0F0 0I0"]), whole.spans[:-1]))
+        overlay(whole, from_spans(Explicit(["0F0 0I0"]), whole.spans[:-1]))
     assert "more such" not in str(e.value)
 
 

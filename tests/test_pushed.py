@@ -16,7 +16,6 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     Span,
-    Timeline,
     bubble_fraction,
     busy_time,
     draw,
@@ -26,6 +25,7 @@ from gpipe_sim import (
 from gpipe_sim.drawing.geometry import LANE_HIGH
 from gpipe_sim.drawing.palette import KINDS, LANE, tint
 from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
+from gpipe_sim.export.spans import from_spans
 
 SEVERAL = [*every_order([(1, 1), (2, 3), (4, 8)]), overlapped(3, 6), zero_bubble(3, 5)]
 COARSE = [OneFOneB(8, 300), DualPipe(4, 200), GPipe(300, 6), zero_bubble(4, 200)]
@@ -168,6 +168,6 @@ def test_measured_spans_that_overlap_still_do_and_stay_on_the_page():
         for device, row in enumerate(order.actions)
         for action, time in zip(row, times, strict=True)
     ]
-    _, below = charts_in(str(draw(Timeline.from_spans(order, spans), pushed=True)))
+    _, below = charts_in(str(draw(from_spans(order, spans), pushed=True)))
     assert max(bounds(box)[2] for box in below.outlines(KINDS["B"].colour)) == pytest.approx(16, abs=0.01)
     assert width(block(below), 0.5) == pytest.approx(2, abs=0.01)

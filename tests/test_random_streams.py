@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpipe_sim as gp
-from gpipe_sim.core.device import pieces_of
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.schedule import WEIGHTS
+from gpipe_sim.core.step import kind_of_step
 
 RATE, DIGITS = 0.3, gp.digits()
 
@@ -34,7 +34,7 @@ class Plain:
                 updates[action.stage] += action.kind is gp.Kind.U
                 if action.kind in (gp.Kind.B, gp.Kind.W):
                     self.mini_batch[action.stage, action.microbatch] = self.before[action]
-        self.rows = [piece.rows for piece in pieces_of(schedule.program, len(batch[0]))]
+        self.rows = [piece.rows for piece in kind_of_step(schedule).cut(schedule.program, len(batch[0]))]
         self.first = [{k: a.copy() for k, a in part.parameters.items()} for part in partitions]
         for name in ("weights", "forward", "backward"):
             setattr(self, name, cache(getattr(self, name)))

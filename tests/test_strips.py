@@ -13,6 +13,7 @@ from gpipe_sim.core.memory import CATEGORIES, SAVED, MemoryTrace
 from gpipe_sim.drawing.coarse import Grain, in_flight_steps
 from gpipe_sim.drawing.palette import MEMORY
 from gpipe_sim.drawing.strips import BYTES_HIGH, COUNTS_HIGH, bytes_label
+from gpipe_sim.export.spans import from_spans
 
 COUNTED, NAME = "#c6b3ea", "microbatches in flight, and the most"
 MOST = 300_000  #: characters in a notebook
@@ -275,5 +276,5 @@ def test_measured_actions_count_when_they_end_whatever_their_order(grain, empty_
     order = gp.Explicit([["0F0", "0F1", "0B0", "0B1"]])
     times = [(0, 10), (1, 2), (3, 20), (4, 5)]
     spans = [gp.Span(action, 0, *time) for action, time in zip(order.actions[0], times, strict=True)]
-    [steps] = in_flight_steps(gp.Timeline.from_spans(order, spans), grain)
+    [steps] = in_flight_steps(from_spans(order, spans), grain)
     assert [step for step in steps if step[0] < 20] == [(0, 0), (2, 1), (empty_from, 0), (10, 1)]

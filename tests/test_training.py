@@ -32,7 +32,7 @@ from gpipe_sim import (
     with_updates,
 )
 from gpipe_sim.core import step as step_module
-from gpipe_sim.core.digits import digit_images
+from gpipe_sim.digits import digit_images
 
 EPOCHS = 6
 OPTIONS = {"loss": cross_entropy, "epochs": EPOCHS, "batch_size": 64, "seed": 0, "report": None}

@@ -8,7 +8,7 @@ from streams import RATE, STREAMS, model, stream, trained
 import gpipe_sim as gp
 from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
 from gpipe_sim.core.memory import Memory
-from gpipe_sim.core.step import performed, told
+from gpipe_sim.core.step import kind_of_step
 from gpipe_sim.memory.limit import in_bytes
 
 
@@ -84,8 +84,8 @@ def test_while_an_update_runs_it_holds_what_it_sets_aside():
 @pytest.mark.parametrize("mode", ["stashed", "vertical"])
 def test_versions_that_are_let_go_are_gone_and_not_just_uncounted(mode):
     schedule = PipeDream(3, 6)
-    told_them = told(schedule, stream(schedule), gp.cross_entropy, gp.SGD(RATE), mode)
-    devices = performed(model(3), gp.simulate(schedule), told_them, Memory)
+    step = kind_of_step(schedule)("a test", schedule, stream(schedule), gp.cross_entropy, gp.SGD(RATE), mode)
+    devices = step.run_devices(model(3), gp.simulate(schedule), Memory)
     assert [device.versions.older for device in devices] == [{}, {}, {}]
 
 

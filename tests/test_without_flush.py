@@ -9,7 +9,7 @@ from streams import DIGITS, RATE, SAMPLES, model, stream, trained, weights_of
 
 import gpipe_sim as gp
 from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
-from gpipe_sim.core.device import pieces_of
+from gpipe_sim.core.step import kind_of_step
 
 
 def plain_loop(partitions, mini_batches, version_of) -> list[float]:
@@ -143,7 +143,7 @@ def test_the_loss_is_that_of_the_forward_also_if_it_is_run_again_on_newer_weight
 def test_microbatches_and_mini_batches_of_a_stream_differ_by_at_most_one_sample(samples):
     """Cut with the larger microbatches first, the first mini-batches had all that is left over."""
     for schedule in (PipeDream2BW(2, 12), PipeDream(2, 12, every=4), PipeDream(3, 12)):
-        cut = pieces_of(schedule.program, samples)
+        cut = kind_of_step(schedule).cut(schedule.program, samples)
         assert [row for piece in cut for row in range(samples)[piece.rows]] == list(range(samples))
         sizes = np.array([piece.samples for piece in cut])
         together = sizes.reshape(-1, schedule.every).sum(axis=1)

@@ -109,3 +109,7 @@ def _read_sample(owner: str, sample: Any) -> np.ndarray | StandIn:
     if not x.shape or not len(x):
         raise ValueError(f"{owner} needs a sample of one microbatch's inputs, a row each {got(sample)}")
     return x
+
+
+#: What a stage should have as little of as possible: ``split(..., balance="time")``.
+BY = {"parameters": balance_by_parameters, "time": balance_by_time, "size": balance_by_size}

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind, plain, require_labels
 from gpipe_sim.core.placement import read_placement
 from gpipe_sim.core.program import CODE, KINDS, Column, Program
 from gpipe_sim.core.rows import cells, read
 from gpipe_sim.core.rules import NEEDS
-from gpipe_sim.streams.updates import updates_before
 
 if TYPE_CHECKING:
     from gpipe_sim.core.schedule import Schedule
@@ -31,7 +31,7 @@ def lower(schedule: "Schedule") -> Program:
     lengths: list[int] = []
     pieces = list(_pieces(schedule, lengths))
     stage, kind, microbatch, sizes = map(np.concatenate, zip(*pieces, strict=True))
-    rows, parts = _offsets(lengths), _offsets(sizes)
+    rows, parts = offsets(lengths), offsets(sizes)
     entry = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     device = np.repeat(np.arange(schedule.devices, dtype=np.int32), lengths)[entry]
     labelled = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
@@ -42,7 +42,7 @@ def lower(schedule: "Schedule") -> Program:
     }
     needs_from, needs = _needs(kind, stage, slot, labelled, where, stages, microbatches)
     if CODE[Kind.U] in where:
-        needs_from, needs = _with_copies(needs_from, needs, kind, stage, device)
+        needs_from, needs = hooks.needs_of_updates.filled(needs_from, needs, kind, stage, device)
     asks = np.repeat(np.arange(len(kind)), np.diff(needs_from))  # the part that has each need
     program = Program(
         placement, stages, microbatches, rows, parts, kind, stage, microbatch,
@@ -112,7 +112,7 @@ def _whole(schedule: "Schedule", labels: tuple[int, ...]) -> Column:
     return np.array(labels, np.int64 if least < -(1 << 31) or most >= 1 << 31 else np.int32)
 
 
-def _offsets(sizes: Sequence[int]) -> Column:
+def offsets(sizes: Sequence[int]) -> Column:
     """For runs of these sizes, one after the other: where each begins, and last where the final one ends."""
     ends = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=ends[1:])
@@ -147,29 +147,4 @@ def _needs(
             inside = parts[stage[parts] != (stages - 1 if step > 0 else 0)] if step else parts
             table[inside, column] = where[source][slot[inside] + step * size]
     there = table >= 0
-    return _offsets(there.sum(axis=1)), table[there]
-
-
-def _with_copies(
-    needs_from: Column, needs: Column, kind: Column, stage: Column, device: Column
-) -> tuple[Column, Column]:
-    """An update also needs the last gradient of each other copy of its stage: what it applies is their sum.
-
-    The nth update of one copy goes with the nth of another. Nothing crosses for that need; how the sum gets
-    there is not in an order (``replicas.all_reduce``).
-    """
-    updates, gradients = kind == CODE[Kind.U], np.isin(kind, (CODE[Kind.B], CODE[Kind.W]))
-    copies = set(zip(stage[gradients].tolist(), device[gradients].tolist(), strict=True))
-    if len(copies) == len({own for own, _ in copies}):
-        return needs_from, needs  # no stage has two
-    keys = list(zip(stage.tolist(), updates_before(device, stage, updates).tolist(), strict=True))
-    last: dict[tuple[int, int], dict[int, int]] = {}  # by stage and mini-batch, of each copy
-    for part in np.flatnonzero(gradients).tolist():
-        last.setdefault(keys[part], {})[int(device[part])] = part
-    places, more = [], []
-    for part in np.flatnonzero(updates).tolist():
-        others = [other for where, other in last.get(keys[part], {}).items() if where != device[part]]
-        places += [part] * len(others)
-        more += others
-    sizes = np.diff(needs_from) + np.bincount(places, minlength=len(kind)).astype(np.int32)
-    return _offsets(sizes), np.insert(needs, needs_from[1:][places], more)
+    return offsets(there.sum(axis=1)), table[there]

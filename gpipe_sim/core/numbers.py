@@ -26,6 +26,9 @@ def quotient(a: Real, b: Real) -> Real:
     return int(exact) if exact.denominator == 1 else exact
 
 
+InUnits = Callable[[Column], Column]  #: sums of a column's numbers as times again
+
+
 class CostColumn(NamedTuple):
     """What each of many entries or messages costs: number i costs ``values[index[i]]``."""
 
@@ -33,7 +36,7 @@ class CostColumn(NamedTuple):
     index: Column
 
 
-def as_columns(*prices: CostColumn) -> tuple[list[Column], Callable[[Column], Column]]:
+def as_columns(*prices: CostColumn) -> tuple[list[Column], InUnits]:
     """A column for each, all of one type, and a function that turns sums of their numbers back into times."""
     paid = [bill for price in prices for bill in _bill(price)]
     types = {type(value) for value, _ in paid}

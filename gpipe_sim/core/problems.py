@@ -11,13 +11,12 @@ from weakref import WeakSet
 
 import numpy as np
 
+from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.deadlock import Wait, all_waits, cycle, in_words, waiting
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, needs, require_schedule
 from gpipe_sim.errors import DeadlockError, ScheduleError, one_of
-from gpipe_sim.programs.blocking import blocked_cycles
-from gpipe_sim.streams.wrong_updates import wrong_updates
 
 SENDS = ("buffered", "blocking")  #: a send ends at once, or only when the other device receives
 #: Why an action of the first kind cannot run before an action of the second.
@@ -54,7 +53,7 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
     if schedule.program.levels.stuck:
         waits = waiting(schedule)
         raise DeadlockError(_listed(f"{schedule!r} cannot finish:", waits, at_most=32))
-    if sends == "blocking" and (found := blocked_cycles(schedule)):
+    if sends == "blocking" and (found := hooks.hangs.filled(schedule)):
         raise DeadlockError(_listed(f"{schedule!r} cannot finish with blocking sends:", found, at_most=8))
 
 
@@ -93,7 +92,7 @@ def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
         return [*_too_early(schedule), *_deadlock(waits, waiting(schedule))]
     if sends == "buffered":
         return []
-    return [Problem("blocking", each.early.what, each.sentence) for each in blocked_cycles(schedule)]
+    return [Problem("blocking", each.early.what, each.sentence) for each in hooks.hangs.filled(schedule)]
 
 
 def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]:
@@ -130,7 +129,8 @@ def _action_problems(program: Program) -> Iterator[Problem]:
     yield from _no_pairs(program)
     yield from _gaps(program)
     yield from _places(program)
-    yield from (Problem("update", *wrong) for wrong in wrong_updates(program))
+    if Kind.U in program.where:
+        yield from (Problem("update", *wrong) for wrong in hooks.wrong_updates.filled(program))
 
 
 def _out_of_range(program: Program) -> Iterator[Problem]:

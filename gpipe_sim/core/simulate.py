@@ -5,22 +5,19 @@ thing that it needs has arrived. All actions of a level (``core.levels``) are ti
 level. An order in which some device gets stuck is refused before anything is timed.
 """
 
-from collections.abc import Callable
-from math import isfinite
-from typing import Any
+from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.core.clock import Clock, timed
-from gpipe_sim.core.cost_model import CostModel, priced, require_costs
+from gpipe_sim.core import hooks
+from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
-from gpipe_sim.core.numbers import as_columns
+from gpipe_sim.core.hooks import Sizes
 from gpipe_sim.core.problems import check
-from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import got, require_flags
-from gpipe_sim.links.links import Links, message_sizes, on_links
 
 Column = np.ndarray
 
@@ -29,10 +26,10 @@ def simulate(
     schedule: Schedule,
     costs: CostModel | None = None,
     *,
-    links: Links | None = None,
+    links: object = None,
     overlap: bool = True,
-    profile: Any = None,
-    memory_limit: Any = None,
+    profile: Sizes | None = None,
+    memory_limit: Real | Sequence[Real] | None = None,
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 
@@ -62,35 +59,16 @@ def simulate(
         if profile is None:
             raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
         profile.require_within(schedule, memory_limit, costs)
+    if links is not None:
+        costs = hooks.on_links.filled(schedule, costs, links, profile, overlap)
     try:
         with np.errstate(over="ignore"):
-            if links is None:
-                clock, in_units = _without_links(program, costs)
-            else:
-                sizes = message_sizes(schedule, profile)
-                clock, in_units = on_links(program, costs, links, sizes, overlap)
+            clock, in_units = costs.clock(program)
     except OverflowError:  # of whole numbers beside floats
         raise too_long(schedule) from None
     if clock.end.dtype == float and not np.isfinite(clock.end).all():
         raise too_long(schedule)
     return Timeline(schedule, *map(in_units, clock))
-
-
-def _without_links(program: Program, costs: CostModel) -> tuple[Clock, Callable]:
-    """Every message is on its way for as long as the costs say, whatever else crosses."""
-    (durations, delays), in_units = as_columns(*priced(costs, program))
-    return timed(program, durations, delays), in_units
-
-
-def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:
-    """The timeline that is made; ValueError if it is too long for a float."""
-    try:
-        timeline = make()
-    except OverflowError:  # of whole numbers beside floats
-        raise too_long(schedule) from None
-    if isinstance(timeline.makespan, float) and not isfinite(timeline.makespan):
-        raise too_long(schedule)
-    return timeline
 
 
 def too_long(schedule: Schedule) -> ValueError:

@@ -1,21 +1,16 @@
 """How a model is cut into partitions: in equal numbers of layers, by a balance, or by what layers take."""
 
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from numbers import Integral
 from typing import Any
 
-from gpipe_sim.balance.by_layers import balance_by_parameters, balance_by_size, balance_by_time
+from gpipe_sim.core import hooks
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.partition import Partition, require_distinct
 from gpipe_sim.errors import got, listed, one_of, require_room, whole
 
-#: What a stage should have as little of as possible -> how that is found.
-BY: dict[str, Callable] = {
-    "parameters": balance_by_parameters,
-    "time": balance_by_time,
-    "size": balance_by_size,
-}
+WORDS = ("parameters", "time", "size")  #: what a stage should have as little of as possible
 NO_SAMPLE = "split needs a sample only for balance='time' or balance='size'"
 
 
@@ -58,16 +53,14 @@ def split(
 
 def _found(layers: Sequence[Layer], stages: int | None, by: str, sample: Any) -> list[int]:
     """How many layers each stage gets, by what a word says."""
-    one_of("split", "balance to list layers, or", by, BY)
+    one_of("split", "balance to list layers, or", by, WORDS)
     if stages is None:
         raise TypeError(f"split needs stages=, how many, beside balance={by!r}")
-    if by == "parameters":
-        if sample is not None:
-            raise TypeError(NO_SAMPLE)
-        return balance_by_parameters(layers, stages)
-    if sample is None:
-        raise TypeError(f"split needs sample=, the inputs of one microbatch, for balance={by!r}")
-    return BY[by](layers, stages, sample)
+    if (sample is None) == (by != "parameters"):
+        needs = f"split needs sample=, the inputs of one microbatch, for balance={by!r}"
+        raise TypeError(needs if sample is None else NO_SAMPLE)
+    samples = () if sample is None else (sample,)
+    return hooks.balances.filled[by](layers, stages, *samples)
 
 
 def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> list[int]:

@@ -11,12 +11,12 @@ from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
-from gpipe_sim.core.bubbles import phases
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.marks import Corner
 from gpipe_sim.drawing.palette import KINDS, LATER
+from gpipe_sim.why.metrics import phases
 
 Versions = Mapping[Action, int]  #: of its weights, that each action uses; an update, that it makes
 LONG = 12  #: a wait is long, and says how long, from this part of the makespan on

@@ -7,8 +7,9 @@ import numpy as np
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.program import MOST_WRITTEN, written
-from gpipe_sim.core.timeline import Span, Timeline, names_of, number
+from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.geometry import short
+from gpipe_sim.links.collective import names_of
 
 MOST_COLUMNS = 200
 IDLE, GOES_ON, TOGETHER = "·", "-", "="

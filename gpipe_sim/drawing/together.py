@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from gpipe_sim.core.timeline import Collective, Timeline, names_of
+from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.geometry import Rows, rectangle
 from gpipe_sim.drawing.marks import Entry, Label, Labels, Mark, Shape
 from gpipe_sim.drawing.palette import COLLECTIVE, ink
+from gpipe_sim.links.collective import Collective, names_of
 
 TOGETHER_HIGH = 0.56  #: rows of the strip and of the gap above it
 GAP = 0.04

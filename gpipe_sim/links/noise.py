@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from math import log1p, sqrt
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
 from gpipe_sim.core.clock import timed
-from gpipe_sim.core.cost_model import CostModel, priced, require_costs
+from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
-from gpipe_sim.core.numbers import as_columns
+from gpipe_sim.core.hooks import Sizes
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate, too_long
 from gpipe_sim.errors import got, require, require_few, require_in, whole
-from gpipe_sim.links.links import Links, message_sizes, prices, queued
+from gpipe_sim.links.links import Link, Links, OnLinks, message_sizes, queued
+from gpipe_sim.links.traffic import traffic_of
 
 Column = np.ndarray
 Noise = Real | Callable[[np.random.Generator, int], Column]
@@ -29,7 +29,7 @@ def simulate_many(
     runs: int = 1000,
     seed: int = 0,
     links: Links | None = None,
-    profile: Any = None,
+    profile: Sizes | None = None,
 ) -> Column:
     """The makespans of many runs, (runs,) floats: each action takes what it costs, times a random factor.
 
@@ -73,19 +73,16 @@ def log_normal(noise: Real) -> Callable[[np.random.Generator, int], Column]:
 
 
 def _clock(
-    schedule: Schedule, costs: CostModel, links: Links | None, profile: Any
+    schedule: Schedule, costs: CostModel, links: Links | None, profile: Sizes | None
 ) -> tuple[Column, Callable[[Column], Column]]:
     """What actions take without noise, (actions, 1), and what turns (actions, runs) into makespans."""
-    program, bills = schedule.program, priced(costs, schedule.program)
-    if links is not None:
-        bills += prices(program.traffic, links, message_sizes(schedule, profile))
-    columns, in_units = as_columns(*bills)
-    durations, delays, *of_links = (in_units(column).astype(float)[:, None] for column in columns)
-    if not of_links:
-        return durations, lambda those: timed(program, those, delays).end.max(axis=0)
-    busy, latency = of_links
-    late = latency + delays[program.traffic.need]
-    return durations, lambda those: queued(program, those, busy, late).end.max(axis=0)
+    program, links, profile = schedule.program, *((Link(), None) if links is None else (links, profile))
+    columns, in_units = OnLinks(costs, links, message_sizes(schedule, profile), True).columns(program)
+    durations, busy, late = (in_units(column).astype(float)[:, None] for column in columns)
+    if busy.any():
+        return durations, lambda those: queued(program, those, busy, late).end.max(axis=0)
+    delays = late[traffic_of(program).of_need]
+    return durations, lambda those: timed(program, those, delays).end.max(axis=0)
 
 
 def _drawn(draw: Callable, rng: np.random.Generator, actions: int) -> Column:

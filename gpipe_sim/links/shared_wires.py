@@ -7,22 +7,23 @@ is waited for more has to go after it.
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 
 import numpy as np
 
 from gpipe_sim.core.clock import Clock
-from gpipe_sim.core.cost_model import CostModel, priced, require_costs
+from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
-from gpipe_sim.core.numbers import as_columns
-from gpipe_sim.core.problems import check
+from gpipe_sim.core.numbers import InUnits
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.simulate import within_floats
+from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import got
-from gpipe_sim.links.links import Links, message_sizes, prices
+from gpipe_sim.links.links import Links, OnLinks, message_sizes
+from gpipe_sim.links.traffic import traffic_of
 
 Wire = Callable[[int, int], object]
 
@@ -47,28 +48,35 @@ def simulate_shared(
         raise TypeError(
             f"simulate_shared needs wire to be a function of two devices, as lambda a, b: 'bus' {got(wire)}"
         )
-    check(schedule)
-    return within_floats(schedule, lambda: _shared(schedule, links, wire, costs))
+    return simulate(schedule, OnWires(costs, links, message_sizes(schedule, None), True, wire))
 
 
-def _shared(schedule: Schedule, links: Links, wire: Wire | None, costs: CostModel) -> Timeline:
-    program, traffic = schedule.program, schedule.program.traffic
-    names = [wire and wire(*pair) for pair in traffic.pairs]
-    try:
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    except TypeError:
-        raise TypeError(f"simulate_shared needs wire to give names, such as 'bus' {got(names[0])}") from None
-    bills = *priced(costs, program), *prices(traffic, links, message_sizes(schedule, None))
-    (durations, delays, busy, latency), in_units = as_columns(*bills)
-    wires = [numbers[names[link]] for link in traffic.link.tolist()]
-    columns = durations.tolist(), busy.tolist(), (latency + delays[traffic.need]).tolist()
-    clock = _timed(program, *columns, wires)
-    return Timeline(schedule, *(in_units(np.array(times, durations.dtype)) for times in clock))
+@dataclass(frozen=True, eq=False)
+class OnWires(OnLinks):
+    """As on links, but one wire may carry the messages of several pairs; all share one without ``wire``."""
+
+    wire: Wire | None
+
+    def clock(self, program: Program) -> tuple[Clock, InUnits]:
+        columns, in_units = self.columns(program)
+        clock = _timed(program, *(column.tolist() for column in columns), self._wires(program))
+        return Clock(*(np.array(times, columns[0].dtype) for times in clock)), in_units
+
+    def _wires(self, program: Program) -> list[int]:
+        """The number of the wire that each message goes on."""
+        traffic = traffic_of(program)
+        names = [self.wire and self.wire(*pair) for pair in traffic.pairs]
+        try:
+            numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        except TypeError:
+            such_as = f"names, such as 'bus' {got(names[0])}"
+            raise TypeError(f"simulate_shared needs wire to give {such_as}") from None
+        return [numbers[names[link]] for link in traffic.link.tolist()]
 
 
 def _timed(program: Program, durations: list, busy: list, late: list, wires: list[int]) -> Clock:
     """Let entries end one by one, the earliest first: what an entry sends goes on its wire as it ends."""
-    size, traffic = program.size, program.traffic
+    size, traffic = program.size, traffic_of(program)
     users, missing, sends = _waits(program)
     start, there, sent, free = [0] * size, [0] * len(users), [0] * len(busy), [0] * len(busy)
     running = sorted((durations[entry], entry) for entry in range(size) if not missing[entry])
@@ -94,7 +102,7 @@ def _timed(program: Program, durations: list, busy: list, late: list, wires: lis
 
 def _waits(program: Program) -> tuple[list[list[int]], Counter[int], list[list[int]]]:
     """Who waits for each entry and message, numbered on; how much an entry waits for; and what it sends."""
-    size, traffic = program.size, program.traffic
+    size, traffic = program.size, traffic_of(program)
     waited_for = program.entry[program.needs]
     waited_for[program.crosses] = size + traffic.of_need
     waits = [(entry - 1, entry) for a, b in pairwise(program.rows.tolist()) for entry in range(a + 1, b)]

@@ -4,11 +4,12 @@ from itertools import pairwise
 from numbers import Real
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.costs import Accelerator, Costs
+from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.memory.profile import Profile
+from gpipe_sim.planning.hardware import Accelerator
 
 
 def parts_of(

@@ -15,9 +15,10 @@ from gpipe_sim.core.memory import Memory
 from gpipe_sim.core.partition import Partition, require_partitions
 from gpipe_sim.core.placement import looped, read_placement, require_gapless
 from gpipe_sim.core.problems import SENDS, check_actions
-from gpipe_sim.core.step import StepResult, collected, own_copies, require_loss, require_one_model
+from gpipe_sim.core.step import StepResult, collect, dealt, require_loss, require_one_model
 from gpipe_sim.core.timeline import Timeline, column_of
 from gpipe_sim.errors import ScheduleError, got, listed, one_of, require_flags, whole
+from gpipe_sim.export.spans import from_spans
 from gpipe_sim.programs.device_programs import DevicePrograms
 from gpipe_sim.programs.program_device import ProgramDevice
 from gpipe_sim.programs.take_turns import Program, Rules, Turns
@@ -67,7 +68,7 @@ def run_programs(
     turns = Turns(team.programs, devices, Rules(sends == "blocking", check_buffers, costs))
     turns.run()
     timeline = _timeline(team, turns)
-    return collected(devices, inputs, timeline=timeline)
+    return collect(devices, inputs, timeline=timeline)
 
 
 class _Team(NamedTuple):
@@ -136,12 +137,12 @@ def _told(team: _Team, stages: int, batch: Batch, loss: Loss, seed: int, step: i
         if kind is Kind.R and 0 <= stage < stages and 0 <= m < count:
             recomputed[stage][m] = True
     contexts = [Context(True, seed, step, m) for m in range(count)]
-    return StepInputs(stages, batch, cut, loss, None, contexts, [], recomputed, (tuple(range(count)),))
+    return StepInputs(stages, batch, cut, loss, None, contexts, [], recomputed)
 
 
 def _devices(team: _Team, partitions: Sequence[Partition], inputs: StepInputs) -> Iterable[ProgramDevice]:
     ran = {}
-    for number, (own, optimizers) in enumerate(own_copies(partitions, team.placement, None)):
+    for number, (own, optimizers) in enumerate(dealt(partitions, team.placement, None)):
         yield ProgramDevice(number, ran, inputs, own, optimizers, Memory(), [])
 
 
@@ -152,7 +153,7 @@ def _timeline(team: _Team, turns: Turns) -> Timeline:
         raise ScheduleError("the programs have run no action, such as F(0, 0)")
     schedule = Explicit(rows, placement=team.placement, microbatches=team.microbatches)
     check_actions(schedule)
-    timeline = Timeline.from_spans(schedule, [span for row in turns.spans for span in row])
+    timeline = from_spans(schedule, [span for row in turns.spans for span in row])
     program = schedule.program
     needed = program.needs[program.crosses]
     ways = zip(needed.tolist(), program.target[program.crosses].tolist(), strict=True)

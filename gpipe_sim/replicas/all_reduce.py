@@ -22,17 +22,9 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.core.simulate import within_floats
-from gpipe_sim.core.timeline import (
-    ALL_REDUCE,
-    NORM,
-    Collective,
-    Timeline,
-    column_of,
-    number,
-    of_timeline,
-)
+from gpipe_sim.core.timeline import Timeline, column_of, number, of_timeline
 from gpipe_sim.errors import duration, got, listed, require_few, require_flags, whole
+from gpipe_sim.links.collective import ALL_REDUCE, NORM, Collective, within_floats
 from gpipe_sim.links.links import Link, Links, link_between
 
 MOST_BUCKETS = 10_000  #: of each stage

@@ -14,10 +14,11 @@ Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters o
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.device import Device
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.partition import Gradients
 from gpipe_sim.errors import got, listed, numbers, require_few, whole
@@ -100,13 +101,12 @@ def _read(arrays: Sequence[Array]) -> list[Array]:
     return own
 
 
-def sum_copies(devices: Sequence[Any], stage: int) -> None:
-    """Sum the gradients of a stage's copies, in place, on all devices that have any; each notes what it sent.
+def sum_copies(held: Sequence[Device], stage: int) -> None:
+    """Sum the gradients of a stage's copies, in place, on the devices that have any; each notes what it sent.
 
-    What is summed already is left alone. Stand-ins have no numbers to add.
+    What is summed already is left alone. Meta arrays have no numbers to add.
     """
-    held = [device for device in devices if device.gradients.get(stage)]
-    if len(held) < 2 or any(stage in device.summed for device in held):
+    if any(stage in device.summed for device in held):
         return
     copies = [device.gradients[stage] for device in held]
     if isinstance(next(iter(copies[0].values())), StandIn):

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.program import CODE, Column, Program
+from gpipe_sim.streams.updates import updates_of
 
 Wrong = tuple[Action, str]
 
@@ -67,7 +68,7 @@ def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator
 
 def _of_row(program: Program, device: int, stage: int, early: frozenset[int]) -> Iterator[Wrong]:
     """An update applies what came since the last one, its own microbatch's gradient too; nothing is left."""
-    before = program.updates.before
+    before = updates_of(program).before
     here = (program.stage == stage) & (program.device == device)
     updates = np.flatnonzero(here & (program.kind == CODE[Kind.U]))
     gradients = np.flatnonzero(here & np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W])))
@@ -95,7 +96,7 @@ def _of_row(program: Program, device: int, stage: int, early: frozenset[int]) ->
 def _unlike(program: Program, updated: set[int]) -> Iterator[Wrong]:
     """Every stage is updated, if one is, and after the same microbatches."""
     alike = "all stages update after the same microbatches"
-    mini_batch, one = program.updates.mini_batch, min(updated)
+    mini_batch, one = updates_of(program).mini_batch, min(updated)
     for stage, own in enumerate(mini_batch):
         if stage not in updated:
             text = f"stage {stage} is never updated, but stage {one} is: {alike}"

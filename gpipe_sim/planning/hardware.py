@@ -1,0 +1,41 @@
+"""What a device computes in each unit of time, and what the FLOPs of a model take it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.hooks import Sizes
+from gpipe_sim.errors import duration, got, require
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """What a device computes: so many ``flops`` in each unit of time, and an ``overhead`` for each action.
+
+    Say what it reaches with your layers, not what its data sheet promises. ValueError for ``flops`` that are
+    not above 0 or an overhead that is negative, TypeError for anything but numbers.
+    """
+
+    flops: Real
+    overhead: Real = 0
+
+    def __post_init__(self):
+        for name in ("flops", "overhead"):
+            object.__setattr__(self, name, duration("Accelerator", name, getattr(self, name)))
+        if not self.flops:
+            raise ValueError(f"Accelerator needs flops > 0, for each unit of time {got(self.flops)}")
+
+
+def costs_from_flops(
+    profile: Sizes, device: Accelerator | Sequence[Accelerator], microbatches: int = 1
+) -> Costs:
+    """``Costs.from_flops``: what F, I and W of each stage compute, at the speed of these devices."""
+    if not hasattr(profile, "costs"):
+        raise TypeError(f"from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}")
+    several = isinstance(device, Sequence)
+    for each in device if several and device else [device]:
+        require("from_flops", each, Accelerator, "an Accelerator, or a list of them")
+    speed = [each.flops for each in device] if several else device.flops
+    overhead = [each.overhead for each in device] if several else device.overhead
+    return replace(profile.costs(microbatches), speed=speed, overhead=overhead)
