@@ -36,7 +36,7 @@ def test_each_replica_does_what_the_schedule_does_at_the_same_times(schedule, ad
     gp.check(both)
     plain, found = (gp.simulate(each, gp.Costs(2, 3, 1, comm=1)) for each in (schedule, both))
     for device in range(both.devices):
-        replica, copied = both.place(device)
+        replica, copied = both.places[device]
         shift = replica * schedule.microbatches
         assert both.placement[device] == schedule.placement[copied]
         assert [
@@ -50,7 +50,7 @@ def test_each_replica_does_what_the_schedule_does_at_the_same_times(schedule, ad
 def test_nothing_crosses_from_one_replica_to_another(schedule):
     both = replicate(schedule, 2)
     pairs = {(each.source, each.target) for each in gp.simulate(both).messages}
-    assert all(both.place(a)[0] == both.place(b)[0] for a, b in pairs)
+    assert all(both.places[a][0] == both.places[b][0] for a, b in pairs)
 
 
 def test_how_devices_are_numbered():

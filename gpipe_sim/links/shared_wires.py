@@ -1,4 +1,4 @@
-"""A wire that several pairs of devices share: whoever finds it free goes first, so time decides the order.
+"""A wire that all devices share: whoever finds it free goes first, so time decides the order.
 
 On links of its own each pair's messages go in the order of their sender's row, and a faster action never
 makes a step longer. On a shared wire it may: what it made is on the wire a little earlier, and something that
@@ -6,8 +6,6 @@ is waited for more has to go after it.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -21,64 +19,37 @@ from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.errors import got
 from gpipe_sim.links.links import Links, OnLinks, message_sizes
 from gpipe_sim.links.traffic import traffic_of
 
-Wire = Callable[[int, int], object]
 
+def simulate_shared(schedule: Schedule, links: Links, costs: CostModel | None = None) -> Timeline:
+    """Time a schedule whose messages all go over one wire, one at a time; each is a message of 1 byte.
 
-def simulate_shared(
-    schedule: Schedule, links: Links, wire: Wire | None = None, costs: CostModel | None = None
-) -> Timeline:
-    """Time a schedule whose messages share wires; each is a message of 1 byte.
-
-    ``wire(source, target)`` names the wire between two devices; without it all share one. ``links`` say how
-    long a message keeps its wire busy and how late it arrives, as for ``simulate``. A wire serves first what
-    is ready first; of messages that are ready together, the one from the lower device. If every pair has a
-    wire of its own, the times are those of ``simulate(schedule, costs, links=links)``.
-
-    It refuses what ``simulate`` refuses, with the same errors, and TypeError for a ``wire`` that is no
-    function or names wires by what cannot be a key of a dictionary, such as a list.
+    ``links`` say how long a message keeps the wire busy and how late it arrives, as for ``simulate``. The wire
+    serves first what is ready first; of messages that are ready together, the one from the lower device. It
+    refuses what ``simulate`` refuses, with the same errors.
     """
     require_schedule("simulate_shared", schedule)
     costs = UNIT if costs is None else costs
     require_costs("simulate_shared", costs, schedule.stages, schedule.devices)
-    if wire is not None and not callable(wire):
-        raise TypeError(
-            f"simulate_shared needs wire to be a function of two devices, as lambda a, b: 'bus' {got(wire)}"
-        )
-    return simulate(schedule, OnWires(costs, links, message_sizes(schedule, None), True, wire))
+    return simulate(schedule, OnOneWire(costs, links, message_sizes(schedule, None), overlap=True))
 
 
-@dataclass(frozen=True, eq=False)
-class OnWires(OnLinks):
-    """As on links, but one wire may carry the messages of several pairs; all share one without ``wire``."""
-
-    wire: Wire | None
+class OnOneWire(OnLinks):
+    """As on links, but all of them are one wire."""
 
     def clock(self, program: Program) -> tuple[Clock, InUnits]:
         columns, in_units = self.columns(program)
-        clock = _timed(program, *(column.tolist() for column in columns), self._wires(program))
-        return Clock(*(np.array(times, columns[0].dtype) for times in clock)), in_units
-
-    def _wires(self, program: Program) -> list[int]:
-        """The number of the wire that each message goes on."""
-        traffic = traffic_of(program)
-        names = [self.wire and self.wire(*pair) for pair in traffic.pairs]
-        try:
-            numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        except TypeError:
-            such_as = f"names, such as 'bus' {got(names[0])}"
-            raise TypeError(f"simulate_shared needs wire to give {such_as}") from None
-        return [numbers[names[link]] for link in traffic.link.tolist()]
+        times = _timed(program, *(column.tolist() for column in columns))
+        return Clock(*(np.array(each, columns[0].dtype) for each in times)), in_units
 
 
-def _timed(program: Program, durations: list, busy: list, late: list, wires: list[int]) -> Clock:
-    """Let entries end one by one, the earliest first: what an entry sends goes on its wire as it ends."""
+def _timed(program: Program, durations: list, busy: list, late: list) -> tuple[list, ...]:
+    """The columns of a clock. Entries end one by one, the earliest first, and then what they made is sent."""
     size, traffic = program.size, traffic_of(program)
     users, missing, sends = _waits(program)
-    start, there, sent, free = [0] * size, [0] * len(users), [0] * len(busy), [0] * len(busy)
+    start, there, sent, free = [0] * size, [0] * len(users), [0] * len(busy), 0
     running = sorted((durations[entry], entry) for entry in range(size) if not missing[entry])
 
     def is_there(what: int, time) -> None:
@@ -92,12 +63,12 @@ def _timed(program: Program, durations: list, busy: list, late: list, wires: lis
     while running:
         end, entry = heappop(running)
         for message in sends[entry]:
-            sent[message] = max(end, free[wires[message]])
-            free[wires[message]] = sent[message] + busy[message]
-            is_there(size + message, free[wires[message]] + late[message])
+            sent[message] = max(end, free)
+            free = sent[message] + busy[message]
+            is_there(size + message, free + late[message])
         is_there(entry, end)
     by_need = [[times[message] for message in traffic.of_need] for times in (sent, there[size:])]
-    return Clock(start, there[:size], *by_need)
+    return start, there[:size], *by_need
 
 
 def _waits(program: Program) -> tuple[list[list[int]], Counter[int], list[list[int]]]:

@@ -76,33 +76,26 @@ Ready = tuple[Real, int, tuple[int, ...]]  #: when a stage's gradients can be su
 
 def _ready(timeline: Timeline, buckets: int) -> list[Ready]:
     """All that has to be summed, in the order in which it is there; a stage once for each bucket."""
-    last, found = _last_backwards(timeline.schedule.program), []
-    for stage, entries in last.items():
-        if len(entries) > 1:
-            spans = [(timeline.start[entry], timeline.end[entry]) for entry in entries.values()]
-            for bucket in range(1, buckets + 1):
-                when = max(_part_of(*span, bucket, buckets) for span in spans)
-                found.append((when, stage, tuple(sorted(entries))))
-    return sorted(found)
-
-
-def _last_backwards(program: Program) -> dict[int, dict[int, int]]:
-    """By stage and device, the entry that makes the last of the stage's gradients there."""
-    found: dict[int, dict[int, int]] = {}
+    starts, ends, program = timeline.start.tolist(), timeline.end.tolist(), timeline.schedule.program
+    last: dict[int, dict[int, int]] = {}  # by stage and device, the entry that makes the last gradient there
     for part in _makes_gradients(program).tolist():
-        found.setdefault(int(program.stage[part]), {})[int(program.device[part])] = int(program.entry[part])
-    return found
+        last.setdefault(int(program.stage[part]), {})[int(program.device[part])] = int(program.entry[part])
+
+    def when(entry: int, bucket: int) -> Real:  # exactly the end for the last bucket
+        start, end = starts[entry], ends[entry]
+        return end if bucket == buckets else start + quotient((end - start) * bucket, buckets)
+
+    return sorted(
+        (max(when(entry, bucket) for entry in entries.values()), stage, tuple(sorted(entries)))
+        for stage, entries in last.items()
+        for bucket in range(1, buckets + 1)
+        if len(entries) > 1
+    )
 
 
 def _makes_gradients(program: Program) -> np.ndarray:
     """The parts that make gradients of weights, row by row."""
     return np.flatnonzero(np.isin(program.kind, [CODE[Kind.B], CODE[Kind.W]]))
-
-
-def _part_of(start: Real, end: Real, bucket: int, buckets: int) -> Real:
-    """When the first so many of all buckets are ready: exactly the end for the last."""
-    start, end = (time.item() if hasattr(time, "item") else time for time in (start, end))
-    return end if bucket == buckets else start + quotient((end - start) * bucket, buckets)
 
 
 def _one_by_one(ready: list[Ready], sizes: list[Real], links: Links, buckets: int) -> Iterator[Collective]:

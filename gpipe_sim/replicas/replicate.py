@@ -47,19 +47,16 @@ class SideBySide(Schedule):
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:
         held = [inner.placement for inner in self.inners]
-        return tuple(held[replica][own] for replica, own in self._places)
-
-    def place(self, device: int) -> tuple[int, int]:
-        """(replica, the device of its own schedule that this one is)."""
-        return self._places[device]
+        return tuple(held[replica][own] for replica, own in self.places)
 
     @cached_property
-    def _places(self) -> list[tuple[int, int]]:
-        found = [(replica, own) for replica, inner in enumerate(self.inners) for own in range(inner.devices)]
-        return found if self.adjacent == "stages" else sorted(found, key=lambda place: place[::-1])
+    def places(self) -> list[tuple[int, int]]:
+        """Per device, (replica, the device of its own schedule that this one is)."""
+        each = ((replica, own) for replica, inner in enumerate(self.inners) for own in range(inner.devices))
+        return sorted(each, key=None if self.adjacent == "stages" else lambda place: place[::-1])
 
     def order(self, device: int) -> Iterator[Action | OverlapFB]:
-        replica, own = self.place(device)
+        replica, own = self.places[device]
         inner, by = self.inners[replica], sum(each.microbatches for each in self.inners[:replica])
         row = read_row(f"{inner!r}.order({own})", inner.order(own))
         return (later(action, by) for action in row)
