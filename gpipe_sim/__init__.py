@@ -68,7 +68,7 @@ _NAMES = {
     "core.simulate": "simulate",
     "streams.staleness": "Staleness staleness",
     "core.timeline": "Message Span Timeline",
-    "links.shared_wires": "simulate_shared",
+    "links.shared_wire": "simulate_shared",
     "core.boundary": "",
     "transformers.laws": "check_layer",
     "digits": "digits",

@@ -5,7 +5,6 @@ makes a step longer. On a shared wire it may: what it made is on the wire a litt
 is waited for more has to go after it.
 """
 
-from collections import Counter
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -26,9 +25,9 @@ from gpipe_sim.links.traffic import traffic_of
 def simulate_shared(schedule: Schedule, links: Links, costs: CostModel | None = None) -> Timeline:
     """Time a schedule whose messages all go over one wire, one at a time; each is a message of 1 byte.
 
-    ``links`` say how long a message keeps the wire busy and how late it arrives, as for ``simulate``. The wire
-    serves first what is ready first; of messages that are ready together, the one from the lower device. It
-    refuses what ``simulate`` refuses, with the same errors.
+    ``links`` say how long a message keeps the wire busy and how late it arrives, as for ``simulate``. What is
+    ready first is sent first; of messages that are ready together, the one from the lower device. It refuses
+    what ``simulate`` refuses, with the same errors.
     """
     require_schedule("simulate_shared", schedule)
     costs = UNIT if costs is None else costs
@@ -71,7 +70,7 @@ def _timed(program: Program, durations: list, busy: list, late: list) -> tuple[l
     return start, there[:size], *by_need
 
 
-def _waits(program: Program) -> tuple[list[list[int]], Counter[int], list[list[int]]]:
+def _waits(program: Program) -> tuple[list[list[int]], list[int], list[list[int]]]:
     """Who waits for each entry and message, numbered on; how much an entry waits for; and what it sends."""
     size, traffic = program.size, traffic_of(program)
     waited_for = program.entry[program.needs]
@@ -84,5 +83,4 @@ def _waits(program: Program) -> tuple[list[list[int]], Counter[int], list[list[i
     sends = [[] for _ in range(size)]
     for message, entry in enumerate(program.levels.order[traffic.sender].tolist()):
         sends[entry].append(message)
-    missing = Counter(user for _, user in waits)
-    return users, missing, sends
+    return users, np.bincount([user for _, user in waits], minlength=size).tolist(), sends
