@@ -162,7 +162,7 @@ def test_a_fit_takes_the_wait_for_another_copy_for_no_message(schedule):
 @over(COPIES)
 def test_a_wire_that_is_shared_and_one_that_is_not_know_the_wait(schedule):
     both = with_updates(schedule)
-    alone = gp.simulate_shared(both, Link(latency=1), wire=lambda a, b: (a, b))
+    alone = gp.simulate_shared(both, Link(latency=1))  # on which nothing waits
     assert alone.spans == gp.simulate(both, links=Link(latency=1)).spans
     assert gp.simulate_many(both, noise=0, runs=2).tolist() == [gp.simulate(both).makespan] * 2
 
