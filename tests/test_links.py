@@ -78,19 +78,6 @@ def test_a_link_that_is_never_full_is_a_constant_delay(schedule):
         )
 
 
-@pytest.mark.parametrize(("busy", "lengths"), [(0, (33, 33, 27)), (2, (52, 65, 57)), (4, (92, 97, 89))])
-def test_gpipe_waits_for_a_slow_link_in_its_fill_and_1f1b_for_every_message(busy, lengths):
-    links = Link(bandwidth=Fraction(1, busy)) if busy else Link()
-    found = [gp.simulate(family(4, 8), links=links).makespan for family in (gp.GPipe, gp.OneFOneB, gp.ZBH1)]
-    assert tuple(found) == lengths
-
-
-def test_devices_that_are_busy_while_they_send_and_receive():
-    families = gp.GPipe, gp.OneFOneB, gp.ZBH1
-    found = [gp.simulate(each(4, 8), links=Link(bandwidth=1), overlap=False).makespan for each in families]
-    assert found == [73, 71, 65]
-
-
 def test_messages_on_one_link_go_one_at_a_time_in_the_order_of_the_senders_row():
     timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=HALF))
     forward = [(str(m.action), m.start, m.end) for m in timeline.messages if m.source == 0]

@@ -26,12 +26,8 @@ def test_every_device_ends_with_the_very_same_bits_of_the_sum(devices):
     assert all((a == b).all() for a, b in zip(own, before, strict=True)), "what was given has not changed"
     held = [*own, *found.sums]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(held) for b in held[:i])
-
-
-@pytest.mark.parametrize("devices", COUNTS)
-def test_whole_numbers_are_summed_exactly_in_any_order(devices):
-    own = arrays(devices, (3, 4), np.int64)
-    assert (gp.ring_all_reduce(own).sums[0] == sum(own)).all()
+    whole = arrays(devices, (3, 4), np.int64)
+    assert (gp.ring_all_reduce(whole).sums[0] == sum(whole)).all(), "exactly, in any order"
 
 
 def test_uneven_pieces_of_35_numbers_on_4_devices_are_416_to_424_bytes_sent():
@@ -102,10 +98,11 @@ def test_gradients_of_two_dtypes_are_summed_each_in_its_own():
     for key, gradient in alone.gradients.items():
         assert found.gradients[key].dtype == gradient.dtype
         np.testing.assert_allclose(found.gradients[key], gradient, rtol=1e-4, atol=1e-6)
+    assert sum(found.ring_bytes) == 4 * sum(gradient.nbytes for gradient in alone.gradients.values())
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3])
-@over(every_schedule([(1, 3), (2, 3), (4, 8)]))
+@pytest.mark.parametrize("replicas", [1, 3])
+@over(every_schedule([(2, 4), (4, 5)]))
 def test_a_step_sends_the_bytes_that_the_pass_over_its_timeline_says(schedule, replicas):
     """In all; each device alone sends a few bytes more or less, where pieces are uneven."""
     both = gp.replicate(schedule, replicas)

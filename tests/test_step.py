@@ -17,6 +17,7 @@ from gpipe_sim import (
     CostModel,
     Costs,
     DeadlockError,
+    Dropout,
     DualPipe,
     Explicit,
     F,
@@ -30,7 +31,6 @@ from gpipe_sim import (
     Schedule,
     ScheduleError,
     StepResult,
-    Tanh,
     cross_entropy,
     digits,
     mlp,
@@ -204,21 +204,12 @@ def test_recomputing_runs_the_forward_again(mode, times):
 FIXED = {"seed": 3, "step": 5}
 
 
-class Dropout(Layer):
-    """Half of its inputs are 0, drawn from what the context gives; none in evaluation."""
-
-    def forward(self, x, ctx):
-        mask = 2.0 * (ctx.rng().random(x.shape) < 0.5) if ctx.training else np.ones_like(x)
-        return x * mask, mask
-
-    def backward_input(self, saved, dy):
-        return dy * saved, None
-
-
 def with_dropout() -> list[Layer]:
     linear_and_tanh = iter(mlp([64, 12, 12, 12, 12, 12, 10], activation="tanh"))
     return [
-        layer for pair in zip(linear_and_tanh, linear_and_tanh, strict=False) for layer in (*pair, Dropout())
+        layer
+        for pair in zip(linear_and_tanh, linear_and_tanh, strict=False)
+        for layer in (*pair, Dropout(0.5))
     ] + [Linear(12, 10, rng=np.random.default_rng(9))]
 
 
@@ -238,29 +229,6 @@ def test_dropout_draws_the_same_under_every_schedule_and_when_recomputed(schedul
         assert step.loss == expected.loss
 
 
-class Redrawn(Dropout):
-    """The same, but its backward draws the mask again from the context instead of keeping it."""
-
-    def forward(self, x, ctx):
-        return super().forward(x, ctx)[0], ctx
-
-    def backward_input(self, saved, dy):
-        return super().forward(dy, saved)
-
-
-@pytest.mark.parametrize(
-    "schedule", [GPipe(3, 4), OneFOneB(3, 4), zero_bubble(3, 4)], ids=["GPipe", "1F1B", "split"]
-)
-def test_a_layer_may_keep_its_context_and_draw_the_same_in_its_backward(schedule):
-    layers = with_dropout()
-    redrawn = [Redrawn() if isinstance(layer, Dropout) else layer for layer in layers]
-    kept, again = (
-        train_step(split(model, stages=3), schedule, ten_digits(), cross_entropy, seed=3).gradients
-        for model in (layers, redrawn)
-    )
-    assert furthest_apart(again, kept) < 1e-15
-
-
 def test_dropout_draws_anew_for_every_step_seed_microbatch_and_layer():
     def loss(**options):
         partitions = split(with_dropout(), stages=2)
@@ -268,7 +236,7 @@ def test_dropout_draws_anew_for_every_step_seed_microbatch_and_layer():
 
     assert loss(seed=1, step=1) == loss(seed=1, step=1)
     assert len({loss(), loss(seed=1), loss(step=1), loss(seed=1, step=1)}) == 4
-    layer = Dropout()
+    layer = Dropout(0.5)
     masks = [layer.forward(np.ones((2, 50)), Context(microbatch=m))[0].tolist() for m in (0, 1)]
     masks.append(layer.forward(np.ones((2, 50)), Context(layer=1))[0].tolist())
     assert len({str(mask) for mask in masks}) == 3
@@ -358,66 +326,6 @@ def test_no_array_is_ever_on_two_devices_and_only_weights_and_gradients_stay(sch
             assert {key for _, key in device.memory.held} == set(stages)
 
 
-class RuinsInput(Layer):
-    """Passes on a copy and scribbles over what it was handed, which the sender's Tanh still needs."""
-
-    def forward(self, x, ctx):
-        y = x.copy()
-        x[:] = np.nan
-        return y, None
-
-    def backward_input(self, saved, dy):
-        return dy, None
-
-
-class RuinsGradient(Layer):
-    """The same on the way back, where the sender's Bias still needs it."""
-
-    def forward(self, x, ctx):
-        return x, None
-
-    def backward_input(self, saved, dy):
-        dx = dy.copy()
-        dy[:] = np.nan
-        return dx, None
-
-
-class Bias(Layer):
-    """y = x + b. What it sends back is what its own weight gradient still reads."""
-
-    def __init__(self, features: int):
-        super().__init__()
-        self.parameters = {"b": np.zeros(features)}
-
-    def forward(self, x, ctx):
-        return x + self.parameters["b"], None
-
-    def backward_input(self, saved, dy):
-        return dy, dy
-
-    def backward_weight(self, pending):
-        return {"b": pending.sum(axis=0)}
-
-
-@pytest.mark.parametrize(
-    "schedule", [GPipe(3, 4), OneFOneB(3, 4), zero_bubble(3, 4)], ids=["GPipe", "1F1B", "split"]
-)
-def test_a_device_that_scribbles_over_what_it_receives_harms_nobody(schedule):
-    clean, dirty = [], []
-    for stage in range(3):
-        layers = [Bias(6), Linear(6, 6, rng=np.random.default_rng(stage)), Tanh()]
-        clean += layers
-        dirty += [RuinsInput(), *layers, RuinsGradient()]
-    x, y = np.random.default_rng(2).normal(size=(10, 6)), np.arange(10) % 6
-    batch, kept = (x, y), (x.copy(), y.copy())
-    expected = train_step(split(clean, stages=3), schedule, batch, cross_entropy)
-    found = train_step(split(dirty, stages=3), schedule, batch, cross_entropy)  # renumbers the layers
-    assert all((array == copy).all() for array, copy in zip(batch, kept, strict=True))
-    assert found.loss == expected.loss
-    for gradient, wanted in zip(found.gradients.values(), expected.gradients.values(), strict=True):
-        assert (gradient == wanted).all()
-
-
 def test_what_a_step_returns_is_not_the_callers_batch_or_weights():
     x, y = ten_digits()
     partitions = split([Witness(), *mlp([64, 10])], stages=2)
@@ -481,11 +389,6 @@ def test_the_meter_changes_no_bit_and_may_be_left_out():
     assert without.memory == ()
     assert without.timeline.makespan == 33
     assert all((with_meter.gradients[key] == without.gradients[key]).all() for key in without.gradients)
-
-
-def test_one_device_alone_has_no_timeline_and_no_meter():
-    assert alone(1).timeline is None
-    assert alone(1).memory == ()
 
 
 def test_a_device_may_hold_no_stage():

@@ -14,7 +14,7 @@ HELD = Link(bandwidth=Fraction(1, 2))
 
 @over(every_order([(1, 3), (3, 2), (4, 8)]))
 def test_what_is_ready_first_is_sent_first_and_nothing_waits_for_anything_else(schedule):
-    """Which leaves no time open: every message and every action starts as soon as what is before it allows."""
+    """Which leaves no time open: messages and actions start as soon as what is before them allows."""
     for link in (Link(), Link(3), HELD, Link(1, Fraction(1, 3))):
         for costs in (Costs(), Costs(2, 1, 3, comm=1), Costs(0, 1, 0)):
             timeline = gp.simulate_shared(schedule, link, costs)
