@@ -6,6 +6,7 @@ from cases import every_schedule, over
 from numeric import furthest_apart
 
 import gpipe_sim as gp
+from gpipe_sim.core.boundary import copied
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.memory import BOUNDARY, MESSAGES
 
@@ -73,36 +74,10 @@ def test_a_mask_is_part_of_the_message_and_of_the_boundary_input():
     assert step.memory[0].peak(MESSAGES) == back
 
 
-def test_no_mask_is_shared_between_devices():
-    class Spoils(gp.Layer):
-        carries = True
-
-        def forward(self, x, ctx):
-            y, mask = x
-            mask[:] = False
-            return (y.copy(), mask), None
-
-        def backward_input(self, saved, dy):
-            return dy.copy(), None
-
-    text, _ = padded(4)
-    seen = []
-
-    class Sees(gp.Layer):
-        carries = True
-
-        def forward(self, x, ctx):
-            seen.append(x[1].any())
-            return x[0].copy(), None
-
-        def backward_input(self, saved, dy):
-            return dy.copy(), None
-
-    rng = np.random.default_rng(0)
-    layers = [gp.PaddingMask(), gp.Embedding(TOKENS, H, rng=rng), Spoils(), Sees(), gp.SequenceMean()]
-    partitions = gp.split(layers, balance=[2, 1, 2])
-    step = gp.train_step(partitions, gp.remat(gp.GPipe(3, 2), "always"), (text, np.ones((4, H))), gp.mse)
-    assert seen == [False] * 4 and np.isfinite(step.loss)
+def test_a_message_is_a_copy_of_all_that_travels():
+    sent = np.ones((2, 3, H)), np.ones((2, 3), bool)
+    arrived = copied(sent)
+    assert all((a == b).all() and not np.shares_memory(a, b) for a, b in zip(sent, arrived, strict=True))
 
 
 def test_a_place_that_sees_nothing_gets_zeros_and_no_nan():

@@ -245,25 +245,16 @@ def test_dropout_draws_anew_for_every_step_seed_microbatch_and_layer():
 # Updates
 
 
+UPDATED = [
+    *(GPipe(4, 4), OneFOneB(4, 4), Interleaved1F1B(2, 4), zero_bubble(4, 4), overlapped(4, 4), V_SHAPED),
+    *(Chimera(4, 6), DualPipe(4, 8), BOTH_WAYS, replicate(zero_bubble(2, 3), 3)),
+]
+
+
 @pytest.mark.parametrize(
     "optimizer", [lambda: SGD(0.1, momentum=0.9), lambda: Adam(0.01)], ids=["SGD", "Adam"]
 )
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        GPipe(4, 4),
-        OneFOneB(4, 4),
-        Interleaved1F1B(2, 4),
-        zero_bubble(4, 4),
-        overlapped(4, 4),
-        V_SHAPED,
-        Chimera(4, 6),
-        DualPipe(4, 8),
-        BOTH_WAYS,
-        replicate(zero_bubble(2, 3), 3),
-    ],
-    ids=["GPipe", "1F1B", "interleaved", "split", "overlapped", "V", "Chimera", "DualPipe", "ways", "copies"],
-)
+@over(UPDATED)
 def test_updates_within_the_schedule_equal_a_plain_step(schedule, optimizer):
     inside, outside = (split(mlp(SIZES), stages=schedule.stages) for _ in range(2))
     inner, outer = optimizer(), optimizer()

@@ -31,18 +31,6 @@ def test_versions_and_their_bytes_are_those_that_the_rows_say(schedule, mode):
         assert trace.over_time("older weights")[-1] == 0, "what nobody uses any more is gone"
 
 
-def test_the_update_of_a_version_is_counted_in_its_row():
-    """What the executor really used, against what it really did: updates that ended before."""
-    step = trained(PipeDream(4, 9), "latest")
-    for row in step.timeline.rows:
-        done = 0
-        for span in row:
-            if span.action.kind is gp.Kind.U:
-                done += 1
-            else:
-                assert step.versions[span.action] == done
-
-
 def test_a_staleness_is_printed_with_both_versions_where_they_differ():
     assert str(gp.staleness(PipelinedBackprop(3, 5))) == dedent("""\
         stage 0:   0 0/1 0/2 1/3 2/4
