@@ -125,16 +125,19 @@ class OnLinks(CostModel):
         return self.costs.transfer(action, source, target)
 
     def clock(self, program: Program) -> tuple[Clock, InUnits]:
-        traffic = traffic_of(program)
-        bills = *priced(self.costs, program), *prices(traffic, self.links, self.sizes)
-        columns, in_units = as_columns(*bills)
-        durations, delays, busy, latency = columns
-        late = latency + delays[traffic.need]
+        (durations, busy, late), in_units = self.columns(program)
         if not self.overlap:
             return _on_devices(program, durations, busy, late), in_units
         if _may_queue(program, durations, busy):
             return queued(program, durations, busy, late), in_units
-        return timed(program, durations, (busy + late)[traffic.of_need]), in_units
+        return timed(program, durations, (busy + late)[traffic_of(program).of_need]), in_units
+
+    def columns(self, program: Program) -> tuple[tuple[Column, Column, Column], InUnits]:
+        """How long each entry takes, each message keeps its link busy, and is on its way after that."""
+        traffic = traffic_of(program)
+        bills = *priced(self.costs, program), *prices(traffic, self.links, self.sizes)
+        (durations, delays, busy, latency), in_units = as_columns(*bills)
+        return (durations, busy, latency + delays[traffic.need]), in_units
 
 
 def on_links(
