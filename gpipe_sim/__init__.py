@@ -73,6 +73,7 @@ _NAMES = {
     "transformers.models": "bert_large gpt gpt3_175b unpacked",
     "core.meta_array": "StandIn",
     "core.optimizers": "SGD Adam Optimizer",
+    "balance.costs_of_stages": "merged",
     "balance.by_cost": "balance_by_cost",
     "balance.by_layers": "balance_by_parameters balance_by_size balance_by_time",
     "core.memory": "MemoryTrace roots",

@@ -466,14 +466,22 @@ BALANCES: list[Case] = [
 
 COSTS: list[Case] = [
     (
-        lambda: gp.Costs([1, 2, 3]).merged([2, 2]),
+        lambda: gp.merged(gp.Costs([1, 2, 3]), [2, 2]),
         ValueError,
         "Costs lists forward for 3 layers, but the balance has 4; give one number, or 4",
     ),
-    (lambda: gp.Costs([1, 2, 3]).merged([3, 0]), ValueError, "merged needs each stage's layers >= 1 (got 0)"),
-    (lambda: gp.Costs().merged([1.0]), TypeError, "needs each stage's layers to be a whole number (got 1.0)"),
     (
-        lambda: gp.Costs().merged(3),
+        lambda: gp.merged(gp.Costs([1, 2, 3]), [3, 0]),
+        ValueError,
+        "merged needs each stage's layers >= 1 (got 0)",
+    ),
+    (
+        lambda: gp.merged(gp.Costs(), [1.0]),
+        TypeError,
+        "needs each stage's layers to be a whole number (got 1.0)",
+    ),
+    (
+        lambda: gp.merged(gp.Costs(), 3),
         TypeError,
         "merged needs how many layers each stage gets, such as [2, 2, 1]",
     ),

@@ -15,6 +15,7 @@ from numbers import Real
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
+from gpipe_sim.balance.costs_of_stages import merged
 from gpipe_sim.balance.many_cuts import ManyCuts
 from gpipe_sim.balance.stage_bounds import ROUNDING, StageBounds
 from gpipe_sim.core.costs import PER_DEVICE, Costs
@@ -82,7 +83,7 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     if proven := _few(bounds, time):
         cut, time = _shortest(timed, np.vstack([cut, bounds.cuts(time)]))
     balance = np.diff(cut).tolist()
-    makespan, least = simulate(schedule, costs.merged(balance)).makespan, bounds.least()
+    makespan, least = simulate(schedule, merged(costs, balance)).makespan, bounds.least()
     proven |= least >= time * (1 - ROUNDING)
     return BalancePlan(tuple(balance), makespan, makespan if proven else least)
 
@@ -129,7 +130,7 @@ def _ends(balance: list[int]) -> Column:
 
 def _even(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], list[int]]:
     """The cuts of ``balance_by_cost``: with the larger of equal stages in front, and at the end."""
-    alone = costs.merged([1] * layers)
+    alone = merged(costs, [1] * layers)
     work = [alone.forward[i] + alone.input_grad[i] + alone.weight_grad[i] for i in range(layers)]
     speed = costs.speed if isinstance(costs.speed, tuple) else (costs.speed,) * schedule.devices
     speeds = [
