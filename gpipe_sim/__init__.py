@@ -25,6 +25,7 @@ hooks.HOMES |= {
     "on_links": "links.links:on_links",
     "hangs": "programs.blocking:blocked_cycles",
     "profile": "memory.shape_inference:profile",
+    "meter": "memory.inside:InsideMeter",
     "stream": "streams.step:Stream",
     "wrong_updates": "streams.wrong_updates:wrong_updates",
     "needs_of_updates": "streams.updates:needs_of_updates",
