@@ -10,17 +10,6 @@ from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_17, live
-from gpipe_sim.course.lesson_17 import (
-    AFTER_SIX,
-    BEFORE_EIGHT,
-    COUNTS,
-    HIDDEN_UPDATES,
-    MUST_ONE_CHOOSE,
-    NOBODY_WAITS,
-    ONE_LINEAR,
-    WITHOUT_STASHING,
-    held,
-)
 from gpipe_sim.course.live import BANDS, last_loss, learned, worse_without_stashing
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, mistaken, trained
 
@@ -110,17 +99,17 @@ def rounded_up(K, k, every):
 
 
 def test_every_wrong_count_differs_from_the_others_and_from_the_rows():
-    sizes = [(K, k, every) for K, every in HIDDEN_UPDATES for k in range(K)]
-    found = [tuple(count(*size) for size in sizes) for count in (*COUNTS.values(), rounded_up)]
-    assert len(set(found)) == len(COUNTS) + 1
-    assert found[-1] == tuple(held(K, every)[k] for K, k, every in sizes)
+    sizes = [(K, k, every) for K, every in lesson_17.HIDDEN_UPDATES for k in range(K)]
+    found = [tuple(count(*size) for size in sizes) for count in (*lesson_17.COUNTS.values(), rounded_up)]
+    assert len(set(found)) == len(lesson_17.COUNTS) + 1
+    assert found[-1] == tuple(lesson_17.held(K, every)[k] for K, k, every in sizes)
 
 
 def test_what_the_exercise_says_of_2bw():
     """Two versions are enough from K-1 microbatches on; the paper, and the library, ask for K."""
     for K in (2, 3, 5):
         assert set(gp.staleness(gp.PipeDream(K, 6 * K, max(1, K - 1)), "double").held) == {2}
-        assert max(held(K, max(1, K - 1))) == 2
+        assert max(lesson_17.held(K, max(1, K - 1))) == 2
         with pytest.raises(ValueError, match="needs every >= devices"):
             gp.PipeDream2BW(K, 6 * K, every=K - 1)
     with pytest.raises(ValueError, match="0F6 use version 1 of stage 0"):
@@ -134,19 +123,19 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     }
     assert lengths == {1: 672, 8: 231, 56: 177}
     assert gp.simulate(gp.PipeDream(4, 56)).makespan == 177
-    assert_each_is_told(NOBODY_WAITS, 177)
+    assert_each_is_told(lesson_17.NOBODY_WAITS, 177)
     w = [1, 1]  # the start, and what stands before it
     for _ in range(6):
         w.append(w[-1] - w[-2])
     assert w[-1] == 1
-    assert_each_is_told(AFTER_SIX, 1)
+    assert_each_is_told(lesson_17.AFTER_SIX, 1)
     row = answers.stream_rows(4, 20)[0]
     assert row[row.index((0, "F", 8)) - 1] == (0, "U", 4)
     assert answers.versions_seen(row)[8] == 5
-    assert_each_is_told(BEFORE_EIGHT, 5)
-    assert_each_is_told(ONE_LINEAR, "equal")
-    assert_each_is_told(WITHOUT_STASHING, "six")
-    assert_each_is_told(MUST_ONE_CHOOSE, "false")
+    assert_each_is_told(lesson_17.BEFORE_EIGHT, 5)
+    assert_each_is_told(lesson_17.ONE_LINEAR, "equal")
+    assert_each_is_told(lesson_17.WITHOUT_STASHING, "six")
+    assert_each_is_told(lesson_17.MUST_ONE_CHOOSE, "false")
 
 
 def test_a_flush_is_not_the_only_way_to_have_fresh_weights():
@@ -373,7 +362,7 @@ STREAMS = {
 HOW_MANY = {
     "correct": [(rounded_up, ""), (in_flight, ""), (lambda K, k, every: 1 - (k + 1 - K) // every, "")],
     "almost": [
-        *((count, question) for question, count in COUNTS.items()),
+        *((count, question) for question, count in lesson_17.COUNTS.items()),
     ],
     "keep working": [
         (lambda K, k, every: 0, "how many microbatches before it are still in flight?"),

@@ -10,22 +10,6 @@ from replies import assert_each_is_told, each_reply
 import gpipe_sim as gp
 from gpipe_sim.course import lesson_18
 from gpipe_sim.course.clocked import PAUSE, measured
-from gpipe_sim.course.lesson_18 import (
-    AT_ONCE,
-    FORWARDS,
-    GPIPE_16,
-    MESSAGES,
-    NARROW,
-    OVERLAP,
-    PAUSES,
-    RING,
-    SENDS_LESS,
-    STAGE_0,
-    WIDE,
-    _step_cases,
-    gpipe_step,
-    pause,
-)
 
 
 def reply(check, answer) -> str:
@@ -49,7 +33,7 @@ def test_a_step_by_the_fitted_costs():
     clock = gp.recorded_run("gpipe16").makespan
     said = step(gp.recorded_run(), 16)
     assert abs(said / clock - 1) < 0.05
-    assert reply(gpipe_step, step) == (
+    assert reply(lesson_18.gpipe_step, step) == (
         f"correct: for the recorded devices and 16 microbatches you say {said:.0f} ms, and the clock said "
         f"{clock:.0f} ms. What do your costs leave out?"
     )
@@ -57,7 +41,7 @@ def test_a_step_by_the_fitted_costs():
 
 def truth(timeline, microbatches):
     """What a clock says, or the fit where none was read."""
-    clocks = {(case.makespan, size): clock for case, size, clock in _step_cases()}
+    clocks = {(case.makespan, size): clock for case, size, clock in lesson_18._step_cases()}
     return clocks[timeline.makespan, microbatches] or step(timeline, microbatches)
 
 
@@ -126,7 +110,7 @@ def needs_of_its_own_too(how):
 
 def test_the_pause_between_two_actions():
     own = median(pauses(gp.recorded_run()))
-    assert reply(pause, lambda timeline: median(pauses(timeline))) == (
+    assert reply(lesson_18.pause, lambda timeline: median(pauses(timeline))) == (
         f"correct: {own:.2f} ms in the recorded run. How many of them lie on the way through the step?"
     )
     assert 0.05 < own < 1
@@ -152,16 +136,22 @@ def with_numpy(timeline):
 
 def test_no_limit_on_the_length_tells_who_waited():
     for limit in (0.8, 1, 1.2, 1.5, 2, 3, 5):
-        said = pause(lambda timeline, limit=limit: median(p for p in all_pauses(timeline) if p < limit))
+        said = lesson_18.pause(
+            lambda timeline, limit=limit: median(p for p in all_pauses(timeline) if p < limit)
+        )
         assert said.verdict != "correct", limit
 
 
 def test_a_made_timeline_is_the_same_every_time_and_respects_its_schedule():
     made = (
-        [make() for make, *_ in FORWARDS] + [case for case, *_ in _step_cases()] + [make() for make in PAUSES]
+        [make() for make, *_ in lesson_18.FORWARDS]
+        + [case for case, *_ in lesson_18._step_cases()]
+        + [make() for make in lesson_18.PAUSES]
     )
     again = (
-        [make() for make, *_ in FORWARDS] + [case for case, *_ in _step_cases()] + [make() for make in PAUSES]
+        [make() for make, *_ in lesson_18.FORWARDS]
+        + [case for case, *_ in lesson_18._step_cases()]
+        + [make() for make in lesson_18.PAUSES]
     )
     for timeline, same in zip(made, again, strict=True):
         assert timeline.spans == same.spans
@@ -184,15 +174,15 @@ def recorded_speedup(name):
 
 #: of each prediction: the known wrong guesses, what was measured, and how far off a guess may be
 PREDICTIONS = [
-    (MESSAGES, 32, 0),  # counted below
-    (AT_ONCE, 1, 0),  # in one process, which the lesson counts
-    (STAGE_0, round(median(took(gp.recorded_run("zbh1"), 0, "I"))), 0),
-    (GPIPE_16, round(gp.recorded_run("gpipe16").makespan), 0.02),
-    (NARROW, round(recorded_speedup("narrow"), 2), 0.25),
-    (WIDE, round(recorded_speedup("wide"), 2), 0.15),
-    (SENDS_LESS, "pipeline", 0),
-    (OVERLAP, "false", 0),
-    (RING, 2 * 2 * (16 - 1) / 16, 0),
+    (lesson_18.MESSAGES, 32, 0),  # counted below
+    (lesson_18.AT_ONCE, 1, 0),  # in one process, which the lesson counts
+    (lesson_18.STAGE_0, round(median(took(gp.recorded_run("zbh1"), 0, "I"))), 0),
+    (lesson_18.GPIPE_16, round(gp.recorded_run("gpipe16").makespan), 0.02),
+    (lesson_18.NARROW, round(recorded_speedup("narrow"), 2), 0.25),
+    (lesson_18.WIDE, round(recorded_speedup("wide"), 2), 0.15),
+    (lesson_18.SENDS_LESS, "pipeline", 0),
+    (lesson_18.OVERLAP, "false", 0),
+    (lesson_18.RING, 2 * 2 * (16 - 1) / 16, 0),
 ]
 
 
