@@ -219,8 +219,8 @@ def plain(K, M, F, B):
 
 
 def test_the_length_of_gpipe_on_links_is_the_formula():
-    for devices in range(1, 6):
-        for pieces in (1, 2, 5, 8):
+    for devices in (1, 2, 3, 5):
+        for pieces in (1, 2, 6):
             for setting in ((1, 2, 0, 0), (1, 2, 1, 3), (2, 3, 4, 1), (3, 1, 2, 0), (4, 5, 9, 2)):
                 assert on_equal_links(devices, pieces, *setting) == length(devices, pieces, *setting)
     assert on_equal_links(*SETTINGS[0]) == 52

@@ -81,18 +81,6 @@ def test_every_mistake_gives_other_numbers_than_the_others():
         assert len({*found, sum(every, ())}) == len(mistakes) + 1
 
 
-def test_the_hidden_jobs_are_of_many_kinds():
-    found = {job: by_simulation(job) for job in lesson_16.HIDDEN_JOBS}
-    assert sorted(map(len, found.values()))[0] == 0
-    assert any(
-        job.layers % k for job in lesson_16.HIDDEN_JOBS for k in range(1, job.devices) if job.devices % k == 0
-    )
-    best = {plans[0].K for plans in found.values() if plans}
-    assert len(best) >= 3
-    full = [job for job, plans in found.items() if any(plan.held == job.room for plan in plans)]
-    assert full  # or "less than" instead of "at most" would go unnoticed
-
-
 def few(keep):
     return lambda plans: [plan for plan in plans if keep(plan, plans)]
 
@@ -116,16 +104,6 @@ def by_sorting(plans):
         if not found or plan[1] < found[-1][1]:
             found.append(plan)
     return found
-
-
-def test_the_hidden_plans_hold_ties_of_every_kind():
-    beaten = [(plans, set(plans) - set(lesson_16.kept(plans))) for plans in lesson_16.HIDDEN_PLANS]
-    for column in (0, 1):
-        assert any(
-            any(plan[column] == other[column] and plan != other for other in plans)
-            for plans, lost in beaten
-            for plan in lost
-        )
 
 
 def test_what_no_other_beats_is_the_librarys_frontier():
