@@ -3,8 +3,10 @@
 import random
 
 from gpipe_sim import Costs, MemoryTrace, Schedule, Span, Timeline, in_flight, needs, simulate
-from gpipe_sim.core.explicit import unpaired
 from gpipe_sim.core.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
+from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families.derived import unpaired
+from gpipe_sim.streams.updates import updates_of
 
 PLANNED = Costs(20, 20, 20)
 
@@ -31,7 +33,7 @@ def measured(
             spans.append(Span(part, span.device, start, end))
     first = min(span.start for span in spans)
     moved = (Span(action, device, start - first, end - first) for action, device, start, end in spans)
-    return Timeline.from_spans(unpaired(schedule), moved)
+    return from_spans(unpaired(schedule), moved)
 
 
 def metered(timeline: Timeline) -> list[MemoryTrace]:
@@ -41,7 +43,7 @@ def metered(timeline: Timeline) -> list[MemoryTrace]:
 
 def _metered(timeline: Timeline, device: int) -> MemoryTrace:
     steps = in_flight(timeline, device)
-    older = 4000 if timeline.schedule.program.updates.before.any() else 0
+    older = 4000 if updates_of(timeline.schedule.program).before.any() else 0
     held = {
         PARAMETERS: [4000] * len(steps),
         OLDER: [older * (i % 3) for i, _ in enumerate(steps)],

@@ -22,6 +22,7 @@ from gpipe_sim import (
     simulate,
     with_updates,
 )
+from gpipe_sim.export.spans import from_spans
 
 FEW = ((1, 3), (2, 1), (3, 2), (4, 8))
 MORE = [
@@ -143,7 +144,7 @@ def test_an_outlier_moves_nothing():
     for slow in (3, 20, 40):
         spans = list(timeline.spans)
         spans[slow] = spans[slow]._replace(end=spans[slow].end + 1000)
-        assert fit_costs(Timeline.from_spans(timeline.schedule, spans)) == Costs(20, 20, 20, comm=2)
+        assert fit_costs(from_spans(timeline.schedule, spans)) == Costs(20, 20, 20, comm=2)
 
 
 @over_every_order([(4, 8)])
@@ -180,4 +181,4 @@ def spelled(*rows) -> Timeline:
         for device, row in enumerate(rows)
         for action, (_, start, end) in zip(schedule.actions[device], row, strict=True)
     ]
-    return Timeline.from_spans(schedule, spans)
+    return from_spans(schedule, spans)

@@ -7,6 +7,7 @@ from gpipe_sim.core.explicit import Explicit, rearranged
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.errors import require_room
+from gpipe_sim.streams.updates import updates_of
 
 
 def colocate(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
@@ -38,7 +39,7 @@ def _once(schedule: Schedule, row: Sequence[Action | OverlapFB]) -> Iterator[Act
     for action in row:
         stage, kind, _ = action.parts[0]
         if kind is Kind.U:
-            which = stage, int(program.updates.before[program.part_of(action)])
+            which = stage, int(updates_of(program).before[program.part_of(action)])
             if which in done:
                 continue
             done.add(which)

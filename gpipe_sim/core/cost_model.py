@@ -7,7 +7,8 @@ from numbers import Real
 import numpy as np
 
 from gpipe_sim.core.actions import Action, OverlapFB
-from gpipe_sim.core.numbers import CostColumn
+from gpipe_sim.core.clock import Clock, timed
+from gpipe_sim.core.numbers import CostColumn, InUnits, as_columns
 from gpipe_sim.core.program import Program
 from gpipe_sim.errors import duration, got, require
 
@@ -26,6 +27,15 @@ class CostModel(ABC):
     def transfer(self, action: Action, source: int, target: int) -> Real:
         """How long what the action made is on its way from device ``source`` to device ``target``."""
         return 0
+
+    def clock(self, program: Program) -> tuple[Clock, InUnits]:
+        """When everything happens, and what turns these columns into times in the unit of the costs.
+
+        Here every message is on its way for as long as ``transfer`` says, whatever else crosses. A model
+        whose messages wait for each other, as on links, times the program itself.
+        """
+        (durations, delays), in_units = as_columns(*priced(self, program))
+        return timed(program, durations, delays), in_units
 
     def require_stages(self, stages: int) -> None:  # noqa: B027
         """Raise ValueError if the costs are not for this number of stages. By default they are for any."""

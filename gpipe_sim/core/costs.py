@@ -1,40 +1,24 @@
 """How long things take: plain numbers, in one unit of your choice."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import accumulate, pairwise
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.numbers import CostColumn, quotient
 from gpipe_sim.core.program import CODE, KINDS, Program
 from gpipe_sim.core.rows import read
-from gpipe_sim.errors import duration, got, listed, require, whole
+from gpipe_sim.errors import duration, got, listed, whole
 
 Cost = Real | Sequence[Real]
+#: The median seconds of F, I and W of each stage: (partitions, batch, microbatches, runs, warmup).
+STOPWATCH: Hook[Callable[..., tuple[list[float], ...]]] = Hook("stopwatch", "Costs.measured")
 PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
-
-
-@dataclass(frozen=True)
-class Accelerator:
-    """What a device computes: so many ``flops`` in each unit of time, and an ``overhead`` for each action.
-
-    Say what it reaches with your layers, not what its data sheet promises. ValueError for ``flops`` that are
-    not above 0 or an overhead that is negative, TypeError for anything but numbers.
-    """
-
-    flops: Real
-    overhead: Real = 0
-
-    def __post_init__(self):
-        for name in ("flops", "overhead"):
-            object.__setattr__(self, name, duration("Accelerator", name, getattr(self, name)))
-        if not self.flops:
-            raise ValueError(f"Accelerator needs flops > 0, for each unit of time {got(self.flops)}")
 
 
 @dataclass(frozen=True)
@@ -112,24 +96,6 @@ class Costs(CostModel):
         return 0 if source == target else self.comm
 
     @classmethod
-    def from_flops(
-        cls, profile: Any, device: "Accelerator | Sequence[Accelerator]", microbatches: int = 1
-    ) -> "Costs":
-        """What the FLOPs of a model take a device, or devices that differ: one for each of a schedule's.
-
-        F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those
-        give ``simulate`` links and the profile.
-        """
-        if not hasattr(profile, "costs"):
-            raise TypeError(f"from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}")
-        several = isinstance(device, Sequence)
-        for each in device if several and device else [device]:
-            require("from_flops", each, Accelerator, "an Accelerator, or a list of them")
-        speed = [each.flops for each in device] if several else device.flops
-        overhead = [each.overhead for each in device] if several else device.overhead
-        return replace(profile.costs(microbatches), speed=speed, overhead=overhead)
-
-    @classmethod
     def measured(
         cls, partitions: Sequence, batch: tuple, *, microbatches: int = 1, runs: int = 5, warmup: int = 1
     ) -> "Costs":
@@ -139,9 +105,7 @@ class Costs(CostModel):
         there. Each run takes the largest of ``microbatches`` pieces of the batch through all partitions and
         back. The gradient of the last output is of ones, so a loss costs nothing; nor do messages.
         """
-        from gpipe_sim.balance.stopwatch import measured  # it runs layers
-
-        return cls(*measured(partitions, batch, microbatches, runs, warmup))
+        return cls(*STOPWATCH.filled(partitions, batch, microbatches, runs, warmup))
 
     def per_stage(self, stages_per_device: int) -> "Costs":
         """Read these costs as those of all that a device holds, and divide them evenly among its stages.

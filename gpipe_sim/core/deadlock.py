@@ -51,7 +51,7 @@ def all_waits(schedule: Schedule) -> list[Wait]:
 
 def _waits(schedule: Schedule, device: int, entry: int) -> Iterator[Wait]:
     program = schedule.program
-    for need in program.needs[program.needs_from[entry] : program.needs_from[entry + 1]].tolist():
+    for need in program.needs_of(entry):
         other = int(program.device[need])
         if program.entry[need] >= program.levels.stuck.get(other, program.size):
             place = int(program.position[need])

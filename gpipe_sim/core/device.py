@@ -4,25 +4,23 @@ Whatever one device makes and another reads is a message, and a message is a cop
 at a time; ``train_step`` says when.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import Boundary, copied, first
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import GRADIENTS, MESSAGES, PARAMETERS, STATE, Memory
-from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.partition import Gradients, Partition
-from gpipe_sim.core.program import Program
 from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED, holds
 from gpipe_sim.core.timeline import Span
 from gpipe_sim.errors import numbers, require_batch
-from gpipe_sim.replicas.ring import sum_copies
-from gpipe_sim.streams.stored_weights import Versions
-from gpipe_sim.streams.versions import Lives
 
 Array = np.ndarray
 Batch = tuple[Array, Array]
@@ -62,25 +60,8 @@ def pieces(samples: int, microbatches: int) -> list[Piece]:
     return [Piece(slice(a, b), (b - a) / samples) for a, b in zip(starts, ends, strict=True)]
 
 
-def pieces_of(program: Program, samples: int) -> list[Piece]:
-    """The microbatches of a program, each with its share of its own mini-batch.
-
-    Where updates are on the way, the sizes alternate, so that mini-batches too differ by at most one sample.
-    ValueError for fewer samples than microbatches.
-    """
-    mini_batches, count = program.updates.members, program.microbatches
-    found = pieces(samples, count)
-    if len(mini_batches) == 1:
-        return found
-    ends = [samples * m // count for m in range(count + 1)]
-    for members in mini_batches:
-        together = sum(ends[m + 1] - ends[m] for m in members)
-        for m in members:
-            found[m] = Piece(slice(ends[m], ends[m + 1]), (ends[m + 1] - ends[m]) / together)
-    return found
-
-
-class StepInputs(NamedTuple):
+@dataclass
+class StepInputs:
     """What every device of a step is told. The batch stays with the host, which hands out copies of rows."""
 
     stages: int
@@ -91,8 +72,6 @@ class StepInputs(NamedTuple):
     contexts: list[Context]
     homes: list[list[int]]  # by stage and microbatch, the device that runs it
     recomputed: list[list[bool]]  # by stage and microbatch, whether R runs its forward again
-    mini_batches: tuple[tuple[int, ...], ...]  # the microbatches of each: one, if no update is on the way
-    lives: Lives | None = None  # of the versions of the weights, if updates are on the way
 
 
 #: What an action frees and what it makes, by kind and whether its forward is recomputed: ``HOLDS``, sorted.
@@ -107,6 +86,15 @@ LIFE = {
 
 class Device:
     """One simulated device: the partitions of its stages, its memory, and how to reach the others."""
+
+    #: Which of its methods runs an action of this kind.
+    does: ClassVar[dict[Kind, str]] = {
+        Kind.F: "forward",
+        Kind.R: "recompute",
+        Kind.B: "backward",
+        Kind.I: "input_gradient",
+        Kind.W: "weight_gradient",
+    }
 
     def __init__(
         self,
@@ -124,18 +112,9 @@ class Device:
         self.outputs: dict[int, Array] = {}
         self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
         self.counted: set[int] = set()
-        self.applied: set[int] = set()  # the stages whose gradients the last update has used up
         self.summed: set[int] = set()  # the stages whose gradients are those of all copies
         self.sent = 0  # bytes, for that
-        self.handlers = {
-            Kind.F: self.forward,
-            Kind.R: self.recompute,
-            Kind.B: self.backward,
-            Kind.I: self.input_gradient,
-            Kind.W: self.weight_gradient,
-            Kind.U: self.update,
-        }
-        self.versions = Versions(partitions, memory, inputs.lives)
+        self.handlers = {kind: getattr(self, name) for kind, name in self.does.items()}
         for stage, partition in partitions.items():
             memory.keep(PARAMETERS, stage, partition.parameters)
         for stage, optimizer in optimizers.items():
@@ -145,7 +124,7 @@ class Device:
     def perform(self, span: Span) -> None:
         """Run the span's action; it ends when the span does, and then memory is sampled.
 
-        What it frees is handed to it, and what it makes is kept: both as ``HOLDS`` says.
+        Takes what the action frees out of memory, runs it, and keeps what it makes: both as ``HOLDS`` says.
         """
         self.clock, memory = span.end, self.memory
         for part in span.action.parts:
@@ -159,7 +138,7 @@ class Device:
                 made = self.handlers[kind](part, *freed)
             for category in makes:
                 memory.keep(category, key, made[category])
-            self.versions.ended(part)
+            self.ended(part)
         memory.sample(span.end, instant=span.start == span.end)
 
     def forward(self, action: Action) -> Made:
@@ -178,38 +157,39 @@ class Device:
 
     def backward(self, action: Action, saved: list) -> None:
         stage, _, m = action
-        dy, into = self._gradient_of_output(stage, m, saved), self._gradients_so_far(stage)
-        dx = self.versions.for_action(action).backward(saved, dy, into=into, look=self.memory.look)
-        self._gradients_kept(stage)
+        dy, into = self._gradient_of_output(stage, m, saved), self.gradients_so_far(stage)
+        dx = self.weights_for(action).backward(saved, dy, into=into, look=self.memory.look)
+        self._keep_gradients(stage)
         self._send_back(stage, m, dx)
 
     def input_gradient(self, action: Action, saved: list) -> Made:
         stage, _, m = action
         dy = self._gradient_of_output(stage, m, saved)
-        dx, pending = self.versions.for_action(action).backward_input(saved, dy, look=self.memory.look)
+        dx, pending = self.weights_for(action).backward_input(saved, dy, look=self.memory.look)
         self._send_back(stage, m, dx)
         return {PENDING: pending}
 
     def weight_gradient(self, action: Action, pending: list) -> None:
-        into = self._gradients_so_far(action.stage)
-        self.versions.for_action(action).backward_weight(pending, into=into, look=self.memory.look)
-        self._gradients_kept(action.stage)
+        into = self.gradients_so_far(action.stage)
+        self.weights_for(action).backward_weight(pending, into=into, look=self.memory.look)
+        self._keep_gradients(action.stage)
 
-    def update(self, action: Action) -> None:
-        stage = action.stage
-        sum_copies(self.peers, stage)
-        self.versions.replaced_by(action)
-        optimizer, parameters = self.optimizers[stage], self.partitions[stage].parameters
-        optimizer.step(parameters, self.gradients[stage])
-        self.applied.add(stage)
-        self.memory.take(STATE, stage)
-        self.memory.keep(STATE, stage, optimizer.prepare(parameters))  # it may have new arrays
+    def weights_for(self, action: Action) -> Partition:
+        """The stage's layers, with the weights that this action reads. In a stream they depend on when."""
+        return self.partitions[action.stage]
+
+    def gradients_so_far(self, stage: int) -> Gradients:
+        """What a stage's gradients are added to."""
+        return self.gradients[stage]
+
+    def ended(self, action: Action) -> None:
+        """Called when an action has ended."""
 
     def _run(self, action: Action, x: Boundary, keep: bool = True) -> tuple[Boundary, list]:
         """The forward of a stage: (output, saved); the last stage also computes the loss."""
         stage, _, m = action
         self.memory.came_in((stage, m), x)
-        partition, context = self.versions.for_action(action), self.inputs.contexts[m]
+        partition, context = self.weights_for(action), self.inputs.contexts[m]
         y, saved = partition.forward(x, context, self.memory.look, keep)
         if stage == self.last_stage:
             value, loss_saved = self.inputs.loss.forward(first(y), self._feed(1, m))
@@ -230,18 +210,7 @@ class Device:
         if stage:
             self._send(Kind.B, stage - 1, m, dx)
 
-    def _gradients_so_far(self, stage: int) -> Gradients:
-        """What a stage's gradients are added to: zero again once an update has used up what was there."""
-        gradients = self.gradients[stage]
-        if stage in self.applied:
-            self.applied.remove(stage)
-            self.summed.discard(stage)
-            for array in gradients.values():
-                if not isinstance(array, StandIn):
-                    array.fill(0)
-        return gradients
-
-    def _gradients_kept(self, stage: int) -> None:
+    def _keep_gradients(self, stage: int) -> None:
         """Count a stage's gradients, once: those of later microbatches are added to the same arrays."""
         if stage not in self.counted:
             self.counted.add(stage)
@@ -260,3 +229,13 @@ class Device:
 
     def _receive(self, kind: Kind, stage: int, m: int) -> Boundary:
         return self.memory.take(MESSAGES, (kind, stage, m))
+
+
+SUM_COPIES: Hook[Callable[[Sequence[Device], int], None]] = Hook("sum_copies", "a stage with several copies")
+
+
+def sum_copies(devices: Sequence[Device], stage: int) -> None:
+    """Give each device that holds a copy of a stage the sum of its gradients over all copies, in place."""
+    held = [device for device in devices if device.gradients.get(stage)]
+    if len(held) > 1:
+        SUM_COPIES.filled(held, stage)

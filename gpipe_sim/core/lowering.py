@@ -1,17 +1,17 @@
 """How a schedule's order becomes the columns of a ``Program``, without keeping its actions as objects."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, plain, require_labels
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.placement import read_placement
 from gpipe_sim.core.program import CODE, KINDS, Column, Program
 from gpipe_sim.core.rows import cells, read
 from gpipe_sim.core.rules import NEEDS
-from gpipe_sim.streams.updates import updates_before
 
 if TYPE_CHECKING:
     from gpipe_sim.core.schedule import Schedule
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16  #: about how many actions exist as objects at the same time while an order is lowered
 _CODE_OF_LETTER = np.zeros(128, np.int8)
 _CODE_OF_LETTER[[ord(kind) for kind in KINDS]] = range(len(KINDS))
+
+
+#: An update also needs the last gradient of each copy of its stage: (needs_from, needs, kind, stage, device).
+NEEDS_OF_UPDATES: Hook[Callable[[Column, Column, Column, Column, Column], tuple[Column, Column]]] = Hook(
+    "needs_of_updates", "a schedule with updates, such as 0U0,"
+)
 
 
 def lower(schedule: "Schedule") -> Program:
@@ -31,7 +37,7 @@ def lower(schedule: "Schedule") -> Program:
     lengths: list[int] = []
     pieces = list(_pieces(schedule, lengths))
     stage, kind, microbatch, sizes = map(np.concatenate, zip(*pieces, strict=True))
-    rows, parts = _offsets(lengths), _offsets(sizes)
+    rows, parts = offsets(lengths), offsets(sizes)
     entry = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     device = np.repeat(np.arange(schedule.devices, dtype=np.int32), lengths)[entry]
     labelled = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
@@ -42,7 +48,7 @@ def lower(schedule: "Schedule") -> Program:
     }
     needs_from, needs = _needs(kind, stage, slot, labelled, where, stages, microbatches)
     if CODE[Kind.U] in where:
-        needs_from, needs = _with_copies(needs_from, needs, kind, stage, device)
+        needs_from, needs = NEEDS_OF_UPDATES.filled(needs_from, needs, kind, stage, device)
     asks = np.repeat(np.arange(len(kind)), np.diff(needs_from))  # the part that has each need
     program = Program(
         placement, stages, microbatches, rows, parts, kind, stage, microbatch,
@@ -112,7 +118,7 @@ def _whole(schedule: "Schedule", labels: tuple[int, ...]) -> Column:
     return np.array(labels, np.int64 if least < -(1 << 31) or most >= 1 << 31 else np.int32)
 
 
-def _offsets(sizes: Sequence[int]) -> Column:
+def offsets(sizes: Sequence[int]) -> Column:
     """For runs of these sizes, one after the other: where each begins, and last where the final one ends."""
     ends = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=ends[1:])
@@ -147,29 +153,4 @@ def _needs(
             inside = parts[stage[parts] != (stages - 1 if step > 0 else 0)] if step else parts
             table[inside, column] = where[source][slot[inside] + step * size]
     there = table >= 0
-    return _offsets(there.sum(axis=1)), table[there]
-
-
-def _with_copies(
-    needs_from: Column, needs: Column, kind: Column, stage: Column, device: Column
-) -> tuple[Column, Column]:
-    """An update also needs the last gradient of each other copy of its stage: what it applies is their sum.
-
-    The nth update of one copy goes with the nth of another. Nothing crosses for that need; how the sum gets
-    there is not in an order (``replicas.all_reduce``).
-    """
-    updates, gradients = kind == CODE[Kind.U], np.isin(kind, (CODE[Kind.B], CODE[Kind.W]))
-    copies = set(zip(stage[gradients].tolist(), device[gradients].tolist(), strict=True))
-    if len(copies) == len({own for own, _ in copies}):
-        return needs_from, needs  # no stage has two
-    keys = list(zip(stage.tolist(), updates_before(device, stage, updates).tolist(), strict=True))
-    last: dict[tuple[int, int], dict[int, int]] = {}  # by stage and mini-batch, of each copy
-    for part in np.flatnonzero(gradients).tolist():
-        last.setdefault(keys[part], {})[int(device[part])] = part
-    places, more = [], []
-    for part in np.flatnonzero(updates).tolist():
-        others = [other for where, other in last.get(keys[part], {}).items() if where != device[part]]
-        places += [part] * len(others)
-        more += others
-    sizes = np.diff(needs_from) + np.bincount(places, minlength=len(kind)).astype(np.int32)
-    return _offsets(sizes), np.insert(needs, needs_from[1:][places], more)
+    return offsets(there.sum(axis=1)), table[there]

@@ -6,29 +6,26 @@ an order without pairs, entries and parts are the same. Columns are NumPy arrays
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.levels import Levels, find_levels
-from gpipe_sim.links.traffic import Traffic, find_traffic
-from gpipe_sim.streams.updates import Updates, find_updates
 
 Column = np.ndarray
+T = TypeVar("T")
 KINDS = tuple(Kind)  #: the columns store a kind as its place in this tuple
 CODE = {kind: code for code, kind in enumerate(KINDS)}
-MOST_WRITTEN, FIRST = (
-    10_000,
-    100,
-)  #: of more entries than this, a text has only the first rows, and of each the first
+MOST_WRITTEN, FIRST = 10_000, 100  #: a text of more entries has only the first rows, and the first of each
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The columns of a schedule. ``core.program`` makes it once.
+    """The columns of a schedule. ``schedule.program`` makes it once.
 
     Per part: ``kind`` (its place in ``KINDS``), ``stage``, ``microbatch``, ``device``, ``entry`` (the one
     that it belongs to), and ``position``, the place of that entry in the device's row.
@@ -53,6 +50,7 @@ class Program:
     needs_from: Column
     needs: Column
     crosses: Column
+    kept: dict = field(default_factory=dict)  #: see ``once``
 
     @property
     def devices(self) -> int:
@@ -106,22 +104,15 @@ class Program:
         """The entries in an order in which they can run, and which devices get stuck."""
         return find_levels(self.rows, self.needs_from, self.entry[self.needs])
 
-    @cached_property
-    def traffic(self) -> Traffic:
-        """What crosses from one device to another, and on which link."""
-        needed = self.needs[self.crosses]
-        place = self.levels.rank[self.entry[needed]]
-        return find_traffic(needed, place, self.device[needed], self.target[self.crosses], self.devices)
+    def once(self, make: Callable[["Program"], T]) -> T:
+        """What a chapter makes of this program, made on first use and then kept."""
+        if make not in self.kept:
+            self.kept[make] = make(self)
+        return self.kept[make]
 
-    @cached_property
-    def updates(self) -> Updates:
-        """Which mini-batch each microbatch belongs to, and how many updates each part comes after.
-
-        Only for a program whose labels are in range.
-        """
-        code = {kind: self.kind == CODE[kind] for kind in (Kind.U, Kind.B, Kind.W)}
-        gradients, shape = code[Kind.B] | code[Kind.W], (self.stages, self.microbatches)
-        return find_updates(self.device, self.stage, self.microbatch, code[Kind.U], gradients, shape)
+    def needs_of(self, entry: int) -> list[int]:
+        """The parts that an entry needs."""
+        return self.needs[self.needs_from[entry] : self.needs_from[entry + 1]].tolist()
 
     def part_of(self, action: Action) -> int:
         """The number of the part that is this action, the first one if there are several; -1 if none is."""

@@ -5,12 +5,13 @@ and everything that times, runs or checks a schedule reads that table.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.actions import Action, OverlapFB
+from gpipe_sim.core.hooks import Hook, Shown
 from gpipe_sim.core.lowering import lower
 from gpipe_sim.core.placement import looped, named, read_placement
 from gpipe_sim.core.program import Program, written
@@ -93,18 +94,10 @@ class Schedule(ABC):
             raise ValueError(f"{action} is not in {self!r}")
         return int(self.program.device[part])
 
-    def timeline(self, costs=None):
-        """Shorthand for ``simulate(schedule, costs)``."""
-        from gpipe_sim.core.simulate import simulate
-
-        return simulate(self, costs)
-
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
-        from gpipe_sim.drawing.svg import at_unit_costs
-
-        drawing = at_unit_costs(self)
-        return drawing and drawing._repr_html_()
+        chart = CHART.filled(self)
+        return chart and chart._repr_html_()
 
     def __getstate__(self) -> dict:
         """What is copied or pickled: everything but the program, which a copy can make again."""
@@ -122,26 +115,22 @@ class Schedule(ABC):
         return written(program, heads, lambda entry: str(program.entry_of(entry)))
 
 
+CHART: Hook[Callable[[Schedule], Shown | None]] = Hook("chart_of_schedule", "a chart in a notebook")
+
+
 def needs(action: Action | OverlapFB | str, schedule: Schedule) -> tuple[Action, ...]:
     """The actions that must have ended, and sent what they made, before this one can start."""
     require_schedule("needs", schedule)
-    action, part_of = read("needs", action), schedule.program.part_of
+    action, program = read("needs", action), schedule.program
+    entry = int(program.entry[part]) if (part := program.find(action)) >= 0 else None
+    if entry is not None and program.entry_of(entry) == action:
+        return tuple(map(program.action_of, program.needs_of(entry)))
     wanted = (
         Action(part.stage + step, kind, part.microbatch)
         for part in action.parts
         for kind, step in NEEDS[part.kind]
     )
-    found = tuple(need for need in wanted if part_of(need) >= 0)
-    return found + _of_copies(action, schedule.program) if action.parts[0].kind is Kind.U else found
-
-
-def _of_copies(update: Action, program: Program) -> tuple[Action, ...]:
-    """The last gradient of each other copy of the stage that is updated."""
-    if (part := program.part_of(update)) < 0:
-        return ()
-    entry = program.entry[part]
-    needed = program.needs[program.needs_from[entry] : program.needs_from[entry + 1]].tolist()
-    return tuple(program.action_of(need) for need in needed if program.device[need] != program.device[part])
+    return tuple(need for need in wanted if program.part_of(need) >= 0)
 
 
 def require_schedule(owner: str, value) -> None:

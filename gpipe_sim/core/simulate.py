@@ -5,34 +5,54 @@ thing that it needs has arrived. All actions of a level (``core.levels``) are ti
 level. An order in which some device gets stuck is refused before anything is timed.
 """
 
-from collections.abc import Callable
-from math import isfinite
-from typing import Any
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import Protocol
 
 import numpy as np
 
-from gpipe_sim.core.clock import Clock, timed
-from gpipe_sim.core.cost_model import CostModel, priced, require_costs
+from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
-from gpipe_sim.core.numbers import as_columns
+from gpipe_sim.core.hooks import Hook
+from gpipe_sim.core.numbers import CostColumn
 from gpipe_sim.core.problems import check
-from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import got, require_flags
-from gpipe_sim.links.links import Links, message_sizes, on_links
 
 Column = np.ndarray
+
+
+class Sizes(Protocol):
+    """What the core asks of a profile: plain numbers, never layers."""
+
+    def message_bytes(self, schedule: Schedule) -> CostColumn:
+        """The bytes of each need that crosses, in the order of the program's."""
+
+    def require_within(
+        self,
+        schedule: Schedule,
+        limit: Real | Sequence[Real],
+        costs: CostModel | None = None,
+        weights: str | None = None,
+    ) -> object:
+        """MemoryLimitError if a device would hold more than the limit."""
+
+
+#: Costs that time a program whose messages queue: (schedule, costs, links, profile, overlap).
+ON_LINKS: Hook[Callable[[Schedule, CostModel, object, Sizes | None, bool], CostModel]] = Hook(
+    "on_links", "simulate(..., links=...)"
+)
 
 
 def simulate(
     schedule: Schedule,
     costs: CostModel | None = None,
     *,
-    links: Links | None = None,
+    links: object = None,
     overlap: bool = True,
-    profile: Any = None,
-    memory_limit: Any = None,
+    profile: Sizes | None = None,
+    memory_limit: Real | Sequence[Real] | None = None,
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 
@@ -62,35 +82,16 @@ def simulate(
         if profile is None:
             raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
         profile.require_within(schedule, memory_limit, costs)
+    if links is not None:
+        costs = ON_LINKS.filled(schedule, costs, links, profile, overlap)
     try:
         with np.errstate(over="ignore"):
-            if links is None:
-                clock, in_units = _without_links(program, costs)
-            else:
-                sizes = message_sizes(schedule, profile)
-                clock, in_units = on_links(program, costs, links, sizes, overlap)
+            clock, in_units = costs.clock(program)
     except OverflowError:  # of whole numbers beside floats
         raise too_long(schedule) from None
     if clock.end.dtype == float and not np.isfinite(clock.end).all():
         raise too_long(schedule)
     return Timeline(schedule, *map(in_units, clock))
-
-
-def _without_links(program: Program, costs: CostModel) -> tuple[Clock, Callable]:
-    """Every message is on its way for as long as the costs say, whatever else crosses."""
-    (durations, delays), in_units = as_columns(*priced(costs, program))
-    return timed(program, durations, delays), in_units
-
-
-def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:
-    """The timeline that is made; ValueError if it is too long for a float."""
-    try:
-        timeline = make()
-    except OverflowError:  # of whole numbers beside floats
-        raise too_long(schedule) from None
-    if isinstance(timeline.makespan, float) and not isfinite(timeline.makespan):
-        raise too_long(schedule)
-    return timeline
 
 
 def too_long(schedule: Schedule) -> ValueError:

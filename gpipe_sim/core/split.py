@@ -5,18 +5,18 @@ from collections.abc import Callable, Hashable, Sequence
 from numbers import Integral
 from typing import Any
 
-from gpipe_sim.balance.by_layers import balance_by_parameters, balance_by_size, balance_by_time
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.partition import Partition, require_distinct
-from gpipe_sim.errors import got, listed, one_of, require_room, whole
+from gpipe_sim.errors import got, listed, require_room, whole
 
-#: What a stage should have as little of as possible -> how that is found.
-BY: dict[str, Callable] = {
-    "parameters": balance_by_parameters,
-    "time": balance_by_time,
-    "size": balance_by_size,
-}
 NO_SAMPLE = "split needs a sample only for balance='time' or balance='size'"
+
+
+#: How many layers each stage gets: (layers, stages, word, sample).
+BY_WORD: Hook[Callable[[Sequence[Layer], int | None, str, Any], list[int]]] = Hook(
+    "balance_by_word", 'split(..., balance="time")'
+)
 
 
 def split(
@@ -44,7 +44,7 @@ def split(
     require_distinct(layers)
     layers = list(layers)
     if isinstance(balance, str):
-        balance, stages = _found(layers, stages, balance, sample), None
+        balance, stages = BY_WORD.filled(layers, stages, balance, sample), None
     elif sample is not None:
         raise TypeError(NO_SAMPLE)
     balance = balanced(len(layers), stages, balance)
@@ -54,20 +54,6 @@ def split(
         Partition(layers[start : start + size], start, label)
         for start, size, label in zip(starts, balance, labels, strict=False)
     ]
-
-
-def _found(layers: Sequence[Layer], stages: int | None, by: str, sample: Any) -> list[int]:
-    """How many layers each stage gets, by what a word says."""
-    one_of("split", "balance to list layers, or", by, BY)
-    if stages is None:
-        raise TypeError(f"split needs stages=, how many, beside balance={by!r}")
-    if by == "parameters":
-        if sample is not None:
-            raise TypeError(NO_SAMPLE)
-        return balance_by_parameters(layers, stages)
-    if sample is None:
-        raise TypeError(f"split needs sample=, the inputs of one microbatch, for balance={by!r}")
-    return BY[by](layers, stages, sample)
 
 
 def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> list[int]:

@@ -3,11 +3,10 @@
 The devices take turns in this process, in the order in which their actions end on the timeline.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import nullcontext
-from copy import copy, deepcopy
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import first
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.device import Batch, Device, StepInputs, as_batch, pieces, pieces_of
-from gpipe_sim.core.diverged import require_finite, without_warnings
+from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, as_batch, pieces, sum_copies
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import Memory, MemoryTrace, MeteredMemory, trace
@@ -28,13 +27,11 @@ from gpipe_sim.core.partition import (
     require_partitions,
     require_weights,
 )
+from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.simulate import Sizes, simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import require, require_flags, whole
-from gpipe_sim.memory.shape_inference import profile
-from gpipe_sim.replicas.ring import sum_copies
-from gpipe_sim.streams.versions import lives, read_weights
 
 Array = np.ndarray
 
@@ -64,6 +61,11 @@ class StepResult:
     def __repr__(self) -> str:
         """One line, however large the arrays are."""
         return f"<{type(self).__name__} with loss {self.loss:.4g}>"
+
+
+PROFILE: Hook[Callable[[Sequence[Partition], Batch, Loss, Optimizer | None], Sizes]] = Hook(
+    "profile", "train_step(..., memory_limit=...)"
+)
 
 
 def train_step(
@@ -99,73 +101,98 @@ def train_step(
     """
     require_fit(partitions, schedule)
     require_flags("train_step", meter=meter)
-    timeline, inputs = _read(schedule, batch, loss, costs, optimizer, weights, seed, step)
-    if memory_limit is not None:
-        found = profile(partitions, inputs.batch, loss, optimizer)
-        found.require_within(schedule, memory_limit, costs, weights)
-    with without_warnings() if inputs.lives else nullcontext():
-        devices = performed(partitions, timeline, inputs, MeteredMemory if meter else Memory)
-    memory = tuple(trace(device.memory) for device in devices) if meter else ()
-    result = collected(devices, inputs, memory, timeline)
-    if inputs.lives:
-        require_finite(result.losses)
-    return result
-
-
-def performed(
-    partitions: Sequence[Partition], timeline: Timeline, inputs: StepInputs, memory: type[Memory]
-) -> list[Device]:
-    """The devices after they have done what the timeline says."""
-    devices: list[Device] = []
-    placement = timeline.schedule.program.placement
-    for held, optimizers in own_copies(partitions, placement, inputs.optimizer, inputs.homes):
-        devices.append(Device(inputs, held, optimizers, memory(), devices))
-    for span in timeline.spans:  # as they end: all that an action changes happens then
-        devices[span.device].perform(span)
-    return devices
-
-
-def _read(
-    schedule: Schedule,
-    batch: Batch,
-    loss: Loss,
-    costs: CostModel | None,
-    optimizer: Optimizer | None,
-    weights: str | None,
-    seed: int,
-    step: int,
-) -> tuple[Timeline, StepInputs]:
-    """What a step is told, looked at before anything runs; what takes longest to refuse comes last."""
     batch = as_batch(batch)
     require_loss(loss)
     if optimizer is not None:
         require_optimizer("train_step", optimizer)
     seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
     pieces(len(batch[0]), schedule.microbatches)
-    timeline = timed(schedule, costs)
-    _require_optimizer_for_updates(schedule, optimizer)
-    weights = read_weights("train_step", schedule, weights)
-    return timeline, told(schedule, batch, loss, optimizer, weights, seed, step)
+    timeline, kind = timed(schedule, costs), kind_of_step(schedule, weights)
+    told = kind("train_step", schedule, batch, loss, optimizer, weights, seed, step)
+    if memory_limit is not None:
+        found = PROFILE.filled(partitions, batch, loss, optimizer)
+        found.require_within(schedule, memory_limit, costs, weights)
+    return told.run(partitions, timeline, meter)
 
 
-def told(
-    schedule: Schedule,
-    batch: Batch,
-    loss: Loss,
-    optimizer: Optimizer | None,
-    weights: str,
-    seed: int = 0,
-    step: int = 0,
-) -> StepInputs:
-    """What every device of a step is told."""
-    program = schedule.program
-    contexts = [Context(True, seed, step, m) for m in range(program.microbatches)]
-    homes = program.homes(Kind.F).tolist()
-    recomputed = (program.homes(Kind.R) >= 0).tolist()
-    members = program.updates.members
-    life = lives(program, weights) if len(members) > 1 else None
-    cut = pieces_of(program, len(batch[0]))
-    return StepInputs(program.stages, batch, cut, loss, optimizer, contexts, homes, recomputed, members, life)
+def kind_of_step(schedule: Schedule, weights: str | None = None) -> "type[Step]":
+    """What runs a step of this schedule: a ``Step``, or another kind if it updates weights on the way."""
+    return STREAM.filled if Kind.U in schedule.program.where or weights is not None else Step
+
+
+class Step:
+    """One step of a schedule: what its devices are told, how they run, and what comes of it.
+
+    Everything is looked at before anything runs; ``owner`` names who asks, in refusals. A stream of steps,
+    whose weights change on the way, is a subclass (``STREAM``).
+    """
+
+    device: ClassVar[type[Device]] = Device
+
+    def __init__(
+        self,
+        owner: str,
+        schedule: Schedule,
+        batch: Batch,
+        loss: Loss,
+        optimizer: Optimizer | None = None,
+        weights: str | None = None,
+        seed: int = 0,
+        step: int = 0,
+    ):
+        self.require(owner, schedule, optimizer, weights)
+        program = schedule.program
+        self.inputs = StepInputs(
+            program.stages,
+            batch,
+            self.cut(program, len(batch[0])),
+            loss,
+            optimizer,
+            contexts=[Context(True, seed, step, m) for m in range(program.microbatches)],
+            homes=program.homes(Kind.F).tolist(),
+            recomputed=(program.homes(Kind.R) >= 0).tolist(),
+        )
+
+    @classmethod
+    def require(
+        cls, owner: str, schedule: Schedule, optimizer: Optimizer | None, weights: str | None
+    ) -> None:
+        """ValueError if the schedule cannot be run with such an optimizer and such versions of weights."""
+
+    @classmethod
+    def cut(cls, program: Program, samples: int) -> list[Piece]:
+        """The microbatches, each with its share of what one update averages.
+
+        ValueError for fewer samples than microbatches.
+        """
+        return pieces(samples, program.microbatches)
+
+    def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
+        """What comes of the step."""
+        devices = self.run_devices(partitions, timeline, MeteredMemory if meter else Memory)
+        memory = tuple(trace(device.memory) for device in devices) if meter else ()
+        return self.collect(devices, memory, timeline)
+
+    def run_devices(
+        self, partitions: Sequence[Partition], timeline: Timeline, memory: type[Memory]
+    ) -> list[Device]:
+        """The devices after they have done what the timeline says."""
+        devices: list[Device] = []
+        placement = timeline.schedule.program.placement
+        for held, optimizers in dealt(partitions, placement, self.inputs.optimizer, self.inputs.homes):
+            devices.append(self.device(self.inputs, held, optimizers, memory(), devices))
+        for span in timeline.spans:  # as they end: all that an action changes happens then
+            devices[span.device].perform(span)
+        return devices
+
+    def collect(
+        self, devices: Sequence[Device], memory: tuple[MemoryTrace, ...], timeline: Timeline
+    ) -> StepResult:
+        """What all devices made, as one result."""
+        return collect(devices, self.inputs, memory, timeline)
+
+
+STREAM: Hook[type[Step]] = Hook("stream", "a schedule with updates, such as 0U0,")
 
 
 def single_device_step(
@@ -201,59 +228,44 @@ def single_device_step(
     return StepResult(loss, gradients, np.concatenate(outputs), losses=(loss,))
 
 
-_last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training repeats one schedule
-
-
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
-    """``simulate(schedule, costs)``, or its last result if that was for these very objects."""
-    global _last
+    """``simulate(schedule, costs)``, or its last result for this schedule: training repeats one."""
     if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
         return simulate(schedule, costs)
-    last = _last
-    if last is None or last[0] is not schedule or last[1] != costs:
-        last = _last = schedule, costs, simulate(schedule, costs)
-    return last[2]
+    kept = schedule.program.kept
+    if timed not in kept or kept[timed][0] != costs:
+        kept[timed] = costs, simulate(schedule, costs)
+    return kept[timed][1]
 
 
-def _require_optimizer_for_updates(schedule: Schedule, optimizer: Optimizer | None) -> None:
-    updates = schedule.program.where.get(Kind.U)
-    if updates is not None and optimizer is None:
-        first = schedule.program.action_of(updates[updates >= 0][0])
-        raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
+Share = tuple[dict[int, Partition], dict[int, Optimizer]]  #: of a device: partitions, optimizers, by stage
+#: The shares where several devices hold a stage, as ``dealt`` gives them.
+OWN_COPIES: Hook[Callable[..., Iterable[Share]]] = Hook("own_copies", "a stage with several copies")
 
 
-def own_copies(
+def dealt(
     partitions: Sequence[Partition],
     placement: Sequence[Sequence[int]],
     optimizer: Optimizer | None,
     homes: Sequence[Sequence[int]] = (),
-) -> Iterator[tuple[dict[int, Partition], dict[int, Optimizer]]]:
-    """Per device, the partitions of its stages, and the optimizers of their weights.
+) -> Iterable[Share]:
+    """Per device, the partitions of its stages, and the optimizers of their weights, by stage.
 
-    If several devices hold a stage, one has the partition itself: the first that runs it, by ``homes``. The
-    others get copies, and what an optimizer keeps for them is copied too.
+    If several devices hold a stage, the first that runs it, by ``homes``, has the partition itself.
     """
-    owner = {stage: device for device, held in reversed([*enumerate(placement)]) for stage in held}
-    owner |= {stage: min(ran) for stage, at in enumerate(homes) if (ran := {*at} - {-1})}
-    for device, held in enumerate(placement):
-        own, optimizers = {}, {}
-        for stage in held:
-            itself = owner[stage] == device
-            own[stage] = partitions[stage] if itself else deepcopy(partitions[stage])
-            if optimizer:
-                optimizers[stage] = optimizer if itself else _with_own_state(optimizer, partitions[stage])
-        yield own, optimizers
+    if sum(map(len, placement)) > len({stage for held in placement for stage in held}):
+        return OWN_COPIES.filled(partitions, placement, optimizer, homes)
+    return [
+        ({stage: partitions[stage] for stage in held}, dict.fromkeys(held, optimizer) if optimizer else {})
+        for held in placement
+    ]
 
 
-def _with_own_state(optimizer: Optimizer, partition: Partition) -> Optimizer:
-    """The same rule; what it keeps for the weights of a partition is its own."""
-    other = copy(optimizer)
-    other.state = deepcopy(optimizer.prepare(partition.parameters))
-    return other
-
-
-def collected(
-    devices: Sequence[Device], inputs: StepInputs, memory: tuple = (), timeline: Timeline | None = None
+def collect(
+    devices: Sequence[Device],
+    inputs: StepInputs,
+    memory: tuple[MemoryTrace, ...] = (),
+    timeline: Timeline | None = None,
 ) -> StepResult:
     """The losses, outputs and gradients of all devices as one step's."""
     losses = {m: value for device in devices for m, value in device.losses.items()}
@@ -262,20 +274,10 @@ def collected(
     for stage in range(inputs.stages):
         sum_copies(devices, stage)
         gradients |= next((own for device in devices if (own := device.gradients.get(stage))), {})
-    means = [sum(inputs.pieces[m].weight * losses[m] for m in members) for members in inputs.mini_batches]
+    loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
     sent = tuple(device.sent for device in devices)
-    used = {action: version for device in devices for action, version in device.versions.used.items()}
-    gradients, loss = dict(sorted(gradients.items())), _mean(means, inputs)
-    return StepResult(loss, gradients, whole, memory, timeline, sent, tuple(means), used)
-
-
-def _mean(means: Sequence[float], inputs: StepInputs) -> float:
-    """The mean over all samples, from those of the mini-batches."""
-    if len(means) == 1:
-        return means[0]
-    samples = [sum(inputs.pieces[m].samples for m in members) for members in inputs.mini_batches]
-    return sum(each * count for each, count in zip(means, samples, strict=True)) / sum(samples)
+    return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline, sent, (loss,))
 
 
 def require_loss(loss: Loss) -> None:

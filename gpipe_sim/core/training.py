@@ -10,25 +10,24 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.boundary import first
 from gpipe_sim.core.device import Batch, as_batch
-from gpipe_sim.core.digits import Data
-from gpipe_sim.core.diverged import require_finite, without_warnings
 from gpipe_sim.core.layers import Context, Layer
-from gpipe_sim.core.losses import Loss, cross_entropy
+from gpipe_sim.core.losses import Loss, cross_entropy, require_finite, without_warnings
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Gradients, Partition, require_partitions
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import (
     StepResult,
+    kind_of_step,
     require_fit,
     require_loss,
     single_device_step,
     train_step,
 )
 from gpipe_sim.errors import DivergedError, got, numbers, whole
-from gpipe_sim.streams.versions import read_weights
 
 Array = np.ndarray
+Data = Batch | tuple[Array, Array, Array, Array]  #: (x, y), or these and (x, y) that are held out
 Report = Callable[[str], object] | None
 
 
@@ -45,7 +44,7 @@ class History:
 def train(
     partitions: Sequence[Partition],
     schedule: Schedule,
-    data: Data | Batch,
+    data: Data,
     *,
     loss: Loss,
     optimizer: Optimizer,
@@ -74,7 +73,7 @@ def train(
     require_schedule("train", schedule)
     require_fit(partitions, schedule)
     check(schedule)
-    read_weights("train", schedule, weights)
+    kind_of_step(schedule, weights).require("train", schedule, optimizer, weights)
 
     def step(batch: Batch, number: int) -> StepResult:
         how = {"optimizer": optimizer, "weights": weights, "meter": False, "seed": seed, "step": number}
@@ -87,7 +86,7 @@ def train(
 
 def train_single_device(
     layers: Sequence[Layer],
-    data: Data | Batch,
+    data: Data,
     *,
     loss: Loss,
     optimizer: Optimizer,
@@ -145,7 +144,7 @@ def outputs(partitions: Sequence[Partition], x: Array) -> Array:
 def _train(
     partitions: Sequence[Partition],
     step: Callable[[Batch, int], StepResult],
-    data: Data | Batch,
+    data: Data,
     loss: Loss,
     optimizer: Optimizer | None,  # None where the steps update the weights themselves
     epochs: int,
@@ -209,7 +208,7 @@ def _read_sizes(epochs: int, batch_size: int, seed: int, report: Report) -> tupl
 
 
 def _read_data(
-    partitions: Sequence[Partition], data: Data | Batch, loss: Loss, batch_size: int
+    partitions: Sequence[Partition], data: Data, loss: Loss, batch_size: int
 ) -> tuple[Batch, Batch | None]:
     """(x, y), and what is held out or None, all looked at before any weight changes."""
     needs = "train needs (x, y) or (x, y, x_held_out, y_held_out)"

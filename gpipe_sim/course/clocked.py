@@ -7,6 +7,7 @@ from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline
+from gpipe_sim.export.spans import from_spans
 from gpipe_sim.machine.machine import Machine
 
 PAUSE = 0.75  #: how long a device takes between two actions in a timeline that is made here
@@ -40,15 +41,16 @@ def measured(
     pauses for ``pauses(device, done)``, where ``done`` counts its actions so far. A pause costs nothing extra
     if the device has to wait longer than that anyway.
     """
-    machine = Machine.of(schedule.program, _Worn(costs, slow or {}))
+    machine = Machine(schedule.program, _Worn(costs, slow or {}))
     done, spans = [0] * schedule.devices, []
     while (entry := machine.earliest()) is not None:
         device = machine.home[entry]
         done[device] += 1
-        machine.apply(entry, rest=pauses(device, done[device]))
+        machine.apply(entry)
+        machine.free[device] += pauses(device, done[device])
         action = schedule.program.entry_of(entry)
         spans.append(Span(action, device, float(machine.starts[entry]), machine.ends[entry]))
-    return Timeline.from_spans(schedule, spans)
+    return from_spans(schedule, spans)
 
 
 def uneven(device: int, done: int) -> float:

@@ -7,6 +7,7 @@ from gpipe_sim.core.program import KINDS as CODES
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.palette import KINDS
+from gpipe_sim.streams.updates import updates_of
 
 SAME = 1e-9  #: times differ by rounding up to this part of them
 
@@ -42,7 +43,7 @@ def size(schedule: Schedule) -> str:
 
 def _updated(schedule: Schedule) -> str:
     """Nothing, unless there is more than one update; the last may come after fewer microbatches."""
-    *most, last = map(len, schedule.program.updates.members)
+    *most, last = map(len, updates_of(schedule.program).members)
     if not most:
         return ""
     if max(most) == 1 == last:

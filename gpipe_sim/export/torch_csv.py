@@ -13,6 +13,7 @@ from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import ScheduleError, require
+from gpipe_sim.streams.updates import updates_of
 
 #: What PyTorch adds to an order before it runs it: messages, and the book-keeping of sharded weights.
 _ADDED = re.compile(r"\d+(WAIT_)?((SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRAD)")
@@ -53,7 +54,7 @@ def require_torch(schedule: Schedule) -> None:
     """ScheduleError unless PyTorch's engine can run the order; the message says what is in the way."""
     require_schedule("PyTorch's engine", schedule)
     check(schedule)
-    if schedule.program.updates.count > 1:
+    if updates_of(schedule.program).count > 1:
         raise ScheduleError(
             f"{schedule!r} updates weights on the way, {_first(schedule, Kind.U)} being the first: later "
             "microbatches then meet other weights. PyTorch's engine runs one synchronous step and knows no "

@@ -5,7 +5,6 @@ from dataclasses import fields
 from itertools import product, zip_longest
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.explicit import repeat, with_updates
 from gpipe_sim.core.gpipe import DRAINS
 from gpipe_sim.core.remat import remat
 from gpipe_sim.core.schedule import Schedule, require_schedule
@@ -25,6 +24,8 @@ from gpipe_sim.families import (
     VHalf,
     VMin,
 )
+from gpipe_sim.families.derived import repeat, with_updates
+from gpipe_sim.streams.updates import updates_of
 
 #: What a family is called, if that is not the name of its class.
 NAMES = {
@@ -78,7 +79,7 @@ def _candidates(schedule: Schedule) -> Iterator[tuple[str, Schedule]]:
     if Kind.U not in program.where or not program.in_range:
         yield from _of(SCHEDULES, schedule, schedule.microbatches)
         return
-    steps = program.updates.count
+    steps = updates_of(program).count
     if steps > 1:
         yield from _of(WITHOUT_FLUSH, schedule, schedule.microbatches)
     if not schedule.microbatches % steps:
@@ -113,7 +114,7 @@ def _variants(family: type[Schedule], schedule: Schedule) -> Iterator[dict]:
     held = schedule.stages // schedule.devices
     choices = {"stages_per_device": (held,) if held > 1 else (), "drain": DRAINS}
     if "every" in [field.name for field in fields(family)]:
-        choices["every"] = (len(schedule.program.updates.members[0]),)
+        choices["every"] = (len(updates_of(schedule.program).members[0]),)
     names = [field.name for field in fields(family) if field.name in choices]
     for values in product(*(choices[name] for name in names)):
         yield dict(zip(names, values, strict=True))

@@ -9,23 +9,24 @@ message of so many bytes keeps its link busy for bytes / bandwidth, and arrives 
     device 1                    [ 1F0 ]   [ 1F1 ]
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
+from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.clock import Clock, timed
 from gpipe_sim.core.cost_model import CostModel, priced
 from gpipe_sim.core.levels import places
-from gpipe_sim.core.numbers import CostColumn, as_columns, quotient
+from gpipe_sim.core.numbers import CostColumn, InUnits, as_columns, quotient
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import Sizes
 from gpipe_sim.errors import duration, got, number, require, whole
-from gpipe_sim.links.traffic import Traffic
+from gpipe_sim.links.traffic import Traffic, traffic_of
 
 Column = np.ndarray
 
@@ -97,30 +98,53 @@ def link_between(links: Links, source: int, target: int, owner: str = "simulate"
     raise ValueError(f"{says}; there are links from {there}")
 
 
-def message_sizes(schedule: Schedule, profile: Any) -> CostColumn:
+def message_sizes(schedule: Schedule, profile: Sizes | None) -> CostColumn:
     """The bytes of each need that crosses; without a profile each is 1."""
     if profile is None:
         return CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
     return profile.message_bytes(schedule)
 
 
-def on_links(
-    program: Program, costs: CostModel, links: Links, sizes: CostColumn, overlap: bool
-) -> tuple[Clock, Callable]:
-    """An order on its links, and what turns its times into the unit of the costs.
+@dataclass(frozen=True, eq=False)
+class OnLinks(CostModel):
+    """Other costs, but messages wait for each other on their links: it times a program itself.
 
     ``sizes`` has the bytes of each need that crosses. Without ``overlap`` a device is busy while it sends and
     while it receives.
     """
-    traffic = program.traffic
-    columns, in_units = as_columns(*priced(costs, program), *prices(traffic, links, sizes))
-    durations, delays, busy, latency = columns
-    late = latency + delays[traffic.need]
-    if not overlap:
-        return _on_devices(program, durations, busy, late), in_units
-    if _may_queue(program, durations, busy):
-        return queued(program, durations, busy, late), in_units
-    return timed(program, durations, (busy + late)[traffic.of_need]), in_units
+
+    costs: CostModel
+    links: Links
+    sizes: CostColumn
+    overlap: bool
+
+    def duration(self, action: Action | OverlapFB, device: int) -> Real:
+        return self.costs.duration(action, device)
+
+    def transfer(self, action: Action, source: int, target: int) -> Real:
+        return self.costs.transfer(action, source, target)
+
+    def clock(self, program: Program) -> tuple[Clock, InUnits]:
+        (durations, busy, late), in_units = self.columns(program)
+        if not self.overlap:
+            return _on_devices(program, durations, busy, late), in_units
+        if _may_queue(program, durations, busy):
+            return queued(program, durations, busy, late), in_units
+        return timed(program, durations, (busy + late)[traffic_of(program).of_need]), in_units
+
+    def columns(self, program: Program) -> tuple[tuple[Column, Column, Column], InUnits]:
+        """How long each entry takes, each message keeps its link busy, and is on its way after that."""
+        traffic = traffic_of(program)
+        bills = *priced(self.costs, program), *prices(traffic, self.links, self.sizes)
+        (durations, delays, busy, latency), in_units = as_columns(*bills)
+        return (durations, busy, latency + delays[traffic.need]), in_units
+
+
+def on_links(
+    schedule: Schedule, costs: CostModel, links: Links, profile: Sizes | None, overlap: bool
+) -> OnLinks:
+    """The costs of a schedule whose messages have the bytes that the profile says, or 1 each without one."""
+    return OnLinks(costs, links, message_sizes(schedule, profile), overlap)
 
 
 def prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColumn, CostColumn]:
@@ -134,15 +158,19 @@ def prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColum
 
 def _may_queue(program: Program, durations: Column, busy: Column) -> bool:
     """Whether a message may find the one before it on its link: what sends it takes less than that does."""
-    traffic = program.traffic
+    traffic = traffic_of(program)
     between = durations[program.levels.order[traffic.sender]] * (1 - traffic.turn)
     between, busy = between[traffic.queue], busy[traffic.queue]
     return bool((traffic.follows[1:] & (between[1:] < busy[:-1])).any())
 
 
 def _on_devices(program: Program, durations: Column, busy: Column, late: Column) -> Clock:
-    """Sending keeps a device busy after an action, receiving before it: each makes an entry longer."""
-    traffic, rank = program.traffic, program.levels.rank
+    """Sending keeps a device busy after an action, receiving before it: each makes an entry longer.
+
+    What another device needs without a message, an update the gradients of another copy, is there before
+    anything is sent.
+    """
+    traffic, rank = traffic_of(program), program.levels.rank
     sender = program.levels.order[traffic.sender]
     sending, receiving = (np.zeros(program.size, busy.dtype) for _ in range(2))
     np.add.at(sending, sender, busy)
@@ -152,10 +180,13 @@ def _on_devices(program: Program, durations: Column, busy: Column, late: Column)
     np.add.at(receiving, program.levels.order[receiver], busy)
     before = np.cumsum(busy) - busy
     gap = before - before[np.searchsorted(traffic.sender, traffic.sender)]  # it leaves after earlier ones
-    delays = gap + busy + late - sending[sender]
-    clock = timed(program, receiving + durations + sending, delays[traffic.of_need])
+    elsewhere = program.device[program.needs] != program.target
+    delays = -sending[program.entry[program.needs]]
+    delays[program.crosses] += (gap + busy + late)[traffic.of_need]
+    clock = timed(program, receiving + durations + sending, delays[elsewhere], elsewhere)
     start, end = clock.start + receiving, clock.end - sending
-    return Clock(start, end, (end[sender] + gap)[traffic.of_need], clock.arrived)
+    arrived = clock.arrived[program.crosses[elsewhere]]
+    return Clock(start, end, (end[sender] + gap)[traffic.of_need], arrived)
 
 
 def queued(program: Program, durations: Column, busy: Column, late: Column) -> Clock:
@@ -164,7 +195,7 @@ def queued(program: Program, durations: Column, busy: Column, late: Column) -> C
     One array of times has the ends of all entries by place, the start of the step, and the arrivals. All
     columns may have a second axis, of runs.
     """
-    levels, traffic, size = program.levels, program.traffic, program.size
+    levels, traffic, size = program.levels, traffic_of(program), program.size
     runs, dtype, messages = durations.shape[1:], durations.dtype, len(traffic.sender)
     times = np.zeros((size + 1 + messages, *runs), dtype)
     before = _table(program, size + 1)
@@ -194,7 +225,7 @@ def _table(program: Program, arrivals: int) -> Column:
     row, entry = places(program.needs_from)
     crosses = program.crosses
     cells = row[crosses] + 1, program.levels.rank[entry[crosses]]
-    before[cells] = arrivals + program.traffic.of_need
+    before[cells] = arrivals + traffic_of(program).of_need
     return before
 
 

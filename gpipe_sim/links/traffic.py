@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-Column = np.ndarray
+from gpipe_sim.core.program import Column, Program
 
 
 class Traffic(NamedTuple):
@@ -27,8 +27,15 @@ class Traffic(NamedTuple):
     follows: Column
 
 
-def find_traffic(needed: Column, sender: Column, source: Column, target: Column, devices: int) -> Traffic:
-    """For each need that crosses: the part that is needed, its entry's place, and where it is and goes."""
+def traffic_of(program: Program) -> Traffic:
+    """What crosses from one device to another, and on which link."""
+    return program.once(_traffic)
+
+
+def _traffic(program: Program) -> Traffic:
+    needed = program.needs[program.crosses]
+    sender, target = program.levels.rank[program.entry[needed]], program.target[program.crosses]
+    source, devices = program.device[needed], program.devices
     keys = (sender.astype(np.int64) * (needed.max(initial=0) + 1) + needed) * devices + target
     _, first, of_need = np.unique(keys, return_index=True, return_inverse=True)
     pair, link = np.unique(source[first].astype(np.int64) * devices + target[first], return_inverse=True)

@@ -16,6 +16,7 @@ from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import MemoryLimitError, got, listed, require_in
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
+from gpipe_sim.streams.updates import updates_of
 
 Limit = Real | Sequence[Real]
 
@@ -115,7 +116,7 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
 def _halved(schedule: Schedule) -> dict[str, int]:
     """The sizes with microbatches half as large, in the same mini-batches; nothing if a family has none."""
     more = {"microbatches": 2 * schedule.microbatches}
-    if schedule.program.updates.count == 1:
+    if updates_of(schedule.program).count == 1:
         return more
     return more | {"every": 2 * schedule.every} if hasattr(schedule, "every") else {}
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.cost_model import CostModel
-from gpipe_sim.core.device import pieces_of
 from gpipe_sim.core.inside_layers import look_inside
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
@@ -16,7 +15,7 @@ from gpipe_sim.core.memory import MemoryTrace, MeteredMemory, trace
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.step import performed, timed, told
+from gpipe_sim.core.step import kind_of_step, timed
 from gpipe_sim.errors import require
 from gpipe_sim.memory.profile import (
     INPUT,
@@ -30,7 +29,6 @@ from gpipe_sim.memory.profile import (
     Size,
     names_of,
 )
-from gpipe_sim.streams.versions import read_weights
 
 
 def predict_memory(
@@ -46,11 +44,11 @@ def predict_memory(
     require("predict_memory", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     profile.require_stages(schedule)
     timeline = timed(schedule, costs)
-    samples = [piece.samples for piece in pieces_of(schedule.program, profile.samples)]
     batch = _rows(profile.samples, profile.input), _rows(profile.samples, profile.target)
-    weights = read_weights("predict_memory", schedule, weights)
-    inputs = told(schedule, batch, _StandInLoss(profile.loss), _StandInOptimizer(profile), weights)
-    devices = performed(_partitions(profile, samples), timeline, inputs, MeteredMemory)
+    loss, optimizer = _StandInLoss(profile.loss), _StandInOptimizer(profile)
+    step = kind_of_step(schedule, weights)("predict_memory", schedule, batch, loss, optimizer, weights)
+    partitions = _partitions(profile, [piece.samples for piece in step.inputs.pieces])
+    devices = step.run_devices(partitions, timeline, MeteredMemory)
     return tuple(trace(device.memory) for device in devices)
 
 

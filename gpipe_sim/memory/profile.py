@@ -14,11 +14,11 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.boundary import Boundary, first, rest
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.device import pieces_of
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.numbers import CostColumn
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.step import kind_of_step
 from gpipe_sim.errors import whole
 
 #: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
@@ -156,7 +156,7 @@ class Profile:
         program = schedule.program
         parts = program.needs[program.crosses]
         forward = program.kind[parts] == CODE[Kind.F]
-        samples = [piece.samples for piece in pieces_of(program, self.samples)]
+        samples = [piece.samples for piece in kind_of_step(schedule).cut(program, self.samples)]
         counts = sorted(set(samples))
         (output, gradient), ends = self.passing, self.ends
         sizes = [*(output[end] for end in ends), *(gradient[start] for start in (0, *ends[:-1]))]

@@ -6,9 +6,9 @@ from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.core.costs import Accelerator
 from gpipe_sim.errors import got, listed, number, require, whole
 from gpipe_sim.links.links import Link, Nodes, link_between
+from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.replicas.all_reduce import ring_time
 
 MOST_DEVICES = 65_536

@@ -28,6 +28,7 @@ from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.bounds import bound_of_all
 from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster
+from gpipe_sim.planning.hardware import costs_from_flops
 from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.planning.search import Report, Search, fewest_devices, smallest
 from gpipe_sim.planning.step_time import StepTime, parts_of
@@ -180,7 +181,7 @@ class Plan:
     @property
     def costs(self) -> Costs:
         """What actions take, in the unit of the accelerator."""
-        return Costs.from_flops(self.profile, self.table.cluster.accelerator, self.schedule.microbatches)
+        return costs_from_flops(self.profile, self.table.cluster.accelerator, self.schedule.microbatches)
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-Column = np.ndarray
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.lowering import offsets
+from gpipe_sim.core.program import CODE, Column, Program
 
 
 class Updates(NamedTuple):
@@ -36,19 +38,22 @@ class Updates(NamedTuple):
         return tuple(map(tuple, found))
 
 
-def find_updates(
-    device: Column,
-    stage: Column,
-    microbatch: Column,
-    updates: Column,
-    gradients: Column,
-    shape: tuple[int, int],
-) -> Updates:
-    """Per part where it is, and whether it is an update, or makes the gradient of the weights."""
-    before = updates_before(device, stage, updates)
-    mini_batch = np.full(shape, -1, np.int32)
-    mini_batch[stage[gradients], microbatch[gradients]] = before[gradients]
+def updates_of(program: Program) -> Updates:
+    """The updates of a program whose labels are in range."""
+    return program.once(_updates)
+
+
+def _updates(program: Program) -> Updates:
+    updates, gradients = _updates_and_gradients(program.kind)
+    before = updates_before(program.device, program.stage, updates)
+    mini_batch = np.full((program.stages, program.microbatches), -1, np.int32)
+    mini_batch[program.stage[gradients], program.microbatch[gradients]] = before[gradients]
     return Updates(before, mini_batch, 1 + int(mini_batch.max(initial=0)))
+
+
+def _updates_and_gradients(kind: Column) -> tuple[Column, Column]:
+    """Which parts are updates, and which make the gradient of the weights."""
+    return kind == CODE[Kind.U], np.isin(kind, (CODE[Kind.B], CODE[Kind.W]))
 
 
 def updates_before(device: Column, stage: Column, updates: Column) -> Column:
@@ -63,3 +68,28 @@ def updates_before(device: Column, stage: Column, updates: Column) -> Column:
     before = np.empty(len(order), np.int32)
     before[order] = total - total[first]
     return before
+
+
+def needs_of_updates(
+    needs_from: Column, needs: Column, kind: Column, stage: Column, device: Column
+) -> tuple[Column, Column]:
+    """An update also needs the last gradient of each other copy of its stage: what it applies is their sum.
+
+    The nth update of one copy goes with the nth of another. Nothing crosses for that need; how the sum gets
+    there is not in an order (``replicas.all_reduce``).
+    """
+    updates, gradients = _updates_and_gradients(kind)
+    copies = set(zip(stage[gradients].tolist(), device[gradients].tolist(), strict=True))
+    if len(copies) == len({own for own, _ in copies}):
+        return needs_from, needs  # no stage has two
+    keys = list(zip(stage.tolist(), updates_before(device, stage, updates).tolist(), strict=True))
+    last: dict[tuple[int, int], dict[int, int]] = {}  # by stage and mini-batch, of each copy
+    for part in np.flatnonzero(gradients).tolist():
+        last.setdefault(keys[part], {})[int(device[part])] = part
+    places, more = [], []
+    for part in np.flatnonzero(updates).tolist():
+        others = [other for where, other in last.get(keys[part], {}).items() if where != device[part]]
+        places += [part] * len(others)
+        more += others
+    sizes = np.diff(needs_from) + np.bincount(places, minlength=len(kind)).astype(np.int32)
+    return offsets(sizes), np.insert(needs, needs_from[1:][places], more)

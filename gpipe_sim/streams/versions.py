@@ -20,6 +20,7 @@ from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.program import CODE, Column, Program
 from gpipe_sim.core.schedule import WEIGHTS, Schedule
 from gpipe_sim.errors import one_of
+from gpipe_sim.streams.updates import updates_of
 
 
 class Lives(NamedTuple):
@@ -61,7 +62,7 @@ def versions(program: Program, weights: str) -> Column:
 
     ValueError if that version does not exist yet where the part stands.
     """
-    before = program.updates.before
+    before = updates_of(program).before
     if weights == "latest":
         return before
     reads = _chosen(program, weights)[program.stage, program.microbatch]
@@ -87,14 +88,14 @@ def _too_early(program: Program, weights: str, part: int, version: int) -> str:
 
 def _chosen(program: Program, weights: str) -> Column:
     """By stage and microbatch, the version for it: one for a mini-batch."""
-    mini_batch = program.updates.mini_batch
+    mini_batch = updates_of(program).mini_batch
     if weights == "double":
         return np.maximum(mini_batch - 1, 0)
     forwards = program.kind == CODE[Kind.F]
     stage, microbatch = program.stage[forwards], program.microbatch[forwards]
     own = mini_batch[stage, microbatch]
-    found = np.full((program.stages, program.updates.count), np.iinfo(np.int32).max, np.int32)
-    np.minimum.at(found, (stage, own), program.updates.before[forwards])
+    found = np.full((program.stages, updates_of(program).count), np.iinfo(np.int32).max, np.int32)
+    np.minimum.at(found, (stage, own), updates_of(program).before[forwards])
     if weights == "vertical":
         found[:] = found[0]
     return np.take_along_axis(found, mini_batch, axis=1)

@@ -6,10 +6,11 @@ output, or owns its bytes. Attention has a file of its own.
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, first, mask_of
+from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
 from gpipe_sim.core.meta_array import Some, StandIn, floated, like, of_parameters
 from gpipe_sim.errors import require_flags, require_in
+from gpipe_sim.transformers.padding import mask_of
 
 Array = np.ndarray
 

@@ -1,0 +1,155 @@
+"""A step of a stream: its devices update the weights on the way, and use older versions of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, pieces, sum_copies
+from gpipe_sim.core.losses import Loss, require_finite, without_warnings
+from gpipe_sim.core.memory import STATE, MemoryTrace
+from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.partition import Gradients, Partition
+from gpipe_sim.core.program import Program
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.step import Step, StepResult
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.streams.stored_weights import Versions
+from gpipe_sim.streams.updates import updates_of
+from gpipe_sim.streams.versions import Lives, lives, read_weights
+
+
+@dataclass
+class StreamInputs(StepInputs):
+    """What a device of a stream is told besides: when the versions of its weights live.
+
+    ``lives`` is None if there is one update only, after everything else.
+    """
+
+    mini_batches: tuple[tuple[int, ...], ...]
+    lives: Lives | None
+
+
+class StreamDevice(Device):
+    """A device that also updates its weights, and hands each action the version that it uses."""
+
+    does = Device.does | {Kind.U: "update"}
+    inputs: StreamInputs
+
+    @cached_property
+    def versions(self) -> Versions:
+        return Versions(self.partitions, self.memory, self.inputs.lives)
+
+    @cached_property
+    def applied(self) -> set[int]:
+        """The stages whose gradients the last update has used up."""
+        return set()
+
+    def update(self, action: Action) -> None:
+        stage = action.stage
+        sum_copies(self.peers, stage)
+        self.versions.replaced_by(action)
+        optimizer, parameters = self.optimizers[stage], self.partitions[stage].parameters
+        optimizer.step(parameters, self.gradients[stage])
+        self.applied.add(stage)
+        self.memory.take(STATE, stage)
+        self.memory.keep(STATE, stage, optimizer.prepare(parameters))  # it may have new arrays
+
+    def weights_for(self, action: Action) -> Partition:
+        return self.versions.for_action(action)
+
+    def gradients_so_far(self, stage: int) -> Gradients:
+        """Zero again once an update has used up what was there."""
+        gradients = self.gradients[stage]
+        if stage in self.applied:
+            self.applied.remove(stage)
+            self.summed.discard(stage)
+            for array in gradients.values():
+                if not isinstance(array, StandIn):
+                    array.fill(0)
+        return gradients
+
+    def ended(self, action: Action) -> None:
+        self.versions.ended(action)
+
+
+class Stream(Step):
+    """A step whose schedule has updates: one after all microbatches, or one after each mini-batch of them."""
+
+    device = StreamDevice
+    inputs: StreamInputs
+
+    def __init__(
+        self,
+        owner: str,
+        schedule: Schedule,
+        batch: Batch,
+        loss: Loss,
+        optimizer: Optimizer | None = None,
+        weights: str | None = None,
+        seed: int = 0,
+        step: int = 0,
+    ):
+        super().__init__(owner, schedule, batch, loss, optimizer, weights, seed, step)
+        program, chosen = schedule.program, read_weights(owner, schedule, weights)
+        mini_batches = updates_of(program).members
+        life = lives(program, chosen) if len(mini_batches) > 1 else None
+        self.inputs = StreamInputs(**vars(self.inputs), mini_batches=mini_batches, lives=life)
+
+    @classmethod
+    def require(
+        cls, owner: str, schedule: Schedule, optimizer: Optimizer | None, weights: str | None
+    ) -> None:
+        updates = schedule.program.where.get(Kind.U)
+        if updates is not None and optimizer is None:
+            first = schedule.program.action_of(updates[updates >= 0][0])
+            raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
+        read_weights(owner, schedule, weights)
+
+    @classmethod
+    def cut(cls, program: Program, samples: int) -> list[Piece]:
+        """Each microbatch with its share of its own mini-batch.
+
+        Where updates are on the way, the sizes alternate, so that mini-batches too differ by at most one
+        sample. ValueError for fewer samples than microbatches.
+        """
+        mini_batches, count = updates_of(program).members, program.microbatches
+        found = pieces(samples, count)
+        if len(mini_batches) == 1:
+            return found
+        ends = [samples * m // count for m in range(count + 1)]
+        for members in mini_batches:
+            together = sum(ends[m + 1] - ends[m] for m in members)
+            for m in members:
+                found[m] = Piece(slice(ends[m], ends[m + 1]), (ends[m + 1] - ends[m]) / together)
+        return found
+
+    def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
+        """As of any step. DivergedError, with the losses up to there, if they grow beyond all bounds."""
+        if self.inputs.lives is None:
+            return super().run(partitions, timeline, meter)
+        with without_warnings():
+            result = super().run(partitions, timeline, meter)
+        require_finite(result.losses)
+        return result
+
+    def collect(
+        self, devices: Sequence[Device], memory: tuple[MemoryTrace, ...], timeline: Timeline
+    ) -> StepResult:
+        """With the loss of each mini-batch, and the version of the weights that each action used."""
+        result = super().collect(devices, memory, timeline)
+        losses = {m: value for device in devices for m, value in device.losses.items()}
+        cut = self.inputs.pieces
+        means = tuple(sum(cut[m].weight * losses[m] for m in members) for members in self.inputs.mini_batches)
+        used = {action: version for device in devices for action, version in device.versions.used.items()}
+        return replace(result, loss=self._mean(means), losses=means, versions=used)
+
+    def _mean(self, means: Sequence[float]) -> float:
+        """The mean over all samples, from those of the mini-batches."""
+        if len(means) == 1:
+            return means[0]
+        samples = [
+            sum(self.inputs.pieces[m].samples for m in members) for members in self.inputs.mini_batches
+        ]
+        return sum(each * count for each, count in zip(means, samples, strict=True)) / sum(samples)
