@@ -12,7 +12,6 @@ import numpy as np
 
 from gpipe_sim.core.boundary import Boundary, applied, first, rest
 from gpipe_sim.core.device import Batch, as_batch
-from gpipe_sim.core.inside_layers import listening
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import roots
@@ -32,6 +31,7 @@ from gpipe_sim.memory.profile import (
     Size,
     names_of,
 )
+from gpipe_sim.transformers.inside_layers import listening
 
 
 def profile(
