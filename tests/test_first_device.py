@@ -24,7 +24,7 @@ def test_bytes_through_device_0_grow_with_the_devices_and_through_any_device_of_
     for n, (through_one, ring) in found.items():
         share = 160 // n + 2 * (16 // n) + 2 * 400
         assert through_one == ((n - 1) * share, *[share] * (n - 1))
-        assert ring == (2 * gp.formulas.ring_all_reduce_bytes(n, 400),) * n
+        assert ring == (2 * Fraction(2 * (n - 1), n) * 400,) * n
     assert [each[0][0] for each in found.values()] == [0, 896, 2544, 5768, 12180]
     assert [each[1][0] for each in found.values()] == [0, 800, 1200, 1400, 1500]
 

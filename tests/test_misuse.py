@@ -43,7 +43,7 @@ CHECKS = [
 SAID_AS = {"dropout": "rate", "sequence": "longest", "simulated": "overlay", "measured": "overlay"}
 #: What a message may be about instead, whoever was given it.
 THINGS = "is not an action|a batch is|a memory|layer 0|program of device 0|train needs|at least one output"
-THINGS += "|does not fit|changes its input|dualpipe|was not measured|can finish|a name for each"
+THINGS += "|does not fit|changes its input|was not measured|can finish|a name for each"
 #: What is not looked at: marks that are only kept, and, not mended yet, a few that NumPy or Python answers.
 UNREAD = {("at", "time"), ("duration", "device"), ("Timeline", "took_turns"), ("Partition", "device")}
 UNREAD |= {
@@ -52,6 +52,10 @@ UNREAD |= {
     ("reveal", "shows"),
     ("microbatches_for_bubble", "bubble"),
 }
+
+
+#: As many would take years.
+LONG_WORK = ("epochs", "runs", "warmup", "memory_limit")
 
 
 def may_be(kind, value, name: str) -> bool:
@@ -98,7 +102,9 @@ def test_a_wrong_argument_is_refused_by_its_name_and_changes_nothing(name):
             meant = wrong is each.default or may_be(each.annotation, wrong, each.name)
             if meant and not isinstance(wrong, int | float | str | list | tuple | np.ndarray):
                 continue
-            if (wrong is True and meant) or (wrong is HUGE and each.name in ("epochs", "runs", "warmup")):
+            if (wrong is True and meant) or (
+                wrong is HUGE and each.name in ("epochs", "runs", "warmup", "memory_limit")
+            ):
                 continue  # right, or years of work
             call = takes.bind_partial()
             call.arguments = given | {each.name: (wrong,) if each.kind is each.VAR_POSITIONAL else wrong}
@@ -175,14 +181,13 @@ def test_every_formula_of_small_numpy_integers_is_that_of_pythons(small):
     for name, formula in vars(formulas).items():
         if not hasattr(formula, "__wrapped__") or name == "microbatches_for_bubble":
             continue
-        sizes = {"devices": 20, "microbatches": 120, "stages_per_device": 3, "device": 19, "pair": 110}
-        sizes |= {"backward": 100, "forward": 120, "input_grad": 110, "weight_grad": 40, "comm": 20}
-        sizes |= {"stage": 3, "features": 100, "heads": 100}
+        sizes = {"devices": 20, "microbatches": 120, "stages_per_device": 3}
+        sizes |= {"backward": 100, "forward": 120, "stage": 3, "features": 100, "heads": 100}
         given = {each: sizes.get(each, 115) for each in signature(formula).parameters}
         plain, again = formula(**given), formula(**{each: small(value) for each, value in given.items()})
         assert (again, type(again)) == (plain, type(plain)), name
         tried += 1
-    assert tried == 59
+    assert tried == 14
 
 
 @pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])

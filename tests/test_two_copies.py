@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import entrances, over_every_schedule
+from closed_forms import transformer_parameters
 from numeric import apart, furthest_apart
 
 from gpipe_sim import (
@@ -18,7 +19,6 @@ from gpipe_sim import (
     U,
     cross_entropy,
     digits,
-    formulas,
     gpt3_175b,
     mlp,
     predict_memory,
@@ -107,7 +107,7 @@ def test_gpt3_on_paper_takes_twice_its_bytes_under_chimera_and_dualpipe_and_once
     held = sum(trace.peak(PARAMETERS) for trace in predict_memory(schedule, layers))
     copies = 2 if isinstance(schedule, Chimera | DualPipe) else 1
     beside = 12_288 * 51_200 + 51_200 + 2 * 12_288
-    assert held == copies * 2 * (formulas.transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
+    assert held == copies * 2 * (transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
     assert round(held / copies / 1e9, 1) == 350.5
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from closed_forms import zbh2_bubble_time
 from replies import assert_each_is_told, assert_says
 
 import gpipe_sim as gp
@@ -564,7 +565,7 @@ def test_the_span_bubble_of_zb_h2():
 def test_the_settings_are_where_the_formula_holds():
     for K, M, F, I, W in SETTINGS:
         assert M >= 2 * K - 1 and min(F, I) >= W
-        assert gp.formulas.zbh2_bubble_time(K, F, I, W) == (K - 1) * (F + I - 2 * W)
+        assert zbh2_bubble_time(K, F, I, W) == (K - 1) * (F + I - 2 * W)
 
 
 NEAR_MISSES = [
