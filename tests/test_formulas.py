@@ -11,7 +11,6 @@ from gpipe_sim import (
     Costs,
     GPipe,
     Interleaved1F1B,
-    Naive,
     OneFOneB,
     bubble_fraction,
     bubble_overhead,
@@ -56,12 +55,6 @@ def test_interleaved_idles_k_minus_1_of_k_minus_1_plus_vm_when_k_divides_m(devic
         warmup = [2 * (devices - k - 1) + (stages_per_device - 1) * devices for k in range(devices)]
         most = stages_per_device * microbatches
         assert list(peak_in_flight(schedule)) == [min(each + 1, most) for each in warmup]
-
-
-@pytest.mark.parametrize("devices", TO_TWELVE)
-def test_naive_idles_k_minus_1_of_k(devices):
-    bubble = bubble_fraction(simulate(Naive(devices, 3), EXACT))
-    assert bubble == Fraction(devices - 1, devices)
 
 
 def test_1f1b_holds_at_most_k_minus_k_microbatches():

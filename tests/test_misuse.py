@@ -54,7 +54,7 @@ UNREAD |= {
 }
 
 
-#: As many would take years.
+#: What would take years if it were that large.
 LONG_WORK = ("epochs", "runs", "warmup", "memory_limit")
 
 
@@ -102,10 +102,8 @@ def test_a_wrong_argument_is_refused_by_its_name_and_changes_nothing(name):
             meant = wrong is each.default or may_be(each.annotation, wrong, each.name)
             if meant and not isinstance(wrong, int | float | str | list | tuple | np.ndarray):
                 continue
-            if (wrong is True and meant) or (
-                wrong is HUGE and each.name in ("epochs", "runs", "warmup", "memory_limit")
-            ):
-                continue  # right, or years of work
+            if (wrong is True and meant) or (wrong is HUGE and each.name in LONG_WORK):
+                continue
             call = takes.bind_partial()
             call.arguments = given | {each.name: (wrong,) if each.kind is each.VAR_POSITIONAL else wrong}
             try:
