@@ -19,6 +19,7 @@ import gpipe_sim as gp
 from gpipe_sim.course.build import BUILDS
 from gpipe_sim.course.reply import Reply
 from gpipe_sim.errors import got
+from gpipe_sim.export.spans import from_spans
 from gpipe_sim.papers import formulas
 
 NUMBERS = (int, float, Integral, Real)

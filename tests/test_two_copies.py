@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from cases import entrances, over_every_schedule
+from cases import entrances
 from closed_forms import transformer_parameters
 from numeric import apart, furthest_apart
 
 from gpipe_sim import (
-    ZBV,
     Adam,
     Chimera,
     DualPipe,
@@ -19,7 +18,6 @@ from gpipe_sim import (
     digits,
     gpt3_175b,
     mlp,
-    predict_memory,
     profile,
     single_device_step,
     split,
