@@ -12,17 +12,19 @@ import numpy as np
 from benchmarks.timing import medians, report
 from gpipe_sim.balance.by_cost import balance_by_cost
 from gpipe_sim.balance.by_makespan import balance_by_makespan
-from gpipe_sim.core.costs import Accelerator, Costs
+from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.one_f_one_b import OneFOneB
-from gpipe_sim.core.optimizers import Adam, MixedPrecision
-from gpipe_sim.core.placement import v_shaped
+from gpipe_sim.core.optimizers import Adam
+from gpipe_sim.families.placements import v_shaped
 from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.memory.greedy import greedy
 from gpipe_sim.planning.cluster import Cluster
+from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.planning.plans import plan
 from gpipe_sim.transformers.models import gpt
+from gpipe_sim.transformers.optimizers import MixedPrecision
 
 DEVICES, MICROBATCHES = 16, 256
 LAYERS, STAGES = 1000, 64

@@ -6,6 +6,7 @@ from figures._exact import bubble, pair, plain
 from figures._page import page
 from gpipe_sim import Action, Costs, Explicit, Schedule, Span, Timeline, peak_in_flight, simulate
 from gpipe_sim.drawing.plots import plot_timeline
+from gpipe_sim.export.spans import from_spans
 
 
 def numbers(schedule: Schedule) -> dict:
@@ -41,7 +42,7 @@ def timeline_of(data: dict) -> Timeline:
     spans = [Span(Action.parse(text), device, start, end) for device, start, end, text in data["spans"]]
     rows = [[span.action for span in spans if span.device == k] for k in range(len(data["placement"]))]
     order = Explicit(rows, placement=data["placement"], microbatches=data["microbatches"])
-    return Timeline.from_spans(order, spans)
+    return from_spans(order, spans)
 
 
 def picture(data: dict, claim: str) -> Figure:

@@ -3,8 +3,9 @@
 import random
 
 from gpipe_sim import Costs, MemoryTrace, Schedule, Span, Timeline, in_flight, needs, simulate
-from gpipe_sim.core.explicit import unpaired
 from gpipe_sim.core.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
+from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families.derived import unpaired
 from gpipe_sim.streams.updates import updates_of
 
 PLANNED = Costs(20, 20, 20)
@@ -32,7 +33,7 @@ def measured(
             spans.append(Span(part, span.device, start, end))
     first = min(span.start for span in spans)
     moved = (Span(action, device, start - first, end - first) for action, device, start, end in spans)
-    return Timeline.from_spans(unpaired(schedule), moved)
+    return from_spans(unpaired(schedule), moved)
 
 
 def metered(timeline: Timeline) -> list[MemoryTrace]:

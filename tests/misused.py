@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 import gpipe_sim as gp
+from gpipe_sim.export.spans import from_spans
 
 X, Y = np.random.default_rng(0).normal(size=(16, 64)), np.arange(16) % 10
 STAGES = 2
@@ -69,7 +70,7 @@ def update(parameter, gradient) -> None:
 
 def measured(**changes) -> gp.Timeline:
     """The spans of a step, one of them changed."""
-    return gp.Timeline.from_spans(SCHEDULE, [SPANS[0]._replace(**changes), *SPANS[1:]])
+    return from_spans(SCHEDULE, [SPANS[0]._replace(**changes), *SPANS[1:]])
 
 
 def broken() -> list[gp.Partition]:
@@ -465,14 +466,22 @@ BALANCES: list[Case] = [
 
 COSTS: list[Case] = [
     (
-        lambda: gp.Costs([1, 2, 3]).merged([2, 2]),
+        lambda: gp.merged(gp.Costs([1, 2, 3]), [2, 2]),
         ValueError,
         "Costs lists forward for 3 layers, but the balance has 4; give one number, or 4",
     ),
-    (lambda: gp.Costs([1, 2, 3]).merged([3, 0]), ValueError, "merged needs each stage's layers >= 1 (got 0)"),
-    (lambda: gp.Costs().merged([1.0]), TypeError, "needs each stage's layers to be a whole number (got 1.0)"),
     (
-        lambda: gp.Costs().merged(3),
+        lambda: gp.merged(gp.Costs([1, 2, 3]), [3, 0]),
+        ValueError,
+        "merged needs each stage's layers >= 1 (got 0)",
+    ),
+    (
+        lambda: gp.merged(gp.Costs(), [1.0]),
+        TypeError,
+        "needs each stage's layers to be a whole number (got 1.0)",
+    ),
+    (
+        lambda: gp.merged(gp.Costs(), 3),
         TypeError,
         "merged needs how many layers each stage gets, such as [2, 2, 1]",
     ),
@@ -580,16 +589,16 @@ TIMELINES: list[Case] = [
     (lambda: gp.Timeline("GPipe", TIMELINE.start, TIMELINE.end), TypeError, "Timeline needs a schedule"),
     (lambda: gp.Timeline(SCHEDULE, [0], [1]), TypeError, "Timeline needs start to be a column of 8 times"),
     (lambda: gp.Timeline(SCHEDULE, TIMELINE.start, np.ones(3)), TypeError, "end to be a column of 8 times"),
-    (lambda: gp.Timeline.from_spans("GPipe", SPANS), TypeError, "from_spans needs a schedule, such as GPipe"),
+    (lambda: from_spans("GPipe", SPANS), TypeError, "from_spans needs a schedule, such as GPipe"),
     (
-        lambda: gp.Timeline.from_spans(SCHEDULE, None),
+        lambda: from_spans(SCHEDULE, None),
         TypeError,
         "from_spans needs spans, such as Span(F(0, 0)",
     ),
-    (lambda: gp.Timeline.from_spans(SCHEDULE, ["0F0"] * 8), TypeError, "from_spans needs spans, such as"),
-    (lambda: gp.Timeline.from_spans(SCHEDULE, [None] * 8), TypeError, "from_spans needs spans, such as"),
-    (lambda: gp.Timeline.from_spans(SCHEDULE, SPANS[1:]), ValueError, "was not measured"),
-    (lambda: gp.Timeline.from_spans(SCHEDULE, SPANS, "no"), TypeError, "took_turns to be True or False"),
+    (lambda: from_spans(SCHEDULE, ["0F0"] * 8), TypeError, "from_spans needs spans, such as"),
+    (lambda: from_spans(SCHEDULE, [None] * 8), TypeError, "from_spans needs spans, such as"),
+    (lambda: from_spans(SCHEDULE, SPANS[1:]), ValueError, "was not measured"),
+    (lambda: from_spans(SCHEDULE, SPANS, "no"), TypeError, "took_turns to be True or False"),
     (lambda: measured(action=None), TypeError, "from_spans takes actions or their spelling"),
     (lambda: measured(action=gp.F(9, 9)), ValueError, "9F9 is not in GPipe(devices=2, microbatches=2)"),
     (lambda: measured(device=1), ValueError, "0F0 is measured on device 1, but GPipe"),
@@ -1230,7 +1239,7 @@ CHARTS: list[Case] = [
         "draw cannot highlight 0W0: no timeline",
     ),
     (
-        lambda: gp.draw(TIMELINE, highlight=gp.GPipe(3, 3).timeline().spans),
+        lambda: gp.draw(TIMELINE, highlight=gp.simulate(gp.GPipe(3, 3)).spans),
         ValueError,
         "draw cannot highlight",
     ),
@@ -1241,7 +1250,7 @@ CHARTS: list[Case] = [
     (lambda: gp.overlay(TIMELINE, SCHEDULE), TypeError, "overlay needs a timeline"),
     (lambda: gp.overlay(TIMELINE, STEP), TypeError, "overlay needs a timeline, such as its .timeline"),
     (
-        lambda: gp.overlay(TIMELINE, gp.GPipe(2, 3).timeline()),
+        lambda: gp.overlay(TIMELINE, gp.simulate(gp.GPipe(2, 3))),
         ValueError,
         "two timelines of the same actions",
     ),

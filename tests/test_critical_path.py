@@ -17,7 +17,6 @@ from gpipe_sim import (
     GPipe,
     OneFOneB,
     Span,
-    Timeline,
     critical_path,
     draw,
     idle_spans,
@@ -27,6 +26,7 @@ from gpipe_sim import (
     why_idle,
     with_updates,
 )
+from gpipe_sim.export.spans import from_spans
 
 HALF = Fraction(1, 2)
 
@@ -181,7 +181,7 @@ def test_a_measured_path_is_framed():
 
 
 ASSUMED = "; messages were not measured: what another device made counts as there when it ends"
-LATE = Timeline.from_spans(
+LATE = from_spans(
     OneFOneB(2, 2),
     (
         Span(F(0, 0), 0, 0.0, 20.25),
@@ -221,7 +221,7 @@ def test_a_gap_that_the_schedule_does_not_explain_has_no_links():
     explanation = why_idle(LATE, 1, 101.25)
     assert (explanation.start, explanation.end, explanation.links) == (101, 101.5, ())
     late = LATE.spans[0]._replace(start=0.5)
-    moved = Timeline.from_spans(LATE.schedule, (late, *LATE.spans[1:]))
+    moved = from_spans(LATE.schedule, (late, *LATE.spans[1:]))
     assert str(why_idle(moved, 0, 0)) == (
         "device 0 waits from 0 to 0.5, before its first action, for nothing that the schedule knows of: "
         "0F0 could start at 0"

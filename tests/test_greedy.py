@@ -21,8 +21,9 @@ from gpipe_sim import (
     simulate,
     span_bubble,
 )
-from gpipe_sim.core.placement import bidirectional, looped, v_shaped
+from gpipe_sim.core.placement import looped
 from gpipe_sim.core.schedule import needs
+from gpipe_sim.families.placements import bidirectional, v_shaped
 
 GRID = [(1, 3), (2, 1), (2, 5), (3, 2), (4, 3), (4, 8), (5, 16), (8, 15)]
 over_the_grid = pytest.mark.parametrize(("devices", "microbatches"), GRID)

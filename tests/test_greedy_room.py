@@ -11,7 +11,8 @@ from itertools import product
 import pytest
 
 from gpipe_sim import B, F, ScheduleError, check, greedy, peak_in_flight
-from gpipe_sim.core.placement import looped, v_shaped
+from gpipe_sim.core.placement import looped
+from gpipe_sim.families.placements import v_shaped
 from gpipe_sim.memory.greedy import Room
 
 #: One, two, three and more stages per device, looped, turned, and unevenly spread.

@@ -14,7 +14,7 @@ from gpipe_sim import Costs, Link, Nodes
 from gpipe_sim.core.device import Device
 from gpipe_sim.core.numbers import CostColumn
 
-SIZES = [(1, 3), (2, 3), (3, 2), (4, 8), (5, 7)]
+SIZES = [(1, 3), (3, 2), (4, 8)]
 COSTS = [Costs(), Costs(2, 3, 1), Costs(0, 0, 0), Costs(Fraction(1, 3), 1, Fraction(1, 2), comm=2)]
 HALF = Fraction(1, 2)
 
@@ -22,22 +22,6 @@ HALF = Fraction(1, 2)
 def as_drawn(timeline: gp.Timeline) -> tuple[dict, dict]:
     spans = {span.action: (span.start, span.end) for span in timeline.spans}
     return spans, {(each.action, each.target): (each.start, each.end) for each in timeline.messages}
-
-
-@pytest.mark.parametrize("overlap", [True, False])
-@over(every_order(SIZES))
-def test_every_time_is_that_of_a_plain_clock_for_each_device_and_link(schedule, overlap):
-    chance = Random(repr(schedule))
-    devices = range(schedule.devices)
-    for costs in COSTS[:3]:
-        links = {
-            (a, b): Link(chance.choice([0, 1, HALF]), chance.choice([1, HALF, Fraction(1, 3), 5]))
-            for a in devices
-            for b in devices
-            if a != b
-        }
-        found = as_drawn(gp.simulate(schedule, costs, links=links, overlap=overlap))
-        assert found == linked(schedule, costs, lambda a, b: links[a, b], overlap=overlap)  # noqa: B023
 
 
 class Sizes:
@@ -54,14 +38,28 @@ class Sizes:
 
 @pytest.mark.parametrize("overlap", [True, False])
 @over(every_order(SIZES))
-def test_a_short_message_waits_for_a_long_one_and_the_second_of_a_pair_for_the_first(schedule, overlap):
-    """Also where only these wait: it was easy to take the link for one that is never full."""
+def test_every_time_is_that_of_a_plain_clock_for_each_device_and_link(schedule, overlap):
+    """Also where only a short message waits for a long one, or the second of a pair for the first: it was
+    easy to take the link for one that is never full."""
     chance = Random(repr(schedule))
+    devices = range(schedule.devices)
+    drawn = {
+        (a, b): Link(chance.choice([0, 1, HALF]), chance.choice([1, HALF, Fraction(1, 3), 5]))
+        for a in devices
+        for b in devices
+        if a != b
+    }
     parts = [part for row in schedule.actions for action in row for part in action.parts]
-    for sizes, link in (((1,), Link(1, 5)), ((1, 8), Link(0, 4)), ((1, 8), Link(2, 1))):
-        size = {part: chance.choice(sizes) for part in parts}
-        found = gp.simulate(schedule, links=link, profile=Sizes(size), overlap=overlap)
-        wanted = linked(schedule, Costs(), lambda a, b: link, size.get, overlap)  # noqa: B023
+    for costs, sizes, link in (
+        (Costs(2, 3, 1), (1, 2), None),
+        (Costs(0, 0, 0), (1,), None),
+        (Costs(), (1, 8), Link(0, 4)),
+        (Costs(), (1, 8), Link(2, 1)),
+    ):
+        links, size = link or drawn, {part: chance.choice(sizes) for part in parts}
+        found = gp.simulate(schedule, costs, links=links, profile=Sizes(size), overlap=overlap)
+        way = links.__getitem__ if link is None else lambda pair: link  # noqa: B023
+        wanted = linked(schedule, costs, lambda *pair: way(pair), size.get, overlap)  # noqa: B023
         assert as_drawn(found) == wanted
 
 
@@ -72,23 +70,6 @@ def test_a_link_that_is_never_full_is_a_constant_delay(schedule):
         assert as_drawn(gp.simulate(schedule, costs, links=Link(3))) == as_drawn(
             gp.simulate(schedule, latency)
         )
-
-
-@pytest.mark.parametrize(("busy", "lengths"), [(0, (33, 33, 27)), (2, (52, 65, 57)), (4, (92, 97, 89))])
-def test_gpipe_waits_for_a_slow_link_in_its_fill_and_1f1b_for_every_message(busy, lengths):
-    links = Link(bandwidth=Fraction(1, busy)) if busy else Link()
-    found = [gp.simulate(family(4, 8), links=links).makespan for family in (gp.GPipe, gp.OneFOneB, gp.ZBH1)]
-    assert tuple(found) == lengths
-
-
-def test_a_plain_delay_of_as_long_is_shorter_because_messages_do_not_queue():
-    assert [gp.simulate(gp.GPipe(4, 8), Costs(comm=c)).makespan for c in (2, 4)] == [45, 57]
-
-
-def test_devices_that_are_busy_while_they_send_and_receive():
-    families = gp.GPipe, gp.OneFOneB, gp.ZBH1
-    found = [gp.simulate(each(4, 8), links=Link(bandwidth=1), overlap=False).makespan for each in families]
-    assert found == [73, 71, 65]
 
 
 def test_messages_on_one_link_go_one_at_a_time_in_the_order_of_the_senders_row():
@@ -116,7 +97,7 @@ def small(stages: int) -> tuple[list[gp.Partition], tuple]:
     return gp.split(layers, stages=stages), (text, np.arange(11) % 3)
 
 
-@over(every_order([(2, 3), (3, 4)]))
+@over(every_order([(2, 4)]))
 def test_messages_have_the_bytes_that_devices_send(schedule, monkeypatch):
     sent = {}
     send = Device._send
@@ -206,13 +187,6 @@ def test_the_critical_path_runs_through_messages_and_those_that_they_wait_for(sc
             assert set(before.action.parts) & set(gp.needs(after.action, schedule))
 
 
-def test_a_slow_link_is_the_whole_path():
-    """GPipe on two devices: between the first forward and the last backward nothing but the link counts."""
-    path = gp.critical_path(gp.simulate(gp.GPipe(2, 3), links=Link(bandwidth=Fraction(1, 10))))
-    way = " ".join(f"({each.action})" if isinstance(each, gp.Message) else str(each.action) for each in path)
-    assert way == "0F0 (0F0) (0F1) (0F2) 1F2 1B2 (1B2) (1B1) (1B0) 0B0"
-
-
 def test_a_device_that_does_not_compute_while_it_sends_and_receives_is_said_to_do_that():
     """It was said to wait for nothing."""
     timeline = gp.simulate(gp.GPipe(2, 2), links=Link(bandwidth=1), overlap=False)
@@ -227,7 +201,7 @@ def test_a_device_that_does_not_compute_while_it_sends_and_receives_is_said_to_d
     assert str(gp.why_idle(timeline, 1, 5)) == both
 
 
-@over(every_order(SIZES))
+@over(every_order([(3, 2), (4, 4)]))
 def test_no_gap_of_a_simulated_timeline_is_without_a_reason(schedule):
     for overlap in (True, False):
         links = Link(bandwidth=HALF)
@@ -245,3 +219,10 @@ def test_why_a_device_waits_names_the_message_on_the_link():
         "the link, where 0F0 is, and arrives at 10"
     )
     assert str(gp.why_idle(timeline, 1, 0)).endswith("which device 0 runs from 0 to 1 and which arrives at 6")
+
+
+def test_an_update_does_not_wait_until_another_copy_has_sent_its_gradient_on():
+    slow = gp.Nodes(3, gp.Link(0, 1), gp.Link(0, 0.1))
+    schedule = gp.with_updates(gp.replicate(gp.GPipe(2, 1), 2))
+    ends = gp.simulate(schedule, gp.Costs(update=1), links=slow, overlap=False).ends
+    assert (ends[gp.B(1, 0)], ends[gp.B(1, 1)], ends[gp.U(1, 0)]) == (6, 24, 25)

@@ -12,7 +12,6 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     Span,
-    Timeline,
     bubble_fraction,
     bubble_overhead,
     busy_time,
@@ -30,6 +29,7 @@ from gpipe_sim import (
     useful_time,
     utilization,
 )
+from gpipe_sim.export.spans import from_spans
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 WITH_COMM = Costs(Fraction(3, 2), Fraction(2), Fraction(1, 3), comm=Fraction(1, 4))
@@ -44,7 +44,7 @@ def test_measured_spans_that_overlap_are_busy_once():
     schedule = Explicit(["0F0 0F1 0B0 0B1"])
     times = (0, 4), (1, 3), (2, 6), (8, 10)  # the second within the first, the third half behind it
     spans = [Span(action, 0, *time) for action, time in zip(schedule.actions[0], times, strict=True)]
-    timeline = Timeline.from_spans(schedule, spans)
+    timeline = from_spans(schedule, spans)
     assert (busy_time(timeline), idle_time(timeline), bubble_fraction(timeline)) == (8, 2, 0.2)
 
 

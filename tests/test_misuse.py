@@ -13,6 +13,7 @@ from misused import CASES, HANDED_IN, TIMELINE, X, Y, parts, step, train
 import gpipe_sim as gp
 from gpipe_sim.course.build import BUILDS
 from gpipe_sim.course.reply import Reply
+from gpipe_sim.export.spans import from_spans
 from gpipe_sim.papers import formulas
 
 LESSONS = [
@@ -117,7 +118,7 @@ def test_small_numpy_integers_are_pythons_in_plans_placements_and_steps_too(smal
     ]
     assert train(epochs=small(2), batch_size=small(8)).losses == train(epochs=2, batch_size=8).losses
     spans = [span._replace(start=small(span.start * 10), end=small(span.end * 10)) for span in TIMELINE.spans]
-    again = gp.Timeline.from_spans(TIMELINE.schedule, spans)
+    again = from_spans(TIMELINE.schedule, spans)
     assert (gp.busy_time(again), gp.idle_time(again), again.makespan) == (120, 60, 90)
     assert {type(time) for span in again.spans for time in (span.start, span.end)} == {int}
 
@@ -168,9 +169,9 @@ def test_an_action_is_asked_for_by_its_spelling_or_as_part_of_a_pair():
 def test_measured_times_are_pythons_own_numbers():
     spans = [
         gp.Span(a, np.int64(d), np.float64(s), np.float32(e))
-        for a, d, s, e in gp.GPipe(2, 2).timeline().spans
+        for a, d, s, e in gp.simulate(gp.GPipe(2, 2)).spans
     ]
-    timeline = gp.Timeline.from_spans(gp.GPipe(2, 2), spans)
+    timeline = from_spans(gp.GPipe(2, 2), spans)
     assert {type(value) for span in timeline.spans for value in span[1:]} == {int, float}
     assert timeline.start.dtype == np.float64 and timeline.makespan == 9
 

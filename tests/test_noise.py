@@ -8,6 +8,7 @@ from cases import every_order, over
 
 import gpipe_sim as gp
 from gpipe_sim import Costs, Link
+from gpipe_sim.links.noise import log_normal
 
 SIZES = [(1, 3), (3, 2), (4, 8)]
 WAYS = [{}, {"links": Link(2)}, {"links": Link(1, Fraction(1, 2))}]
@@ -65,12 +66,11 @@ def test_same_seed_same_numbers_and_more_runs_begin_with_those_of_fewer():
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.3, 2])
-def test_a_single_action_has_the_mean_and_the_deviation_that_were_asked_for(noise):
-    order = gp.Explicit(["0F0 0B0"])
-    found = gp.simulate_many(order, Costs(3, 0, 0), noise=noise, runs=200_000)
-    assert found.min() > 0
-    assert found.mean() == pytest.approx(3, rel=0.02)
-    assert found.std() == pytest.approx(3 * noise, rel=0.1)
+def test_factors_have_mean_1_and_the_deviation_that_was_asked_for(noise):
+    factors = log_normal(noise)(np.random.default_rng(0), 200_000)
+    assert factors.min() > 0
+    assert factors.mean() == pytest.approx(1, rel=0.02)
+    assert factors.std() == pytest.approx(noise, rel=0.1)
 
 
 def test_noise_makes_a_step_longer_on_average_because_devices_wait_for_the_slowest():
@@ -78,27 +78,5 @@ def test_noise_makes_a_step_longer_on_average_because_devices_wait_for_the_slowe
     schedule = gp.OneFOneB(4, 8)
     means = [gp.simulate_many(schedule, noise=noise).mean() for noise in (0, 0.05, 0.1, 0.2, 0.4)]
     assert means == pytest.approx([33, 33.55, 34.12, 35.35, 38.1], abs=0.02)
-    alone = gp.simulate_many(gp.GPipe(1, 8), noise=0.4, runs=10_000)
+    alone = gp.simulate_many(gp.GPipe(1, 8), noise=0.4, runs=4_000)
     assert alone.mean() == pytest.approx(24, rel=0.01)
-
-
-@over(every_order([(4, 8)]))
-def test_on_average_no_schedule_gets_shorter(schedule):
-    found = gp.simulate_many(schedule, noise=0.2, runs=500)
-    assert found.mean() > gp.simulate(schedule).makespan - 4 * found.std() / 500**0.5
-
-
-def test_forwards_that_run_ahead_take_noise_up():
-    """All take 33 without noise. With 20% of it 1F1B, which holds 4 at most, loses six times what eager does.
-
-    Room alone does not do it: GPipe holds 8 and loses most.
-    """
-    families = gp.GPipe, gp.OneFOneB, gp.Eager1F1B
-    found = [gp.simulate_many(family(4, 8), noise=0.2).mean() for family in families]
-    assert found == pytest.approx([36.03, 35.35, 33.37], abs=0.05)
-    assert [max(gp.peak_in_flight(family(4, 8))) for family in families] == [8, 4, 7]
-
-
-def test_naive_never_waits_for_the_later_of_two_so_its_mean_stays():
-    found = gp.simulate_many(gp.Naive(4, 8), noise=0.2, runs=20_000)
-    assert found.mean() == pytest.approx(96, rel=0.001)

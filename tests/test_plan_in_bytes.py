@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpipe_sim as gp
-from gpipe_sim.core.placement import looped, v_shaped
+from gpipe_sim.core.placement import looped
+from gpipe_sim.families.placements import v_shaped
 
 PRIORITIES = ("BF", "FB", "IFW", "WIF")
 

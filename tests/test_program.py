@@ -12,6 +12,7 @@ import gpipe_sim as gp
 from gpipe_sim.core import lowering
 from gpipe_sim.core.program import CODE, KINDS, Program
 from gpipe_sim.core.rules import HOLDS, HOLDS_RECOMPUTED, NEEDS, in_flight
+from gpipe_sim.export.spans import from_spans
 
 PAIR = gp.Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0B1", "1F0 1B0 1F1 1B1"])
 
@@ -211,7 +212,7 @@ def test_every_kind_has_its_lines_in_both_tables():
 
 def test_a_timeline_is_made_of_spans_in_any_order():
     whole = gp.simulate(overlapped(3, 4), gp.Costs(0.5, 1, 2))
-    again = gp.Timeline.from_spans(whole.schedule, reversed(whole.spans))
+    again = from_spans(whole.schedule, reversed(whole.spans))
     assert again.spans == whole.spans and again.rows == whole.rows and again.ends == whole.ends
     assert (again.messages, len(whole.messages)) == ((), 2 * 2 * 4)
 
@@ -232,7 +233,7 @@ def test_a_timeline_is_made_of_spans_in_any_order():
 def test_spans_that_are_no_step_of_the_schedule_are_refused(change, says):
     timeline = gp.simulate(gp.OneFOneB(2, 2))
     with pytest.raises(ValueError) as refused:
-        gp.Timeline.from_spans(timeline.schedule, change(list(timeline.spans)))
+        from_spans(timeline.schedule, change(list(timeline.spans)))
     assert says in str(refused.value)
 
 
@@ -243,9 +244,9 @@ def test_spans_that_contradict_the_order_are_refused():
     with pytest.raises(
         ValueError, match=r"0F1 is measured before 0R0, but Explicit\(.*\) has it after: give"
     ):
-        gp.Timeline.from_spans(schedule, spans)
+        from_spans(schedule, spans)
     ran = gp.Explicit([[span.action for span in spans]])
-    assert gp.idle_spans(gp.Timeline.from_spans(ran, spans), 0) == []
+    assert gp.idle_spans(from_spans(ran, spans), 0) == []
 
 
 @pytest.mark.parametrize("times", [(2.0, 1.0), (float("nan"), 1.0), (0.0, float("inf"))])
@@ -255,4 +256,4 @@ def test_spans_without_a_length_are_refused(times):
     with pytest.raises(
         ValueError, match=r"0F0 is (measured from 2.0 to 1.0|none: it needs (start|end) to be finite)"
     ):
-        gp.Timeline.from_spans(timeline.schedule, spans)
+        from_spans(timeline.schedule, spans)

@@ -49,26 +49,6 @@ def test_no_step_uses_weights_that_are_older_than_the_last_step(family):
     assert {*found.held} == {1}, "and none is set aside"
 
 
-def test_only_zb_h2_and_zb_v_fill_the_corners_of_each_other():
-    """Their devices end in the order in which they begin. In all others device 0 begins first and ends last,
-    so the next step starts when the whole of this one is over."""
-    overlap = {family for family, (one, several, _) in TIMES.items() if several < STEPS * one}
-    assert overlap == {gp.ZBH2, gp.ZBV}
-    for family in gp.SCHEDULES:
-        schedule = family(*SIZE)
-        timeline = gp.simulate(schedule)
-        holds_first = [device for device, held in enumerate(schedule.placement) if 0 in held]
-        ends = [timeline.on(device)[-1].end for device in holds_first]
-        assert (min(ends) < timeline.makespan) == (family in overlap), family
-
-
-def test_from_the_second_step_on_they_have_no_bubble_at_all():
-    for family in (gp.ZBH2, gp.ZBV):
-        one, several, _ = TIMES[family]
-        busy = max(sum(span.end - span.start for span in row) for row in gp.simulate(family(*SIZE)).rows)
-        assert several == one + (STEPS - 1) * busy
-
-
 def test_without_a_flush_56_microbatches_take_as_long_as_in_one_large_step():
     streams = [gp.PipeDream(4, 56), gp.PipeDream(4, 56, every=8), gp.PipeDream2BW(4, 56, every=8)]
     assert {gp.simulate(stream).makespan for stream in streams} == {TIMES[gp.OneFOneB][2]} == {177}

@@ -1,12 +1,11 @@
 """Several copies of a pipeline: the gradients are those of one device, and the copies share nothing."""
 
-import numpy as np
 import pytest
 from cases import every_schedule, over
 from numeric import furthest_apart
 
 import gpipe_sim as gp
-from gpipe_sim import Link, Nodes, replicate
+from gpipe_sim import replicate
 
 SIZES = [(1, 2), (2, 3), (4, 8)]
 
@@ -21,10 +20,9 @@ def step(schedule: gp.Schedule, **options) -> tuple[gp.StepResult, gp.StepResult
     return found, gp.single_device_step(layers, batch, gp.cross_entropy)
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
-@over(every_schedule(SIZES))
-def test_the_gradients_of_all_replicas_are_those_of_one_device(schedule, replicas):
-    found, alone = step(replicate(schedule, replicas), meter=False)
+@over(every_schedule([(1, 2), (2, 4), (4, 5)]))
+def test_the_gradients_of_all_replicas_are_those_of_one_device(schedule):
+    found, alone = step(replicate(schedule, 3), meter=False)
     assert furthest_apart(found.gradients, alone.gradients) < 1e-12
     assert found.loss == pytest.approx(alone.loss, rel=1e-12)
 
@@ -36,7 +34,7 @@ def test_each_replica_does_what_the_schedule_does_at_the_same_times(schedule, ad
     gp.check(both)
     plain, found = (gp.simulate(each, gp.Costs(2, 3, 1, comm=1)) for each in (schedule, both))
     for device in range(both.devices):
-        replica, copied = both.place(device)
+        replica, copied = both.places[device]
         shift = replica * schedule.microbatches
         assert both.placement[device] == schedule.placement[copied]
         assert [
@@ -44,13 +42,8 @@ def test_each_replica_does_what_the_schedule_does_at_the_same_times(schedule, ad
             for span in found.on(device)
             for part in span.action.parts
         ] == [(*part[:3], span.start, span.end) for span in plain.on(copied) for part in span.action.parts]
-
-
-@over(every_schedule([(2, 3), (4, 8)]))
-def test_nothing_crosses_from_one_replica_to_another(schedule):
-    both = replicate(schedule, 2)
-    pairs = {(each.source, each.target) for each in gp.simulate(both).messages}
-    assert all(both.place(a)[0] == both.place(b)[0] for a, b in pairs)
+    pairs = {(each.source, each.target) for each in found.messages}
+    assert all(both.places[a][0] == both.places[b][0] for a, b in pairs), "and nothing crosses between them"
 
 
 def test_how_devices_are_numbered():
@@ -72,25 +65,10 @@ def test_how_devices_are_numbered():
     )
 
 
-def test_messages_stay_in_a_node_where_the_stages_of_a_pipeline_are_neighbours():
-    links = Nodes(2, inside=Link(), between=Link(latency=5))
-    lengths = {
-        adjacent: gp.simulate(replicate(gp.GPipe(2, 4), 2, adjacent=adjacent), links=links).makespan
-        for adjacent in ("stages", "replicas")
-    }
-    assert lengths == {"stages": 15, "replicas": 25}
-
-
 def test_many_replicas_of_few_stages_are_not_too_many():
     """4 stages and 8,192 microbatches are few; 2,048 devices times 8,192 would not be."""
     both = replicate(gp.OneFOneB(4, 16), 512)
     assert gp.simulate(both).makespan == gp.simulate(gp.OneFOneB(4, 16)).makespan
-
-
-def test_one_replica_is_the_schedule():
-    schedule = gp.ZBV(3, 5)
-    assert replicate(schedule, 1).actions == schedule.actions
-    assert replicate(schedule, 1).placement == schedule.placement
 
 
 def test_a_replica_of_replicas_and_with_recompute():
@@ -116,17 +94,6 @@ def test_its_bytes_are_predicted_and_are_those_of_one_replica(schedule):
     assert gp.predict_memory(both, profile) == found.memory
 
 
-def test_copies_have_weights_of_their_own_and_dropout_is_that_of_one_device():
-    rng = np.random.default_rng(0)
-    layers = [gp.Linear(64, 16, rng=rng), gp.Dropout(0.5), gp.Linear(16, 10, rng=rng)]
-    data = gp.digits()
-    batch = data.x[:24], data.y[:24]
-    schedule = replicate(gp.GPipe(3, 2), 3)
-    found = gp.train_step(gp.split(layers, stages=3), schedule, batch, gp.cross_entropy, seed=4)
-    alone = gp.single_device_step(layers, batch, gp.cross_entropy, microbatches=6, seed=4)
-    assert furthest_apart(found.gradients, alone.gradients) < 1e-12
-
-
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
@@ -144,13 +111,6 @@ def test_copies_have_weights_of_their_own_and_dropout_is_that_of_one_device():
 def test_what_cannot_be_copied_is_refused(make, error, says):
     with pytest.raises(error, match=says):
         make()
-
-
-def test_a_batch_smaller_than_all_microbatches_is_refused():
-    with pytest.raises(ValueError, match="a batch of 5 samples cannot be cut into 6 microbatches"):
-        data = gp.digits()
-        layers = gp.split(gp.mlp([64, 10]), stages=1)
-        gp.train_step(layers, replicate(gp.GPipe(1, 3), 2), (data.x[:5], data.y[:5]), gp.cross_entropy)
 
 
 def test_copies_that_update_within_the_schedule_sum_their_gradients_once():

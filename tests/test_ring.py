@@ -26,12 +26,8 @@ def test_every_device_ends_with_the_very_same_bits_of_the_sum(devices):
     assert all((a == b).all() for a, b in zip(own, before, strict=True)), "what was given has not changed"
     held = [*own, *found.sums]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(held) for b in held[:i])
-
-
-@pytest.mark.parametrize("devices", COUNTS)
-def test_whole_numbers_are_summed_exactly_in_any_order(devices):
-    own = arrays(devices, (3, 4), np.int64)
-    assert (gp.ring_all_reduce(own).sums[0] == sum(own)).all()
+    whole = arrays(devices, (3, 4), np.int64)
+    assert (gp.ring_all_reduce(whole).sums[0] == sum(whole)).all(), "exactly, in any order"
 
 
 def test_uneven_pieces_of_35_numbers_on_4_devices_are_416_to_424_bytes_sent():
@@ -60,19 +56,6 @@ def test_three_devices_are_drawn_as_in_the_docstring():
     assert [move.adds for move in gp.ring_moves(3)] == 6 * [True] + 6 * [False]
 
 
-def test_a_device_sends_only_what_it_has():
-    """Round by round: what it passes on is its own, or has reached it in the round before."""
-    for devices in COUNTS:
-        came = {device: device for device in range(devices)}
-        rounds = [
-            [*gp.ring_moves(devices)][i : i + devices] for i in range(0, 2 * devices * (devices - 1), devices)
-        ]
-        for moves in rounds:
-            assert all(came[move.source] == move.piece for move in moves)
-            came = {move.target: move.piece for move in moves}
-        assert len(rounds) == 2 * (devices - 1)
-
-
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
@@ -90,22 +73,31 @@ def test_what_cannot_be_added_is_refused(given, error, says):
         gp.ring_all_reduce(given)
 
 
+class Narrow(gp.Linear):
+    """Its gradients are of its own dtype, though what comes back is wider."""
+
+    def backward_weight(self, pending):
+        return {name: g.astype(np.float32) for name, g in super().backward_weight(pending).items()}
+
+
 def test_gradients_of_two_dtypes_are_summed_each_in_its_own():
     rng = np.random.default_rng(0)
-    layers = [gp.Linear(64, 12, rng=rng, dtype=np.float32), gp.Linear(12, 10, rng=rng)]
+    layers = [Narrow(64, 12, rng=rng, dtype=np.float32), gp.Linear(12, 10, rng=rng)]
     data = gp.digits()
     batch = data.x[:12], data.y[:12]
     found = gp.train_step(
         gp.split(layers, stages=1), gp.replicate(gp.GPipe(1, 2), 3), batch, gp.cross_entropy
     )
     alone = gp.single_device_step(layers, batch, gp.cross_entropy, microbatches=6)
+    assert {gradient.dtype for gradient in alone.gradients.values()} == {*map(np.dtype, (np.float32, float))}
     for key, gradient in alone.gradients.items():
         assert found.gradients[key].dtype == gradient.dtype
         np.testing.assert_allclose(found.gradients[key], gradient, rtol=1e-4, atol=1e-6)
+    assert sum(found.ring_bytes) == 4 * sum(gradient.nbytes for gradient in alone.gradients.values())
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3])
-@over(every_schedule([(1, 3), (2, 3), (4, 8)]))
+@pytest.mark.parametrize("replicas", [1, 3])
+@over(every_schedule([(2, 4), (4, 5)]))
 def test_a_step_sends_the_bytes_that_the_pass_over_its_timeline_says(schedule, replicas):
     """In all; each device alone sends a few bytes more or less, where pieces are uneven."""
     both = gp.replicate(schedule, replicas)

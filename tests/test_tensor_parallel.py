@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim.replicas.tensor_parallel import ring_all_reduce
 
 f = gp.formulas
 B, S, H, A = 3, 8, 16, 4
@@ -89,16 +88,6 @@ def test_q_k_and_v_of_a_head_go_to_the_same_device():
         assert far(own.reshape(heads.shape), heads) < 1e-12
 
 
-def test_rows_first_would_need_a_sum_before_the_gelu():
-    (first, gelu, second), (x, dy) = network(), arrays()
-    whole, _, _ = uncut([first, gelu, second], x, dy)
-    wrong = 0
-    for own in np.split(np.arange(H), 2):
-        inside = x[..., own] @ first.parameters["W"][own] + first.parameters["b"] / 2
-        wrong = wrong + gelu.forward(inside, gp.Context())[0] @ second.parameters["W"]
-    assert far(wrong + second.parameters["b"], whole) > 0.1
-
-
 # What is sent
 
 
@@ -113,31 +102,6 @@ def test_each_device_sends_what_megatrons_formula_says(t):
         assert len(sent) == 4 and set(sent) == {2 * (t - 1) * x.nbytes // t}
         assert sum(sent) / x.itemsize == 8 * B * S * H * (t - 1) / t
         assert sum(sent) * 2 / x.itemsize == f.tensor_parallel_bytes(S, B, H, t)
-
-
-def test_gpt3s_blocks_send_336_times_what_a_boundary_of_a_pipeline_does():
-    s, h, blocks, t = 2048, 12_288, 96, 8
-    there_and_back = 2 * f.message_bytes(s, 1, h)
-    assert blocks * f.tensor_parallel_bytes(s, 1, h, t) / there_and_back == 336
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize("size", [1, 5, 12, 421])
-def test_a_ring_sums_and_each_device_sends_2_times_n_minus_1_over_n_of_the_array(n, size):
-    rng = np.random.default_rng(size)
-    arrays = [rng.integers(0, 100, size).astype(float) for _ in range(n)]
-    before = [array.copy() for array in arrays]
-    sums, sent = ring_all_reduce(arrays)
-    assert len(sums) == n and all((each == sum(before)).all() for each in sums)
-    assert all(map(np.array_equal, arrays, before))
-    assert len(sent) == n and sum(sent) == 2 * (n - 1) * 8 * size
-    assert max(sent) - min(sent) <= 2 * 8
-
-
-def test_the_ring_of_four_with_uneven_pieces():
-    """70 numbers of 4 bytes: 416 to 424 bytes, 420 in the mean."""
-    _, sent = ring_all_reduce([np.ones(70, np.float32)] * 4)
-    assert (min(sent), max(sent), sum(sent) / 4) == (416, 424, 420)
 
 
 # What a device keeps

@@ -12,7 +12,6 @@ from gpipe_sim import (
     Adam,
     GPipe,
     History,
-    Interleaved1F1B,
     Layer,
     OneFOneB,
     Partition,
@@ -32,7 +31,6 @@ from gpipe_sim import (
     with_updates,
 )
 from gpipe_sim.core import step as step_module
-from gpipe_sim.core.digits import digit_images
 
 EPOCHS = 6
 OPTIONS = {"loss": cross_entropy, "epochs": EPOCHS, "batch_size": 64, "seed": 0, "report": None}
@@ -44,56 +42,38 @@ def model(activation: str = "relu"):
 
 
 @cache
-def learned(schedule: Schedule) -> History:
+def learned_alone(microbatches: int, epochs: int = 1) -> History:
+    how = OPTIONS | {"epochs": epochs}
+    return train_single_device(model(), digits(), optimizer=Adam(7e-3), microbatches=microbatches, **how)
+
+
+def learned(schedule: Schedule, epochs: int = 1) -> History:
     partitions = split(model(), stages=schedule.stages)
-    return train(partitions, schedule, digits(), optimizer=Adam(7e-3), **OPTIONS)
+    return train(partitions, schedule, digits(), optimizer=Adam(7e-3), **OPTIONS | {"epochs": epochs})
 
 
-@cache
-def learned_alone(microbatches: int) -> History:
-    return train_single_device(model(), digits(), optimizer=Adam(7e-3), microbatches=microbatches, **OPTIONS)
-
-
-OF_FOUR = [family(4, 8) for family in SCHEDULES]
-
-
-@pytest.mark.parametrize("schedule", OF_FOUR, ids=repr)
-def test_11_layers_on_4_devices_recognise_more_than_94_percent_of_held_out_digits(schedule):
-    """A fifth held out, shuffled with seed 0."""
+def test_11_layers_on_4_devices_recognise_more_than_94_percent_of_held_out_digits():
+    """A fifth held out, shuffled with seed 0; by one schedule, because below all give the same numbers."""
     assert len(model()) == 11
-    history = learned(schedule)
+    history = learned(OneFOneB(4, 8), EPOCHS)
     assert history.accuracies[-1] > 0.94
     assert len(history.accuracies) == EPOCHS
     assert len(history.losses) == EPOCHS * (1438 // 64)
     assert history.losses[-1] < 0.2 < history.losses[0]
+    alone = learned_alone(8, EPOCHS)
+    assert (history.losses, history.accuracies) == (alone.losses, alone.accuracies)
 
 
-@pytest.mark.parametrize("schedule", filter(in_order, OF_FOUR), ids=repr)
-def test_the_loss_curve_is_bit_for_bit_one_devices(schedule):
-    """The same microbatches added up in the same order, by one copy of each stage: ten of the families."""
-    assert learned(schedule).losses == learned_alone(8).losses
-    assert learned(schedule).accuracies == learned_alone(8).accuracies
-
-
-@pytest.mark.parametrize("schedule", OF_FOUR, ids=repr)
-def test_the_loss_curve_equals_the_whole_batches_to_rounding(schedule):
-    """Other sums, other rounding: 3e-16 over 20 steps, up to 1.3e-14 later, on three BLAS kernels."""
-    found, expected = learned(schedule).losses, learned_alone(1).losses
-    assert found[:20] == pytest.approx(expected[:20], rel=1e-14, abs=0)
-    assert found == pytest.approx(expected, rel=1e-12, abs=0)
-
-
-def test_recomputing_learns_the_same_bits():
-    assert learned(remat(OneFOneB(4, 8), "always")).losses == learned_alone(8).losses
-
-
-def test_in_the_files_order_which_is_by_writer_the_held_out_digits_are_harder():
-    """Writers whom training never saw: the shuffled split gives more."""
-    images, labels = digit_images()
-    x = images.reshape(1797, 64) / 16
-    data = (x[:1438], labels[:1438].astype(int), x[1438:], labels[1438:].astype(int))
-    by_writer = train(split(model(), stages=4), OneFOneB(4, 8), data, optimizer=Adam(7e-3), **OPTIONS)
-    assert by_writer.accuracies[-1] < learned(OneFOneB(4, 8)).accuracies[-1] - 0.02
+@pytest.mark.parametrize(
+    "schedule", [*(family(4, 8) for family in SCHEDULES), remat(OneFOneB(4, 8), "always")], ids=repr
+)
+def test_the_loss_curve_is_one_devices(schedule):
+    """To rounding, 3e-16 on three BLAS kernels; to the bit where microbatches are added up in order."""
+    found = learned(schedule)
+    assert found.losses == pytest.approx(learned_alone(1).losses, rel=1e-14, abs=0)
+    if in_order(schedule):
+        alone = learned_alone(8)
+        assert (found.losses, found.accuracies) == (alone.losses, alone.accuracies)
 
 
 # The loop
@@ -166,32 +146,22 @@ def test_one_line_per_epoch_is_reported():
     assert all(" held-out accuracy " in line and line.endswith("%") for line in lines)
 
 
-def test_without_held_out_samples_the_line_has_the_loss_alone():
-    lines = []
-    history = train_small(small(), epochs=1, batch_size=50, report=lines.append)
-    assert lines == [f"epoch 1/1  loss {history.losses[0]:.3f}"]
-
-
 def test_progress_is_printed_unless_asked_to_be_silent(capsys):
     train_small(small(), report=None)
     assert capsys.readouterr().out == ""
     train(small(), GPipe(2, 4), some(), loss=cross_entropy, optimizer=SGD(0.1), epochs=2, batch_size=16)
     assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_one_device_reports_as_well(capsys):
     options = {"loss": cross_entropy, "optimizer": SGD(0.1), "epochs": 1, "batch_size": 16}
-    train_single_device(mlp([64, 8, 10]), some(), **options)
-    assert capsys.readouterr().out.startswith("epoch 1/1  loss ")
+    history = train_single_device(mlp([64, 8, 10]), some(), **options)
+    loss = sum(history.losses) / len(history.losses)
+    assert capsys.readouterr().out == f"epoch 1/1  loss {loss:.3f}\n", "without held-out samples"
 
 
-@pytest.mark.parametrize(
-    "schedule", [GPipe(2, 4), Interleaved1F1B(1, 4), remat(OneFOneB(2, 3), "always")], ids=repr
-)
-def test_float32_learns_too(schedule):
+def test_float32_learns_too():
     data = digits(dtype=np.float32)
     partitions = split(mlp([64, 16, 10], dtype=np.float32), stages=2)
-    history = train(partitions, schedule, data, **(OPTIONS | {"epochs": 4}), optimizer=Adam(1e-2))
+    schedule, how = remat(OneFOneB(2, 3), "always"), OPTIONS | {"epochs": 4}
+    history = train(partitions, schedule, data, **how, optimizer=Adam(1e-2))
     assert weights(partitions).dtype == np.float32
     assert history.accuracies[-1] > 0.9
 

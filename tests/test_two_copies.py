@@ -2,20 +2,17 @@
 
 import numpy as np
 import pytest
-from cases import entrances, over_every_schedule
-from numeric import apart, furthest_apart
+from cases import entrances
 
 from gpipe_sim import (
-    SGD,
+    ZBV,
     Adam,
     Chimera,
     DualPipe,
     DualPipeV,
-    Explicit,
     OneFOneB,
     Partition,
     StandIn,
-    U,
     cross_entropy,
     digits,
     formulas,
@@ -23,13 +20,12 @@ from gpipe_sim import (
     mlp,
     predict_memory,
     profile,
-    remat,
     single_device_step,
     split,
     train_step,
 )
 from gpipe_sim.core import step as step_module
-from gpipe_sim.core.memory import GRADIENTS, PARAMETERS, STATE, roots
+from gpipe_sim.core.memory import PARAMETERS
 
 BOTH_WAYS = pytest.mark.parametrize("schedule", [Chimera(4, 8), Chimera(4, 5), DualPipe(4, 8)], ids=repr)
 
@@ -60,7 +56,7 @@ def devices(monkeypatch):
             super().__init__(*args)
             made.append(self)
 
-    monkeypatch.setattr(step_module, "Device", Noted)
+    monkeypatch.setattr(step_module.Step, "device", Noted)
     return made
 
 
@@ -78,15 +74,6 @@ def test_the_second_holder_of_a_stage_has_a_partition_of_its_own(schedule, devic
         assert not {*map(id, one.layers)} & {*map(id, other.layers)}
 
 
-@BOTH_WAYS
-def test_no_two_devices_hold_the_same_bytes_and_nothing_is_left_in_flight(schedule, devices):
-    run(schedule, optimizer=Adam())
-    held = [{id(root) for root in roots(list(device.memory.held.values()))} for device in devices]
-    assert sum(map(len, held)) == len(set().union(*held))
-    kinds = {category for device in devices for category, _ in device.memory.held}
-    assert kinds == {PARAMETERS, GRADIENTS, STATE}
-
-
 def test_two_copies_of_the_model_take_twice_the_parameters():
     """DeepSeek-V3 report, table 2, and Chimera's 2M; DualPipeV has one copy, on half as many devices."""
 
@@ -99,25 +86,15 @@ def test_two_copies_of_the_model_take_twice_the_parameters():
     assert parameters(DualPipeV(2, 8)) == alone
 
 
-@over_every_schedule([(4, 8)])
-def test_gpt3_on_paper_takes_twice_its_bytes_under_chimera_and_dualpipe_and_once_otherwise(schedule):
+def test_gpt3_on_paper_takes_twice_its_bytes_under_chimera_and_dualpipe_and_once_otherwise():
     """350 GB of 2-byte weights: its 174.6 billion, the head's own 629 million, and a last LayerNorm."""
-    text = StandIn((schedule.microbatches, 2_048), np.int32)
-    layers = profile(split(gpt3_175b(), stages=schedule.stages), (text, text), cross_entropy)
-    held = sum(trace.peak(PARAMETERS) for trace in predict_memory(schedule, layers))
-    copies = 2 if isinstance(schedule, Chimera | DualPipe) else 1
+    text = StandIn((8, 2_048), np.int32)
+    layers = profile(split(gpt3_175b(), stages=4), (text, text), cross_entropy)
     beside = 12_288 * 51_200 + 51_200 + 2 * 12_288
-    assert held == copies * 2 * (formulas.transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
-    assert round(held / copies / 1e9, 1) == 350.5
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize("mode", ["always", "except_last", "never"])
-def test_the_sum_over_both_copies_is_the_gradient_of_the_whole_batch(schedule, mode):
-    expected = single_device_step(model(), sixteen_digits(), cross_entropy)
-    found = run(remat(schedule, mode))
-    assert furthest_apart(found.gradients, expected.gradients) < 1e-12
-    assert apart(found.outputs, expected.outputs) < 1e-13
+    whole = 2 * (formulas.transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
+    assert round(whole / 1e9, 1) == 350.5
+    for schedule, copies in ((Chimera(4, 8), 2), (DualPipe(4, 8), 2), (OneFOneB(4, 8), 1), (ZBV(2, 8), 1)):
+        assert sum(each.peak(PARAMETERS) for each in predict_memory(schedule, layers)) == copies * whole
 
 
 @pytest.mark.parametrize("schedule", [Chimera(4, 8), DualPipe(4, 8)], ids=repr)
@@ -151,14 +128,3 @@ def test_after_a_plain_step_of_the_optimizer_both_copies_start_the_next_from_the
         weights = {key: array for each in partitions for key, array in each.parameters.items()}
         inside.step(weights, found.gradients)
         outside.step(Partition(alone).parameters, expected.gradients)
-
-
-@BOTH_WAYS
-def test_an_update_of_one_copy_alone_would_part_the_copies_and_is_refused(schedule):
-    rows, last = list(map(list, schedule.actions)), schedule.microbatches - 1
-    rows[2] += [U(2, last), U(1, last)]
-    rows[3] += [U(3, last), U(0, last)]
-    once = Explicit(rows, placement=schedule.placement)
-    says = r"stage 0 has two copies, whose gradients are summed: update it on all of devices 0 3, or on none"
-    with pytest.raises(ValueError, match=says):
-        run(once, optimizer=SGD(0.1))

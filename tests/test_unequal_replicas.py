@@ -17,6 +17,7 @@ def test_a_device_of_twice_the_speed_gets_twice_the_samples():
     assert shares(7, [1.5, 1]) == (4, 3)
     assert shares(3, [100, 1]) == (3, 0), "for a device so slow that it is better left out"
     assert shares(0, [1, 2]) == (0, 0)
+    assert sum(shares(10**12 + 1, [3, 1, 2])) == 10**12 + 1, "at once"
 
 
 @pytest.mark.parametrize("speeds", [(2, 1), (3, 2), (1, 1, 1), (5, 3, 1), (Fraction(7, 3), 1, 0.5)])
@@ -31,10 +32,6 @@ def test_no_other_shares_end_sooner(speeds):
         assert max(Fraction(n) / Fraction(s) for n, s in zip(found, speeds, strict=True)) == best
 
 
-def test_many_samples_are_shared_at_once():
-    assert sum(shares(10**12 + 1, [3, 1, 2])) == 10**12 + 1
-
-
 def step(schedule: gp.Schedule) -> tuple[gp.StepResult, gp.StepResult]:
     data = gp.digits()
     batch = data.x[: schedule.microbatches + 3], data.y[: schedule.microbatches + 3]
@@ -43,7 +40,7 @@ def step(schedule: gp.Schedule) -> tuple[gp.StepResult, gp.StepResult]:
     return found, gp.single_device_step(layers, batch, gp.cross_entropy)
 
 
-@over(every_schedule([(1, 2), (2, 3), (4, 8)]))
+@over(every_schedule([(1, 2), (2, 4), (4, 5)]))
 def test_replicas_with_unequal_shares_have_the_gradients_of_one_device(schedule):
     other = gp.GPipe(schedule.stages, 1)
     both = side_by_side([schedule, other])
@@ -87,12 +84,6 @@ def test_copying_while_computing_takes_what_the_formula_says(pieces, copy, compu
     assert timeline.makespan == gp.formulas.copy_and_compute_time(pieces, copy, compute)
     assert timeline.makespan >= max(copy, compute), "the bound of any overlap"
     assert timeline.makespan <= copy + compute
-
-
-def test_235_of_copying_are_never_hidden_in_177():
-    """A guide prints 1.77 s for the two together, but 2.35 s for the copy alone."""
-    together = [gp.formulas.copy_and_compute_time(n, Fraction(235, 100), Fraction(1)) for n in (1, 10, 1000)]
-    assert together == [Fraction(335, 100), Fraction(245, 100), Fraction(2351, 1000)]
 
 
 @pytest.mark.parametrize(

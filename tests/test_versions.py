@@ -13,9 +13,8 @@ from gpipe_sim.memory.limit import in_bytes
 
 
 @pytest.mark.parametrize(("schedule", "mode"), STREAMS, ids=repr)
-def test_each_action_uses_the_version_that_the_rows_say(schedule, mode):
-    step = trained(schedule, mode)
-    found = gp.staleness(schedule, mode)
+def test_versions_and_their_bytes_are_those_that_the_rows_say(schedule, mode):
+    step, found = trained(schedule, mode), gp.staleness(schedule, mode)
     for action, version in step.versions.items():
         stage, kind, m = action
         if kind in (gp.Kind.F, gp.Kind.R) and not (kind is gp.Kind.R and mode == "latest"):
@@ -23,46 +22,13 @@ def test_each_action_uses_the_version_that_the_rows_say(schedule, mode):
         elif kind in (gp.Kind.B, gp.Kind.I):
             assert version == found.backward[stage][m], action
     assert len(step.losses) == len(found.mini_batches)
-
-
-@pytest.mark.parametrize(("schedule", "mode"), STREAMS, ids=repr)
-def test_the_bytes_of_older_weights_are_predicted_and_are_those_of_the_versions(schedule, mode):
-    step = trained(schedule, mode)
-    x, y = stream(schedule)
-    profile = gp.profile(model(schedule.stages), (x, y), gp.cross_entropy, gp.SGD(RATE))
+    profile = gp.profile(model(schedule.stages), stream(schedule), gp.cross_entropy, gp.SGD(RATE))
     assert gp.predict_memory(schedule, profile, weights=mode) == step.memory
-    held = gp.staleness(schedule, mode).held
     for trace, stages in zip(step.memory, schedule.placement, strict=True):
         if len(stages) == 1:
             one = trace.peak("parameters")
-            assert trace.peak("parameters", "older weights") == held[stages[0]] * one
+            assert trace.peak("parameters", "older weights") == found.held[stages[0]] * one
         assert trace.over_time("older weights")[-1] == 0, "what nobody uses any more is gone"
-
-
-def test_the_update_of_a_version_is_counted_in_its_row():
-    """What the executor really used, against what it really did: updates that ended before."""
-    step = trained(PipeDream(4, 9), "latest")
-    for row in step.timeline.rows:
-        done = 0
-        for span in row:
-            if span.action.kind is gp.Kind.U:
-                done += 1
-            else:
-                assert step.versions[span.action] == done
-
-
-@pytest.mark.parametrize(
-    ("schedule", "mode", "held"),
-    [
-        (PipeDream(4, 12), "stashed", (4, 3, 2, 1)),
-        (PipeDream(4, 12), "vertical", (4, 4, 4, 4)),
-        (PipeDream2BW(4, 12), "double", (2, 2, 2, 2)),
-        (PipelinedBackprop(4, 12), "latest", (1, 1, 1, 1)),
-    ],
-)
-def test_versions_at_four_devices(schedule, mode, held):
-    assert gp.staleness(schedule, mode).held == gp.staleness(schedule).held or mode == "vertical"
-    assert gp.staleness(schedule, mode).held == held
 
 
 def test_a_staleness_is_printed_with_both_versions_where_they_differ():

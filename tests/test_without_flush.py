@@ -12,11 +12,10 @@ from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
 from gpipe_sim.core.step import kind_of_step
 
 
-def plain_loop(partitions, mini_batches, version_of) -> list[float]:
-    """SGD whose gradient is taken at older weights: ``version_of(t, stage)`` says which."""
-    current = weights_of(partitions)
-    history = [{key: array.copy() for key, array in current.items()}]
-    losses = []
+def plain_loop(partitions, mini_batches, version_of, rule=None) -> list[float]:
+    """Updates whose gradient is taken at older weights: ``version_of(t, stage)`` says which."""
+    current, rule = weights_of(partitions), rule or gp.SGD(RATE)
+    history, losses = [deepcopy(current)], []
     for t, (x, y) in enumerate(mini_batches):
         for stage, partition in enumerate(partitions):
             for key, array in partition.parameters.items():
@@ -24,10 +23,15 @@ def plain_loop(partitions, mini_batches, version_of) -> list[float]:
         layers = [layer for partition in partitions for layer in partition.layers]
         found = gp.single_device_step(layers, (x, y), gp.cross_entropy)
         losses.append(found.loss)
-        history.append({key: history[-1][key] - RATE * found.gradients[key] for key in current})
+        history.append(deepcopy(history[-1]))
+        rule.step(history[-1], found.gradients)
     for key, array in current.items():
         array[...] = history[-1][key]
     return losses
+
+
+def cut(x, y, size: int) -> list[tuple]:
+    return [(x[at : at + size], y[at : at + size]) for at in range(0, len(x), size)]
 
 
 def formula(mode: str, devices: int):
@@ -40,20 +44,22 @@ def formula(mode: str, devices: int):
     return lambda t, stage: max(0, t - delays[stage])
 
 
+RULES = [lambda: gp.SGD(RATE), lambda: gp.SGD(0.01, momentum=0.9), lambda: gp.Adam(0.01)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=["SGD", "momentum", "Adam"])
 @pytest.mark.parametrize("mode", ["stashed", "vertical", "double"])
-@pytest.mark.parametrize("devices", [2, 3, 4])
-def test_training_is_a_plain_loop_on_delayed_weights(devices, mode):
-    """The rules of Harlap et al. 2018 and Narayanan et al. 2021."""
+@pytest.mark.parametrize("devices", [2, 4])
+def test_training_is_a_plain_loop_on_delayed_weights(devices, mode, rule):
+    """The rules of Harlap et al. 2018 and Narayanan et al. 2021. An update moves a state once."""
     every = devices if mode == "double" else 1
     schedule = PipeDream2BW(devices, 12 * every) if mode == "double" else PipeDream(devices, 12)
     x, y = stream(schedule)
     pipelined, plain = model(devices), model(devices)
     step = gp.train_step(
-        pipelined, schedule, (x, y), gp.cross_entropy, optimizer=gp.SGD(RATE), weights=mode, meter=False
+        pipelined, schedule, (x, y), gp.cross_entropy, optimizer=rule(), weights=mode, meter=False
     )
-    size = SAMPLES * every
-    mini_batches = [(x[at : at + size], y[at : at + size]) for at in range(0, len(x), size)]
-    losses = plain_loop(plain, mini_batches, formula(mode, devices))
+    losses = plain_loop(plain, cut(x, y, SAMPLES * every), formula(mode, devices), rule())
     np.testing.assert_allclose(step.losses, losses, rtol=1e-12)
     for key, array in weights_of(plain).items():
         np.testing.assert_allclose(weights_of(pipelined)[key], array, rtol=1e-12, atol=1e-14)
@@ -66,19 +72,9 @@ def test_steps_that_overlap_but_update_in_between_are_those_of_one_device(schedu
     several = gp.repeat(schedule, 5)
     x, y = stream(several)
     step = gp.train_step(partitions, several, (x, y), gp.cross_entropy, optimizer=gp.SGD(RATE))
-    size = len(x) // 5
-    mini_batches = [(x[at : at + size], y[at : at + size]) for at in range(0, len(x), size)]
-    losses = plain_loop(alone, mini_batches, lambda t, stage: t)
+    losses = plain_loop(alone, cut(x, y, len(x) // 5), lambda t, stage: t)
     np.testing.assert_allclose(step.losses, losses, rtol=1e-12)
     assert {late for row in gp.staleness(several).delay for late in row} == {0}
-
-
-def test_no_bubble_after_the_warm_up():
-    """56 microbatches on 4 devices: what an update costs if everything is flushed before it."""
-    flushed = gp.with_updates(gp.OneFOneB(4, 8))
-    each = gp.repeat(gp.with_updates(gp.OneFOneB(4, 1)), 56)
-    orders = [PipeDream(4, 56), gp.OneFOneB(4, 56), gp.repeat(flushed, 7), each]
-    assert [gp.simulate(order).makespan for order in orders] == [177, 177, 231, 672]
 
 
 @pytest.mark.parametrize("family", gp.WITHOUT_FLUSH)
@@ -99,29 +95,6 @@ def test_what_is_made_of_a_stream_is_trained_with_its_weights(family):
         assert gp.staleness(order).weights == stream.weights[0]
     assert gp.Explicit(stream.actions).weights == PipeDream.weights, "the rows alone do not say"
     assert gp.side_by_side([PipeDream(2, 4), PipelinedBackprop(2, 4)]).weights == ("latest",)
-
-
-@pytest.mark.parametrize("rule", [gp.Adam, gp.AdamW, lambda rate: gp.SGD(rate, momentum=0.9)])
-@pytest.mark.parametrize("mode", ["stashed", "vertical"])
-def test_an_optimizers_state_goes_on_from_update_to_update(rule, mode):
-    """A plain loop on delayed weights, with one optimizer for all: an update moves its state once."""
-    schedule, delays = PipeDream(3, 10), formula(mode, 3)
-    x, y = stream(schedule)
-    pipelined, plain, optimizer = model(3), model(3), rule(0.01)
-    gp.train_step(pipelined, schedule, (x, y), gp.cross_entropy, optimizer=rule(0.01), weights=mode)
-    current = weights_of(plain)
-    history = [{key: array.copy() for key, array in current.items()}]
-    for t in range(10):
-        for stage, partition in enumerate(plain):
-            for key, array in partition.parameters.items():
-                array[...] = history[delays(t, stage)][key]
-        layers = [layer for partition in plain for layer in partition.layers]
-        rows = slice(t * SAMPLES, (t + 1) * SAMPLES)
-        gradients = gp.single_device_step(layers, (x[rows], y[rows]), gp.cross_entropy).gradients
-        history.append({key: array.copy() for key, array in history[-1].items()})
-        optimizer.step(history[-1], gradients)
-    for key, array in weights_of(pipelined).items():
-        np.testing.assert_allclose(array, history[-1][key], rtol=1e-10, atol=1e-13)
 
 
 def test_the_loss_is_that_of_the_forward_also_if_it_is_run_again_on_newer_weights():

@@ -50,13 +50,13 @@ def idle_time(timeline: Timeline) -> Real:
 @of_timeline
 def bubble_fraction(timeline: Timeline) -> Real:
     """Idle time over all device time: the share of the chart that is bubble."""
-    return _ratio(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
+    return ratio(idle_time(timeline), timeline.schedule.devices * timeline.makespan)
 
 
 @of_timeline
 def bubble_overhead(timeline: Timeline) -> Real:
     """Idle time over useful time: Megatron-LM's "bubble". It can exceed 1."""
-    return _ratio(idle_time(timeline), useful_time(timeline))
+    return ratio(idle_time(timeline), useful_time(timeline))
 
 
 @of_timeline
@@ -69,32 +69,7 @@ def span_bubble(timeline: Timeline) -> Real:
     longest = max(row[-1].end - row[0].start for row in timeline.rows if row)
     if not longest:
         return 0
-    return 1 - _ratio(useful_time(timeline), timeline.schedule.devices * longest)
-
-
-@of_timeline
-def utilization(timeline: Timeline) -> Real:
-    """Busy time over all device time: 1 - bubble fraction."""
-    return 1 - bubble_fraction(timeline)
-
-
-@of_timeline
-def speedup(timeline: Timeline) -> Real:
-    """How many times faster than one device that does the same useful work without waiting."""
-    return _ratio(useful_time(timeline), timeline.makespan)
-
-
-@of_timeline
-def bytes_through(timeline: Timeline) -> tuple[Real, ...]:
-    """Per device, the bytes that it sends and receives in collectives, such as an all-reduce.
-
-    Of each collective they are its ``through``. The messages between stages are not in it.
-    """
-    found: list[Real] = [0] * timeline.schedule.devices
-    for each in timeline.collectives:
-        for device in each.devices:
-            found[device] += each.through
-    return tuple(found)
+    return 1 - ratio(useful_time(timeline), timeline.schedule.devices * longest)
 
 
 @of_timeline
@@ -123,31 +98,5 @@ def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
     return tuple(int(row.max()) if len(row) else 0 for row in rows)
 
 
-@of_timeline
-def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
-    """(start, end) of each gap on a device, from time 0 to the makespan."""
-    row = timeline.on(device)
-    ends = [0, *(span.end for span in row)]
-    starts = [*(span.start for span in row), timeline.makespan]
-    return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
-
-
-@of_timeline
-def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
-    """(when a device's warm-up ends, when its drain begins).
-
-    In the steady state in between, from the start of its first backward to the end of its last forward, the
-    device runs forwards and backwards in turn. If every forward comes first, as in GPipe, there is no steady
-    state: the two times are the end of the last forward and the start of the first backward, and the device
-    waits in between. ValueError for a device that does not run both.
-    """
-    row = [(part.kind, span) for span in timeline.on(device) for part in span.action.parts]
-    forwards = [span.end for kind, span in row if kind is Kind.F]
-    backwards = [span.start for kind, span in row if kind in (Kind.B, Kind.I)]
-    if not forwards or not backwards:
-        raise ValueError(f"device {device} has no phases: it runs no forward or no backward")
-    return min(backwards[0], forwards[-1]), max(backwards[0], forwards[-1])
-
-
-def _ratio(part: Real, whole: Real) -> Real:
+def ratio(part: Real, whole: Real) -> Real:
     return part / whole if whole else 0

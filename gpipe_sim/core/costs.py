@@ -1,41 +1,23 @@
 """How long things take: plain numbers, in one unit of your choice."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate, pairwise
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.numbers import CostColumn, quotient
 from gpipe_sim.core.program import CODE, KINDS, Program
 from gpipe_sim.core.rows import read
-from gpipe_sim.errors import duration, got, listed, require, whole
+from gpipe_sim.errors import duration, got, whole
 
 Cost = Real | Sequence[Real]
+#: The median seconds of F, I and W of each stage: (partitions, batch, microbatches, runs, warmup).
+STOPWATCH: Hook[Callable[..., tuple[list[float], ...]]] = Hook("stopwatch", "Costs.measured")
 PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
-
-
-@dataclass(frozen=True)
-class Accelerator:
-    """What a device computes: so many ``flops`` in each unit of time, and an ``overhead`` for each action.
-
-    Say what it reaches with your layers, not what its data sheet promises. ValueError for ``flops`` that are
-    not above 0 or an overhead that is negative, TypeError for anything but numbers.
-    """
-
-    flops: Real
-    overhead: Real = 0
-
-    def __post_init__(self):
-        for name in ("flops", "overhead"):
-            object.__setattr__(self, name, duration("Accelerator", name, getattr(self, name)))
-        if not self.flops:
-            raise ValueError(f"Accelerator needs flops > 0, for each unit of time {got(self.flops)}")
 
 
 @dataclass(frozen=True)
@@ -113,24 +95,6 @@ class Costs(CostModel):
         return 0 if source == target else self.comm
 
     @classmethod
-    def from_flops(
-        cls, profile: Any, device: "Accelerator | Sequence[Accelerator]", microbatches: int = 1
-    ) -> "Costs":
-        """What the FLOPs of a model take a device, or devices that differ: one for each of a schedule's.
-
-        F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those
-        give ``simulate`` links and the profile.
-        """
-        if not hasattr(profile, "costs"):
-            raise TypeError(f"from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}")
-        several = isinstance(device, Sequence)
-        for each in device if several and device else [device]:
-            require("from_flops", each, Accelerator, "an Accelerator, or a list of them")
-        speed = [each.flops for each in device] if several else device.flops
-        overhead = [each.overhead for each in device] if several else device.overhead
-        return replace(profile.costs(microbatches), speed=speed, overhead=overhead)
-
-    @classmethod
     def measured(
         cls, partitions: Sequence, batch: tuple, *, microbatches: int = 1, runs: int = 5, warmup: int = 1
     ) -> "Costs":
@@ -140,7 +104,7 @@ class Costs(CostModel):
         there. Each run takes the largest of ``microbatches`` pieces of the batch through all partitions and
         back. The gradient of the last output is of ones, so a loss costs nothing; nor do messages.
         """
-        return cls(*hooks.stopwatch.filled(partitions, batch, microbatches, runs, warmup))
+        return cls(*STOPWATCH.filled(partitions, batch, microbatches, runs, warmup))
 
     def per_stage(self, stages_per_device: int) -> "Costs":
         """Read these costs as those of all that a device holds, and divide them evenly among its stages.
@@ -155,30 +119,18 @@ class Costs(CostModel):
         computing = {field.name for field in fields(self)} - {"comm"} - PER_DEVICE
         return replace(self, **{name: _divided(getattr(self, name), stages_per_device) for name in computing})
 
-    def merged(self, balance: Sequence[int]) -> "Costs":
-        """Read these costs as those of single layers, and add them up: stage s gets ``balance[s]`` layers.
-
-        A cost that is one number is that of each layer. A message takes as long as before, and so does the
-        overhead of an action. ``Costs([1, 1, 1, 2]).merged([3, 1])`` has a forward of 3 and of 2. TypeError
-        or ValueError unless the balance lists whole numbers of at least 1 that add up to all layers.
-        """
-        balance = listed("merged", "how many layers each stage gets, such as [2, 2, 1]", balance)
-        ends = [0, *accumulate(whole("merged", "each stage's layers", size) for size in balance)]
-        per_stage = {*vars(self)} - {"comm"} - PER_DEVICE
-        self._require_length("layers", ends[-1], per_stage, "the balance")
-        return replace(self, **{name: _merged(getattr(self, name), ends) for name in per_stage})
-
     def require_stages(self, stages: int) -> None:
         """Raise ValueError if a cost is listed for another number of stages."""
         whole("require_stages", "stages", stages)
-        self._require_length("stages", stages, {*vars(self)} - PER_DEVICE)
+        self.require_length("stages", stages, {*vars(self)} - PER_DEVICE)
 
     def require_devices(self, devices: int) -> None:
         """Raise ValueError if a speed or an overhead is listed for another number of devices."""
         whole("require_devices", "devices", devices)
-        self._require_length("devices", devices, PER_DEVICE)
+        self.require_length("devices", devices, PER_DEVICE)
 
-    def _require_length(self, what: str, count: int, names: set[str], who: str = "the schedule") -> None:
+    def require_length(self, what: str, count: int, names: set[str], who: str = "the schedule") -> None:
+        """Raise ValueError if one of the named costs is listed for another number of something."""
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in names and isinstance(value, tuple) and len(value) != count:
@@ -270,12 +222,6 @@ def _divided(cost: Cost | None, by: int) -> Cost | None:
     if isinstance(cost, tuple):
         return tuple(quotient(time, by) for time in cost)
     return None if cost is None else quotient(cost, by)
-
-
-def _merged(cost: Cost | None, ends: Sequence[int]) -> Cost | None:
-    if isinstance(cost, tuple):
-        return tuple(sum(cost[a:b]) for a, b in pairwise(ends))
-    return None if cost is None else tuple((b - a) * cost for a, b in pairwise(ends))
 
 
 UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

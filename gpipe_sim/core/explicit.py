@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpipe_sim.core.actions import Action, Kind, OverlapFB, U, require_labels
+from gpipe_sim.core.actions import Action, OverlapFB, require_labels
 from gpipe_sim.core.placement import looped, read_placement, require_gapless
 from gpipe_sim.core.rows import read_row
-from gpipe_sim.core.schedule import WEIGHTS, Schedule, require_schedule
-from gpipe_sim.errors import listed, require, require_few, whole
+from gpipe_sim.core.schedule import WEIGHTS, Schedule
+from gpipe_sim.errors import listed, require, whole
 
 #: A row may begin with "device 0:", "device 0, stages 0 7:" or "device 0, no stage:".
 _HEAD = re.compile(r"(?:device (\d+)(?:, (stages?(?: \d+)+|no stage))?:)?(.*)")
@@ -110,55 +110,6 @@ def row_texts(text: str) -> tuple[list[str], list[tuple[int, ...]] | None]:
         raise ValueError(f"row {told.index(None)} does not say which stages it holds; others do")
     held = [tuple(map(int, re.findall(r"\d+", stages))) for stages in told] if any(told) else None
     return [row[3] for row in rows], held
-
-
-def with_updates(schedule: Schedule) -> Explicit:
-    """The same order with each stage, or copy of one, updated at the end of its device's row.
-
-    ``train_step`` then changes the weights itself, ``Costs(update=...)`` says what that takes, and ``repeat``
-    makes several steps of it. ValueError for a schedule that has updates.
-    """
-    require_schedule("with_updates", schedule)
-    if Kind.U in schedule.program.where:
-        raise ValueError(f"{schedule!r} has updates already")
-    rows = []
-    for row in schedule.actions:
-        last: dict[int, int] = {}
-        for part in (part for action in row for part in action.parts):
-            last[part.stage] = max(part.microbatch, last.get(part.stage, 0))
-        rows.append([*row, *(U(stage, m) for stage, m in sorted(last.items()))])
-    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
-
-
-def repeat(schedule: Schedule, steps: int) -> Explicit:
-    """The same step several times: each device begins the next step as soon as its own row of this one ends.
-
-    Microbatches are numbered on: microbatch m of step s, from 0, is s * schedule.microbatches + m. Of a
-    schedule without updates it is one large step over all the microbatches, fit for timing only. Each step of
-    ``with_updates(schedule)`` begins on a device with the weights that the last one left there: the numbers
-    are those of one step after the other, even where steps overlap.
-    """
-    require_schedule("repeat", schedule)
-    steps = whole("repeat", "steps", steps)
-    require_few("repeat", steps * schedule.stages * schedule.microbatches, "pairs of stage and microbatch")
-    shifts = [step * schedule.microbatches for step in range(steps)]
-    rows = [[later(action, by) for by in shifts for action in row] for row in schedule.actions]
-    return rearranged(schedule, rows, schedule.placement, steps * schedule.microbatches)
-
-
-def later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
-    """The same action on a later microbatch."""
-    if isinstance(action, OverlapFB):
-        return OverlapFB(*(later(part, by) for part in action.parts))
-    return action._replace(microbatch=action.microbatch + by)
-
-
-def unpaired(schedule: Schedule) -> Schedule:
-    """The same order without pairs: the two halves of each run one after the other, as engines run them."""
-    if not schedule.program.paired:
-        return schedule
-    rows = [[part for action in row for part in action.parts] for row in schedule.actions]
-    return rearranged(schedule, rows, schedule.placement, schedule.microbatches)
 
 
 def _require_room(stages: int, microbatches: int, actions: int) -> None:

@@ -64,7 +64,7 @@ class Optimizer(ABC):
 
     def start(self, parameter: Some) -> dict[str, Any]:
         """What is kept for a parameter before its first step: zeros; of one on paper, their shape."""
-        return {name: _filled(0, parameter) for name in self.moments}
+        return {name: filled(0, parameter) for name in self.moments}
 
     def update(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> None:
         """Change one parameter in place."""
@@ -86,29 +86,9 @@ class SGD(Optimizer):
 
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
         if self.momentum:
-            _fade(state["velocity"], self.momentum, gradient)
+            fade(state["velocity"], self.momentum, gradient)
             gradient = state["velocity"]
         return self.learning_rate * gradient
-
-
-class RMSProp(Optimizer):
-    """Divides each gradient by the root of a running mean of its squares: v = decay v + (1 - decay) g^2.
-
-    Tieleman and Hinton 2012, lecture 6e of "Neural Networks for Machine Learning". GPipe's giants were
-    trained with it: 4 bytes each for a weight, its gradient and v (Huang et al. 2019, arXiv:1811.06965).
-    """
-
-    moments = ("v",)
-
-    def __init__(self, learning_rate: float = 1e-3, decay: float = 0.9, eps: float = 1e-8):
-        super().__init__(learning_rate)
-        require_in("RMSProp", "decay", decay, 0, 1)
-        _require_positive("RMSProp", eps)
-        self.decay, self.eps = decay, eps
-
-    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
-        _fade(state["v"], self.decay, (1 - self.decay) * gradient * gradient)
-        return self.learning_rate * gradient / (np.sqrt(state["v"]) + self.eps)
 
 
 class Adam(Optimizer):
@@ -128,75 +108,19 @@ class Adam(Optimizer):
             raise ValueError(f"{name} needs two betas {got(betas)}")
         for beta in betas:
             require_in(name, "betas", beta, 0, 1)
-        _require_positive(name, eps)
+        require_positive(name, eps)
         self.betas, self.eps = betas, eps
 
     def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
         first, second = self.betas
         state["t"] = t = state.get("t", 0) + 1
-        _fade(state["m"], first, (1 - first) * gradient)
-        _fade(state["v"], second, (1 - second) * gradient * gradient)
+        fade(state["m"], first, (1 - first) * gradient)
+        fade(state["v"], second, (1 - second) * gradient * gradient)
         scale = np.sqrt(state["v"] / (1 - second**t)) + self.eps
         return self.learning_rate * (state["m"] / (1 - first**t)) / scale
 
 
-class AdamW(Adam):
-    """Adam that also subtracts learning_rate x weight_decay x w from each weight w.
-
-    Loshchilov and Hutter 2019, arXiv:1711.05101.
-    """
-
-    def __init__(
-        self,
-        learning_rate: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-    ):
-        super().__init__(learning_rate, betas, eps)
-        require_in("AdamW", "weight_decay", weight_decay, 0, float("inf"))
-        self.weight_decay = weight_decay
-
-    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
-        decay = self.learning_rate * self.weight_decay * parameter
-        return super().change(parameter, gradient, state) + decay
-
-
-class MixedPrecision(Optimizer):
-    """Another rule, on a float32 copy of each weight; the weights themselves are that copy, rounded.
-
-    For models in 2-byte numbers, in which a small change would vanish beside a weight. With Adam, a weight
-    takes 2 + 2 + 12 bytes: itself, its gradient, and the float32 copy, m and v (Rajbhandari et al. 2020,
-    arXiv:1910.02054, section 3.1). A weight that is changed from outside is forgotten at the next step.
-    """
-
-    def __init__(self, optimizer: Optimizer):
-        require_optimizer("MixedPrecision", optimizer)
-        self.optimizer = optimizer
-        super().__init__(optimizer.learning_rate)
-
-    @property
-    def learning_rate(self) -> float:
-        """That of the other rule."""
-        return self.optimizer.learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, rate: float) -> None:
-        self.optimizer.learning_rate = rate
-
-    def start(self, parameter: Some) -> dict[str, Any]:
-        weights = _filled(parameter, parameter, np.float32)
-        return {"weights": weights, **self.optimizer.start(weights)}
-
-    def update(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> None:
-        super().update(state["weights"], gradient.astype(np.float32), state)
-        parameter[...] = state["weights"]
-
-    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
-        return self.optimizer.change(parameter, gradient, state)
-
-
-def _filled(value: Any, parameter: Some, dtype: Any = None) -> Some:
+def filled(value: Any, parameter: Some, dtype: Any = None) -> Some:
     """An array of its own in a parameter's shape; on paper if the parameter is."""
     if isinstance(parameter, StandIn):
         return like(parameter, dtype=dtype)
@@ -205,13 +129,13 @@ def _filled(value: Any, parameter: Some, dtype: Any = None) -> Some:
     return filled
 
 
-def _fade(array: np.ndarray, decay: float, more: np.ndarray) -> None:
+def fade(array: np.ndarray, decay: float, more: np.ndarray) -> None:
     """A running mean's next value, in place."""
     array *= decay
     array += more
 
 
-def _require_positive(owner: str, eps: float) -> None:
+def require_positive(owner: str, eps: float) -> None:
     require_in(owner, "eps", eps, 0, float("inf"))
     if eps == 0:
         raise ValueError(f"{owner} needs eps > 0, or a gradient of 0 is divided by 0")

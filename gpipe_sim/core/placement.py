@@ -8,23 +8,11 @@ from gpipe_sim.errors import got, require_few, whole
 
 def looped(devices: int, stages: int) -> tuple[tuple[int, ...], ...]:
     """Stage s on device s mod K: device 0 holds 0, K, 2K, and so on."""
-    devices, stages = _count("looped", "devices", devices), _count("looped", "stages", stages)
+    devices, stages = sized("looped", "devices", devices), sized("looped", "stages", stages)
     return tuple(tuple(range(device, stages, devices)) for device in range(devices))
 
 
-def v_shaped(devices: int) -> tuple[tuple[int, ...], ...]:
-    """Two stages per device, down and back: device k holds k and 2K-1-k."""
-    devices = _count("v_shaped", "devices", devices)
-    return tuple((device, 2 * devices - 1 - device) for device in range(devices))
-
-
-def bidirectional(devices: int) -> tuple[tuple[int, ...], ...]:
-    """Two copies of the model in opposite directions: device k holds k and K-1-k."""
-    devices = _count("bidirectional", "devices", devices)
-    return tuple((device, devices - 1 - device) for device in range(devices))
-
-
-def _count(owner: str, name: str, value: int) -> int:
+def sized(owner: str, name: str, value: int) -> int:
     count = whole(owner, name, value)
     require_few(owner, count, name)
     return count

@@ -3,22 +3,22 @@
 The devices take turns in this process, in the order in which their actions end on the timeline.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from copy import copy, deepcopy
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import first
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, as_batch, pieces, sum_copies
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
-from gpipe_sim.core.memory import Memory, MemoryTrace, MeteredMemory, trace
+from gpipe_sim.core.memory import Memory, MemoryTrace, MeteredMemory
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import (
     Gradients,
@@ -29,7 +29,7 @@ from gpipe_sim.core.partition import (
 )
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.simulate import Sizes, simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import require, require_flags, whole
 
@@ -61,6 +61,11 @@ class StepResult:
     def __repr__(self) -> str:
         """One line, however large the arrays are."""
         return f"<{type(self).__name__} with loss {self.loss:.4g}>"
+
+
+PROFILE: Hook[Callable[[Sequence[Partition], Batch, Loss, Optimizer | None], Sizes]] = Hook(
+    "profile", "train_step(..., memory_limit=...)"
+)
 
 
 def train_step(
@@ -105,22 +110,24 @@ def train_step(
     timeline, kind = timed(schedule, costs), kind_of_step(schedule, weights)
     told = kind("train_step", schedule, batch, loss, optimizer, weights, seed, step)
     if memory_limit is not None:
-        found = hooks.profile.filled(partitions, batch, loss, optimizer)
+        found = PROFILE.filled(partitions, batch, loss, optimizer)
         found.require_within(schedule, memory_limit, costs, weights)
     return told.run(partitions, timeline, meter)
 
 
 def kind_of_step(schedule: Schedule, weights: str | None = None) -> "type[Step]":
     """What runs a step of this schedule: a ``Step``, or another kind if it updates weights on the way."""
-    return hooks.stream.filled if Kind.U in schedule.program.where or weights is not None else Step
+    return STREAM.filled if Kind.U in schedule.program.where or weights is not None else Step
 
 
 class Step:
     """One step of a schedule: what its devices are told, how they run, and what comes of it.
 
     Everything is looked at before anything runs; ``owner`` names who asks, in refusals. A stream of steps,
-    whose weights change on the way, is a subclass (``hooks.stream``).
+    whose weights change on the way, is a subclass (``STREAM``).
     """
+
+    device: ClassVar[type[Device]] = Device
 
     def __init__(
         self,
@@ -160,21 +167,12 @@ class Step:
         """
         return pieces(samples, program.microbatches)
 
-    def make_device(
-        self,
-        held: dict[int, Partition],
-        optimizers: dict[int, Optimizer],
-        memory: Memory,
-        peers: list[Device],
-    ) -> Device:
-        """A device with the partitions of its stages, and the optimizers of their weights."""
-        return Device(self.inputs, held, optimizers, memory, peers)
-
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """What comes of the step."""
-        devices = self.run_devices(partitions, timeline, MeteredMemory if meter else Memory)
-        memory = tuple(trace(device.memory) for device in devices) if meter else ()
-        return self.collect(devices, memory, timeline)
+        if not meter:
+            return self.collect(self.run_devices(partitions, timeline, Memory), (), timeline)
+        devices = self.run_devices(partitions, timeline, METER.filled if METER.there else MeteredMemory)
+        return self.collect(devices, tuple(device.memory.trace() for device in devices), timeline)
 
     def run_devices(
         self, partitions: Sequence[Partition], timeline: Timeline, memory: type[Memory]
@@ -182,8 +180,8 @@ class Step:
         """The devices after they have done what the timeline says."""
         devices: list[Device] = []
         placement = timeline.schedule.program.placement
-        for held, optimizers in own_copies(partitions, placement, self.inputs.optimizer, self.inputs.homes):
-            devices.append(self.make_device(held, optimizers, memory(), devices))
+        for held, optimizers in dealt(partitions, placement, self.inputs.optimizer, self.inputs.homes):
+            devices.append(self.device(self.inputs, held, optimizers, memory(), devices))
         for span in timeline.spans:  # as they end: all that an action changes happens then
             devices[span.device].perform(span)
         return devices
@@ -193,6 +191,11 @@ class Step:
     ) -> StepResult:
         """What all devices made, as one result."""
         return collect(devices, self.inputs, memory, timeline)
+
+
+#: A meter that also knows what there is while an action runs; without it, memory is known where actions end.
+METER: Hook[type[MeteredMemory]] = Hook("meter", "the peak inside an action")
+STREAM: Hook[type[Step]] = Hook("stream", "a schedule with updates, such as 0U0,")
 
 
 def single_device_step(
@@ -228,48 +231,37 @@ def single_device_step(
     return StepResult(loss, gradients, np.concatenate(outputs), losses=(loss,))
 
 
-_last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training repeats one schedule
-
-
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
-    """``simulate(schedule, costs)``, or its last result if that was for these very objects."""
-    global _last
+    """``simulate(schedule, costs)``, or its last result for this schedule: training repeats one."""
     if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
         return simulate(schedule, costs)
-    last = _last
-    if last is None or last[0] is not schedule or last[1] != costs:
-        last = _last = schedule, costs, simulate(schedule, costs)
-    return last[2]
+    kept = schedule.program.kept
+    if timed not in kept or kept[timed][0] != costs:
+        kept[timed] = costs, simulate(schedule, costs)
+    return kept[timed][1]
 
 
-def own_copies(
+Share = tuple[dict[int, Partition], dict[int, Optimizer]]  #: of a device: partitions, optimizers, by stage
+#: The shares where several devices hold a stage, as ``dealt`` gives them.
+OWN_COPIES: Hook[Callable[..., Iterable[Share]]] = Hook("own_copies", "a stage with several copies")
+
+
+def dealt(
     partitions: Sequence[Partition],
     placement: Sequence[Sequence[int]],
     optimizer: Optimizer | None,
     homes: Sequence[Sequence[int]] = (),
-) -> Iterator[tuple[dict[int, Partition], dict[int, Optimizer]]]:
-    """Per device, the partitions of its stages, and the optimizers of their weights.
+) -> Iterable[Share]:
+    """Per device, the partitions of its stages, and the optimizers of their weights, by stage.
 
-    If several devices hold a stage, one has the partition itself: the first that runs it, by ``homes``. The
-    others get copies, and what an optimizer keeps for them is copied too.
+    If several devices hold a stage, the first that runs it, by ``homes``, has the partition itself.
     """
-    owner = {stage: device for device, held in reversed([*enumerate(placement)]) for stage in held}
-    owner |= {stage: min(ran) for stage, at in enumerate(homes) if (ran := {*at} - {-1})}
-    for device, held in enumerate(placement):
-        own, optimizers = {}, {}
-        for stage in held:
-            itself = owner[stage] == device
-            own[stage] = partitions[stage] if itself else deepcopy(partitions[stage])
-            if optimizer:
-                optimizers[stage] = optimizer if itself else _with_own_state(optimizer, partitions[stage])
-        yield own, optimizers
-
-
-def _with_own_state(optimizer: Optimizer, partition: Partition) -> Optimizer:
-    """The same rule; what it keeps for the weights of a partition is its own."""
-    other = copy(optimizer)
-    other.state = deepcopy(optimizer.prepare(partition.parameters))
-    return other
+    if sum(map(len, placement)) > len({stage for held in placement for stage in held}):
+        return OWN_COPIES.filled(partitions, placement, optimizer, homes)
+    return [
+        ({stage: partitions[stage] for stage in held}, dict.fromkeys(held, optimizer) if optimizer else {})
+        for held in placement
+    ]
 
 
 def collect(

@@ -1,23 +1,20 @@
 """What happened, and when. Simulated and measured timelines are the same kind of object."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from math import isfinite
 from numbers import Real
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, OverlapFB
-from gpipe_sim.core.numbers import quotient
-from gpipe_sim.core.rows import read
+from gpipe_sim.core.hooks import Hook, Shown
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.errors import duration, got, listed, require, require_flags, whole
+from gpipe_sim.errors import got, listed, require, whole
 
 Column = np.ndarray
-SPANS = "spans, such as Span(F(0, 0), device=0, start=0, end=1)"
 
 
 class Span(NamedTuple):
@@ -39,47 +36,14 @@ class Message(NamedTuple):
     end: Real
 
 
-ALL_REDUCE, NORM = "all-reduce", "norm"  #: collectives that go around a ring
-
-
-class Collective(NamedTuple):
-    """What several devices send each other together, from ``start`` to ``end``, beside what they compute.
-
-    ``what`` is a word for it, such as "all-reduce"; ``stage`` is None for what is of the whole model.
-    ``bytes`` is how large the thing is that they sum, or pass on.
-    """
+@runtime_checkable
+class Together(Protocol):
+    """What several devices do together, beside their actions: an all-reduce, see ``links.collective``."""
 
     what: str
-    stage: int | None
     devices: tuple[int, ...]
     start: Real
     end: Real
-    bytes: Real
-
-    @property
-    def through(self) -> Real:
-        """The bytes that each of its devices sends and receives: of a transfer, ``bytes``.
-
-        Around a ring of n devices it sends 2(n-1)/n of the whole, and receives as much.
-        """
-        n = len(self.devices)
-        return quotient(4 * (n - 1) * self.bytes, n) if self.in_ring else self.bytes
-
-    @property
-    def in_ring(self) -> bool:
-        """Whether it goes around a ring of its devices; otherwise it goes from the first to the second."""
-        return self.what in (ALL_REDUCE, NORM)
-
-    def __str__(self) -> str:
-        if self.in_ring:
-            few = len(self.devices) <= 4
-            on = (
-                f"on devices {' '.join(map(str, self.devices))}" if few else f"on {len(self.devices)} devices"
-            )
-        else:
-            on = "from device {} to {}".format(*self.devices)
-        of = "" if self.stage is None else f" of stage {self.stage}"
-        return f"{self.what}{of} {on}, {number(self.start)}\u2013{number(self.end)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,7 +63,7 @@ class Timeline:
     sent: Column | None = None
     arrived: Column | None = None
     took_turns: bool = False
-    collectives: tuple[Collective, ...] = ()
+    collectives: tuple[Together, ...] = ()
 
     def __post_init__(self):
         require_schedule("Timeline", self.schedule)
@@ -118,35 +82,7 @@ class Timeline:
             column.flags.writeable = False
         such_as = "collectives as all_reduce adds them"
         for each in listed("Timeline", such_as, self.collectives):
-            require("Timeline", each, Collective, such_as)
-
-    @classmethod
-    def from_spans(cls, schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> "Timeline":
-        """A timeline of measured spans, one for each action of the schedule, in any order; without messages.
-
-        ValueError if a span is missing, given twice, on the wrong device, or not of this schedule; TypeError
-        for anything but spans.
-        """
-        require_schedule("from_spans", schedule)
-        require_flags("from_spans", took_turns=took_turns)
-        program = schedule.program
-        found: list[Span | None] = [None] * program.size
-        for span in map(_plain, listed("from_spans", SPANS, spans)):
-            part = program.part_of(span.action.parts[0])
-            entry = int(program.entry[part]) if part >= 0 else None
-            if entry is None or program.entry_of(entry) != span.action:
-                raise ValueError(f"{span.action} is not in {schedule!r}")
-            if found[entry] is not None:
-                raise ValueError(f"{span.action} is measured twice")
-            if (home := int(program.device[part])) != span.device:
-                where = f"on device {span.device}, but {schedule!r} has it on {home}"
-                raise ValueError(f"{span.action} is measured {where}")
-            found[entry] = span
-        if None in found:
-            raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
-        _require_in_order(found, schedule)
-        starts, ends = ([getattr(span, name) for span in found] for name in ("start", "end"))
-        return cls(schedule, column_of(starts), column_of(ends), took_turns=took_turns)
+            require("Timeline", each, Together, such_as)
 
     @cached_property
     def makespan(self) -> Real:
@@ -207,33 +143,14 @@ class Timeline:
         return f"<Timeline of {self.schedule!r}: makespan {number(self.makespan)}>"
 
     def __str__(self) -> str:
-        return hooks.text_of_timeline.filled(self)
+        return TEXT.filled(self)
 
     def _repr_html_(self) -> str:
-        return hooks.chart_of_timeline.filled(self)._repr_html_()
+        return CHART.filled(self)._repr_html_()
 
 
-def _plain(span: Span) -> Span:
-    """A span in Python's own numbers; TypeError or ValueError for what is none."""
-    action, device, start, end = require("from_spans", span, Span, SPANS)
-    action = read("from_spans", action)
-    try:
-        times = duration("it", "start", start), duration("it", "end", end)
-        return Span(action, whole("it", "device", device, 0), *times)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"the span of {action} is none: {error}") from None
-
-
-def _require_in_order(spans: list[Span], schedule: Schedule) -> None:
-    """ValueError unless each span ends after it starts, and a device's follow each other as in its row."""
-    for before, span in zip([None, *spans], spans, strict=False):
-        if span.start > span.end:
-            raise ValueError(f"{span.action} is measured from {span.start} to {span.end}")
-        if before and before.device == span.device and (span.start, span.end) < (before.start, before.end):
-            raise ValueError(
-                f"{span.action} is measured before {before.action}, but {schedule!r} has it after: "
-                "give the schedule that ran, Explicit([...])"
-            )
+CHART: Hook[Callable[[Timeline], Shown]] = Hook("chart_of_timeline", "a chart in a notebook")
+TEXT: Hook[Callable[[Timeline], str]] = Hook("text_of_timeline", "a timeline as text")
 
 
 def column_of(times: list[Real]) -> Column:
@@ -263,11 +180,6 @@ def of_timeline(function: Callable) -> Callable:
         return function(timeline, *args, **kwargs)
 
     return checked
-
-
-def names_of(timeline: Timeline) -> list[str]:
-    """What kinds of collectives a timeline has, each once."""
-    return list(dict.fromkeys(each.what for each in timeline.collectives))
 
 
 def number(value: Real) -> str:

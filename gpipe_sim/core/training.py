@@ -10,10 +10,8 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.boundary import first
 from gpipe_sim.core.device import Batch, as_batch
-from gpipe_sim.core.digits import Data
-from gpipe_sim.core.diverged import require_finite, without_warnings
 from gpipe_sim.core.layers import Context, Layer
-from gpipe_sim.core.losses import Loss, cross_entropy
+from gpipe_sim.core.losses import Loss, cross_entropy, require_finite, without_warnings
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Gradients, Partition, require_partitions
 from gpipe_sim.core.problems import check
@@ -29,6 +27,7 @@ from gpipe_sim.core.step import (
 from gpipe_sim.errors import DivergedError, got, numbers, whole
 
 Array = np.ndarray
+Data = Batch | tuple[Array, Array, Array, Array]  #: (x, y), or these and (x, y) that are held out
 Report = Callable[[str], object] | None
 
 
@@ -45,7 +44,7 @@ class History:
 def train(
     partitions: Sequence[Partition],
     schedule: Schedule,
-    data: Data | Batch,
+    data: Data,
     *,
     loss: Loss,
     optimizer: Optimizer,
@@ -87,7 +86,7 @@ def train(
 
 def train_single_device(
     layers: Sequence[Layer],
-    data: Data | Batch,
+    data: Data,
     *,
     loss: Loss,
     optimizer: Optimizer,
@@ -145,7 +144,7 @@ def outputs(partitions: Sequence[Partition], x: Array) -> Array:
 def _train(
     partitions: Sequence[Partition],
     step: Callable[[Batch, int], StepResult],
-    data: Data | Batch,
+    data: Data,
     loss: Loss,
     optimizer: Optimizer | None,  # None where the steps update the weights themselves
     epochs: int,
@@ -209,7 +208,7 @@ def _read_sizes(epochs: int, batch_size: int, seed: int, report: Report) -> tupl
 
 
 def _read_data(
-    partitions: Sequence[Partition], data: Data | Batch, loss: Loss, batch_size: int
+    partitions: Sequence[Partition], data: Data, loss: Loss, batch_size: int
 ) -> tuple[Batch, Batch | None]:
     """(x, y), and what is held out or None, all looked at before any weight changes."""
     needs = "train needs (x, y) or (x, y, x_held_out, y_held_out)"

@@ -7,6 +7,7 @@ from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline
+from gpipe_sim.export.spans import from_spans
 from gpipe_sim.machine.machine import Machine
 
 PAUSE = 0.75  #: how long a device takes between two actions in a timeline that is made here
@@ -49,7 +50,7 @@ def measured(
         machine.free[device] += pauses(device, done[device])
         action = schedule.program.entry_of(entry)
         spans.append(Span(action, device, float(machine.starts[entry]), machine.ends[entry]))
-    return Timeline.from_spans(schedule, spans)
+    return from_spans(schedule, spans)
 
 
 def uneven(device: int, done: int) -> float:

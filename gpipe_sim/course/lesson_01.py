@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.split import split
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
-from gpipe_sim.transformers.models import mlp
 
 HIDDEN = ([64, 300, 300, 10], [64, 10], [64, 40, 500, 40, 40, 10], [32, 200, 200, 200, 200, 200, 10])
 ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages

@@ -6,8 +6,7 @@ from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.core.digits import digits
-from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.layers import Layer, mlp
 from gpipe_sim.core.losses import MSE, Loss, cross_entropy
 from gpipe_sim.core.optimizers import SGD, Adam, Optimizer
 from gpipe_sim.core.split import split
@@ -18,8 +17,8 @@ from gpipe_sim.course.called import called
 from gpipe_sim.course.one_action import Work, first_wrong
 from gpipe_sim.course.one_device import Trial
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.dataset import digits
 from gpipe_sim.families import Naive
-from gpipe_sim.transformers.models import mlp
 
 #: (sizes, samples, dtype) of models that the notebook does not show; the smaller numbers come last.
 HIDDEN = (

@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import isclose
 from numbers import Real
 
-from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time, utilization
+from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
@@ -14,6 +14,7 @@ from gpipe_sim.course.build import build
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
 from gpipe_sim.course.rows import Step, in_a_row, rows_from
 from gpipe_sim.families import GPipe, Naive
+from gpipe_sim.why.metrics import utilization
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 NEAR = 0.02  #: how far off, relatively, a rounded answer may be

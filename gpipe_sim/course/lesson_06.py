@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.layers import Layer, Linear
+from gpipe_sim.core.layers import Layer, Linear, mlp
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.memory import GRADIENTS
 from gpipe_sim.core.split import split
@@ -17,7 +17,6 @@ from gpipe_sim.core.step import StepResult, train_step
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
 from gpipe_sim.families import GPipe
-from gpipe_sim.transformers.models import mlp
 
 #: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
 HIDDEN = (

@@ -7,13 +7,7 @@ from itertools import permutations, product
 from numbers import Real
 
 from gpipe_sim.core.actions import Action, Kind
-from gpipe_sim.core.bubbles import (
-    bubble_fraction,
-    bubble_overhead,
-    idle_spans,
-    peak_in_flight,
-    span_bubble,
-)
+from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, peak_in_flight, span_bubble
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.schedule import needs
@@ -40,6 +34,7 @@ from gpipe_sim.course.rows import (
 )
 from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
+from gpipe_sim.why.metrics import idle_spans
 
 GIVEN = ZBH1(devices=3, microbatches=4)  #: all rows but the last are given; its length is the goal
 LAST = GIVEN.devices - 1

@@ -6,7 +6,6 @@ from math import ceil
 
 import numpy as np
 
-from gpipe_sim.core.explicit import repeat, with_updates
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build
 from gpipe_sim.course.called import called
@@ -25,6 +24,7 @@ from gpipe_sim.course.reply import (
 )
 from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, spelled
 from gpipe_sim.families import OneFOneB, PipeDream
+from gpipe_sim.families.derived import repeat, with_updates
 from gpipe_sim.streams.staleness import staleness
 
 #: What natural wrong guesses at the length of 56 microbatches, 4 devices, an update after each would be.

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpipe_sim.core.layers import Layer
+from gpipe_sim.core.layers import Layer, mlp
 from gpipe_sim.core.losses import mse
 from gpipe_sim.core.memory import roots
 from gpipe_sim.core.step import single_device_step
 from gpipe_sim.course import answers
 from gpipe_sim.course.reply import Reply, almost, is_number, keep_working
-from gpipe_sim.transformers.models import mlp
 
 Array = np.ndarray
 CLOSE = 1e-12

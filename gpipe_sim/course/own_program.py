@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.losses import mse
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import single_device_step
@@ -15,7 +16,6 @@ from gpipe_sim.errors import DeadlockError
 from gpipe_sim.families import OneFOneB
 from gpipe_sim.programs.device_programs import device_programs
 from gpipe_sim.programs.run_programs import run_programs
-from gpipe_sim.transformers.models import mlp
 
 CLOSE = 1e-12
 STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")

@@ -15,8 +15,7 @@ import numpy as np
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.device import Batch
-from gpipe_sim.core.digits import digits
-from gpipe_sim.core.explicit import repeat, with_updates
+from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.optimizers import SGD
 from gpipe_sim.core.partition import Partition
@@ -24,9 +23,10 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
+from gpipe_sim.dataset import digits
 from gpipe_sim.errors import DivergedError
 from gpipe_sim.families import OneFOneB, PipeDream, PipeDream2BW
-from gpipe_sim.transformers.models import mlp
+from gpipe_sim.families.derived import repeat, with_updates
 
 FILE = files("gpipe_sim") / "data" / "staleness.json"
 DEPTHS, WIDTH, SAMPLES, MICROBATCHES, BLOCK = (2, 4, 6, 8), 64, 16, 720, 24

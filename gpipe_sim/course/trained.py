@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core.digits import Data, digits
 from gpipe_sim.core.layers import Layer, Linear
 from gpipe_sim.core.losses import cross_entropy
-from gpipe_sim.core.optimizers import AdamW
 from gpipe_sim.core.split import split
 from gpipe_sim.core.training import History, train, train_single_device
+from gpipe_sim.dataset import Data, digits
 from gpipe_sim.families import GPipe
 from gpipe_sim.transformers.blocks import TransformerBlock
+from gpipe_sim.transformers.optimizers import AdamW
 from gpipe_sim.transformers.transformer import LayerNorm, Positions, SequenceMean
 
 FILE = files("gpipe_sim") / "data" / "transformer.json"

@@ -3,9 +3,9 @@
 from numbers import Real
 
 from gpipe_sim.core.actions import Action
-from gpipe_sim.core.bubbles import idle_spans
 from gpipe_sim.core.schedule import needs
 from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.why.metrics import idle_spans
 
 
 def first_wait(timeline: Timeline, device: int) -> tuple[Real, Real, Action] | None:

@@ -12,6 +12,7 @@ from gpipe_sim import families
 from gpipe_sim.core.actions import Action
 from gpipe_sim.core.timeline import Span, Timeline
 from gpipe_sim.errors import one_of
+from gpipe_sim.export.spans import from_spans
 
 FILE = files("gpipe_sim") / "data" / "recorded.json"
 
@@ -29,7 +30,7 @@ def recorded_run(name: str = "1f1b") -> Timeline:
     schedule = getattr(families, family)(devices, microbatches)
     actions = {text: Action.parse(text) for text in run["spans"]}
     spans = (Span(actions[at], schedule.device_of(actions[at]), *times) for at, times in run["spans"].items())
-    return Timeline.from_spans(schedule, spans)
+    return from_spans(schedule, spans)
 
 
 def recorded_where() -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpipe_sim.core.actions import Action, B, F
-from gpipe_sim.core.placement import bidirectional
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.families.placements import bidirectional
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, F, I, Kind, W
 from gpipe_sim.core.explicit import Explicit
-from gpipe_sim.core.placement import v_shaped
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.families.placements import v_shaped
 from gpipe_sim.machine.machine import Machine
 
 PERIOD = 6

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, B, F, I, OverlapFB, W
-from gpipe_sim.core.placement import bidirectional, v_shaped
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.families.placements import bidirectional, v_shaped
 
 NEAR, FAR = 0, 1
 

@@ -5,7 +5,6 @@ from dataclasses import fields
 from itertools import product, zip_longest
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.explicit import repeat, with_updates
 from gpipe_sim.core.gpipe import DRAINS
 from gpipe_sim.core.remat import remat
 from gpipe_sim.core.schedule import Schedule, require_schedule
@@ -25,6 +24,7 @@ from gpipe_sim.families import (
     VHalf,
     VMin,
 )
+from gpipe_sim.families.derived import repeat, with_updates
 from gpipe_sim.streams.updates import updates_of
 
 #: What a family is called, if that is not the name of its class.

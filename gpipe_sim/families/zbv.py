@@ -6,8 +6,8 @@ from itertools import count, repeat
 from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, F, I, W
-from gpipe_sim.core.placement import v_shaped
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.families.placements import v_shaped
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,12 @@
-"""What messages cost."""
+"""Links: what it costs to send, and who waits while a message crosses. Lesson 12, "Links".
+
+In the core a message is on its way for as long as the costs say, whatever else crosses. Here each pair of
+devices has a link with a latency and a bandwidth, on which messages go one at a time (``links``,
+``traffic``); or all devices share one wire (``shared_wire``); or every action takes a little more or less
+than planned, and an order is timed many times (``noise``). ``collective`` is what several devices send each
+other together.
+
+It plugs in as a cost model that times a program itself (``CostModel.clock``): ``simulate(..., links=...)``
+asks the hook ``on_links`` for one. Public names: ``Link``, ``Nodes``, ``simulate_shared``,
+``simulate_many``, ``Collective``.
+"""

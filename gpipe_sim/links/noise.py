@@ -1,25 +1,24 @@
 """How long a step takes when no action takes exactly as long as planned: many runs of one order, at once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import log1p, sqrt
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
 from gpipe_sim.core.clock import timed
-from gpipe_sim.core.cost_model import CostModel, priced, require_costs
+from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
-from gpipe_sim.core.numbers import CostColumn, as_columns
+from gpipe_sim.core.simulate import Sizes
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate, too_long
 from gpipe_sim.errors import got, require, require_few, require_in, whole
-from gpipe_sim.links.links import Links, message_sizes, prices, queued
+from gpipe_sim.links.links import Link, Links, OnLinks, message_sizes, queued
 from gpipe_sim.links.traffic import traffic_of
 
 Column = np.ndarray
 Noise = Real | Callable[[np.random.Generator, int], Column]
-AT_ONCE = 256, 2_000_000  #: runs, and numbers in a column: more would be no quicker, and need more memory
+RUNS, NUMBERS = 256, 2_000_000  #: at once, of all actions together: more are no quicker and need more memory
 
 
 def simulate_many(
@@ -30,7 +29,7 @@ def simulate_many(
     runs: int = 1000,
     seed: int = 0,
     links: Links | None = None,
-    profile: Any = None,
+    profile: Sizes | None = None,
 ) -> Column:
     """The makespans of many runs, (runs,) floats: each action takes what it costs, times a random factor.
 
@@ -45,10 +44,9 @@ def simulate_many(
     ValueError or TypeError for other noise, less than one run, and factors that are no times.
     """
     require_schedule("simulate_many", schedule)
-    program = schedule.program
     costs = UNIT if costs is None else costs
-    require_costs("simulate_many", costs, program.stages, program.devices)
-    draw = noise if callable(noise) else log_normal(_read(noise))
+    require_costs("simulate_many", costs, schedule.stages, schedule.devices)
+    draw = noise if callable(noise) else log_normal(noise)
     require_few("simulate_many", whole("simulate_many", "runs", runs), "runs")
     rng = np.random.default_rng(whole("simulate_many", "seed", seed, 0))
     simulate(schedule, costs, links=links, profile=profile)  # which refuses what cannot run
@@ -56,52 +54,35 @@ def simulate_many(
         durations, clock = _clock(schedule, costs, links, profile)
     except OverflowError:  # of whole numbers that no float holds
         raise too_long(schedule) from None
-    with np.errstate(over="ignore"):
-        ends = [clock(durations * factors) for factors in _factors(draw, rng, len(durations), runs)]
-    found = np.concatenate(ends)
+    at_once = max(1, min(RUNS, NUMBERS // len(durations)))
+    found = []
+    for first in range(0, runs, at_once):
+        factors = [_drawn(draw, rng, len(durations)) for _ in range(min(at_once, runs - first))]
+        with np.errstate(over="ignore"):
+            found += clock(durations * np.stack(factors, axis=1)).tolist()
     if not np.isfinite(found).all():
         raise too_long(schedule)
-    return found
-
-
-def _read(noise: Any) -> Real:
-    return require("simulate_many", noise, Real, "noise to be a number, or a function of (rng, actions)")
+    return np.array(found)
 
 
 def log_normal(noise: Real) -> Callable[[np.random.Generator, int], Column]:
     """A function that draws factors with mean 1 and this standard deviation. ValueError outside [0, 100)."""
+    require("simulate_many", noise, Real, "noise to be a number, or a function of (rng, actions)")
     variance = log1p(float(require_in("simulate_many", "noise", noise, 0, 100)) ** 2)
     return lambda rng, actions: rng.lognormal(-variance / 2, sqrt(variance), actions)
 
 
 def _clock(
-    schedule: Schedule, costs: CostModel, links: Links | None, profile: Any
+    schedule: Schedule, costs: CostModel, links: Links | None, profile: Sizes | None
 ) -> tuple[Column, Callable[[Column], Column]]:
     """What actions take without noise, (actions, 1), and what turns (actions, runs) into makespans."""
-    program = schedule.program
-    if links is None:
-        durations, delays = _in_floats(priced(costs, program))
-        return durations, lambda those: timed(program, those, delays).end.max(axis=0)
-    traffic = traffic_of(program)
-    bills = *priced(costs, program), *prices(traffic, links, message_sizes(schedule, profile))
-    durations, delays, busy, latency = _in_floats(bills)
-    late = latency + delays[traffic.need]
-    return durations, lambda those: queued(program, those, busy, late).end.max(axis=0)
-
-
-def _in_floats(bills: tuple[CostColumn, ...]) -> list[Column]:
-    """Columns of shape (entries, 1)."""
-    columns, in_units = as_columns(*bills)
-    return [in_units(column).astype(float)[:, None] for column in columns]
-
-
-def _factors(draw: Callable, rng: np.random.Generator, actions: int, runs: int) -> Iterator[Column]:
-    """The factors of some runs at a time, (actions, runs)."""
-    most, numbers = AT_ONCE
-    at_once = max(1, min(most, numbers // actions))
-    for first in range(0, runs, at_once):
-        drawn = [_drawn(draw, rng, actions) for _ in range(min(at_once, runs - first))]
-        yield np.stack(drawn, axis=1)
+    program, links, profile = schedule.program, *((Link(), None) if links is None else (links, profile))
+    columns, in_units = OnLinks(costs, links, message_sizes(schedule, profile), True).columns(program)
+    durations, busy, late = (in_units(column).astype(float)[:, None] for column in columns)
+    if busy.any():
+        return durations, lambda those: queued(program, those, busy, late).end.max(axis=0)
+    delays = late[traffic_of(program).of_need]
+    return durations, lambda those: timed(program, those, delays).end.max(axis=0)
 
 
 def _drawn(draw: Callable, rng: np.random.Generator, actions: int) -> Column:
@@ -113,7 +94,8 @@ def _drawn(draw: Callable, rng: np.random.Generator, actions: int) -> Column:
         raise ValueError(
             f"simulate_many needs noise to give a factor for each of {actions} actions (got {found.shape})"
         )
-    if not (np.isfinite(found).all() and (found >= 0).all()):
-        unfit = found[~(np.isfinite(found) & (found >= 0))][0].item()
-        raise ValueError(f"simulate_many needs noise to give factors that are finite and >= 0 {got(unfit)}")
+    if (unfit := found[~(np.isfinite(found) & (found >= 0))]).size:
+        raise ValueError(
+            f"simulate_many needs noise to give factors that are finite and >= 0 {got(unfit[0].item())}"
+        )
     return found

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from gpipe_sim.core.actions import Action
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.programs.device_programs import rows_with_messages
 from gpipe_sim.programs.transfers import Key, Recv, Send, Step, Transfer, Way, key_read_by
@@ -34,6 +35,11 @@ class BlockedCycle(NamedTuple):
     waits: dict[int, Wait]
     receiver: int
     early: Recv
+
+    @property
+    def freed_by(self) -> Action:
+        """What made the message that is to be received earlier."""
+        return self.early.what
 
     @property
     def sentence(self) -> str:

@@ -27,7 +27,7 @@ from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.partition import Partition, require_partitions
 from gpipe_sim.core.placement import looped, named, read_placement, require_gapless
 from gpipe_sim.core.problems import SENDS, check_actions
-from gpipe_sim.core.step import StepResult, collect, own_copies, require_loss, require_one_model
+from gpipe_sim.core.step import StepResult, collect, dealt, require_loss, require_one_model
 from gpipe_sim.core.timeline import Message, Span, Timeline, column_of
 from gpipe_sim.errors import DeadlockError, ScheduleError, duration, got, one_of, require_flags, whole
 from gpipe_sim.programs.blocking import Turns, Wait, freed_by_a_receive, in_words, put, round_trip
@@ -86,7 +86,7 @@ def run_programs(
     cut, contexts = pieces(len(batch[0]), count), [Context(True, seed, step, m) for m in range(count)]
     recomputed = _recomputed(rows, len(partitions), count)
     inputs = StepInputs(len(partitions), batch, cut, loss, None, contexts, [], recomputed)
-    copies, ran = own_copies(partitions, held, None), {}
+    copies, ran = dealt(partitions, held, None), {}
     devices = [ProgramDevice(k, ran, check_buffers, inputs, *own) for k, own in enumerate(copies)]
     run = _Run(rows, devices, sends == "blocking", costs)
     if waits := run.run():

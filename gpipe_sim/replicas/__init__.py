@@ -1,1 +1,12 @@
-"""Copies of a pipeline."""
+"""Copies: several devices that hold the same stage, or parts of it, and sum what they made.
+
+Lesson 15, "Data parallel, pipeline, both": ``replicate`` and ``side_by_side`` put pipelines beside each
+other, ``shares`` says how many samples each should get. A ring sums gradients on real arrays
+(``ring_all_reduce``, whose moves are ``ring_moves``), and ``all_reduce`` adds to a timeline what these sums
+take on links. In ``data_parallel_round`` everything goes through the first device instead. Lesson B,
+"Tensor parallelism in ten minutes": ``TensorParallel`` cuts the matrices of a layer over devices.
+
+A copied pipeline is a ``Schedule`` like any other, and what is summed is added to a finished ``Timeline``.
+Two hooks of the core are filled here: ``own_copies`` gives each device partitions of its own, and
+``sum_copies`` sums their gradients.
+"""

@@ -22,17 +22,9 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.core.simulate import within_floats
-from gpipe_sim.core.timeline import (
-    ALL_REDUCE,
-    NORM,
-    Collective,
-    Timeline,
-    column_of,
-    number,
-    of_timeline,
-)
+from gpipe_sim.core.timeline import Timeline, column_of, number, of_timeline
 from gpipe_sim.errors import duration, got, listed, require_few, require_flags, whole
+from gpipe_sim.links.collective import ALL_REDUCE, NORM, Collective, within_floats
 from gpipe_sim.links.links import Link, Links, link_between
 
 MOST_BUCKETS = 10_000  #: of each stage
@@ -68,13 +60,13 @@ def all_reduce(
         raise ValueError("all_reduce has been there already: this timeline has collectives")
     sizes = _sizes(sizes, timeline)
     _require_one_update(timeline.schedule)
-    return within_floats(timeline.schedule, lambda: _summed(timeline, sizes, _Rings(links), buckets, clip))
+    return within_floats(timeline.schedule, lambda: _summed(timeline, sizes, links, buckets, clip))
 
 
-def _summed(timeline: Timeline, sizes: list[Real], rings: "_Rings", buckets: int, clip: bool) -> Timeline:
-    found = list(_one_by_one(_ready(timeline, buckets), sizes, rings, buckets))
+def _summed(timeline: Timeline, sizes: list[Real], links: Links, buckets: int, clip: bool) -> Timeline:
+    found = list(_one_by_one(_ready(timeline, buckets), sizes, links, buckets))
     if clip and timeline.schedule.devices > 1:
-        found.append(_norm(timeline, found, rings))
+        found.append(_norm(timeline, found, links))
     found.sort(key=lambda each: (each.start, each.end))
     return _with_updates_after(replace(timeline, collectives=tuple(found)), found)
 
@@ -84,22 +76,21 @@ Ready = tuple[Real, int, tuple[int, ...]]  #: when a stage's gradients can be su
 
 def _ready(timeline: Timeline, buckets: int) -> list[Ready]:
     """All that has to be summed, in the order in which it is there; a stage once for each bucket."""
-    last, found = _last_backwards(timeline.schedule.program), []
-    for stage, entries in last.items():
-        if len(entries) > 1:
-            spans = [(timeline.start[entry], timeline.end[entry]) for entry in entries.values()]
-            for bucket in range(1, buckets + 1):
-                when = max(_part_of(*span, bucket, buckets) for span in spans)
-                found.append((when, stage, tuple(sorted(entries))))
-    return sorted(found)
-
-
-def _last_backwards(program: Program) -> dict[int, dict[int, int]]:
-    """By stage and device, the entry that makes the last of the stage's gradients there."""
-    found: dict[int, dict[int, int]] = {}
+    starts, ends, program = timeline.start.tolist(), timeline.end.tolist(), timeline.schedule.program
+    last: dict[int, dict[int, int]] = {}  # by stage and device, the entry that makes the last gradient there
     for part in _makes_gradients(program).tolist():
-        found.setdefault(int(program.stage[part]), {})[int(program.device[part])] = int(program.entry[part])
-    return found
+        last.setdefault(int(program.stage[part]), {})[int(program.device[part])] = int(program.entry[part])
+
+    def when(entry: int, bucket: int) -> Real:  # exactly the end for the last bucket
+        start, end = starts[entry], ends[entry]
+        return end if bucket == buckets else start + quotient((end - start) * bucket, buckets)
+
+    return sorted(
+        (max(when(entry, bucket) for entry in entries.values()), stage, tuple(sorted(entries)))
+        for stage, entries in last.items()
+        for bucket in range(1, buckets + 1)
+        if len(entries) > 1
+    )
 
 
 def _makes_gradients(program: Program) -> np.ndarray:
@@ -107,45 +98,33 @@ def _makes_gradients(program: Program) -> np.ndarray:
     return np.flatnonzero(np.isin(program.kind, [CODE[Kind.B], CODE[Kind.W]]))
 
 
-def _part_of(start: Real, end: Real, bucket: int, buckets: int) -> Real:
-    """When the first so many of all buckets are ready: exactly the end for the last."""
-    start, end = (time.item() if hasattr(time, "item") else time for time in (start, end))
-    return end if bucket == buckets else start + quotient((end - start) * bucket, buckets)
-
-
-def _one_by_one(ready: list[Ready], sizes: list[Real], rings: "_Rings", buckets: int) -> Iterator[Collective]:
+def _one_by_one(ready: list[Ready], sizes: list[Real], links: Links, buckets: int) -> Iterator[Collective]:
     """What is ready first goes first; each waits until all its devices are through with earlier ones."""
     free: dict[int, Real] = {}
+    takes: dict[int, Real] = {}  #: by stage: its buckets are equally large, and go around one ring
     for when, stage, devices in ready:
-        start, size = max(when, *(free.get(device, 0) for device in devices)), quotient(sizes[stage], buckets)
-        end = start + rings.time(devices, size)
-        free |= dict.fromkeys(devices, end)
-        yield Collective(ALL_REDUCE, stage, devices, start, end, size)
+        size = quotient(sizes[stage], buckets)
+        if stage not in takes:
+            takes[stage] = ring_time(_ring(links, devices), size)
+        start = max(when, *(free.get(device, 0) for device in devices))
+        free |= dict.fromkeys(devices, start + takes[stage])
+        yield Collective(ALL_REDUCE, stage, devices, start, start + takes[stage], size)
 
 
-def _norm(timeline: Timeline, before: Sequence[Collective], rings: "_Rings") -> Collective:
+def _norm(timeline: Timeline, before: Sequence[Collective], links: Links) -> Collective:
     """Clipping needs the norm of the sums: it starts when all of them are there, on every device."""
     program = timeline.schedule.program
     made = timeline.end[program.entry[_makes_gradients(program)]]
     start = max([*made.tolist(), *(each.end for each in before)])
     devices = tuple(range(program.devices))
-    end = start + rings.time(devices, NORM_BYTES)
+    end = start + ring_time(_ring(links, devices), NORM_BYTES)
     return Collective(NORM, None, devices, start, end, NORM_BYTES)
 
 
-class _Rings:
-    """How long a ring all-reduce takes, on given links. Rings that are alike are looked at once."""
-
-    def __init__(self, links: Links):
-        self.links, self.known = links, {}
-
-    def time(self, devices: Sequence[int], size: Real) -> Real:
-        pairs = zip(devices, [*devices[1:], devices[0]], strict=True)
-        ring = [link_between(self.links, *pair, "all_reduce") for pair in pairs]
-        key = (*map(id, ring), type(size), size)
-        if key not in self.known:
-            self.known[key] = ring_time(ring, size)
-        return self.known[key]
+def _ring(links: Links, devices: Sequence[int]) -> list[Link]:
+    """The link out of each device, to the next one in the ring."""
+    pairs = zip(devices, [*devices[1:], devices[0]], strict=True)
+    return [link_between(links, *pair, "all_reduce") for pair in pairs]
 
 
 def ring_time(ring: Sequence[Link], size: Real) -> Real:

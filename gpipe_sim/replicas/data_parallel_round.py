@@ -6,35 +6,20 @@
 Everything goes through device 0, one transfer at a time: more devices compute less each, and send it more.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from numbers import Real
 
-from gpipe_sim.core.actions import Action, B, F
 from gpipe_sim.core.cost_model import CostModel
-from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.core.simulate import simulate, within_floats
-from gpipe_sim.core.timeline import Collective, Timeline, column_of
+from gpipe_sim.core.gpipe import GPipe
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline, column_of
 from gpipe_sim.errors import duration, require_few, whole
+from gpipe_sim.links.collective import Collective, within_floats
 from gpipe_sim.links.links import Links, link_between
+from gpipe_sim.replicas.replicate import replicate
 
 SCATTER, REPLICATE, GATHER, REDUCE = "scatter", "replicate", "gather", "reduce"
 MOST_DEVICES = 1_000
-
-
-@dataclass(frozen=True)
-class _Copies(Schedule):
-    """The whole model on each device, which runs one microbatch: its share of the batch."""
-
-    name = "nn.DataParallel"
-
-    @property
-    def placement(self) -> tuple[tuple[int, ...], ...]:
-        return ((0,),) * self.devices
-
-    def order(self, device: int) -> Iterator[Action]:
-        yield F(0, device)
-        yield B(0, device)
 
 
 def data_parallel_round(
@@ -63,33 +48,29 @@ def data_parallel_round(
     """
     devices = whole("data_parallel_round", "devices", devices)
     require_few("data_parallel_round", devices, "devices", most=MOST_DEVICES)
-    schedule = _Copies(devices, devices)
+    schedule = replicate(GPipe(1, 1), devices)
     sizes = {"weights": weights, "inputs": inputs, "outputs": outputs}
     weights, inputs, outputs = (duration("data_parallel_round", *each) for each in sizes.items())
-    plain = simulate(schedule, costs)
-    return within_floats(schedule, lambda: _through_device_0(plain, _Port(links), weights, inputs, outputs))
+    alone = simulate(schedule, costs)
+    return within_floats(schedule, lambda: _through_device_0(alone, _Port(links), weights, inputs, outputs))
 
 
-def _through_device_0(plain: Timeline, port: "_Port", weights: Real, inputs: Real, outputs: Real) -> Timeline:
+def _through_device_0(alone: Timeline, port: "_Port", weights: Real, inputs: Real, outputs: Real) -> Timeline:
     """The round; how long each device computes is read off a timeline in which nothing is moved."""
-    takes = ([span.end - span.start for span in row] for row in plain.rows)
-    forward, backward = zip(*takes, strict=True)
-    devices, others = len(forward), range(1, len(forward))
-    there = {device: port.moves(SCATTER, 0, device, 0, inputs) for device in others}
-    there = {device: port.moves(REPLICATE, 0, device, there[device], weights) for device in others}
-    starts = [there.get(device, 0) for device in range(devices)]
-    ends = [start + takes for start, takes in zip(starts, forward, strict=True)]
-    for device in sorted(others, key=ends.__getitem__):
-        port.moves(GATHER, device, 0, ends[device], outputs)
-    loss = max(port.free, ends[0])
-    back = {device: port.moves(SCATTER, 0, device, loss, outputs) for device in others}
-    again = [back.get(device, loss) for device in range(devices)]
-    done = [start + takes for start, takes in zip(again, backward, strict=True)]
-    for device in sorted(others, key=done.__getitem__):
-        port.moves(REDUCE, device, 0, done[device], weights)
-    begin = column_of([time for both in zip(starts, again, strict=True) for time in both])
-    end = column_of([time for both in zip(ends, done, strict=True) for time in both])
-    return Timeline(plain.schedule, begin, end, collectives=tuple(port.moved))
+    forward, backward = zip(*([span.end - span.start for span in row] for row in alone.rows), strict=True)
+    port.hand_out(SCATTER, inputs, 0, len(forward))
+    there = port.hand_out(REPLICATE, weights, 0, len(forward))
+    made = [start + takes for start, takes in zip(there, forward, strict=True)]
+    port.collect(GATHER, outputs, made)
+    loss = max(port.free, made[0])
+    back = port.hand_out(SCATTER, outputs, loss, len(forward))
+    done = [start + takes for start, takes in zip(back, backward, strict=True)]
+    port.collect(REDUCE, weights, done)
+    start, end = (
+        column_of([time for both in zip(*each, strict=True) for time in both])
+        for each in ((there, back), (made, done))
+    )
+    return Timeline(alone.schedule, start, end, collectives=tuple(port.moved))
 
 
 class _Port:
@@ -98,7 +79,16 @@ class _Port:
     def __init__(self, links: Links):
         self.links, self.free, self.moved = links, 0, []
 
-    def moves(self, what: str, source: int, target: int, ready: Real, size: Real) -> Real:
+    def hand_out(self, what: str, size: Real, ready: Real, devices: int) -> list[Real]:
+        """When each device has its own; device 0 had it at once."""
+        return [ready, *(self._move(what, 0, device, ready, size) for device in range(1, devices))]
+
+    def collect(self, what: str, size: Real, ready: Sequence[Real]) -> None:
+        """What each device has made goes to device 0, that of the first ready first."""
+        for device in sorted(range(1, len(ready)), key=ready.__getitem__):
+            self._move(what, device, 0, ready[device], size)
+
+    def _move(self, what: str, source: int, target: int, ready: Real, size: Real) -> Real:
         """When the transfer has arrived; the next one may start then."""
         link = link_between(self.links, source, target, "data_parallel_round")
         start = max(ready, self.free)

@@ -8,61 +8,73 @@ schedule has updates, they wait for that, and each copy is updated with the sum.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from heapq import heapify, heapreplace
-from itertools import accumulate
+from functools import cached_property
 from math import isfinite
 from numbers import Real
 
 from gpipe_sim.core.actions import Action, OverlapFB
-from gpipe_sim.core.explicit import later
 from gpipe_sim.core.rows import read_row
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import got, listed, number, one_of, require_few, whole
+from gpipe_sim.families.derived import later
 
 ADJACENT = ("stages", "replicas")
 
 
 @dataclass(frozen=True, repr=False)
-class Replicated(Schedule):
-    """Copies of another schedule side by side. Made by ``replicate``."""
+class SideBySide(Schedule):
+    """Pipelines that train one model together. Made by ``side_by_side``, and by ``replicate``."""
 
-    inner: Schedule
-    replicas: int
-    adjacent: str
+    inners: tuple[Schedule, ...]
+    adjacent: str = ADJACENT[0]
 
     def __post_init__(self):
-        """``replicate`` has looked at the sizes; here each device would count as stages of its own."""
+        """What makes it has looked at the sizes; here each device would count as stages of its own."""
 
     @property
     def name(self) -> str:
-        return f"{self.replicas} x {self.inner.name}"
+        return " beside ".join(inner.name for inner in self.inners)
 
     @property
     def weights(self) -> tuple[str, ...]:
-        return self.inner.weights
+        first, *others = (inner.weights for inner in self.inners)
+        return tuple(each for each in first if all(each in other for other in others))
 
     @property
     def stages_per_device(self) -> int:
-        return self.inner.stages_per_device
+        return max(inner.stages_per_device for inner in self.inners)
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:
-        inner = self.inner.placement
-        return tuple(inner[self.place(device)[1]] for device in range(self.devices))
+        held = [inner.placement for inner in self.inners]
+        return tuple(held[replica][own] for replica, own in self.places)
 
-    def place(self, device: int) -> tuple[int, int]:
-        """(replica, the device of ``inner`` that it copies)."""
-        if self.adjacent == "stages":
-            return divmod(device, self.inner.devices)
-        return device % self.replicas, device // self.replicas
+    @cached_property
+    def places(self) -> list[tuple[int, int]]:
+        """Per device, (replica, the device of its own schedule that this one is)."""
+        each = ((replica, own) for replica, inner in enumerate(self.inners) for own in range(inner.devices))
+        return sorted(each, key=None if self.adjacent == "stages" else lambda place: place[::-1])
 
     def order(self, device: int) -> Iterator[Action | OverlapFB]:
-        replica, copied = self.place(device)
-        return _shifted(self.inner, copied, replica * self.inner.microbatches)
+        replica, own = self.places[device]
+        inner, by = self.inners[replica], sum(each.microbatches for each in self.inners[:replica])
+        row = read_row(f"{inner!r}.order({own})", inner.order(own))
+        return (later(action, by) for action in row)
+
+    def __repr__(self) -> str:
+        return f"side_by_side([{', '.join(map(repr, self.inners))}])"
+
+
+class Replicated(SideBySide):
+    """Copies of one schedule. Made by ``replicate``."""
+
+    @property
+    def name(self) -> str:
+        return f"{len(self.inners)} x {self.inners[0].name}"
 
     def __repr__(self) -> str:
         adjacent = "" if self.adjacent == ADJACENT[0] else f", adjacent={self.adjacent!r}"
-        return f"replicate({self.inner!r}, {self.replicas}{adjacent})"
+        return f"replicate({self.inners[0]!r}, {len(self.inners)}{adjacent})"
 
 
 def replicate(schedule: Schedule, replicas: int, *, adjacent: str = "stages") -> Schedule:
@@ -82,55 +94,12 @@ def replicate(schedule: Schedule, replicas: int, *, adjacent: str = "stages") ->
     one_of("replicate", "adjacent", adjacent, ADJACENT)
     count = replicas * schedule.stages * schedule.microbatches
     require_few("replicate", count, "pairs of stage and microbatch")
-    return Replicated(
-        schedule.devices * replicas, schedule.microbatches * replicas, schedule, replicas, adjacent
-    )
+    return _of(Replicated, (schedule,) * replicas, adjacent)
 
 
-@dataclass(frozen=True, repr=False)
-class SideBySide(Schedule):
-    """Replicas that differ. Made by ``side_by_side``."""
-
-    inners: tuple[Schedule, ...]
-
-    def __post_init__(self):
-        """``side_by_side`` has looked at the sizes."""
-
-    @property
-    def name(self) -> str:
-        return " beside ".join(inner.name for inner in self.inners)
-
-    @property
-    def weights(self) -> tuple[str, ...]:
-        first, *others = (inner.weights for inner in self.inners)
-        return tuple(each for each in first if all(each in other for other in others))
-
-    @property
-    def stages_per_device(self) -> int:
-        return max(inner.stages_per_device for inner in self.inners)
-
-    @property
-    def placement(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(held for inner in self.inners for held in inner.placement)
-
-    def place(self, device: int) -> tuple[int, int]:
-        """(replica, its own number of the device)."""
-        ends = list(accumulate(inner.devices for inner in self.inners))
-        replica = next(i for i, end in enumerate(ends) if device < end)
-        return replica, device - ends[replica] + self.inners[replica].devices
-
-    def order(self, device: int) -> Iterator[Action | OverlapFB]:
-        replica, own = self.place(device)
-        return _shifted(self.inners[replica], own, sum(each.microbatches for each in self.inners[:replica]))
-
-    def __repr__(self) -> str:
-        return f"side_by_side([{', '.join(map(repr, self.inners))}])"
-
-
-def _shifted(schedule: Schedule, device: int, by: int) -> Iterator[Action | OverlapFB]:
-    """A device's row on later microbatches."""
-    row = read_row(f"{schedule!r}.order({device})", schedule.order(device))
-    return (later(action, by) for action in row)
+def _of(kind: type[SideBySide], inners: tuple[Schedule, ...], *how: str) -> SideBySide:
+    sizes = (sum(getattr(inner, name) for inner in inners) for name in ("devices", "microbatches"))
+    return kind(*sizes, inners, *how)
 
 
 def side_by_side(schedules: Sequence[Schedule]) -> Schedule:
@@ -149,11 +118,8 @@ def side_by_side(schedules: Sequence[Schedule]) -> Schedule:
         raise ValueError(f"side_by_side needs {such_as} {got(schedules)}")
     if len(stages := {inner.stages for inner in inners}) > 1:
         raise ValueError(f"side_by_side needs the same stages in all {got(sorted(stages))}")
-    devices, microbatches = (
-        sum(getattr(inner, name) for inner in inners) for name in ("devices", "microbatches")
-    )
-    require_few("side_by_side", min(stages) * microbatches, "pairs of stage and microbatch")
-    found = SideBySide(devices, microbatches, inners)
+    found = _of(SideBySide, inners)
+    require_few("side_by_side", min(stages) * found.microbatches, "pairs of stage and microbatch")
     if not found.weights:
         modes = " and ".join(f"weights={' or '.join(map(repr, inner.weights))}" for inner in inners)
         raise ValueError(f"side_by_side needs replicas that can train with the same weights= (got {modes})")
@@ -176,12 +142,7 @@ def shares(samples: int, speeds: Sequence[Real]) -> tuple[int, ...]:
             raise ValueError(f"shares needs every speed to be finite and > 0 {got(speed)}")
     exact = [Fraction(speed) for speed in speeds]
     counts = [int(samples * speed / sum(exact)) for speed in exact]  # nobody gets less than that
-    queue = [
-        ((count + 1) / speed, place) for place, (count, speed) in enumerate(zip(counts, exact, strict=True))
-    ]
-    heapify(queue)
-    for _ in range(samples - sum(counts)):
-        place = queue[0][1]
-        counts[place] += 1
-        heapreplace(queue, ((counts[place] + 1) / exact[place], place))
+    for _ in range(samples - sum(counts)):  # less than one for each
+        soonest = min(range(len(exact)), key=lambda place: (counts[place] + 1) / exact[place])
+        counts[soonest] += 1
     return tuple(counts)

@@ -106,8 +106,9 @@ class TensorParallel:
         ]
         (input_gradient, *_), backward = ring_all_reduce(back)
 
+        joined = {key: _whole([each[key] for each in gradients], cut) for key, cut in self.cuts.items()}
         sent = {"forward": forward, "backward": backward}
-        return TensorParallelStep(output, input_gradient, self._joined(gradients), sent)
+        return TensorParallelStep(output, input_gradient, joined, sent)
 
     def _read(self, x: Array, dy: Array) -> tuple[Array, Array]:
         require_weights(self.parts[0])
@@ -119,9 +120,6 @@ class TensorParallel:
                 )
         return numbers("step", "x", x), numbers("step", "dy", dy)
 
-    def _joined(self, gradients: list[Gradients]) -> Gradients:
-        return {key: _whole([each[key] for each in gradients], cut) for key, cut in self.cuts.items()}
-
     def __repr__(self) -> str:
         return f"TensorParallel({list(self.layers)}, devices={len(self.parts)})"
 
@@ -130,28 +128,22 @@ def _cuts(layers: tuple[Layer, ...], devices: int) -> dict[Key, Cut | None]:
     """How each weight is cut: columns then rows, or by heads. TypeError or ValueError if it cannot be."""
     kinds = [type(layer) for layer in layers]
     if kinds == [Attention]:
-        _require_divides(devices, layers[0].heads, "heads")
-        return {(0, "W"): Cut(1, 3), (0, "b"): Cut(0, 3), (0, "Wo"): Cut(0), (0, "bo"): ONCE}
-    if len(kinds) == 3 and kinds[::2] == [Linear, Linear] and kinds[1] in BY_NUMBER:
-        _require_columns_and_rows(layers, devices)
-        return {(0, "W"): Cut(1), (0, "b"): Cut(0), (2, "W"): Cut(0), (2, "b"): ONCE}
-    raise TypeError(
-        "TensorParallel cuts [Linear, GELU, Linear], such as mlp([8, 32, 8], activation='gelu'), or "
-        f"[Attention] {got(list(layers))}"
-    )
-
-
-def _require_columns_and_rows(layers: tuple[Layer, ...], devices: int) -> None:
-    columns, rows = layers[0].parameters["W"].shape[1], layers[2].parameters["W"].shape[0]
-    if columns != rows:
-        raise ValueError(f"TensorParallel needs layers that fit each other {got(list(layers))}")
-    _require_divides(devices, columns, "features in the middle")
-
-
-def _require_divides(devices: int, many: int, of_what: str) -> None:
+        many, of_what = layers[0].heads, "heads"
+        cuts = {(0, "W"): Cut(1, 3), (0, "b"): Cut(0, 3), (0, "Wo"): Cut(0), (0, "bo"): ONCE}
+    elif len(kinds) == 3 and kinds[::2] == [Linear, Linear] and kinds[1] in BY_NUMBER:
+        many, of_what = layers[0].parameters["W"].shape[1], "features in the middle"
+        if many != layers[2].parameters["W"].shape[0]:
+            raise ValueError(f"TensorParallel needs layers that fit each other {got(list(layers))}")
+        cuts = {(0, "W"): Cut(1), (0, "b"): Cut(0), (2, "W"): Cut(0), (2, "b"): ONCE}
+    else:
+        raise TypeError(
+            "TensorParallel cuts [Linear, GELU, Linear], such as mlp([8, 32, 8], activation='gelu'), or "
+            f"[Attention] {got(list(layers))}"
+        )
     if many % devices:
         would = f"{gcd(many, devices)} would work"
         raise ValueError(f"TensorParallel needs devices that divide {many} {of_what}, {would} {got(devices)}")
+    return cuts
 
 
 def _piece(array: Some, cut: Cut | None, device: int, devices: int) -> Some:

@@ -60,12 +60,11 @@ def staleness(schedule: Schedule, weights: str | None = None) -> Staleness:
     require_schedule("staleness", schedule)
     check(schedule)
     program, weights = schedule.program, read_weights("staleness", schedule, weights)
-    found = lives(program, weights)
-    held = tuple(
-        max(most for (_, stage), most in found.held.items() if stage == own) for own in range(program.stages)
-    )
+    found, held = lives(program, weights), [1] * program.stages
+    for (_, stage), most in found.held.items():
+        held[stage] = max(held[stage], most)
     forward, backward = (_table(program, found, kinds) for kinds in ("F", "BI"))
-    return Staleness(schedule, weights, forward, backward, updates_of(program).members, held)
+    return Staleness(schedule, weights, forward, backward, updates_of(program).members, tuple(held))
 
 
 def _table(program: Program, found: Lives, kinds: str) -> Table:

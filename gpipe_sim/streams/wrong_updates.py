@@ -47,49 +47,41 @@ def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator
     for stage in np.unique(program.stage[updates]).tolist():
         own = updates[program.stage[updates] == stage]
         copies = sorted(set(homes[stage].tolist()) - {-1})
-        times = {device: int(np.count_nonzero(program.device[own] == device)) for device in copies}
-        most, least = max(copies, key=times.get), min(copies, key=times.get)
-        if times[most] == times[least]:
+        on = {device: own[program.device[own] == device].tolist() for device in copies}
+        most, least = (choose(copies, key=lambda device: len(on[device])) for choose in (max, min))
+        times = len(on[least])
+        if len(on[most]) == times:
             continue
-        last = program.action_of(int(own[program.device[own] == most][times[least]]))
-        if times[least]:
-            yield (
-                last,
-                f"{last} is update {times[least]} of stage {stage} on device {most}, but its copy on device "
-                f"{least} has only {times[least]}, counted from 0: their weights would differ",
-            )
-        else:
-            yield (
-                last,
-                f"{last}: stage {stage} has {'two' if len(copies) == 2 else len(copies)} copies, whose "
-                f"gradients are summed: update it on all of devices {' '.join(map(str, copies))}, or on none",
-            )
+        last, many = program.action_of(on[most][times]), "two" if len(copies) == 2 else len(copies)
+        text = (
+            f"{last} is update {times} of stage {stage} on device {most}, but its copy on device {least} has "
+            f"only {times}, counted from 0: their weights would differ"
+            if times
+            else f"{last}: stage {stage} has {many} copies, whose gradients are summed: update it on all of "
+            f"devices {' '.join(map(str, copies))}, or on none"
+        )
+        yield last, text
 
 
 def _of_row(program: Program, device: int, stage: int, early: frozenset[int]) -> Iterator[Wrong]:
     """An update applies what came since the last one, its own microbatch's gradient too; nothing is left."""
-    before = updates_of(program).before
-    here = (program.stage == stage) & (program.device == device)
+    before, here = updates_of(program).before, (program.stage == stage) & (program.device == device)
     updates = np.flatnonzero(here & (program.kind == CODE[Kind.U]))
     gradients = np.flatnonzero(here & np.isin(program.kind, (CODE[Kind.B], CODE[Kind.W])))
     applies = dict(zip(program.microbatch[gradients].tolist(), before[gradients].tolist(), strict=True))
     for part in updates.tolist():
         action = program.action_of(part)
-        microbatch, again = action.microbatch, program.part_of(action) != part  # which is reported
-        if applies.get(microbatch) == before[part] or again or part in early:
-            continue
-        text = f"{action} has no gradient of microbatch {microbatch} to apply on device {device}"
-        if microbatch in applies:
-            text += f": an earlier update of stage {stage} did it"
-        yield action, text
-    left = gradients[before[gradients] == len(updates)]
-    if len(left) and not early:
-        names = " ".join(map(str, program.microbatch[left].tolist()))
-        action = program.action_of(int(left[-1]))
+        m, again = action.microbatch, program.part_of(action) != part  # which is reported
+        if applies.get(m) != before[part] and not again and part not in early:
+            why = f": an earlier update of stage {stage} did it" if m in applies else ""
+            yield action, f"{action} has no gradient of microbatch {m} to apply on device {device}{why}"
+    left = gradients[before[gradients] == len(updates)].tolist()
+    if left and not early:
+        action, s = program.action_of(left[-1]), "es" if left[1:] else ""
+        text = f"{action} is behind the last update of stage {stage} on device {device}, which would never "
         yield (
             action,
-            f"{action} is behind the last update of stage {stage} on device {device}, which would never "
-            f"apply the gradient of microbatch{'es' if left[1:].size else ''} {names}",
+            text + f"apply the gradient of microbatch{s} {' '.join(map(str, program.microbatch[left]))}",
         )
 
 

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
-from gpipe_sim.core.explicit import Explicit, unpaired
+from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline
+from gpipe_sim.export.spans import from_spans
 from gpipe_sim.export.torch_csv import require_torch
+from gpipe_sim.families.derived import unpaired
 
 MILLISECONDS = 1000
 #: An action's start and end, in seconds of this machine's monotonic clock.
@@ -153,7 +155,7 @@ def measured(schedule: Schedule, noted: Sequence[Timed], turns: bool = False) ->
         Span(action, schedule.device_of(action), (start - zero) * MILLISECONDS, (end - zero) * MILLISECONDS)
         for action, (start, end) in times.items()
     ]
-    return Timeline.from_spans(_as_run(unpaired(schedule), spans), spans, took_turns=turns)
+    return from_spans(_as_run(unpaired(schedule), spans), spans, took_turns=turns)
 
 
 def _as_run(schedule: Schedule, spans: Sequence[Span]) -> Schedule:

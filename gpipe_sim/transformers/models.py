@@ -1,40 +1,15 @@
 """Models: plain lists of layers."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
-from gpipe_sim.core.layers import GELU, Layer, Linear, ReLU, Tanh
-from gpipe_sim.errors import floating, got, listed, one_of, require, require_few, whole
+from gpipe_sim.core.layers import Layer, Linear
+from gpipe_sim.errors import listed, require, require_few, whole
 from gpipe_sim.transformers.blocks import TransformerBlock
 from gpipe_sim.transformers.transformer import Embedding, LayerNorm, Positions
 
-ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 MOST_BLOCKS = 10_000  #: a hundred times those of GPT-3
-
-
-def mlp(
-    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: np.dtype = np.float64
-) -> list[Layer]:
-    """Linear layers with an activation between them; ``sizes`` lists the features, from input to output.
-
-    ``mlp([64, 32, 10])`` is Linear(64, 32), ReLU, Linear(32, 10). Weights are He-initialised from the
-    seed. ValueError for fewer than two sizes, a size below 1, an unknown activation or a dtype that is not
-    floating.
-    """
-    sizes = [
-        whole("mlp", "every size", size) for size in listed("mlp", "a list of sizes, such as [64, 10]", sizes)
-    ]
-    if len(sizes) < 2:
-        raise ValueError(f"mlp needs at least two sizes, input and output {got(sizes)}")
-    one_of("mlp", "activation", activation, ACTIVATIONS)
-    floating("mlp", dtype)
-    rng = np.random.default_rng(whole("mlp", "seed", seed, low=0))
-    layers: list[Layer] = []
-    for inputs, outputs in pairwise(sizes):
-        layers += [Linear(inputs, outputs, rng=rng, dtype=dtype), ACTIVATIONS[activation]()]
-    return layers[:-1]
 
 
 def gpt(
@@ -84,7 +59,7 @@ def unpacked(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def gpt3_175b() -> list[Layer]:
-    """GPT-3 on paper, in 2-byte numbers: 96 blocks, 12,288 features, 96 heads, 2,048 places.
+    """GPT-3 on paper, in 2-byte numbers: 96 blocks, 12,288 features, 96 heads, 2,048 positions.
 
     Brown et al. 2020, arXiv:2005.14165; the vocabulary is padded to 51,200 as in arXiv:2104.04473.
     """
@@ -92,7 +67,7 @@ def gpt3_175b() -> list[Layer]:
 
 
 def bert_large() -> list[Layer]:
-    """BERT-large on paper, in 2-byte numbers: 24 blocks, 1,024 features, 16 heads, 512 places.
+    """BERT-large on paper, in 2-byte numbers: 24 blocks, 1,024 features, 16 heads, 512 positions.
 
     Devlin et al. 2018, arXiv:1810.04805. Segment embeddings and the pooler are left out.
     """

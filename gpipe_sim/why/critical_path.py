@@ -14,9 +14,10 @@ from numbers import Real
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.schedule import needs
-from gpipe_sim.core.timeline import Collective, Message, Span, Timeline, number, of_timeline
+from gpipe_sim.core.timeline import Message, Span, Timeline, number, of_timeline
 from gpipe_sim.errors import got
 from gpipe_sim.errors import number as read_number
+from gpipe_sim.links.collective import Collective
 
 Cause = Span | Message | Collective
 

@@ -1,28 +1,13 @@
 """Lesson 16: what the checks say to right answers and to the usual wrong ones."""
 
-import inspect
 import math
 
 import numpy as np
-import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers
+from gpipe_sim.course import answers, lesson_16
 from gpipe_sim.course.jobs import BYTES, TIMES, Job, Plan, number_of_plans, simulated, sizes
-from gpipe_sim.course.lesson_16 import (
-    FEWEST,
-    HIDDEN_JOBS,
-    HIDDEN_PLANS,
-    HOW_MANY,
-    MANY_LAYERS,
-    ROOMY,
-    SLOW_LINKS,
-    WHERE_IT_FITS,
-    kept,
-    plans_that_fit,
-    unbeaten,
-)
 
 
 def by_simulation(job: Job) -> tuple[Plan, ...]:
@@ -83,123 +68,17 @@ def best_of_each(job):
     return list(found.values())
 
 
-def test_plans_may_be_written_in_different_ways():
-    assert plans_that_fit(answers.plans_that_fit).verdict == "correct"
-    for kind in (list, tuple):
-        reply = plans_that_fit(lambda job, kind=kind: [kind(plan) for plan in by_simulation(job)])
-        assert reply.verdict == "correct"
-    assert plans_that_fit(lambda job: iter(answers.plans_that_fit(job))).verdict == "correct"
-
-    def in_numpy(job):
-        return [tuple(np.float64(number) for number in plan) for plan in answers.plans_that_fit(job)]
-
-    assert plans_that_fit(in_numpy).verdict == "correct"
-
-
-def test_plans_that_take_as_long_may_come_in_any_order():
-    def answer(job):
-        return sorted(answers.plans_that_fit(job), key=lambda plan: (plan[0], -plan[1]))
-
-    assert plans_that_fit(answer).verdict == "correct"
-
-
-@pytest.mark.parametrize("question", TIMES)
-def test_a_wrong_time_is_asked_about_its_own_mistake(question):
-    assert_says(plans_that_fit(searching(time=TIMES[question])), "almost", question)
-
-
-@pytest.mark.parametrize("question", BYTES)
-def test_wrong_bytes_are_asked_about_their_own_mistake(question):
-    assert_says(plans_that_fit(searching(held=BYTES[question])), "almost", question)
-
-
 def test_every_mistake_gives_other_numbers_than_the_others():
     for column, mistakes in enumerate((TIMES, BYTES)):
         found = [
-            tuple(round(mistaken(job, *size), 9) for job in HIDDEN_JOBS for size in sizes(job))
+            tuple(round(mistaken(job, *size), 9) for job in lesson_16.HIDDEN_JOBS for size in sizes(job))
             for mistaken in mistakes.values()
         ]
         every = [
             tuple(round(next(p[column] for p in everything(job) if p[2:] == size), 9) for size in sizes(job))
-            for job in HIDDEN_JOBS
+            for job in lesson_16.HIDDEN_JOBS
         ]
         assert len({*found, sum(every, ())}) == len(mistakes) + 1
-
-
-WRONG_SEARCHES = [
-    (searching(shapes=every_number), "keep working", "How many samples has each microbatch?"),
-    (searching(shapes=all_pipelines), "keep working", "How many layers has each stage?"),
-    (searching(shapes=all_k), "keep working", "How many devices are that?"),
-    (best_of_each, "almost", "It is not in your list: which line leaves it out?"),
-    (lambda job: answers.plans_that_fit(job)[:1], "almost", "which line leaves it out?"),
-    (lambda job: [], "almost", "which line leaves it out?"),
-    (everything, "almost", "Does it fit?"),
-    (searching(fits=lambda job, size: size < job.room), "almost", "Does it fit?"),
-    (lambda job: 2 * answers.plans_that_fit(job), "almost", "is there twice. Which loop repeats it?"),
-    (
-        searching(order=lambda found: sorted(found, key=lambda plan: plan[2])),
-        "almost",
-        "you have the smallest K first. Which should come first?",
-    ),
-    (
-        searching(order=lambda found: sorted(found, key=lambda plan: plan[1])),
-        "almost",
-        "you have what holds least first. Which should come first?",
-    ),
-    (
-        searching(order=lambda found: sorted(found)[::-1]),
-        "almost",
-        "you have another order. Which should come first?",
-    ),
-    (
-        searching(time=lambda *given: 1.0),
-        "keep working",
-        "a step takes 1, and it is 105. What is",
-    ),
-    (searching(held=lambda *given: 1.0), "keep working", "you say the first device holds 1"),
-    (
-        lambda job: [(K, R, M, time, held) for time, held, K, R, M in answers.plans_that_fit(job)],
-        "keep working",
-        "Where are its K, R and M? They come last, and are whole",
-    ),
-    (
-        lambda job: [plan[:2] for plan in everything(job)],
-        "keep working",
-        "Which five numbers should it have?",
-    ),
-    (lambda job: answers.plans_that_fit(job)[0], "keep working", "Which five numbers should it have?"),
-    (
-        lambda job: [(math.nan, *plan[1:]) for plan in everything(job)],
-        "keep working",
-        "Which line makes that?",
-    ),
-    (
-        lambda job: [(1, 1, math.inf, 1, 1)],
-        "keep working",
-        "Where are its K, R and M?",
-    ),
-    (lambda job: None, "keep working", "you give nothing back. What should come after return?"),
-    (lambda job: "plans", "keep working", "you give 'plans'; it should be a list of plans"),
-    (lambda: [], "keep working", "it stopped: TypeError"),
-    (lambda job: job.stages, "keep working", "it stopped: AttributeError"),
-    ([], "keep working", "pass in a function"),
-    (None, "your turn", "write plans_that_fit in this cell, and run it again"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_SEARCHES)
-def test_wrong_searches_are_told_what_they_do(answer, verdict, says):
-    assert_says(plans_that_fit(answer), verdict, says)
-
-
-def test_the_hidden_jobs_are_of_many_kinds():
-    found = {job: by_simulation(job) for job in HIDDEN_JOBS}
-    assert sorted(map(len, found.values()))[0] == 0
-    assert any(job.layers % k for job in HIDDEN_JOBS for k in range(1, job.devices) if job.devices % k == 0)
-    best = {plans[0].K for plans in found.values() if plans}
-    assert len(best) >= 3
-    full = [job for job, plans in found.items() if any(plan.held == job.room for plan in plans)]
-    assert full  # or "less than" instead of "at most" would go unnoticed
 
 
 def few(keep):
@@ -227,59 +106,9 @@ def by_sorting(plans):
     return found
 
 
-WRONG_CHOICES = [
-    (few(strictly), "keep working", "is faster and as small"),
-    (few(weakly), "keep working", "Which plan beats it?"),
-    (few(either), "keep working", "Which plan beats it?"),
-    (by_sorting, "almost", "Does another plan that is as good beat it?"),
-    (lambda plans: plans, "keep working", "is faster and smaller"),
-    (lambda plans: sorted(plans)[:1], "keep working", "Which plan beats it?"),
-    (lambda plans: sorted(plans, key=lambda plan: plan[1])[:1], "keep working", "Which plan beats it?"),
-    (lambda plans: [], "keep working", "Which plan beats it?"),
-    (lambda plans: kept(plans) + kept(plans)[:1], "almost", "twice. When is it added again?"),
-    (lambda plans: [plan[:2] for plan in kept(plans)], "keep working", "Return whole plans"),
-    (lambda plans: [plan[2] for plan in kept(plans)], "keep working", "Return whole plans"),
-    (lambda plans: [plans.index(plan) for plan in kept(plans)], "keep working", "which is none of them"),
-    (lambda plans: min(plans, default=()), "keep working", "which is none of them"),
-    (lambda plans: None, "keep working", "you give nothing back. What should come after return?"),
-    (lambda plans: 3, "keep working", "it should be a list of plans"),
-    (lambda plans: "abc", "keep working", "it should be a list of plans"),
-    (lambda plans: sorted(plans)[0] and [], "keep working", "Which plan beats it?"),
-    (lambda: [], "keep working", "it stopped: TypeError"),
-    ([], "keep working", "pass in a function"),
-    (None, "your turn", "write unbeaten in this cell, and run it again"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_CHOICES)
-def test_wrong_choices_are_told_which_plan_beats_which(answer, verdict, says):
-    assert_says(unbeaten(answer), verdict, says)
-
-
-def test_a_right_choice_may_come_in_any_order_and_kind():
-    def emptied(plans):
-        found = kept(plans)
-        plans.clear()
-        return found[::-1]
-
-    for answer in (kept, emptied, lambda plans: tuple(kept(plans)), lambda plans: iter(kept(plans))):
-        assert unbeaten(answer).verdict == "correct"
-    assert unbeaten(lambda plans: set(kept(plans))).verdict == "correct"
-
-
-def test_the_hidden_plans_hold_ties_of_every_kind():
-    beaten = [(plans, set(plans) - set(kept(plans))) for plans in HIDDEN_PLANS]
-    for column in (0, 1):
-        assert any(
-            any(plan[column] == other[column] and plan != other for other in plans)
-            for plans, lost in beaten
-            for plan in lost
-        )
-
-
 def test_what_no_other_beats_is_the_librarys_frontier():
     rows = planned(JOB.room, gp.Link(0.5, 1024), rows=None, schedules=[gp.GPipe, gp.OneFOneB, gp.ZBH1])
-    found = kept([(row.time, row.peak, row.words) for row in rows])
+    found = lesson_16.kept([(row.time, row.peak, row.words) for row in rows])
     assert {name for *_, name in found} >= {row.words for row in rows.frontier}
     assert {plan[:2] for plan in found} == {(row.time, row.peak) for row in rows.frontier}
 
@@ -317,9 +146,9 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     ways = [m for k, _, m in sizes(JOB) if k == 16]
     shares = [64 * k // 16 for k in shapes]
     assert (len(shapes), len(ways), sum(shares)) == (5, 7, 124)
-    assert {5, 7, 124, len(shapes) * len(ways), len(shapes) * 64} <= set(HOW_MANY)
+    assert {5, 7, 124, len(shapes) * len(ways), len(shapes) * 64} <= set(lesson_16.HOW_MANY)
     assert number_of_plans(JOB) == 25
-    assert_each_is_told(HOW_MANY, 25)
+    assert_each_is_told(lesson_16.HOW_MANY, 25)
     best = {
         k: min((plan for plan in by_simulation(JOB) if k == plan.K), key=lambda plan: plan.held)
         for k in shapes
@@ -327,11 +156,11 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert [k for k in sorted(shapes) if best[k].held <= 40_000] == [2, 4, 8, 16]
     assert by_simulation(JOB._replace(room=40_000))[0].K == 2
     assert 16 * JOB.weights == 36_864 and 16 * JOB.saved == 8_192
-    assert_each_is_told(WHERE_IT_FITS, 2)
-    assert_each_is_told(SLOW_LINKS, 1.9, within=1)
-    assert_each_is_told(FEWEST, 48)
-    assert_each_is_told(ROOMY, "GPipe")
-    assert_each_is_told(MANY_LAYERS, 1)
+    assert_each_is_told(lesson_16.WHERE_IT_FITS, 2)
+    assert_each_is_told(lesson_16.SLOW_LINKS, 1.9, within=1)
+    assert_each_is_told(lesson_16.FEWEST, 48)
+    assert_each_is_told(lesson_16.ROOMY, "GPipe")
+    assert_each_is_told(lesson_16.MANY_LAYERS, 1)
 
 
 def test_two_blocks_of_gpt3_fit_a_device_and_three_do_not():
@@ -344,14 +173,91 @@ def test_two_blocks_of_gpt3_fit_a_device_and_three_do_not():
     assert [round(end / 1e9) for end in ends] == [10, 10] and max(ends) + 2 * block < 80e9
 
 
-WRONG = {
-    name: [answer for answer, verdict, _ in table if verdict != "your turn"]
-    for name, table in {"plans_that_fit": WRONG_SEARCHES, "unbeaten": WRONG_CHOICES}.items()
+def emptied(plans):
+    found = lesson_16.kept(plans)
+    plans.clear()
+    return found[::-1]
+
+
+SEARCHES = {
+    "correct": [
+        (answers.plans_that_fit, ""),
+        (lambda job: list(map(list, by_simulation(job))), ""),
+        (lambda job: iter(map(tuple, by_simulation(job))), ""),
+        (lambda job: [tuple(map(np.float64, plan)) for plan in answers.plans_that_fit(job)], ""),
+        (lambda job: sorted(answers.plans_that_fit(job), key=lambda plan: (plan[0], -plan[1])), ""),
+    ],
+    "keep working": [
+        (changed(answers.plans_that_fit, (" or job.samples % R", "")), "you have R = 3 and M = 5"),
+        (searching(shapes=every_number), "How many samples has each microbatch?"),
+        (searching(shapes=all_pipelines), "How many layers has each stage?"),
+        (searching(shapes=all_k), "How many devices are that?"),
+        (searching(time=lambda *given: 1.0), "a step takes 1, and it is 105. What is"),
+        (searching(held=lambda *given: 1.0), "you say the first device holds 1"),
+        (
+            lambda job: [(K, R, M, time, held) for time, held, K, R, M in answers.plans_that_fit(job)],
+            "Where are its K, R and M? They come last, and are whole",
+        ),
+        (lambda job: [plan[:2] for plan in everything(job)], "Which five numbers should it have?"),
+        (lambda job: answers.plans_that_fit(job)[0], "Which five numbers should it have?"),
+        (lambda job: [(math.nan, *plan[1:]) for plan in everything(job)], "Which line makes that?"),
+        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M?"),
+        (lambda job: "plans", "you give 'plans'; it should be a list of plans"),
+        (lambda job: job.stages, "it stopped: AttributeError"),
+    ],
+    "almost": [
+        *((searching(time=mistaken), question) for question, mistaken in TIMES.items()),
+        *((searching(held=mistaken), question) for question, mistaken in BYTES.items()),
+        (best_of_each, "It is not in your list: which line leaves it out?"),
+        (lambda job: answers.plans_that_fit(job)[:1], "which line leaves it out?"),
+        (lambda job: [], "which line leaves it out?"),
+        (everything, "Does it fit?"),
+        (searching(fits=lambda job, size: size < job.room), "Does it fit?"),
+        (lambda job: 2 * answers.plans_that_fit(job), "is there twice. Which loop repeats it?"),
+        (
+            searching(order=lambda found: sorted(found, key=lambda plan: plan[2])),
+            "you have the smallest K first. Which should come first?",
+        ),
+        (
+            searching(order=lambda found: sorted(found, key=lambda plan: plan[1])),
+            "you have what holds least first. Which should come first?",
+        ),
+        (
+            searching(order=lambda found: sorted(found)[::-1]),
+            "you have another order. Which should come first?",
+        ),
+    ],
 }
-
-
-def test_copies_that_cannot_share_the_samples_are_noticed():
-    source = inspect.getsource(answers.plans_that_fit).replace(" or job.samples % R", "")
-    names = {}
-    exec(source, names)
-    assert_says(plans_that_fit(names["plans_that_fit"]), "keep working", "you have R = 3 and M = 5")
+CHOICES = {
+    "correct": [
+        (answer, "")
+        for answer in (
+            lesson_16.kept,
+            emptied,
+            lambda plans: tuple(lesson_16.kept(plans)),
+            lambda plans: iter(lesson_16.kept(plans)),
+            lambda plans: set(lesson_16.kept(plans)),
+        )
+    ],
+    "keep working": [
+        (few(strictly), "is faster and as small"),
+        (few(weakly), "Which plan beats it?"),
+        (few(either), "Which plan beats it?"),
+        (lambda plans: plans, "is faster and smaller"),
+        (lambda plans: sorted(plans)[:1], "Which plan beats it?"),
+        (lambda plans: sorted(plans, key=lambda plan: plan[1])[:1], "Which plan beats it?"),
+        (lambda plans: [], "Which plan beats it?"),
+        (lambda plans: [plan[:2] for plan in lesson_16.kept(plans)], "Return whole plans"),
+        (lambda plans: [plan[2] for plan in lesson_16.kept(plans)], "Return whole plans"),
+        (lambda plans: [plans.index(plan) for plan in lesson_16.kept(plans)], "which is none of them"),
+        (lambda plans: min(plans, default=()), "which is none of them"),
+        (lambda plans: 3, "it should be a list of plans"),
+        (lambda plans: "abc", "it should be a list of plans"),
+        (lambda plans: sorted(plans)[0] and [], "Which plan beats it?"),
+    ],
+    "almost": [
+        (by_sorting, "Does another plan that is as good beat it?"),
+        (lambda plans: lesson_16.kept(plans) + lesson_16.kept(plans)[:1], "twice. When is it added again?"),
+    ],
+}
+test_replies = each_reply(lesson_16, plans_that_fit=SEARCHES, unbeaten=CHOICES)

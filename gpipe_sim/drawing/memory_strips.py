@@ -1,0 +1,127 @@
+"""Strips below the lanes: how many microbatches, or how many bytes, each device holds over time."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+
+from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.drawing.coarse import Grain, in_flight_steps
+from gpipe_sim.drawing.geometry import Rows, between
+from gpipe_sim.drawing.marks import Entry, Name, Shape
+from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY
+
+BELOW = 0.04  #: rows between a lane and its strip
+COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
+MOST_STEPS, FEWEST = 4000, 8  #: of all strips of bytes together, times categories; and of each
+BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (1000, "kB"))
+COUNTED = "microbatches in flight, and the most"
+
+
+class Strips(NamedTuple):
+    """What strips show: bytes if there are traces, one per device, otherwise microbatches in flight.
+
+    ``most`` is what a full strip holds, the same for all strips of a page. A trace with more than so many
+    ``steps`` is thinned.
+    """
+
+    most: Real
+    traces: Sequence[MemoryTrace] = ()
+    steps: int = MOST_STEPS
+
+    @property
+    def high(self) -> float:
+        return BYTES_HIGH if self.traces else COUNTS_HIGH
+
+    @property
+    def rows(self) -> Rows:
+        """Lanes with room for a strip below each."""
+        return Rows(1 + BELOW + self.high)
+
+    def in_words(self, held: int) -> str:
+        return bytes_label(held) if self.traces else str(held)
+
+
+class Stack(NamedTuple):
+    """What a device holds from each of these times on: a row of ``held`` per category, from the bottom."""
+
+    times: Sequence[Real]
+    held: np.ndarray
+
+
+def strips_of(
+    timelines: Sequence[Timeline], rows: int, traces: Sequence[Sequence[MemoryTrace]] | None = None
+) -> list[Strips]:
+    """What a page with so many rows shows of each timeline, on one scale."""
+    if traces is None:
+        most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
+        return [Strips(most)] * len(timelines)
+    most = max(trace.peak() for each in traces for trace in each)
+    steps = max(FEWEST, MOST_STEPS // (rows * len(MEMORY)))
+    return [Strips(most, each, steps) for each in traces]
+
+
+def strip_marks(
+    timeline: Timeline, grain: Grain, rows: Rows, strips: Strips
+) -> tuple[list[Shape], list[Name]]:
+    """The strips of all devices, a shape per category; and each one's peak, to stand on its right."""
+    counted = COUNTED.replace(",", " at each stage,") if timeline.schedule.program.stacked else COUNTED
+    looks = MEMORY if strips.traces else {counted: IN_FLIGHT}
+    scale = strips.high / (float(strips.most) or 1)
+    outlines, says, peaks, held_for = [], [], [], np.zeros(len(looks))
+    for row, (times, held) in enumerate(_stacks(timeline, grain, strips)):
+        floor = rows.y(row, 1) + rows.collectives + BELOW + strips.high
+        levels = floor - scale * np.vstack([np.zeros(len(times)), held.cumsum(axis=0)])
+        edges = [*times, timeline.makespan]
+        outlines.append([between(edges, above, below) for below, above in pairwise(levels)])
+        held_for += held @ np.diff(np.array(edges, float))
+        peak = strips.in_words(int(held.sum(axis=0).max()))
+        says.append(f"device {row * grain.devices}: at most {peak}{'' if strips.traces else ' in flight'}")
+        peaks.append(Name(floor - strips.high / 2, peak))
+    every = zip(zip(*outlines, strict=True), looks.items(), held_for, strict=True)
+    shapes = [
+        Shape(shape, look.colour, Entry(20 + i, words, look), look.pattern, says=says)
+        for i, (shape, (words, look), shown) in enumerate(every)
+        if shown
+    ]
+    return shapes, peaks
+
+
+def bytes_label(count: int) -> str:
+    """Bytes as a chart has room for them: whole numbers of a unit. In words they are ``limit.in_bytes``."""
+    unit, name = byte_unit(count)
+    return f"{count / unit:,.0f} {name}" if count >= unit else f"{count} B"
+
+
+def byte_unit(most: int) -> tuple[int, str]:
+    """The unit in which to write up to so many bytes, and its name: kB (1,000 bytes), from 10 MB MB, ..."""
+    return next((unit, name) for unit, name in BYTE_UNITS if most >= 10 * unit or name == "kB")
+
+
+def _stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:
+    if not strips.traces:
+        for steps in in_flight_steps(timeline, grain):
+            times, counts = zip(*steps, strict=True)
+            yield Stack(times, np.array([counts]))
+        return
+    for first in range(0, len(strips.traces), grain.devices):
+        group = strips.traces[first : first + grain.devices]
+        yield _thinned(max(group, key=MemoryTrace.peak), strips.steps, float(timeline.makespan))
+
+
+def _thinned(trace: MemoryTrace, columns: int, until: float) -> Stack:
+    """The trace; of one with more samples than columns, the fullest moment in each column."""
+    held = np.array([trace.bytes[category] for category in MEMORY])
+    if len(trace.times) <= columns:
+        return Stack(trace.times, held)
+    edges = np.arange(columns) * (until / columns)
+    times, total = np.array(trace.times, float), held.sum(axis=0)
+    begins = np.maximum(np.searchsorted(times, edges, "right") - 1, 0)  # what is held as a column begins
+    begins[0] = 0  # not the last of several samples at time 0
+    ends = np.append(begins[1:], len(times) - 1)
+    fullest = [a + int(total[a : b + 1].argmax()) for a, b in zip(begins, ends, strict=True)]
+    return Stack(edges.tolist(), held[:, fullest])

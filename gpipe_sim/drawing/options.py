@@ -1,0 +1,161 @@
+"""What a reader wants to see besides lanes and boxes, checked; the same for every painter."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+from typing import NamedTuple
+
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.rows import read
+from gpipe_sim.core.timeline import Message, Span, Timeline
+from gpipe_sim.drawing.coarse import Grain, grain_of
+from gpipe_sim.drawing.geometry import Versions
+from gpipe_sim.drawing.marks import Entry
+from gpipe_sim.drawing.memory_strips import Strips, strips_of
+from gpipe_sim.errors import got, listed, require, require_flags
+from gpipe_sim.streams.versions import lives, read_weights
+from gpipe_sim.why.critical_path import critical_path as path_of
+
+MOST_ARROWS = 800  #: messages that a page shows
+MESSAGE, CRITICAL, HIGHLIGHTED, VERSION = "message", "critical path", "highlighted", "version"
+
+
+class Picked(NamedTuple):
+    """The actions that keep their colours and get a frame, and what the legend calls them.
+
+    ``messages`` are picked whoever sent them: on the critical path, those that kept a link busy for others.
+    """
+
+    parts: frozenset[Action]
+    words: str
+    messages: frozenset[Message] = frozenset()
+
+    def has(self, span: Span) -> bool:
+        return not self.parts.isdisjoint(span.action.parts)
+
+
+class Wanted(NamedTuple):
+    """What one panel shows; ``notes`` are what the legend says of how to read it, and of what is missing.
+
+    With ``versions`` they are the numbers in the boxes, and ``weights`` is the mode that chose them.
+    """
+
+    strips: Strips | None = None
+    messages: bool = False
+    picked: Picked | None = None
+    notes: tuple[Entry, ...] = ()
+    weights: str = ""
+    versions: Versions | None = None
+
+
+def read_options(
+    owner: str,
+    timelines: Sequence[Timeline],
+    in_flight: bool,
+    memory: Sequence | None,
+    messages: bool,
+    critical_path: bool,
+    highlight: Iterable | None,
+    weights: str | Sequence | None,
+    pushed: bool = False,
+) -> tuple[Grain, list[Wanted]]:
+    """How coarse the page is, and what it shows of each timeline.
+
+    TypeError or ValueError, in the owner's name, for what cannot be shown.
+    """
+    flags = {"in_flight": in_flight, "messages": messages, "critical_path": critical_path, "pushed": pushed}
+    require_flags(owner, **flags)
+    if in_flight and memory is not None:
+        raise ValueError(f"{owner} needs in_flight or memory: a device has one strip")
+    if critical_path and highlight is not None:
+        raise ValueError(f"{owner} needs critical_path or highlight: both frame actions")
+    traces = None if memory is None else _traces(owner, timelines, memory)
+    listed_parts = None if highlight is None else _parts(owner, timelines, highlight)
+    modes = _modes(owner, timelines, weights)
+    strips, picks = bool(in_flight or traces), bool(critical_path or listed_parts)
+    crossing = sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
+    few = bool(messages) and crossing <= MOST_ARROWS
+    grain = grain_of(*timelines, strips=strips, pushed=bool(pushed), others=picks + few)
+    fine = grain.column == 0
+    too_fine = {
+        MESSAGE: messages and not (fine and few),
+        CRITICAL if critical_path else f"{HIGHLIGHTED} action": picks and not fine,
+        VERSION: any(modes) and not fine,
+    }
+    missing = " or ".join(words for words, left_out in too_fine.items() if left_out)
+    notes = [*grain.notes, *([Entry(51, f"too fine to draw: any {missing}")] if missing else [])]
+    picked = [_picked(timeline, listed_parts) if picks and fine else None for timeline in timelines]
+    below = strips_of(timelines, sum(map(grain.rows, timelines)), traces) if strips else repeat(None)
+    return grain, [
+        Wanted(strip, fine and few, parts, tuple(notes), mode, _versions(timeline, mode) if mode else None)
+        for timeline, strip, parts, mode in zip(timelines, below, picked, modes, strict=False)
+    ]
+
+
+def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list[list[MemoryTrace]]:
+    """The memory of each timeline's devices; of one timeline it is given as it is."""
+    such_as = "memory of every device, such as memory=step.memory"
+    several = listed(owner, such_as, memory)
+    several = several if len(timelines) > 1 else [several]
+    if len(several) != len(timelines):
+        raise ValueError(f"{owner} needs the memory of {len(timelines)} timelines {got(len(several))}")
+    several = [listed(owner, such_as, each) for each in several]
+    for timeline, each in zip(timelines, several, strict=True):
+        for trace in each:
+            require(owner, trace, MemoryTrace, such_as)
+        if len(each) != timeline.schedule.devices:
+            raise ValueError(f"{owner} needs memory of {timeline.schedule.devices} devices {got(len(each))}")
+    return several
+
+
+def _modes(owner: str, timelines: Sequence[Timeline], weights: str | Sequence | None) -> list[str]:
+    """The mode of each timeline whose boxes show versions, "" for one whose boxes show microbatches."""
+    if weights is None:
+        return [""] * len(timelines)
+    such_as = "a mode for each timeline, such as weights=['stashed', None]"
+    several = [weights] if len(timelines) == 1 else listed(owner, such_as, weights)
+    if len(several) != len(timelines):
+        raise ValueError(f"{owner} needs {such_as} {got(several)}")
+    return [
+        "" if mode is None else read_weights(owner, timeline.schedule, mode)
+        for timeline, mode in zip(timelines, several, strict=True)
+    ]
+
+
+def _versions(timeline: Timeline, weights: str) -> Versions:
+    """The version that each action uses; of an update, the one that it makes."""
+    used = lives(timeline.schedule.program, weights).reads
+    return {action: version + (action.kind is Kind.U) for action, version in used.items()}
+
+
+def _picked(timeline: Timeline, listed_parts: frozenset[Action] | None) -> Picked | None:
+    """The listed actions, None if the timeline has none of them; without a list, the critical path."""
+    if listed_parts is not None:
+        there = any(_has(timeline, part) for part in listed_parts)
+        return Picked(listed_parts, HIGHLIGHTED) if there else None
+    path = path_of(timeline)
+    spans = (each.action for each in path if isinstance(each, Span))
+    messages = frozenset(each for each in path if isinstance(each, Message))
+    return Picked(_all_parts(spans), CRITICAL, messages)
+
+
+def _parts(owner: str, timelines: Sequence[Timeline], highlight: Iterable) -> frozenset[Action]:
+    """The actions to highlight; ValueError for one that no timeline has."""
+    such_as = "actions to highlight, such as highlight=['0F0', '1F0']"
+    actions = [
+        item.action if isinstance(item, Span) else read(f"{owner}'s highlight", item)
+        for item in listed(owner, such_as, highlight)
+    ]
+    parts = _all_parts(actions)
+    for part in parts:
+        if not any(_has(timeline, part) for timeline in timelines):
+            raise ValueError(f"{owner} cannot highlight {part}: no timeline has it")
+    return parts
+
+
+def _has(timeline: Timeline, part: Action) -> bool:
+    return timeline.schedule.program.part_of(part) >= 0
+
+
+def _all_parts(actions: Iterable[Action | OverlapFB]) -> frozenset[Action]:
+    return frozenset(chain.from_iterable(action.parts for action in actions))

@@ -1,0 +1,79 @@
+"""A timeline with every row pushed to the left: the same work, and the waiting of all devices as one block.
+
+It keeps no order between devices, so it is a picture of amounts, not of times.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from numbers import Real
+
+import numpy as np
+
+from gpipe_sim.core.program import CODE
+from gpipe_sim.core.timeline import Span, Timeline, number
+from gpipe_sim.drawing.coarse import Grain, shares
+from gpipe_sim.drawing.geometry import Rows, between, boxes, kinds_drawn, rectangle, waits
+from gpipe_sim.drawing.marks import Label, Labels, Lines, Panel, Scale, Shape, Style
+from gpipe_sim.drawing.palette import INK, KINDS, LANE
+from gpipe_sim.drawing.panel import box_marks, device_names, entry_of, is_fine, lanes
+
+WAITING = "waiting: "  #: left out where there is no room for it
+TITLE = "The same work, pushed left: the waiting is one block"
+
+
+def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
+    """Every lane with its work and no wait in it, and a frame around what is left of all lanes."""
+    rows, devices, until = Rows(), grain.rows(timeline), float(timeline.makespan)
+    coarse = grain.column > 0
+    work = list(_sums(timeline, grain, rows) if coarse else _boxes(timeline, scale, rows))
+    ends = [0.0] * devices
+    for shape in work:
+        for outline in shape.outlines:
+            row = int(np.mean(outline, axis=0)[1])
+            ends[row] = max(ends[row], *(x for x, _ in outline))
+    marks = [lanes(timeline, grain, rows), *work]
+    if min(ends) < until:
+        edges = [rows.y(0), *range(1, devices), rows.y(devices - 1, 1)]
+        block, room = between(edges, [until] * devices, ends)[:, ::-1], until - max(ends)
+        label = Label(until - room / 2, devices / 2, _left(timeline), room, 1)
+        words = Labels([label], INK)
+        if not words.shown(scale):
+            words = Labels([label._replace(words=label.words.removeprefix(WAITING))], INK)
+        marks += [Shape([block], LANE), Lines([block], Style.FRAME), words]
+    return Panel(marks, devices, device_names(timeline, grain, rows, scale))
+
+
+def _boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[Shape]:
+    """Each box as far to the left as its device has waited until then."""
+    waited: dict[Span, Real] = {}
+    for device, row in enumerate(timeline.rows):
+        waited |= zip(row, _waited(timeline, device), strict=False)
+    every = [box._replace(x=box.x - waited[box.span]) for box in boxes(timeline, rows)]
+    for shape in box_marks(every, None, is_fine(every, scale)):
+        yield shape._replace(says=())  # they would say when, and this is not where
+
+
+def _waited(timeline: Timeline, device: int) -> list[Real]:
+    """How long the device had waited before each of its spans, and at the makespan."""
+    return list(accumulate(max(0, end - start) for start, end in waits(timeline, device)))
+
+
+def _sums(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
+    """Where there are too many boxes: per row one box for all actions of a kind."""
+    time = shares(timeline, grain) @ np.diff(grain.edges(timeline))
+    ends = time[[CODE[kind] for kind in kinds_drawn(timeline)]].cumsum(axis=0)
+    starts = np.vstack([np.zeros(ends.shape[1]), ends[:-1]])
+    for kind, left, right in zip(kinds_drawn(timeline), starts, ends, strict=True):
+        outlines = [
+            rectangle(a, rows.y(row), b, rows.y(row, 1))
+            for row, (a, b) in enumerate(zip(left, right, strict=True))
+        ]
+        yield Shape(outlines, KINDS[kind].colour, entry_of(kind))
+
+
+def _left(timeline: Timeline) -> str:
+    """What is left: how much of each device's time if all have the same; otherwise the share of all time."""
+    until, waited = timeline.makespan, [_waited(timeline, k)[-1] for k in range(timeline.schedule.devices)]
+    if len(set(waited)) == 1:
+        return f"{WAITING}{number(waited[0])} of {number(until)}"
+    return f"{WAITING}{float(sum(waited) / (len(waited) * until)):.1%}"

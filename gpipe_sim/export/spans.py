@@ -1,0 +1,61 @@
+"""Timelines that were measured: from spans, whoever took the times."""
+
+from collections.abc import Iterable
+
+from gpipe_sim.core.rows import read
+from gpipe_sim.core.schedule import Schedule, require_schedule
+from gpipe_sim.core.timeline import Span, Timeline, column_of
+from gpipe_sim.errors import duration, listed, require, require_flags, whole
+
+SPANS = "spans, such as Span(F(0, 0), device=0, start=0, end=1)"
+
+
+def from_spans(schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> Timeline:
+    """A timeline of measured spans, one for each action of the schedule, in any order; without messages.
+
+    ValueError if a span is missing, given twice, on the wrong device, or not of this schedule; TypeError
+    for anything but spans.
+    """
+    require_schedule("from_spans", schedule)
+    require_flags("from_spans", took_turns=took_turns)
+    program = schedule.program
+    found: list[Span | None] = [None] * program.size
+    for span in map(_plain, listed("from_spans", SPANS, spans)):
+        part = program.part_of(span.action.parts[0])
+        entry = int(program.entry[part]) if part >= 0 else None
+        if entry is None or program.entry_of(entry) != span.action:
+            raise ValueError(f"{span.action} is not in {schedule!r}")
+        if found[entry] is not None:
+            raise ValueError(f"{span.action} is measured twice")
+        if (home := int(program.device[part])) != span.device:
+            where = f"on device {span.device}, but {schedule!r} has it on {home}"
+            raise ValueError(f"{span.action} is measured {where}")
+        found[entry] = span
+    if None in found:
+        raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
+    _require_in_order(found, schedule)
+    starts, ends = ([getattr(span, name) for span in found] for name in ("start", "end"))
+    return Timeline(schedule, column_of(starts), column_of(ends), took_turns=took_turns)
+
+
+def _plain(span: Span) -> Span:
+    """A span in Python's own numbers; TypeError or ValueError for what is none."""
+    action, device, start, end = require("from_spans", span, Span, SPANS)
+    action = read("from_spans", action)
+    try:
+        times = duration("it", "start", start), duration("it", "end", end)
+        return Span(action, whole("it", "device", device, 0), *times)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"the span of {action} is none: {error}") from None
+
+
+def _require_in_order(spans: list[Span], schedule: Schedule) -> None:
+    """ValueError unless each span ends after it starts, and a device's follow each other as in its row."""
+    for before, span in zip([None, *spans], spans, strict=False):
+        if span.start > span.end:
+            raise ValueError(f"{span.action} is measured from {span.start} to {span.end}")
+        if before and before.device == span.device and (span.start, span.end) < (before.start, before.end):
+            raise ValueError(
+                f"{span.action} is measured before {before.action}, but {schedule!r} has it after: "
+                "give the schedule that ran, Explicit([...])"
+            )

@@ -1,0 +1,69 @@
+"""Collectives: what several devices send each other together, beside what they compute."""
+
+from collections.abc import Callable
+from math import isfinite
+from numbers import Real
+from typing import NamedTuple
+
+from gpipe_sim.core.numbers import quotient
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import too_long
+from gpipe_sim.core.timeline import Timeline, number
+
+ALL_REDUCE, NORM = "all-reduce", "norm"  #: collectives that go around a ring
+
+
+class Collective(NamedTuple):
+    """What several devices send each other together, from ``start`` to ``end``, beside what they compute.
+
+    ``what`` is a word for it, such as "all-reduce"; ``stage`` is None for what is of the whole model.
+    ``bytes`` is how large the thing is that they sum, or pass on.
+    """
+
+    what: str
+    stage: int | None
+    devices: tuple[int, ...]
+    start: Real
+    end: Real
+    bytes: Real
+
+    @property
+    def through(self) -> Real:
+        """The bytes that each of its devices sends and receives: of a transfer, ``bytes``.
+
+        Around a ring of n devices it sends 2(n-1)/n of the whole, and receives as much.
+        """
+        n = len(self.devices)
+        return quotient(4 * (n - 1) * self.bytes, n) if self.in_ring else self.bytes
+
+    @property
+    def in_ring(self) -> bool:
+        """Whether it goes around a ring of its devices; otherwise it goes from the first to the second."""
+        return self.what in (ALL_REDUCE, NORM)
+
+    def __str__(self) -> str:
+        if self.in_ring:
+            few = len(self.devices) <= 4
+            on = (
+                f"on devices {' '.join(map(str, self.devices))}" if few else f"on {len(self.devices)} devices"
+            )
+        else:
+            on = "from device {} to {}".format(*self.devices)
+        of = "" if self.stage is None else f" of stage {self.stage}"
+        return f"{self.what}{of} {on}, {number(self.start)}\u2013{number(self.end)}"
+
+
+def names_of(timeline: Timeline) -> list[str]:
+    """What kinds of collectives a timeline has, each once."""
+    return list(dict.fromkeys(each.what for each in timeline.collectives))
+
+
+def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:
+    """The timeline that is made; ValueError if it is too long for a float."""
+    try:
+        timeline = make()
+    except OverflowError:  # of whole numbers beside floats
+        raise too_long(schedule) from None
+    if isinstance(timeline.makespan, float) and not isfinite(timeline.makespan):
+        raise too_long(schedule)
+    return timeline

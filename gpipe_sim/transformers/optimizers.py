@@ -1,0 +1,85 @@
+"""The optimizers of giants: what each keeps for a weight is most of what a device holds."""
+
+from typing import Any
+
+import numpy as np
+
+from gpipe_sim.core.meta_array import Some
+from gpipe_sim.core.optimizers import Adam, Optimizer, fade, filled, require_optimizer, require_positive
+from gpipe_sim.errors import require_in
+
+
+class RMSProp(Optimizer):
+    """Divides each gradient by the root of a running mean of its squares: v = decay v + (1 - decay) g^2.
+
+    Tieleman and Hinton 2012, lecture 6e of "Neural Networks for Machine Learning". GPipe's giants were
+    trained with it: 4 bytes each for a weight, its gradient and v (Huang et al. 2019, arXiv:1811.06965).
+    """
+
+    moments = ("v",)
+
+    def __init__(self, learning_rate: float = 1e-3, decay: float = 0.9, eps: float = 1e-8):
+        super().__init__(learning_rate)
+        require_in("RMSProp", "decay", decay, 0, 1)
+        require_positive("RMSProp", eps)
+        self.decay, self.eps = decay, eps
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        fade(state["v"], self.decay, (1 - self.decay) * gradient * gradient)
+        return self.learning_rate * gradient / (np.sqrt(state["v"]) + self.eps)
+
+
+class AdamW(Adam):
+    """Adam that also subtracts learning_rate x weight_decay x w from each weight w.
+
+    Loshchilov and Hutter 2019, arXiv:1711.05101.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ):
+        super().__init__(learning_rate, betas, eps)
+        require_in("AdamW", "weight_decay", weight_decay, 0, float("inf"))
+        self.weight_decay = weight_decay
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        decay = self.learning_rate * self.weight_decay * parameter
+        return super().change(parameter, gradient, state) + decay
+
+
+class MixedPrecision(Optimizer):
+    """Another rule, on a float32 copy of each weight; the weights themselves are that copy, rounded.
+
+    For models in 2-byte numbers, in which a small change would vanish beside a weight. With Adam, a weight
+    takes 2 + 2 + 12 bytes: itself, its gradient, and the float32 copy, m and v (Rajbhandari et al. 2020,
+    arXiv:1910.02054, section 3.1). A weight that is changed from outside is forgotten at the next step.
+    """
+
+    def __init__(self, optimizer: Optimizer):
+        require_optimizer("MixedPrecision", optimizer)
+        self.optimizer = optimizer
+        super().__init__(optimizer.learning_rate)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the other rule."""
+        return self.optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float) -> None:
+        self.optimizer.learning_rate = rate
+
+    def start(self, parameter: Some) -> dict[str, Any]:
+        weights = filled(parameter, parameter, np.float32)
+        return {"weights": weights, **self.optimizer.start(weights)}
+
+    def update(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> None:
+        super().update(state["weights"], gradient.astype(np.float32), state)
+        parameter[...] = state["weights"]
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        return self.optimizer.change(parameter, gradient, state)

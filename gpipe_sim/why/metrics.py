@@ -1,0 +1,58 @@
+"""More numbers measured from a timeline: speed-up, idle spans, phases, bytes through collectives."""
+
+from numbers import Real
+
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.bubbles import bubble_fraction, ratio, useful_time
+from gpipe_sim.core.timeline import Timeline, of_timeline
+
+
+@of_timeline
+def utilization(timeline: Timeline) -> Real:
+    """Busy time over all device time: 1 - bubble fraction."""
+    return 1 - bubble_fraction(timeline)
+
+
+@of_timeline
+def speedup(timeline: Timeline) -> Real:
+    """How many times faster than one device that does the same useful work without waiting."""
+    return ratio(useful_time(timeline), timeline.makespan)
+
+
+@of_timeline
+def bytes_through(timeline: Timeline) -> tuple[Real, ...]:
+    """Per device, the bytes that it sends and receives in collectives, such as an all-reduce.
+
+    Of each collective they are its ``through``. The messages between stages are not in it.
+    """
+    found: list[Real] = [0] * timeline.schedule.devices
+    for each in timeline.collectives:
+        for device in each.devices:
+            found[device] += each.through
+    return tuple(found)
+
+
+@of_timeline
+def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
+    """(start, end) of each gap on a device, from time 0 to the makespan."""
+    row = timeline.on(device)
+    ends = [0, *(span.end for span in row)]
+    starts = [*(span.start for span in row), timeline.makespan]
+    return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
+
+
+@of_timeline
+def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
+    """(when a device's warm-up ends, when its drain begins).
+
+    In the steady state in between, from the start of its first backward to the end of its last forward, the
+    device runs forwards and backwards in turn. If every forward comes first, as in GPipe, there is no steady
+    state: the two times are the end of the last forward and the start of the first backward, and the device
+    waits in between. ValueError for a device that does not run both.
+    """
+    row = [(part.kind, span) for span in timeline.on(device) for part in span.action.parts]
+    forwards = [span.end for kind, span in row if kind is Kind.F]
+    backwards = [span.start for kind, span in row if kind in (Kind.B, Kind.I)]
+    if not forwards or not backwards:
+        raise ValueError(f"device {device} has no phases: it runs no forward or no backward")
+    return min(backwards[0], forwards[-1]), max(backwards[0], forwards[-1])
