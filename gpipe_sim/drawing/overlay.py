@@ -151,13 +151,9 @@ def _mean(durations: dict[Action, Real], actions: list[Action]) -> Real:
 
 def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
     yield "makespan", *map(number, overlay.makespan), _percent(overlay.makespan.error)
-    yield "bubble fraction", *map(_share, overlay.bubble), _percent(overlay.bubble.error)
+    yield "bubble fraction", *map("{:.1%}".format, map(float, overlay.bubble)), _percent(overlay.bubble.error)
     for kind, compared in overlay.durations.items():
         yield f"mean {kind.meaning}", *map(number, compared), _percent(compared.error)
-
-
-def _share(fraction: Real) -> str:
-    return f"{float(fraction):.1%}"
 
 
 def _percent(error: float) -> str:
@@ -174,7 +170,8 @@ def _draw(overlay: Overlay) -> Svg:
     wanted = Wanted(notes=grain.notes)
     thin, full = (panel(both[i], grain, at.scale, wanted, rows) for i, rows in enumerate((THIN, FULL)))
     devices = Panel([], full.height, [name._replace(y=name.y - 0.15) for name in full.names])
-    names = _lane_names(len(full.names)) if left > LEFT else []
+    devices_named = range(len(full.names)) if left > LEFT else ()
+    names = [Name(lane.y(k, 0.5), words, *SMALL) for k in devices_named for lane, words in LANES]
     page = Panel([*thin.marks, *full.marks], full.height, names, notes=full.notes)
     title, until = f"{schedule.name}: simulated above, measured below", max(overlay.makespan)
     laid = [
@@ -185,11 +182,7 @@ def _draw(overlay: Overlay) -> Svg:
     return sheet(laid, at.x(until), says)
 
 
-def _lane_names(devices: int) -> list[Name]:
-    return [Name(rows.y(k, 0.5), words, *SMALL) for k in range(devices) for rows, words in LANES]
-
-
 def _numbers(overlay: Overlay) -> str:
     spans = " and ".join(map(number, overlay.makespan))
-    bubbles = " and ".join(map(_share, overlay.bubble))
+    bubbles = " and ".join(map("{:.1%}".format, map(float, overlay.bubble)))
     return f"makespan {spans} ({_percent(overlay.makespan.error)}), bubble {bubbles}"
