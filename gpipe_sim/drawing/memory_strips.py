@@ -1,4 +1,4 @@
-"""Strips below the lanes: how many microbatches, or how many bytes, each device holds over time."""
+"""A strip below each lane: how many microbatches, or how many bytes, the device holds over time."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

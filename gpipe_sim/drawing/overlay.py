@@ -76,14 +76,13 @@ class Overlay:
     def durations(self) -> dict[Kind, Compared]:
         """The mean duration of each kind, over the actions outside any overlapped pair in both timelines."""
         simulated, measured = _alone(self.simulated), _alone(self.measured)
-        both: dict[Kind, list[Action]] = defaultdict(list)
+        both = defaultdict(list)
         for action in simulated.keys() & measured.keys():
-            both[action.kind].append(action)
-        return {
-            kind: Compared(_mean(simulated, both[kind]), _mean(measured, both[kind]))
-            for kind in Kind
-            if kind in both
+            both[action.kind].append((simulated[action], measured[action]))
+        means = {
+            kind: (sum(each) / len(each) for each in zip(*pairs, strict=True)) for kind, pairs in both.items()
         }
+        return {kind: Compared(*means[kind]) for kind in Kind if kind in means}
 
     @cached_property
     def errors(self) -> dict[Kind, float]:
@@ -132,21 +131,14 @@ def _differences(simulated: dict[Action, int], measured: dict[Action, int]) -> I
     """A sentence for each action that is not on the same device in both."""
     for action in sorted(simulated.keys() | measured.keys()):
         places = [homes.get(action) for homes in (simulated, measured)]
+        said = ["missing" if device is None else f"on device {device}" for device in places]
         if places[0] != places[1]:
-            yield f"{action} is " + ", but ".join(map(_where, places, NAMES))
-
-
-def _where(device: int | None, name: str) -> str:
-    return f"missing in the {name} one" if device is None else f"on device {device} in the {name} one"
+            yield f"{action} is {said[0]} in the simulated one, but {said[1]} in the measured one"
 
 
 def _alone(timeline: Timeline) -> dict[Action, Real]:
     """How long each action takes, without those in overlapped pairs."""
     return {span.action: span.end - span.start for span in timeline.spans if len(span.action.parts) == 1}
-
-
-def _mean(durations: dict[Action, Real], actions: list[Action]) -> Real:
-    return sum(durations[action] for action in actions) / len(actions)
 
 
 def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
