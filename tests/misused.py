@@ -1360,11 +1360,11 @@ CHARTS: list[Case] = [
     (lambda: gp.plots.plot_bubble_curves({2: {"4": 0.2}}), TypeError, "every size to be a whole number"),
     (lambda: gp.plots.plot_bubble_curves({2: {0: 0.2}}), ValueError, "needs every size >= 1 (got 0)"),
     (
-        lambda: gp.plots.plot_efficiency({2: {4: TIMELINE}}),
+        lambda: gp.plots.plot_bubble_curves({2: {4: TIMELINE}}),
         TypeError,
-        "plot_efficiency needs every value to be",
+        "plot_bubble_curves needs every value to be",
     ),
-    (lambda: gp.plots.plot_efficiency({2: {4: NAN}}), ValueError, "every value < inf (got nan)"),
+    (lambda: gp.plots.plot_bubble_curves({2: {4: NAN}}), ValueError, "every value < inf (got nan)"),
     (
         lambda: gp.plots.plot_losses([1, 2]),
         TypeError,
