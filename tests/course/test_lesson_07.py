@@ -286,7 +286,7 @@ CAPS = {
         (
             lambda k, K, M: max(K - k, 2),
             "M = 7: caps 3, 2, 2 are as short as GPipe, and device 2, with room for 2",
-        ),
+        )
     ],
     "keep working": [
         (
