@@ -15,11 +15,7 @@ STEP = simulate(Naive(4))
 
 @pytest.mark.parametrize(
     ("measured", "wrong"),
-    [
-        (4, lesson_01.KEPT),
-        (round(max(STAGES), 2), lesson_01.FULLEST),
-        (STEP.makespan, lesson_01.LENGTHS),
-    ],
+    [(4, lesson_01.KEPT), (round(max(STAGES), 2), lesson_01.FULLEST), (STEP.makespan, lesson_01.LENGTHS)],
 )
 def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are(measured, wrong):
     assert_each_is_told(wrong, measured)

@@ -6,19 +6,7 @@ import numpy as np
 import pytest
 from replies import assert_each_is_told, changed, each_reply
 
-from gpipe_sim import (
-    SGD,
-    Adam,
-    Costs,
-    Explicit,
-    Naive,
-    digits,
-    mlp,
-    mse,
-    simulate,
-    split,
-    train,
-)
+from gpipe_sim import SGD, Adam, Costs, Explicit, Naive, digits, mlp, mse, simulate, split, train
 from gpipe_sim.course import lesson_02
 from gpipe_sim.course.answers import Links, backward, forward, step
 
@@ -113,10 +101,7 @@ def test_what_is_measured_is_one_message(dtype):
 
 
 HIDES = {
-    "correct": [
-        ("Adam", "Which comparison shows a wrong gradient"),
-        (" adam ", "At rate 0.1 SGD gets"),
-    ],
+    "correct": [("Adam", "Which comparison shows a wrong gradient"), (" adam ", "At rate 0.1 SGD gets")],
     "keep working": [
         ("neither", "Write down one update of each: where does the 10 go?"),
         ("both", "are both changed?"),

@@ -178,7 +178,7 @@ BATCHES = {
         (
             lambda k, s, o: s if not o else min(divisors(s), key=lambda m: abs(m - root(k, s, o))),
             "Did you compare it with its neighbours?",
-        ),
+        )
     ],
 }
 test_replies = each_reply(lesson_10, microbatches_for=TARGETS, quickest=BATCHES)

@@ -405,7 +405,7 @@ DELAYS = {
 STAMPS = {
     "correct": [(stamps(), ""), (slot_by_slot, "")],
     "keep working": [
-        (stamps(at=lambda slot, *_: slot), "and on your row 0F2 comes before 7F0. In which slot is each of"),
+        (stamps(at=lambda slot, *_: slot), "and on your row 0F2 comes before 7F0. In which slot is each of")
     ],
     "wrong": [
         stamps(at=lambda slot, m, period, M: slot + m),

@@ -379,10 +379,7 @@ SHARES = {
         (lambda n, speeds: one_by_one(n, speeds)[:-1], "How many samples does each device get"),
         (lambda n, speeds: dict(enumerate(one_by_one(n, speeds))), "How many samples does each"),
     ],
-    "wrong": [
-        rest_to(-1),
-        rest_to(0),
-    ],
+    "wrong": [rest_to(-1), rest_to(0)],
     "almost": [
         (largest_remainders, "After rounding, who should get one more, and who one less?"),
         (to_the_one_that_is_free, "with other shares all are done after"),

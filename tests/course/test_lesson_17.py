@@ -236,28 +236,17 @@ LOOPS = {
         (D(("- 1 - delay", "- 1 - max(delays)")), "the longest delay for all stages"),
         (D(("- 1 - delay", "- 2 - delay")), "one update too old"),
         (D((READS, "versions[max(0, len(versions) - max(1, delay))]")), "one update too new"),
-        (
-            D((READS, "versions[-min(delay, len(versions))]")),
-            "Which entry of a list is number -0?",
-        ),
+        (D((READS, "versions[-min(delay, len(versions))]")), "Which entry of a list is number -0?"),
         (D((READS, "versions[0]")), "Does your history grow?"),
         (
             D(("W, b = versions[-1]", 'W, b = stage["W"], stage["b"]')),
             "You subtract from the weights that were read",
         ),
-        (
-            D(('            stage["dW"] = stage["db"] = 0\n', "")),
-            "the gradients of all mini-batches so far",
-        ),
+        (D(('            stage["dW"] = stage["db"] = 0\n', "")), "the gradients of all mini-batches so far"),
         (D(('b - rate * stage["db"]', "b")), "b never changes"),
         (D(('W - rate * stage["dW"]', "W")), "W never changes"),
         (
-            D(
-                (
-                    'stage["W"], stage["b"] = ' + READS,
-                    f'stage["W"], stage["b"] = {READS}[0], versions[-1][1]',
-                ),
-            ),
+            D(('stage["W"], stage["b"] = ' + READS, f'stage["W"], stage["b"] = {READS}[0], versions[-1][1]')),
             "W is read from the history, b is the newest",
         ),
         (
@@ -265,10 +254,7 @@ LOOPS = {
             "In which direction does the loss fall?",
         ),
         (
-            D(
-                ("W, b = versions[-1]", LATE),
-                (MOVES, MOVES.replace("rate", "late * rate")),
-            ),
+            D(("W, b = versions[-1]", LATE), (MOVES, MOVES.replace("rate", "late * rate"))),
             "In the beginning you do not update",
         ),
         (D((LAST, "")), "end with other weights. They hold those that were read last"),
@@ -292,7 +278,7 @@ LOOPS = {
                 (
                     MOVES,
                     'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W.copy(), b.copy()))',
-                ),
+                )
             ),
             "Does a line change an array in place?",
         ),
@@ -361,9 +347,7 @@ STREAMS = {
 }
 HOW_MANY = {
     "correct": [(rounded_up, ""), (in_flight, ""), (lambda K, k, every: 1 - (k + 1 - K) // every, "")],
-    "almost": [
-        *((count, question) for question, count in lesson_17.COUNTS.items()),
-    ],
+    "almost": [*((count, question) for question, count in lesson_17.COUNTS.items())],
     "keep working": [
         (lambda K, k, every: 0, "how many microbatches before it are still in flight?"),
         (lambda K, k, every: 1 + (K - k - 1) / every, "How many versions is that?"),
