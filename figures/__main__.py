@@ -1,7 +1,7 @@
 """Rebuild the figures, all or by name; or check that the committed numbers still come out.
 
 python -m figures                      every NAME.png and NAME.json
-python -m figures gantt_1f1b summary   these
+python -m figures gantt_1f1b dial      these
 python -m figures --check              compare with the committed JSON, write nothing
 
 A file is written only if it would say something new, so rebuilding on another processor changes nothing. The

@@ -13,11 +13,11 @@ from figures._page import page
 from gpipe_sim.core.memory import CATEGORIES, OLDER, PARAMETERS
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.marks import Name, Panel, Shape
+from gpipe_sim.drawing.memory_strips import Strips, bytes_label
+from gpipe_sim.drawing.options import Wanted
 from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots.gantt import paint, scale_of
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
-from gpipe_sim.drawing.strips import Strips, bytes_label
-from gpipe_sim.drawing.wanted import Wanted
 
 DEVICES, MICROBATCHES, SAMPLES = 4, 12, 8
 STREAM = gp.PipeDream(DEVICES, MICROBATCHES)
@@ -54,7 +54,7 @@ def draw(data: dict) -> Figure:
     for ax, weights in zip(axes, RUNS, strict=True):
         run = data[weights]
         words = f"{weights.title()}: {sum(run['held'])} versions in all"
-        paint(ax, timeline_of(run), lanes(ax, run, most), words, run["run"], [])
+        paint(ax, timeline_of(run), lanes(ax, run, most), words, run["run"])
         ax.set_xticks(range(0, run["makespan"] + 1, 15))
     handles = axes[0].get_legend().legend_handles
     for ax in axes:

@@ -16,13 +16,13 @@ from figures._page import page
 from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import grain_of
-from gpipe_sim.drawing.marks import PHASE, Scale, legend
+from gpipe_sim.drawing.marks import Scale, Style, legend
+from gpipe_sim.drawing.options import Wanted
 from gpipe_sim.drawing.palette import INK
 from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_bare
 from gpipe_sim.drawing.plots.gantt import DASHES, handle
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE
-from gpipe_sim.drawing.wanted import Wanted
 
 DEVICES, MICROBATCHES = 4, 8
 UNTIL, TICK = 36, 4  #: where the axis ends, and from tick to tick
@@ -76,7 +76,7 @@ def _numbers(schedule: Schedule) -> dict:
 def _panel(ax: Axes, entry: dict) -> None:
     """A small chart of one schedule, with its name and numbers above it."""
     plot_bare(timeline_of(entry), ax)
-    ax.axvline(entry["waitless"], color=INK, lw=0.8, ls=DASHES[PHASE])
+    ax.axvline(entry["waitless"], color=INK, lw=0.8, ls=DASHES[Style.PHASE])
     idle, all_time = entry["bubble"]
     until = f"{number(entry['makespan'])} long{' (cut off here)' if entry['makespan'] > UNTIL else ''}"
     says = f"{until}, {idle / all_time:.1%} waiting, holds {number(entry['holds'])}"

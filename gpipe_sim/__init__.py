@@ -18,23 +18,21 @@ from importlib import import_module
 
 from gpipe_sim.core import hooks
 
-#: Which chapter fills which hook of the core (``core/hooks.py``); it is loaded when the hook is first used.
-hooks.plug(
-    chart_of_schedule="drawing.svg:at_unit_costs",
-    chart_of_timeline="drawing.svg:draw",
-    text_of_timeline="drawing.text:text_grid",
-    on_links="links.links:on_links",
-    hangs="programs.blocking:blocked_cycles",
-    profile="memory.shape_inference:profile",
-    stream="streams.step:Stream",
-    wrong_updates="streams.wrong_updates:wrong_updates",
-    needs_of_updates="streams.updates:needs_of_updates",
-    sum_copies="replicas.ring:sum_copies",
-    own_copies="replicas.copies:own_copies",
-    from_flops="planning.hardware:costs_from_flops",
-    balances="balance.by_layers:BY",
-    stopwatch="balance.stopwatch:measured",
-)
+hooks.HOMES |= {
+    "chart_of_schedule": "drawing.svg:at_unit_costs",
+    "chart_of_timeline": "drawing.svg:draw",
+    "text_of_timeline": "drawing.text:text_grid",
+    "on_links": "links.links:on_links",
+    "hangs": "programs.blocking:blocked_cycles",
+    "profile": "memory.shape_inference:profile",
+    "stream": "streams.step:Stream",
+    "wrong_updates": "streams.wrong_updates:wrong_updates",
+    "needs_of_updates": "streams.updates:needs_of_updates",
+    "sum_copies": "replicas.ring:sum_copies",
+    "own_copies": "replicas.copies:own_copies",
+    "balance_by_word": "balance.by_layers:balance_by_word",
+    "stopwatch": "balance.stopwatch:measured",
+}
 
 _NAMES = {
     "transformers.padding": "PaddingMask",
@@ -44,7 +42,7 @@ _NAMES = {
     "why.metrics": "bytes_through phases idle_spans utilization speedup",
     "links.collective": "Collective",
     "core.layers": "mlp",
-    "planning.hardware": "Accelerator",
+    "planning.hardware": "Accelerator costs_from_flops",
     "errors": "DeadlockError DivergedError MemoryLimitError ScheduleError",
     "core.actions": "Action B F I Kind OverlapFB R U W",
     "core.schedule": "Schedule needs",
@@ -103,7 +101,7 @@ _NAMES = {
     "drawing.deadlock": "draw_deadlock",
     "drawing.overlay": "Overlay overlay",
     "drawing.document": "Svg",
-    "drawing.parts": "draw_parts",
+    "drawing.hinton_diagram": "draw_parts",
     "drawing.stages": "draw_stages",
     "drawing.svg": "draw to_svg",
     "export.recorded": "recorded_run recorded_where",

@@ -20,7 +20,7 @@ from matplotlib.text import Annotation
 
 from figures._store import module, read
 from gpipe_sim.drawing.geometry import LANE_HIGH, Rows
-from gpipe_sim.drawing.marks import PHASE
+from gpipe_sim.drawing.marks import Style
 from gpipe_sim.drawing.palette import FAINT, INK, LANE, MEMORY
 from gpipe_sim.drawing.panel import WAITING
 from gpipe_sim.drawing.plots.gantt import HATCH, Fitting
@@ -197,7 +197,7 @@ def _look(collection: PolyCollection) -> Look:
 
 def _swatch(handle) -> Look | str | None:
     if isinstance(handle, Line2D):
-        thin = handle.get_linewidth() == 0.8 * PHASE.width
+        thin = handle.get_linewidth() == 0.8 * Style.PHASE.width
         return "arrow" if handle.get_marker() != "None" else "dashed" if thin else "dotted"
     if handle.get_facecolor()[3] == 0:
         return "frame" if handle.get_linewidth() else None

@@ -1235,7 +1235,7 @@ CHARTS: list[Case] = [
         "draw cannot highlight 0W0: no timeline",
     ),
     (
-        lambda: gp.draw(TIMELINE, highlight=gp.GPipe(3, 3).timeline().spans),
+        lambda: gp.draw(TIMELINE, highlight=gp.simulate(gp.GPipe(3, 3)).spans),
         ValueError,
         "draw cannot highlight",
     ),
@@ -1246,7 +1246,7 @@ CHARTS: list[Case] = [
     (lambda: gp.overlay(TIMELINE, SCHEDULE), TypeError, "overlay needs a timeline"),
     (lambda: gp.overlay(TIMELINE, STEP), TypeError, "overlay needs a timeline, such as its .timeline"),
     (
-        lambda: gp.overlay(TIMELINE, gp.GPipe(2, 3).timeline()),
+        lambda: gp.overlay(TIMELINE, gp.simulate(gp.GPipe(2, 3))),
         ValueError,
         "two timelines of the same actions",
     ),

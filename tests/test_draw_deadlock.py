@@ -39,58 +39,47 @@ def test_a_device_can_wait_for_itself():
     assert arrows(svg, IN_THE_WAY) == [((1, 1), (1, 0))]
 
 
-def test_long_arrows_leave_and_reach_boxes_on_the_sides_that_face_each_other():
-    """Down from under row 0 to above row 1, and up from above row 1 to under row 0."""
-    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
-    down, up = heights(svg, WAITS)
-    under, above = TOP + HEIGHT + 3, TOP + ROW - 3
-    assert (down, up) == ([under, above], [above, under])
-
-
-def test_arcs_bend_on_the_side_to_which_no_long_arrow_goes():
-    """Over row 0 if device 1 points at it, under row 1 if device 0 does; if a device waits for itself, it
-    needs below its row and stands behind above."""
+def test_arrows_join_facing_sides_arcs_bend_where_no_long_arrow_goes_and_the_latter_are_dashed():
+    """Down from under row 0 to above row 1 and back; an arc is over row 0 if device 1 points at it. If a
+    device waits for itself, it needs below its row and stands behind above."""
     knot = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    under, above = TOP + HEIGHT + 3, TOP + ROW - 3
+    assert heights(knot, WAITS) == [[under, above], [above, under]]
     assert [set(ys) for ys in heights(knot, IN_THE_WAY)] == [
-        {TOP + ROW + HEIGHT + 3, TOP + ROW + HEIGHT + 3 + 32},
-        {TOP - 3, TOP - 3 - 32},
+        {under + ROW, under + ROW + 32},
+        {above - ROW, above - ROW - 32},
     ]
     itself = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
-    assert set(heights(itself, WAITS)[1]) == {TOP + ROW + HEIGHT + 3, TOP + ROW + HEIGHT + 3 + 32}
-    assert set(heights(itself, IN_THE_WAY)[0]) == {TOP + ROW - 3, TOP + ROW - 3 - 32}
+    assert set(heights(itself, WAITS)[1]) == {under + ROW, under + ROW + 32}
+    assert set(heights(itself, IN_THE_WAY)[0]) == {above, above - 32}
+    paths = re.findall(rf'<path d="[^"]+" fill="none" stroke="({WAITS}|{IN_THE_WAY})" (.*?)/>', knot)
+    assert len(paths) == 6, "two of each, and the legend"
+    for colour, look in paths:
+        assert ("stroke-dasharray" in look) == (colour == IN_THE_WAY)
+        assert ("#deadlock-waits" in look) == (colour == WAITS)
 
 
-def test_what_is_written_lies_on_the_sheet_and_on_its_own_box():
+def test_what_is_written_lies_on_the_sheet_apart_and_on_its_own_box():
     schedule = gp.Explicit.parse(KNOT)
     root = ElementTree.fromstring(text := str(gp.draw_deadlock(schedule)))
     width, height = float(root.get("width")), float(root.get("height"))
     boxes = {(r.get("x"), r.get("y")) for r in root.iter(f"{SVG}rect")}
-    said = {}
-    for word in words_in(text):
+    said = {word.words: word for word in words_in(text)}
+    for word in said.values():
         wide = 6.5 * len(word.words)
         left = word.x - {"start": 0, "middle": wide / 2, "end": wide}[word.anchor]
         assert left >= 0 and left + wide <= width and 0 < word.y < height, word
-        said[word.words] = (word.x, word.y)
     for device, row in enumerate(schedule.actions):
-        assert said[f"device {device}"][0] < LEFT
+        assert said[f"device {device}"].x < LEFT
         for at, action in enumerate(row):
-            left, top = LEFT + at * STEP, TOP + device * ROW
+            left, top, word = LEFT + at * STEP, TOP + device * ROW, said[str(action)]
             assert (str(left), str(top)) in boxes
-            x, y = said[str(action)]
-            assert (x, left + WIDTH - x) == (left + WIDTH / 2, WIDTH / 2) and top < y < top + HEIGHT
-
-
-def test_each_entry_of_the_legend_stands_right_of_what_it_names_and_left_of_the_next():
-    root = ElementTree.fromstring(text := str(gp.draw_deadlock(gp.Explicit.parse(KNOT))))
-    bottom = max(word.y for word in words_in(text))
-    words = {word.words: word.x for word in words_in(text) if word.y == bottom}
-    swatches = [float(r.get("x")) for r in root.iter(f"{SVG}rect") if r.get("width") == "14"]
-    lines = [p.get("d") for p in root.iter(f"{SVG}path") if re.search(r"h28$", p.get("d"))]
-    signs = swatches + [float(re.match(r"M(\S+)", line)[1]) for line in lines]
-    assert list(words) == ["done", "stuck", "not run", "needs", "stands behind"]
-    for (word, x), sign, after in zip(words.items(), signs, [*signs[1:], 540], strict=True):
-        wide = 14 if sign in swatches else 28
-        assert sign + wide <= x and x + 6.5 * len(word) < after
+            assert word.x == left + WIDTH / 2 and top < word.y < top + HEIGHT
+    swatches = [float(r.get("x")) + 14 for r in root.iter(f"{SVG}rect") if r.get("width") == "14"]
+    lines = [float(x) + 28 for x in re.findall(r'd="M(\S+) \S+h28"', text)]
+    entries = [said[words] for words in ("done", "stuck", "not run", "needs", "stands behind")]
+    for entry, sign, after in zip(entries, swatches + lines, [*swatches[1:], *lines, 540], strict=True):
+        assert sign <= entry.x and entry.x + 6.5 * len(entry.words) < after
 
 
 def heights(svg: str, colour: str) -> list[list[int]]:
@@ -116,16 +105,8 @@ def test_what_has_run_is_filled_what_has_not_is_hollow_and_what_is_stuck_is_fram
     assert set(number.values()) == {WAITS}, "ink on paper"
 
 
-def test_what_it_needs_is_drawn_through_and_what_stands_in_the_way_is_dashed():
-    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
-    paths = re.findall(rf'<path d="[^"]+" fill="none" stroke="({WAITS}|{IN_THE_WAY})" (.*?)/>', svg)
-    assert len(paths) == 6, "two of each, and the legend"
-    for colour, look in paths:
-        assert ("stroke-dasharray" in look) == (colour == IN_THE_WAY)
-        assert ("#deadlock-waits" in look) == (colour == WAITS)
-
-
 def test_an_order_that_can_finish_has_no_such_picture():
+    assert waiting(gp.OneFOneB(3, 4)) == []
     with pytest.raises(ValueError, match=r"GPipe\(.*\) can finish: nobody waits for ever"):
         gp.draw_deadlock(gp.GPipe(2, 2))
     with pytest.raises(gp.ScheduleError, match="1B0 is missing"):
@@ -138,10 +119,6 @@ def test_the_cycle_leaves_out_who_only_queues_up_behind_it():
     waits = waiting(schedule)
     assert [str(wait.action) for wait in waits] == ["0B0", "1F1", "2F0"]
     assert [(str(wait.action), str(wait.need)) for wait in cycle(waits)] == [("0B0", "1B0"), ("1F1", "0F1")]
-
-
-def test_nobody_waits_where_the_order_can_finish():
-    assert waiting(gp.OneFOneB(3, 4)) == []
 
 
 def test_a_cycle_reads_as_a_sentence():

@@ -41,11 +41,6 @@ def panels():
     }
 
 
-def test_every_family_is_there_once(panels):
-    assert len(panels) == len(gp.SCHEDULES)
-    assert set(panels) == set(SHOWN)
-
-
 def test_the_longest_comes_first_in_each_column():
     for column in read("zoo")["columns"]:
         lengths = [entry["makespan"] for entry in column]
@@ -53,26 +48,22 @@ def test_the_longest_comes_first_in_each_column():
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_title_says_the_numbers_of_its_schedule(panels, name):
-    ax, entry = panels[name]
-    makespan, white, holds = SHOWN[name]
+def test_a_panel_says_the_numbers_of_its_schedule_and_draws_its_spans_and_a_line_where_all_would_end(
+    panels, name
+):
+    (ax, entry), (makespan, white, holds) = panels[name], SHOWN[name]
+    assert len(panels) == len(SHOWN) == len(gp.SCHEDULES)
     assert (entry["makespan"], Fraction(*entry["bubble"]), entry["holds"]) == (makespan, white, holds)
     cut = " (cut off here)" if makespan > zoo.UNTIL else ""
     assert ax.get_title("left") == name
     assert ax.get_title("right") == f"{makespan} long{cut}, {float(white):.1%} waiting, holds {holds}"
-
-
-@pytest.mark.parametrize("name", SHOWN)
-def test_a_panel_draws_its_spans_and_the_line_where_all_would_end(panels, name):
-    ax, entry = panels[name]
     drawn = boxes_in(ax)
     halves = {(box.device, box.start, box.end) for box in drawn}
     assert halves == {tuple(span[:3]) for span in entry["spans"]}
     assert ax.get_xlim() == (0, zoo.UNTIL)
-    [line] = ax.lines
-    assert set(line.get_xdata()) == {entry["waitless"]} == {24}
+    assert set(ax.lines[0].get_xdata()) == {entry["waitless"]} == {24}
     if name not in ("DualPipe", "DualPipeV"):  # where two boxes share a row
-        assert bubble(drawn) == SHOWN[name][1]
+        assert bubble(drawn) == white
 
 
 def test_the_posters_legend_leaves_out_what_it_does_not_draw():

@@ -122,7 +122,7 @@ def test_importing_timing_showing_and_training_need_numpy_alone():
     work = [
         "import gpipe_sim as gp",
         "schedule = gp.OneFOneB(2, 3)",
-        "str(schedule.timeline()), schedule._repr_html_()",
+        "str(gp.simulate(schedule)), schedule._repr_html_()",
         "data = (gp.digits().x[:6], gp.digits().y[:6])",
         "gp.train_step(gp.split(gp.mlp([64, 10, 10]), stages=2), schedule, data, gp.cross_entropy)",
     ]

@@ -225,3 +225,10 @@ def test_why_a_device_waits_names_the_message_on_the_link():
         "the link, where 0F0 is, and arrives at 10"
     )
     assert str(gp.why_idle(timeline, 1, 0)).endswith("which device 0 runs from 0 to 1 and which arrives at 6")
+
+
+def test_an_update_does_not_wait_until_another_copy_has_sent_its_gradient_on():
+    slow = gp.Nodes(3, gp.Link(0, 1), gp.Link(0, 0.1))
+    schedule = gp.with_updates(gp.replicate(gp.GPipe(2, 1), 2))
+    ends = gp.simulate(schedule, gp.Costs(update=1), links=slow, overlap=False).ends
+    assert (ends[gp.B(1, 0)], ends[gp.B(1, 1)], ends[gp.U(1, 0)]) == (6, 24, 25)

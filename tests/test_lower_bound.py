@@ -38,7 +38,7 @@ def fastest(microbatches: int, kinds: str, layers, where: gp.Cluster, batch) -> 
     for first in range(1, len(layers)):
         partitions = gp.split(layers, balance=[first, len(layers) - first])
         profile = gp.profile(partitions, batch, gp.cross_entropy)
-        costs = gp.Costs.from_flops(profile, where.accelerator, microbatches)
+        costs = gp.costs_from_flops(profile, where.accelerator, microbatches)
         found += [gp.simulate(each, costs, links=where.links, profile=profile).makespan for each in schedules]
     return min(found)
 

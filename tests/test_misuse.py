@@ -169,7 +169,7 @@ def test_an_action_is_asked_for_by_its_spelling_or_as_part_of_a_pair():
 def test_measured_times_are_pythons_own_numbers():
     spans = [
         gp.Span(a, np.int64(d), np.float64(s), np.float32(e))
-        for a, d, s, e in gp.GPipe(2, 2).timeline().spans
+        for a, d, s, e in gp.simulate(gp.GPipe(2, 2)).spans
     ]
     timeline = from_spans(gp.GPipe(2, 2), spans)
     assert {type(value) for span in timeline.spans for value in span[1:]} == {int, float}

@@ -7,13 +7,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 from drawn import Look, chart_in, chart_of
-from matplotlib.colors import to_hex
-from matplotlib.patches import Patch
 from measured import metered
 
 import figures
 import gpipe_sim
-from gpipe_sim import ZBH1, Costs, Explicit, GPipe, Interleaved1F1B, Kind, draw, remat, simulate, to_svg
+from gpipe_sim import (
+    ZBH1,
+    Costs,
+    Explicit,
+    GPipe,
+    Interleaved1F1B,
+    Kind,
+    draw,
+    remat,
+    simulate,
+    to_svg,
+    with_updates,
+)
 from gpipe_sim.core.memory import CATEGORIES
 from gpipe_sim.drawing import palette
 from gpipe_sim.drawing.palette import (
@@ -167,13 +177,6 @@ def test_numbers_on_every_tint_can_be_read(kind, shade):
     assert not {fill, ON_DARK, ON_LIGHT} & DARK.keys()
 
 
-def test_numbers_are_white_on_blue_and_grey_and_black_elsewhere():
-    assert {kind: ink(KINDS[kind].colour) for kind in Kind} == dict.fromkeys("BIWR", ON_LIGHT) | {
-        "F": ON_DARK,
-        "U": ON_DARK,
-    }
-
-
 @VERSIONS
 def test_words_on_paper_and_on_lanes_can_be_read(version):
     """The axis and captions are faint, all other words are ink."""
@@ -189,19 +192,6 @@ def test_numbers_on_faded_boxes_can_be_read(kind, version):
     for shade in SHADES:
         seen = mixed(tint(KINDS[kind].colour, shade), FADED, lane)
         assert contrast(light(seen), light(number)) >= 4.5, shade
-
-
-@VERSIONS
-def test_a_highlighted_box_stands_out_from_its_faded_neighbours(version):
-    lane = version.get(LANE, LANE)
-    for kind in Kind:
-        colour = KINDS[kind].colour
-        faded = mixed(colour.lower(), FADED, lane)
-        assert distance(light(faded), light(lane)) < distance(light(faded), light(colour))
-
-
-def test_tint_goes_from_the_colour_to_white():
-    assert [tint("#0072B2", shade) for shade in (0, 0.5, 1)] == ["#0072b2", "#80b8d8", "#ffffff"]
 
 
 # One place
@@ -220,31 +210,6 @@ def test_no_colour_is_written_anywhere_else():
     assert {name: colours for name, colours in found.items() if colours} == {}
 
 
-@pytest.fixture
-def pink_updates(monkeypatch):
-    """As if the palette's line for updates read so."""
-    monkeypatch.setitem(KINDS, Kind.U, palette.Look("#ff00cc", DOTS, 0.5))
-
-
-def test_svg_draws_a_kind_as_its_line_says(pink_updates):
-    drawn = to_svg(simulate(WITH_AN_UPDATE, Costs(update=1)))
-    assert drawn.count('fill="#ff00cc"') == 2  # the boxes, and the legend
-    assert drawn.count("url(#dots)") == 2
-    assert '<pattern id="dots"' in drawn and '<pattern id="lines"' not in drawn
-
-
-def test_matplotlib_draws_a_kind_as_its_line_says(pink_updates):
-    ax = plot_timeline(simulate(WITH_AN_UPDATE, Costs(update=1)))
-    *_, boxes, pattern = ax.collections
-    entry = next(patch for patch in ax.get_legend().get_patches() if patch.get_label() == "U  weight update")
-    assert (boxes.get_label(), [to_hex(colour) for colour in boxes.get_facecolors()]) == (
-        "U  weight update",
-        ["#ff00cc"],
-    )
-    assert isinstance(entry, Patch) and to_hex(entry.get_facecolor()) == "#ff00cc"
-    assert pattern.get_hatch() == entry.get_hatch() == "...."
-
-
 def test_only_kinds_that_look_the_same_share_a_line_of_the_legend(monkeypatch):
     split = simulate(Explicit(["0F0 0F1 0B0 0I1 0W1"]))
     assert "B  backward, I  input gradient" in chart_of(to_svg(split)).legend
@@ -252,11 +217,16 @@ def test_only_kinds_that_look_the_same_share_a_line_of_the_legend(monkeypatch):
     assert {"B  backward", "I  input gradient"} <= chart_of(to_svg(split)).legend.keys()
 
 
-def test_memory_is_drawn_as_its_line_says(monkeypatch):
-    monkeypatch.setitem(MEMORY, "messages", palette.Look("#00ccff"))
-    timeline = simulate(GPipe(2, 2))
+def test_a_kind_and_memory_are_drawn_as_their_lines_say(monkeypatch):
+    pink, green = palette.Look("#ff00cc", DOTS, 0.5), palette.Look("#00ccff")
+    monkeypatch.setitem(KINDS, Kind.U, pink)
+    monkeypatch.setitem(MEMORY, "messages", green)
+    timeline = simulate(with_updates(GPipe(2, 2)), Costs(update=1))
     for chart in (
         chart_of(str(draw(timeline, memory=metered(timeline)))),
         chart_in(plot_timeline(timeline, memory=metered(timeline))),
     ):
         assert chart.areas[-1][0] == chart.legend["messages"] == Look("#00ccff")
+        assert chart.legend["U  weight update"] == Look("#ff00cc", 1, DOTS)
+        assert len(chart.outlines("#ff00cc")) == 2
+        assert next(look for look, _ in chart.areas if look.pattern) == Look("", 1, DOTS)

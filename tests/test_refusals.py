@@ -180,7 +180,7 @@ def test_new_costs_give_a_new_timeline_for_the_same_schedule():
 def test_shared_devices_take_turns_in_the_order_of_the_starts():
     """On devices of their own 0F1 starts beside 1F0, and 1B0 before 0F2: the rows merge by the clock."""
     schedule = gp.OneFOneB(2, 4)
-    starts = {span.action: span.start for span in schedule.timeline().spans}
+    starts = {span.action: span.start for span in gp.simulate(schedule).spans}
     merged = gp.colocate(schedule, ["a", "a"]).actions[0]
     assert [starts[action] for action in merged] == sorted(starts.values())
     assert (

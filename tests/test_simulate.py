@@ -2,7 +2,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from cases import BOTH_WAYS, EQUAL, V_SHAPED, over_every_order, overlapped, zero_bubble
+from cases import BOTH_WAYS, V_SHAPED, over_every_order, overlapped, zero_bubble
 
 from gpipe_sim import (
     B,
@@ -194,11 +194,6 @@ def test_simulating_changes_nothing_and_says_the_same_again(schedule: Schedule):
     before = str(schedule)
     assert simulate(schedule, UNEVEN).spans == simulate(schedule, UNEVEN).spans
     assert str(schedule) == before
-
-
-def test_a_schedule_times_itself_as_simulate_does():
-    assert OneFOneB(4, 8).timeline().makespan == 33
-    assert OneFOneB(4, 8).timeline(Costs(**EQUAL)).makespan == 22
 
 
 def test_everything_free_takes_no_time():

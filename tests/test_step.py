@@ -302,7 +302,7 @@ def devices(monkeypatch):
             held = [{id(root) for root in roots(list(device.memory.held.values()))} for device in made]
             assert sum(map(len, held)) == len(set().union(*held)), f"shared after {span.action}"
 
-    monkeypatch.setattr(step_module, "Device", Watched)
+    monkeypatch.setattr(step_module.Step, "device", Watched)
     return made
 
 

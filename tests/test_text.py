@@ -5,7 +5,6 @@ from textwrap import dedent
 
 import pytest
 
-import gpipe_sim as gp
 from gpipe_sim import (
     Costs,
     Explicit,
@@ -14,13 +13,10 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     PipeDream,
-    from_torch_csv,
     simulate,
-    to_torch_csv,
     with_updates,
 )
 from gpipe_sim.drawing.text import MOST_COLUMNS
-from gpipe_sim.drawing.words import described
 
 
 def grid(schedule, **costs) -> str:
@@ -136,26 +132,3 @@ def test_the_text_of_a_huge_schedule_or_timeline_is_its_beginning():
     wide = GPipe(5001, 1)
     assert str(wide).splitlines()[99:] == ["device 99: 99F0 99B0", "... and 4,901 more devices"]
     assert str(simulate(wide)).splitlines()[100] == "... and 4,901 more devices"
-
-
-def test_a_text_of_10_000_actions_is_complete_and_a_csv_always_is():
-    assert "more" not in str(GPipe(50, 100))
-    assert from_torch_csv(to_torch_csv(GPipe(50, 101))).actions == GPipe(50, 101).actions
-
-
-@pytest.mark.parametrize(
-    ("schedule", "says"),
-    [
-        (gp.PipeDream(2, 4), "an update after each"),
-        (gp.PipeDream(2, 4, every=3), "an update after every 3"),
-        (gp.PipeDream(2, 6, every=3), "an update after every 3"),
-        (gp.Explicit(["0F0 0B0 0U0 0F1 0F2 0B1 0B2 0U2"]), "2 updates"),
-        (gp.Explicit(["0F0 0B0 0U0 0F1 0B1 0U1 0F2 0F3 0B2 0B3 0U3"]), "3 updates"),
-        (gp.Explicit(["0F0 0F1 0B0 0B1 0U1 0F2 0B2 0U2 0F3 0B3 0U3"]), "3 updates"),
-        (gp.with_updates(gp.GPipe(2, 4)), "4 microbatches"),
-        (gp.GPipe(2, 4), "4 microbatches"),
-    ],
-    ids=str,
-)
-def test_how_often_weights_are_updated_is_said_in_words(schedule, says):
-    assert described(schedule).endswith(f", {says}")

@@ -56,7 +56,7 @@ def devices(monkeypatch):
             super().__init__(*args)
             made.append(self)
 
-    monkeypatch.setattr(step_module, "Device", Noted)
+    monkeypatch.setattr(step_module.Step, "device", Noted)
     return made
 
 

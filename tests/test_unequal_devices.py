@@ -78,9 +78,13 @@ def test_the_stages_of_a_device_share_neither_its_speed_nor_the_overhead_of_an_a
         (lambda: Accelerator(0), ValueError, r"Accelerator needs flops > 0, for each unit of time \(got 0\)"),
         (lambda: Accelerator(1e12, overhead=-1), ValueError, "Accelerator needs overhead to be finite"),
         (lambda: Accelerator("fast"), TypeError, "Accelerator needs flops to be a number"),
-        (lambda: Costs.from_flops(3, Accelerator(1)), TypeError, "from_flops needs a profile"),
-        (lambda: Costs.from_flops(profiled()[0], 1e12), TypeError, "from_flops needs an Accelerator"),
-        (lambda: Costs.from_flops(profiled()[0], []), TypeError, r"an Accelerator, .* \(got \[\]\)"),
+        (lambda: gp.costs_from_flops(3, Accelerator(1)), TypeError, "costs_from_flops needs a profile"),
+        (
+            lambda: gp.costs_from_flops(profiled()[0], 1e12),
+            TypeError,
+            "costs_from_flops needs an Accelerator",
+        ),
+        (lambda: gp.costs_from_flops(profiled()[0], []), TypeError, r"an Accelerator, .* \(got \[\]\)"),
         (lambda: Costs.measured(gp.mlp([4, 2]), batch()), TypeError, "measured needs a list of partitions"),
         (lambda: Costs.measured(gp.split(gp.mlp([4, 2]), stages=1), batch()[0]), TypeError, "a batch is"),
         (lambda: Costs.measured(model(), batch(), runs=0), ValueError, "measured needs runs >= 1"),
@@ -110,10 +114,10 @@ def profiled() -> tuple[gp.Profile, Costs]:
 
 def test_costs_from_flops_divide_what_the_profile_counts():
     profile, flops = profiled()
-    costs = Costs.from_flops(profile, Accelerator(10, overhead=1), microbatches=4)
+    costs = gp.costs_from_flops(profile, Accelerator(10, overhead=1), microbatches=4)
     for action in (gp.F(0, 0), gp.B(1, 0), gp.I(0, 0), gp.W(1, 0)):
         assert costs.duration(action, 0) == Fraction(flops.duration(action), 10) + 1
-    unequal = Costs.from_flops(profile, [Accelerator(10), Accelerator(5, overhead=3)], microbatches=4)
+    unequal = gp.costs_from_flops(profile, [Accelerator(10), Accelerator(5, overhead=3)], microbatches=4)
     assert unequal.duration(gp.F(1, 0), 1) == 2 * Fraction(flops.duration(gp.F(1, 0)), 10) + 3
     assert unequal.duration(gp.F(0, 0), 0) == Fraction(flops.duration(gp.F(0, 0)), 10)
 

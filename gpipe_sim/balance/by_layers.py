@@ -19,7 +19,8 @@ from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.memory import roots
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.partition import Partition, require_distinct
-from gpipe_sim.errors import duration, got, numbers, whole
+from gpipe_sim.core.split import NO_SAMPLE
+from gpipe_sim.errors import duration, got, numbers, one_of, whole
 
 
 def balance_by_parameters(layers: Sequence[Layer], stages: int, **options: Any) -> list[int]:
@@ -111,5 +112,16 @@ def _read_sample(owner: str, sample: Any) -> np.ndarray | StandIn:
     return x
 
 
-#: What a stage should have as little of as possible: ``split(..., balance="time")``.
+def balance_by_word(layers: Sequence[Layer], stages: int | None, by: str, sample: Any) -> list[int]:
+    """What ``split(..., balance="time")`` means: how many layers each stage gets, by what a word says."""
+    one_of("split", "balance to list layers, or", by, BY)
+    if stages is None:
+        raise TypeError(f"split needs stages=, how many, beside balance={by!r}")
+    if (sample is None) == (by != "parameters"):
+        needs = f"split needs sample=, the inputs of one microbatch, for balance={by!r}"
+        raise TypeError(needs if sample is None else NO_SAMPLE)
+    return BY[by](layers, stages, *([] if sample is None else [sample]))
+
+
+#: What a stage should have as little of as possible.
 BY = {"parameters": balance_by_parameters, "time": balance_by_time, "size": balance_by_size}

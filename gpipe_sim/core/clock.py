@@ -23,18 +23,22 @@ class Clock(NamedTuple):
     arrived: Column
 
 
-def timed(program: Program, durations: Column, delays: Column) -> Clock:
-    """Every entry lasts as long as its duration says, and every message is on its way for its delay."""
-    start, end = _timed(program, durations, delays)
-    sent = end[program.entry[program.needs[program.crosses]]]
+def timed(program: Program, durations: Column, delays: Column, of: Column | None = None) -> Clock:
+    """Every entry lasts as long as its duration says, and every message is on its way for its delay.
+
+    ``of`` marks the needs that have a delay: those that cross, unless given.
+    """
+    of = program.crosses if of is None else of
+    start, end = _timed(program, durations, delays, of)
+    sent = end[program.entry[program.needs[of]]]
     return Clock(start, end, sent, sent + delays)
 
 
-def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column, Column]:
+def _timed(program: Program, durations: Column, delays: Column, of: Column) -> tuple[Column, Column]:
     """When each entry starts and ends. Inside, columns are sorted by level; what is returned, by entry."""
     levels = program.levels
     before, durations = levels.before, durations[levels.order]
-    late = _delays(program, levels, delays) if delays.dtype == object or delays.any() else None
+    late = _delays(program, levels, delays, of) if delays.dtype == object or delays.any() else None
     starts = np.empty_like(durations)
     ends = np.zeros((len(durations) + 1, *durations.shape[1:]), durations.dtype)
     for low, high in pairwise(levels.bounds):
@@ -46,9 +50,9 @@ def _timed(program: Program, durations: Column, delays: Column) -> tuple[Column,
     return starts[levels.rank], ends[levels.rank]
 
 
-def _delays(program: Program, levels: Levels, delays: Column) -> Column:
+def _delays(program: Program, levels: Levels, delays: Column, of: Column) -> Column:
     """For each cell of ``levels.before``, the time until it is there: a message's delay, or else 0."""
     table = np.zeros((*levels.before.shape, *delays.shape[1:]), delays.dtype)
     row, entry = places(program.needs_from)
-    table[row[program.crosses] + 1, levels.rank[entry[program.crosses]]] = delays
+    table[row[of] + 1, levels.rank[entry[of]]] = delays
     return table

@@ -1,21 +1,23 @@
 """How long things take: plain numbers, in one unit of your choice."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import accumulate, pairwise
 from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.numbers import CostColumn, quotient
 from gpipe_sim.core.program import CODE, KINDS, Program
 from gpipe_sim.core.rows import read
 from gpipe_sim.errors import duration, got, listed, whole
 
 Cost = Real | Sequence[Real]
+#: The median seconds of F, I and W of each stage: (partitions, batch, microbatches, runs, warmup).
+STOPWATCH: Hook[Callable[..., tuple[list[float], ...]]] = Hook("stopwatch", "Costs.measured")
 PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
 
 
@@ -94,15 +96,6 @@ class Costs(CostModel):
         return 0 if source == target else self.comm
 
     @classmethod
-    def from_flops(cls, profile: hooks.Sizes, device: object, microbatches: int = 1) -> "Costs":
-        """What the FLOPs of a model take an ``Accelerator``, or several that differ: one for each device.
-
-        F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those
-        give ``simulate`` links and the profile.
-        """
-        return hooks.from_flops.filled(profile, device, microbatches)
-
-    @classmethod
     def measured(
         cls, partitions: Sequence, batch: tuple, *, microbatches: int = 1, runs: int = 5, warmup: int = 1
     ) -> "Costs":
@@ -112,7 +105,7 @@ class Costs(CostModel):
         there. Each run takes the largest of ``microbatches`` pieces of the batch through all partitions and
         back. The gradient of the last output is of ones, so a loss costs nothing; nor do messages.
         """
-        return cls(*hooks.stopwatch.filled(partitions, batch, microbatches, runs, warmup))
+        return cls(*STOPWATCH.filled(partitions, batch, microbatches, runs, warmup))
 
     def per_stage(self, stages_per_device: int) -> "Costs":
         """Read these costs as those of all that a device holds, and divide them evenly among its stages.

@@ -4,15 +4,15 @@ Whatever one device makes and another reads is a message, and a message is a cop
 at a time; ``train_step`` says when.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import Boundary, copied, first
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import GRADIENTS, MESSAGES, PARAMETERS, STATE, Memory
@@ -87,6 +87,15 @@ LIFE = {
 class Device:
     """One simulated device: the partitions of its stages, its memory, and how to reach the others."""
 
+    #: Which of its methods runs an action of this kind.
+    does: ClassVar[dict[Kind, str]] = {
+        Kind.F: "forward",
+        Kind.R: "recompute",
+        Kind.B: "backward",
+        Kind.I: "input_gradient",
+        Kind.W: "weight_gradient",
+    }
+
     def __init__(
         self,
         inputs: StepInputs,
@@ -105,13 +114,7 @@ class Device:
         self.counted: set[int] = set()
         self.summed: set[int] = set()  # the stages whose gradients are those of all copies
         self.sent = 0  # bytes, for that
-        self.handlers = {
-            Kind.F: self.forward,
-            Kind.R: self.recompute,
-            Kind.B: self.backward,
-            Kind.I: self.input_gradient,
-            Kind.W: self.weight_gradient,
-        }
+        self.handlers = {kind: getattr(self, name) for kind, name in self.does.items()}
         for stage, partition in partitions.items():
             memory.keep(PARAMETERS, stage, partition.parameters)
         for stage, optimizer in optimizers.items():
@@ -228,8 +231,11 @@ class Device:
         return self.memory.take(MESSAGES, (kind, stage, m))
 
 
+SUM_COPIES: Hook[Callable[[Sequence[Device], int], None]] = Hook("sum_copies", "a stage with several copies")
+
+
 def sum_copies(devices: Sequence[Device], stage: int) -> None:
     """Give each device that holds a copy of a stage the sum of its gradients over all copies, in place."""
     held = [device for device in devices if device.gradients.get(stage)]
     if len(held) > 1:
-        hooks.sum_copies.filled(held, stage)
+        SUM_COPIES.filled(held, stage)

@@ -1,13 +1,13 @@
 """How a schedule's order becomes the columns of a ``Program``, without keeping its actions as objects."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind, plain, require_labels
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.placement import read_placement
 from gpipe_sim.core.program import CODE, KINDS, Column, Program
 from gpipe_sim.core.rows import cells, read
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16  #: about how many actions exist as objects at the same time while an order is lowered
 _CODE_OF_LETTER = np.zeros(128, np.int8)
 _CODE_OF_LETTER[[ord(kind) for kind in KINDS]] = range(len(KINDS))
+
+
+#: An update also needs the last gradient of each copy of its stage: (needs_from, needs, kind, stage, device).
+NEEDS_OF_UPDATES: Hook[Callable[[Column, Column, Column, Column, Column], tuple[Column, Column]]] = Hook(
+    "needs_of_updates", "a schedule with updates, such as 0U0,"
+)
 
 
 def lower(schedule: "Schedule") -> Program:
@@ -42,7 +48,7 @@ def lower(schedule: "Schedule") -> Program:
     }
     needs_from, needs = _needs(kind, stage, slot, labelled, where, stages, microbatches)
     if CODE[Kind.U] in where:
-        needs_from, needs = hooks.needs_of_updates.filled(needs_from, needs, kind, stage, device)
+        needs_from, needs = NEEDS_OF_UPDATES.filled(needs_from, needs, kind, stage, device)
     asks = np.repeat(np.arange(len(kind)), np.diff(needs_from))  # the part that has each need
     program = Program(
         placement, stages, microbatches, rows, parts, kind, stage, microbatch,

@@ -15,7 +15,6 @@ import numpy as np
 
 Column = np.ndarray
 LEAST = 5e-324  #: the smallest float above 0
-LARGEST_UNIT = 1 << 256  #: denominators beyond it are not worth a common one
 
 
 def quotient(a: Real, b: Real) -> Real:
@@ -40,24 +39,14 @@ def as_columns(*prices: CostColumn) -> tuple[list[Column], InUnits]:
     """A column for each, all of one type, and a function that turns sums of their numbers back into times."""
     paid = [bill for price in prices for bill in _bill(price)]
     types = {type(value) for value, _ in paid}
-    unit = _common_unit([value for value, _ in paid]) if types <= {int, Fraction} else None
-    if unit:
+    if types <= {int, Fraction}:
+        unit = lcm(*(value.denominator for value, _ in paid))
         fits = sum(int(value * unit) * count for value, count in paid) < 1 << 63
         columns = [_filled(price, np.int64 if fits else object, unit) for price in prices]
         return columns, (lambda times: _in_fractions(times, unit)) if Fraction in types else _same
     whole = sum(value * count for value, count in paid if type(value) is int)
     as_floats = types <= {int, float} and whole < 1 << 53
     return [_filled(price, np.float64 if as_floats else object) for price in prices], _same
-
-
-def _common_unit(values: list[Rational]) -> int | None:
-    """The common denominator; None where it has so many digits that fractions are the quicker way."""
-    unit = 1
-    for value in values:
-        unit = lcm(unit, value.denominator)
-        if unit >= LARGEST_UNIT:
-            return None
-    return unit
 
 
 def _bill(price: CostColumn) -> Iterator[tuple[Real, int]]:

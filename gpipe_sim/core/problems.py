@@ -5,15 +5,15 @@ checked before it is simulated or run, so a wrong one is refused with a reason a
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.deadlock import Wait, all_waits, cycle, in_words, waiting
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, needs, require_schedule
 from gpipe_sim.errors import DeadlockError, ScheduleError, one_of
@@ -42,6 +42,21 @@ class Problem(NamedTuple):
     sentence: str
 
 
+class Hang(Protocol):
+    """Devices that wait for each other in sends and receives: the message that would free them, in words."""
+
+    freed_by: Action
+    sentence: str
+
+
+#: Where devices hang if a send ends only when the other device receives.
+HANGS: Hook[Callable[[Schedule], Sequence[Hang]]] = Hook("hangs", 'check(..., sends="blocking")')
+#: What is wrong with the updates of a program: the action, and a sentence.
+WRONG_UPDATES: Hook[Callable[[Program], Iterator[tuple[Action, str]]]] = Hook(
+    "wrong_updates", "a schedule with updates, such as 0U0,"
+)
+
+
 def check(schedule: Schedule, sends: str = "buffered") -> None:
     """Raise ScheduleError if the actions are wrong, DeadlockError if they are right but cannot all run.
 
@@ -53,7 +68,7 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
     if schedule.program.levels.stuck:
         waits = waiting(schedule)
         raise DeadlockError(_listed(f"{schedule!r} cannot finish:", waits, at_most=32))
-    if sends == "blocking" and (found := hooks.hangs.filled(schedule)):
+    if sends == "blocking" and (found := HANGS.filled(schedule)):
         raise DeadlockError(_listed(f"{schedule!r} cannot finish with blocking sends:", found, at_most=8))
 
 
@@ -92,7 +107,7 @@ def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
         return [*_too_early(schedule), *_deadlock(waits, waiting(schedule))]
     if sends == "buffered":
         return []
-    return [Problem("blocking", each.early.what, each.sentence) for each in hooks.hangs.filled(schedule)]
+    return [Problem("blocking", each.freed_by, each.sentence) for each in HANGS.filled(schedule)]
 
 
 def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]:
@@ -130,7 +145,7 @@ def _action_problems(program: Program) -> Iterator[Problem]:
     yield from _gaps(program)
     yield from _places(program)
     if Kind.U in program.where:
-        yield from (Problem("update", *wrong) for wrong in hooks.wrong_updates.filled(program))
+        yield from (Problem("update", *wrong) for wrong in WRONG_UPDATES.filled(program))
 
 
 def _out_of_range(program: Program) -> Iterator[Problem]:

@@ -5,13 +5,13 @@ and everything that times, runs or checks a schedule reads that table.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, OverlapFB
+from gpipe_sim.core.hooks import Hook, Shown
 from gpipe_sim.core.lowering import lower
 from gpipe_sim.core.placement import looped, named, read_placement
 from gpipe_sim.core.program import Program, written
@@ -94,15 +94,9 @@ class Schedule(ABC):
             raise ValueError(f"{action} is not in {self!r}")
         return int(self.program.device[part])
 
-    def timeline(self, costs=None):
-        """Shorthand for ``simulate(schedule, costs)``."""
-        from gpipe_sim.core.simulate import simulate
-
-        return simulate(self, costs)
-
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
-        chart = hooks.chart_of_schedule.filled(self)
+        chart = CHART.filled(self)
         return chart and chart._repr_html_()
 
     def __getstate__(self) -> dict:
@@ -119,6 +113,9 @@ class Schedule(ABC):
         if program.placement != looped(self.devices, 1 + int(program.stage.max(initial=0))):
             heads = [f"{head}, {named(held)}" for head, held in zip(heads, program.placement, strict=True)]
         return written(program, heads, lambda entry: str(program.entry_of(entry)))
+
+
+CHART: Hook[Callable[[Schedule], Shown | None]] = Hook("chart_of_schedule", "a chart in a notebook")
 
 
 def needs(action: Action | OverlapFB | str, schedule: Schedule) -> tuple[Action, ...]:

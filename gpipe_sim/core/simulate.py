@@ -5,21 +5,44 @@ thing that it needs has arrived. All actions of a level (``core.levels``) are ti
 level. An order in which some device gets stuck is refused before anything is timed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
+from typing import Protocol
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
-from gpipe_sim.core.hooks import Sizes
+from gpipe_sim.core.hooks import Hook
+from gpipe_sim.core.numbers import CostColumn
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import got, require_flags
 
 Column = np.ndarray
+
+
+class Sizes(Protocol):
+    """What the core asks of a profile: plain numbers, never layers."""
+
+    def message_bytes(self, schedule: Schedule) -> CostColumn:
+        """The bytes of each need that crosses, in the order of the program's."""
+
+    def require_within(
+        self,
+        schedule: Schedule,
+        limit: Real | Sequence[Real],
+        costs: CostModel | None = None,
+        weights: str | None = None,
+    ) -> object:
+        """MemoryLimitError if a device would hold more than the limit."""
+
+
+#: Costs that time a program whose messages queue: (schedule, costs, links, profile, overlap).
+ON_LINKS: Hook[Callable[[Schedule, CostModel, object, Sizes | None, bool], CostModel]] = Hook(
+    "on_links", "simulate(..., links=...)"
+)
 
 
 def simulate(
@@ -60,7 +83,7 @@ def simulate(
             raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
         profile.require_within(schedule, memory_limit, costs)
     if links is not None:
-        costs = hooks.on_links.filled(schedule, costs, links, profile, overlap)
+        costs = ON_LINKS.filled(schedule, costs, links, profile, overlap)
     try:
         with np.errstate(over="ignore"):
             clock, in_units = costs.clock(program)

@@ -1,17 +1,22 @@
 """How a model is cut into partitions: in equal numbers of layers, by a balance, or by what layers take."""
 
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from numbers import Integral
 from typing import Any
 
-from gpipe_sim.core import hooks
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.partition import Partition, require_distinct
-from gpipe_sim.errors import got, listed, one_of, require_room, whole
+from gpipe_sim.errors import got, listed, require_room, whole
 
-WORDS = ("parameters", "time", "size")  #: what a stage should have as little of as possible
 NO_SAMPLE = "split needs a sample only for balance='time' or balance='size'"
+
+
+#: How many layers each stage gets: (layers, stages, word, sample).
+BY_WORD: Hook[Callable[[Sequence[Layer], int | None, str, Any], list[int]]] = Hook(
+    "balance_by_word", 'split(..., balance="time")'
+)
 
 
 def split(
@@ -39,7 +44,7 @@ def split(
     require_distinct(layers)
     layers = list(layers)
     if isinstance(balance, str):
-        balance, stages = _found(layers, stages, balance, sample), None
+        balance, stages = BY_WORD.filled(layers, stages, balance, sample), None
     elif sample is not None:
         raise TypeError(NO_SAMPLE)
     balance = balanced(len(layers), stages, balance)
@@ -49,18 +54,6 @@ def split(
         Partition(layers[start : start + size], start, label)
         for start, size, label in zip(starts, balance, labels, strict=False)
     ]
-
-
-def _found(layers: Sequence[Layer], stages: int | None, by: str, sample: Any) -> list[int]:
-    """How many layers each stage gets, by what a word says."""
-    one_of("split", "balance to list layers, or", by, WORDS)
-    if stages is None:
-        raise TypeError(f"split needs stages=, how many, beside balance={by!r}")
-    if (sample is None) == (by != "parameters"):
-        needs = f"split needs sample=, the inputs of one microbatch, for balance={by!r}"
-        raise TypeError(needs if sample is None else NO_SAMPLE)
-    samples = () if sample is None else (sample,)
-    return hooks.balances.filled[by](layers, stages, *samples)
 
 
 def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> list[int]:

@@ -3,18 +3,19 @@
 The devices take turns in this process, in the order in which their actions end on the timeline.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import first
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, as_batch, pieces, sum_copies
+from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import Memory, MemoryTrace, MeteredMemory, trace
@@ -28,7 +29,7 @@ from gpipe_sim.core.partition import (
 )
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.simulate import Sizes, simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import require, require_flags, whole
 
@@ -60,6 +61,11 @@ class StepResult:
     def __repr__(self) -> str:
         """One line, however large the arrays are."""
         return f"<{type(self).__name__} with loss {self.loss:.4g}>"
+
+
+PROFILE: Hook[Callable[[Sequence[Partition], Batch, Loss, Optimizer | None], Sizes]] = Hook(
+    "profile", "train_step(..., memory_limit=...)"
+)
 
 
 def train_step(
@@ -104,22 +110,24 @@ def train_step(
     timeline, kind = timed(schedule, costs), kind_of_step(schedule, weights)
     told = kind("train_step", schedule, batch, loss, optimizer, weights, seed, step)
     if memory_limit is not None:
-        found = hooks.profile.filled(partitions, batch, loss, optimizer)
+        found = PROFILE.filled(partitions, batch, loss, optimizer)
         found.require_within(schedule, memory_limit, costs, weights)
     return told.run(partitions, timeline, meter)
 
 
 def kind_of_step(schedule: Schedule, weights: str | None = None) -> "type[Step]":
     """What runs a step of this schedule: a ``Step``, or another kind if it updates weights on the way."""
-    return hooks.stream.filled if Kind.U in schedule.program.where or weights is not None else Step
+    return STREAM.filled if Kind.U in schedule.program.where or weights is not None else Step
 
 
 class Step:
     """One step of a schedule: what its devices are told, how they run, and what comes of it.
 
     Everything is looked at before anything runs; ``owner`` names who asks, in refusals. A stream of steps,
-    whose weights change on the way, is a subclass (``hooks.stream``).
+    whose weights change on the way, is a subclass (``STREAM``).
     """
+
+    device: ClassVar[type[Device]] = Device
 
     def __init__(
         self,
@@ -159,16 +167,6 @@ class Step:
         """
         return pieces(samples, program.microbatches)
 
-    def make_device(
-        self,
-        held: dict[int, Partition],
-        optimizers: dict[int, Optimizer],
-        memory: Memory,
-        peers: list[Device],
-    ) -> Device:
-        """A device with the partitions of its stages, and the optimizers of their weights."""
-        return Device(self.inputs, held, optimizers, memory, peers)
-
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """What comes of the step."""
         devices = self.run_devices(partitions, timeline, MeteredMemory if meter else Memory)
@@ -182,7 +180,7 @@ class Step:
         devices: list[Device] = []
         placement = timeline.schedule.program.placement
         for held, optimizers in dealt(partitions, placement, self.inputs.optimizer, self.inputs.homes):
-            devices.append(self.make_device(held, optimizers, memory(), devices))
+            devices.append(self.device(self.inputs, held, optimizers, memory(), devices))
         for span in timeline.spans:  # as they end: all that an action changes happens then
             devices[span.device].perform(span)
         return devices
@@ -192,6 +190,9 @@ class Step:
     ) -> StepResult:
         """What all devices made, as one result."""
         return collect(devices, self.inputs, memory, timeline)
+
+
+STREAM: Hook[type[Step]] = Hook("stream", "a schedule with updates, such as 0U0,")
 
 
 def single_device_step(
@@ -227,18 +228,19 @@ def single_device_step(
     return StepResult(loss, gradients, np.concatenate(outputs), losses=(loss,))
 
 
-_last: tuple[Schedule, CostModel | None, Timeline] | None = None  # training repeats one schedule
-
-
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
-    """``simulate(schedule, costs)``, or its last result if that was for these very objects."""
-    global _last
+    """``simulate(schedule, costs)``, or its last result for this schedule: training repeats one."""
     if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
         return simulate(schedule, costs)
-    last = _last
-    if last is None or last[0] is not schedule or last[1] != costs:
-        last = _last = schedule, costs, simulate(schedule, costs)
-    return last[2]
+    kept = schedule.program.kept
+    if timed not in kept or kept[timed][0] != costs:
+        kept[timed] = costs, simulate(schedule, costs)
+    return kept[timed][1]
+
+
+Share = tuple[dict[int, Partition], dict[int, Optimizer]]  #: of a device: partitions, optimizers, by stage
+#: The shares where several devices hold a stage, as ``dealt`` gives them.
+OWN_COPIES: Hook[Callable[..., Iterable[Share]]] = Hook("own_copies", "a stage with several copies")
 
 
 def dealt(
@@ -246,13 +248,13 @@ def dealt(
     placement: Sequence[Sequence[int]],
     optimizer: Optimizer | None,
     homes: Sequence[Sequence[int]] = (),
-) -> Iterable[tuple[dict[int, Partition], dict[int, Optimizer]]]:
+) -> Iterable[Share]:
     """Per device, the partitions of its stages, and the optimizers of their weights, by stage.
 
     If several devices hold a stage, the first that runs it, by ``homes``, has the partition itself.
     """
     if sum(map(len, placement)) > len({stage for held in placement for stage in held}):
-        return hooks.own_copies.filled(partitions, placement, optimizer, homes)
+        return OWN_COPIES.filled(partitions, placement, optimizer, homes)
     return [
         ({stage: partitions[stage] for stage in held}, dict.fromkeys(held, optimizer) if optimizer else {})
         for held in placement

@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from gpipe_sim.core import hooks
 from gpipe_sim.core.actions import Action, OverlapFB
+from gpipe_sim.core.hooks import Hook, Shown
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import got, listed, require, whole
 
@@ -143,10 +143,14 @@ class Timeline:
         return f"<Timeline of {self.schedule!r}: makespan {number(self.makespan)}>"
 
     def __str__(self) -> str:
-        return hooks.text_of_timeline.filled(self)
+        return TEXT.filled(self)
 
     def _repr_html_(self) -> str:
-        return hooks.chart_of_timeline.filled(self)._repr_html_()
+        return CHART.filled(self)._repr_html_()
+
+
+CHART: Hook[Callable[[Timeline], Shown]] = Hook("chart_of_timeline", "a chart in a notebook")
+TEXT: Hook[Callable[[Timeline], str]] = Hook("text_of_timeline", "a timeline as text")
 
 
 def column_of(times: list[Real]) -> Column:

@@ -1,7 +1,7 @@
 """The student's own pipeline: what passed its check, and the lesson's answer for everything else.
 
-``mine.clock`` is the student's clock once it has passed, and until then the one in ``answers``. All of it is
-one program: the student's clock calls the student's ``needs``.
+``mine.clock`` is the student's clock once it has passed, and until then the textbook's. All of it is one
+program: the student's clock calls the student's ``needs``.
 
 What passed is kept in ``my_pipeline.py`` in the folder of the notebooks, a plain file that later lessons read
 and that the student may read too. Only a notebook writes it; ``make reset`` removes it.
@@ -42,10 +42,11 @@ def pipeline(own: str = "") -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _executed(own: str) -> dict[str, Any]:
-    answers = find_spec("gpipe_sim.course.answers").origin
     names: dict[str, Any] = {"__name__": "my_pipeline", "gp": import_module("gpipe_sim")}
     names["mine"] = sys.modules[__name__]
-    exec(compile(Path(answers).read_text(encoding="utf-8"), answers, "exec"), names)
+    for module in ("gpipe_sim.course.answers", "gpipe_sim.textbook"):  # what one imports, the other redefines
+        path = find_spec(module).origin
+        exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), names)
     linecache.cache[FILE] = len(own), None, own.splitlines(keepends=True), FILE  # a reply can quote its line
     try:
         exec(compile(own, FILE, "exec"), names)

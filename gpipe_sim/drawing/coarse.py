@@ -19,7 +19,8 @@ from gpipe_sim.core.bubbles import in_flight
 from gpipe_sim.core.program import CODE, KINDS
 from gpipe_sim.core.rules import in_flight as held_more
 from gpipe_sim.core.timeline import Timeline, number
-from gpipe_sim.drawing.geometry import Rows, kinds_drawn
+from gpipe_sim.drawing.geometry import Rows, between, kinds_drawn
+from gpipe_sim.drawing.marks import Entry
 
 MOST_IN_ROW = 372  #: actions that a row shows as boxes: with more, a box is below 2 pixels
 MOST_BOXES = 3000  #: boxes that a page shows: with more, it is beyond about 300 kB in a notebook
@@ -44,10 +45,12 @@ class Grain(NamedTuple):
         return np.minimum(np.arange(max(1, ceil(until / self.column)) + 1) * self.column, until)
 
     @property
-    def words(self) -> str:
-        """How to read such a chart."""
+    def notes(self) -> list[Entry]:
+        """How to read such a chart, for its legend."""
+        if not self.column:
+            return []
         of, busy = (f" of {self.devices} devices", "they are") if self.devices > 1 else ("", "the device is")
-        return f"each column sums {number(self.column)} time units{of}: as high as {busy} busy"
+        return [Entry(50, f"each column sums {number(self.column)} time units{of}: as high as {busy} busy")]
 
 
 def grain_of(*timelines: Timeline, strips: bool = False, pushed: bool = False, others: int = 0) -> Grain:
@@ -116,20 +119,14 @@ def _column(times: Array, edges: Array) -> Array:
 
 def areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[tuple[Kind, list[Array]]]:
     """Per kind, in the order of the palette: an outline, (corners, 2), for each row in which it occurs."""
-    found, x = shares(timeline, grain), np.repeat(grain.edges(timeline), 2)[1:-1]
-    floor = np.zeros(found.shape[1:])
+    found, edges = shares(timeline, grain), grain.edges(timeline)
+    below, ground = np.zeros(found.shape[1:]), rows.y(np.arange(found.shape[1])[:, None], 1)
     for kind in kinds_drawn(timeline):
-        ceiling = floor + found[CODE[kind]]
+        above = below + found[CODE[kind]]
         busy = np.flatnonzero(found[CODE[kind]].any(axis=1)).tolist()
-        yield kind, [_outline(x, floor[row], ceiling[row], row, rows) for row in busy]
-        floor = ceiling
-
-
-def _outline(x: Array, floor: Array, ceiling: Array, row: int, rows: Rows) -> Array:
-    forth, back = (
-        np.column_stack([x, np.repeat(rows.y(row, 1) - rows.height * level, 2)]) for level in (ceiling, floor)
-    )
-    return np.concatenate([forth, back[::-1]])
+        ceiling, floor = (ground - rows.height * level for level in (above, below))
+        yield kind, [between(edges, ceiling[row], floor[row]) for row in busy]
+        below = above
 
 
 def in_flight_steps(timeline: Timeline, grain: Grain) -> Iterator[list[tuple[Real, int]]]:

@@ -5,16 +5,26 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from html import escape
 from os import PathLike
+from typing import NamedTuple
 
 from gpipe_sim.drawing.marks import LETTER
 from gpipe_sim.drawing.palette import DARK, INK, PAPER
 from gpipe_sim.errors import require
 
-FONT, TITLE_FONT = 12, 14
-#: In a window so narrow that the page shrinks below this part of its width, words grow where they have room.
-SHRUNK, LARGE, TITLE_LARGE = 0.68, 17, 20
-GROWS, TITLE_GROWS = "n", "t"  #: the classes of these words
-BOLD = 1.08  #: how much wider bold letters are
+SHRUNK = 0.68  #: in a window that shows less of its width a page shrinks, and words grow where they have room
+
+
+class Font(NamedTuple):
+    """The size of letters in pixels, what they grow to in a narrow window, and the class of those that do."""
+
+    size: int
+    large: int
+    grows: str
+    wide: float = 1.0  #: how much wider bold letters are
+
+
+WORDS, HEADLINE = Font(12, 17, "n"), Font(14, 20, "t", 1.08)
+FONT, LARGE, GROWS, _ = WORDS
 DARKER = "".join(
     f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
 )
@@ -42,7 +52,7 @@ class Svg:
 
     def _written(self, head: Sequence[str], hover: bool) -> str:
         width, height = map(px, self.size)
-        grown = f".{GROWS}{{font-size:{LARGE}px}}.{TITLE_GROWS}{{font-size:{TITLE_LARGE}px}}"
+        grown = "".join(f".{font.grows}{{font-size:{font.large}px}}" for font in (WORDS, HEADLINE))
         style = f"<style>@media(max-width:{px(SHRUNK * self.size[0])}px){{{grown}}}</style>"
         ground = f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>'
         body = "\n".join([*head, style, ground, *self._parts(hover)])
@@ -86,6 +96,11 @@ def text(
     """Words at a place; ``grows`` is their class in a narrow window. The caller escapes <, > and &."""
     look = sized(size) + (' font-weight="bold"' if bold else "") + css_class(grows)
     return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{look}>{words}</text>'
+
+
+def outline(left: float, top: float, wide: float, high: float) -> str:
+    """The path around a rectangle."""
+    return f"M{px(left)} {px(top)}h{px(wide)}v{px(high)}h-{px(wide)}z"
 
 
 def css_class(name: str) -> str:

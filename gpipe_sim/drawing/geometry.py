@@ -10,12 +10,14 @@ from itertools import accumulate, chain, count, takewhile
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.core.actions import Action, Kind, OverlapFB
+import numpy as np
+
+from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline, number
-from gpipe_sim.drawing.marks import Corner
-from gpipe_sim.drawing.palette import KINDS, LATER
+from gpipe_sim.drawing.marks import Corner, Label
+from gpipe_sim.drawing.palette import KINDS, LATER, tint
 from gpipe_sim.why.metrics import phases
 
 Versions = Mapping[Action, int]  #: of its weights, that each action uses; an update, that it makes
@@ -56,8 +58,19 @@ class Box(NamedTuple):
     note: str = ""
 
     @property
+    def fill(self) -> str:
+        return tint(KINDS[self.kind].colour, self.shade)
+
+    @property
     def outline(self) -> list[Corner]:
         return rectangle(self.x, self.y, self.x + self.width, self.y + self.height)
+
+    @property
+    def band(self) -> list[Corner]:
+        """Where the pattern of its kind is: below the number."""
+        bottom = self.y + self.height
+        high = KINDS[self.kind].band * self.height
+        return rectangle(self.x, bottom - high, self.x + self.width, bottom)
 
     @property
     def title(self) -> str:
@@ -68,6 +81,13 @@ class Box(NamedTuple):
 def rectangle(left: Real, top: float, right: Real, bottom: float) -> list[Corner]:
     left, right = float(left), float(right)
     return [(left, top), (right, top), (right, bottom), (left, bottom)]
+
+
+def between(edges: Sequence[Real], above: Sequence[Real], below: Sequence[Real]) -> np.ndarray:
+    """(corners, 2): the outline between two lines of steps, each with a level from every edge to the next."""
+    along = np.repeat(np.array(edges, float), 2)[1:-1]
+    forth, back = (np.column_stack([along, np.repeat(levels, 2)]) for levels in (above, below))
+    return np.concatenate([forth, back[::-1]])
 
 
 def boxes(
@@ -101,25 +121,25 @@ def _noted(part: Action, versions: Versions) -> str:
     return f", {'makes ' if part.kind is Kind.U else ''}version {versions[part]}"
 
 
-class Wait(NamedTuple):
-    """What shows of a device's lane: from when to when it does nothing, and what is written there."""
+def waits(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
+    """(start, end) of each wait of a device: before each of its spans, and after the last; most are empty.
 
-    device: int
-    start: Real
-    end: Real
-    label: str
+    An empty one ends where it starts, or before that: measured spans may overlap, and while an earlier one
+    still runs, the device does not wait.
+    """
+    row = timeline.rows[device]
+    ends = [0, *accumulate((span.end for span in row), max)]
+    return list(zip(ends, [*(span.start for span in row), timeline.makespan], strict=True))
 
 
-def long_waits(timeline: Timeline) -> Iterator[Wait]:
+def long_waits(timeline: Timeline, rows: Rows) -> Iterator[Label]:
     """The waits of a twelfth of the makespan or more, with how long they are."""
-    long = timeline.makespan / LONG
     for device, row in enumerate(timeline.rows):
-        ends = [0, *accumulate((span.end for span in row), max)]
-        starts = [*(span.start for span in row), timeline.makespan]
-        for place, (start, end) in enumerate(zip(ends, starts, strict=True)):
-            if end - start >= long and end > start:
+        for place, (start, end) in enumerate(waits(timeline, device)):
+            if (long := end - start) >= timeline.makespan / LONG and long > 0:
                 done = "done, " if row and place == len(row) else ""
-                yield Wait(device, start, end, f"{done}waits {number(end - start)}")
+                words = f"{done}waits {number(long)}"
+                yield Label(float(start + end) / 2, rows.y(device, 0.5), words, float(long), rows.height)
 
 
 def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
@@ -169,10 +189,3 @@ def ticks(until: Real, at_most: int = 12) -> list[Real]:
     steps = (factor * Fraction(10) ** power for power in count(-12) for factor in (1, 2, 5))
     step = next(step for step in steps if until <= at_most * step)
     return [float(i * step) for i in range(int(until / step + 1e-9) + 1)]
-
-
-def short(action: Action | OverlapFB, schedule: Schedule) -> str:
-    """The action's spelling, without the stage if every device has only one."""
-    if isinstance(action, Action) and not schedule.program.stacked:
-        return f"{action.kind}{action.microbatch}"
-    return "/".join(map(str, action.parts))

@@ -5,6 +5,7 @@ what is there and nothing else.
 """
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from gpipe_sim.drawing.palette import INK, Look
@@ -23,15 +24,17 @@ class Scale(NamedTuple):
     wide: float = 1.0  #: how much wider the letters are than Helvetica's
 
 
-class Style(NamedTuple):
+class Style(Enum):
     """Of lines: a word for each painter, and how thick they are."""
 
-    name: str
-    width: float
+    PHASE = "dashed", 1
+    FRAME = "frame", 2
+    MESSAGE = "arrow", 1
+    QUEUE = "dotted", 1.4
 
-
-PHASE, FRAME, MESSAGE = Style("dashed", 1), Style("frame", 2), Style("arrow", 1)
-QUEUE = Style("dotted", 1.4)
+    @property
+    def width(self) -> float:
+        return self.value[1]
 
 
 class Entry(NamedTuple):
@@ -122,16 +125,15 @@ class Panel(NamedTuple):
     height: float  #: in rows
     names: Sequence[Name]
     peaks: Sequence[Name] = ()
+    notes: Sequence[Entry] = ()  #: what else the legend says
 
 
 def legend(panels: Iterable[tuple[Panel, Scale]]) -> list[Entry]:
     """What the legend says of these panels at their scales; kinds that look the same share an entry."""
-    found = {
-        mark.entry
-        for panel, scale in panels
-        for mark in panel.marks
-        if mark.entry and (not isinstance(mark, Labels) or mark.shown(scale))
-    }
+    found: set[Entry] = set()
+    for panel, scale in panels:
+        shown = (mark for mark in panel.marks if not isinstance(mark, Labels) or mark.shown(scale))
+        found |= {*panel.notes, *(mark.entry for mark in shown if mark.entry)}
     shared: dict[Look | Style | str, Entry] = {}
     for entry in sorted(found, key=lambda entry: entry[:2]):
         key = entry.swatch or entry.words

@@ -14,12 +14,12 @@ from gpipe_sim.core.timeline import Timeline, number, require_timeline
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.geometry import Rows
-from gpipe_sim.drawing.marks import Name, Panel, legend
+from gpipe_sim.drawing.marks import Name, Panel
+from gpipe_sim.drawing.options import Wanted
 from gpipe_sim.drawing.page import LEFT, Laid, above, row_height, sheet, unit_for
 from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.panel import panel, stretch
-from gpipe_sim.drawing.wanted import Wanted, notes
 from gpipe_sim.drawing.words import size
 
 NAMES = ("simulated", "measured")
@@ -171,20 +171,18 @@ def _draw(overlay: Overlay) -> Svg:
     row = row_height(grain.rows(overlay.simulated)) * stretch(*both)
     left = LEFT + (NAMES_WIDE if THIN.height * row >= SMALLEST_ROW else 0)
     at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
-    thin, full = (
-        panel(each, grain, at.scale, Wanted(), rows) for each, rows in zip(both, (THIN, FULL), strict=True)
-    )
+    wanted = Wanted(notes=grain.notes)
+    thin, full = (panel(both[i], grain, at.scale, wanted, rows) for i, rows in enumerate((THIN, FULL)))
     devices = Panel([], full.height, [name._replace(y=name.y - 0.15) for name in full.names])
     names = _lane_names(len(full.names)) if left > LEFT else []
-    page = Panel([*thin.marks, *full.marks], full.height, names)
+    page = Panel([*thin.marks, *full.marks], full.height, names, notes=full.notes)
     title, until = f"{schedule.name}: simulated above, measured below", max(overlay.makespan)
     laid = [
         Laid(devices, at._replace(left=LEFT), ""),
         Laid(page, at, title, _numbers(overlay), until, overlay.makespan),
     ]
-    entries = [*legend([(page, at.scale)]), *notes(grain, [Wanted()])]
     says = f"Chart: {title} ({size(schedule)}); {_numbers(overlay)}"
-    return sheet(laid, entries, at.x(until), says)
+    return sheet(laid, at.x(until), says)
 
 
 def _lane_names(devices: int) -> list[Name]:

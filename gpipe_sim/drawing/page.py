@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.document import (
-    BOLD,
     FONT,
     GROWS,
+    HEADLINE,
     LARGE,
-    TITLE_FONT,
-    TITLE_GROWS,
-    TITLE_LARGE,
+    WORDS,
+    Font,
     Svg,
     css_class,
     px,
@@ -23,8 +22,8 @@ from gpipe_sim.drawing.document import (
     words_wide,
 )
 from gpipe_sim.drawing.geometry import rectangle, ticks
-from gpipe_sim.drawing.marks import DIGIT, FRAME, MESSAGE, QUEUE, Corner, Entry, Name, Panel, Shape, Style
-from gpipe_sim.drawing.paint import PATTERNS, PIXELS, Place, arrows_between, line_of, outline, paint, stroke
+from gpipe_sim.drawing.marks import DIGIT, Corner, Entry, Lines, Name, Panel, Shape, Style, legend
+from gpipe_sim.drawing.paint import PATTERNS, PIXELS, Place, line_of, outline_all, paint
 from gpipe_sim.drawing.palette import FAINT, INK, Look
 
 WIDTH = 700  #: the most pixels that a chart takes from left to right
@@ -45,14 +44,17 @@ class Laid(NamedTuple):
     until: Real = 0
     ends: Sequence[Real] = ()
 
+    @property
+    def floor(self) -> float:
+        """Where the next panel, or the legend, begins."""
+        return self.at.y(self.panel.height) + (AXIS if self.ends else 0)
 
-def sheet(laid: Sequence[Laid], entries: Sequence[Entry], right: float, says: str, more: str = "") -> Svg:
+
+def sheet(laid: Sequence[Laid], right: float, says: str, more: str = "") -> Svg:
     """The page of these panels, which reach to ``right``, with a legend below them."""
-    last = laid[-1]
-    bottom = last.at.y(last.panel.height) + (AXIS if last.ends else 0)
-    lines = list(_legend_lines(entries))
-    words = [_room(each.title, TITLE_FONT * BOLD, TITLE_LARGE * BOLD) for each in laid]
-    words += [_room(each.caption, FONT, LARGE) for each in laid]
+    bottom = laid[-1].floor
+    lines = list(_legend_lines(legend((each.panel, each.at.scale) for each in laid)))
+    words = [_room(each.title, HEADLINE) for each in laid] + [_room(each.caption, WORDS) for each in laid]
     width = max(right, LEFT + max([*map(_legend_width, lines), *words])) + RIGHT
     height = bottom + len(lines) * LEGEND_LINE + 14
 
@@ -90,23 +92,23 @@ def row_height(devices: int) -> float:
     return 24 if devices <= 8 else 18 if devices <= 16 else 12 if devices <= 32 else 8
 
 
-def _room(words: str, font: float, large: float) -> float:
+def _room(words: str, font: Font) -> float:
     """The width that a line takes: enough for it to grow, if the page is wide enough for that."""
-    return words_wide(words, large if _grows(words, large) else font)
+    return words_wide(words, font.wide * (font.large if _grows(words, font) else font.size))
 
 
-def _grows(words: str, large: float) -> bool:
-    return LEFT + words_wide(words, large) <= WIDTH - RIGHT
+def _grows(words: str, font: Font) -> str:
+    """The class of words that have room to grow."""
+    return font.grows if LEFT + words_wide(words, font.large * font.wide) <= WIDTH - RIGHT else ""
 
 
 def _panel(laid: Laid, hover: bool) -> Iterator[str]:
     panel, at = laid.panel, laid.at
     if laid.title:
-        line, grows = at.top - (CAPTION if laid.caption else 0) - 9, _grows(laid.title, TITLE_LARGE * BOLD)
-        look = {"size": TITLE_FONT, "bold": True, "grows": TITLE_GROWS if grows else ""}
-        yield text(LEFT, line, escape(laid.title), "start", **look)
+        line, look = at.top - (CAPTION if laid.caption else 0) - 9, {"size": HEADLINE.size, "bold": True}
+        yield text(LEFT, line, escape(laid.title), "start", grows=_grows(laid.title, HEADLINE), **look)
     if laid.caption:
-        grows = GROWS if _grows(laid.caption, LARGE) else ""
+        grows = _grows(laid.caption, WORDS)
         yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT, grows=grows)
     for mark in panel.marks:
         yield from paint(mark, at, hover)
@@ -166,7 +168,7 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
     x = float(LEFT)
     for entry in entries:
         if isinstance(entry.swatch, Style):
-            yield _line_swatch(entry.swatch, x, top)
+            yield from _line_swatch(entry.swatch, x, top)
         elif entry.swatch:
             yield from _swatch(entry.swatch, x, top)
         left = x + (SWATCH + 5 if entry.swatch else 0)
@@ -175,25 +177,25 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
 
 
 def _swatch(look: Look, x: float, top: float) -> Iterator[str]:
-    square = _square(x, top)
-    yield f'<path d="{outline(square, PIXELS)}" fill="{look.colour}"/>'
+    yield from paint(Shape([_square(x, top)], look.colour), PIXELS, hover=False)
     if look.pattern:
         band = _square(x, top + SWATCH * (1 - max(look.band, 0.5)), SWATCH * max(look.band, 0.5))
-        yield f'<path d="{outline(band, PIXELS)}" fill="url(#{look.pattern})"/>'
+        yield f'<path d="{outline_all([band], PIXELS)}" fill="url(#{look.pattern})"/>'
 
 
 def _square(x: float, top: float, height: float = SWATCH) -> list[Corner]:
     return rectangle(x, top, x + SWATCH, top + height)
 
 
-def _line_swatch(style: Style, x: float, top: float) -> str:
-    if style is MESSAGE:
-        return arrows_between((x - 3, top + SWATCH / 2, x + SWATCH + 1, top + SWATCH / 2))
-    if style is FRAME:
-        return stroke(outline(_square(x, top), PIXELS), style)
-    if style is QUEUE:
-        return stroke(f"M{px(x)} {px(top + SWATCH / 2)}h{SWATCH}", style)
-    return stroke(f"M{px(x + SWATCH / 2)} {px(top - 2)}v{SWATCH + 4}", style)
+def _line_swatch(style: Style, x: float, top: float) -> Iterator[str]:
+    middle, y = x + SWATCH / 2, top + SWATCH / 2
+    path = {
+        Style.FRAME: _square(x, top),
+        Style.MESSAGE: [(x - 3, y), (x + SWATCH + 1, y)],
+        Style.PHASE: [(middle, top - 2), (middle, top + SWATCH + 2)],
+        Style.QUEUE: [(x, y), (x + SWATCH, y)],
+    }[style]
+    return paint(Lines([path], style), PIXELS, hover=False)
 
 
 def _legend_lines(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

@@ -7,22 +7,10 @@ from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.drawing.document import FONT, GROWS, LARGE, css_class, px
-from gpipe_sim.drawing.marks import (
-    FRAME,
-    MESSAGE,
-    PHASE,
-    QUEUE,
-    Corner,
-    Labels,
-    Lines,
-    Mark,
-    Scale,
-    Shape,
-    Style,
-)
+from gpipe_sim.drawing.marks import Corner, Labels, Lines, Mark, Scale, Shape, Style
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, ON_DARK, PAPER
 
-DASHES = {PHASE: "3 2", QUEUE: "1.4 2"}  #: pixels of line and gap
+DASHES = {Style.PHASE: "3 2", Style.QUEUE: "1.4 2"}  #: pixels of line and gap
 HEAD = 7  #: pixels from the point of an arrow to its shaft
 #: In pixels; their ids are the names of the patterns.
 PATTERNS = {
@@ -71,7 +59,7 @@ def _shape(mark: Shape, at: Place, hover: bool) -> Iterator[str]:
         pale = f' fill-opacity="{mark.opaque}"' if mark.opaque < 1 else ""
         look = f'fill="{mark.fill}"{pale}{edge}'
         if hover and mark.says:
-            drawn = zip((outline(path, at) for path in mark.outlines), mark.says, strict=True)
+            drawn = zip((outline_all([path], at) for path in mark.outlines), mark.says, strict=True)
             paths = (f'<path d="{path}"><title>{words}</title></path>' for path, words in drawn if path)
             yield f"<g {look}>{''.join(paths)}</g>"
         else:
@@ -82,16 +70,16 @@ def _shape(mark: Shape, at: Place, hover: bool) -> Iterator[str]:
 
 
 def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
-    if mark.style is MESSAGE:
+    if mark.style is Style.MESSAGE:
         arrows = [(at.x(x), at.y(y), at.x(tip_x), at.y(tip_y)) for (x, y), (tip_x, tip_y) in mark.paths]
         if hover and mark.says:
             for arrow, words in zip(arrows, mark.says, strict=True):
                 yield f"<g><title>{words}</title>{arrows_between(arrow)}</g>"
         else:
             yield arrows_between(*arrows)
-    elif mark.style is FRAME:
-        yield stroke(outline_all(mark.paths, at), FRAME)
-    elif mark.style is QUEUE:
+    elif mark.style is Style.FRAME:
+        yield stroke(outline_all(mark.paths, at), Style.FRAME)
+    elif mark.style is Style.QUEUE:
         paths = (f"M{px(at.x(x))} {px(at.y(y))}h{px(at.x(end) - at.x(x))}" for (x, y), (end, _) in mark.paths)
         yield stroke("".join(paths), mark.style)
     else:
@@ -119,10 +107,6 @@ def line_of(words: Iterable[tuple[float, str, str]], y: float) -> str:
     """Words at several places of one line, each with its class."""
     placed = (f'<tspan x="{px(x)}"{css_class(name)}>{each}</tspan>' for x, each, name in words)
     return f'<text y="{px(y)}">{"".join(placed)}</text>'
-
-
-def outline(corners: Sequence[Corner], at: Place) -> str:
-    return outline_all([corners], at)
 
 
 def outline_all(outlines: Iterable[Sequence[Corner]], at: Place) -> str:

@@ -63,11 +63,6 @@ LATER = 0.6
 FADED = 0.18
 
 
-def in_legend(kind: Kind) -> str:
-    """What a legend calls a kind of action."""
-    return f"{kind}  {kind.meaning}"
-
-
 def tint(colour: str, shade: float) -> str:
     """A colour mixed with white: a shade of 0 leaves it as it is, 1 gives white."""
     return "#" + "".join(f"{round(c + (255 - c) * shade):02x}" for c in _channels(colour))

@@ -1,62 +1,30 @@
 """A timeline, laid out: which marks there are, decided once for every painter."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import Grain, areas
-from gpipe_sim.drawing.geometry import (
-    Box,
-    Rows,
-    boxes,
-    long_waits,
-    phase_lines,
-    rectangle,
-)
-from gpipe_sim.drawing.marks import (
-    DIGIT,
-    FRAME,
-    MESSAGE,
-    PHASE,
-    QUEUE,
-    Corner,
-    Entry,
-    Label,
-    Labels,
-    Lines,
-    Mark,
-    Name,
-    Panel,
-    Scale,
-    Shape,
-)
-from gpipe_sim.drawing.palette import (
-    FADED,
-    FAINT,
-    INK,
-    KINDS,
-    LANE,
-    LATER,
-    Look,
-    in_legend,
-    ink,
-    tint,
-)
-from gpipe_sim.drawing.strips import strip_marks
-from gpipe_sim.drawing.together import TOGETHER_HIGH, together_marks
-from gpipe_sim.drawing.wanted import Picked, Wanted
+from gpipe_sim.drawing.geometry import Box, Rows, boxes, long_waits, phase_lines, rectangle
+from gpipe_sim.drawing.marks import DIGIT, Entry, Label, Labels, Lines, Mark, Name, Panel, Scale, Shape, Style
+from gpipe_sim.drawing.memory_strips import strip_marks
+from gpipe_sim.drawing.options import Picked, Wanted
+from gpipe_sim.drawing.palette import COLLECTIVE, FADED, FAINT, INK, KINDS, LANE, LATER, Look, ink, tint
+from gpipe_sim.links.collective import names_of
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
 PAIRED = 1.4  #: with overlapped pairs rows are so much higher, and a number fits into half a row
+COLLECTIVE_HIGH, GAP = 0.56, 0.04  #: rows of a collective's strip and of the gap above it, and of the gap
 WAITING = Entry(10, "waiting", Look(LANE))
 LATER_STAGE = "paler: a later stage"
-PHASES = Entry(12, "first backward, last forward", PHASE)
-ARROW = Entry(30, "message", MESSAGE)
-QUEUED = Entry(30, "message that waits for its link", QUEUE)
+PHASES = Entry(12, "first backward, last forward", Style.PHASE)
+ARROW = Entry(30, "message", Style.MESSAGE)
+QUEUED = Entry(30, "message that waits for its link", Style.QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
 VERSION = Entry(40, "number: the version of the weights")
 MADE = Entry(41, "in U: the one that it makes")
+RANK = {kind: i for i, kind in enumerate(KINDS)}  #: where a kind of action stands in the legend
 
 
 def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: Rows | None = None) -> Panel:
@@ -64,21 +32,20 @@ def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: 
     rows = rows or rows_of(timeline, wanted)
     marks = [lanes(timeline, grain, rows)]
     marks += _areas(timeline, grain, rows) if grain.column else _detail(timeline, scale, wanted, rows)
-    marks += together_marks(timeline, grain, rows)
-    peaks: list[Name] = []
-    if wanted.strips:
-        found, peaks = strip_marks(timeline, grain, rows, wanted.strips)
-        marks += found
+    if rows.collectives:
+        marks += _collectives(timeline, grain, rows)
+    shapes, peaks = strip_marks(timeline, grain, rows, wanted.strips) if wanted.strips else ([], [])
+    marks += shapes
     if wanted.messages:
         marks += (lines for lines in _messages(timeline, wanted.picked, rows) if lines.paths)
     names = device_names(timeline, grain, rows, scale)
-    return Panel(marks, rows.pitch * grain.rows(timeline), names, peaks)
+    return Panel(marks, rows.pitch * grain.rows(timeline), names, peaks, wanted.notes)
 
 
 def rows_of(timeline: Timeline, wanted: Wanted) -> Rows:
     """Lanes, with room below each for what is shown there."""
     rows = wanted.strips.rows if wanted.strips else Rows()
-    high = TOGETHER_HIGH if timeline.collectives else 0
+    high = COLLECTIVE_HIGH if timeline.collectives else 0
     return rows._replace(pitch=rows.pitch + high, collectives=high)
 
 
@@ -92,19 +59,21 @@ def device_names(timeline: Timeline, grain: Grain, rows: Rows, scale: Scale) -> 
 
     Of a row that sums several devices, it is the name of the first.
     """
-    every = 1 if rows.pitch * scale.row >= scale.font else 4
-    return [
-        Name(rows.y(row, 0.5), f"device {row * grain.devices}")
-        for row in range(0, grain.rows(timeline), every)
-    ]
+    shown = range(0, grain.rows(timeline), 1 if rows.pitch * scale.row >= scale.font else 4)
+    return [Name(rows.y(row, 0.5), f"device {row * grain.devices}") for row in shown]
 
 
 def lanes(timeline: Timeline, grain: Grain, rows: Rows) -> Shape:
+    """From 0 to the makespan for every row: what shows of a lane is waiting."""
+    every = range(grain.rows(timeline))
     return Shape(
-        [rectangle(0, rows.y(row), timeline.makespan, rows.y(row, 1)) for row in range(grain.rows(timeline))],
-        LANE,
-        WAITING,
+        [rectangle(0, rows.y(row), timeline.makespan, rows.y(row, 1)) for row in every], LANE, WAITING
     )
+
+
+def entry_of(kind: Kind) -> Entry:
+    """What the legend says of a kind of action: its letter and its meaning."""
+    return Entry(RANK[kind], f"{kind}  {kind.meaning}", KINDS[kind])
 
 
 def _areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
@@ -116,8 +85,21 @@ def _areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
             yield Shape(outlines, "", pattern=look.pattern)
 
 
-def entry_of(kind) -> Entry:
-    return Entry(list(KINDS).index(kind), in_legend(kind), KINDS[kind])
+def _collectives(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Mark]:
+    """What devices send each other together, such as an all-reduce: a strip below the lane of each."""
+    high = rows.collectives - GAP
+    for what in names_of(timeline):
+        outlines, labels, says = [], [], []
+        for each in (each for each in timeline.collectives if each.what == what):
+            middle, wide = float(each.start + each.end) / 2, float(each.end - each.start)
+            words = each.what if each.stage is None else f"stage {each.stage}"
+            for device in each.devices:
+                top = rows.y(device // grain.devices, 1) + GAP
+                outlines.append(rectangle(each.start, top, each.end, top + high))
+                labels.append(Label(middle, top + high / 2, words, wide, high))
+                says.append(str(each))
+        yield Shape(outlines, COLLECTIVE.colour, Entry(13, what, COLLECTIVE), edged=True, says=says)
+        yield Labels(labels, ink(COLLECTIVE.colour))
 
 
 def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Iterator[Mark]:
@@ -125,17 +107,15 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
     every, picked = list(boxes(timeline, rows, wanted.versions)), wanted.picked
     fine = is_fine(every, scale)
     yield from box_marks(every, picked, fine)
-    yield from _waits(timeline, rows)
+    yield Labels(list(long_waits(timeline, rows)), INK)
     yield from _numbers(every, picked, VERSION if wanted.versions else NUMBER)
     if fine and (phases := _phases(timeline, rows)).paths:
         yield phases
-    if picked:
-        framed = [box.outline for box in every if not fades(box, picked)]
-        if framed:
-            yield Lines(framed, FRAME, Entry(31, picked.words, FRAME))
+    if picked and (framed := [box.outline for box in every if not _fades(box, picked)]):
+        yield Lines(framed, Style.FRAME, Entry(31, picked.words, Style.FRAME))
 
 
-def fades(box: Box, picked: Picked | None) -> bool:
+def _fades(box: Box, picked: Picked | None) -> bool:
     """Whether something else is picked."""
     return picked is not None and not picked.has(box.span)
 
@@ -146,72 +126,43 @@ def is_fine(every: Sequence[Box], scale: Scale) -> bool:
     return bool(widths) and float(widths[len(widths) // 4]) * scale.unit >= FINE * scale.font
 
 
-def _fill(box: Box) -> str:
-    return tint(KINDS[box.kind].colour, box.shade)
-
-
 def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterator[Shape]:
     """A shape for the boxes of each colour; and one for each pattern, which is below the numbers."""
-    alike, patterned = defaultdict(list), defaultdict(list)
-    order = list(KINDS)
-    for box in every:
-        faded = fades(box, picked)
-        alike[order.index(box.kind), box.shade, faded].append(box)
-        if KINDS[box.kind].pattern and not faded:
-            patterned[KINDS[box.kind].pattern].append(box)
-    first = True
-    for (code, shade, faded), group in sorted(alike.items(), key=lambda item: item[0]):
-        kind = order[code]
-        outlines, says = [box.outline for box in group], [box.title for box in group]
-        entry = entry_of(kind)
-        if shade and first:
-            pale = tint(KINDS[kind].colour, LATER / 2)
-            entry, first = Entry(11, LATER_STAGE, Look(pale)), False
-        if kind is Kind.U and not any(box.width for box in group):
+    alike = _grouped(every, lambda box: (RANK[box.kind], box.shade, _fades(box, picked)))
+    first_pale = min((key for key in alike if key[1]), default=None)
+    for key, group in sorted(alike.items()):
+        box, faded = group[0], key[2]
+        entry = entry_of(box.kind)
+        if key == first_pale:
+            entry = Entry(11, LATER_STAGE, Look(tint(KINDS[box.kind].colour, LATER / 2)))
+        if box.kind is Kind.U and not any(each.width for each in group):
             entry = None  # nobody sees updates that take no time
-        yield Shape(outlines, _fill(group[0]), entry, edged=fine, opaque=FADED if faded else 1, says=says)
-    for pattern, group in patterned.items():
-        yield Shape([_band(box) for box in group], "", pattern=pattern)
+        outlines, says = [each.outline for each in group], [each.title for each in group]
+        yield Shape(outlines, box.fill, entry, edged=fine, opaque=FADED if faded else 1, says=says)
+    bright = [box for box in every if KINDS[box.kind].pattern and not _fades(box, picked)]
+    for pattern, group in _grouped(bright, lambda box: KINDS[box.kind].pattern).items():
+        yield Shape([box.band for box in group], "", pattern=pattern)
 
 
-def _band(box: Box) -> list[Corner]:
-    bottom = box.y + box.height
-    return rectangle(box.x, bottom - KINDS[box.kind].band * box.height, box.x + box.width, bottom)
-
-
-def _waits(timeline: Timeline, rows: Rows) -> Iterator[Labels]:
-    """How long the long waits are."""
-    labels = [
-        Label(
-            float(wait.start + wait.end) / 2,
-            rows.y(wait.device, 0.5),
-            wait.label,
-            float(wait.end - wait.start),
-            rows.height,
-        )
-        for wait in long_waits(timeline)
-    ]
-    yield Labels(labels, INK)
+def _grouped(every: Iterable[Box], key: Callable[[Box], object]) -> dict[object, list[Box]]:
+    groups = defaultdict(list)
+    for box in every:
+        groups[key(box)].append(box)
+    return groups
 
 
 def _numbers(every: Sequence[Box], picked: Picked | None, entry: Entry) -> Iterator[Labels]:
     """The number in each box: of a kind and a colour all that have room, or none."""
-    alike = defaultdict(list)
-    for box in every:
-        alike[box.kind].append(box)
-    for kind, group in alike.items():
+    for kind, group in _grouped(every, lambda box: box.kind).items():
         says = MADE if entry is VERSION and kind is Kind.U else entry
-        by_ink = defaultdict(list)
-        for box in group:
-            colour = FAINT if fades(box, picked) else ink(_fill(box))
-            by_ink[colour].append(_label(box))
         longest = max((box.label for box in group), key=len)
         median = sorted(float(box.width) for box in group)[len(group) // 2]
-        for colour, labels in by_ink.items():
-            yield Labels(labels, colour, DIGIT, (longest, median), says)
+        by_ink = _grouped(group, lambda box: FAINT if _fades(box, picked) else ink(box.fill))
+        for colour, alike in by_ink.items():
+            yield Labels([_number(box) for box in alike], colour, DIGIT, (longest, median), says)
 
 
-def _label(box: Box) -> Label:
+def _number(box: Box) -> Label:
     """A number stands above the pattern of its box."""
     look = KINDS[box.kind]
     clear = box.height * (1 - look.band / 2 if look.pattern else 1)
@@ -221,11 +172,8 @@ def _label(box: Box) -> Label:
 def _phases(timeline: Timeline, rows: Rows) -> Lines:
     """A line across a device's lane wherever one of its phases ends, as far over both edges of the lane."""
     over = (rows.top + rows.height / 2) if rows.pitch > 1 else rows.pitch / 2
-    paths = []
-    for time, device in phase_lines(timeline):
-        middle = rows.y(device, 0.5)
-        paths.append([(float(time), middle - over), (float(time), middle + over)])
-    return Lines(paths, PHASE, PHASES)
+    ends = [(float(time), rows.y(device, 0.5)) for time, device in phase_lines(timeline)]
+    return Lines([[(x, middle - over), (x, middle + over)] for x, middle in ends], Style.PHASE, PHASES)
 
 
 def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Iterator[Lines]:
@@ -248,8 +196,8 @@ def _messages(timeline: Timeline, picked: Picked | None, rows: Rows) -> Iterator
         paths.append([(float(start), rows.y(source, leaves)), (float(end), rows.y(target, enters))])
         says.append(said)
     queues = [[(a, y), (b, y)] for y, times in waits.items() for a, b in _joined(times)]
-    yield Lines(queues, QUEUE, QUEUED)
-    yield Lines(paths, MESSAGE, ARROW, says)
+    yield Lines(queues, Style.QUEUE, QUEUED)
+    yield Lines(paths, Style.MESSAGE, ARROW, says)
 
 
 def _joined(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

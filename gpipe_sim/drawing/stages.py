@@ -9,7 +9,7 @@ from html import escape
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.memory import PARAMETERS
 from gpipe_sim.core.partition import Partition
-from gpipe_sim.drawing.document import Svg, px, text, words_wide
+from gpipe_sim.drawing.document import Svg, outline, text, words_wide
 from gpipe_sim.drawing.palette import FAINT, INK, LANE, MEMORY, PAPER
 from gpipe_sim.errors import listed, require
 
@@ -83,13 +83,9 @@ def _fits(left: float, y: float, words: str, room: float) -> str:
 def _box(left: float, top: float, layer: Layer, wide: float, most: int) -> str:
     high = HIGH * _bytes(layer) / most
     full = _area(left + GAP, top + HIGH - high, wide - 2 * GAP, high, FULL) if high else ""
-    outline = f'<path d="{_outline(left, top, wide, HIGH)}" fill="none" stroke="{INK}"/>'
-    return _area(left, top, wide, HIGH, PAPER) + full + outline
+    edge = f'<path d="{outline(left, top, wide, HIGH)}" fill="none" stroke="{INK}"/>'
+    return _area(left, top, wide, HIGH, PAPER) + full + edge
 
 
 def _area(left: float, top: float, wide: float, high: float, colour: str) -> str:
-    return f'<path d="{_outline(left, top, wide, high)}" fill="{colour}"/>'
-
-
-def _outline(left: float, top: float, wide: float, high: float) -> str:
-    return f"M{px(left)} {px(top)}h{px(wide)}v{px(high)}h-{px(wide)}z"
+    return f'<path d="{outline(left, top, wide, high)}" fill="{colour}"/>'

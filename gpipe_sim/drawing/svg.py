@@ -10,13 +10,12 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Span, Timeline, of_timeline, require_timeline
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.document import LARGE, Svg, text, words_wide
-from gpipe_sim.drawing.marks import legend
-from gpipe_sim.drawing.page import AXIS, LEFT, RIGHT, WIDTH, Laid, above, row_height, sheet, unit_for
+from gpipe_sim.drawing.options import Wanted, read_options
+from gpipe_sim.drawing.page import LEFT, RIGHT, WIDTH, Laid, above, row_height, sheet, unit_for
 from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.panel import panel, stretch
-from gpipe_sim.drawing.pushed import TITLE as PUSHED
-from gpipe_sim.drawing.pushed import pushed as pushed_panel
-from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
+from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
+from gpipe_sim.drawing.waiting_block import pushed as pushed_panel
 from gpipe_sim.drawing.words import caption, title
 from gpipe_sim.errors import ScheduleError, listed, require
 from gpipe_sim.streams.staleness import staleness
@@ -83,17 +82,16 @@ def draw(
         require_timeline("draw", timeline)
     titles = _titles(timelines, titles)
     options = in_flight, memory, messages, critical_path, highlight, weights, pushed
-    grain, wanted = read_wanted("draw", timelines, *options)
-    until = max(timeline.makespan for timeline in timelines)
-    unit = unit_for(timelines, grain.column > 0, right=_beside(wanted))
+    grain, wanted = read_options("draw", timelines, *options)
+    beside = RIGHT
+    if strips := wanted[0].strips:  # what they hold at most is written on the right of the lanes
+        beside = max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE))
+    unit = unit_for(timelines, grain.column > 0, right=beside)
     laid = _laid(timelines, titles, grain, wanted, unit, pushed)
-    entries = [*legend((each.panel, each.at.scale) for each in laid), *notes(grain, wanted)]
-    right = LEFT + float(until) * unit + max(0, _beside(wanted) - RIGHT)
-    says = "; ".join(
-        f"{words} ({caption(timeline, each.weights)})"
-        for words, timeline, each in zip(titles, timelines, wanted, strict=True)
-    )
-    return sheet(laid, entries, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))
+    right = max(each.at.x(each.until) for each in laid) + beside - RIGHT
+    captions = (caption(timeline, each.weights) for timeline, each in zip(timelines, wanted, strict=True))
+    says = "; ".join(f"{words} ({said})" for words, said in zip(titles, captions, strict=True))
+    return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))
 
 
 def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list[str]:
@@ -116,27 +114,17 @@ def _laid(
     pushed: bool,
 ) -> list[Laid]:
     """The panel of each timeline, and the pushed one after it, below each other."""
-    row, laid = row_height(max(map(grain.rows, timelines))), []
+    row, laid, floor = row_height(max(map(grain.rows, timelines))), [], 0.0
     for timeline, words, each in zip(timelines, titles, wanted, strict=True):
         said, until = caption(timeline, each.weights), timeline.makespan
-        at = _below(laid, words, said, unit, row * stretch(timeline))
+        at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
+        floor = laid[-1].floor
         if pushed:
-            at = _below(laid, PUSHED, "", unit, row)
+            at = Place(floor + above(PUSHED, ""), unit, row, LEFT)
             laid.append(Laid(pushed_panel(timeline, grain, at.scale), at, PUSHED, "", until, [until]))
+            floor = laid[-1].floor
     return laid
-
-
-def _below(laid: Sequence[Laid], words: str, said: str, unit: float, row: float) -> Place:
-    """The place below what is laid already."""
-    top = laid[-1].at.y(laid[-1].panel.height) + AXIS if laid else 0.0
-    return Place(top + above(words, said), unit, row, LEFT)
-
-
-def _beside(wanted: Sequence[Wanted]) -> float:
-    """Pixels on the right of the lanes: of what the strips there hold at most, in words."""
-    strips = wanted[0].strips
-    return max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
 
 
 def _rows_as_text(timelines: Sequence[Timeline], grain: Grain, wanted: Sequence[Wanted]) -> str:

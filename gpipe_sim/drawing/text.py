@@ -5,10 +5,10 @@ from math import gcd, lcm
 
 import numpy as np
 
-from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.program import MOST_WRITTEN, written
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline, number
-from gpipe_sim.drawing.geometry import short
 from gpipe_sim.links.collective import names_of
 
 MOST_COLUMNS = 200
@@ -84,3 +84,10 @@ def _listed(timeline: Timeline) -> str:
 
     rows = written(program, [f"device {device}" for device in range(schedule.devices)], spell, gap="  ")
     return "\n".join([rows, *map(str, timeline.collectives[:MOST_COLUMNS])])
+
+
+def short(action: Action | OverlapFB, schedule: Schedule) -> str:
+    """The action's spelling, without the stage if every device has only one."""
+    if isinstance(action, Action) and not schedule.program.stacked:
+        return f"{action.kind}{action.microbatch}"
+    return "/".join(map(str, action.parts))

@@ -20,11 +20,11 @@ import numpy as np
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.clock import Clock, timed
 from gpipe_sim.core.cost_model import CostModel, priced
-from gpipe_sim.core.hooks import Sizes
 from gpipe_sim.core.levels import places
 from gpipe_sim.core.numbers import CostColumn, InUnits, as_columns, quotient
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import Sizes
 from gpipe_sim.errors import duration, got, number, require, whole
 from gpipe_sim.links.traffic import Traffic, traffic_of
 
@@ -165,7 +165,11 @@ def _may_queue(program: Program, durations: Column, busy: Column) -> bool:
 
 
 def _on_devices(program: Program, durations: Column, busy: Column, late: Column) -> Clock:
-    """Sending keeps a device busy after an action, receiving before it: each makes an entry longer."""
+    """Sending keeps a device busy after an action, receiving before it: each makes an entry longer.
+
+    What another device needs without a message, an update the gradients of another copy, is there before
+    anything is sent.
+    """
     traffic, rank = traffic_of(program), program.levels.rank
     sender = program.levels.order[traffic.sender]
     sending, receiving = (np.zeros(program.size, busy.dtype) for _ in range(2))
@@ -176,10 +180,13 @@ def _on_devices(program: Program, durations: Column, busy: Column, late: Column)
     np.add.at(receiving, program.levels.order[receiver], busy)
     before = np.cumsum(busy) - busy
     gap = before - before[np.searchsorted(traffic.sender, traffic.sender)]  # it leaves after earlier ones
-    delays = gap + busy + late - sending[sender]
-    clock = timed(program, receiving + durations + sending, delays[traffic.of_need])
+    elsewhere = program.device[program.needs] != program.target
+    delays = -sending[program.entry[program.needs]]
+    delays[program.crosses] += (gap + busy + late)[traffic.of_need]
+    clock = timed(program, receiving + durations + sending, delays[elsewhere], elsewhere)
     start, end = clock.start + receiving, clock.end - sending
-    return Clock(start, end, (end[sender] + gap)[traffic.of_need], clock.arrived)
+    arrived = clock.arrived[program.crosses[elsewhere]]
+    return Clock(start, end, (end[sender] + gap)[traffic.of_need], arrived)
 
 
 def queued(program: Program, durations: Column, busy: Column, late: Column) -> Clock:

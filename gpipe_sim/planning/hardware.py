@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.hooks import Sizes
 from gpipe_sim.errors import duration, got, require
+from gpipe_sim.memory.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,20 @@ class Accelerator:
 
 
 def costs_from_flops(
-    profile: Sizes, device: Accelerator | Sequence[Accelerator], microbatches: int = 1
+    profile: Profile, device: Accelerator | Sequence[Accelerator], microbatches: int = 1
 ) -> Costs:
-    """``Costs.from_flops``: what F, I and W of each stage compute, at the speed of these devices."""
+    """What the FLOPs of a model take a device, or devices that differ: one for each of a schedule's.
+
+    F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those give
+    ``simulate`` links and the profile.
+    """
     if not hasattr(profile, "costs"):
-        raise TypeError(f"from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}")
+        raise TypeError(
+            f"costs_from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}"
+        )
     several = isinstance(device, Sequence)
     for each in device if several and device else [device]:
-        require("from_flops", each, Accelerator, "an Accelerator, or a list of them")
+        require("costs_from_flops", each, Accelerator, "an Accelerator, or a list of them")
     speed = [each.flops for each in device] if several else device.flops
     overhead = [each.overhead for each in device] if several else device.overhead
     return replace(profile.costs(microbatches), speed=speed, overhead=overhead)

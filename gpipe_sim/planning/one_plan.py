@@ -17,6 +17,7 @@ from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.candidates import Candidate
+from gpipe_sim.planning.hardware import costs_from_flops
 from gpipe_sim.planning.layer_table import LayerTable
 from gpipe_sim.planning.parts import parts_of
 from gpipe_sim.planning.search import Found, order_of, profile_of
@@ -83,7 +84,7 @@ class Plan:
     @property
     def costs(self) -> Costs:
         """What actions take, in the unit of the accelerator."""
-        return Costs.from_flops(self.profile, self.table.cluster.accelerator, self.schedule.microbatches)
+        return costs_from_flops(self.profile, self.table.cluster.accelerator, self.schedule.microbatches)
 
     @cached_property
     def timeline(self) -> Timeline:

@@ -4,12 +4,11 @@ from itertools import pairwise
 from numbers import Real
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.memory.profile import Profile
-from gpipe_sim.planning.hardware import Accelerator
+from gpipe_sim.planning.hardware import Accelerator, costs_from_flops
 
 
 def parts_of(
@@ -17,7 +16,7 @@ def parts_of(
 ) -> dict[str, float]:
     """Of a replica; ``pipelines`` is when the last of them ends, ``step`` when the last all-reduce does."""
     compute, again = _on_average(profile, schedule, accelerator)
-    alone = simulate(schedule, Costs.from_flops(profile, accelerator, schedule.microbatches))
+    alone = simulate(schedule, costs_from_flops(profile, accelerator, schedule.microbatches))
     busy, makespan = _busy(alone), float(alone.makespan)
     mean, most = sum(busy) / len(busy), max(busy)
     return {

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.cluster import Cluster, Mesh, ring_of
+from gpipe_sim.planning.hardware import costs_from_flops
 
 Placement = tuple[tuple[int, ...], ...]
 
@@ -33,7 +33,7 @@ class StepTime(NamedTuple):
 
 def step_time(schedule: Schedule, mesh: Mesh, profile: Profile, cluster: Cluster) -> StepTime:
     """``schedule`` and ``profile`` are those of one replica, with its share of the batch."""
-    costs = Costs.from_flops(profile, cluster.accelerator, schedule.microbatches)
+    costs = costs_from_flops(profile, cluster.accelerator, schedule.microbatches)
     timelines = tuple(
         simulate(schedule, costs, links=links, profile=profile) for links in mesh.links(cluster.links)
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
+from gpipe_sim.core.actions import Action
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.programs.device_programs import rows_with_messages
@@ -28,6 +29,11 @@ class BlockedCycle(NamedTuple):
     waits: dict[int, Transfer]
     receiver: int
     early: Transfer
+
+    @property
+    def freed_by(self) -> Action:
+        """What made the message that is to be received earlier."""
+        return self.early.what
 
     @property
     def sentence(self) -> str:

@@ -1,12 +1,13 @@
 """A step of a stream: its devices update the weights on the way, and use older versions of them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, pieces, sum_copies
 from gpipe_sim.core.losses import Loss, require_finite, without_warnings
-from gpipe_sim.core.memory import STATE, Memory, MemoryTrace
+from gpipe_sim.core.memory import STATE, MemoryTrace
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.partition import Gradients, Partition
@@ -19,22 +20,31 @@ from gpipe_sim.streams.updates import updates_of
 from gpipe_sim.streams.versions import Lives, lives, read_weights
 
 
+@dataclass
+class StreamInputs(StepInputs):
+    """What a device of a stream is told besides: when the versions of its weights live.
+
+    ``lives`` is None if there is one update only, after everything else.
+    """
+
+    mini_batches: tuple[tuple[int, ...], ...]
+    lives: Lives | None
+
+
 class StreamDevice(Device):
     """A device that also updates its weights, and hands each action the version that it uses."""
 
-    def __init__(
-        self,
-        inputs: StepInputs,
-        partitions: dict[int, Partition],
-        optimizers: dict[int, Optimizer],
-        memory: Memory,
-        peers: list[Device],
-        lives: Lives | None,  # of the versions of the weights; None for one update, after everything else
-    ):
-        super().__init__(inputs, partitions, optimizers, memory, peers)
-        self.handlers[Kind.U] = self.update
-        self.versions = Versions(partitions, memory, lives)
-        self.applied: set[int] = set()  # the stages whose gradients the last update has used up
+    does = Device.does | {Kind.U: "update"}
+    inputs: StreamInputs
+
+    @cached_property
+    def versions(self) -> Versions:
+        return Versions(self.partitions, self.memory, self.inputs.lives)
+
+    @cached_property
+    def applied(self) -> set[int]:
+        """The stages whose gradients the last update has used up."""
+        return set()
 
     def update(self, action: Action) -> None:
         stage = action.stage
@@ -67,6 +77,9 @@ class StreamDevice(Device):
 class Stream(Step):
     """A step whose schedule has updates: one after all microbatches, or one after each mini-batch of them."""
 
+    device = StreamDevice
+    inputs: StreamInputs
+
     def __init__(
         self,
         owner: str,
@@ -75,13 +88,14 @@ class Stream(Step):
         loss: Loss,
         optimizer: Optimizer | None = None,
         weights: str | None = None,
-        *numbers: int,
+        seed: int = 0,
+        step: int = 0,
     ):
-        super().__init__(owner, schedule, batch, loss, optimizer, weights, *numbers)
-        program = schedule.program
-        self.mini_batches = updates_of(program).members
-        many = len(self.mini_batches) > 1
-        self.lives = lives(program, read_weights(owner, schedule, weights)) if many else None
+        super().__init__(owner, schedule, batch, loss, optimizer, weights, seed, step)
+        program, chosen = schedule.program, read_weights(owner, schedule, weights)
+        mini_batches = updates_of(program).members
+        life = lives(program, chosen) if len(mini_batches) > 1 else None
+        self.inputs = StreamInputs(**vars(self.inputs), mini_batches=mini_batches, lives=life)
 
     @classmethod
     def require(
@@ -111,18 +125,9 @@ class Stream(Step):
                 found[m] = Piece(slice(ends[m], ends[m + 1]), (ends[m + 1] - ends[m]) / together)
         return found
 
-    def make_device(
-        self,
-        held: dict[int, Partition],
-        optimizers: dict[int, Optimizer],
-        memory: Memory,
-        peers: list[Device],
-    ) -> StreamDevice:
-        return StreamDevice(self.inputs, held, optimizers, memory, peers, self.lives)
-
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """As of any step. DivergedError, with the losses up to there, if they grow beyond all bounds."""
-        if self.lives is None:
+        if self.inputs.lives is None:
             return super().run(partitions, timeline, meter)
         with without_warnings():
             result = super().run(partitions, timeline, meter)
@@ -136,7 +141,7 @@ class Stream(Step):
         result = super().collect(devices, memory, timeline)
         losses = {m: value for device in devices for m, value in device.losses.items()}
         cut = self.inputs.pieces
-        means = tuple(sum(cut[m].weight * losses[m] for m in members) for members in self.mini_batches)
+        means = tuple(sum(cut[m].weight * losses[m] for m in members) for members in self.inputs.mini_batches)
         used = {action: version for device in devices for action, version in device.versions.used.items()}
         return replace(result, loss=self._mean(means), losses=means, versions=used)
 
@@ -144,5 +149,7 @@ class Stream(Step):
         """The mean over all samples, from those of the mini-batches."""
         if len(means) == 1:
             return means[0]
-        samples = [sum(self.inputs.pieces[m].samples for m in members) for members in self.mini_batches]
+        samples = [
+            sum(self.inputs.pieces[m].samples for m in members) for members in self.inputs.mini_batches
+        ]
         return sum(each * count for each, count in zip(means, samples, strict=True)) / sum(samples)

@@ -1,10 +1,50 @@
-"""What the tests of all lessons ask of a reply."""
+"""What the tests of all lessons ask of a reply, and how they make a student's mistakes."""
 
-from gpipe_sim.course import Reply, reveal
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from gpipe_sim.course import Reply, answers, reveal
+
+WRONG = ("almost", "keep working")
+Cases = dict[str, list]
+
+
+def each_reply(lesson: ModuleType, **cases: Cases) -> Callable[[Callable, object, str, str], None]:
+    """A test of a lesson's checks, by their names: each answer gets the verdict under which it stands.
+
+    Beside an answer stand words of its reply; under "wrong", whatever the reply, it stands alone. Where a
+    check takes several answers, they are a tuple.
+    """
+    found = [
+        pytest.param(getattr(lesson, check), *case, id=f"{check}: {case[-1][:30]}")
+        for check, verdicts in cases.items()
+        for case in cases_of(verdicts)
+    ]
+
+    @pytest.mark.parametrize(("check", "answer", "verdict", "words"), found)
+    def test(check: Callable, answer: object, verdict: str, words: str) -> None:
+        assert_says(check(*(answer if isinstance(answer, tuple) else (answer,))), verdict, words)
+
+    test.cases = cases
+    return test
+
+
+def cases_of(verdicts: Cases) -> list[tuple[object, str, str]]:
+    """(answer, verdict, words of the reply) of each case of a check."""
+    alone = [(answer, "wrong", "") for answer in verdicts.get("wrong", ())]
+    return alone + [
+        (answer, verdict, words)
+        for verdict, answers in verdicts.items()
+        if verdict != "wrong"
+        for answer, words in answers
+    ]
 
 
 def assert_says(reply: Reply, verdict: str, words: str) -> None:
-    assert (reply.verdict, words in reply.text) == (verdict, True), reply
+    assert reply.verdict in (WRONG if verdict == "wrong" else (verdict,)) and words in reply.text, reply
 
 
 def assert_each_is_told(wrong: dict, measured: object, within: object = 0) -> None:
@@ -12,3 +52,14 @@ def assert_each_is_told(wrong: dict, measured: object, within: object = 0) -> No
     for guess, words in wrong.items():
         reply = reveal(guess, measured, within=within, wrong=wrong).reply
         assert (reply.verdict, reply.text.endswith(words)) == ("not what happened", True), reply
+
+
+def changed(of: Callable, *swaps: tuple[str, str]) -> Callable:
+    """A student's mistake, made from an answer: the same function with some of its words replaced."""
+    source = inspect.getsource(of)
+    for old, new in swaps:
+        assert old in source, old
+        source = source.replace(old, new)
+    names = dict(vars(answers))
+    exec(source, names)
+    return names[of.__name__]

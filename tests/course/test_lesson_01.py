@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, each_reply
 
 from gpipe_sim import Naive, mlp, simulate, split
 from gpipe_sim.course import lesson_01
-from gpipe_sim.course.lesson_01 import devices_needed, training_bytes
+from gpipe_sim.course.lesson_01 import training_bytes
 
 LAYERS = mlp([64, 512, 512, 512, 512, 10])
 STAGES = [training_bytes(partition) / 1e6 for partition in split(LAYERS, stages=4)]
@@ -32,12 +32,12 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     assert list(lesson_01.LENGTHS) == [STEP.makespan // 4, 4 * 1, 4 * 1 + 2, 4 * STEP.makespan]
 
 
+def _fullest(layers, stages):
+    return max(map(training_bytes, split(layers, stages=stages)))
+
+
 def fewest(layers, fits):
-    return next(
-        stages
-        for stages in range(1, len(layers) + 1)
-        if fits(max(map(training_bytes, split(layers, stages=stages))))
-    )
+    return next(stages for stages in range(1, len(layers) + 1) if fits(_fullest(layers, stages)))
 
 
 def exactly(layers, capacity):
@@ -54,41 +54,6 @@ def weights_alone(layers, capacity):
 
 def one_more(layers, capacity):
     return min(exactly(layers, capacity) + 1, len(layers))
-
-
-CASES = [
-    (exactly, "correct", "every stage fits"),
-    (lambda n, c: np.int64(exactly(n, c)), "correct", "every stage fits"),
-    (total_over_capacity, "almost", "do all stages have the same number of weights?"),
-    (weights_alone, "almost", "Which stage does not fit, with all that training keeps?"),
-    (one_more, "almost", "Would one device fewer do too?"),
-    (
-        lambda n, c: None,
-        "keep working",
-        "you say None; it should be a whole number of devices. Which return",
-    ),
-    (lambda n, c: 2.5, "keep working", "a whole number"),
-    (lambda n, c: True, "keep working", "a whole number"),
-    (lambda n, c: float("nan"), "keep working", "a whole number"),
-    (lambda n, c: np.arange(4), "keep working", "a whole number"),
-    (lambda n: 1, "keep working", "it stopped: TypeError"),
-    ("two", "keep working", "pass in a function, not 'two'"),
-    (None, "your turn", "write a function"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), CASES)
-def test_devices_needed(answer, verdict, says):
-    assert_says(devices_needed(answer), verdict, says)
-
-
-def test_an_answer_that_empties_the_list_it_was_given_is_judged_by_what_it_says():
-    def popping(layers, capacity):
-        right = exactly(layers, capacity)
-        layers.clear()
-        return right
-
-    assert devices_needed(popping).verdict == "correct"
 
 
 def without_the_gradients(layers, capacity):
@@ -113,29 +78,39 @@ def the_last_stage(layers, capacity):
     return next(s for s, size in enumerate(sizes, 1) if size <= capacity)
 
 
-def a_layer_each(layers, capacity):
-    return len(layers)
+def popping(layers, capacity):
+    """It empties the list that it was given."""
+    right = exactly(layers, capacity)
+    layers.clear()
+    return right
 
 
-def linear_layers(layers, capacity):
-    return sum(bool(layer.parameters) for layer in layers)
-
-
-def _fullest(layers, stages):
-    return max(map(training_bytes, split(layers, stages=stages)))
-
-
-WRONG = {
-    "devices_needed": [
-        *(answer for answer, verdict, _ in CASES if verdict in ("almost", "keep working")),
-        *(
-            without_the_gradients,
-            strictly_less,
-            stops_one_too_early,
-            on_average,
-            the_last_stage,
-            a_layer_each,
-            linear_layers,
-        ),
-    ]
+CASES = {
+    "correct": [
+        (exactly, "every stage fits"),
+        (popping, "every stage fits"),
+        (lambda n, c: np.int64(exactly(n, c)), "every stage fits"),
+    ],
+    "almost": [
+        (total_over_capacity, "do all stages have the same number of weights?"),
+        (weights_alone, "Which stage does not fit, with all that training keeps?"),
+        (one_more, "Would one device fewer do too?"),
+    ],
+    "keep working": [
+        (lambda n, c: None, "you say None; it should be a whole number of devices. Which return"),
+        (lambda n, c: 2.5, "a whole number"),
+        (lambda n, c: True, "a whole number"),
+        (lambda n, c: float("nan"), "a whole number"),
+        (lambda n, c: np.arange(4), "a whole number"),
+    ],
+    "wrong": [
+        without_the_gradients,
+        strictly_less,
+        stops_one_too_early,
+        on_average,
+        the_last_stage,
+        lambda layers, capacity: len(layers),
+        lambda layers, capacity: sum(bool(layer.parameters) for layer in layers),
+    ],
 }
+test_replies = each_reply(lesson_01, devices_needed=CASES)

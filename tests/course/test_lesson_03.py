@@ -4,13 +4,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from one_line import changed
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, changed, each_reply
 
 from gpipe_sim import GPipe, Naive, digits, simulate
 from gpipe_sim.course import lesson_03
 from gpipe_sim.course.answers import Links, run
-from gpipe_sim.course.lesson_03 import accumulate, one_device
+from gpipe_sim.course.lesson_03 import one_device
 
 LENGTH, DIGITS = simulate(GPipe(4, 4)).makespan, len(digits().x)
 
@@ -98,58 +97,37 @@ def last_one_only(mean_gradient, x, y, microbatches):
     return gradient
 
 
-ACCUMULATE = [
-    (by_share, "correct", "Which weight has one sample in the end?"),
-    (in_place, "correct", "10 digits in 4 microbatches"),
-    (larger_last, "correct", "every other cut tried"),
-    (rest_in_the_last, "almost", "have 2, 2, 2, 4 digits. The device has room for 3 at once"),
-    (
-        mean_of_means,
-        "almost",
-        "the sizes are 3, 3, 2, 2 but every weight is 1/4. What would make every *sample* count equally?",
-    ),
-    (
-        sum_over_samples,
-        "almost",
-        "and so are the weights: the gradient comes out 10.0 times too large",
-    ),
-    (sum_of_means, "keep working", "times too large. What is the batch's loss a mean of?"),
-    (drops_the_rest, "keep working", "have 2, 2, 2, 2 digits, 8 together. Where are the others?"),
-    (every_microbatch_twice, "keep working", "3, 2, 2 digits, 20 together. Which come more than once?"),
-    (last_one_only, "keep working", "With which weight does each microbatch come in?"),
-    (
-        lambda g, x, y, m: g(x, y),
-        "keep working",
-        "have 10 digits. The device has room for 3 at once: which of them does not fit?",
-    ),
-    (lambda g, x, y, m: by_share(g, x, y, len(x)), "almost", "1, 1 digits. How many microbatches were"),
-    (
-        lambda g, x, y, m: by_share(lambda x, y: g(x), x, y, m),
-        "keep working",
-        "TypeError: mean_gradient() missing 1",
-    ),
-    (lambda g, x, y, m: by_share(g, x, y, m)[0], "keep working", "an array of shape (10,)"),
-    (
-        lambda g, x, y, m: [g(p, q) for p, q in cut(x, y, m)][0:0],
-        "keep working",
-        "you return a list of 0",
-    ),
-    (lambda g, x, y, m: x.T @ x[:, :10], "keep working", "have no digits, 0 together"),
-    (lambda g, x, y, m: None, "keep working", "you return None"),
-    (lambda g, x: 0, "keep working", "for 10 digits and M = 4 it stopped: TypeError"),
-    (4, "keep working", "pass in a function, not 4"),
-    (None, "your turn", "write a function accumulate"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), ACCUMULATE)
-def test_accumulate(answer, verdict, says):
-    assert_says(accumulate(answer), verdict, says)
-
-
-def test_a_nan_is_not_the_right_gradient():
-    reply = accumulate(lambda g, x, y, m: np.nan * by_share(g, x, y, m))
-    assert reply.verdict == "keep working"
+ACCUMULATE = {
+    "correct": [
+        (by_share, "Which weight has one sample in the end?"),
+        (in_place, "10 digits in 4 microbatches"),
+        (larger_last, "every other cut tried"),
+    ],
+    "almost": [
+        (rest_in_the_last, "have 2, 2, 2, 4 digits. The device has room for 3 at once"),
+        (
+            mean_of_means,
+            "the sizes are 3, 3, 2, 2 but every weight is 1/4. What would make every *sample* count equally?",
+        ),
+        (sum_over_samples, "and so are the weights: the gradient comes out 10.0 times too large"),
+        (lambda g, x, y, m: by_share(g, x, y, len(x)), "1, 1 digits. How many microbatches were"),
+    ],
+    "keep working": [
+        (lambda g, x, y, m: np.nan * by_share(g, x, y, m), "With which weight"),
+        (sum_of_means, "times too large. What is the batch's loss a mean of?"),
+        (drops_the_rest, "have 2, 2, 2, 2 digits, 8 together. Where are the others?"),
+        (every_microbatch_twice, "3, 2, 2 digits, 20 together. Which come more than once?"),
+        (last_one_only, "With which weight does each microbatch come in?"),
+        (
+            lambda g, x, y, m: g(x, y),
+            "have 10 digits. The device has room for 3 at once: which of them does not fit?",
+        ),
+        (lambda g, x, y, m: by_share(g, x, y, m)[0], "an array of shape (10,)"),
+        (lambda g, x, y, m: [g(p, q) for p, q in cut(x, y, m)][0:0], "you return a list of 0"),
+        (lambda g, x, y, m: x.T @ x[:, :10], "have no digits, 0 together"),
+        (lambda g, x, y, m: None, "you return None"),
+    ],
+}
 
 
 def test_one_device_gives_a_gradient_of_64_by_10():
@@ -160,42 +138,6 @@ def test_one_device_gives_a_gradient_of_64_by_10():
 R = partial(changed, run)
 WORKS = "        work[kind](stages[s], s, m, links)\n"
 LOSS = "loss += (wrong**2).sum() / target.size"
-RUNS = [
-    (R(), "correct", "one device's loss and gradients to 1e-12, in each of 3 orders"),
-    (R(("/ target.size)", "/ wrong.size)")), "almost", "every gradient is 4 times what one device has"),
-    (R(("2 * wrong / target", "2 * wrong / M / wrong")), "keep working", "M = 4 and 10 samples"),
-    (R(("2 * wrong / target.size", "2 * wrong / len(target)")), "almost", "every gradient is 4 times"),
-    (R(("2 * wrong", "wrong")), "almost", "every gradient is 0.5 times what one device has"),
-    (R(("2 * wrong / target.size", "wrong.mean()")), "keep working", "ValueError"),
-    (R((LOSS, "loss += np.mean(wrong**2)")), "almost", "yours is 4 times"),
-    (R((LOSS, "loss += np.mean(wrong**2) / M")), "keep", "does it average?"),
-    (R(("loss +=", "loss =")), "keep working", "Which numbers does it average?"),
-    (R(("    return loss", "")), "keep working", "you return None; it should be the loss"),
-    (R(("targets[m]", "targets[0]")), "keep working", "Which numbers does it average?"),
-    (R(("- targets[m]", "- target")), "keep working", "it stopped: ValueError"),
-    (R(('links.send(("y", -1, m), piece)', 'links.send(("y", -1, 0), piece)')), "keep working", "KeyError"),
-    (R((WORKS, WORKS.replace("work[kind]", "forward"))), "keep working", "KeyError"),
-    (R(("work[kind](", '(forward if kind == "F" else backward)(')), "keep working", "work['F'] is not"),
-    (R(("work[kind](", 'work["F" if kind == "F" else "B"](')), "keep working", "is done then. What decides"),
-    (R((WORKS, '        if kind in "FB":\n    ' + WORKS)), "keep working", "and `work` has 'wait', but"),
-    (R(("in order:", "in sorted(order):")), "keep working", "number 0 in the order but (0, 'B', 0) is"),
-    (R(("in order:", "in order[:-1]:")), "keep working", "is not called for (0, 'B', 3) of the order"),
-    (R(("in order:", "in order + [(0, 'wait', 0)]:")), "keep working", "is done after the order's end"),
-    (R(("stages[s], s", "stages[last], s")), "keep working", "stage number 0 with another stage's arrays"),
-    (R(("stages[s], s, m", "stages[s], m, s")), "keep working", "with another stage's arrays"),
-    (R(("== (last, ", "== (0, ")), "keep working", "KeyError"),
-    (lambda order, stages: 0, "keep working", "with K = 2, M = 4 and 8 samples, microbatch by microbatch"),
-    (lambda *a: 0.5, "keep working", "work['F'] is not called for (0, 'F', 0) of the order"),
-    ("no", "keep working", "pass in a function, not 'no'"),
-    (None, "your turn", "write run in this cell"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), RUNS)
-def test_run(answer, verdict, says):
-    reply = lesson_03.run(answer)
-    assert reply.verdict.startswith(verdict), reply
-    assert says in reply.text, reply
 
 
 def piece_by_piece(order, stages, x, target, M, work):
@@ -215,11 +157,38 @@ def piece_by_piece(order, stages, x, target, M, work):
     return np.array(sum(total) / target.size)[()]
 
 
-def test_a_run_written_in_another_way_is_right_too():
-    assert lesson_03.run(piece_by_piece).verdict == "correct"
-
-
-WRONG = {
-    "accumulate": [answer for answer, verdict, _ in ACCUMULATE if verdict in ("almost", "keep working")],
-    "run": [answer for answer, verdict, _ in RUNS if verdict not in ("correct", "your turn")],
+RUNS = {
+    "correct": [
+        (piece_by_piece, "one device's loss and gradients to 1e-12"),
+        (R(), "one device's loss and gradients to 1e-12, in each of 3 orders"),
+    ],
+    "almost": [
+        (R(("/ target.size)", "/ wrong.size)")), "every gradient is 4 times what one device has"),
+        (R(("2 * wrong / target.size", "2 * wrong / len(target)")), "every gradient is 4 times"),
+        (R(("2 * wrong", "wrong")), "every gradient is 0.5 times what one device has"),
+        (R((LOSS, "loss += np.mean(wrong**2)")), "yours is 4 times"),
+    ],
+    "keep working": [
+        (R(("2 * wrong / target", "2 * wrong / M / wrong")), "M = 4 and 10 samples"),
+        (R(("2 * wrong / target.size", "wrong.mean()")), "ValueError"),
+        (R((LOSS, "loss += np.mean(wrong**2) / M")), "does it average?"),
+        (R(("loss +=", "loss =")), "Which numbers does it average?"),
+        (R(("    return loss", "")), "you return None; it should be the loss"),
+        (R(("targets[m]", "targets[0]")), "Which numbers does it average?"),
+        (R(("- targets[m]", "- target")), "it stopped: ValueError"),
+        (R(('links.send(("y", -1, m), piece)', 'links.send(("y", -1, 0), piece)')), "KeyError"),
+        (R((WORKS, WORKS.replace("work[kind]", "forward"))), "KeyError"),
+        (R(("work[kind](", '(forward if kind == "F" else backward)(')), "work['F'] is not"),
+        (R(("work[kind](", 'work["F" if kind == "F" else "B"](')), "is done then. What decides"),
+        (R((WORKS, '        if kind in "FB":\n    ' + WORKS)), "and `work` has 'wait', but"),
+        (R(("in order:", "in sorted(order):")), "number 0 in the order but (0, 'B', 0) is"),
+        (R(("in order:", "in order[:-1]:")), "is not called for (0, 'B', 3) of the order"),
+        (R(("in order:", "in order + [(0, 'wait', 0)]:")), "is done after the order's end"),
+        (R(("stages[s], s", "stages[last], s")), "stage number 0 with another stage's arrays"),
+        (R(("stages[s], s, m", "stages[s], m, s")), "with another stage's arrays"),
+        (R(("== (last, ", "== (0, ")), "KeyError"),
+        (lambda order, stages: 0, "with K = 2, M = 4 and 8 samples, microbatch by microbatch"),
+        (lambda *a: 0.5, "work['F'] is not called for (0, 'F', 0) of the order"),
+    ],
 }
+test_replies = each_reply(lesson_03, accumulate=ACCUMULATE, run=RUNS)

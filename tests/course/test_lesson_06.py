@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from replies import assert_says
+from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import lesson_06
-from gpipe_sim.course.lesson_06 import MISTAKES, _stages, peak_bytes
+from gpipe_sim.course.lesson_06 import MISTAKES, _stages
 
 
 def per_sample(layers, features, *, shared=True, sent=False, boundary=False):
@@ -40,51 +40,6 @@ def every_array(layers, features, samples, microbatches):
     return 8 * numbers * samples * microbatches
 
 
-CASES = [
-    (answering(), "correct", "as many bytes as the meter found"),
-    (answering(shared=False), "almost", "what each layer saves. Are these all different arrays?"),
-    (answering(sent=True), "almost", "counted the output, which was sent away"),
-    (answering(boundary=True), "almost", "Does a ReLU in front read it again?"),
-    (every_array, "almost", "every array between the layers"),
-    (answering(lambda samples, m: 8 * samples), "almost", "That is what one microbatch leaves behind"),
-    (
-        answering(lambda samples, m: 8 * samples * m * m),
-        "almost",
-        "How often do you multiply by M?",
-    ),
-    (answering(lambda samples, m: samples * m), "almost", "How many bytes has each?"),
-    (answering(lambda samples, m: 8 * samples * (m - 1)), "almost", "That is one microbatch less."),
-    (
-        answering(lambda samples, m: 8 * samples * m / 1000),
-        "almost",
-        "you say 21.5, and the meter finds 21,504. The meter counts bytes",
-    ),
-    (
-        lambda layers, features, samples, m: 8 * features * samples * m,
-        "keep working",
-        "48 numbers for each sample too few",
-    ),
-    (
-        answering(shared=False, sent=True),
-        "keep working",
-        "numbers for each sample too many. Which arrays make that up?",
-    ),
-    (lambda layers, features, samples, m: 1, "keep working", "Which layer saves what"),
-    (
-        lambda layers, features, samples, m: None,
-        "keep working",
-        "you say None; it should be a number of bytes",
-    ),
-    (lambda *shapes: float("inf"), "keep working", "you say inf bytes"),
-    (lambda *shapes: Fraction(1, 3), "keep working", "you say Fraction(1, 3) bytes"),
-    (lambda *shapes: 10**400, "keep working", "Which layer saves what"),
-    (lambda layers: 0, "keep working", "it stopped: TypeError"),
-    (4096, "keep working", "pass in a function"),
-    (None, "your turn", "write a function peak_bytes"),
-]
-WRONG = {"peak_bytes": [answer for answer, verdict, _ in CASES if verdict not in ("correct", "your turn")]}
-
-
 def by_id(layers, features, samples, microbatches):
     """Right, in another way: run the layers, and count each array that one of them saves once."""
     partition, x = gp.split(layers, stages=1)[0], np.ones((samples, features))
@@ -101,24 +56,6 @@ def by_pairs(layers, features, samples, microbatches):
         else:
             total += features
     return total * 8 * samples * microbatches
-
-
-@pytest.mark.parametrize("answer", [by_id, by_pairs])
-def test_a_right_answer_may_be_written_in_another_way(answer):
-    assert peak_bytes(answer).verdict == "correct"
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), CASES)
-def test_every_answer_gets_its_own_reply(answer, verdict, says):
-    assert_says(peak_bytes(answer), verdict, says)
-
-
-def test_the_first_stage_is_named_with_the_students_number():
-    text = peak_bytes(answering(shared=False)).text
-    assert text.startswith(
-        "for Linear(64, 48), ReLU(), Linear(48, 20) with 6 samples in each of 4 microbatches"
-    )
-    assert "you say 30,720, and the meter finds 21,504" in text
 
 
 def test_every_mistake_is_wrong_on_some_hidden_stage_and_differs_from_the_others():
@@ -174,10 +111,9 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
         32: lesson_06.KEPT_FOR,
         3.09: lesson_06.DIVIDED,
     }.items():
-        for guess, says in wrong.items():
-            guess = round(guess, 1) if guess > 1 else guess
-            reply = gp.course.reveal(guess, right, wrong=wrong).reply
-            assert reply.verdict == "not what happened" and reply.text.endswith(says), reply
+        assert_each_is_told(
+            {round(guess, 1) if guess > 1 else guess: says for guess, says in wrong.items()}, right
+        )
     ends = step.timeline.ends
     sent = ends[gp.F(0, 0)]
     freed = [ends[action] for action in (gp.B(0, 7), gp.B(0, 0))]
@@ -196,3 +132,44 @@ def test_rounded_parts_add_up_to_a_right_peak():
     parts = 66.6 + 66.6 + 133.1 + 2 * 114.7 + 16.4  # 512.1, and the peak is 512.0, a whole number
     reply = gp.course.reveal(parts, 512.0, "kB", within=0.01, wrong=lesson_06.PEAKS).reply
     assert reply.verdict == "near enough"
+
+
+CASES = {
+    "correct": [
+        (by_id, ""),
+        (by_pairs, ""),
+        (answering(), "as many bytes as the meter found"),
+    ],
+    "almost": [
+        (
+            answering(shared=False),
+            "for Linear(64, 48), ReLU(), Linear(48, 20) with 6 samples in each of 4 microbatches",
+        ),
+        (answering(shared=False), "you say 30,720, and the meter finds 21,504"),
+        (answering(shared=False), "what each layer saves. Are these all different arrays?"),
+        (answering(sent=True), "counted the output, which was sent away"),
+        (answering(boundary=True), "Does a ReLU in front read it again?"),
+        (every_array, "every array between the layers"),
+        (answering(lambda samples, m: 8 * samples), "That is what one microbatch leaves behind"),
+        (answering(lambda samples, m: 8 * samples * m * m), "How often do you multiply by M?"),
+        (answering(lambda samples, m: samples * m), "How many bytes has each?"),
+        (answering(lambda samples, m: 8 * samples * (m - 1)), "That is one microbatch less."),
+        (
+            answering(lambda samples, m: 8 * samples * m / 1000),
+            "you say 21.5, and the meter finds 21,504. The meter counts bytes",
+        ),
+    ],
+    "keep working": [
+        (
+            lambda layers, features, samples, m: 8 * features * samples * m,
+            "48 numbers for each sample too few",
+        ),
+        (answering(shared=False, sent=True), "numbers for each sample too many. Which arrays make that up?"),
+        (lambda layers, features, samples, m: 1, "Which layer saves what"),
+        (lambda layers, features, samples, m: None, "you say None; it should be a number of bytes"),
+        (lambda *shapes: float("inf"), "you say inf bytes"),
+        (lambda *shapes: Fraction(1, 3), "you say Fraction(1, 3) bytes"),
+        (lambda *shapes: 10**400, "Which layer saves what"),
+    ],
+}
+test_replies = each_reply(lesson_06, peak_bytes=CASES)

@@ -1,54 +1,15 @@
 """What lesson 08's checks say to right and to wrong answers."""
 
 import numpy as np
-import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_08
 from gpipe_sim.course.answers import forward, light_forward, recompute
-from gpipe_sim.course.lesson_08 import light_forward_and_recompute
 
 
 def except_last(K, M, forward, backward, recompute):
     return (M + K - 1) * (forward + backward) + (M - 1) * recompute
-
-
-def test_nothing_yet():
-    assert lesson_08.remat_time(None).verdict == "your turn"
-    assert lesson_08.most_microbatches(None).verdict == "your turn"
-
-
-def test_the_formula_is_correct():
-    assert lesson_08.remat_time(except_last).verdict == "correct"
-
-
-def test_so_is_a_simulation():
-    def simulated(K, M, forward, backward, recompute):
-        costs = gp.Costs(forward=forward, input_grad=1, weight_grad=backward - 1, recompute=recompute)
-        return gp.simulate(gp.remat(gp.GPipe(K, M), "except_last"), costs).makespan
-
-    assert lesson_08.remat_time(simulated).verdict == "correct"
-
-
-TIMES = [
-    (lambda K, M, f, b, r: (M + K - 1) * (f + b + r), "almost", "right if R waits for the gradient"),
-    (lambda K, M, f, b, r: (M + K - 1) * (f + b + r) - r, "almost", "Which array does R read"),
-    (lambda K, M, f, b, r: (M + K - 1) * (f + b) + M * r, "almost", "every microbatch is recomputed"),
-    (lambda K, M, f, b, r: (M + K - 1) * (f + b) + (M - 1) * f, "almost", "as long as F"),
-    (lambda K, M, f, b, r: (M + K - 1) * (f + b), "keep working", "without any R"),
-    (lambda K, M, f, b, r: 41, "keep working", "must somebody wait for"),
-    (lambda K, M, f, b, r: "41", "keep working", "you say '41'. How long is that, as a number?"),
-    (lambda K, M, f, b, r: None, "keep working", "What should come after return?"),
-    (lambda K, M, f, b, r: np.ones(3), "keep working", "as a number?"),
-    (lambda K, M, f, b, r: 1 / 0, "keep working", "ZeroDivisionError"),
-    (41, "keep working", "pass in a function"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "verdict", "says"), TIMES)
-def test_a_wrong_time_is_told_why(wrong, verdict, says):
-    assert_says(lesson_08.remat_time(wrong), verdict, says)
 
 
 def test_the_first_size_tells_the_wrong_ideas_apart():
@@ -56,43 +17,6 @@ def test_the_first_size_tells_the_wrong_ideas_apart():
     plain = (M + K - 1) * (f + b)
     ideas = {plain, plain + M * r, plain + (M - 1) * r, plain + (M - 1) * f, plain + (M + K - 1) * r}
     assert len(ideas) == 5
-
-
-def test_the_most_microbatches():
-    def answer(limit, boundary, saved):
-        return max(0, (limit - (saved - boundary)) // boundary)
-
-    assert lesson_08.most_microbatches(answer).verdict == "correct"
-
-
-MOST = [
-    (
-        lambda limit, boundary, saved: limit // saved,
-        "keep working",
-        "nothing is recomputed. With R the peak would be 190. What more fits?",
-    ),
-    (lambda limit, boundary, saved: limit // boundary, "almost", "besides the boundary inputs"),
-    (lambda limit, boundary, saved: (limit - saved) // boundary, "almost", "an array twice"),
-    (lambda limit, boundary, saved: (limit - saved + boundary) // boundary, "almost", "not even one"),
-    (
-        lambda limit, boundary, saved: (limit - saved + boundary) / boundary,
-        "keep working",
-        "you say 19.98. How many whole microbatches is that?",
-    ),
-    (lambda limit, boundary, saved: None, "keep working", "What should come after return?"),
-    (lambda limit, boundary, saved: float("inf"), "keep working", "How many whole"),
-    (lambda limit, boundary, saved: np.ones(3), "keep working", "How many whole"),
-    (lambda limit, boundary, saved: limit.bytes, "keep working", "AttributeError"),
-    (lambda limit, boundary, saved: limit // (boundary + saved), "keep working", "What would one"),
-    (lambda limit, boundary, saved: max(1, (limit - saved + boundary) // boundary), "almost", "peak is"),
-    (lambda limit, boundary, saved: -((saved - boundary - limit) // boundary), "almost", "peak is"),
-    (9, "keep working", "pass in a function"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "verdict", "says"), MOST)
-def test_a_wrong_number_of_microbatches_is_told_why(wrong, verdict, says):
-    assert_says(lesson_08.most_microbatches(wrong), verdict, says)
 
 
 def kept(stage, s, m, links, keep):
@@ -194,83 +118,6 @@ def nothing(stage, s, m, links):
     pass
 
 
-STEPS = [
-    (forward, nothing, "keep working", "after 0F0 the stage keeps 288 bytes; its input would be 168."),
-    (forward, recompute, "keep working", "Which of its arrays could be computed again?"),
-    (keeping(lambda x, y: (x, y[:])), recompute, "keep working", "could be computed again?"),
-    (keeping(lambda x, y: (y,)), recompute, "keep working", "its input x is not among them."),
-    (keeping(lambda x, y: ()), recompute, "keep working", "its input x is not among them."),
-    (keeping(lambda x, y: (x[:1].copy(),)), recompute, "keep working", "its input x is not among them."),
-    (keeping(lambda x, y: (x.astype(np.float32),)), recompute, "keep working", "x is not among them."),
-    (keeping(lambda x, y: (x, x.copy())), recompute, "almost", "who needs it before R?"),
-    (keeping(lambda x, y: (x, y > 0)), recompute, "almost", "who needs it before R?"),
-    (without_sending, recompute, "keep working", "0F0 receives ('y', -1, 0). What does the next stage begin"),
-    (nothing, recompute, "keep working", "0F0 sends and receives nothing."),
-    (light_forward, nothing, "keep working", 'after 0R2 there is a tuple of 1 in stage["kept"]'),
-    (light_forward, forward, "keep working", "R2 receives ('y', -1, 2). Was that not done in 0F2"),
-    (light_forward, asking_the_stage_before, "keep working", "is it still on the link?"),
-    (light_forward, sending_again, "keep working", "0R2 sends ('y', 0, 2). Was that not done in 0F2"),
-    (light_forward, making(lambda x, s: x @ s["W"] + s["b"]), "almost", "stands where 0 was. Which steps"),
-    (light_forward, making(lambda x, s: np.maximum(x @ s["W"], 0)), "almost", "Which steps of forward"),
-    (light_forward, making(lambda x, s: np.maximum(x @ s["W"] + s["b"], 0)), "almost", "Which steps of"),
-    (light_forward, making(lambda x, s: x @ s["W"].T), "keep working", "in 0R2 it stopped: ValueError"),
-    (light_forward, making(right_y, lambda x, y: (y, x)), "keep working", "is not the x of 0F2"),
-    (
-        light_forward,
-        making(right_y, lambda x, y: y),
-        "keep working",
-        'an array of shape (2, 5) in stage["kept"][2]',
-    ),
-    (light_forward, making(right_y, lambda x, y: (x, y > 0)), "almost", "an array of bool"),
-    (light_forward, making(right_y, lambda x, y: (x, None)), "almost", "it is None."),
-    (light_forward, making(right_y, lambda x, y: (x, y[:1])), "almost", "its shape is (1, 5), not (2, 5)."),
-    (light_forward, every_microbatch, "almost", "Which microbatch is 0R2 about?"),
-    (light_forward, elsewhere, "keep working", 'a tuple of 1 in stage["kept"][2]'),
-    (light_forward, changing_weights, "keep working", "after 0R2 W of the stage has changed. Who updates"),
-    (light_forward, losing_the_bias, "keep working", "after 0R2 the stage has no 'b' any more."),
-    (light_forward, adding_gradients, "keep working", "after 0B2 the gradient is another one."),
-    (by_hand, never_freed, "almost", "after 0B2 the stage keeps"),
-    (light_forward, lambda stage, s, m, links: stage["x"], "keep working", "it stopped: KeyError: 'x'"),
-    (light_forward, None, "keep working", "Now recompute: what does it find in stage"),
-    (keeping_the_newest, recompute, "almost", "inputs would be 336. Which of them is gone, and who still"),
-    (lambda x: x, recompute, "keep working", "in 0F0 it stopped: TypeError"),
-]
-WRONG = {
-    "light_forward_and_recompute": [(light, again) for light, again, *_ in STEPS],
-    "remat_time": [wrong for wrong, *_ in TIMES],
-    "most_microbatches": [wrong for wrong, *_ in MOST],
-}
-
-
-@pytest.mark.parametrize(
-    ("light", "again"),
-    [
-        (light_forward, recompute),
-        (light_forward, making(right_y)),
-        (light_forward, forward_again),
-        (by_hand, by_hand_again),
-        (
-            keeping(lambda x, y: x),
-            lambda stage, s, m, _: stage["kept"].update({m: (x := stage["kept"][m], right_y(x, stage))}),
-        ),
-    ],
-)
-def test_a_light_forward_and_its_recompute_however_they_are_written(light, again):
-    assert light_forward_and_recompute(light, again).verdict == "correct"
-
-
-@pytest.mark.parametrize(("light", "again", "verdict", "says"), STEPS)
-def test_what_is_kept_or_recomputed_wrongly_is_told_where(light, again, verdict, says):
-    reply = light_forward_and_recompute(light, again)
-    assert reply.verdict == verdict and reply.text.startswith("stages of ")
-    assert says in reply.text
-
-
-def test_a_build_without_answers_says_what_to_write():
-    reply = light_forward_and_recompute(None, None)
-    assert repr(reply).startswith("your turn: write light_forward and recompute in this cell")
-
-
 def test_a_stage_keeps_half_and_one_more():
     """The lesson's count on the student's own stages: 8 inputs and one output, where there were 8 of each."""
     stages = answers.stages_of(gp.mlp([64, 64, 64]))
@@ -339,3 +186,105 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert set(wrongs) == {100, 41, 130, "equal", "loss"}
     for right, wrong in wrongs.items():
         assert_each_is_told(wrong, right)
+
+
+def simulated(K, M, forward, backward, recompute):
+    costs = gp.Costs(forward=forward, input_grad=1, weight_grad=backward - 1, recompute=recompute)
+    return gp.simulate(gp.remat(gp.GPipe(K, M), "except_last"), costs).makespan
+
+
+def from_x_alone(stage, s, m, links):
+    stage["kept"][m] = stage["kept"][m], right_y(stage["kept"][m], stage)
+
+
+TIMES = {
+    "correct": [(except_last, ""), (simulated, "")],
+    "almost": [
+        (lambda K, M, f, b, r: (M + K - 1) * (f + b + r), "right if R waits for the gradient"),
+        (lambda K, M, f, b, r: (M + K - 1) * (f + b + r) - r, "Which array does R read"),
+        (lambda K, M, f, b, r: (M + K - 1) * (f + b) + M * r, "every microbatch is recomputed"),
+        (lambda K, M, f, b, r: (M + K - 1) * (f + b) + (M - 1) * f, "as long as F"),
+    ],
+    "keep working": [
+        (lambda K, M, f, b, r: (M + K - 1) * (f + b), "without any R"),
+        (lambda K, M, f, b, r: 41, "must somebody wait for"),
+        (lambda K, M, f, b, r: "41", "you say '41'. How long is that, as a number?"),
+        (lambda K, M, f, b, r: None, "What should come after return?"),
+        (lambda K, M, f, b, r: np.ones(3), "as a number?"),
+    ],
+}
+MOST = {
+    "correct": [(lambda limit, boundary, saved: max(0, (limit - (saved - boundary)) // boundary), "")],
+    "keep working": [
+        (
+            lambda limit, boundary, saved: limit // saved,
+            "nothing is recomputed. With R the peak would be 190. What more fits?",
+        ),
+        (
+            lambda limit, boundary, saved: (limit - saved + boundary) / boundary,
+            "you say 19.98. How many whole microbatches is that?",
+        ),
+        (lambda limit, boundary, saved: None, "What should come after return?"),
+        (lambda limit, boundary, saved: float("inf"), "How many whole"),
+        (lambda limit, boundary, saved: np.ones(3), "How many whole"),
+        (lambda limit, boundary, saved: limit.bytes, "AttributeError"),
+        (lambda limit, boundary, saved: limit // (boundary + saved), "What would one"),
+    ],
+    "almost": [
+        (lambda limit, boundary, saved: limit // boundary, "besides the boundary inputs"),
+        (lambda limit, boundary, saved: (limit - saved) // boundary, "an array twice"),
+        (lambda limit, boundary, saved: (limit - saved + boundary) // boundary, "not even one"),
+        (lambda limit, boundary, saved: max(1, (limit - saved + boundary) // boundary), "peak is"),
+        (lambda limit, boundary, saved: -((saved - boundary - limit) // boundary), "peak is"),
+    ],
+}
+STEPS = {
+    "correct": [
+        ((light_forward, recompute), ""),
+        ((light_forward, making(right_y)), ""),
+        ((light_forward, forward_again), ""),
+        ((by_hand, by_hand_again), ""),
+        ((keeping(lambda x, y: x), from_x_alone), ""),
+    ],
+    "keep working": [
+        ((forward, nothing), "after 0F0 the stage keeps 288 bytes; its input would be 168."),
+        ((forward, recompute), "Which of its arrays could be computed again?"),
+        ((keeping(lambda x, y: (x, y[:])), recompute), "could be computed again?"),
+        ((keeping(lambda x, y: (y,)), recompute), "its input x is not among them."),
+        ((keeping(lambda x, y: ()), recompute), "its input x is not among them."),
+        ((keeping(lambda x, y: (x[:1].copy(),)), recompute), "its input x is not among them."),
+        ((keeping(lambda x, y: (x.astype(np.float32),)), recompute), "x is not among them."),
+        ((without_sending, recompute), "0F0 receives ('y', -1, 0). What does the next stage begin"),
+        ((nothing, recompute), "0F0 sends and receives nothing."),
+        ((light_forward, nothing), 'after 0R2 there is a tuple of 1 in stage["kept"]'),
+        ((light_forward, forward), "R2 receives ('y', -1, 2). Was that not done in 0F2"),
+        ((light_forward, asking_the_stage_before), "is it still on the link?"),
+        ((light_forward, sending_again), "0R2 sends ('y', 0, 2). Was that not done in 0F2"),
+        ((light_forward, making(lambda x, s: x @ s["W"].T)), "in 0R2 it stopped: ValueError"),
+        ((light_forward, making(right_y, lambda x, y: (y, x))), "is not the x of 0F2"),
+        ((light_forward, making(right_y, lambda x, y: y)), 'an array of shape (2, 5) in stage["kept"][2]'),
+        ((light_forward, elsewhere), 'a tuple of 1 in stage["kept"][2]'),
+        ((light_forward, changing_weights), "after 0R2 W of the stage has changed. Who updates"),
+        ((light_forward, losing_the_bias), "after 0R2 the stage has no 'b' any more."),
+        ((light_forward, adding_gradients), "after 0B2 the gradient is another one."),
+        ((light_forward, lambda stage, s, m, links: stage["x"]), "it stopped: KeyError: 'x'"),
+        ((light_forward, None), "Now recompute: what does it find in stage"),
+        ((lambda x: x, recompute), "in 0F0 it stopped: TypeError"),
+    ],
+    "almost": [
+        ((keeping(lambda x, y: (x, x.copy())), recompute), "who needs it before R?"),
+        ((keeping(lambda x, y: (x, y > 0)), recompute), "who needs it before R?"),
+        ((light_forward, making(lambda x, s: x @ s["W"] + s["b"])), "stands where 0 was. Which steps"),
+        ((light_forward, making(lambda x, s: np.maximum(x @ s["W"], 0))), "Which steps of forward"),
+        ((light_forward, making(lambda x, s: np.maximum(x @ s["W"] + s["b"], 0))), "Which steps of"),
+        ((light_forward, making(right_y, lambda x, y: (x, y > 0))), "an array of bool"),
+        ((light_forward, making(right_y, lambda x, y: (x, None))), "it is None."),
+        ((light_forward, making(right_y, lambda x, y: (x, y[:1]))), "its shape is (1, 5), not (2, 5)."),
+        ((light_forward, every_microbatch), "Which microbatch is 0R2 about?"),
+        ((by_hand, never_freed), "after 0B2 the stage keeps"),
+        ((keeping_the_newest, recompute), "inputs would be 336. Which of them is gone, and who still"),
+    ],
+}
+test_replies = each_reply(
+    lesson_08, remat_time=TIMES, most_microbatches=MOST, light_forward_and_recompute=STEPS
+)

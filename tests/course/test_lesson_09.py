@@ -2,11 +2,10 @@
 
 from fractions import Fraction
 from functools import cache
-from itertools import count
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim import simulate
@@ -29,33 +28,24 @@ def held(layers, devices, stages_per_device, device):
     return [stage * size + i for stage in stages for i in range(size)]
 
 
-def best(devices, microbatches, comm):
-    def length(V):
-        part = Fraction(1, V)
-        schedule = gp.Interleaved1F1B(devices, microbatches, stages_per_device=V)
-        return gp.simulate(schedule, gp.Costs(part, part, part, comm=comm)).makespan
-
-    return min((1, 2, 4), key=length)
+def chosen(length):
+    """The number of stages per device for which ``length(devices, microbatches, comm, V)`` is the least."""
+    return lambda *case: min((1, 2, 4), key=lambda V: length(*case, V))
 
 
-def with_smaller_messages(devices, microbatches, comm):
-    def length(V):
-        part = Fraction(1, V)
-        schedule = gp.Interleaved1F1B(devices, microbatches, stages_per_device=V)
-        return gp.simulate(schedule, gp.Costs(part, part, part, comm=comm / V)).makespan
-
-    return min((1, 2, 4), key=length)
+def interleaved(devices, microbatches, comm, V, part=None):
+    part = part or Fraction(1, V)
+    schedule = gp.Interleaved1F1B(devices, microbatches, stages_per_device=V)
+    return gp.simulate(schedule, gp.Costs(part, part, part, comm=comm)).makespan
 
 
-def with_one_f_one_b(devices, microbatches, comm):
-    def length(V):
-        if V == 1:
-            return gp.simulate(gp.OneFOneB(devices, microbatches), gp.Costs(comm=comm)).makespan
-        part = Fraction(1, V)
-        schedule = gp.Interleaved1F1B(devices, microbatches, stages_per_device=V)
-        return gp.simulate(schedule, gp.Costs(part, part, part, comm=comm)).makespan
-
-    return min((1, 2, 4), key=length)
+best = chosen(interleaved)
+with_smaller_messages = chosen(lambda K, M, comm, V: interleaved(K, M, comm / V, V))
+with_one_f_one_b = chosen(
+    lambda K, M, comm, V: (
+        gp.simulate(gp.OneFOneB(K, M), gp.Costs(comm=comm)).makespan if V == 1 else interleaved(K, M, comm, V)
+    )
+)
 
 
 def grouped(K, M, V, size=None):
@@ -108,107 +98,18 @@ def counted_up(K, M, V):
     return made
 
 
-WRONG_ROWS = [
-    (wrongly(last=False), "keep working", "At which of its stages does a gradient arrive first?"),
-    (wrongly(warm=lambda K, V, k: K - k - 1), "keep working", "the step never ends: 2B0 needs 2F0, queued"),
-    (
-        wrongly(warm=lambda K, V, k: K - k - 1 + (V - 1) * K),
-        "almost",
-        "a gradient travels back. For how many",
-    ),
-    (
-        wrongly(warm=lambda K, V, k: warm_up(K, V, k) + 1),
-        "almost",
-        "Which of them belongs to the first pair?",
-    ),
-    (wrongly(warm=lambda K, V, k: warm_up(K, V, k) - 1), "keep working", "3B0 needs 3F0, queued behind 3B0"),
-    (
-        wrongly(warm=lambda K, V, k: 2 * (K - 1) + (V - 1) * K),
-        "keep working",
-        "device 1 does 5 forwards before",
-    ),
-    (
-        wrongly(warm=lambda K, V, k: 2 * (K - k - 1) + V * K),
-        "keep working",
-        "takes 13.5 and the devices hold 7, 5",
-    ),
-    (
-        wrongly(warm=lambda K, V, k: 2 * (K - k - 1) + K),
-        "keep working",
-        "K = 4, M = 8, V = 3: device 0 does 11",
-    ),
-    (wrongly(warm=lambda K, V, k: K * V * 9), "keep working", "takes 13.5 and the devices hold 8, 8"),
-    (
-        wrongly(there=lambda K, M, V: grouped(K, M, V, M)),
-        "keep working",
-        "which one is back, and at which stage?",
-    ),
-    (
-        wrongly(there=lambda K, M, V: grouped(K, M, V, 4)),
-        "keep working",
-        "which one is back, and at which stage?",
-    ),
-    (wrongly(there=by_microbatch), "keep working", "before the first one has come round again?"),
-    (
-        wrongly(there=lambda K, M, V: grouped(K, M, V, V)),
-        "keep working",
-        "K = 3, M = 9, V = 2: device 0 does 0F0",
-    ),
-    (wrongly(there=descending), "keep working", "does 0F1 0F0 2F1 2F0 ... Which microbatches are there"),
-    (wrongly(back=by_microbatch), "keep working", "In which order do the gradients of a group come"),
-    (wrongly(back=descending), "keep working", "Which microbatch's gradient is there first?"),
-    (wrongly(held=lambda v, k, K, V: k * V + v), "keep working", "1F0 is work of stage 1. Which stages are"),
-    (
-        lambda K, M, V: [list(row) for row in gp.OneFOneB(K, M).actions],
-        "keep working",
-        "It lacks 2F0 2F1 2B0 2B1 ... When",
-    ),
-    (
-        lambda K, M, V: [row[:-1] for row in rows(K, M, V)],
-        "keep working",
-        "It lacks 0B3. When should",
-    ),
-    (lambda K, M, V: [row + row[:1] for row in rows(K, M, V)], "keep working", "0F0 is in it 2 times"),
-    (lambda K, M, V: rows(K, M + K, V), "keep working", "0F4 is of microbatch 4, and 3 is the last."),
-    (lambda K, M, V: rows(K, M, V)[0], "keep working", "it gives a list of 16. How many devices"),
-    (lambda K, M, V: [["0F0"]] * K, "keep working", "has '0F0'. How is 0F0 written as a tuple"),
-    (lambda K, M, V: [[*row, None] for row in rows(K, M, V)], "keep working", "has None. How is 0F0"),
-    (lambda K, M, V: [None] * K, "keep working", "is None. What would a list of actions be?"),
-    (lambda K, M, V: [[(0, "f", 0)]] * K, "keep working", "has (0, 'f', 0). How is 0F0 written"),
-    (lambda K, M, V: None, "keep working", "it gives nothing back. What should come after return?"),
-    (lambda K, M, V: [[1 // 0 for _ in "a"]] * K, "keep working", "ZeroDivisionError"),
-    (lambda K, M, V: (row for row in rows(K, M, V)), "keep working", "it gives a generator. Later lessons"),
-    (lambda K, M, V: [iter(row) for row in rows(K, M, V)], "keep working", "0 is a list_iterator. Later"),
-    (lambda K, M, V: [count() for _ in range(K)], "keep working", "0 is a count. Later lessons read it"),
-    (lambda K, M, V: [tuple(row) for row in rows(K, M, V)], "keep working", "0 is a tuple. Later lessons"),
-    (lambda K, M, V: exit(), "keep working", "it calls exit(), which would end the notebook"),
-]
-
-
-@pytest.mark.parametrize("right", [rows, counted_up])
-def test_interleaved_rows_written_in_different_ways(right):
-    assert lesson_09.interleaved_rows(right).verdict == "correct"
-
-
-@pytest.mark.parametrize(("wrong", "verdict", "says"), WRONG_ROWS)
-def test_wrong_interleaved_rows_are_told_why(wrong, verdict, says):
-    assert_says(lesson_09.interleaved_rows(wrong), verdict, says)
-
-
-def test_nothing_yet():
-    assert lesson_09.interleaved_rows(None).verdict == "your turn"
-    assert lesson_09.held_layers(None).verdict == "your turn"
-    assert lesson_09.best_stages_per_device(None).verdict == "your turn"
-
-
 def halved(c=0):
     part = Fraction(1, 2)
     return gp.simulate(gp.Interleaved1F1B(4, 8, stages_per_device=2), gp.Costs(part, part, part, comm=c))
 
 
-def test_a_wrong_guess_at_the_length_is_told_what_it_is():
+def test_each_wrong_guess_is_told_what_it_is():
     assert halved().makespan == Fraction(57, 2)
     assert_each_is_told(lesson_09.LENGTHS, halved().makespan)
+    assert_each_is_told(lesson_09.MESSAGES, len(halved().messages))
+    assert_each_is_told(lesson_09.HELD, gp.peak_in_flight(halved().schedule)[0])
+    assert_each_is_told(lesson_09.SAME_ORDER, "false")
+    assert_each_is_told(lesson_09.HALVED, 2)
 
 
 def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
@@ -220,18 +121,10 @@ def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
     assert set(lesson_09.LENGTHS) == {one_f_one_b.makespan, work, one_f_one_b.makespan / 2, whole} | one_end
 
 
-def test_a_wrong_guess_at_the_messages_is_told_what_it_is():
-    assert_each_is_told(lesson_09.MESSAGES, len(halved().messages))
-
-
 def test_the_wrong_guesses_at_the_messages_follow_from_a_thought():
     K, M, V = 4, 8, 2
     there = len(halved().messages) // 2
     assert set(lesson_09.MESSAGES) == {2 * (K - 1) * M, there, V * 2 * (K - 1) * M, 2 * K * V * M}
-
-
-def test_a_wrong_guess_at_what_is_held_is_told_what_it_is():
-    assert_each_is_told(lesson_09.HELD, gp.peak_in_flight(halved().schedule)[0])
 
 
 def test_the_wrong_guesses_at_what_is_held_follow_from_a_thought():
@@ -240,55 +133,10 @@ def test_the_wrong_guesses_at_what_is_held_follow_from_a_thought():
     assert set(lesson_09.HELD) == {K, held / V, K * V, held - 1, M * V}
 
 
-def test_a_backward_in_the_order_of_the_forward_is_asked_which_gradient_comes_first():
-    for guess, question in lesson_09.SAME_ORDER.items():
-        reply = gp.course.reveal(guess, "false", wrong=lesson_09.SAME_ORDER).reply
-        assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
-
-
-def test_a_wrong_number_of_halved_bubbles_is_asked_what_is_divided_by_what():
-    for guess, question in lesson_09.HALVED.items():
-        reply = gp.course.reveal(guess, 2, wrong=lesson_09.HALVED).reply
-        assert (reply.verdict, reply.text[-len(question) :]) == ("not what happened", question)
-
-
 def test_megatrons_example():
     """Narayanan et al. 2021, section 2.2.2: counted from 1, layers 1, 2, 9, 10 and layers 3, 4, 11, 12."""
     assert lesson_09._held(16, 4, 2, 0) == held(16, 4, 2, 0) == [0, 1, 8, 9]
     assert lesson_09._held(16, 4, 2, 1) == held(16, 4, 2, 1) == [2, 3, 10, 11]
-
-
-def test_the_right_layers():
-    assert lesson_09.held_layers(held).verdict == "correct"
-    assert lesson_09.held_layers(lambda *case: set(held(*case))).verdict == "correct"
-    assert lesson_09.held_layers(lambda *case: iter(held(*case))).verdict == "correct"
-
-
-WRONG_LAYERS = [
-    (lambda *case: [n + 1 for n in held(*case)], "almost", "first layer of the model"),
-    (lambda L, K, V, k: range(k * (L // K), (k + 1) * (L // K)), "keep working", "one run of layers"),
-    (lambda L, K, V, k: range(k, L, K), "almost", "single layers"),
-    (lambda L, K, V, k: [k, k + K], "keep working", "[1, 4]: 2 in all. How many layers are there"),
-    (lambda L, K, V, k: held(L, K, V, K - 1 - k + 1), "keep working", "Into how many stages"),
-    (lambda L, K, V, k: (n + 1 for n in held(L, K, V, k)), "almost", "first layer of the model"),
-    (lambda L, K, V, k: (1 // 0 for _ in range(K)), "keep working", "ZeroDivisionError"),
-    (lambda L, K, V, k: 7, "keep working", "a list of layer numbers"),
-    (lambda L, K, V, k: ["0", None], "keep working", "a list of layer numbers"),
-    (lambda L, K, V, k: L[k], "keep working", "TypeError"),
-    (lambda L, K, V, k: [k + i * K for i in range(V)], "keep working", "How many layers are there"),
-    (lambda L, K, V, k: held(L, K, 1, k), "keep working", "one run of layers"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "verdict", "says"), WRONG_LAYERS)
-def test_wrong_layers_are_told_why(wrong, verdict, says):
-    assert_says(lesson_09.held_layers(wrong), verdict, says)
-
-
-def test_the_best_choice():
-    assert lesson_09.best_stages_per_device(best).verdict == "correct"
-    assert lesson_09.best_stages_per_device(lambda *case: np.int64(best(*case))).verdict == "correct"
-    assert lesson_09.best_stages_per_device(lambda *case: float(best(*case))).verdict == "correct"
 
 
 def test_every_choice_is_somewhere_the_best_and_never_by_a_tie():
@@ -297,48 +145,90 @@ def test_every_choice_is_somewhere_the_best_and_never_by_a_tie():
     assert all(row.count(min(row)) == 1 for row in lengths)
 
 
-WRONG_CHOICES = [
-    (lambda K, M, comm: 4, "keep working", "always take the thinnest"),
-    (lambda K, M, comm: best(K, M, 0 * comm), "keep working", "always take the thinnest"),
-    (lambda K, M, comm: 1, "almost", "How long is one of V stages"),
-    (with_smaller_messages, "almost", "Does a message carry less"),
-    (with_one_f_one_b, "almost", "Is 1F1B what"),
-    (lambda K, M, comm: 2, "keep working", "another of the three is shorter"),
-    (
-        lambda K, M, c: 4 if c < Fraction(9, 64) else 2 if c < Fraction(13, 24) else 1,  # 4 x 8 everywhere
-        "keep working",
-        "for K=2, M=2 and messages that take 1/10 you say V = 4",
-    ),
-    (lambda K, M, comm: 3, "keep working", "you say 3. Which of V = 1, 2 and 4 is that?"),
-    (lambda K, M, comm: "2", "keep working", "you say '2'. Which of V"),
-    (lambda K, M, comm: print(2), "keep working", "you say None. Which of V"),
-    (lambda K, M, comm: Fraction(57, 2), "keep working", "you say 28.5. Which of V"),
-    (lambda K, M, comm: K / comm, "keep working", "ZeroDivisionError"),
-    (lambda K, M, c: 4 if c * K <= Fraction(9, 16) else 2 if c * K <= 2 else 1, "keep working", "another"),
-    (lambda K, M, c: best(K, 2 * K, c), "keep working", "another of the three"),
-    (lambda K, M, c: best(4, M, c), "keep working", "another of the three"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "verdict", "says"), WRONG_CHOICES)
-def test_a_wrong_choice_is_told_why(wrong, verdict, says):
-    assert_says(lesson_09.best_stages_per_device(wrong), verdict, says)
-
-
 def test_whoever_gives_each_stage_a_whole_devices_work_answers_1_everywhere():
     """So the check knows this mistake by its answers alone."""
 
-    def length(devices, microbatches, comm, V):
-        schedule = gp.Interleaved1F1B(devices, microbatches, stages_per_device=V)
-        return gp.simulate(schedule, gp.Costs(comm=comm)).makespan
-
-    answers = [min((1, 2, 4), key=lambda V: length(*case, V)) for case in lesson_09.HIDDEN_LINKS]
+    whole = chosen(lambda *case: interleaved(*case, part=1))
+    answers = [whole(*case) for case in lesson_09.HIDDEN_LINKS]
     assert answers == [1] * len(lesson_09.HIDDEN_LINKS)
     assert "How long is one of V stages" in lesson_09.best_stages_per_device(lambda *case: 1).text
 
 
-WRONG = {
-    "interleaved_rows": [case[0] for case in WRONG_ROWS],
-    "held_layers": [case[0] for case in WRONG_LAYERS],
-    "best_stages_per_device": [case[0] for case in WRONG_CHOICES],
+ROWS = {
+    "correct": [(rows, ""), (counted_up, "")],
+    "keep working": [
+        (wrongly(last=False), "At which of its stages does a gradient arrive first?"),
+        (wrongly(warm=lambda K, V, k: K - k - 1), "the step never ends: 2B0 needs 2F0, queued"),
+        (wrongly(warm=lambda K, V, k: warm_up(K, V, k) - 1), "3B0 needs 3F0, queued behind 3B0"),
+        (wrongly(warm=lambda K, V, k: 2 * (K - 1) + (V - 1) * K), "device 1 does 5 forwards before"),
+        (wrongly(warm=lambda K, V, k: 2 * (K - k - 1) + V * K), "takes 13.5 and the devices hold 7, 5"),
+        (wrongly(warm=lambda K, V, k: 2 * (K - k - 1) + K), "K = 4, M = 8, V = 3: device 0 does 11"),
+        (wrongly(warm=lambda K, V, k: K * V * 9), "takes 13.5 and the devices hold 8, 8"),
+        (wrongly(there=lambda K, M, V: grouped(K, M, V, M)), "which one is back, and at which stage?"),
+        (wrongly(there=lambda K, M, V: grouped(K, M, V, 4)), "which one is back, and at which stage?"),
+        (wrongly(there=by_microbatch), "before the first one has come round again?"),
+        (wrongly(there=lambda K, M, V: grouped(K, M, V, V)), "K = 3, M = 9, V = 2: device 0 does 0F0"),
+        (wrongly(there=descending), "does 0F1 0F0 2F1 2F0 ... Which microbatches are there"),
+        (wrongly(back=by_microbatch), "In which order do the gradients of a group come"),
+        (wrongly(back=descending), "Which microbatch's gradient is there first?"),
+        (wrongly(held=lambda v, k, K, V: k * V + v), "1F0 is work of stage 1. Which stages are"),
+        (
+            lambda K, M, V: [list(row) for row in gp.OneFOneB(K, M).actions],
+            "It lacks 2F0 2F1 2B0 2B1 ... When",
+        ),
+        (lambda K, M, V: rows(K, M + K, V), "0F4 is of microbatch 4, and 3 is the last."),
+        (lambda K, M, V: exit(), "it calls exit(), which would end the notebook"),
+    ],
+    "almost": [
+        (wrongly(warm=lambda K, V, k: K - k - 1 + (V - 1) * K), "a gradient travels back. For how many"),
+        (wrongly(warm=lambda K, V, k: warm_up(K, V, k) + 1), "Which of them belongs to the first pair?"),
+    ],
 }
+LAYERS = {
+    "correct": [(held, ""), (lambda *case: set(held(*case)), ""), (lambda *case: iter(held(*case)), "")],
+    "almost": [
+        (lambda *case: [n + 1 for n in held(*case)], "first layer of the model"),
+        (lambda L, K, V, k: range(k, L, K), "single layers"),
+        (lambda L, K, V, k: (n + 1 for n in held(L, K, V, k)), "first layer of the model"),
+    ],
+    "keep working": [
+        (lambda L, K, V, k: range(k * (L // K), (k + 1) * (L // K)), "one run of layers"),
+        (lambda L, K, V, k: [k, k + K], "[1, 4]: 2 in all. How many layers are there"),
+        (lambda L, K, V, k: held(L, K, V, K - 1 - k + 1), "Into how many stages"),
+        (lambda L, K, V, k: 7, "a list of layer numbers"),
+        (lambda L, K, V, k: ["0", None], "a list of layer numbers"),
+        (lambda L, K, V, k: [k + i * K for i in range(V)], "How many layers are there"),
+        (lambda L, K, V, k: held(L, K, 1, k), "one run of layers"),
+    ],
+}
+CHOICES = {
+    "correct": [
+        (best, ""),
+        (lambda *case: np.int64(best(*case)), ""),
+        (lambda *case: float(best(*case)), ""),
+    ],
+    "keep working": [
+        (lambda K, M, comm: 4, "always take the thinnest"),
+        (lambda K, M, comm: best(K, M, 0 * comm), "always take the thinnest"),
+        (lambda K, M, comm: 2, "another of the three is shorter"),
+        (
+            lambda K, M, c: 4 if c < Fraction(9, 64) else 2 if c < Fraction(13, 24) else 1,
+            "for K=2, M=2 and messages that take 1/10 you say V = 4",
+        ),
+        (lambda K, M, comm: 3, "you say 3. Which of V = 1, 2 and 4 is that?"),
+        (lambda K, M, comm: "2", "you say '2'. Which of V"),
+        (lambda K, M, comm: print(2), "you say None. Which of V"),
+        (lambda K, M, comm: Fraction(57, 2), "you say 28.5. Which of V"),
+        (lambda K, M, c: 4 if c * K <= Fraction(9, 16) else 2 if c * K <= 2 else 1, "another"),
+        (lambda K, M, c: best(K, 2 * K, c), "another of the three"),
+        (lambda K, M, c: best(4, M, c), "another of the three"),
+    ],
+    "almost": [
+        (lambda K, M, comm: 1, "How long is one of V stages"),
+        (with_smaller_messages, "Does a message carry less"),
+        (with_one_f_one_b, "Is 1F1B what"),
+    ],
+}
+test_replies = each_reply(
+    lesson_09, interleaved_rows=ROWS, held_layers=LAYERS, best_stages_per_device=CHOICES
+)

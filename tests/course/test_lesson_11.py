@@ -4,11 +4,10 @@ from fractions import Fraction
 from itertools import accumulate, permutations
 
 import numpy as np
-import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, assert_says, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers
+from gpipe_sim.course import answers, lesson_11
 from gpipe_sim.course.lesson_11 import (
     BESIDE_THE_HEAD,
     BEST_PLACE,
@@ -19,7 +18,6 @@ from gpipe_sim.course.lesson_11 import (
     PLACED,
     SPEEDS,
     best_cut,
-    best_order,
     every_cut,
     in_this_order,
     least,
@@ -43,19 +41,6 @@ def by_limit(costs, K):
         if not left and len(sizes) == K and max(stage_costs(costs, sizes)) <= limit:
             return sizes
     return None
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        answers.best_cut,
-        by_limit,
-        gp.balance_by_cost,
-        lambda c, K: np.array(answers.best_cut(c, K)),
-    ],
-)
-def test_the_best_cut_may_be_found_in_different_ways(answer):
-    assert best_cut(answer).verdict == "correct"
 
 
 def by_share(costs, K):
@@ -94,86 +79,6 @@ def by_first(costs, K):
     return [len(costs) - K + 1] + [1] * (K - 1)
 
 
-WRONG = {
-    "best_cut": [
-        by_share,
-        with_the_rest,
-        even,
-        least_varied,
-        by_first,
-        lambda costs, K: [len(costs) // K] * (K - 1) + [len(costs) - (K - 1) * (len(costs) // K)],
-        lambda costs, K: list(accumulate(answers.best_cut(costs, K))),
-        lambda costs, K: [*list(accumulate(answers.best_cut(costs, K)))[:-1], len(costs) - 1],
-        lambda costs, K: max(stage_costs(costs, answers.best_cut(costs, K))),
-        lambda costs, K: stage_costs(costs, answers.best_cut(costs, K)),
-        lambda costs, K: [float(size) for size in answers.best_cut(costs, K)],
-        lambda costs, K: [1] * (K - 1) + [len(costs) - K + 1],
-        lambda costs, K: answers.best_cut(costs, max(1, K - 1)),
-        lambda costs, K: [0, *answers.best_cut(costs, max(1, K - 1))],
-        lambda costs, K: answers.best_cut(costs, min(len(costs), K + 1)),
-        lambda costs, K: [costs[:3], costs[3:]],
-        lambda costs, K: None,
-        lambda costs: [1],
-        lambda costs, K: "2, 2, 3",
-        7,
-        lambda costs, K: answers.best_cut(costs, K)[::-1],
-        lambda costs, K: list(accumulate(answers.best_cut(costs, K)[:-1], initial=0)),
-    ],
-    "best_order": [
-        ([1, 1, HALF, TWO_THIRDS],),
-        ([HALF, TWO_THIRDS, 1, 1],),
-        ([1, 1, TWO_THIRDS, HALF],),
-        ([TWO_THIRDS, HALF, 1, 1],),
-        ((1, HALF, 1, TWO_THIRDS),),
-        ([1, TWO_THIRDS, HALF, 1],),
-        ([HALF, HALF, 1, 1],),
-        ([HALF, 1, 1],),
-        ([2, 0, 3, 1],),
-        ("2 0 3 1",),
-        (52.5,),
-        ([],),
-        ([1, 1, None, 2],),
-        ([1, 1, float("nan"), HALF],),
-    ],
-}
-
-SAID = [
-    (by_share, "almost", "2 stages with layers, and 3 devices. What does each device do?"),
-    (
-        lambda c, K: by_share(c, K)[:1],
-        "keep working",
-        "these stages hold 4 of 7 layers. Where are the others",
-    ),
-    (even, "keep working", "where none takes more than 7. Where does your cut look at what the layers take?"),
-    (by_first, "keep working", "more than 7. What do you compare two cuts by?"),
-    (
-        least_varied,
-        "almost",
-        "the stages take 5, 2, 3, 3, and a cut exists where none takes more than 4. Do you",
-    ),
-    (
-        lambda c, K: list(accumulate(answers.best_cut(c, K))),
-        "almost",
-        "you give [3, 6, 7]. Are those places in the list? How many layers has each stage?",
-    ),
-    (
-        lambda c, K: answers.best_cut(c, max(1, K - 1)),
-        "almost",
-        "2 stages with layers, and 3 devices. What does",
-    ),
-    (lambda c, K: None, "keep working", "you give None. It should list how many layers each stage gets"),
-    (lambda c, K: "223", "keep working", "you give '223'. It should list how many"),
-    (lambda c, K: answers.best_cut(c, K)[::-1], "almost", "Which of your numbers is device 0's?"),
-    (lambda c, K: stage_costs(c, answers.best_cut(c, K)), "almost", "Is that what stages take?"),
-    (None, "your turn", "write best_cut in this cell"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), SAID)
-def test_what_the_check_of_the_best_cut_says(answer, verdict, says):
-    assert_says(best_cut(answer), verdict, says)
-
-
 def test_trying_every_cut_takes_too_long(monkeypatch):
     monkeypatch.setattr("gpipe_sim.course.called.SECONDS", 1)
     assert_says(best_cut(by_trying), "keep working", "and K = 16 it was still running after 1 seconds")
@@ -183,30 +88,6 @@ def test_the_least_slow_stage_is_that_of_all_cuts():
     for costs, stages in HIDDEN_MODELS[:-1]:
         cuts = every_cut(len(costs), stages)
         assert least(costs, stages) == min(max(stage_costs(costs, sizes)) for sizes in cuts)
-
-
-ORDERS = [
-    ([HALF, 1, TWO_THIRDS, 1], "correct", "52.5 long, and none of the 12 orders is shorter"),
-    ([0.5, 1, 1, 2 / 3], "correct", "52.5 long"),
-    (np.array([0.5, 1, 2 / 3, 1]), "correct", "52.5 long"),
-    (
-        [HALF, TWO_THIRDS, 1, 1],
-        "almost",
-        "53.0 long; another order gives 52.5. Near: did you measure all 12?",
-    ),
-    (
-        [1, 1, TWO_THIRDS, HALF],
-        "keep working",
-        "58.5 long; another order gives 52.5. The slowest is device 3",
-    ),
-    ([HALF, 1, 1], "keep working", "There are 1, 1, 1/2, 2/3: which one is missing"),
-    (None, "your turn", "write the order"),
-]
-
-
-@pytest.mark.parametrize(("order", "verdict", "says"), ORDERS)
-def test_the_order_of_four_devices(order, verdict, says):
-    assert_says(best_order(order), verdict, says)
 
 
 def test_the_slowest_belongs_to_the_front_but_the_second_slowest_not_behind_it():
@@ -231,3 +112,71 @@ def test_what_the_natural_guesses_are():
     for costs, makespan in ((gp.Costs([1, 2, 1, 1]), 41), (gp.Costs(1, [1, 2, 1, 1], [1, 2, 1, 1]), 49)):
         assert gp.simulate(gp.GPipe(4, 8), costs).makespan == makespan
     assert 8 * 2 * 3 == 48 and gp.simulate(gp.GPipe(4, 1), gp.Costs(*[[1, 2, 1, 1]] * 3)).makespan - 12 == 3
+
+
+CUTS = {
+    "correct": [
+        (answers.best_cut, ""),
+        (by_limit, ""),
+        (gp.balance_by_cost, ""),
+        (lambda c, K: np.array(answers.best_cut(c, K)), ""),
+    ],
+    "wrong": [
+        with_the_rest,
+        lambda costs, K: [len(costs) // K] * (K - 1) + [len(costs) - (K - 1) * (len(costs) // K)],
+        lambda costs, K: [*list(accumulate(answers.best_cut(costs, K)))[:-1], len(costs) - 1],
+        lambda costs, K: max(stage_costs(costs, answers.best_cut(costs, K))),
+        lambda costs, K: [float(size) for size in answers.best_cut(costs, K)],
+        lambda costs, K: [1] * (K - 1) + [len(costs) - K + 1],
+        lambda costs, K: [0, *answers.best_cut(costs, max(1, K - 1))],
+        lambda costs, K: answers.best_cut(costs, min(len(costs), K + 1)),
+        lambda costs, K: [costs[:3], costs[3:]],
+        lambda costs, K: list(accumulate(answers.best_cut(costs, K)[:-1], initial=0)),
+    ],
+    "almost": [
+        (by_share, "2 stages with layers, and 3 devices. What does each device do?"),
+        (least_varied, "the stages take 5, 2, 3, 3, and a cut exists where none takes more than 4. Do you"),
+        (
+            lambda c, K: list(accumulate(answers.best_cut(c, K))),
+            "you give [3, 6, 7]. Are those places in the list? How many layers has each stage?",
+        ),
+        (lambda c, K: answers.best_cut(c, max(1, K - 1)), "2 stages with layers, and 3 devices. What does"),
+        (lambda c, K: answers.best_cut(c, K)[::-1], "Which of your numbers is device 0's?"),
+        (lambda c, K: stage_costs(c, answers.best_cut(c, K)), "Is that what stages take?"),
+    ],
+    "keep working": [
+        (lambda c, K: by_share(c, K)[:1], "these stages hold 4 of 7 layers. Where are the others"),
+        (even, "where none takes more than 7. Where does your cut look at what the layers take?"),
+        (by_first, "more than 7. What do you compare two cuts by?"),
+        (lambda c, K: None, "you give None. It should list how many layers each stage gets"),
+        (lambda c, K: "223", "you give '223'. It should list how many"),
+    ],
+}
+ORDERS = {
+    "wrong": [
+        [1, 1, HALF, TWO_THIRDS],
+        [TWO_THIRDS, HALF, 1, 1],
+        ((1, HALF, 1, TWO_THIRDS),),
+        [1, TWO_THIRDS, HALF, 1],
+        [HALF, HALF, 1, 1],
+        [2, 0, 3, 1],
+        "2 0 3 1",
+        52.5,
+        [],
+        [1, 1, None, 2],
+        [1, 1, float("nan"), HALF],
+    ],
+    "correct": [
+        ([HALF, 1, TWO_THIRDS, 1], "52.5 long, and none of the 12 orders is shorter"),
+        ([0.5, 1, 1, 2 / 3], "52.5 long"),
+        (np.array([0.5, 1, 2 / 3, 1]), "52.5 long"),
+    ],
+    "almost": [
+        ([HALF, TWO_THIRDS, 1, 1], "53.0 long; another order gives 52.5. Near: did you measure all 12?"),
+    ],
+    "keep working": [
+        ([1, 1, TWO_THIRDS, HALF], "58.5 long; another order gives 52.5. The slowest is device 3"),
+        ([HALF, 1, 1], "There are 1, 1, 1/2, 2/3: which one is missing"),
+    ],
+}
+test_replies = each_reply(lesson_11, best_cut=CUTS, best_order=ORDERS)

@@ -5,10 +5,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers
+from gpipe_sim.course import answers, lesson_14
 from gpipe_sim.course.attended import MIXES, SHARES, by_head
 from gpipe_sim.course.lesson_14 import (
     CHEAPEST_FIRST,
@@ -20,12 +20,9 @@ from gpipe_sim.course.lesson_14 import (
     SIX_TIMES_THE_DEVICES,
     TWICE_AS_LONG,
     account,
-    attention,
-    block_bytes,
     core_share,
     half_the_work,
     saved_bytes,
-    to_recompute,
 )
 
 
@@ -69,11 +66,6 @@ def in_place(q, k, v, heads):
     return [*mixing()(q, k, v, heads)]
 
 
-@pytest.mark.parametrize("answer", [answers.attention, mixing(), by_einsum, in_place])
-def test_attention_may_be_written_in_different_ways(answer):
-    assert attention(answer).verdict == "correct"
-
-
 def wrong_shares(mistaken):
     return lambda q, k, v, heads: (v, mistaken(q, k, heads))
 
@@ -86,64 +78,6 @@ def wrong_mix(mistaken):
     return answer
 
 
-WRONG_ATTENTION = [
-    (mixing(scale="h"), "keep working", "the root of all features. How many has each head?"),
-    (mixing(swap=True), "keep working", "asks with its key"),
-    (mixing(axis=2), "keep working", "in each column make 1"),
-    (mixing(axis=(1, 2, 3)), "keep working", "has shares that add up to"),
-    (mixing(positive=lambda x: 1 + x * x), "keep working", "Which features make that score?"),
-    (
-        of_the_answer(lambda y, shares: (y, np.where(np.arange(len(y))[:, None, None, None], 0, shares))),
-        "keep working",
-        "in sample 1 and head",
-    ),
-    (
-        of_the_answer(lambda y, shares: (y, np.float32(shares))),
-        "keep working",
-        "Which features make that score?",
-    ),
-    (
-        mixing(over="samples"),
-        "keep working",
-        "sample 0 changed when sample 2 left its microbatch. Which axis did your softmax mix?",
-    ),
-    (mixing(joined=False), "keep working", "the mix should be 3 x 5 x 12; you give 3 x 4 x 5 x 3"),
-    (of_the_answer(lambda y, shares: y), "keep working", "it gives back one array. Which two arrays"),
-    (of_the_answer(lambda y, shares: None), "keep working", "it gives back nothing"),
-    (
-        of_the_answer(lambda y, shares: (shares, y)),
-        "keep working",
-        "the mix should be 3 x 5 x 12; you give 3 x",
-    ),
-    (of_the_answer(lambda y, shares: (y, list(shares))), "keep working", "the shares should be an array"),
-    (
-        of_the_answer(lambda y, shares: (y, shares[0])),
-        "keep working",
-        "should be 3 x 4 x 5 x 5; you give 4 x 5",
-    ),
-    (
-        of_the_answer(lambda y, shares: (y * np.nan, shares)),
-        "keep working",
-        "there is nan in the mix. Which line makes that?",
-    ),
-    (of_the_answer(lambda y, shares: (y + 1, shares)), "almost", "the mix of place"),
-    (lambda q, k, v: (q, k), "keep working", "it stopped: TypeError"),
-    ("attention", "keep working", "pass in a function"),
-    *((wrong_shares(mistaken), "keep working", question) for question, mistaken in SHARES.items()),
-    *((wrong_mix(mistaken), "almost", question) for question, mistaken in MIXES.items()),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_ATTENTION)
-def test_wrong_attention_is_told_what_it_does(answer, verdict, says):
-    assert_says(attention(answer), verdict, says)
-
-
-def test_the_numbers_of_a_wrong_mix_are_the_students():
-    said = attention(of_the_answer(lambda y, shares: (np.where(np.arange(12) == 7, 5.0, y), shares)))
-    assert "holds 5 as feature 7. Which head has that feature" in said.text
-
-
 def counting(norm=2, per_place=2, heads=6, tables=5, middle=4, dropout=1, sums=0):
     """A block's bytes; each argument is a piece that one can get wrong."""
 
@@ -153,52 +87,6 @@ def counting(norm=2, per_place=2, heads=6, tables=5, middle=4, dropout=1, sums=0
         return 2 * (norm * s * h + per_place * s) + attend + network + (2 * dropout + sums) * s * h
 
     return answer
-
-
-WRONG_BLOCKS = [
-    (counting(per_place=0), "almost", "4s are missing: what does a LayerNorm keep of each place?"),
-    (lambda s, h, a: counting()(s, h, a) / 1000, "almost", "Is that in bytes?"),
-    (lambda s, h, a: counting()(s, h, a) / 2**20, "almost", "Is that in bytes?"),
-    (lambda s, h, a: counting()(s, h, a) / 1e9, "almost", "Is that in bytes?"),
-    (lambda s, h, a: counting()(s, h, a) // 2, "almost", "how many 2-byte numbers"),
-    (lambda s, h, a: counting()(s, h, a) * 2, "almost", "How many bytes does a number take here?"),
-    (counting(dropout=2, tables=6), "almost", "How many does yes or no take?"),
-    (counting(dropout=0, tables=2), "almost", "That leaves dropout out."),
-    (counting(tables=7), "almost", "the scores, or the shares?"),
-    (counting(tables=3), "almost", "Softmax and the mix read two different tables."),
-    (counting(tables=4), "almost", "There is dropout on the shares, too."),
-    (lambda s, h, a: counting()(s, h, 1), "almost", "How many tables of s x s"),
-    (counting(middle=1), "almost", "How wide is the middle of the network"),
-    (counting(middle=2), "almost", "8sh too few. The GELU and the second linear layer"),
-    (counting(norm=0), "almost", "4sh too few"),
-    (counting(sums=2), "almost", "2sh too many. Which array did you count"),
-    (counting(sums=4), "almost", "4sh too many. Do q, k and v come from one input or three?"),
-    (counting(dropout=0), "almost", "2sh too few. Each of two Dropouts"),
-    (counting(norm=1), "almost", "2sh too few. Each of two Dropouts, and each of two LayerNorms"),
-    (
-        lambda s, h, a: 0,
-        "keep working",
-        "Which arrays have a row for each place, and which one for each pair",
-    ),
-    (counting(heads=2, tables=4), "keep working", "That is 4sh too few and 1as² too few. Which arrays"),
-    (lambda s, h, a: 12 * h * h, "keep working", "Which arrays have a row for each place"),
-    (lambda s, h, a: 1e300, "keep working", "Which arrays have a row for each place"),
-    (lambda s, h, a: float("nan"), "keep working", "you say nan; it should be a number of bytes"),
-    (lambda s, h, a: None, "keep working", "you say None; it should be a number of bytes"),
-    (lambda s, h: 0, "keep working", "it stopped: TypeError"),
-    (34, "keep working", "pass in a function"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_BLOCKS)
-def test_wrong_bytes_are_told_what_they_count(answer, verdict, says):
-    assert_says(block_bytes(answer), verdict, says)
-
-
-def test_bytes_may_be_counted_in_different_ways():
-    for answer in (counting(), answers.block_bytes, lambda s, h, a: 34 * s * h + 5 * a * s * s + 4.0 * s):
-        assert block_bytes(answer).verdict == "correct"
-    assert block_bytes(lambda s, h, a: np.int64(saved_bytes(s, h, a))).verdict == "correct"
 
 
 def test_every_mistake_gives_other_bytes_than_the_others():
@@ -245,59 +133,6 @@ def fewest_parts(parts, goal):
 def most_that_stays(parts, goal):
     """The goal read as what may be kept."""
     return best(parts, sum(part[1] for part in parts) - goal)
-
-
-WRONG_CHOICES = [
-    (
-        one_by_one(lambda part: part[2]),
-        "keep working",
-        "you recompute a, b, c: 9 FLOPs, and 6 would do. What if a",
-    ),
-    (
-        one_by_one(lambda part: -part[1]),
-        "keep working",
-        "you recompute b: 90 FLOPs, and 32 would do. Which parts",
-    ),
-    (one_by_one(lambda part: -part[1] / part[2]), "keep working", "42 FLOPs, and 32 would do. What if a"),
-    (fewest_parts, "keep working", "you recompute b: 90 FLOPs"),
-    (most_that_stays, "keep working", "which frees 22. What else has to go?"),
-    (one_by_one(lambda part: part[2], enough=-1), "keep working", "9 FLOPs, and 6 would do"),
-    (lambda parts, goal: [part[0] for part in parts], "keep working", "What if a is kept after all?"),
-    (lambda parts, goal: [], "keep working", "you recompute nothing, which frees 0. What else has to go?"),
-    (lambda parts, goal: ["c", "c"], "keep working", "you name c, c. What does the second time free?"),
-    (lambda parts, goal: [parts[2]], "keep working", "('c', 90, 6). Give the names only, such as 'a': which"),
-    (lambda parts, goal: ["core"], "keep working", "you name 'core'. Give the names only"),
-    (lambda parts, goal: 6, "keep working", "you give 6; it should be a list of names"),
-    (lambda parts, goal: "c", "keep working", "you give 'c'; it should be a list of names"),
-    (lambda parts, goal: None, "keep working", "you give nothing; it should be a list of names"),
-    (lambda parts: [], "keep working", "it stopped: TypeError"),
-    ({"c"}, "keep working", "pass in a function"),
-    (None, "your turn", "write to_recompute in this cell, and run it again"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_CHOICES)
-def test_wrong_choices_are_told_what_they_cost(answer, verdict, says):
-    assert_says(to_recompute(answer), verdict, says)
-
-
-def test_a_right_choice_may_be_any_collection_of_names():
-    for kind in (list, tuple, set, iter):
-        assert to_recompute(lambda parts, goal, kind=kind: kind(best(parts, goal))).verdict == "correct"
-
-
-def test_the_best_rate_first_is_near_but_not_always_the_fewest():
-    """With what it need not take left out again, it errs once: the last part is larger than the rest."""
-
-    def thinned(parts, goal):
-        taken = one_by_one(lambda part: -part[1] / part[2])(parts, goal)
-        sizes = {name: frees for name, frees, _ in parts}
-        for name in sorted(taken, key=sizes.get):
-            if sum(map(sizes.get, taken)) - sizes[name] >= goal:
-                taken.remove(name)
-        return taken
-
-    assert_says(to_recompute(thinned), "almost", "34 FLOPs, and 25 would do. The best rate first is near.")
 
 
 def test_each_rule_of_thumb_fails_in_one_of_the_models():
@@ -365,8 +200,114 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert_each_is_told(HALF_THE_WORK, 6 * 12_288)
 
 
-WRONG = {
-    "attention": [answer for answer, *_ in WRONG_ATTENTION],
-    "block_bytes": [answer for answer, *_ in WRONG_BLOCKS],
-    "to_recompute": [answer for answer, verdict, _ in WRONG_CHOICES if verdict != "your turn"],
+def thinned(parts, goal):
+    """The best rate first, and what it need not take left out again: it errs once."""
+    taken = one_by_one(lambda part: -part[1] / part[2])(parts, goal)
+    sizes = {name: frees for name, frees, _ in parts}
+    for name in sorted(taken, key=sizes.get):
+        if sum(map(sizes.get, taken)) - sizes[name] >= goal:
+            taken.remove(name)
+    return taken
+
+
+ATTENTION = {
+    "correct": [(answer, "") for answer in (answers.attention, mixing(), by_einsum, in_place)],
+    "keep working": [
+        (mixing(scale="h"), "the root of all features. How many has each head?"),
+        (mixing(swap=True), "asks with its key"),
+        (mixing(axis=2), "in each column make 1"),
+        (mixing(axis=(1, 2, 3)), "has shares that add up to"),
+        (mixing(positive=lambda x: 1 + x * x), "Which features make that score?"),
+        (
+            of_the_answer(lambda y, shares: (y, np.where(np.arange(len(y))[:, None, None, None], 0, shares))),
+            "in sample 1 and head",
+        ),
+        (of_the_answer(lambda y, shares: (y, np.float32(shares))), "Which features make that score?"),
+        (
+            mixing(over="samples"),
+            "sample 0 changed when sample 2 left its microbatch. Which axis did your softmax mix?",
+        ),
+        (mixing(joined=False), "the mix should be 3 x 5 x 12; you give 3 x 4 x 5 x 3"),
+        (of_the_answer(lambda y, shares: y), "it gives back one array. Which two arrays"),
+        (of_the_answer(lambda y, shares: None), "it gives back nothing"),
+        (of_the_answer(lambda y, shares: (shares, y)), "the mix should be 3 x 5 x 12; you give 3 x"),
+        (of_the_answer(lambda y, shares: (y, list(shares))), "the shares should be an array"),
+        (of_the_answer(lambda y, shares: (y, shares[0])), "should be 3 x 4 x 5 x 5; you give 4 x 5"),
+        (
+            of_the_answer(lambda y, shares: (y * np.nan, shares)),
+            "there is nan in the mix. Which line makes that?",
+        ),
+        *((wrong_shares(mistaken), question) for question, mistaken in SHARES.items()),
+    ],
+    "almost": [
+        (
+            of_the_answer(lambda y, shares: (np.where(np.arange(12) == 7, 5.0, y), shares)),
+            "holds 5 as feature 7. Which head has that feature",
+        ),
+        (of_the_answer(lambda y, shares: (y + 1, shares)), "the mix of place"),
+        *((wrong_mix(mistaken), question) for question, mistaken in MIXES.items()),
+    ],
 }
+BLOCKS = {
+    "correct": [
+        (answer, "")
+        for answer in (
+            counting(),
+            answers.block_bytes,
+            lambda s, h, a: 34 * s * h + 5 * a * s * s + 4.0 * s,
+            lambda s, h, a: np.int64(saved_bytes(s, h, a)),
+        )
+    ],
+    "almost": [
+        (counting(per_place=0), "4s are missing: what does a LayerNorm keep of each place?"),
+        (lambda s, h, a: counting()(s, h, a) / 1000, "Is that in bytes?"),
+        (lambda s, h, a: counting()(s, h, a) / 2**20, "Is that in bytes?"),
+        (lambda s, h, a: counting()(s, h, a) / 1e9, "Is that in bytes?"),
+        (lambda s, h, a: counting()(s, h, a) // 2, "how many 2-byte numbers"),
+        (lambda s, h, a: counting()(s, h, a) * 2, "How many bytes does a number take here?"),
+        (counting(dropout=2, tables=6), "How many does yes or no take?"),
+        (counting(dropout=0, tables=2), "That leaves dropout out."),
+        (counting(tables=7), "the scores, or the shares?"),
+        (counting(tables=3), "Softmax and the mix read two different tables."),
+        (counting(tables=4), "There is dropout on the shares, too."),
+        (lambda s, h, a: counting()(s, h, 1), "How many tables of s x s"),
+        (counting(middle=1), "How wide is the middle of the network"),
+        (counting(middle=2), "8sh too few. The GELU and the second linear layer"),
+        (counting(norm=0), "4sh too few"),
+        (counting(sums=2), "2sh too many. Which array did you count"),
+        (counting(sums=4), "4sh too many. Do q, k and v come from one input or three?"),
+        (counting(dropout=0), "2sh too few. Each of two Dropouts"),
+        (counting(norm=1), "2sh too few. Each of two Dropouts, and each of two LayerNorms"),
+    ],
+    "keep working": [
+        (lambda s, h, a: 0, "Which arrays have a row for each place, and which one for each pair"),
+        (counting(heads=2, tables=4), "That is 4sh too few and 1as² too few. Which arrays"),
+        (lambda s, h, a: 12 * h * h, "Which arrays have a row for each place"),
+        (lambda s, h, a: 1e300, "Which arrays have a row for each place"),
+        (lambda s, h, a: float("nan"), "you say nan; it should be a number of bytes"),
+        (lambda s, h, a: None, "you say None; it should be a number of bytes"),
+    ],
+}
+CHOICES = {
+    "correct": [
+        (lambda parts, goal, kind=kind: kind(best(parts, goal)), "") for kind in (list, tuple, set, iter)
+    ],
+    "almost": [(thinned, "34 FLOPs, and 25 would do. The best rate first is near.")],
+    "keep working": [
+        (one_by_one(lambda part: part[2]), "you recompute a, b, c: 9 FLOPs, and 6 would do. What if a"),
+        (one_by_one(lambda part: -part[1]), "you recompute b: 90 FLOPs, and 32 would do. Which parts"),
+        (one_by_one(lambda part: -part[1] / part[2]), "42 FLOPs, and 32 would do. What if a"),
+        (fewest_parts, "you recompute b: 90 FLOPs"),
+        (most_that_stays, "which frees 22. What else has to go?"),
+        (one_by_one(lambda part: part[2], enough=-1), "9 FLOPs, and 6 would do"),
+        (lambda parts, goal: [part[0] for part in parts], "What if a is kept after all?"),
+        (lambda parts, goal: [], "you recompute nothing, which frees 0. What else has to go?"),
+        (lambda parts, goal: ["c", "c"], "you name c, c. What does the second time free?"),
+        (lambda parts, goal: [parts[2]], "('c', 90, 6). Give the names only, such as 'a': which"),
+        (lambda parts, goal: ["core"], "you name 'core'. Give the names only"),
+        (lambda parts, goal: 6, "you give 6; it should be a list of names"),
+        (lambda parts, goal: "c", "you give 'c'; it should be a list of names"),
+        (lambda parts, goal: None, "you give nothing; it should be a list of names"),
+    ],
+}
+test_replies = each_reply(lesson_14, attention=ATTENTION, block_bytes=BLOCKS, to_recompute=CHOICES)

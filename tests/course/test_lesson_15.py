@@ -1,27 +1,18 @@
 """Lesson 15: what the checks say to right answers and to the usual wrong ones."""
 
-import inspect
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_15
-from gpipe_sim.course.lesson_15 import HIDDEN_RINGS, HIDDEN_SPEEDS, MESHES, CountedLinks, ring_sum, shares
+from gpipe_sim.course.lesson_15 import HIDDEN_RINGS, HIDDEN_SPEEDS, MESHES, CountedLinks
 
 LINK = gp.Link(latency=1, bandwidth=1)
-
-
-def changed(old: str, new: str):
-    """The folded ring with a piece of its text exchanged."""
-    source = inspect.getsource(answers.ring_sum)
-    assert source.count(old) == 1, old
-    names: dict = {"np": np}
-    exec(source.replace(old, new), names)
-    return names["ring_sum"]
 
 
 def nothing_sent(vectors, links):
@@ -121,127 +112,6 @@ def rotated(vectors, links):
     return [np.concatenate(np.roll(np.array_split(each, n), k, 0)) for k, each in enumerate(found)]
 
 
-def then(change):
-    return lambda vectors, links: change(answers.ring_sum(vectors, links))
-
-
-WRONG_RINGS = [
-    (nothing_sent, "keep working", "all have the sum, and nothing was sent. How does device 0 know"),
-    (
-        lambda vectors, links: list(vectors),
-        "keep working",
-        "that of device 0 only, and nothing has been sent. How do the",
-    ),
-    (
-        whole_vectors,
-        "almost",
-        "device 0 sends 288 bytes, and has 96. It sends 96 in one round: how much need",
-    ),
-    (down_a_line_and_back, "almost", "Which devices send little meanwhile?"),
-    (
-        through_device_0,
-        "almost",
-        "device 0 sends 288 bytes, and has 96. Which devices send little meanwhile?",
-    ),
-    (half_of_it, "keep working", "send 96 bytes. Which numbers of another device did one use without"),
-    (twice_as_many_rounds, "almost", "in 12 rounds. Which of them does nobody need?"),
-    (
-        one_device_differs,
-        "almost",
-        "those of devices 0 and 1 differ in the last digits. Is each piece summed",
-    ),
-    (
-        changed("range(2 * (n - 1))", "range(n - 1)"),
-        "keep working",
-        "after 3 rounds. Some device has that sum",
-    ),
-    (
-        changed("range(2 * (n - 1))", "range(n)"),
-        "keep working",
-        "after 4 rounds. How often must a piece move",
-    ),
-    (changed("range(2 * (n - 1))", "range(2 * n)"), "almost", "in 8 rounds. Which of them does nobody need?"),
-    (
-        changed(" if turn < n - 1 else arrived", ""),
-        "keep working",
-        "times. In which rounds is what arrives added, and in which is it kept?",
-    ),
-    (
-        changed("held[k][i] + arrived if turn < n - 1 else arrived", "arrived"),
-        "keep working",
-        "in round 2 device 0 sends a piece that holds only what device",
-    ),
-    (changed("turn < n - 1", "turn < n"), "keep working", "2 times. In which rounds is what arrives added"),
-    (changed("turn < n - 1", "turn < n - 2"), "keep working", "does it send that next?"),
-    (
-        changed("held[k][(k - turn) % n]", "held[k][k]"),
-        "keep working",
-        "in round 2 device 0 sends a piece that holds only what device",
-    ),
-    (
-        changed("held[k][(k - turn) % n]", "held[k][(k + turn) % n]"),
-        "keep working",
-        "in round 2 device 0 sends a piece that holds only what device",
-    ),
-    (
-        changed("(k - 1 - turn) % n", "(k - turn) % n"),
-        "keep working",
-        "in round 2 device 0 sends a piece that holds only what device",
-    ),
-    (
-        changed("array_split", "split"),
-        "keep working",
-        "it stopped: ValueError: array split does not result in",
-    ),
-    (
-        changed("[np.concatenate(pieces) for pieces in held]", "held"),
-        "keep working",
-        "has a list of pieces. How do",
-    ),
-    (
-        changed("links.receive((k - 1) % n)", "links.receive(k)"),
-        "keep working",
-        "4 times, and no other. From whom",
-    ),
-    (
-        changed("links.receive((k - 1) % n)", "links.receive(k - 1)"),
-        "keep working",
-        "it stopped: IndexError: there is no device -1",
-    ),
-    (
-        then(lambda found: [each / len(found) for each in found]),
-        "keep working",
-        "each device has the mean. Which of the two",
-    ),
-    (then(lambda found: found[0]), "keep working", "it gives one vector. What does each of the devices have"),
-    (then(sum), "keep working", "it gives one vector. What does each"),
-    (
-        then(lambda found: found[:1]),
-        "keep working",
-        "it gives 1 of them. What is a list with a vector of each",
-    ),
-    (then(lambda found: dict(enumerate(found))), "keep working", "it gives a dict. What is a list"),
-    (then(lambda found: [each[:2] for each in found]), "keep working", "Where are its 12 numbers?"),
-    (then(lambda found: [each.sum() for each in found]), "keep working", "Where are its 12 numbers?"),
-    (
-        then(lambda found: [each[::-1] for each in found]),
-        "keep working",
-        "number 0 of device 0 is what number 11 should be. Where do",
-    ),
-    (begins_again, "keep working", "After round 3, who has the whole sum"),
-    (a_line, "keep working", "device 3 sends nothing. Who comes after it in the ring?"),
-    (rotated, "keep working", "is what number 9 should be. Where do the pieces"),
-    (lambda vectors, links: None, "keep working", "it gives nothing back. What should come after return?"),
-    (lambda vectors: vectors, "keep working", "How many things is it given, and how many does it take?"),
-    ([1, 2], "keep working", "pass in a function"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_RINGS)
-def test_what_a_wrong_ring_is_told(answer, verdict, says):
-    assert_says(ring_sum(answer), verdict, says)
-
-
 def other_way_round(vectors, links):
     """Each device sends to the one before it."""
     n = len(vectors)
@@ -268,32 +138,6 @@ def in_place(vectors, links):
             else:
                 held[(k + 1) % n][i][:] = arrived
     return np.array(vectors)
-
-
-@pytest.mark.parametrize("answer", [answers.ring_sum, other_way_round, in_place])
-def test_a_ring_may_begin_anywhere_and_go_either_way(answer):
-    assert_says(ring_sum(answer), "correct", f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes")
-
-
-def test_without_a_ring_it_says_what_to_write():
-    assert repr(ring_sum(None)) == "your turn: write ring_sum in this cell, and run it again"
-    assert repr(shares(None)) == "your turn: write shares in this cell, and run it again"
-
-
-def test_what_is_sent_to_nobody_or_too_early_is_told():
-    def before_it_was_received(vectors, links):
-        for piece in vectors:
-            links.send(0, piece)
-        return vectors
-
-    def under_a_name(vectors, links):
-        links.send("next", vectors[0])
-        return vectors
-
-    says = "device 0 sends again before its last piece was received. Where is that piece then?"
-    assert_says(ring_sum(before_it_was_received), "keep working", says)
-    says = "device 'next' sends, and devices are 0 to 3. Which is it?"
-    assert_says(ring_sum(under_a_name), "keep working", says)
 
 
 @pytest.mark.parametrize(("n", "length"), [*HIDDEN_RINGS, (16, 1000), (7, 40)])
@@ -355,56 +199,12 @@ def at_least_one(samples, speeds):
     return [count + 1 for count in counts]
 
 
-WRONG_SHARES = [
-    (rounded, "keep working", "These are"),
-    (rest_to(-1), "almost|keep working", "with other shares all are done after"),
-    (rest_to(0), "almost|keep working", "with other shares all are done after"),
-    (largest_remainders, "almost", "After rounding, who should get one more, and who one less?"),
-    (even, "keep working", "Where do you look at the speeds?"),
-    (to_the_one_that_is_free, "almost", "with other shares all are done after"),
-    (at_least_one, "almost", "for 5 samples and speeds 10, 1 it gives 4, 1. Device 1 takes 1 for its 1"),
-    (
-        lambda n, speeds: one_by_one(n, [1 / speed for speed in speeds]),
-        "keep working",
-        "Who should get the most?",
-    ),
-    (lambda n, speeds: [n * speed / sum(speeds) for speed in speeds], "keep working", "a part of a sample?"),
-    (lambda n, speeds: [n] + [0] * (len(speeds) - 1), "keep working", "How long does each device take"),
-    (lambda n, speeds: sorted(one_by_one(n, speeds)), "keep working", "Who should get the most?"),
-    (
-        lambda n, speeds: [int(n * speed / sum(speeds)) for speed in speeds],
-        "keep working",
-        "becomes of the rest?",
-    ),
-    (lambda n, speeds: [n] * len(speeds), "keep working", "These are 40 samples. What becomes of that?"),
-    (lambda n, speeds: [n + 1, -1] + [0] * (len(speeds) - 2), "keep working", "What is a share below 0?"),
-    (lambda n, speeds: max(one_by_one(n, speeds)), "keep working", "How many samples does each device get"),
-    (lambda n, speeds: one_by_one(n, speeds)[:-1], "keep working", "How many samples does each device get"),
-    (lambda n, speeds: dict(enumerate(one_by_one(n, speeds))), "keep working", "How many samples does each"),
-    (lambda n, speeds: None, "keep working", "it gives nothing back"),
-    (lambda n, speeds: n / 0, "keep working", "it stopped: ZeroDivisionError"),
-    (lambda speeds: speeds, "keep working", "How many things is it given"),
-    ([3, 3, 2, 2], "keep working", "pass in a function"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdicts", "says"), WRONG_SHARES)
-def test_what_wrong_shares_are_told(answer, verdicts, says):
-    reply = shares(answer)
-    assert reply.verdict in verdicts.split("|") and says in reply.text, reply
-
-
 def least_of_all(samples, speeds):
     """By trying all shares."""
     every = (c for c in product(range(samples + 1), repeat=len(speeds)) if sum(c) == samples)
     return list(
         min(every, key=lambda c: max(Fraction(n) / Fraction(s) for n, s in zip(c, speeds, strict=True)))
     )
-
-
-@pytest.mark.parametrize("answer", [one_by_one, gp.shares, lambda n, s: np.array(gp.shares(n, s))])
-def test_the_last_is_done_soonest(answer):
-    assert_says(shares(answer), "correct", f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
 
 
 def test_the_check_measures_by_the_shares_that_no_others_beat():
@@ -416,12 +216,6 @@ def test_the_check_measures_by_the_shares_that_no_others_beat():
                 for each in (found, best)
             ]
             assert done[0] == done[1]
-
-
-WRONG = {
-    "ring_sum": [answer for answer, *_ in WRONG_RINGS],
-    "shares": [answer for answer, *_ in WRONG_SHARES],
-}
 
 
 # Predictions, and the figures in the sentences
@@ -493,3 +287,126 @@ def test_zero_is_120_31_and_16_6_and_1_9_gb():
     parts = [2, 2, 12]
     kept = [7.5 * (sum(parts[: 3 - stage]) + sum(parts[3 - stage :]) / 64) for stage in range(4)]
     assert [round(each, 1) for each in kept] == [120, 31.4, 16.6, 1.9]
+
+
+def before_it_was_received(vectors, links):
+    for piece in vectors:
+        links.send(0, piece)
+    return vectors
+
+
+def under_a_name(vectors, links):
+    links.send("next", vectors[0])
+    return vectors
+
+
+def then(change):
+    return lambda vectors, links: change(answers.ring_sum(vectors, links))
+
+
+R = partial(changed, answers.ring_sum)
+RINGS = {
+    "correct": [
+        (answer, f"the same bits on every device, at {len(HIDDEN_RINGS)} sizes")
+        for answer in (answers.ring_sum, other_way_round, in_place)
+    ],
+    "keep working": [
+        (
+            before_it_was_received,
+            "device 0 sends again before its last piece was received. Where is that piece",
+        ),
+        (under_a_name, "device 'next' sends, and devices are 0 to 3. Which is it?"),
+        (nothing_sent, "all have the sum, and nothing was sent. How does device 0 know"),
+        (
+            lambda vectors, links: list(vectors),
+            "that of device 0 only, and nothing has been sent. How do the",
+        ),
+        (half_of_it, "send 96 bytes. Which numbers of another device did one use without"),
+        (R(("range(2 * (n - 1))", "range(n - 1)")), "after 3 rounds. Some device has that sum"),
+        (R(("range(2 * (n - 1))", "range(n)")), "after 4 rounds. How often must a piece move"),
+        (
+            R((" if turn < n - 1 else arrived", "")),
+            "times. In which rounds is what arrives added, and in which is it kept?",
+        ),
+        (
+            R(("held[k][i] + arrived if turn < n - 1 else arrived", "arrived")),
+            "in round 2 device 0 sends a piece that holds only what device",
+        ),
+        (R(("turn < n - 1", "turn < n")), "2 times. In which rounds is what arrives added"),
+        (R(("turn < n - 1", "turn < n - 2")), "does it send that next?"),
+        (
+            R(("held[k][(k - turn) % n]", "held[k][k]")),
+            "in round 2 device 0 sends a piece that holds only what device",
+        ),
+        (
+            R(("held[k][(k - turn) % n]", "held[k][(k + turn) % n]")),
+            "in round 2 device 0 sends a piece that holds only what device",
+        ),
+        (
+            R(("(k - 1 - turn) % n", "(k - turn) % n")),
+            "in round 2 device 0 sends a piece that holds only what device",
+        ),
+        (R(("array_split", "split")), "it stopped: ValueError: array split does not result in"),
+        (R(("[np.concatenate(pieces) for pieces in held]", "held")), "has a list of pieces. How do"),
+        (R(("links.receive((k - 1) % n)", "links.receive(k)")), "4 times, and no other. From whom"),
+        (
+            R(("links.receive((k - 1) % n)", "links.receive(k - 1)")),
+            "it stopped: IndexError: there is no device -1",
+        ),
+        (
+            then(lambda found: [each / len(found) for each in found]),
+            "each device has the mean. Which of the two",
+        ),
+        (then(lambda found: found[0]), "it gives one vector. What does each of the devices have"),
+        (then(sum), "it gives one vector. What does each"),
+        (then(lambda found: found[:1]), "it gives 1 of them. What is a list with a vector of each"),
+        (then(lambda found: dict(enumerate(found))), "it gives a dict. What is a list"),
+        (then(lambda found: [each[:2] for each in found]), "Where are its 12 numbers?"),
+        (then(lambda found: [each.sum() for each in found]), "Where are its 12 numbers?"),
+        (
+            then(lambda found: [each[::-1] for each in found]),
+            "number 0 of device 0 is what number 11 should be. Where do",
+        ),
+        (begins_again, "After round 3, who has the whole sum"),
+        (a_line, "device 3 sends nothing. Who comes after it in the ring?"),
+        (rotated, "is what number 9 should be. Where do the pieces"),
+    ],
+    "almost": [
+        (whole_vectors, "device 0 sends 288 bytes, and has 96. It sends 96 in one round: how much need"),
+        (down_a_line_and_back, "Which devices send little meanwhile?"),
+        (through_device_0, "device 0 sends 288 bytes, and has 96. Which devices send little meanwhile?"),
+        (twice_as_many_rounds, "in 12 rounds. Which of them does nobody need?"),
+        (one_device_differs, "those of devices 0 and 1 differ in the last digits. Is each piece summed"),
+        (R(("range(2 * (n - 1))", "range(2 * n)")), "in 8 rounds. Which of them does nobody need?"),
+    ],
+}
+SHARES = {
+    "correct": [
+        (answer, f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
+        for answer in (one_by_one, gp.shares, lambda n, s: np.array(gp.shares(n, s)))
+    ],
+    "keep working": [
+        (rounded, "These are"),
+        (even, "Where do you look at the speeds?"),
+        (lambda n, speeds: one_by_one(n, [1 / speed for speed in speeds]), "Who should get the most?"),
+        (lambda n, speeds: [n * speed / sum(speeds) for speed in speeds], "a part of a sample?"),
+        (lambda n, speeds: [n] + [0] * (len(speeds) - 1), "How long does each device take"),
+        (lambda n, speeds: sorted(one_by_one(n, speeds)), "Who should get the most?"),
+        (lambda n, speeds: [int(n * speed / sum(speeds)) for speed in speeds], "becomes of the rest?"),
+        (lambda n, speeds: [n] * len(speeds), "These are 40 samples. What becomes of that?"),
+        (lambda n, speeds: [n + 1, -1] + [0] * (len(speeds) - 2), "What is a share below 0?"),
+        (lambda n, speeds: max(one_by_one(n, speeds)), "How many samples does each device get"),
+        (lambda n, speeds: one_by_one(n, speeds)[:-1], "How many samples does each device get"),
+        (lambda n, speeds: dict(enumerate(one_by_one(n, speeds))), "How many samples does each"),
+    ],
+    "wrong": [
+        rest_to(-1),
+        rest_to(0),
+    ],
+    "almost": [
+        (largest_remainders, "After rounding, who should get one more, and who one less?"),
+        (to_the_one_that_is_free, "with other shares all are done after"),
+        (at_least_one, "for 5 samples and speeds 10, 1 it gives 4, 1. Device 1 takes 1 for its 1"),
+    ],
+}
+test_replies = each_reply(lesson_15, ring_sum=RINGS, shares=SHARES)

@@ -1,14 +1,12 @@
 """Lesson 16: what the checks say to right answers and to the usual wrong ones."""
 
-import inspect
 import math
 
 import numpy as np
-import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers
+from gpipe_sim.course import answers, lesson_16
 from gpipe_sim.course.jobs import BYTES, TIMES, Job, Plan, number_of_plans, simulated, sizes
 from gpipe_sim.course.lesson_16 import (
     FEWEST,
@@ -20,8 +18,6 @@ from gpipe_sim.course.lesson_16 import (
     SLOW_LINKS,
     WHERE_IT_FITS,
     kept,
-    plans_that_fit,
-    unbeaten,
 )
 
 
@@ -83,36 +79,6 @@ def best_of_each(job):
     return list(found.values())
 
 
-def test_plans_may_be_written_in_different_ways():
-    assert plans_that_fit(answers.plans_that_fit).verdict == "correct"
-    for kind in (list, tuple):
-        reply = plans_that_fit(lambda job, kind=kind: [kind(plan) for plan in by_simulation(job)])
-        assert reply.verdict == "correct"
-    assert plans_that_fit(lambda job: iter(answers.plans_that_fit(job))).verdict == "correct"
-
-    def in_numpy(job):
-        return [tuple(np.float64(number) for number in plan) for plan in answers.plans_that_fit(job)]
-
-    assert plans_that_fit(in_numpy).verdict == "correct"
-
-
-def test_plans_that_take_as_long_may_come_in_any_order():
-    def answer(job):
-        return sorted(answers.plans_that_fit(job), key=lambda plan: (plan[0], -plan[1]))
-
-    assert plans_that_fit(answer).verdict == "correct"
-
-
-@pytest.mark.parametrize("question", TIMES)
-def test_a_wrong_time_is_asked_about_its_own_mistake(question):
-    assert_says(plans_that_fit(searching(time=TIMES[question])), "almost", question)
-
-
-@pytest.mark.parametrize("question", BYTES)
-def test_wrong_bytes_are_asked_about_their_own_mistake(question):
-    assert_says(plans_that_fit(searching(held=BYTES[question])), "almost", question)
-
-
 def test_every_mistake_gives_other_numbers_than_the_others():
     for column, mistakes in enumerate((TIMES, BYTES)):
         found = [
@@ -124,72 +90,6 @@ def test_every_mistake_gives_other_numbers_than_the_others():
             for job in HIDDEN_JOBS
         ]
         assert len({*found, sum(every, ())}) == len(mistakes) + 1
-
-
-WRONG_SEARCHES = [
-    (searching(shapes=every_number), "keep working", "How many samples has each microbatch?"),
-    (searching(shapes=all_pipelines), "keep working", "How many layers has each stage?"),
-    (searching(shapes=all_k), "keep working", "How many devices are that?"),
-    (best_of_each, "almost", "It is not in your list: which line leaves it out?"),
-    (lambda job: answers.plans_that_fit(job)[:1], "almost", "which line leaves it out?"),
-    (lambda job: [], "almost", "which line leaves it out?"),
-    (everything, "almost", "Does it fit?"),
-    (searching(fits=lambda job, size: size < job.room), "almost", "Does it fit?"),
-    (lambda job: 2 * answers.plans_that_fit(job), "almost", "is there twice. Which loop repeats it?"),
-    (
-        searching(order=lambda found: sorted(found, key=lambda plan: plan[2])),
-        "almost",
-        "you have the smallest K first. Which should come first?",
-    ),
-    (
-        searching(order=lambda found: sorted(found, key=lambda plan: plan[1])),
-        "almost",
-        "you have what holds least first. Which should come first?",
-    ),
-    (
-        searching(order=lambda found: sorted(found)[::-1]),
-        "almost",
-        "you have another order. Which should come first?",
-    ),
-    (
-        searching(time=lambda *given: 1.0),
-        "keep working",
-        "a step takes 1, and it is 105. What is",
-    ),
-    (searching(held=lambda *given: 1.0), "keep working", "you say the first device holds 1"),
-    (
-        lambda job: [(K, R, M, time, held) for time, held, K, R, M in answers.plans_that_fit(job)],
-        "keep working",
-        "Where are its K, R and M? They come last, and are whole",
-    ),
-    (
-        lambda job: [plan[:2] for plan in everything(job)],
-        "keep working",
-        "Which five numbers should it have?",
-    ),
-    (lambda job: answers.plans_that_fit(job)[0], "keep working", "Which five numbers should it have?"),
-    (
-        lambda job: [(math.nan, *plan[1:]) for plan in everything(job)],
-        "keep working",
-        "Which line makes that?",
-    ),
-    (
-        lambda job: [(1, 1, math.inf, 1, 1)],
-        "keep working",
-        "Where are its K, R and M?",
-    ),
-    (lambda job: None, "keep working", "you give nothing back. What should come after return?"),
-    (lambda job: "plans", "keep working", "you give 'plans'; it should be a list of plans"),
-    (lambda: [], "keep working", "it stopped: TypeError"),
-    (lambda job: job.stages, "keep working", "it stopped: AttributeError"),
-    ([], "keep working", "pass in a function"),
-    (None, "your turn", "write plans_that_fit in this cell, and run it again"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_SEARCHES)
-def test_wrong_searches_are_told_what_they_do(answer, verdict, says):
-    assert_says(plans_that_fit(answer), verdict, says)
 
 
 def test_the_hidden_jobs_are_of_many_kinds():
@@ -225,46 +125,6 @@ def by_sorting(plans):
         if not found or plan[1] < found[-1][1]:
             found.append(plan)
     return found
-
-
-WRONG_CHOICES = [
-    (few(strictly), "keep working", "is faster and as small"),
-    (few(weakly), "keep working", "Which plan beats it?"),
-    (few(either), "keep working", "Which plan beats it?"),
-    (by_sorting, "almost", "Does another plan that is as good beat it?"),
-    (lambda plans: plans, "keep working", "is faster and smaller"),
-    (lambda plans: sorted(plans)[:1], "keep working", "Which plan beats it?"),
-    (lambda plans: sorted(plans, key=lambda plan: plan[1])[:1], "keep working", "Which plan beats it?"),
-    (lambda plans: [], "keep working", "Which plan beats it?"),
-    (lambda plans: kept(plans) + kept(plans)[:1], "almost", "twice. When is it added again?"),
-    (lambda plans: [plan[:2] for plan in kept(plans)], "keep working", "Return whole plans"),
-    (lambda plans: [plan[2] for plan in kept(plans)], "keep working", "Return whole plans"),
-    (lambda plans: [plans.index(plan) for plan in kept(plans)], "keep working", "which is none of them"),
-    (lambda plans: min(plans, default=()), "keep working", "which is none of them"),
-    (lambda plans: None, "keep working", "you give nothing back. What should come after return?"),
-    (lambda plans: 3, "keep working", "it should be a list of plans"),
-    (lambda plans: "abc", "keep working", "it should be a list of plans"),
-    (lambda plans: sorted(plans)[0] and [], "keep working", "Which plan beats it?"),
-    (lambda: [], "keep working", "it stopped: TypeError"),
-    ([], "keep working", "pass in a function"),
-    (None, "your turn", "write unbeaten in this cell, and run it again"),
-]
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_CHOICES)
-def test_wrong_choices_are_told_which_plan_beats_which(answer, verdict, says):
-    assert_says(unbeaten(answer), verdict, says)
-
-
-def test_a_right_choice_may_come_in_any_order_and_kind():
-    def emptied(plans):
-        found = kept(plans)
-        plans.clear()
-        return found[::-1]
-
-    for answer in (kept, emptied, lambda plans: tuple(kept(plans)), lambda plans: iter(kept(plans))):
-        assert unbeaten(answer).verdict == "correct"
-    assert unbeaten(lambda plans: set(kept(plans))).verdict == "correct"
 
 
 def test_the_hidden_plans_hold_ties_of_every_kind():
@@ -344,14 +204,91 @@ def test_two_blocks_of_gpt3_fit_a_device_and_three_do_not():
     assert [round(end / 1e9) for end in ends] == [10, 10] and max(ends) + 2 * block < 80e9
 
 
-WRONG = {
-    name: [answer for answer, verdict, _ in table if verdict != "your turn"]
-    for name, table in {"plans_that_fit": WRONG_SEARCHES, "unbeaten": WRONG_CHOICES}.items()
+def emptied(plans):
+    found = kept(plans)
+    plans.clear()
+    return found[::-1]
+
+
+SEARCHES = {
+    "correct": [
+        (answers.plans_that_fit, ""),
+        (lambda job: list(map(list, by_simulation(job))), ""),
+        (lambda job: iter(map(tuple, by_simulation(job))), ""),
+        (lambda job: [tuple(map(np.float64, plan)) for plan in answers.plans_that_fit(job)], ""),
+        (lambda job: sorted(answers.plans_that_fit(job), key=lambda plan: (plan[0], -plan[1])), ""),
+    ],
+    "keep working": [
+        (changed(answers.plans_that_fit, (" or job.samples % R", "")), "you have R = 3 and M = 5"),
+        (searching(shapes=every_number), "How many samples has each microbatch?"),
+        (searching(shapes=all_pipelines), "How many layers has each stage?"),
+        (searching(shapes=all_k), "How many devices are that?"),
+        (searching(time=lambda *given: 1.0), "a step takes 1, and it is 105. What is"),
+        (searching(held=lambda *given: 1.0), "you say the first device holds 1"),
+        (
+            lambda job: [(K, R, M, time, held) for time, held, K, R, M in answers.plans_that_fit(job)],
+            "Where are its K, R and M? They come last, and are whole",
+        ),
+        (lambda job: [plan[:2] for plan in everything(job)], "Which five numbers should it have?"),
+        (lambda job: answers.plans_that_fit(job)[0], "Which five numbers should it have?"),
+        (lambda job: [(math.nan, *plan[1:]) for plan in everything(job)], "Which line makes that?"),
+        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M?"),
+        (lambda job: "plans", "you give 'plans'; it should be a list of plans"),
+        (lambda job: job.stages, "it stopped: AttributeError"),
+    ],
+    "almost": [
+        *((searching(time=mistaken), question) for question, mistaken in TIMES.items()),
+        *((searching(held=mistaken), question) for question, mistaken in BYTES.items()),
+        (best_of_each, "It is not in your list: which line leaves it out?"),
+        (lambda job: answers.plans_that_fit(job)[:1], "which line leaves it out?"),
+        (lambda job: [], "which line leaves it out?"),
+        (everything, "Does it fit?"),
+        (searching(fits=lambda job, size: size < job.room), "Does it fit?"),
+        (lambda job: 2 * answers.plans_that_fit(job), "is there twice. Which loop repeats it?"),
+        (
+            searching(order=lambda found: sorted(found, key=lambda plan: plan[2])),
+            "you have the smallest K first. Which should come first?",
+        ),
+        (
+            searching(order=lambda found: sorted(found, key=lambda plan: plan[1])),
+            "you have what holds least first. Which should come first?",
+        ),
+        (
+            searching(order=lambda found: sorted(found)[::-1]),
+            "you have another order. Which should come first?",
+        ),
+    ],
 }
-
-
-def test_copies_that_cannot_share_the_samples_are_noticed():
-    source = inspect.getsource(answers.plans_that_fit).replace(" or job.samples % R", "")
-    names = {}
-    exec(source, names)
-    assert_says(plans_that_fit(names["plans_that_fit"]), "keep working", "you have R = 3 and M = 5")
+CHOICES = {
+    "correct": [
+        (answer, "")
+        for answer in (
+            kept,
+            emptied,
+            lambda plans: tuple(kept(plans)),
+            lambda plans: iter(kept(plans)),
+            lambda plans: set(kept(plans)),
+        )
+    ],
+    "keep working": [
+        (few(strictly), "is faster and as small"),
+        (few(weakly), "Which plan beats it?"),
+        (few(either), "Which plan beats it?"),
+        (lambda plans: plans, "is faster and smaller"),
+        (lambda plans: sorted(plans)[:1], "Which plan beats it?"),
+        (lambda plans: sorted(plans, key=lambda plan: plan[1])[:1], "Which plan beats it?"),
+        (lambda plans: [], "Which plan beats it?"),
+        (lambda plans: [plan[:2] for plan in kept(plans)], "Return whole plans"),
+        (lambda plans: [plan[2] for plan in kept(plans)], "Return whole plans"),
+        (lambda plans: [plans.index(plan) for plan in kept(plans)], "which is none of them"),
+        (lambda plans: min(plans, default=()), "which is none of them"),
+        (lambda plans: 3, "it should be a list of plans"),
+        (lambda plans: "abc", "it should be a list of plans"),
+        (lambda plans: sorted(plans)[0] and [], "Which plan beats it?"),
+    ],
+    "almost": [
+        (by_sorting, "Does another plan that is as good beat it?"),
+        (lambda plans: kept(plans) + kept(plans)[:1], "twice. When is it added again?"),
+    ],
+}
+test_replies = each_reply(lesson_16, plans_that_fit=SEARCHES, unbeaten=CHOICES)

@@ -48,110 +48,85 @@ LAST = """\
 """
 LATE = "W, b = versions[-1]; late = len(versions) > delays[[v is versions for v in history].index(True)]"
 
-WRONG_LOOPS = [
-    (edited(DELAYED, (READS, "versions[-1]")), "almost", "Which version do you read, and are the older ones"),
-    (
-        edited(DELAYED, (MOVES, 'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W, b))')),
-        "almost",
-        "are the older ones still what they were?",
-    ),
-    (
-        edited(DELAYED, ("history, delays,", "history, delays[::-1],")),
-        "almost",
-        "Which stage has which delay?",
-    ),
-    (edited(DELAYED, ("- 1 - delay", "- 1 - delays[0]")), "almost", "the same delay for all stages"),
-    (edited(DELAYED, ("- 1 - delay", "- 1 - max(delays)")), "almost", "the longest delay for all stages"),
-    (edited(DELAYED, ("- 1 - delay", "- 2 - delay")), "almost", "one update too old"),
-    (
-        edited(DELAYED, (READS, "versions[max(0, len(versions) - max(1, delay))]")),
-        "almost",
-        "one update too new",
-    ),
-    (
-        edited(DELAYED, (READS, "versions[-min(delay, len(versions))]")),
-        "almost",
-        "Which entry of a list is number -0?",
-    ),
-    (edited(DELAYED, (READS, "versions[-1 - delay]")), "keep working", "it stopped: IndexError"),
-    (edited(DELAYED, (READS, "versions[-delay]")), "keep working", "it stopped: IndexError"),
-    (edited(DELAYED, (READS, "versions[0]")), "almost", "Does your history grow?"),
-    (
-        edited(DELAYED, ("W, b = versions[-1]", 'W, b = stage["W"], stage["b"]')),
-        "almost",
-        "You subtract from the weights that were read",
-    ),
-    (
-        edited(DELAYED, ('            stage["dW"] = stage["db"] = 0\n', "")),
-        "almost",
-        "the gradients of all mini-batches so far",
-    ),
-    (edited(DELAYED, ('b - rate * stage["db"]', "b")), "almost", "b never changes"),
-    (edited(DELAYED, ('W - rate * stage["dW"]', "W")), "almost", "W never changes"),
-    (
-        edited(
-            DELAYED,
-            ('stage["W"], stage["b"] = ' + READS, f'stage["W"], stage["b"] = {READS}[0], versions[-1][1]'),
-        ),
-        "almost",
-        "W is read from the history, b is the newest",
-    ),
-    (
-        edited(DELAYED, (MOVES, 'versions.append((W + rate * stage["dW"], b + rate * stage["db"]))')),
-        "almost",
-        "In which direction does the loss fall?",
-    ),
-    (
-        edited(
-            DELAYED,
-            ("W, b = versions[-1]", LATE),
-            (MOVES, MOVES.replace("rate", "late * rate")),
-        ),
-        "almost",
-        "In the beginning you do not update",
-    ),
-    (edited(DELAYED, (LAST, "")), "almost", "end with other weights. They hold those that were read last"),
-    (
-        edited(DELAYED, (MOVES, 'versions.append((W - stage["dW"], b - stage["db"]))')),
-        "almost",
-        "Your weights move by the whole gradient",
-    ),
-    (
-        edited(DELAYED, ("return losses", "return losses[-1]")),
-        "keep working",
-        "it should be a list of losses",
-    ),
-    (
-        edited(DELAYED, ("return losses", "return losses[1:]")),
-        "keep working",
-        "How many mini-batches have one?",
-    ),
-    (edited(DELAYED, ("    return losses\n", "")), "keep working", "it gives nothing back"),
-    (
-        edited(DELAYED, (LAST, '    for stage in stages:\n        stage["W"] = stage["W"].sum()\n')),
-        "keep working",
-        "Which array did it begin with?",
-    ),
-    (
-        lambda stages, batches, delays, rate: [0.1] * len(batches),
-        "keep working",
-        "Does a line change an array in place?",
-    ),
-    (
-        edited(
-            DELAYED,
-            (
-                MOVES,
-                'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W.copy(), b.copy()))',
+WRONG_LOOPS = {
+    "almost": [
+        (edited(DELAYED, (READS, "versions[-1]")), "Which version do you read, and are the older ones"),
+        (
+            edited(
+                DELAYED, (MOVES, 'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W, b))')
             ),
+            "are the older ones still what they were?",
         ),
-        "keep working",
-        "Does a line change an array in place?",
-    ),
-    (lambda stages, batches: [], "keep working", "it stopped: TypeError"),
-    ([], "keep working", "pass in a function"),
-    (None, "your turn", "write delayed in this cell, and run it again"),
-]
+        (edited(DELAYED, ("history, delays,", "history, delays[::-1],")), "Which stage has which delay?"),
+        (edited(DELAYED, ("- 1 - delay", "- 1 - delays[0]")), "the same delay for all stages"),
+        (edited(DELAYED, ("- 1 - delay", "- 1 - max(delays)")), "the longest delay for all stages"),
+        (edited(DELAYED, ("- 1 - delay", "- 2 - delay")), "one update too old"),
+        (edited(DELAYED, (READS, "versions[max(0, len(versions) - max(1, delay))]")), "one update too new"),
+        (
+            edited(DELAYED, (READS, "versions[-min(delay, len(versions))]")),
+            "Which entry of a list is number -0?",
+        ),
+        (edited(DELAYED, (READS, "versions[0]")), "Does your history grow?"),
+        (
+            edited(DELAYED, ("W, b = versions[-1]", 'W, b = stage["W"], stage["b"]')),
+            "You subtract from the weights that were read",
+        ),
+        (
+            edited(DELAYED, ('            stage["dW"] = stage["db"] = 0\n', "")),
+            "the gradients of all mini-batches so far",
+        ),
+        (edited(DELAYED, ('b - rate * stage["db"]', "b")), "b never changes"),
+        (edited(DELAYED, ('W - rate * stage["dW"]', "W")), "W never changes"),
+        (
+            edited(
+                DELAYED,
+                (
+                    'stage["W"], stage["b"] = ' + READS,
+                    f'stage["W"], stage["b"] = {READS}[0], versions[-1][1]',
+                ),
+            ),
+            "W is read from the history, b is the newest",
+        ),
+        (
+            edited(DELAYED, (MOVES, 'versions.append((W + rate * stage["dW"], b + rate * stage["db"]))')),
+            "In which direction does the loss fall?",
+        ),
+        (
+            edited(
+                DELAYED,
+                ("W, b = versions[-1]", LATE),
+                (MOVES, MOVES.replace("rate", "late * rate")),
+            ),
+            "In the beginning you do not update",
+        ),
+        (edited(DELAYED, (LAST, "")), "end with other weights. They hold those that were read last"),
+        (
+            edited(DELAYED, (MOVES, 'versions.append((W - stage["dW"], b - stage["db"]))')),
+            "Your weights move by the whole gradient",
+        ),
+    ],
+    "keep working": [
+        (edited(DELAYED, (READS, "versions[-1 - delay]")), "it stopped: IndexError"),
+        (edited(DELAYED, (READS, "versions[-delay]")), "it stopped: IndexError"),
+        (edited(DELAYED, ("return losses", "return losses[-1]")), "it should be a list of losses"),
+        (edited(DELAYED, ("return losses", "return losses[1:]")), "How many mini-batches have one?"),
+        (
+            edited(DELAYED, (LAST, '    for stage in stages:\n        stage["W"] = stage["W"].sum()\n')),
+            "Which array did it begin with?",
+        ),
+        (lambda stages, batches, delays, rate: [0.1] * len(batches), "Does a line change an array in place?"),
+        (
+            edited(
+                DELAYED,
+                (
+                    MOVES,
+                    'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W.copy(), b.copy()))',
+                ),
+            ),
+            "Does a line change an array in place?",
+        ),
+    ],
+}
 
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_LOOPS)
@@ -204,70 +179,65 @@ def seen(*edits):
 
 B_AND_U = 'row += [(k, "B", m), (k, "U", m)]'
 AT_THE_END = 'row.append((k, "B", m))'
-WRONG_STREAMS = [
-    (rows(("K - k - 1", "K - k")), "keep working", "How many does 1F1B do there, its first round included?"),
-    (rows(("K - k - 1", "K - 1")), "keep working", "before its first backward"),
-    (rows(("K - k - 1", "k")), "keep working", "before its first backward"),
-    (rows(("min(K - k - 1, M)", "M")), "keep working", "before its first backward"),
-    (rows((B_AND_U, 'row += [(k, "U", m), (k, "B", m)]')), "keep working", "What does an update subtract?"),
-    (
-        rows(
-            (B_AND_U, AT_THE_END), ("rows.append(row)", 'rows.append(row + [(k, "U", m) for m in range(M)])')
-        ),
-        "almost",
-        "all updates come at the end",
-    ),
-    (rows((B_AND_U, AT_THE_END)), "keep working", "When should the device do that?"),
-    (
-        rows((B_AND_U, AT_THE_END), ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])')),
-        "keep working",
-        "When should the device do that?",
-    ),
-    (
-        rows(
-            (B_AND_U, 'row += [(k, "B", m)] + ([(k, "U", m - 1)] if m else [])'),
-            ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])'),
-        ),
-        "almost",
-        "after 0B0 comes 0F3. Right behind which action should 0U0 stand?",
-    ),
-    (rows((B_AND_U, 'row += [(k, "B", m), (m, "U", k)]')), "keep working", "Which stage is on this device?"),
-    (rows((B_AND_U, 'row += [(k, "B", m), (k, "u", m)]')), "keep working", "How is 0F0 written as a tuple"),
-    (rows((B_AND_U, 'row += [(k, "B", m), (k, "W", m)]')), "keep working", "Which of F, B, U is that?"),
-    (rows(("rows.append(row)", "rows += row")), "keep working", "How many devices want a row?"),
-    (rows(("    return rows\n", "")), "keep working", "it gives nothing back"),
-    ((None, answers.versions_seen), "keep working", "Now write stream_rows"),
-    ((answers.stream_rows, None), "almost", "Now write versions_seen"),
-    (seen(('if kind == "U":', 'if kind == "B":')), "keep working", "Does every backward make a new version?"),
-    (seen(('if kind == "U":', 'if kind == "F":')), "keep working", "Does a forward make a new version?"),
-    (seen(('if kind == "F":', 'if kind == "B":')), "keep working", "for its forward, or for its backward?"),
-    (seen(("{}, 0", "{}, 1")), "keep working", "Which version is there before any update"),
-    (seen(("updates += 1", "updates = m")), "keep working", "the number of the last update's microbatch"),
-    (
+WRONG_STREAMS = {
+    "keep working": [
+        (rows(("K - k - 1", "K - k")), "How many does 1F1B do there, its first round included?"),
+        (rows(("K - k - 1", "K - 1")), "before its first backward"),
+        (rows(("K - k - 1", "k")), "before its first backward"),
+        (rows(("min(K - k - 1, M)", "M")), "before its first backward"),
+        (rows((B_AND_U, 'row += [(k, "U", m), (k, "B", m)]')), "What does an update subtract?"),
+        (rows((B_AND_U, AT_THE_END)), "When should the device do that?"),
         (
-            answers.stream_rows,
-            lambda row: {m: sum(k == "U" for _, k, _ in row) for _, k, m in row if k == "F"},
+            rows((B_AND_U, AT_THE_END), ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])')),
+            "When should the device do that?",
         ),
-        "keep working",
-        "Is that all updates, or those before its forward?",
-    ),
-    (
-        (answers.stream_rows, lambda row: {m: max(0, m - 1) for _, k, m in row if k == "F"}),
-        "keep working",
-        "Which updates stand before it?",
-    ),
-    (
-        (answers.stream_rows, lambda row: list(answers.versions_seen(row).values())),
-        "keep working",
-        "Which dict says the version for each microbatch?",
-    ),
-    (seen(("seen[m] = updates", "seen[_, kind, m] = updates")), "keep working", "What are its keys?"),
-    (seen(('if kind == "F":', 'if kind == "F" and m:')), "keep working", "says nothing of microbatch 0"),
-    (seen(("    return seen\n", "")), "keep working", "it gives nothing back"),
-    ((answers.stream_rows, lambda row: row[0].stage), "keep working", "it stopped: AttributeError"),
-    (([], answers.versions_seen), "keep working", "pass in a function"),
-    ((None, None), "your turn", "write stream_rows and versions_seen in this cell"),
-]
+        (rows((B_AND_U, 'row += [(k, "B", m), (m, "U", k)]')), "Which stage is on this device?"),
+        (rows((B_AND_U, 'row += [(k, "B", m), (k, "u", m)]')), "How is 0F0 written as a tuple"),
+        (rows((B_AND_U, 'row += [(k, "B", m), (k, "W", m)]')), "Which of F, B, U is that?"),
+        (rows(("rows.append(row)", "rows += row")), "How many devices want a row?"),
+        ((None, answers.versions_seen), "Now write stream_rows"),
+        (seen(('if kind == "U":', 'if kind == "B":')), "Does every backward make a new version?"),
+        (seen(('if kind == "U":', 'if kind == "F":')), "Does a forward make a new version?"),
+        (seen(('if kind == "F":', 'if kind == "B":')), "for its forward, or for its backward?"),
+        (seen(("{}, 0", "{}, 1")), "Which version is there before any update"),
+        (seen(("updates += 1", "updates = m")), "the number of the last update's microbatch"),
+        (
+            (
+                answers.stream_rows,
+                lambda row: {m: sum(k == "U" for _, k, _ in row) for _, k, m in row if k == "F"},
+            ),
+            "Is that all updates, or those before its forward?",
+        ),
+        (
+            (answers.stream_rows, lambda row: {m: max(0, m - 1) for _, k, m in row if k == "F"}),
+            "Which updates stand before it?",
+        ),
+        (
+            (answers.stream_rows, lambda row: list(answers.versions_seen(row).values())),
+            "Which dict says the version for each microbatch?",
+        ),
+        (seen(("seen[m] = updates", "seen[_, kind, m] = updates")), "What are its keys?"),
+        (seen(('if kind == "F":', 'if kind == "F" and m:')), "says nothing of microbatch 0"),
+        ((answers.stream_rows, lambda row: row[0].stage), "it stopped: AttributeError"),
+    ],
+    "almost": [
+        (
+            rows(
+                (B_AND_U, AT_THE_END),
+                ("rows.append(row)", 'rows.append(row + [(k, "U", m) for m in range(M)])'),
+            ),
+            "all updates come at the end",
+        ),
+        (
+            rows(
+                (B_AND_U, 'row += [(k, "B", m)] + ([(k, "U", m - 1)] if m else [])'),
+                ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])'),
+            ),
+            "after 0B0 comes 0F3. Right behind which action should 0U0 stand?",
+        ),
+        ((answers.stream_rows, None), "Now write versions_seen"),
+    ],
+}
 
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_STREAMS)
@@ -333,20 +303,19 @@ def rounded_up(K, k, every):
     return 1 + ceil((K - k - 1) / every)
 
 
-WRONG_COUNTS = [
-    *((count, "almost", question) for question, count in COUNTS.items()),
-    (lambda K, k, every: 0, "keep working", "how many microbatches before it are still in flight?"),
-    (lambda K, k, every: 1 + (K - k - 1) / every, "keep working", "How many versions is that?"),
-    (lambda K, k, every: "two", "keep working", "How many versions is that?"),
-    (lambda K, k, every: float("nan"), "keep working", "How many versions is that?"),
-    (lambda K, k, every: float("inf"), "keep working", "How many versions is that?"),
-    (lambda K, k, every: [4, 3, 2, 1], "keep working", "How many versions is that?"),
-    (lambda K, k, every: None, "keep working", "it gives nothing back"),
-    (lambda K, k: K - k, "keep working", "it stopped: TypeError"),
-    (lambda K, k, every: 1 // (K - k - 1), "keep working", "it stopped: ZeroDivisionError"),
-    (4, "keep working", "pass in a function"),
-    (None, "your turn", "write versions_held in this cell, and run it again"),
-]
+WRONG_COUNTS = {
+    "almost": [
+        *((count, question) for question, count in COUNTS.items()),
+    ],
+    "keep working": [
+        (lambda K, k, every: 0, "how many microbatches before it are still in flight?"),
+        (lambda K, k, every: 1 + (K - k - 1) / every, "How many versions is that?"),
+        (lambda K, k, every: "two", "How many versions is that?"),
+        (lambda K, k, every: float("nan"), "How many versions is that?"),
+        (lambda K, k, every: float("inf"), "How many versions is that?"),
+        (lambda K, k, every: [4, 3, 2, 1], "How many versions is that?"),
+    ],
+}
 
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_COUNTS)

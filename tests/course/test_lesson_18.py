@@ -63,20 +63,20 @@ def test_any_robust_way_is_correct():
     assert forward_time(lambda timeline, stage: gp.fit_costs(timeline).forward[stage]).verdict == "correct"
 
 
-WRONG_TIMES = [
-    (
-        lambda t, s: mean(took(t, s)),
-        "almost",
-        "9.81 the longest but one. Should one slow action move your answer?",
-    ),
-    (lambda t, s: max(took(t, s)), "keep working", "Is the longest what a forward takes?"),
-    (lambda t, s: min(took(t, s)), "keep working", "Is the shortest what a forward takes?"),
-    (lambda t, s: took(t, s)[0], "keep working", "That is the first of them. Is it like the others?"),
-    (lambda t, s: sum(took(t, s)), "keep working", "That is the sum of them. How long is one?"),
-    (lambda t, s: median(took(t)), "almost", "Are all of these forwards of stage 1?"),
-    (lambda t, s: mean(took(t)), "keep working", "Are all of these forwards of stage 1?"),
-    (lambda t, s: mean(took(t, s, None)), "keep working", "Is every action of the stage a forward?"),
-]
+WRONG_TIMES = {
+    "almost": [
+        (lambda t, s: mean(took(t, s)), "9.81 the longest but one. Should one slow action move your answer?"),
+        (lambda t, s: median(took(t)), "Are all of these forwards of stage 1?"),
+    ],
+    "keep working": [
+        (lambda t, s: max(took(t, s)), "Is the longest what a forward takes?"),
+        (lambda t, s: min(took(t, s)), "Is the shortest what a forward takes?"),
+        (lambda t, s: took(t, s)[0], "That is the first of them. Is it like the others?"),
+        (lambda t, s: sum(took(t, s)), "That is the sum of them. How long is one?"),
+        (lambda t, s: mean(took(t)), "Are all of these forwards of stage 1?"),
+        (lambda t, s: mean(took(t, s, None)), "Is every action of the stage a forward?"),
+    ],
+}
 
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_TIMES)
@@ -200,46 +200,34 @@ def like_the_first(timeline, microbatches):
     return step(timeline, microbatches, **first)
 
 
-WRONG_STEPS = [
-    (
-        lambda t, m: t.makespan,
-        "keep working",
-        "That is the step with 5 microbatches. How many are asked for?",
-    ),
-    (
-        lambda t, m: t.makespan * m / t.schedule.microbatches,
-        "keep working",
-        "That is 20/5 of the measured step. Does the time in which devices fill and drain grow too?",
-    ),
-    (
-        lambda t, m: t.makespan * turns(t, m) / turns(t, t.schedule.microbatches),
-        "almost",
-        "That is 23/8 of the measured step, as if all of it grew alike. "
-        "Which stage, or which message, sets how long one more microbatch takes?",
-    ),
-    (lambda t, m: turns(t, m) * slowest(t), "almost", AS_THE_SLOWEST),
-    (
-        lambda t, m: turns(t, m) * (slowest(t) + 2 * gp.fit_costs(t).comm),
-        "almost",
-        AS_THE_SLOWEST,
-    ),
-    (
-        lambda t, m: m * slowest(t),
-        "keep working",
-        "That is what the slowest stage works. When can it start, and what happens after it?",
-    ),
-    (
-        lambda t, m: step(t, m, comm=0),
-        "almost",
-        "That is without messages, and each took 15. Who waits for them?",
-    ),
-    (
-        lambda t, m: step(t, m, family=gp.OneFOneB),
-        "almost",
-        "That is 1F1B's. Which of the two waits for more messages?",
-    ),
-    (like_the_first, "almost", "That takes every stage to be as long as the first stage. Are they alike?"),
-]
+WRONG_STEPS = {
+    "keep working": [
+        (lambda t, m: t.makespan, "That is the step with 5 microbatches. How many are asked for?"),
+        (
+            lambda t, m: t.makespan * m / t.schedule.microbatches,
+            "That is 20/5 of the measured step. Does the time in which devices fill and drain grow too?",
+        ),
+        (
+            lambda t, m: m * slowest(t),
+            "That is what the slowest stage works. When can it start, and what happens after it?",
+        ),
+    ],
+    "almost": [
+        (
+            lambda t, m: t.makespan * turns(t, m) / turns(t, t.schedule.microbatches),
+            "That is 23/8 of the measured step, as if all of it grew alike. "
+            "Which stage, or which message, sets how long one more microbatch takes?",
+        ),
+        (lambda t, m: turns(t, m) * slowest(t), AS_THE_SLOWEST),
+        (lambda t, m: turns(t, m) * (slowest(t) + 2 * gp.fit_costs(t).comm), AS_THE_SLOWEST),
+        (lambda t, m: step(t, m, comm=0), "That is without messages, and each took 15. Who waits for them?"),
+        (
+            lambda t, m: step(t, m, family=gp.OneFOneB),
+            "That is 1F1B's. Which of the two waits for more messages?",
+        ),
+        (like_the_first, "That takes every stage to be as long as the first stage. Are they alike?"),
+    ],
+}
 
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_STEPS)
@@ -297,48 +285,33 @@ LEFT_OUT = (
 )
 
 
-WRONG_PAUSES = [
-    (lambda t: mean(all_pauses(t)), "keep working", COUNTED),
-    (lambda t: median(all_pauses(t)), "keep working", COUNTED),
-    (lambda t: max(all_pauses(t)), "keep working", COUNTED),
-    (
-        lambda t: mean(pauses(t)),
-        "almost",
-        ", the mean; the longest is 1.99. Should one slow pause count so much?",
-    ),
-    (
-        lambda t: median(shorter_half(t)),
-        "almost",
-        "You count device 1's pause between 1F3 and 1B1, which took 1.086. What was it waiting for?",
-    ),
-    (
-        lambda t: median(pauses(t, lambda before, ends: any(end <= before.end for end in ends))),
-        "almost",
-        "You leave out device 0's pause between 0F0 and 0F1. What does 0F1 need from other devices?",
-    ),
-    (needs_of_its_own_too(any), "almost", COUNTED),
-    (lambda t: median(pauses(t, lambda before, ends: not ends)), "almost", LEFT_OUT),
-    (
-        lambda t: median(pauses(t, lambda before, ends: all(end <= before.start for end in ends))),
-        "almost",
-        LEFT_OUT,
-    ),
-    (
-        lambda t: median(pauses(t, lambda before, ends: any(end > before.end for end in ends))),
-        "almost",
-        COUNTED,
-    ),
-    (
-        lambda t: max(pauses(t)),
-        "keep working",
-        "1.99, the longest of those that count. How long is a usual one?",
-    ),
-    (
-        lambda t: min(all_pauses(t)),
-        "keep working",
-        "0.156, the shortest of those that count. How long is a usual one?",
-    ),
-]
+WRONG_PAUSES = {
+    "keep working": [
+        (lambda t: mean(all_pauses(t)), COUNTED),
+        (lambda t: median(all_pauses(t)), COUNTED),
+        (lambda t: max(all_pauses(t)), COUNTED),
+        (lambda t: max(pauses(t)), "1.99, the longest of those that count. How long is a usual one?"),
+        (lambda t: min(all_pauses(t)), "0.156, the shortest of those that count. How long is a usual one?"),
+    ],
+    "almost": [
+        (lambda t: mean(pauses(t)), ", the mean; the longest is 1.99. Should one slow pause count so much?"),
+        (
+            lambda t: median(shorter_half(t)),
+            "You count device 1's pause between 1F3 and 1B1, which took 1.086. What was it waiting for?",
+        ),
+        (
+            lambda t: median(pauses(t, lambda before, ends: any(end <= before.end for end in ends))),
+            "You leave out device 0's pause between 0F0 and 0F1. What does 0F1 need from other devices?",
+        ),
+        (needs_of_its_own_too(any), COUNTED),
+        (lambda t: median(pauses(t, lambda before, ends: not ends)), LEFT_OUT),
+        (
+            lambda t: median(pauses(t, lambda before, ends: all(end <= before.start for end in ends))),
+            LEFT_OUT,
+        ),
+        (lambda t: median(pauses(t, lambda before, ends: any(end > before.end for end in ends))), COUNTED),
+    ],
+}
 
 
 @pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_PAUSES)
@@ -438,7 +411,7 @@ def test_a_natural_wrong_guess_is_told_what_it_is(known, measured, within):
 
 
 def test_the_wrong_guesses_follow_from_a_thought():
-    crossing = gp.OneFOneB(4, 8).timeline().messages
+    crossing = gp.simulate(gp.OneFOneB(4, 8)).messages
     assert sum((each.source == 1) + (each.target == 1) for each in crossing) == 32
     assert len(crossing) == 48
     sleep = gp.Costs(20, 20, 20)

@@ -52,43 +52,57 @@ def tried_on_a(A, B, t):
     return [(A[:, d::t], own) for d, own in enumerate(np.split(B, t))]
 
 
-NETWORKS = [
-    ((halves(0, 1), alone), "rows of A, which make one term of each sum"),
-    ((halves(0, 0), alone), "rows of A, which make one term of each sum"),
-    ((halves(1, 1), alone), "Which numbers of B does each of them meet?"),
-    (
-        (lambda A, B, t: [(A, B)] * t, alone),
-        "device 0 has 8 x 24 of A and 24 x 8 of B: one of them as a whole",
-    ),
-    ((lambda A, B, t: [(a, B) for a in np.split(A, t, 1)], alone), "one of them as a whole. What is a t-th"),
-    ((lambda A, B, t: [(A, b) for b in np.split(B, t)], alone), "one of them as a whole. What is a t-th"),
-    ((lambda A, B, t: (np.split(A, t, 1), np.split(B, t)), alone), "cut_matrices gives 2 parts. How many"),
-    ((lambda A, B, t: [(b, a) for a, b in cut(A, B, t)], alone), "Which way is each cut"),
-    ((lambda A, B, t: [(a.T, b.T) for a, b in cut(A, B, t)], alone), "Which way is each cut"),
-    ((lambda A, B, t: [(a / t, b) for a, b in cut(A, B, t)], alone), "not in A or B. What changed them?"),
-    ((lambda A, B, t: cut(A, B, t)[:-1], alone), "cut_matrices gives 3 parts. How many devices"),
-    ((lambda A, B, t: [cut(A, B, t)[0]] * t, alone), "no device has column 6 of A. Who makes that feature?"),
-    ((lambda A, B, t: cut(A, B, 2), alone), "cut_matrices gives 2 parts"),
-    ((tried_on_a, alone), "Which row of B meets what column 0 of A makes?"),
-    (
-        (lambda A, B, t: np.split(A, t, axis=1), alone),
-        "device 0 gets one array of 8 x 6. It should be two arrays",
-    ),
-    ((lambda A, B, t: None, alone), "cut_matrices gives nothing. It should be a list"),
-    ((lambda A, B, t: dict(enumerate(cut(A, B, t))), alone), "cut_matrices gives a dict"),
-    ((lambda A, B, t: [(a.tolist(), b.tolist()) for a, b in cut(A, B, t)], alone), "device 0 gets 2 things"),
-    ((lambda A, B: cut(A, B, 4), alone), "TypeError"),
-    ((cut, lambda x, A, B: x @ A @ B), "has no ReLU. Between which two products does it stand?"),
-    ((cut, lambda x, A, B: np.maximum(x @ A @ B, 0)), "takes ReLU of a part of the sum"),
-    ((cut, lambda x, A, B: np.maximum(np.maximum(x @ A, 0) @ B, 0)), "Where does ReLU(x A) B have its ReLU?"),
-    ((cut, lambda x, A, B: np.maximum(x @ A, 0) @ B / 4), "divides by t. Is y the sum of the parts"),
-    ((cut, lambda x, A, B: np.maximum(x @ A, 0)), "gives 5 x 6, and"),
-    ((cut, lambda x, A, B: np.maximum(x @ A, 0) @ B + x), "other numbers than its columns and rows make"),
-    ((cut, lambda x, A, B: None), "device 0 gives nothing. Which array can it add to the others'?"),
-    ((cut, lambda x, A, B: B @ np.maximum(x @ A, 0)), "ValueError"),
-    ((cut, None), "pass in a function"),
-    ((None, alone), "pass in a function"),
-]
+NETWORKS = {
+    "keep working": [
+        ((halves(0, 1), alone), "rows of A, which make one term of each sum"),
+        ((halves(0, 0), alone), "rows of A, which make one term of each sum"),
+        ((halves(1, 1), alone), "Which numbers of B does each of them meet?"),
+        (
+            (lambda A, B, t: [(A, B)] * t, alone),
+            "device 0 has 8 x 24 of A and 24 x 8 of B: one of them as a whole",
+        ),
+        (
+            (lambda A, B, t: [(a, B) for a in np.split(A, t, 1)], alone),
+            "one of them as a whole. What is a t-th",
+        ),
+        ((lambda A, B, t: [(A, b) for b in np.split(B, t)], alone), "one of them as a whole. What is a t-th"),
+        (
+            (lambda A, B, t: (np.split(A, t, 1), np.split(B, t)), alone),
+            "cut_matrices gives 2 parts. How many",
+        ),
+        ((lambda A, B, t: [(b, a) for a, b in cut(A, B, t)], alone), "Which way is each cut"),
+        ((lambda A, B, t: [(a.T, b.T) for a, b in cut(A, B, t)], alone), "Which way is each cut"),
+        ((lambda A, B, t: [(a / t, b) for a, b in cut(A, B, t)], alone), "not in A or B. What changed them?"),
+        ((lambda A, B, t: cut(A, B, t)[:-1], alone), "cut_matrices gives 3 parts. How many devices"),
+        (
+            (lambda A, B, t: [cut(A, B, t)[0]] * t, alone),
+            "no device has column 6 of A. Who makes that feature?",
+        ),
+        ((lambda A, B, t: cut(A, B, 2), alone), "cut_matrices gives 2 parts"),
+        ((tried_on_a, alone), "Which row of B meets what column 0 of A makes?"),
+        (
+            (lambda A, B, t: np.split(A, t, axis=1), alone),
+            "device 0 gets one array of 8 x 6. It should be two arrays",
+        ),
+        ((lambda A, B, t: None, alone), "cut_matrices gives nothing. It should be a list"),
+        ((lambda A, B, t: dict(enumerate(cut(A, B, t))), alone), "cut_matrices gives a dict"),
+        (
+            (lambda A, B, t: [(a.tolist(), b.tolist()) for a, b in cut(A, B, t)], alone),
+            "device 0 gets 2 things",
+        ),
+        ((cut, lambda x, A, B: x @ A @ B), "has no ReLU. Between which two products does it stand?"),
+        ((cut, lambda x, A, B: np.maximum(x @ A @ B, 0)), "takes ReLU of a part of the sum"),
+        (
+            (cut, lambda x, A, B: np.maximum(np.maximum(x @ A, 0) @ B, 0)),
+            "Where does ReLU(x A) B have its ReLU?",
+        ),
+        ((cut, lambda x, A, B: np.maximum(x @ A, 0) @ B / 4), "divides by t. Is y the sum of the parts"),
+        ((cut, lambda x, A, B: np.maximum(x @ A, 0)), "gives 5 x 6, and"),
+        ((cut, lambda x, A, B: np.maximum(x @ A, 0) @ B + x), "other numbers than its columns and rows make"),
+        ((cut, lambda x, A, B: None), "device 0 gives nothing. Which array can it add to the others'?"),
+        ((cut, lambda x, A, B: B @ np.maximum(x @ A, 0)), "ValueError"),
+    ],
+}
 
 
 @pytest.mark.parametrize(("wrong", "says"), NETWORKS)
@@ -121,37 +135,28 @@ def other(change):
     return answer
 
 
-GRADIENTS = [
-    (other(lambda x, A, B, dy, is_: {"dx": dy @ B.T @ A.T}), "almost", "Where ReLU gave 0"),
-    (
-        other(lambda x, A, B, dy, is_: {"dx": is_["dx"] / 4}),
-        "almost",
-        "Is dx the sum of the parts, or their mean?",
-    ),
-    (other(lambda x, A, B, dy, is_: {"dx": is_["dx"] + dy}), "almost", "the part of dx is not what your own"),
-    (other(lambda x, A, B, dy, is_: {"dA": x.T @ (dy @ B.T)}), "almost", "Where ReLU gave 0"),
-    (
-        other(lambda x, A, B, dy, is_: {"dA": is_["dA"] / 4}),
-        "almost",
-        "Which other device has these columns?",
-    ),
-    (other(lambda x, A, B, dy, is_: {"dA": 2 * is_["dA"]}), "almost", "dA_own is not what your own"),
-    (other(lambda x, A, B, dy, is_: {"dB": (x @ A).T @ dy}), "almost", "before or after ReLU?"),
-    (other(lambda x, A, B, dy, is_: {"dB": (x @ A > 0).T @ dy}), "almost", "only where it was above 0"),
-    (other(lambda x, A, B, dy, is_: {"dB": is_["dB"] / 4}), "almost", "Which other device has these rows?"),
-    (other(lambda x, A, B, dy, is_: {"dB": dy.T @ x}), "keep working", "dB_own is 8 x 8, and what it is"),
-    (
-        lambda x, A, B, dy: right(x, A, B, dy)[0],
-        "keep working",
-        "you give one array of 5 x 8; it",
-    ),
-    (lambda x, A, B, dy: right(x, A, B, dy)[:2], "keep working", "you give 2 things"),
-    (lambda x, A, B, dy: right(x, A, B, dy)[::-1], "keep working", "the part of dx is 6 x 8"),
-    (lambda x, A, B, dy: None, "keep working", "you give nothing"),
-    (lambda x, A, B: right(x, A, B, x), "keep working", "TypeError"),
-    (lambda x, A, B, dy: (dy @ B.T, x.T @ dy, A.T @ x.T @ dy), "keep working", "the part of dx is 5 x 6"),
-    (lambda x, A, B, dy: dy @ B, "keep working", "it should be three arrays"),
-]
+GRADIENTS = {
+    "almost": [
+        (other(lambda x, A, B, dy, is_: {"dx": dy @ B.T @ A.T}), "Where ReLU gave 0"),
+        (other(lambda x, A, B, dy, is_: {"dx": is_["dx"] / 4}), "Is dx the sum of the parts, or their mean?"),
+        (other(lambda x, A, B, dy, is_: {"dx": is_["dx"] + dy}), "the part of dx is not what your own"),
+        (other(lambda x, A, B, dy, is_: {"dA": x.T @ (dy @ B.T)}), "Where ReLU gave 0"),
+        (other(lambda x, A, B, dy, is_: {"dA": is_["dA"] / 4}), "Which other device has these columns?"),
+        (other(lambda x, A, B, dy, is_: {"dA": 2 * is_["dA"]}), "dA_own is not what your own"),
+        (other(lambda x, A, B, dy, is_: {"dB": (x @ A).T @ dy}), "before or after ReLU?"),
+        (other(lambda x, A, B, dy, is_: {"dB": (x @ A > 0).T @ dy}), "only where it was above 0"),
+        (other(lambda x, A, B, dy, is_: {"dB": is_["dB"] / 4}), "Which other device has these rows?"),
+    ],
+    "keep working": [
+        (other(lambda x, A, B, dy, is_: {"dB": dy.T @ x}), "dB_own is 8 x 8, and what it is"),
+        (lambda x, A, B, dy: right(x, A, B, dy)[0], "you give one array of 5 x 8; it"),
+        (lambda x, A, B, dy: right(x, A, B, dy)[:2], "you give 2 things"),
+        (lambda x, A, B, dy: right(x, A, B, dy)[::-1], "the part of dx is 6 x 8"),
+        (lambda x, A, B, dy: None, "you give nothing"),
+        (lambda x, A, B, dy: (dy @ B.T, x.T @ dy, A.T @ x.T @ dy), "the part of dx is 5 x 6"),
+        (lambda x, A, B, dy: dy @ B, "it should be three arrays"),
+    ],
+}
 
 
 @pytest.mark.parametrize(("wrong", "verdict", "says"), GRADIENTS)

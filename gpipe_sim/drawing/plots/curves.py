@@ -45,32 +45,6 @@ def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_efficiency(measured: Measured, ax: Axes | None = None) -> Axes:
-    """How many of K devices are at work on average: measured marks on K M/(K-1+M), one curve per M.
-
-    ``measured[M][K]`` is the utilization of a timeline, 1 - bubble. The dashed line is K itself: no waiting.
-    TypeError or ValueError for anything but such numbers, or for none.
-    """
-    measured = read_measured("plot_efficiency", measured)
-    ax = given_or_new(ax, WIDTH, 4.2)
-    most = max(k for by_k in measured.values() for k in by_k)
-    ax.plot([0, most], [0, most], color=INK, lw=0.9, ls=(0, (4, 3)))
-    ends = [("nobody waits", most, float(most))]
-    for i, (microbatches, by_k) in enumerate(measured.items()):
-        at_work = {k: k * float(share) for k, share in by_k.items()}
-        label = f"M = {microbatches}"
-        _add_curve(ax, i, at_work, lambda k, m=microbatches: k * (1 - _bubble(k, m)), label)
-        ends.append((label, max(at_work), at_work[max(at_work)]))
-    ticks = sorted({k for by_k in measured.values() for k in by_k})
-    ax.set_xticks(ticks, [str(k) for k in ticks])
-    ax.set_xlabel("devices K", fontsize=LABEL_SIZE)
-    ax.set_ylabel("devices at work, on average", fontsize=LABEL_SIZE)
-    ax.set(xlim=(0, None), ylim=(0, 1.04 * most))
-    finish(ax)
-    name_ends(ax, ends)
-    return ax
-
-
 def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
     """Loss against step, one curve per name: the first is a wide pale line, the others are marks on it.
 

@@ -15,40 +15,25 @@ from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.timeline import Span, Timeline, number, of_timeline
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.geometry import ticks
-from gpipe_sim.drawing.marks import (
-    FRAME,
-    LETTER,
-    MESSAGE,
-    PHASE,
-    QUEUE,
-    Entry,
-    Label,
-    Labels,
-    Lines,
-    Mark,
-    Panel,
-    Scale,
-    Shape,
-    Style,
-    legend,
-)
+from gpipe_sim.drawing.marks import LETTER, Entry, Label, Labels, Lines, Panel, Scale, Shape, Style, legend
+from gpipe_sim.drawing.options import Wanted, read_options
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER
 from gpipe_sim.drawing.panel import panel, rows_of, stretch
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, WIDTH, claim, given_or_new, require_axes
-from gpipe_sim.drawing.pushed import TITLE as PUSHED
-from gpipe_sim.drawing.pushed import pushed
-from gpipe_sim.drawing.wanted import Wanted, notes, read_wanted
+from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
+from gpipe_sim.drawing.waiting_block import pushed
 from gpipe_sim.drawing.words import caption
 from gpipe_sim.drawing.words import title as claimed
 from gpipe_sim.errors import require
 
 HATCH = {LINES: "////", DOTS: "...."}  #: matplotlib's names for patterns
 #: of the lines between phases, and of messages that wait, in widths of the line
-DASHES = {PHASE: (0, (3, 2)), QUEUE: (0, (1, 1.4))}
+DASHES = {Style.PHASE: (0, (3, 2)), Style.QUEUE: (0, (1, 1.4))}
 WIDE = 1.14  #: how much wider the letters of matplotlib's font are than Helvetica's
 BELOW = 36  #: points from the axis to the legend
 MOST_NUMBERS, USUAL = 21, 4  #: on the axis, if none has more than so many digits
 ROW = 0.32  #: inches of a row, if there are few
+AS_TITLE = "a text as its title"
 
 
 @of_timeline
@@ -70,16 +55,13 @@ def plot_timeline(
     drawn fast, and tests can read them back. ``title`` replaces the line on top. All else is as in ``draw``,
     its errors too; TypeError for a title that is no text, or for anything but axes.
     """
-    words = require(
-        "plot_timeline", claimed(timeline) if title is None else title, str, "a text as its title"
-    )
+    title = require("plot_timeline", claimed(timeline) if title is None else title, str, AS_TITLE)
     options = in_flight, memory, messages, critical_path, highlight, weights
-    grain, [wanted] = read_wanted("plot_timeline", [timeline], *options)
-    pitch = rows_of(timeline, wanted).pitch
-    high = _height(grain.rows(timeline) * pitch, timeline)
-    ax = given_or_new(ax, _width(timeline), 1.25 + high)
-    shown = panel(timeline, grain, scale_of(ax, timeline, grain.rows(timeline) * pitch), wanted)
-    return paint(ax, timeline, shown, words, caption(timeline, wanted.weights), [*notes(grain, [wanted])])
+    grain, [wanted] = read_options("plot_timeline", [timeline], *options)
+    rows = grain.rows(timeline) * rows_of(timeline, wanted).pitch
+    ax = given_or_new(ax, _width(timeline), 1.25 + _height(rows, timeline))
+    shown = panel(timeline, grain, scale_of(ax, timeline, rows), wanted)
+    return paint(ax, timeline, shown, title, caption(timeline, wanted.weights))
 
 
 @of_timeline
@@ -88,10 +70,10 @@ def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED)
 
     TypeError for anything but a timeline, axes and a text.
     """
-    words, grain = require("plot_pushed", title, str, "a text as its title"), grain_of(timeline)
-    ax = given_or_new(ax, _width(timeline), 1.1 + _height(grain.rows(timeline), timeline))
-    shown = pushed(timeline, grain, scale_of(ax, timeline, grain.rows(timeline)))
-    return paint(ax, timeline, shown, words, "", [])
+    title, grain = require("plot_pushed", title, str, AS_TITLE), grain_of(timeline)
+    rows = grain.rows(timeline)
+    ax = given_or_new(ax, _width(timeline), 1.1 + _height(rows, timeline))
+    return paint(ax, timeline, pushed(timeline, grain, scale_of(ax, timeline, rows)), title)
 
 
 @of_timeline
@@ -117,14 +99,17 @@ def scale_of(ax: Axes, timeline: Timeline, rows: float) -> Scale:
     return Scale(float(width) / (float(timeline.makespan) or 1), float(height) / rows, LABEL_SIZE, WIDE)
 
 
-def paint(
-    ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str, notes: Sequence[Entry]
-) -> Axes:
+def paint(ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str = "") -> Axes:
     """The marks of a panel, its names, title and legend, on axes whose x is time and whose y is rows."""
-    scale = scale_of(ax, timeline, shown.height)
+    scale, until = scale_of(ax, timeline, shown.height), float(timeline.makespan)
     for mark in shown.marks:
-        _paint_mark(ax, mark)
-    until = float(timeline.makespan)
+        if isinstance(mark, Shape):
+            _add_shape(ax, mark)
+        elif isinstance(mark, Lines):
+            _add_lines(ax, mark)
+        else:
+            for label in mark.labels:
+                ax.add_artist(Fitting(label, mark))
     ax.set(xlim=(0, until or 1), ylim=(shown.height, 0))
     ax.set_yticks([name.y for name in shown.names], [name.words for name in shown.names])
     times = _times(until)
@@ -134,45 +119,34 @@ def paint(
     ax.tick_params(labelsize=LABEL_SIZE, colors=INK)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
+    aside = {"xycoords": ("axes fraction", "data"), "xytext": (5, 0), "textcoords": "offset points"}
     for peak in shown.peaks:
-        _beside(ax, peak.y, peak.words)
+        ax.annotate(peak.words, (1, peak.y), va="center_baseline", fontsize=LABEL_SIZE, **aside)
     claim(ax, title, caption)
-    _legend(
-        ax, [*legend([(shown, scale)]), *notes], 1.15 * scale.unit * (until or 1)
-    )  # axes grow when laid out
+    _legend(ax, legend([(shown, scale)]), 1.15 * scale.unit * (until or 1))  # axes grow when laid out
     return ax
 
 
-def _paint_mark(ax: Axes, mark: Mark) -> None:
-    if isinstance(mark, Shape):
-        _add_shape(ax, mark)
-    elif isinstance(mark, Labels):
-        for label in mark.labels:
-            ax.add_artist(Fitting(label, mark))
-    elif mark.style is MESSAGE:
+def _add_lines(ax: Axes, mark: Lines) -> None:
+    if mark.style is Style.MESSAGE:
+        how = {"arrowstyle": "-|>", "color": INK, "lw": 0.8, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 7}
         for start, end in mark.paths:
-            how = {"arrowstyle": "-|>", "color": INK, "lw": 0.8, "shrinkA": 0, "shrinkB": 0}
-            ax.annotate("", end, start, arrowprops=how | {"mutation_scale": 7})
-    else:
-        _add_lines(ax, mark)
+            ax.annotate("", end, start, arrowprops=how)
+        return
+    closed = [[*path, path[0]] if mark.style is Style.FRAME else path for path in mark.paths]
+    dashes = [DASHES.get(mark.style, "solid")]
+    look = {"colors": INK, "linewidths": 0.8 * mark.style.width, "linestyles": dashes}
+    ax.add_collection(LineCollection(closed, capstyle="projecting", **look))
 
 
 def _add_shape(ax: Axes, mark: Shape) -> None:
-    label = mark.entry.words if mark.entry else "_"
     if mark.fill:
         look = {"facecolors": to_rgba(mark.fill, mark.opaque), "edgecolors": PAPER}
-        look["linewidths"] = 0.6 if mark.edged else 0
-        ax.add_collection(PolyCollection(mark.outlines, label=label, **look))
+        look |= {"linewidths": 0.6 if mark.edged else 0, "label": mark.entry.words if mark.entry else "_"}
+        ax.add_collection(PolyCollection(mark.outlines, **look))
     if mark.pattern:
         look = {"facecolors": "none", "edgecolors": PAPER, "linewidths": 0, "hatch": HATCH[mark.pattern]}
         ax.add_collection(PolyCollection(mark.outlines, label="_", **look))
-
-
-def _add_lines(ax: Axes, mark: Lines) -> None:
-    closed = [[*path, path[0]] if mark.style is FRAME else path for path in mark.paths]
-    dashes = DASHES.get(mark.style, "solid")
-    look = {"colors": INK, "linewidths": 0.8 * mark.style.width, "linestyles": [dashes]}
-    ax.add_collection(LineCollection(closed, capstyle="projecting", **look))
 
 
 class Fitting(Text):
@@ -191,11 +165,6 @@ class Fitting(Text):
     def draw(self, renderer) -> None:
         if self.fits():
             super().draw(renderer)
-
-
-def _beside(ax: Axes, y: float, words: str) -> None:
-    right = {"xycoords": ("axes fraction", "data"), "xytext": (5, 0), "textcoords": "offset points"}
-    ax.annotate(words, (1, y), va="center_baseline", fontsize=LABEL_SIZE, **right)
 
 
 def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:
@@ -229,18 +198,16 @@ def _columns_wide(wide: Sequence[float], columns: int) -> float:
 def handle(entry: Entry) -> Patch | Line2D:
     """What stands beside an entry's words."""
     swatch = entry.swatch
-    if isinstance(swatch, Style):
-        if swatch is PHASE:
-            return Line2D([0.5, 0.5], [0, 1], color=INK, lw=0.8, ls=DASHES[PHASE], label=entry.words)
-        if swatch is QUEUE:
-            return Line2D([], [], color=INK, lw=0.8 * QUEUE.width, ls=DASHES[QUEUE], label=entry.words)
-        if swatch is MESSAGE:
-            return Line2D([], [], color=INK, lw=0.8, marker=9, ms=4, label=entry.words)
-        return Patch(facecolor="none", edgecolor=INK, linewidth=1.6, label=entry.words)
-    if not swatch:
-        return Patch(facecolor="none", linewidth=0, label=entry.words)
-    hatch = HATCH[swatch.pattern] if swatch.pattern else None
-    return Patch(facecolor=swatch.colour, edgecolor=PAPER, linewidth=0, hatch=hatch, label=entry.words)
+    if isinstance(swatch, Style) and swatch is not Style.FRAME:
+        x, y = ([0.5, 0.5], [0, 1]) if swatch is Style.PHASE else ([], [])
+        look = {"marker": 9, "ms": 4} if swatch is Style.MESSAGE else {"ls": DASHES[swatch]}
+        return Line2D(x, y, color=INK, lw=0.8 * swatch.width, label=entry.words, **look)
+    look = {"facecolor": "none", "linewidth": 0}
+    if swatch is Style.FRAME:
+        look |= {"edgecolor": INK, "linewidth": 1.6}
+    elif swatch:
+        look |= {"facecolor": swatch.colour, "edgecolor": PAPER, "hatch": HATCH.get(swatch.pattern)}
+    return Patch(label=entry.words, **look)
 
 
 def _times(until: float) -> list[float]:

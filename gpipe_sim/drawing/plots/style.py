@@ -8,8 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from gpipe_sim.drawing.memory_strips import byte_unit
 from gpipe_sim.drawing.palette import FAINT, GRID
-from gpipe_sim.drawing.strips import byte_unit
 from gpipe_sim.errors import got, listed, number, require, require_in, whole
 
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points

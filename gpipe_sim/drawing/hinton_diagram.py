@@ -8,7 +8,7 @@ from math import sqrt
 
 import numpy as np
 
-from gpipe_sim.drawing.document import Svg, px, text, words_wide
+from gpipe_sim.drawing.document import Svg, outline, text, words_wide
 from gpipe_sim.drawing.palette import FAINT, INK, PAPER, REFERENCE
 from gpipe_sim.errors import got, listed, numbers
 
@@ -55,7 +55,7 @@ def _panel(left: float, words: str, sign: str, panel: Array, most: float, cell: 
     high, wide = panel.shape[0] * cell, panel.shape[1] * cell
     yield text(left, TOP - 8, words, "start")
     yield text(left - BETWEEN / 2, TOP + high / 2 + 5, sign, "middle", 16)
-    yield f'<path d="M{px(left)} {TOP}h{px(wide)}v{px(high)}h-{px(wide)}z" fill="{REFERENCE}"/>'
+    yield f'<path d="{outline(left, TOP, wide, high)}" fill="{REFERENCE}"/>'
     for colour, shown in ((INK, panel > 0), (PAPER, panel < 0)):
         squares = (_square(left, *at, abs(panel[*at]) / most, cell) for at in np.argwhere(shown).tolist())
         if path := "".join(squares):
@@ -67,7 +67,7 @@ def _square(left: float, row: int, column: int, share: float, cell: float) -> st
     """A square in the middle of its cell, whose area is this share of it."""
     side = sqrt(share) * cell
     x, y = left + (column + 0.5) * cell - side / 2, TOP + (row + 0.5) * cell - side / 2
-    return f"M{px(x)} {px(y)}h{px(side)}v{px(side)}h-{px(side)}z" if side >= 0.05 else ""
+    return outline(x, y, side, side) if side >= 0.05 else ""
 
 
 def _largest(panel: Array, most: float) -> str:

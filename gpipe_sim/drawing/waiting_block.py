@@ -3,7 +3,8 @@
 It keeps no order between devices, so it is a picture of amounts, not of times.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import accumulate
 from numbers import Real
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.coarse import Grain, shares
-from gpipe_sim.drawing.geometry import Rows, boxes, kinds_drawn, rectangle
-from gpipe_sim.drawing.marks import FRAME, Corner, Label, Labels, Lines, Panel, Scale, Shape
+from gpipe_sim.drawing.geometry import Rows, between, boxes, kinds_drawn, rectangle, waits
+from gpipe_sim.drawing.marks import Label, Labels, Lines, Panel, Scale, Shape, Style
 from gpipe_sim.drawing.palette import INK, KINDS, LANE
 from gpipe_sim.drawing.panel import box_marks, device_names, entry_of, is_fine, lanes
 
@@ -32,34 +33,29 @@ def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
             ends[row] = max(ends[row], *(x for x, _ in outline))
     marks = [lanes(timeline, grain, rows), *work]
     if min(ends) < until:
-        block, room = _staircase(ends, until, rows), until - max(ends)
+        edges = [rows.y(0), *range(1, devices), rows.y(devices - 1, 1)]
+        block, room = between(edges, [until] * devices, ends)[:, ::-1], until - max(ends)
         label = Label(until - room / 2, devices / 2, _left(timeline), room, 1)
         words = Labels([label], INK)
         if not words.shown(scale):
             words = Labels([label._replace(words=label.words.removeprefix(WAITING))], INK)
-        marks += [Shape([block], LANE), Lines([block], FRAME), words]
+        marks += [Shape([block], LANE), Lines([block], Style.FRAME), words]
     return Panel(marks, devices, device_names(timeline, grain, rows, scale))
 
 
 def _boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[Shape]:
+    """Each box as far to the left as its device has waited until then."""
     waited: dict[Span, Real] = {}
-    for row in timeline.rows:
-        waited |= zip(row, _waited(row), strict=True)
+    for device, row in enumerate(timeline.rows):
+        waited |= zip(row, _waited(timeline, device), strict=False)
     every = [box._replace(x=box.x - waited[box.span]) for box in boxes(timeline, rows)]
     for shape in box_marks(every, None, is_fine(every, scale)):
         yield shape._replace(says=())  # they would say when, and this is not where
 
 
-def _waited(row: Sequence[Span]) -> Iterator[Real]:
-    """For each span, how long the device had waited by then.
-
-    Measured spans may overlap; that is no wait, and so they still overlap when they are pushed.
-    """
-    total = reached = 0
-    for span in row:
-        total += max(0, span.start - reached)
-        reached = max(reached, span.end)
-        yield total
+def _waited(timeline: Timeline, device: int) -> list[Real]:
+    """How long the device had waited before each of its spans, and at the makespan."""
+    return list(accumulate(max(0, end - start) for start, end in waits(timeline, device)))
 
 
 def _sums(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
@@ -75,26 +71,9 @@ def _sums(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
         yield Shape(outlines, KINDS[kind].colour, entry_of(kind))
 
 
-def _staircase(ends: Sequence[float], until: float, rows: Rows) -> list[Corner]:
-    """The outline of what is left: down the right side, and up along the ends of the rows."""
-    last = len(ends) - 1
-    edges = [rows.y(0), *map(float, range(1, last + 1)), rows.y(last, 1)]
-    corners = [(until, edges[0]), (until, edges[-1])]
-    for row in reversed(range(last + 1)):
-        corners += [(ends[row], edges[row + 1]), (ends[row], edges[row])]
-    return corners
-
-
 def _left(timeline: Timeline) -> str:
     """What is left: how much of each device's time if all have the same; otherwise the share of all time."""
-    until = timeline.makespan
-    waits = [_waits(row, until) for row in timeline.rows]
-    if len(set(waits)) == 1:
-        return f"{WAITING}{number(waits[0])} of {number(until)}"
-    return f"{WAITING}{float(sum(waits) / (len(waits) * until)):.1%}"
-
-
-def _waits(row: Sequence[Span], until: Real) -> Real:
-    """How long a device waits from 0 to ``until``."""
-    *_, before = [0, *_waited(row)]
-    return before + until - max((span.end for span in row), default=0)
+    until, waited = timeline.makespan, [_waited(timeline, k)[-1] for k in range(timeline.schedule.devices)]
+    if len(set(waited)) == 1:
+        return f"{WAITING}{number(waited[0])} of {number(until)}"
+    return f"{WAITING}{float(sum(waited) / (len(waited) * until)):.1%}"

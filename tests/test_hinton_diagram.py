@@ -55,16 +55,10 @@ def test_what_rounding_leaves_is_not_shown_and_not_written(parts):
     assert str(gp.draw_parts(parts, near)) == str(gp.draw_parts(parts, sum(parts)))
     assert said(gp.draw_parts(parts, near))[-1] == "only rounding"
     assert said(gp.draw_parts(parts, near + 0.3))[-1] == "up to 0.3"
-
-
-def test_arrays_of_nothing_but_zeros_are_empty_grounds():
-    drawing = gp.draw_parts([np.zeros((2, 2))], np.zeros((2, 2)))
-    assert squares(drawing, INK) == squares(drawing, PAPER) == []
-
-
-def test_it_says_in_words_what_it_shows(parts):
     says = gp.draw_parts(parts, sum(parts)).says
     assert says == "3 arrays, their sum, and the whole; sum minus whole: only rounding"
+    nothing = gp.draw_parts([np.zeros((2, 2))], np.zeros((2, 2)))
+    assert squares(nothing, INK) == squares(nothing, PAPER) == []
 
 
 def test_more_parts_than_a_page_is_wide_for_have_squares_too():

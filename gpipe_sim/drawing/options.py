@@ -1,7 +1,7 @@
 """What a reader wants to see besides lanes and boxes, checked; the same for every painter."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
@@ -11,13 +11,13 @@ from gpipe_sim.core.timeline import Message, Span, Timeline
 from gpipe_sim.drawing.coarse import Grain, grain_of
 from gpipe_sim.drawing.geometry import Versions
 from gpipe_sim.drawing.marks import Entry
-from gpipe_sim.drawing.strips import Strips, strips_of
+from gpipe_sim.drawing.memory_strips import Strips, strips_of
 from gpipe_sim.errors import got, listed, require, require_flags
 from gpipe_sim.streams.versions import lives, read_weights
 from gpipe_sim.why.critical_path import critical_path as path_of
 
 MOST_ARROWS = 800  #: messages that a page shows
-MESSAGES, CRITICAL, HIGHLIGHTED, VERSION = "message", "critical path", "highlighted", "version"
+MESSAGE, CRITICAL, HIGHLIGHTED, VERSION = "message", "critical path", "highlighted", "version"
 
 
 class Picked(NamedTuple):
@@ -35,7 +35,7 @@ class Picked(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What one panel shows. ``too_fine`` are words for what was asked for and has no room.
+    """What one panel shows; ``notes`` are what the legend says of how to read it, and of what is missing.
 
     With ``versions`` they are the numbers in the boxes, and ``weights`` is the mode that chose them.
     """
@@ -43,12 +43,12 @@ class Wanted(NamedTuple):
     strips: Strips | None = None
     messages: bool = False
     picked: Picked | None = None
-    too_fine: tuple[str, ...] = ()
+    notes: tuple[Entry, ...] = ()
     weights: str = ""
     versions: Versions | None = None
 
 
-def read_wanted(
+def read_options(
     owner: str,
     timelines: Sequence[Timeline],
     in_flight: bool,
@@ -56,7 +56,7 @@ def read_wanted(
     messages: bool,
     critical_path: bool,
     highlight: Iterable | None,
-    weights: str | Sequence | None = None,
+    weights: str | Sequence | None,
     pushed: bool = False,
 ) -> tuple[Grain, list[Wanted]]:
     """How coarse the page is, and what it shows of each timeline.
@@ -73,35 +73,23 @@ def read_wanted(
     listed_parts = None if highlight is None else _parts(owner, timelines, highlight)
     modes = _modes(owner, timelines, weights)
     strips, picks = bool(in_flight or traces), bool(critical_path or listed_parts)
-    few = bool(messages) and _arrows(timelines) <= MOST_ARROWS
+    crossing = sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
+    few = bool(messages) and crossing <= MOST_ARROWS
     grain = grain_of(*timelines, strips=strips, pushed=bool(pushed), others=picks + few)
     fine = grain.column == 0
-    too_fine = (MESSAGES,) if messages and not (fine and few) else ()
-    if picks and not fine:
-        too_fine += (CRITICAL if critical_path else f"{HIGHLIGHTED} action",)
-    if any(modes) and not fine:
-        too_fine += (VERSION,)
+    too_fine = {
+        MESSAGE: messages and not (fine and few),
+        CRITICAL if critical_path else f"{HIGHLIGHTED} action": picks and not fine,
+        VERSION: any(modes) and not fine,
+    }
+    missing = " or ".join(words for words, left_out in too_fine.items() if left_out)
+    notes = [*grain.notes, *([Entry(51, f"too fine to draw: any {missing}")] if missing else [])]
     picked = [_picked(timeline, listed_parts) if picks and fine else None for timeline in timelines]
-    rows = sum(map(grain.rows, timelines))
-    below = strips_of(timelines, rows, traces) if strips else [None] * len(timelines)
-    each = zip(timelines, below, picked, modes, strict=True)
+    below = strips_of(timelines, sum(map(grain.rows, timelines)), traces) if strips else repeat(None)
     return grain, [
-        Wanted(strip, fine and few, parts, too_fine, mode, _versions(timeline, mode) if mode else None)
-        for timeline, strip, parts, mode in each
+        Wanted(strip, fine and few, parts, tuple(notes), mode, _versions(timeline, mode) if mode else None)
+        for timeline, strip, parts, mode in zip(timelines, below, picked, modes, strict=False)
     ]
-
-
-def notes(grain: Grain, wanted: Sequence[Wanted]) -> Iterator[Entry]:
-    """Lines of the legend for a page with too much on it: how to read it, and what is missing."""
-    if grain.column:
-        yield Entry(50, grain.words)
-    if missing := wanted[0].too_fine:
-        yield Entry(51, f"too fine to draw: any {' or '.join(missing)}")
-
-
-def _arrows(timelines: Sequence[Timeline]) -> int:
-    """How many messages there are."""
-    return sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
 
 
 def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list[list[MemoryTrace]]:
@@ -111,14 +99,13 @@ def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list
     several = several if len(timelines) > 1 else [several]
     if len(several) != len(timelines):
         raise ValueError(f"{owner} needs the memory of {len(timelines)} timelines {got(len(several))}")
-    traces = [
-        [require(owner, trace, MemoryTrace, such_as) for trace in listed(owner, such_as, each)]
-        for each in several
-    ]
-    for timeline, each in zip(timelines, traces, strict=True):
+    several = [listed(owner, such_as, each) for each in several]
+    for timeline, each in zip(timelines, several, strict=True):
+        for trace in each:
+            require(owner, trace, MemoryTrace, such_as)
         if len(each) != timeline.schedule.devices:
             raise ValueError(f"{owner} needs memory of {timeline.schedule.devices} devices {got(len(each))}")
-    return traces
+    return several
 
 
 def _modes(owner: str, timelines: Sequence[Timeline], weights: str | Sequence | None) -> list[str]:
@@ -144,7 +131,7 @@ def _versions(timeline: Timeline, weights: str) -> Versions:
 def _picked(timeline: Timeline, listed_parts: frozenset[Action] | None) -> Picked | None:
     """The listed actions, None if the timeline has none of them; without a list, the critical path."""
     if listed_parts is not None:
-        there = any(timeline.schedule.program.part_of(part) >= 0 for part in listed_parts)
+        there = any(_has(timeline, part) for part in listed_parts)
         return Picked(listed_parts, HIGHLIGHTED) if there else None
     path = path_of(timeline)
     spans = (each.action for each in path if isinstance(each, Span))
@@ -161,9 +148,13 @@ def _parts(owner: str, timelines: Sequence[Timeline], highlight: Iterable) -> fr
     ]
     parts = _all_parts(actions)
     for part in parts:
-        if not any(timeline.schedule.program.part_of(part) >= 0 for timeline in timelines):
+        if not any(_has(timeline, part) for timeline in timelines):
             raise ValueError(f"{owner} cannot highlight {part}: no timeline has it")
     return parts
+
+
+def _has(timeline: Timeline, part: Action) -> bool:
+    return timeline.schedule.program.part_of(part) >= 0
 
 
 def _all_parts(actions: Iterable[Action | OverlapFB]) -> frozenset[Action]:

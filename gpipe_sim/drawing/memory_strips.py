@@ -1,6 +1,7 @@
 """Strips below the lanes: how many microbatches, or how many bytes, each device holds over time."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from numbers import Real
 from typing import NamedTuple
 
@@ -10,8 +11,8 @@ from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.drawing.coarse import Grain, in_flight_steps
-from gpipe_sim.drawing.geometry import Rows
-from gpipe_sim.drawing.marks import Corner, Entry, Name, Shape
+from gpipe_sim.drawing.geometry import Rows, between
+from gpipe_sim.drawing.marks import Entry, Name, Shape
 from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY
 
 BELOW = 0.04  #: rows between a lane and its strip
@@ -70,24 +71,21 @@ def strip_marks(
     """The strips of all devices, a shape per category; and each one's peak, to stand on its right."""
     counted = COUNTED.replace(",", " at each stage,") if timeline.schedule.program.stacked else COUNTED
     looks = MEMORY if strips.traces else {counted: IN_FLIGHT}
-    stacks = list(_stacks(timeline, grain, strips))
     scale = strips.high / (float(strips.most) or 1)
-    outlines: list[list[list[Corner]]] = [[] for _ in looks]
-    says, peaks, time = [], [], np.zeros(len(looks))
-    for row, (times, held) in enumerate(stacks):
+    outlines, says, peaks, held_for = [], [], [], np.zeros(len(looks))
+    for row, (times, held) in enumerate(_stacks(timeline, grain, strips)):
         floor = rows.y(row, 1) + rows.collectives + BELOW + strips.high
         levels = floor - scale * np.vstack([np.zeros(len(times)), held.cumsum(axis=0)])
-        ends = [*map(float, times), float(timeline.makespan)]
-        for into, below, above in zip(outlines, levels, levels[1:], strict=False):
-            into.append(_between(ends, below.tolist(), above.tolist()))
-        time += held @ np.diff(ends)
-        total = held.sum(axis=0).max()
-        peak = strips.in_words(int(total))
+        edges = [*times, timeline.makespan]
+        outlines.append([between(edges, above, below) for below, above in pairwise(levels)])
+        held_for += held @ np.diff(np.array(edges, float))
+        peak = strips.in_words(int(held.sum(axis=0).max()))
         says.append(f"device {row * grain.devices}: at most {peak}{'' if strips.traces else ' in flight'}")
         peaks.append(Name(floor - strips.high / 2, peak))
+    every = zip(zip(*outlines, strict=True), looks.items(), held_for, strict=True)
     shapes = [
         Shape(shape, look.colour, Entry(20 + i, words, look), look.pattern, says=says)
-        for i, (shape, (words, look), shown) in enumerate(zip(outlines, looks.items(), time, strict=True))
+        for i, (shape, (words, look), shown) in enumerate(every)
         if shown
     ]
     return shapes, peaks
@@ -127,12 +125,3 @@ def _thinned(trace: MemoryTrace, columns: int, until: float) -> Stack:
     ends = np.append(begins[1:], len(times) - 1)
     fullest = [a + int(total[a : b + 1].argmax()) for a, b in zip(begins, ends, strict=True)]
     return Stack(edges.tolist(), held[:, fullest])
-
-
-def _between(times: Sequence[float], below: Sequence[float], above: Sequence[float]) -> list[Corner]:
-    """The outline between two lines of steps; ``times`` has one more, the end."""
-    forth, back = [], []
-    for i, (low, high) in enumerate(zip(below, above, strict=True)):
-        forth += [(times[i], high), (times[i + 1], high)]
-        back += [(times[i], low), (times[i + 1], low)]
-    return forth + back[::-1]
