@@ -19,7 +19,7 @@ from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import Adam
 from gpipe_sim.families.placements import v_shaped
 from gpipe_sim.links.links import Link, Nodes
-from gpipe_sim.machine.greedy import greedy
+from gpipe_sim.memory.greedy import greedy
 from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.planning.plans import plan

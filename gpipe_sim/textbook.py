@@ -20,7 +20,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gpipe_sim.core.digits import digits
+from gpipe_sim.dataset import digits
 
 
 # lesson 02: a stage, and a step that goes once through all stages and back

@@ -3,31 +3,17 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from random import Random
 
 import numpy as np
 import pytest
-from cases import SIZES, V_SHAPED, every_schedule, overlapped, zero_bubble
+from cases import SIZES, V_SHAPED, every_schedule, overlapped, parts, zero_bubble
 from hypothesis import strategies as st
 from numeric import apart, furthest_apart
 
-from gpipe_sim import (
-    Action,
-    Explicit,
-    GPipe,
-    Kind,
-    Layer,
-    Loss,
-    Schedule,
-    StepResult,
-    U,
-    cross_entropy,
-    mlp,
-    mse,
-    needs,
-    split,
-    train_step,
-)
+import gpipe_sim as gp
+from gpipe_sim import Action, Explicit, Kind, Schedule, StepResult, Timeline, U, cross_entropy, needs
 
 #: 13 layers: room for four devices of three stages.
 WIDTHS = [6, 5, 5, 5, 5, 5, 5, 4]
@@ -49,16 +35,8 @@ def over_every_runnable(sizes: Iterable[tuple[int, int]] = SIZES):
     return pytest.mark.parametrize("schedule", runnable(sizes), ids=repr)
 
 
-def shuffled(schedule: Schedule, labels: list[int]) -> Explicit:
-    """The same order, its microbatches under other numbers."""
-    rows = [
-        [action._replace(microbatch=labels[action.microbatch]) for action in row] for row in schedule.actions
-    ]
-    return Explicit(rows, placement=schedule.placement)
-
-
 #: Every stage, the last one too, meets its microbatches in another order than the batch has them.
-OUT_OF_ORDER = shuffled(GPipe(3, 4, drain="in_order"), [2, 0, 3, 1])
+OUT_OF_ORDER = Explicit([" ".join(f"{k}{kind}{m}" for kind in "FB" for m in (2, 0, 3, 1)) for k in range(3)])
 #: Every stage meets them in an order of its own.
 CROSSED = Explicit(["0F0 0F1 0F2 0B1 0B0 0B2", "1F1 1F0 1F2 1B2 1B1 1B0", "2F0 2B0 2F2 2B2 2F1 2B1"])
 EXPLICIT = {
@@ -134,20 +112,20 @@ def _ordered(
     return Explicit(rows, placement=whole.placement)
 
 
-def batch_for(microbatches: int, loss: Loss = cross_entropy, dtype: type = np.float64) -> tuple:
+def batch_for(microbatches: int, loss: gp.Loss = cross_entropy, dtype: type = np.float64) -> tuple:
     rng = np.random.default_rng(microbatches)
     x = rng.normal(size=(SAMPLES * microbatches, WIDTHS[0])).astype(dtype)
-    if loss is mse:
+    if loss is gp.mse:
         return x, rng.normal(size=(len(x), WIDTHS[-1])).astype(dtype)
     return x, rng.integers(0, WIDTHS[-1], len(x))
 
 
-def model(activation: str = "tanh", dtype: type = np.float64) -> list[Layer]:
-    return mlp(WIDTHS, activation=activation, dtype=dtype)
+def model(activation: str = "tanh", dtype: type = np.float64) -> list[gp.Layer]:
+    return gp.mlp(WIDTHS, activation=activation, dtype=dtype)
 
 
-def in_numpy(layers: list[Layer], schedule: Schedule, batch: tuple, loss: Loss) -> StepResult:
-    return train_step(split(layers, stages=schedule.stages), schedule, batch, loss, meter=False)
+def in_numpy(layers: list[gp.Layer], schedule: Schedule, batch: tuple, loss: gp.Loss) -> StepResult:
+    return gp.train_step(gp.split(layers, stages=schedule.stages), schedule, batch, loss, meter=False)
 
 
 def assert_equal(found: StepResult, expected: StepResult, within: float = 1e-10) -> None:
@@ -155,3 +133,28 @@ def assert_equal(found: StepResult, expected: StepResult, within: float = 1e-10)
     assert found.loss == pytest.approx(expected.loss, rel=within)
     assert apart(found.outputs, expected.outputs) < within
     assert furthest_apart(found.gradients, expected.gradients) < within
+
+
+def worked(row: Iterable, without_r: bool = False) -> list[Action]:
+    """The plain actions of a row or of a device's spans."""
+    actions = (part for one in row for part in getattr(one, "action", one).parts)
+    return [action for action in actions if not (without_r and action.kind is Kind.R)]
+
+
+def assert_a_timeline_of(timeline: Timeline, schedule: Schedule) -> None:
+    """Every action once and where it belongs, one at a time, in order, after what it needs, from 0 on."""
+    assert sorted(worked(timeline.spans)) == sorted(parts(schedule))
+    assert all(len(span.action.parts) == 1 for span in timeline.spans)
+    assert min(span.start for span in timeline.spans) == 0
+    assert all(span.device == schedule.device_of(span.action) for span in timeline.spans)
+    for k, row in enumerate(schedule.actions):
+        spans = timeline.on(k)
+        assert worked(spans, without_r=True) == worked(row, without_r=True)
+        assert all(span.start <= span.end for span in spans)
+        for span, later in pairwise(spans):
+            assert span.end <= later.start
+            if span.action.kind is Kind.R:
+                assert later.action[::2] == span.action[::2] and later.action.kind in (Kind.B, Kind.I)
+                assert later.start == span.end
+    for span in timeline.spans:
+        assert all(timeline.ends[need] <= span.start for need in needs(span.action, timeline.schedule))

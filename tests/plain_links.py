@@ -11,7 +11,7 @@ def linked(schedule: Schedule, costs, link, size=lambda _: 1, overlap: bool = Tr
     wanted = {}  # by action, the devices that need it
     for device, row in enumerate(schedule.actions):
         for action in row:
-            for need in needs(action, schedule):
+            for need in needs(action, schedule) if action.parts[0].kind != "U" else ():  # a sum is no message
                 if schedule.device_of(need) != device:
                     wanted.setdefault(need, set()).add(device)
     moved = True
@@ -23,8 +23,9 @@ def linked(schedule: Schedule, costs, link, size=lambda _: 1, overlap: bool = Tr
                 received = 0
                 for need in needs(action, schedule):
                     source = schedule.device_of(need)
-                    start = max(start, ends[need] if source == device else arrived[need, device])
-                    if source != device and (need, device) in messages:
+                    here = source == device or action.parts[0].kind == "U"
+                    start = max(start, ends[need] if here else arrived[need, device])
+                    if not here and (need, device) in messages:
                         received += link(source, device).busy(size(need)) * (not overlap)
                         messages.pop((need, device))
                 start += received
@@ -41,9 +42,10 @@ def linked(schedule: Schedule, costs, link, size=lambda _: 1, overlap: bool = Tr
                         else:
                             leaves = free[device]
                             free[device] += busy
-                        arrived[part, target] = leaves + busy + way.latency
+                        late = way.latency + costs.transfer(part, device, target)
+                        arrived[part, target] = leaves + busy + late
                         messages[part, target] = leaves
-                        times[part, target] = leaves, leaves + busy + way.latency
+                        times[part, target] = leaves, leaves + busy + late
                 moved = True
     spans = {action: span for action, span in times.items() if hasattr(action, "parts")}
     return spans, {key: span for key, span in times.items() if key not in spans}

@@ -23,8 +23,12 @@ def cluster(devices: int = 4, memory: float = 1e9, links=ALIKE) -> gp.Cluster:
     return gp.Cluster(devices, ACCELERATOR, memory, links)
 
 
+#: One family of each kind: the search treats all others alike.
+FEW = (gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBV, gp.Chimera)
+
+
 def plan(cluster: gp.Cluster, **options) -> gp.Plans:
-    options = {"report": None} | options
+    options = {"report": None, "schedules": FEW} | options
     return gp.plan(model(), cluster, (X, Y), gp.cross_entropy, gp.Adam(0.1), **options)
 
 
@@ -33,6 +37,6 @@ def table(cluster: gp.Cluster) -> LayerTable:
 
 
 def every_candidate(table: LayerTable, stages_per_device=(2, 3), **options) -> list[Candidate]:
-    usual = {"schedules": gp.SCHEDULES, "replicas": None, "microbatches": None, "recompute": (False, True)}
+    usual = {"schedules": FEW, "replicas": None, "microbatches": None, "recompute": (False, True)}
     space = read_space(table.cluster, stages_per_device=stages_per_device, **usual | options)
     return [each for each in candidates(table, space) if isinstance(each, Candidate)]

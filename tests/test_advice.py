@@ -1,11 +1,13 @@
 """Advice: every branch is a comparison of numbers, and these are those of the plans that it is about."""
 
+from functools import cache
+
 import numpy as np
 import pytest
-from planned import NODES, X, Y, cluster, every_candidate, model, plan, table
+from planned import NODES, X, Y, cluster, every_candidate, model, table
+from planned import plan as planned
 
 import gpipe_sim as gp
-from gpipe_sim.planning.search import peak_of
 
 QUESTIONS = (
     "Does a replica fit one device?",
@@ -22,6 +24,7 @@ QUESTIONS = (
 FITS, WHERE, WHICH, LINKS, MICROBATCHES, EVEN, GPIPE, SCHEDULE, RECOMPUTE, LIMIT = range(len(QUESTIONS))
 
 
+@cache
 def advise(where: gp.Cluster) -> gp.Advice:
     return gp.advise(model(), where, (X, Y), gp.cross_entropy, gp.Adam(0.1), report=None)
 
@@ -29,25 +32,30 @@ def advise(where: gp.Cluster) -> gp.Advice:
 ROOMY, TIGHT, NARROW = cluster(4), cluster(4, 17_000), cluster(4, 14_000, NODES)
 
 
+@cache
+def best_of(where: gp.Cluster, replicas: int | None = None) -> gp.Plan:
+    counts = None if replicas is None else [replicas]
+    return planned(where, schedules=gp.SCHEDULES, replicas=counts, rows=1).best
+
+
 @pytest.mark.parametrize("where", [ROOMY, TIGHT], ids=["roomy", "tight"])
 def test_it_compares_the_best_plans_of_each_kind_and_ends_with_the_best_of_all(where):
     advice = advise(where)
     assert tuple(step.question for step in advice.steps) == QUESTIONS
-    for name, replicas in {"data parallel": [4], "pipeline": [1], "both": [2]}.items():
+    for name, replicas in {"data parallel": 4, "pipeline": 1, "both": 2}.items():
         try:
-            expected = float(plan(where, replicas=replicas, rows=1).best.time)
+            expected = float(best_of(where, replicas).time)
         except gp.MemoryLimitError:
             expected = None
         assert advice.steps[WHICH].numbers[name] == expected
-    best = plan(where, rows=1).best
+    best = best_of(where)
     assert (advice.plan.time, advice.plan.words) == (best.time, best.words)
     assert str(advice).endswith(f"So: {best.words}, {float(best.time):.4g} for a step")
 
 
 def test_a_replica_that_fits_is_told_from_one_that_does_not():
-    layers = table(ROOMY)
-    tried = every_candidate(layers, stages_per_device=(2, 4), replicas=[4])
-    least = min(peak_of(layers, each)[0] for each in tried)
+    tried = every_candidate(table(ROOMY), schedules=gp.SCHEDULES, stages_per_device=(2, 4), replicas=[4])
+    least = min(each.predicted()[0] for each in tried)
     for where, word in ((ROOMY, "It does:"), (TIGHT, "It does not:")):
         step = advise(where).steps[FITS]
         assert step.numbers == {"needs": least, "memory": where.memory}
@@ -71,8 +79,8 @@ def test_gpipe_holds_more_than_1f1b_and_at_some_limit_only_1f1b_fits():
 
 def test_what_crosses_links_is_a_share_of_the_step():
     advice = advise(ROOMY)
-    for name, replicas in {"data parallel": [4], "pipeline": [1], "both": [2]}.items():
-        best = plan(ROOMY, replicas=replicas, rows=1).best
+    for name, replicas in {"data parallel": 4, "pipeline": 1, "both": 2}.items():
+        best = best_of(ROOMY, replicas)
         share = (best.parts["messages"] + best.parts["all-reduce"]) / float(best.time)
         assert advice.steps[LINKS].numbers[name] == share > 0
         assert f"{name} {share:.1%}" in advice.steps[LINKS].answer
@@ -89,7 +97,7 @@ def test_microbatches_are_counted_exactly_and_compared_with_the_samples():
 
 def test_another_schedule_gains_what_the_times_say():
     step = advise(TIGHT).steps[SCHEDULE]
-    simple = plan(TIGHT, schedules=[gp.GPipe, gp.OneFOneB], replicas=[1], rows=1).best
+    simple = planned(TIGHT, schedules=[gp.GPipe, gp.OneFOneB], replicas=[1], rows=1).best
     assert step.numbers == {"best": float(advise(TIGHT).plan.time), "simple": float(simple.time)}
     assert step.answer == "ZB-H2 takes 12.2% less than the better of these."
     assert advise(cluster(1)).steps[SCHEDULE].answer == "None is faster."

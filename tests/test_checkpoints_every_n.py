@@ -40,7 +40,7 @@ def test_sixteen_layers_hold_8_arrays_in_four_pieces_and_17_in_one_or_sixteen(ma
     assert [arrays_held(16, pieces, make) for pieces in (1, 2, 4, 8, 16)] == [17, 10, 8, 10, 17]
 
 
-@pytest.mark.parametrize("depth", [4, 9, 16, 36, 64])
+@pytest.mark.parametrize("depth", [4, 9, 16, 36])
 def test_as_many_pieces_as_layers_in_each_are_the_best(depth):
     """Pieces + depth / pieces arrays: the inputs of all, and what one of them saves again. 2 sqrt(depth)."""
     held = {pieces: arrays_held(depth, pieces) for pieces in range(1, depth + 1) if depth % pieces == 0}
@@ -49,7 +49,7 @@ def test_as_many_pieces_as_layers_in_each_are_the_best(depth):
     assert min(held.values()) == 2 * isqrt(depth)
 
 
-@pytest.mark.parametrize("pieces", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("pieces", [1, 4, 16])
 def test_it_takes_one_more_forward_however_many_pieces(pieces):
     """In FLOPs, from the same schedule: a third more than the three forwards that a step takes."""
     partitions, schedule = in_pieces(16, pieces)

@@ -2,12 +2,12 @@
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, every_order, over_every_order, overlapped, zero_bubble
+from cases import BOTH_WAYS, V_SHAPED, every_order, overlapped, zero_bubble
 from engine_cases import legal_orders, legal_streams
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_links import linked
 from plain_simulator import simulated
 
 import gpipe_sim as gp
@@ -53,21 +53,29 @@ def by_columns(schedule: gp.Schedule, costs, **links) -> dict:
     return {span.action: (span.start, span.end) for span in gp.simulate(schedule, costs, **links).spans}
 
 
-def by_machine(schedule: gp.Schedule, costs, **links) -> dict:
-    """Told at each step what could start first, or just run."""
-    machine = Machine.of(schedule.program, costs, **links)
+def by_machine(schedule: gp.Schedule, costs) -> dict:
+    """Told at each step what could start first: of several that of the lowest device."""
+    machine, told = Machine(schedule.program, costs), []
     while (entry := machine.earliest()) is not None:
         machine.apply(entry)
+        told.append((machine.starts[entry], entry))
+    assert len(told) == schedule.program.size and machine.held == [0] * schedule.devices
+    if min(machine.durations):  # an action that takes no time may make one ready on a lower device
+        assert told == sorted(told)
     names = [action for row in schedule.actions for action in row]
     return dict(zip(names, zip(machine.starts, machine.ends, strict=True), strict=True))
 
 
 @given(st.sampled_from(SCHEDULES) | legal_orders() | legal_streams(), st.data())
-def test_both_clocks_give_the_times_of_the_plain_one(schedule, data):
+def test_both_clocks_give_the_times_of_the_plain_one_in_pythons_own_numbers(schedule, data):
     costs = data.draw(costs_of_any_kind(schedule.stages, schedule.devices))
     plain = simulated(schedule, costs)
     assert by_columns(schedule, costs) == plain
     assert by_machine(schedule, costs) == plain
+    timeline = gp.simulate(schedule, costs)
+    kinds = {type(time) for span in timeline.spans for time in (span.start, span.end)}
+    assert kinds <= {int, float, Fraction} and type(timeline.makespan) in kinds
+    assert timeline.makespan == max(span.end for span in timeline.spans)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
@@ -80,12 +88,12 @@ LINK = st.builds(gp.Link, st.integers(0, 3), st.sampled_from([Fraction(1, 3), Fr
 
 
 @given(st.sampled_from(SCHEDULES) | legal_orders() | legal_streams(), st.booleans(), st.data())
-def test_both_clocks_agree_on_links(schedule, overlap, data):
+def test_links_give_the_times_of_a_plain_clock_for_each(schedule, overlap, data):
     costs = data.draw(costs_of_any_kind(schedule.stages, schedule.devices))
     devices = range(schedule.devices)
     links = {(a, b): data.draw(LINK) for a in devices for b in devices if a != b}
-    found = by_machine(schedule, costs, links=links, overlap=overlap)
-    wanted = by_columns(schedule, costs, links=links, overlap=overlap)
+    found = by_columns(schedule, costs, links=links, overlap=overlap)
+    wanted, _ = linked(schedule, costs, lambda a, b: links[a, b], overlap=overlap)
     assert found.keys() == wanted.keys()
     for action, times in wanted.items():  # sums of floats depend on their order, those of others do not
         assert found[action] == (
@@ -93,71 +101,25 @@ def test_both_clocks_agree_on_links(schedule, overlap, data):
         )
 
 
-def test_a_machine_sends_what_a_profile_says():
-    layers, data = gp.mlp([6, 5, 4, 3]), (np.ones((7, 6)), np.zeros(7, int))
-    profile = gp.profile(gp.split(layers, stages=2), data, gp.cross_entropy)
-    schedule, link = gp.OneFOneB(2, 3), gp.Link(1, 10)
-    found = by_machine(schedule, None, links=link, sizes=profile.message_bytes(schedule))
-    assert found == by_columns(schedule, None, links=link, profile=profile)
-
-
-@given(st.sampled_from(SCHEDULES), st.data())
-def test_times_are_pythons_own_numbers_and_exact_where_the_costs_are(schedule, data):
-    costs = data.draw(costs_of_any_kind(schedule.stages, schedule.devices))
-    timeline = gp.simulate(schedule, costs)
-    kinds = {type(time) for span in timeline.spans for time in (span.start, span.end)}
-    assert kinds <= {int, float, Fraction}
-    assert type(timeline.makespan) in kinds
-    assert timeline.makespan == max(span.end for span in timeline.spans)
-
-
-@given(st.sampled_from(SCHEDULES), st.randoms(use_true_random=False))
-def test_a_machine_that_takes_steps_back_ends_where_one_ends_that_never_did(schedule, chance):
-    links = {"links": gp.Link(1, Fraction(1, 2)), "overlap": chance.random() < 0.5}
-    straight, wandering = (Machine.of(schedule.program, gp.Costs(comm=1), **links) for _ in range(2))
-    straight.run()
-    while ready := wandering.ready():
-        wandering.apply(chance.choice(ready))
-        for _ in range(chance.randrange(3) if chance.random() < 0.3 else 0):
-            if wandering.done:
-                wandering.undo()
-    assert (wandering.starts, wandering.ends) == (straight.starts, straight.ends)
-    assert wandering.held == straight.held == [0] * schedule.devices
-    assert wandering.arrived == straight.arrived and wandering.link_free == straight.link_free
-
-
-def test_undoing_everything_is_the_beginning():
-    machine, fresh = (Machine.of(gp.DualPipe(4, 8).program, links=gp.Link(1, 1)) for _ in range(2))
-    machine.run()
-    undone = [machine.undo() for _ in range(len(machine.done))]
-    assert sorted(undone) == list(range(len(machine.ends)))
-    for name in ("missing", "starts", "ends", "free", "held", "done", "arrived", "received", "link_free"):
-        assert getattr(machine, name) == getattr(fresh, name), name
-    assert machine.ready() == fresh.ready()
-
-
-def test_a_machine_says_what_is_ready_what_it_would_cost_and_what_blocks_the_rest():
+def test_a_machine_says_what_is_ready_and_when_it_could_start():
     schedule = gp.GPipe(2, 2)
-    machine, (f0, f1, b1, b0) = Machine.of(schedule.program, gp.Costs(comm=1)), range(4)
-    assert machine.ready() == [f0]
-    assert machine.blockers(b1) == [f1, schedule.program.part_of(gp.B(1, 1))]
-    assert machine.price(f0) == (0, 1, 1)
-    assert machine.apply(f0) == [4, f1]  # 1F0 on the other device, then the next here
-    assert machine.price(4).start == 2, "its message arrives at 2"
-    with pytest.raises(ValueError, match="entry 0 has been done"):
+    machine, (f0, f1, _, b0) = Machine(schedule.program, gp.Costs(comm=1)), range(4)
+    assert machine.ready == {f0} and machine.start(f0) == 0
+    assert machine.apply(f0) == [f1, 4]  # the next here, and 1F0 on the other device
+    assert machine.start(4) == 2, "its message arrives at 2"
+    with pytest.raises(ValueError, match="entry 0 is not ready: it has run"):
         machine.apply(f0)
-    with pytest.raises(ValueError, match="entry 3 is not ready: it needs"):
-        machine.apply(b0)
-    with pytest.raises(ValueError, match="entry 5 is not ready"):
-        machine.apply(5)
+    for entry in (b0, 5):
+        with pytest.raises(ValueError, match=f"entry {entry} is not ready: it waits for another one"):
+            machine.apply(entry)
 
 
-def test_without_an_order_whatever_is_ready_may_come_next():
-    free = Machine.of(gp.GPipe(1, 2).program, ordered=False)
-    free.apply(1)
-    assert sorted(free.ready()) == [0, 2]
-    with pytest.raises(ValueError, match="entry 1 is not the next of device 0: 0 is"):
-        Machine.of(gp.GPipe(1, 2).program).apply(1)
+def test_without_an_order_whatever_is_ready_may_come_next_and_not_before_it_is_told_to():
+    free = Machine(gp.GPipe(1, 2).program, ordered=False)
+    free.apply(1, at=5)
+    assert free.ready == {0, 2} and (free.starts[1], free.free) == (5, [6])
+    with pytest.raises(ValueError, match="entry 1 is not ready"):
+        Machine(gp.GPipe(1, 2).program).apply(1)
 
 
 class HalfSpeed(CostModel):
@@ -177,12 +139,13 @@ def test_a_cost_model_of_ones_own_is_asked_for_every_action_and_message(schedule
     assert {m.end - m.start for m in gp.simulate(schedule, model).messages} == {0, 2}
 
 
-def test_costs_that_a_subclass_overrides_are_its_own():
+def test_what_a_subclass_overrides_is_its_own_of_pairs_too():
     class Slow(gp.Costs):
         def duration(self, action, device):
             return 10 * super().duration(action, device)
 
-    assert gp.simulate(gp.OneFOneB(4, 8), Slow()).makespan == 330
+    for schedule in (gp.DualPipe(2, 4), gp.OneFOneB(4, 8)):
+        assert gp.simulate(schedule, Slow()).makespan == 10 * gp.simulate(schedule).makespan
 
 
 @pytest.mark.parametrize("time", [-1, float("nan"), float("inf"), "1", None, True])
@@ -216,37 +179,3 @@ def test_fractions_without_a_handy_common_denominator_stay_exact_and_quick():
 def test_a_whole_number_too_large_for_a_float_beside_it_is_refused_in_words():
     with pytest.raises(ValueError, match="lasts longer than the largest float; whole numbers"):
         gp.simulate(gp.GPipe(2, 2), gp.Costs(10**400, 0.5))
-
-
-def test_a_subclass_scales_pairs_as_it_scales_everything_else():
-    class Slow(gp.Costs):
-        def duration(self, action, device):
-            return 10 * super().duration(action, device)
-
-    for schedule in (gp.DualPipe(2, 4), gp.OneFOneB(4, 8)):
-        assert gp.simulate(schedule, Slow()).makespan == 10 * gp.simulate(schedule).makespan
-
-
-@over_every_order([(2, 3), (4, 8)])
-def test_what_could_start_first_is_named_first_and_of_several_that_of_the_lowest_device(schedule):
-    machine, told = Machine.of(schedule.program), []
-    while (entry := machine.earliest()) is not None:
-        machine.apply(entry)
-        told.append((machine.starts[entry], entry))
-    assert told == sorted(told) and len(told) == schedule.program.size
-
-
-@pytest.mark.parametrize("schedule", [gp.DualPipe(4, 8), gp.DualPipeV(4, 8), gp.OneFOneB(4, 8)], ids=repr)
-def test_the_room_that_an_entry_asks_for_is_the_most_that_its_device_holds_meanwhile(schedule):
-    machine, most = Machine.of(schedule.program), [0] * schedule.devices
-    while (entry := machine.earliest()) is not None:
-        device = machine.home[entry]
-        most[device] = max(most[device], machine.price(entry).held)
-        machine.apply(entry)
-    assert tuple(most) == gp.peak_in_flight(schedule)
-    assert machine.held == [0] * schedule.devices
-
-
-def test_there_is_nothing_to_undo_at_first():
-    with pytest.raises(ValueError, match="nothing has run that could be undone"):
-        Machine.of(gp.GPipe(1, 1).program).undo()

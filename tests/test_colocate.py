@@ -28,12 +28,6 @@ def test_four_partitions_on_two_devices_take_turns():
     assert shared.placement == ((0, 2), (1, 3))
 
 
-def test_several_partitions_on_one_cpu_run_one_after_the_other():
-    shared = colocate(GPipe(3, 2), ["cpu"] * 3)
-    assert shared.devices == 1
-    assert simulate(shared).makespan == busy_time(simulate(GPipe(3, 2))) == 18
-
-
 def test_devices_of_their_own_change_nothing_and_surplus_ones_are_unused():
     schedule = GPipe(3, 4)
     for devices in (["a", "b", "c"], [0, 1, 2, 3, 4]):
@@ -52,14 +46,15 @@ def sharings(devices: int):
     yield list(np.random.default_rng(devices).integers(0, 3, devices))
 
 
-@over_every_order([(1, 3), (2, 3), (3, 2), (4, 1), (4, 10)])
+@over_every_order([(1, 3), (3, 2), (4, 4)])
 def test_sharing_loses_no_action_and_deadlocks_nothing(schedule):
-    for mode in ("always", "never"):
+    for order in (remat(schedule, "always"), schedule):
+        before = simulate(order)
         for devices in sharings(schedule.devices):
-            shared = colocate(remat(schedule, mode), devices)
+            shared = colocate(order, devices)
             assert problems(shared) == []
             assert shared.devices == len(set(devices))
-            before, after = simulate(remat(schedule, mode)), simulate(shared)
+            after = simulate(shared)
             assert after.ends.keys() == before.ends.keys()
             assert busy_time(after) == busy_time(before)
             assert after.makespan >= before.makespan
@@ -76,17 +71,6 @@ def test_gradients_do_not_depend_on_who_shares_a_device(schedule):
         partitions = split(layers, stages=schedule.stages)
         step = train_step(partitions, colocate(schedule, devices), (x, y), cross_entropy)
         assert furthest_apart(step.gradients, expected) < 1e-12
-
-
-def test_partitions_split_onto_devices_run_on_a_schedule_that_shares_them_alike():
-    devices = ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
-    layers = mlp([6, 5, 5, 4])
-    x, y = np.random.default_rng(0).normal(size=(8, 6)), np.arange(8) % 4
-    partitions = split(layers, stages=4, devices=devices)
-    step = train_step(partitions, colocate(OneFOneB(4, 4), devices), (x, y), cross_entropy)
-    expected = single_device_step(layers, (x, y), cross_entropy, microbatches=4).gradients
-    assert all((step.gradients[key] == expected[key]).all() for key in expected)
-    assert len(step.memory) == 2
 
 
 def test_too_few_devices_are_torchgpipes_index_error():

@@ -62,8 +62,8 @@ def test_slow_links_do_not_explain_table_3_and_what_does_we_do_not_know():
     assert abs(eight) < 0.005 and four > 0.045
     four, eight = errors(TABLE_3, message=Fraction(33, 5))
     assert abs(four) < 0.005 and eight < -0.25
-    for mode, halves in product(("always", "never"), range(20)):
-        assert max(map(abs, errors(TABLE_3, message=Fraction(halves, 2), mode=mode))) > 0.03
+    for mode, length in product(("always", "never"), range(10)):
+        assert max(map(abs, errors(TABLE_3, message=Fraction(length), mode=mode))) > 0.03
 
 
 # Megatron's bytes from stage to stage
@@ -71,8 +71,8 @@ def test_slow_links_do_not_explain_table_3_and_what_does_we_do_not_know():
 
 @pytest.mark.parametrize("stages_per_device", [1, 2])
 def test_neighbours_send_each_other_2sbh_bytes_for_each_microbatch_and_v_times_as_many(stages_per_device):
-    """GPT-3 on eight devices, 16 microbatches of one text; 2 bytes a number, counted from the messages."""
-    devices, microbatches, places, features = 8, 16, 2_048, 12_288
+    """GPT-3 on eight devices, 8 microbatches of one text; 2 bytes a number, counted from the messages."""
+    devices, microbatches, places, features = 8, 8, 2_048, 12_288
     schedule = gp.Interleaved1F1B(devices, microbatches, stages_per_device)
     layers, texts = gp.gpt3_175b(), gp.StandIn((microbatches, places), int)
     blocks = 96 // schedule.stages

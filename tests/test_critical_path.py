@@ -123,7 +123,7 @@ def test_a_device_or_time_that_there_is_not_is_refused(device, time, said):
         why_idle(simulate(GPipe(2, 2)), device, time)
 
 
-@over_every_order([(2, 1), (3, 4), (4, 8)])
+@over_every_order([(2, 1), (2, 4), (3, 4)])
 @pytest.mark.parametrize(
     "costs", [Costs(), Costs(Fraction(3, 2), 2, 1, comm=HALF), Costs(0.1, 0.3, 0.2, comm=0.7)]
 )
@@ -153,11 +153,10 @@ def test_every_span_is_busy_from_its_start_until_before_its_end(schedule):
             assert why_idle(timeline, span.device, time).links == (span,)
 
 
-@over_every_schedule([(1, 3), (2, 1), (3, 4), (4, 8)])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_critical_path_of_a_measured_step_follows_what_ended_last(schedule, seed):
+@over_every_schedule([(1, 3), (2, 1), (2, 4), (3, 4)])
+def test_the_critical_path_of_a_measured_step_follows_what_ended_last(schedule):
     """From an action that waits for nothing to the last end of all; nothing that a link needs ends later."""
-    timeline = measured(schedule, seed=seed)
+    timeline = measured(schedule, seed=1)
     path = critical_path(timeline)
     assert path[-1].end == timeline.makespan
     assert path[0] == timeline.on(path[0].device)[0] and needs(path[0].action, schedule) == ()
@@ -233,7 +232,7 @@ def test_the_path_of_a_measured_step():
     assert [str(span.action) for span in critical_path(LATE)] == ["0F0", "1F0", "1B0", "1F1", "1B1", "0B1"]
 
 
-@over_every_order([(2, 1), (3, 4), (4, 8)])
+@over_every_order([(2, 1), (2, 4), (3, 4)])
 def test_every_measured_gap_has_a_reason_or_is_said_to_have_none(schedule):
     timeline = measured(schedule)
     for device in range(schedule.devices):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gpipe_sim import digits
-from gpipe_sim.digits import digit_images
+from gpipe_sim.dataset import digit_images
 
 
 def test_the_file_has_1797_digits_of_8_by_8_pixels_from_0_to_16():

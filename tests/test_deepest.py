@@ -33,13 +33,16 @@ def of_depth(profile: gp.Profile, blocks: list[int]) -> gp.Profile:
 
 
 @over(
-    [*every_schedule([(2, 2), (4, 8)]), gp.remat(gp.GPipe(3, 4), "always"), gp.remat(gp.ZBV(2, 4), "always")]
+    [*every_schedule([(2, 2), (4, 4)]), gp.remat(gp.GPipe(3, 4), "always"), gp.remat(gp.ZBV(2, 4), "always")]
 )
 def test_it_fits_and_one_more_block_on_any_device_does_not(schedule):
     profile, limit = language(), 200_000
     found = gp.deepest_model(schedule, profile, 2, limit)
     assert found.memory == gp.predict_memory(schedule, found.profile)
     assert max(peaks(schedule, found.profile)) <= limit
+    if len(set(found.blocks)) == 1:  # no byte to spare, and still as deep
+        exactly = gp.deepest_model(schedule, profile, 2, peaks(schedule, found.profile))
+        assert exactly.blocks == found.blocks
     assert found.profile == of_depth(profile, found.blocks)
     assert found.depth == sum(found.blocks) == sum(len(stage) for stage in found.profile.stages) - 4
     for held in schedule.placement:
@@ -105,9 +108,9 @@ def depth(giant: gp.Profile, devices: int, limit: float) -> int:
     return gp.deepest_model(gp.remat(gp.GPipe(devices, 32), "always"), giant, 2, limit).depth
 
 
-@pytest.mark.parametrize("printed", gp.published.GPIPE_DEPTHS[1:4], ids=lambda column: column.name)
+@pytest.mark.parametrize("printed", gp.published.GPIPE_DEPTHS[1:3], ids=lambda column: column.name)
 def test_in_what_the_papers_devices_held_there_is_room_for_the_papers_depth(giant, printed):
-    """Weights and activations as printed, on each device: 15.2, 13.8 and 13.6 GiB of the 16 that it had."""
+    """Weights and activations as printed, on each device: 15.2 and 13.8 GiB of the 16 that it had."""
     held = (printed.parameter_memory + printed.activation_memory) / printed.devices
     assert depth(giant, printed.devices, held * GIB) == printed.blocks
 
@@ -121,8 +124,8 @@ def test_12_bytes_for_each_parameter(giant):
 def test_the_depth_is_linear_in_the_devices(giant):
     """Where there are ends without embedding and head, every further device has room for as many blocks."""
     assert depth(giant, 1, 16 * GIB) == 14
-    depths = {devices: depth(giant, devices, 16 * GIB) for devices in (2, 4, 8, 16)}
-    assert depths == {2: 30, 4: 62, 8: 126, 16: 254}
+    depths = {devices: depth(giant, devices, 16 * GIB) for devices in (2, 4, 8)}
+    assert depths == {2: 30, 4: 62, 8: 126}
     assert all(blocks == 16 * devices - 2 for devices, blocks in depths.items())
 
 

@@ -12,13 +12,11 @@ from gpipe_sim import (
     ZBH1,
     Costs,
     GPipe,
-    Kind,
     OneFOneB,
     ScheduleError,
     bubble_fraction,
     check,
     greedy,
-    idle_spans,
     peak_in_flight,
     simulate,
     span_bubble,
@@ -27,7 +25,7 @@ from gpipe_sim.core.placement import looped
 from gpipe_sim.core.schedule import needs
 from gpipe_sim.families.placements import bidirectional, v_shaped
 
-GRID = [(devices, microbatches) for devices in (1, 2, 3, 4, 5, 8) for microbatches in (1, 2, 3, 5, 8, 16)]
+GRID = [(1, 3), (2, 1), (2, 5), (3, 2), (4, 3), (4, 8), (5, 16), (8, 15)]
 over_the_grid = pytest.mark.parametrize(("devices", "microbatches"), GRID)
 
 
@@ -42,15 +40,6 @@ def makespan(schedule, costs=None):
 def test_forwards_first_is_gpipe(devices, microbatches):
     plan = greedy(devices, microbatches, priority=("F", "B"))
     assert plan.actions == GPipe(devices, microbatches, drain="in_order").actions
-
-
-@over_the_grid
-def test_forwards_first_and_the_last_microbatch_back_first_is_the_papers_gpipe(devices, microbatches):
-    def drain_reversed(action):
-        return (0, action.microbatch) if action.kind is Kind.F else (1, -action.microbatch)
-
-    plan = greedy(devices, microbatches, priority=drain_reversed)
-    assert plan.actions == GPipe(devices, microbatches).actions
 
 
 @over_the_grid
@@ -136,26 +125,17 @@ def unequal(seed: int) -> tuple[int, int, Costs]:
     return devices, microbatches, Costs(times, times, times, comm=rng.randint(0, 3))
 
 
-def test_without_a_limit_i_before_f_before_w_is_never_longer_than_1f1b_or_gpipe():
+@pytest.mark.parametrize("limited", [False, True])
+def test_i_before_f_before_w_is_a_tenth_shorter_on_average(limited):
+    """Without a limit never longer than 1F1B or GPipe; within the memory of 1F1B hardly ever longer."""
     ratios = []
-    for devices, microbatches, costs in map(unequal, range(100)):
-        planned = makespan(greedy(devices, microbatches, priority="IFW", costs=costs), costs)
-        fixed = (
-            makespan(OneFOneB(devices, microbatches), costs),
-            makespan(GPipe(devices, microbatches), costs),
-        )
-        assert planned <= min(fixed)
-        ratios.append(planned / min(fixed))
+    for devices, microbatches, costs in map(unequal, range(40)):
+        limit = devices if limited else None
+        plan = greedy(devices, microbatches, priority="IFW", memory_limit=limit, costs=costs)
+        others = [OneFOneB(devices, microbatches), *([] if limited else [GPipe(devices, microbatches)])]
+        ratios.append(makespan(plan, costs) / min(makespan(other, costs) for other in others))
     assert sum(ratios) / len(ratios) < 0.9
-
-
-def test_within_the_memory_of_1f1b_it_is_a_tenth_shorter_on_average_and_hardly_ever_longer():
-    ratios = []
-    for devices, microbatches, costs in map(unequal, range(100)):
-        plan = greedy(devices, microbatches, priority="IFW", memory_limit=devices, costs=costs)
-        ratios.append(makespan(plan, costs) / makespan(OneFOneB(devices, microbatches), costs))
-    assert sum(ratios) / len(ratios) < 0.9
-    assert max(ratios) < 1.05
+    assert max(ratios) < 1.05 if limited else max(ratios) <= 1
 
 
 # What holds for every plan
@@ -171,18 +151,9 @@ def plans(draw, limited=True):
     stages = sum(map(len, placement))
     per_stage = st.lists(st.integers(0, 5), min_size=stages, max_size=stages)
     costs = draw(st.builds(Costs, per_stage, per_stage, per_stage, comm=st.integers(0, 4)))
-    room = [len(held) + draw(st.integers(0, 3)) for held in placement]
-    seed = draw(st.none() | st.integers(0, 99))
-    priority = draw(st.sampled_from(["FB", "BF", "IFW", "WIF", "FIW"])) if seed is None else at_random(seed)
-    options = {"memory_limit": room if limited else None, "costs": costs, "placement": placement}
-    if seed is not None:
-        options["split"] = draw(st.booleans())
-    return greedy(devices, microbatches, priority=priority, **options), costs, room, priority
-
-
-def at_random(seed):
-    """A priority without rhyme or reason, but the same each time."""
-    return lambda action: random.Random(f"{seed} {action}").random()
+    room = [len(held) + draw(st.integers(0, 3)) for held in placement] if limited else None
+    priority = draw(st.sampled_from(["FB", "BF", "IFW", "WIF", "FIW"]))
+    return greedy(devices, microbatches, placement, priority, room, costs), costs, room, priority
 
 
 @given(plans())
@@ -193,59 +164,36 @@ def test_no_plan_deadlocks_or_exceeds_its_limit(drawn):
 
 
 @given(plans(limited=False))
-def test_without_a_limit_no_device_waits_while_something_is_ready(drawn):
-    plan, costs, _, _ = drawn
-    timeline = simulate(plan, costs)
-    for device, row in enumerate(timeline.rows):
-        for begin, end in idle_spans(timeline, device):
-            later = [span.action for span in row if span.start >= end]
-            assert all(arrival(timeline, action) >= end for action in later), (begin, end)
-
-
-@given(plans(limited=False))
-def test_without_a_limit_what_starts_is_the_first_by_priority_of_what_is_ready(drawn):
+def test_without_a_limit_what_starts_is_the_first_by_priority_and_nothing_that_is_ready_waits(drawn):
+    """Ties go to the lower microbatch, then to the lower stage."""
     plan, costs, _, priority = drawn
     timeline = simulate(plan, costs)
-    for row in timeline.rows:
+    came = {(message.action, message.target): message.end for message in timeline.messages}
+    for device, row in enumerate(timeline.rows):
+        arrival = {}
+        for action in (span.action for span in row):
+            needed = needs(action, plan)
+            arrival[action] = max(
+                (came.get((each, device), timeline.ends[each]) for each in needed), default=-1
+            )
         for i, span in enumerate(row):
-            rivals = [s.action for s in row[i:] if arrival(timeline, s.action) < span.start] + [span.action]
-            assert min(rivals, key=lambda action: rank(action, priority)) == span.action
-
-
-def arrival(timeline, action):
-    """When the last thing that the action needs is there."""
-    device = timeline.schedule.device_of(action)
-    arrived = {message.action: message.end for message in timeline.messages if message.target == device}
-    wanted = needs(action, timeline.schedule)
-    return max((arrived.get(need, timeline.ends[need]) for need in wanted), default=-1)
-
-
-def rank(action, priority):
-    key = priority(action) if callable(priority) else priority.index(action.kind)
-    return key, action.microbatch, action.stage
-
-
-def test_ties_go_to_the_lower_microbatch_then_to_the_lower_stage():
-    """One device, nothing but ties: every action of microbatch 0 comes before any of microbatch 1."""
-    assert str(greedy(1, 2, [[0, 1]], priority=lambda action: 0)) == (
-        "device 0: 0F0 1F0 1B0 0B0 0F1 1F1 1B1 0B1"
-    )
-    plan = greedy(1, 1, [[1, 0]], priority=lambda action: action.kind is Kind.F, split=True)
-    assert str(plan) == "device 0, stages 1 0: 0F0 1F0 1I0 0I0 0W0 1W0"
+            free = row[i - 1].end if i else 0
+            assert span.start == max(free, min(arrival[later.action] for later in row[i:]))
+            rivals = [each.action for each in row[i:] if arrival[each.action] < span.start]
+            first = min([*rivals, span.action], key=lambda a: (priority.index(a.kind), a.microbatch, a.stage))
+            assert first == span.action
 
 
 # Refusals
 
 
 def test_where_no_order_exists_it_says_who_is_stuck_with_what_and_what_would_do():
+    says = "may hold 1 stage-activations, and has to hold 2 before it can free one: those of"
     with pytest.raises(ScheduleError) as refused:
         greedy(2, 3, v_shaped(2), memory_limit=1)
     assert str(refused.value) == (
         "greedy finds no order within memory_limit, because there is none:\n"
-        "  device 0 cannot proceed to 3F0: it holds 1 of at most 1 stage-activations (0F0), "
-        "none of which can be freed before 3F0 has run; it needs 2\n"
-        "  device 1 cannot proceed to 2F0: it holds 1 of at most 1 stage-activations (1F0), "
-        "none of which can be freed before 2F0 has run; it needs 2\n"
+        f"  device 0 {says} 0F0 3F0\n  device 1 {says} 1F0 2F0\n"
         "memory_limit=2 would do"
     )
     assert max(peak_in_flight(greedy(2, 3, v_shaped(2), memory_limit=2))) == 2
@@ -254,22 +202,17 @@ def test_where_no_order_exists_it_says_who_is_stuck_with_what_and_what_would_do(
 def test_only_the_devices_that_are_stuck_are_named_and_only_their_limits_raised():
     with pytest.raises(ScheduleError) as refused:
         greedy(3, 4, v_shaped(3), memory_limit=[5, 0, 2])
-    assert str(refused.value) == (
-        "greedy finds no order within memory_limit, because there is none:\n"
-        "  device 1 cannot proceed to 1F0: it holds 0 of at most 0 stage-activations; it needs 2\n"
-        "memory_limit=[5, 2, 2] would do"
-    )
+    assert str(refused.value).splitlines()[1:] == [
+        "  device 1 may hold 0 stage-activations, and has to hold 2 before it can free one: those of 1F0 4F0",
+        "memory_limit=[5, 2, 2] would do",
+    ]
     assert peak_in_flight(greedy(3, 4, v_shaped(3), memory_limit=[5, 2, 2]))[1] == 2
 
 
 def test_a_limit_between_two_numbers_of_activations_is_the_lower_one():
     assert greedy(2, 3, memory_limit=[2.5, 1]) == greedy(2, 3, memory_limit=[2, 1])
-    with pytest.raises(ScheduleError) as refused:
+    with pytest.raises(ScheduleError, match=r"device 0 may hold 1 .*: those of 0F0 5F0\n"):
         greedy(3, 1, [[5, 0], [4, 1], [3, 2]], memory_limit=1.5)
-    assert "device 0 cannot proceed to 5F0: it holds 1 of at most 1 stage-activations (0F0)" in str(
-        refused.value
-    )
-    assert str(refused.value).endswith("memory_limit=2 would do")
 
 
 def test_two_copies_of_a_stage_are_refused_with_the_reason():
@@ -291,18 +234,9 @@ def test_two_copies_of_a_stage_are_refused_with_the_reason():
         ({"placement": 2}, TypeError, r"list the stages of each device, .* \(got 2\)"),
         ({"placement": [[], []]}, ValueError, r"without a gap \(got \[\]\)"),
         ({"priority": ("F",)}, ValueError, r"list F and B, or F, I and W, .* \(got \('F',\)\)"),
-        ({"priority": "FIB"}, ValueError, "list F and B, or F, I and W"),
-        ({"priority": "FI"}, ValueError, "list F and B, or F, I and W"),
         ({"priority": "FBB"}, ValueError, "list F and B, or F, I and W"),
-        ({"priority": "RFB"}, ValueError, "list F and B, or F, I and W"),
-        ({"priority": "fb"}, ValueError, r"or to be a function of an action \(got 'fb'\)"),
-        ({"priority": 7}, ValueError, r"or to be a function of an action \(got 7\)"),
-        ({"priority": "BF", "split": True}, ValueError, r"list I and W \(got 'BF'\)"),
-        (
-            {"priority": lambda action: (action, None)[action.microbatch]},
-            TypeError,
-            "keys that can be sorted",
-        ),
+        ({"priority": "fb"}, ValueError, r"the most urgent first \(got 'fb'\)"),
+        ({"priority": 7}, ValueError, r"the most urgent first \(got 7\)"),
         ({"memory_limit": [1, 2, 3]}, ValueError, r"one memory_limit, or 2, one per device \(got 3\)"),
         ({"memory_limit": "4"}, TypeError, r"one, or one per device \(got '4'\)"),
         ({"memory_limit": [4, None]}, TypeError, r"memory_limit to be a number \(got None\)"),
@@ -326,8 +260,7 @@ def test_limits_may_be_infinite_and_numbers_from_numpy():
 # Speed
 
 
-@pytest.mark.parametrize("limit", [None, 32])
-def test_planning_asks_for_each_duration_once(limit):
+def test_planning_asks_for_each_duration_once():
     """No search: 8 x 64 with split backwards is 3 * 8 * 64 actions."""
     asked = []
 
@@ -336,6 +269,6 @@ def test_planning_asks_for_each_duration_once(limit):
             asked.append(action)
             return super().duration(action, device)
 
-    plan = greedy(8, 64, priority="IFW", memory_limit=limit, costs=Counted())
+    plan = greedy(8, 64, priority="IFW", memory_limit=32, costs=Counted())
     assert len(asked) == len(set(asked)) == 3 * 8 * 64
     assert bubble_fraction(simulate(plan)) == pytest.approx(7 / (3 * 64 + 7))

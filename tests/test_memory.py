@@ -44,6 +44,8 @@ from gpipe_sim.core.memory import (
     roots,
     trace,
 )
+from gpipe_sim.core.step import METER
+from gpipe_sim.memory.inside import InsideMeter
 
 COLUMNS = PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES
 BATCH = np.linspace(-1, 1, 12).reshape(4, 3), np.array([0, 3, 1, 2])
@@ -364,11 +366,11 @@ def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch
     """All arrays of a step as Python traces them, whenever the first device looks between its layers."""
     partitions = split(nested(), balance=[5, 2])
     domain, seen = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain), []
-    meters: list[MeteredMemory] = []
+    meters: list[InsideMeter] = []
     samples = np.random.default_rng(0).normal(size=(200, 40))
     batch, output = (samples, np.zeros(200, int)), 50 * 10 * 8
 
-    class Traced(MeteredMemory):
+    class Traced(InsideMeter):
         def __init__(self):
             super().__init__()
             meters.append(self)
@@ -377,14 +379,14 @@ def test_the_bytes_between_layers_are_those_that_numpy_has_allocated(monkeypatch
             super().look(stays, passes)
             first, last = meters
             if self is first:
-                self.inside[-1] = 0  # so that this look alone is seen
+                self.most[-1] = 0  # so that this look alone is seen
                 super().look(None, passes)
                 others = sum(last._bytes) - last.samples[0][1][0] - first.samples[0][1][0]
                 on_the_host = output * sum(span.action.kind is Kind.F for span in last.spans)
                 traced = tracemalloc.take_snapshot().filter_traces([domain]).statistics("filename")
-                seen.append((sum(s.size for s in traced), others + on_the_host + self.inside[-1]))
+                seen.append((sum(s.size for s in traced), others + on_the_host + self.most[-1]))
 
-    monkeypatch.setattr("gpipe_sim.core.step.MeteredMemory", Traced)
+    monkeypatch.setattr(METER, "filled", Traced)
     tracemalloc.start()
     try:
         train_step(partitions, GPipe(2, 4), batch, cross_entropy)

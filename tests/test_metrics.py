@@ -33,6 +33,7 @@ from gpipe_sim.export.spans import from_spans
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 WITH_COMM = Costs(Fraction(3, 2), Fraction(2), Fraction(1, 3), comm=Fraction(1, 4))
+SOME = [(1, 3), (2, 1), (3, 2), (4, 4), (4, 8)]
 
 
 # Three things called a bubble
@@ -83,7 +84,7 @@ def test_recomputing_is_busy_but_not_useful():
     assert speedup(timeline) == Fraction(4 * 24, 41)
 
 
-@over_every_order()
+@over_every_order(SOME)
 def test_busy_and_idle_time_fill_every_device(schedule):
     for costs in (EXACT, WITH_COMM):
         timeline = simulate(schedule, costs)
@@ -93,9 +94,12 @@ def test_busy_and_idle_time_fill_every_device(schedule):
         assert fraction == overhead / (1 + overhead)
         assert speedup(timeline) == schedule.devices * utilization(timeline)
         assert span_bubble(timeline) <= fraction
+        gaps = [gap for device in range(schedule.devices) for gap in idle_spans(timeline, device)]
+        assert sum(end - start for start, end in gaps) == idle_time(timeline)
+        assert all(start < end for start, end in gaps)
 
 
-@over_every_order([(1, 3), (4, 8)])
+@over_every_order([(1, 3), (4, 4)])
 def test_fractions_give_fractions_and_whole_numbers_give_floats(schedule):
     for costs, kind in ((EXACT, Fraction), (Costs(), float)):
         timeline = simulate(schedule, costs)
@@ -105,10 +109,9 @@ def test_fractions_give_fractions_and_whole_numbers_give_floats(schedule):
 
 @pytest.mark.parametrize("family", [GPipe, OneFOneB])
 def test_speedup_is_km_over_k_plus_m_minus_1(family):
-    for devices in (1, 2, 4, 8):
-        for microbatches in (1, 4, 16):
-            timeline = simulate(family(devices, microbatches), EXACT)
-            assert speedup(timeline) == Fraction(devices * microbatches, devices + microbatches - 1)
+    for devices, microbatches in ((1, 4), (2, 1), (4, 16), (8, 4)):
+        timeline = simulate(family(devices, microbatches), EXACT)
+        assert speedup(timeline) == Fraction(devices * microbatches, devices + microbatches - 1)
 
 
 def test_everything_free_wastes_nothing():
@@ -127,14 +130,6 @@ def test_idle_spans_are_the_white_gaps():
     assert idle_spans(simulate(GPipe(1, 4)), 0) == []
 
 
-@over_every_order()
-def test_idle_spans_add_up_to_the_idle_time(schedule):
-    timeline = simulate(schedule, WITH_COMM)
-    gaps = [gap for device in range(schedule.devices) for gap in idle_spans(timeline, device)]
-    assert sum(end - start for start, end in gaps) == idle_time(timeline)
-    assert all(start < end for start, end in gaps)
-
-
 # Critical path
 
 
@@ -151,7 +146,7 @@ def test_the_critical_path_of_1f1b_runs_down_along_the_last_device_and_back():
 @pytest.mark.parametrize(
     "costs", [EXACT, WITH_COMM, Costs(0.1, 0.3, 0.2, comm=0.7)], ids=["whole", "comm", "float"]
 )
-@over_every_order()
+@over_every_order(SOME)
 def test_the_critical_path_adds_up_to_the_makespan(schedule, costs):
     timeline = simulate(schedule, costs)
     path = critical_path(timeline)
@@ -209,7 +204,7 @@ def test_in_flight_steps_up_with_forwards_and_down_with_backwards():
     assert in_flight(paired, 0) == [(0, 0), (1, 1), (1, 2), (4, 1), (6, 0)]
 
 
-@over_every_order()
+@over_every_order(SOME)
 def test_in_flight_peaks_where_the_schedule_says_and_ends_empty(schedule):
     timeline = simulate(schedule)
     for device, peak in enumerate(peak_in_flight(schedule)):
@@ -217,19 +212,6 @@ def test_in_flight_peaks_where_the_schedule_says_and_ends_empty(schedule):
         assert max(count for _, count in steps) == peak
         assert (steps[0], steps[-1][1]) == ((0, 0), 0)
         assert all(count >= 0 for _, count in steps)
-
-
-# GPipe's table 2
-
-
-def test_speedups_at_m_32_are_within_5_percent_of_gpipes_transformer():
-    """The paper: 1, 1.889, 3.5 for K = 2, 4, 8. Plain 1, 1.886, 3.385; recomputed early 1, 1.912, 3.517."""
-    plain = [speedup(simulate(GPipe(k, 32))) for k in (2, 4, 8)]
-    early = [speedup(simulate(remat(GPipe(k, 32), "always"))) for k in (2, 4, 8)]
-    assert [round(s / plain[0], 3) for s in plain] == [1, 1.886, 3.385]
-    assert [round(s / early[0], 3) for s in early] == [1, 1.912, 3.517]
-    for s, paper in zip(early, (1, 3.4 / 1.8, 6.3 / 1.8), strict=True):
-        assert s / early[0] == pytest.approx(paper, rel=0.05)
 
 
 def test_naive_gains_nothing_over_one_device():

@@ -14,13 +14,6 @@ def test_the_activation_goes_by_name(name, layer):
     assert [repr(each) for each in mlp([2, 2, 2, 2], activation=name)[1::2]] == [layer, layer]
 
 
-def test_the_mlp_of_the_lessons_has_11_layers_not_12():
-    """S1 says 12 and has 11."""
-    layers = mlp([64] + [32] * 5 + [10])
-    assert len(layers) == 11
-    assert sum(bool(layer.parameters) for layer in layers) == 6
-
-
 def test_the_seed_fixes_the_weights():
     def weights(seed):
         return np.concatenate(

@@ -11,7 +11,7 @@ import gpipe_sim as gp
 from gpipe_sim.memory.prediction import _partitions
 from gpipe_sim.memory.profile import Size
 
-SIZES = ((1, 1), (2, 3), (3, 2), (4, 4))
+SIZES = ((1, 1), (3, 2), (4, 4))
 RNG = np.random.default_rng(0)
 
 
@@ -58,9 +58,6 @@ def recomputing(kind: str, stages: int, dtype: type) -> list[gp.Layer]:
     return [gp.Linear(5, 8, rng=rng, dtype=dtype), *(layer() for _ in range(2 * stages))]
 
 
-RECOMPUTING = pytest.mark.parametrize("kind", ["attention", "block", "several"])
-
-
 def batch_for(model, samples: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
     if model is language:
         text = np.random.default_rng(1).integers(7, size=(samples, 6))
@@ -89,14 +86,14 @@ def test_of_every_family_with_pieces_of_uneven_size(schedule):
     )
 
 
-@pytest.mark.parametrize("mode", ["always", "except_last"])
-@over_every_order(SIZES)
-def test_with_recompute(schedule, mode):
-    recomputed = gp.remat(schedule, mode)
-    assert_predicted(recomputed, language(schedule.stages, np.float64), batch_for(language, 5, np.float64))
+@over_every_order([(2, 3), (3, 2)])
+def test_with_recompute(schedule):
+    for mode in ("always", "except_last") if schedule.devices == 2 else ("except_last",):
+        layers, batch = language(schedule.stages, np.float64), batch_for(language, 5, np.float64)
+        assert_predicted(gp.remat(schedule, mode), layers, batch)
 
 
-@pytest.mark.parametrize("dtypes", itertools.product((np.float32, np.float64), repeat=2), ids=str)
+@pytest.mark.parametrize("dtypes", [(np.float32, np.float64), (np.float64, np.float32)], ids=str)
 @pytest.mark.parametrize("model", [activations, residuals, language])
 @over([gp.GPipe(2, 3), gp.remat(gp.ZBH1(2, 3), "always"), gp.ZBV(2, 3), gp.DualPipe(2, 4), overlapped(2, 4)])
 def test_of_every_layer_in_every_dtype(schedule, model, dtypes):
@@ -104,11 +101,10 @@ def test_of_every_layer_in_every_dtype(schedule, model, dtypes):
     assert_predicted(schedule, model(schedule.stages, weights), batch_for(model, 9, samples))
 
 
-@RECOMPUTING
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ["attention", "block", "several"])
 @over([gp.GPipe(2, 3), gp.ZBH1(2, 3), gp.remat(gp.ZBV(2, 3), "always"), gp.DualPipe(2, 4)])
-def test_of_layers_that_compute_again_what_is_larger_than_all_they_save(schedule, kind, dtype):
-    layers, batch = recomputing(kind, schedule.stages, dtype), batch_for(recomputing, 7, dtype)
+def test_of_layers_that_compute_again_what_is_larger_than_all_they_save(schedule, kind):
+    layers, batch = recomputing(kind, schedule.stages, np.float32), batch_for(recomputing, 7, np.float64)
     assert_predicted(schedule, layers, batch, gp.mse)
 
 
@@ -121,7 +117,7 @@ def test_what_a_layer_computes_again_is_in_the_peak_while_its_backward_runs(kind
     assert memory.inside[-1].bytes > memory.peak() + 4 * 8 * least
 
 
-@over(every_schedule([(3, 4)]))
+@over(every_schedule([(3, 2)]))
 def test_with_several_stages_on_a_device_and_updates(schedule):
     layers, batch = residuals(schedule.stages, np.float64), batch_for(residuals, 7, np.float64)
     shared = gp.colocate(schedule, ["a", "b", "a"])
@@ -138,7 +134,7 @@ OPTIMIZERS = (
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS)
-@over([gp.with_updates(gp.GPipe(3, 4)), gp.with_updates(gp.ZBV(2, 3)), gp.Chimera(4, 4), gp.ZBH1(3, 4)])
+@over([gp.with_updates(gp.ZBV(2, 3)), gp.Chimera(4, 4), gp.ZBH1(3, 4)])
 def test_with_what_an_optimizer_keeps_before_and_after_its_first_step(schedule, make):
     layers, batch = residuals(schedule.stages, np.float32), batch_for(residuals, 7, np.float32)
     optimizer = make()
@@ -268,15 +264,6 @@ def test_an_optimizer_of_another_model_is_refused_as_a_step_refuses_it():
             gp.train_step(
                 partitions, gp.with_updates(gp.GPipe(2, 2)), batch, gp.cross_entropy, optimizer=optimizer
             )
-
-
-def test_a_layer_that_does_not_say_what_it_makes_is_named():
-    class Softsign(gp.Tanh):
-        outline = gp.Layer.outline
-
-    partitions = gp.split([gp.Linear(5, 3, rng=RNG), Softsign()], stages=2)
-    with pytest.raises(NotImplementedError, match=r"Softsign\(\) does not say what it makes"):
-        gp.profile(partitions, batch_for(activations, 4, np.float64), gp.cross_entropy)
 
 
 def test_an_older_version_of_stand_ins_has_arrays_of_its_own_but_no_list_of_its_own():

@@ -7,7 +7,7 @@ from cases import BOTH_WAYS
 from test_device_programs import run
 
 import gpipe_sim as gp
-from gpipe_sim.programs.blocking import round_trip
+from gpipe_sim.programs.blocking import Wait, round_trip
 
 GOOD = ("0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0")
 
@@ -168,7 +168,8 @@ def hang(programs, stages: int = 2, **options) -> str:
 
 
 def test_the_devices_of_a_cycle_are_told_lowest_first_and_those_outside_it_are_not():
-    waits = {0: gp.Recv("2F0", 2), 1: gp.Recv("2B0", 2), 2: gp.Recv("1F0", 1)}
+    receives = gp.Recv("2F0", 2), gp.Recv("2B0", 2), gp.Recv("1F0", 1)
+    waits = {k: Wait(receive, receive) for k, receive in enumerate(receives)}
     assert list(round_trip(waits)) == [1, 2]
 
 

@@ -130,4 +130,4 @@ def test_it_is_read_in_one_sitting_and_uses_only_the_digits_of_the_package():
     assert len(source.splitlines()) <= 300
     imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
     named = {getattr(node, "module", None) or node.names[0].name for node in imports}
-    assert named == {"itertools", "types", "numpy", "gpipe_sim.core.digits"}
+    assert named == {"itertools", "types", "numpy", "gpipe_sim.dataset"}

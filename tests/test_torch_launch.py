@@ -1,9 +1,7 @@
 """The same function under torchrun, where every process is one device."""
 
-import os
 import pickle
 import subprocess
-import sys
 import textwrap
 import time
 from pathlib import Path
@@ -12,13 +10,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from engine_cases import assert_equal, batch_for, in_numpy, model  # noqa: E402
-from numeric import furthest_apart  # noqa: E402
+from engine_cases import assert_a_timeline_of, assert_equal, batch_for, in_numpy, model  # noqa: E402
+from torch_modules import ran  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy  # noqa: E402
-from gpipe_sim.core.actions import Kind  # noqa: E402
 from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
+from gpipe_sim.torch_backend.meter import ON_CPU  # noqa: E402
 
 SCHEDULES = {
     "1F1B": gp.OneFOneB(2, 4),
@@ -26,138 +24,105 @@ SCHEDULES = {
     "pairs": gp.DualPipeV(2, 4),
 }
 
-#: Each process writes what its steps gave, and what a schedule for three processes raises in two.
+#: Each process writes what its steps gave, and what is refused. One leaves the process group itself.
 SCRIPT = textwrap.dedent("""\
     import os, pickle, sys
+    import torch
     from engine_cases import batch_for, model
     from test_torch_launch import SCHEDULES
     import gpipe_sim as gp
     from gpipe_sim.torch_backend import Pipeline, to_torch, train_step
 
-    found = {}
+    rank, found = int(os.environ["RANK"]), {}
     for name, schedule in SCHEDULES.items():
         modules = to_torch(gp.split(model(), stages=schedule.stages))
-        pipeline = Pipeline(modules, schedule, gp.cross_entropy)
+        pipeline = Pipeline(modules, schedule, gp.cross_entropy, meter=name == "1F1B")
         step = pipeline.step(batch_for(schedule.microbatches))
         grads = [p.grad is not None for module in modules for p in module.parameters()]
-        spans = [(str(span.action), *span[1:]) for span in step.timeline.spans]
-        found[name] = step.loss, step.gradients, step.outputs, spans, repr(pipeline), grads
-    try:
-        Pipeline(to_torch(gp.split(model(), stages=3)), gp.OneFOneB(3, 4), gp.cross_entropy)
-    except ValueError as error:
-        found["refused"] = str(error)
-    modules = to_torch(gp.split(model(), stages=2))
-    x, targets = batch_for(4)
-    try:
-        train_step(modules, gp.OneFOneB(2, 4), (x + int(os.environ["RANK"]), targets), gp.cross_entropy)
-    except ValueError as error:
-        assert all(p.grad is None for module in modules for p in module.parameters())
-        found["another batch"] = str(error)
-    with open(os.path.join(sys.argv[1], os.environ["RANK"]), "wb") as file:
+        found[name] = step, grads, repr(pipeline)
+
+    def refused(schedule, shift=0, **options):
+        modules, (x, targets) = to_torch(gp.split(model(), stages=schedule.stages)), batch_for(4)
+        try:
+            train_step(modules, schedule, (x + shift, targets), gp.cross_entropy, **options)
+        except ValueError as error:
+            assert all(p.grad is None for module in modules for p in module.parameters())
+            return str(error)
+
+    found["refused"] = refused(gp.OneFOneB(3, 4))
+    found["another batch"] = refused(gp.OneFOneB(2, 4), shift=rank)
+    found["one counts"] = refused(gp.OneFOneB(2, 4), meter=rank == 1)
+    with open(os.path.join(sys.argv[1], str(rank)), "wb") as file:
         pickle.dump(found, file)
+    if rank:
+        torch.distributed.destroy_process_group()
 """)
 
 
 #: Stage 1 fails in the middle of a step, while stage 0 waits for its gradient.
 FAILING = textwrap.dedent("""\
     from torch import nn
-    from torch_modules import Raises
+    from torch_modules import Does, fail
     import gpipe_sim as gp
     from gpipe_sim.torch_backend import train_step
     from engine_cases import batch_for
 
-    broken = nn.Sequential(nn.Linear(6, 4).double(), Raises(KeyError("no such token"), at=3))
+    broken = nn.Sequential(nn.Linear(6, 4).double(), Does(fail, KeyError, "no such token", at=3))
     train_step([nn.Linear(6, 6).double(), broken], gp.OneFOneB(2, 8), batch_for(8), gp.cross_entropy)
-""")
-
-#: A script that leaves the process group itself, and would be told so twice.
-LEAVES = textwrap.dedent("""\
-    import numpy as np, torch
-    from torch import nn
-    import gpipe_sim as gp
-    from gpipe_sim.torch_backend import train_step
-
-    modules = [nn.Linear(3, 3).double() for _ in range(2)]
-    step = train_step(modules, gp.OneFOneB(2, 4), (np.ones((8, 3)), np.ones((8, 3))), gp.mse)
-    assert torch.distributed.is_initialized() and step.loss > 0
-    torch.distributed.destroy_process_group()
 """)
 
 
 def launched(script: str, folder: Path) -> subprocess.CompletedProcess:
-    path = folder / "script.py"
-    path.write_text(script)
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
-        "OMP_NUM_THREADS": "1",  # or torchrun says that it set it
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return subprocess.run(
-        [*launch, path, folder], env=environment, capture_output=True, text=True, timeout=120
-    )
+    return ran(script, folder, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory) -> tuple[list[dict], str]:
     """What each of two processes found, and all that was written to the screen."""
     folder = tmp_path_factory.mktemp("launch")
-    ran = launched(SCRIPT, folder)
-    assert ran.returncode == 0, ran.stderr
-    return [pickle.loads((folder / str(rank)).read_bytes()) for rank in range(2)], ran.stdout + ran.stderr
+    found = launched(SCRIPT, folder)
+    assert found.returncode == 0, found.stderr
+    return [pickle.loads((folder / str(rank)).read_bytes()) for rank in range(2)], found.stdout + found.stderr
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_each_process_has_the_gradients_of_its_own_stages_and_they_are_numpys(ranks, name):
+def test_each_process_has_loss_and_timeline_and_what_its_own_stages_give_as_numpy_has_it(ranks, name):
+    """Their gradients, and outputs if it holds the last one."""
     schedule, layers = SCHEDULES[name], model()
     expected = in_numpy(layers, schedule, batch_for(schedule.microbatches), cross_entropy)
-    whole = {}
-    for rank, own in enumerate(found[name] for found in ranks[0]):
-        stages = gp.split(layers, stages=schedule.stages)
+    stages, gradients, outputs = gp.split(layers, stages=schedule.stages), {}, {}
+    for rank, found in enumerate(ranks[0]):
+        step, grads, said = found[name]
         held = {key for stage in schedule.placement[rank] for key in stages[stage].parameters}
-        assert set(own[1]) == held
-        assert own[5] == [key in held for stage in stages for key in stage.parameters]
-        whole |= own[1]
-    assert furthest_apart(whole, expected.gradients) < 1e-10
+        assert set(step.gradients) == held
+        assert grads == [key in held for stage in stages for key in stage.parameters]
+        assert step.loss == pytest.approx(expected.loss, rel=1e-12)
+        assert said.endswith(f"on cpu, process {rank} of 2")
+        gradients |= step.gradients
+        outputs[rank] = step.outputs
+        assert_a_timeline_of(step.timeline, schedule)
+        assert step.timeline.spans == ranks[0][0][name][0].timeline.spans
+    whole = outputs.pop(schedule.device_of(gp.F(schedule.stages - 1, 0)))
+    assert list(outputs.values()) == [None]
+    assert_equal(gp.StepResult(expected.loss, gradients, whole), expected)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_every_process_has_the_loss_and_the_one_with_the_last_stage_the_outputs(ranks, name):
-    schedule = SCHEDULES[name]
-    expected = in_numpy(model(), schedule, batch_for(schedule.microbatches), cross_entropy)
-    last = schedule.device_of(gp.F(schedule.stages - 1, 0))
-    assert [found[name][0] for found in ranks[0]] == pytest.approx([expected.loss] * 2, rel=1e-12)
-    assert ranks[0][1 - last][name][2] is None
-    whole = {key: g for found in ranks[0] for key, g in found[name][1].items()}
-    assert_equal(gp.StepResult(expected.loss, whole, ranks[0][last][name][2]), expected)
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_all_processes_have_one_and_the_same_timeline(ranks, name):
-    one, other = (found[name][3] for found in ranks[0])
-    assert one == other
-    schedule = SCHEDULES[name]
-    parts = sorted(str(part) for row in schedule.actions for action in row for part in action.parts)
-    assert sorted(action for action, *_ in one) == parts
-    ends = {action: end for action, _, _, end in one}
-    for text, device, start, _ in one:
-        action = gp.Action.parse(text)
-        assert device == schedule.device_of(action)
-        for need in gp.needs(action, schedule):
-            assert ends[str(need)] <= start or action.kind is Kind.R
-
-
-def test_another_number_of_processes_is_refused_with_the_one_that_fits(ranks):
+def test_what_does_not_fit_is_refused_on_all_and_nothing_has_happened(ranks):
     for found in ranks[0]:
-        assert found["refused"].startswith(
-            "OneFOneB(devices=3, microbatches=4) runs on 3 processes, one per device"
+        assert found["refused"] == (
+            "OneFOneB(devices=3, microbatches=4) runs on 3 processes, one per device, but there are 2: "
+            "torchrun --nproc-per-node 3 ..."
         )
-        assert found["refused"].endswith("but there are 2: torchrun --nproc-per-node 3 ...")
-
-
-def test_another_batch_on_another_process_is_refused_on_all_and_nothing_has_happened(ranks):
-    for found in ranks[0]:
         assert found["another batch"].startswith("process 1 was given another batch than process 0")
+        assert found["one counts"].startswith("process 1 counts bytes, and process 0 does not")
+
+
+def test_every_process_knows_what_all_held_if_all_count(ranks):
+    modules = to_torch(gp.split(model(), stages=2))
+    alone = train_step(modules, SCHEDULES["1F1B"], batch_for(4), cross_entropy, meter=True)
+    for found in ranks[0]:
+        held = [(trace.bytes, trace.reason) for trace in found["1F1B"][0].memory]
+        assert held == [(trace.bytes, ON_CPU) for trace in alone.memory]
 
 
 def test_what_another_launch_left_in_the_environment_starts_no_waiting(monkeypatch):
@@ -170,24 +135,14 @@ def test_what_another_launch_left_in_the_environment_starts_no_waiting(monkeypat
     assert_equal(step, in_numpy(model(), schedule, batch_for(4), cross_entropy))
 
 
-def test_a_process_says_which_it_is(ranks):
-    for rank, found in enumerate(ranks[0]):
-        assert found["1F1B"][4].endswith(f"on cpu, process {rank} of 2")
-
-
 def test_they_leave_without_a_word(ranks):
-    """Neither a warning about a process group that nobody destroyed, nor any other."""
+    """Though one has left the process group itself, and of the other nobody destroyed it."""
     assert ranks[1].strip() == ""
 
 
 def test_a_process_that_fails_ends_the_run_with_its_own_error_within_seconds(tmp_path):
     began = time.monotonic()
-    ran = launched(FAILING, tmp_path)
-    assert ran.returncode != 0
-    assert "KeyError: 'no such token'" in ran.stderr
+    found = launched(FAILING, tmp_path)
+    assert found.returncode != 0
+    assert "KeyError: 'no such token'" in found.stderr
     assert time.monotonic() - began < 60
-
-
-def test_a_script_may_leave_the_group_itself(tmp_path):
-    ran = launched(LEAVES, tmp_path)
-    assert (ran.returncode, ran.stdout.strip(), ran.stderr.strip()) == (0, "", "")

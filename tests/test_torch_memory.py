@@ -1,24 +1,22 @@
 """What torch holds in a step, measured, beside what the profile of the NumPy layers predicts."""
 
-import copy
-import pickle
+import re
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from engine_cases import batch_for, model, over_every_runnable, runnable  # noqa: E402
-from test_torch_launch import launched  # noqa: E402
+from engine_cases import batch_for, model, runnable  # noqa: E402
 from torch import nn  # noqa: E402
-from torch_modules import some_batch  # noqa: E402
+from torch_modules import Gives, four, linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mse, remat  # noqa: E402
 from gpipe_sim.core.actions import Kind  # noqa: E402
-from gpipe_sim.core.memory import ACTIVATIONS, GRADIENTS, PARAMETERS  # noqa: E402
+from gpipe_sim.core.memory import GRADIENTS, PARAMETERS  # noqa: E402
 from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED  # noqa: E402
-from gpipe_sim.torch_backend import LocalProcesses, Pipeline, UnsupportedTorch, to_torch, train_step  # noqa: E402
+from gpipe_sim.torch_backend import Pipeline, UnsupportedTorch, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend import meter as torch_meter  # noqa: E402
 from gpipe_sim.torch_backend.memory import Allocated  # noqa: E402
 from gpipe_sim.torch_backend.meter import ON_CPU, Meter, meters  # noqa: E402
@@ -61,13 +59,18 @@ def whole_backwards(schedule) -> bool:
     return all(type(a) is gp.Action and a.kind in (Kind.F, Kind.B) for row in schedule.actions for a in row)
 
 
-@pytest.mark.parametrize("schedule", filter(whole_backwards, runnable([(2, 3), (3, 2), (4, 8)])), ids=repr)
-@pytest.mark.parametrize("activation", ["relu", "tanh", "gelu"])
+WHOLE = list(filter(whole_backwards, runnable([(2, 3), (4, 8)])))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "activation"),
+    [*((schedule, "gelu") for schedule in WHOLE), (WHOLE[0], "relu"), (WHOLE[0], "tanh")],
+    ids=repr,
+)
 def test_an_mlp_holds_what_is_predicted_and_one_number_per_microbatch_for_the_loss(schedule, activation):
     last = schedule.device_of(gp.F(schedule.stages - 1, 0))
-    for device, (found, expected) in enumerate(
-        both(model(activation), schedule, batch_for(schedule.microbatches))
-    ):
+    memory = both(model(activation), schedule, batch_for(schedule.microbatches))
+    for device, (found, expected) in enumerate(memory):
         losses = (peaks(found)[3] - peaks(expected)[3]) / NUMBER
         assert peaks(found)[:3] == peaks(expected)[:3]
         assert 1 <= losses <= schedule.microbatches if device == last else losses == 0
@@ -135,7 +138,7 @@ def test_a_recompute_is_there_when_it_ends():
 def test_where_the_checkpoint_cannot_be_watched_a_recompute_is_refused_not_miscounted(monkeypatch):
     monkeypatch.delattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
     schedule = remat(gp.GPipe(2, 2), "always")
-    modules, batch = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2)), some_batch()
+    modules, batch = linears(), some_batch()
     assert train_step(modules, schedule, batch, mse).loss > 0
     with pytest.raises(UnsupportedTorch, match="does not show what a checkpoint saves"):
         train_step(modules, schedule, batch, mse, meter=True)
@@ -144,35 +147,13 @@ def test_where_the_checkpoint_cannot_be_watched_a_recompute_is_refused_not_misco
 # What is counted
 
 
-@pytest.mark.parametrize("mode", ["never", "always", "except_last"])
-@over_every_runnable([(1, 3), (3, 4)])
-def test_in_the_end_nothing_is_held_for_a_backward_and_the_numbers_are_the_same(schedule, mode):
-    schedule = schedule if mode == "never" else remat(schedule, mode)
-    batch = batch_for(schedule.microbatches)
-    steps = [
-        train_step(
-            to_torch(gp.split(model(), stages=schedule.stages)), schedule, batch, cross_entropy, meter=on
-        )
-        for on in (False, True)
-    ]
-    assert [trace.over_time(*ACTIVATIONS)[-1] for trace in steps[1].memory] == [0] * schedule.devices
-    assert steps[0].loss == steps[1].loss
-    assert all((steps[0].gradients[key] == steps[1].gradients[key]).all() for key in steps[0].gradients)
-
-
-def test_the_clock_is_the_timelines():
-    step = train_step(
-        to_torch(gp.split(model(), stages=3)), gp.ZBH1(3, 4), batch_for(4), cross_entropy, meter=True
-    )
-    for device, trace in enumerate(step.memory):
-        assert trace.times == pytest.approx([span.end for span in step.timeline.on(device)])
-
-
-def test_every_step_is_counted_anew():
-    pipeline = Pipeline(to_torch(gp.split(model(), stages=3)), gp.OneFOneB(3, 4), cross_entropy, meter=True)
+def test_every_step_is_counted_anew_on_the_timelines_clock():
+    pipeline = Pipeline(to_torch(gp.split(model(), stages=3)), gp.ZBH1(3, 4), cross_entropy, meter=True)
     first, second = (pipeline.step(batch_for(4)) for _ in range(2))
     assert [trace.bytes for trace in first.memory] == [trace.bytes for trace in second.memory]
-    assert [len(trace.actions) for trace in second.memory] == [8, 8, 8]
+    for device, trace in enumerate(second.memory):
+        assert len(trace.actions) == 12
+        assert trace.times == pytest.approx([span.end for span in second.timeline.on(device)])
 
 
 def test_weights_that_stages_share_and_buffers_count_once():
@@ -190,21 +171,12 @@ def test_a_sparse_gradient_counts_what_it_has():
     assert step.memory[0].peak(GRADIENTS) == 4 * NUMBER + 4 * 3 * 4  # four places, and a row for each
 
 
-class InPlace(nn.Module):
-    """Changes what its exponential function has saved."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (x * self.weight).exp().add_(1)
-
-
 @pytest.mark.parametrize("meter", [False, True])
 def test_what_was_changed_in_place_is_refused_with_a_meter_as_without(meter):
+    """An exponential function has saved what it gave."""
+    modules = [Gives(lambda x: x.exp().add_(1)), *linears(1)]
     with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
-        train_step([InPlace(), nn.Linear(3, 3).double()], gp.GPipe(2, 2), some_batch(), mse, meter=meter)
+        train_step(modules, gp.GPipe(2, 2), some_batch(), mse, meter=meter)
 
 
 # Where it runs
@@ -213,71 +185,21 @@ def test_what_was_changed_in_place_is_refused_with_a_meter_as_without(meter):
 def test_local_processes_hold_what_one_process_does():
     schedule, batch = gp.OneFOneB(2, 4), text()
     here = both(language_model(), schedule, batch)
-    with LocalProcesses(2) as processes:
-        there = both(language_model(), schedule, batch, devices=processes)
+    there = both(language_model(), schedule, batch, devices=four())
     assert [found.bytes for found, _ in there] == [found.bytes for found, _ in here]
     assert [(found.allocated, found.reason) for found, _ in there] == [(None, ON_CPU)] * 2
 
 
-LAUNCHED = """\
-import os, pickle, sys
-import gpipe_sim as gp
-from engine_cases import batch_for, model
-from gpipe_sim.torch_backend import to_torch, train_step
-
-modules, rank = to_torch(gp.split(model(), stages=2)), int(os.environ["RANK"])
-step = train_step(modules, gp.OneFOneB(2, 4), batch_for(4), gp.cross_entropy, meter=True)
-try:
-    train_step(modules, gp.OneFOneB(2, 4), batch_for(4), gp.cross_entropy, meter=rank == 1)
-except ValueError as error:
-    with open(os.path.join(sys.argv[1], str(rank)), "wb") as file:
-        pickle.dump(([(trace.bytes, trace.reason) for trace in step.memory], str(error)), file)
-"""
-
-
-def test_under_torchrun_every_process_knows_what_all_held_if_all_count(tmp_path):
-    ran = launched(LAUNCHED, tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    one, other = (pickle.loads((tmp_path / str(rank)).read_bytes()) for rank in range(2))
-    assert one == other
-    alone = both(model(), gp.OneFOneB(2, 4), batch_for(4))
-    assert one[0] == [(found.bytes, ON_CPU) for found, _ in alone]
-    assert one[1].startswith("process 1 counts bytes, and process 0 does not")
-
-
-class Gpu:
-    """What ``torch.cuda`` is asked for; ``held`` bytes are given out, and ``most`` were since a reset."""
-
-    def __init__(self):
-        self.held, self.most = {0: 100, 1: 0}, {0: 1000, 1: 0}
-
-    def give(self, nbytes: int) -> None:
-        self.held[0] += nbytes
-        self.most[0] = max(self.most[0], self.held[0])
-
-    def reset_peak_memory_stats(self, device: torch.device) -> None:
-        self.most[device.index] = self.held[device.index]
-
-    def memory_allocated(self, device: torch.device) -> int:
-        return self.held[device.index]
-
-    def max_memory_allocated(self, device: torch.device) -> int:
-        return self.most[device.index]
-
-
-@pytest.fixture
-def gpu(monkeypatch) -> Gpu:
-    gpu = Gpu()
-    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated"):
-        monkeypatch.setattr(torch.cuda, name, getattr(gpu, name))
-    return gpu
-
-
-def test_a_gpu_of_its_own_is_read_at_the_start_and_at_its_peak_since_then(gpu):
-    meter = Meter(0, [], torch.device("cuda", 0))
+def test_a_gpu_of_its_own_is_read_at_the_start_and_at_its_peak_since_then(monkeypatch):
+    gpu, other = torch.device("cuda", 0), torch.device("cuda", 1)
+    held, most = {gpu: 100, other: 0}, {gpu: 1000, other: 0}
+    reset = lambda device: most.update({device: held[device]})  # noqa: E731
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", held.__getitem__)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", most.__getitem__)
+    meter = Meter(0, [], gpu)
     meter.begin([])
-    gpu.give(300)
-    gpu.give(-250)
+    held[gpu], most[gpu] = 150, max(most[gpu], 400)
     assert meter.found().allocated == Allocated(start=100, peak=400)
 
 
@@ -304,29 +226,23 @@ def test_without_a_meter_nothing_is_counted_and_no_hook_is_set(monkeypatch):
         raise AssertionError("a hook, although nobody asked")
 
     monkeypatch.setattr(torch_meter, "saved_tensors_hooks", refuse)
-    modules = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2))
+    modules = linears()
     for schedule in (gp.GPipe(2, 2), gp.ZBH1(2, 2), remat(gp.GPipe(2, 2), "always")):
         assert train_step(modules, schedule, some_batch(), mse).memory == ()
         with pytest.raises(AssertionError, match="nobody asked"):
             train_step(modules, schedule, some_batch(), mse, meter=True)
 
 
-def test_a_copy_of_a_step_has_its_memory():
-    modules = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2))
-    step = train_step(modules, gp.GPipe(2, 2), some_batch(), mse, meter=True)
-    assert copy.deepcopy(step).memory == step.memory
-    shown = repr(step.memory[0])
-    assert shown.startswith("<MeasuredMemory: at most 480 bytes after 0F1 at ") and shown.endswith(" ms>")
-
-
 def test_the_peak_says_after_which_action_by_the_microbatchs_own_number():
+    """And it is shown so."""
     layers, schedule = gp.mlp([3, 3, 3]), gp.Explicit(["0F1 0F0 0B1 0B0", "1F1 1B1 1F0 1B0"])
     found, _ = both(layers, schedule, (np.ones((4, 3)), np.ones((4, 3))), mse)[0]
     assert found.peak_moment.action == gp.F(0, 0)
     assert [str(action) for action in found.actions] == ["0F1", "0F0", "0B1", "0B0"]
+    assert re.fullmatch(r"<MeasuredMemory: at most [0-9,]+ bytes after 0F0 at \S+ ms>", repr(found))
 
 
 def test_a_meter_is_on_or_off():
-    modules = to_torch(gp.split(gp.mlp([3, 3, 3]), stages=2))
+    modules = linears()
     with pytest.raises(TypeError, match="Pipeline needs meter to be True or False"):
         Pipeline(modules, gp.GPipe(2, 2), mse, meter="yes")

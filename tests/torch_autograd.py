@@ -3,30 +3,61 @@
 import copy
 from collections.abc import Callable
 
+import numpy as np
+import pytest
 import torch
 from numeric import apart
-from torch import nn
+from torch import Tensor, nn
 
-from gpipe_sim import mse
+from gpipe_sim import Schedule, StepResult, mse
 from gpipe_sim.torch_backend import train_step
 
 
-def by_autograd(modules: list[nn.Module], batch: tuple, microbatches: int, loss: Callable) -> list[nn.Module]:
-    """Copies of the modules, with the gradients of the loss averaged over microbatches."""
-    copies = copy.deepcopy(modules)
-    x, targets = (torch.tensor(part).tensor_split(microbatches) for part in batch)
+def by_autograd(
+    modules: list[nn.Module], batch: tuple, microbatches: int, loss: Callable
+) -> tuple[list[nn.Module], float, np.ndarray]:
+    """Copies of the modules, with gradients of the loss averaged over microbatches; that loss; outputs."""
+    copies, whole, outputs = copy.deepcopy(modules), 0.0, []
+    x, targets = (torch.as_tensor(part).tensor_split(microbatches) for part in batch)
     for piece, wanted in zip(x, targets, strict=True):
-        (loss(nn.Sequential(*copies)(piece), wanted) / microbatches).backward()
-    return copies
+        for module in copies:
+            piece = module(*piece) if isinstance(piece, tuple) else module(piece)
+        share = loss(piece, wanted) / microbatches
+        share.backward()
+        whole += share.item()
+        outputs.append(piece.detach().numpy())
+    return copies, whole, np.concatenate(outputs)
 
 
-def assert_like_autograd(modules, schedule, batch, loss=(mse, nn.functional.mse_loss), **options) -> None:
-    """``.grad`` of every parameter; where autograd has none, none or zeros."""
-    copies = by_autograd(modules, batch, schedule.microbatches, loss[1])
-    train_step(modules, schedule, batch, loss[0], **options)
-    for module, expected in zip(modules, copies, strict=True):
-        for (name, found), wanted in zip(module.named_parameters(), expected.parameters(), strict=True):
-            if wanted.grad is None:
-                assert found.grad is None or not found.grad.any(), name
-            else:
-                assert apart(found.grad.to_dense().numpy(), wanted.grad.to_dense().numpy()) < 1e-10, name
+def assert_like_autograd(
+    modules: list[nn.Module],
+    schedule: Schedule,
+    batch: tuple,
+    loss: tuple[Callable, Callable] = (mse, nn.functional.mse_loss),
+    **options,
+) -> StepResult:
+    """Loss and outputs are plain autograd's, and every ``.grad`` grows by its gradient.
+
+    Where autograd has none, by none or by zeros. Weights stay, and buffers change as in one forward each.
+    """
+    copies, value, outputs = by_autograd(modules, batch, schedule.microbatches, loss[1])
+    before = [_dense(p.grad) for p in nn.ModuleList(modules).parameters()]
+    step = train_step(modules, schedule, batch, loss[0], **options)
+    assert step.loss == pytest.approx(value, rel=1e-10)
+    assert np.allclose(step.outputs, outputs, rtol=1e-10, atol=1e-12)
+    found, expected = nn.ModuleList(modules), nn.ModuleList(copies)
+    parameters = zip(found.named_parameters(), expected.parameters(), before, strict=True)
+    for (name, own), wanted, kept in parameters:
+        assert torch.equal(own, wanted), name
+        grown = _dense(own.grad) - kept
+        if wanted.grad is None:
+            assert not grown.any(), name
+        else:
+            assert apart(grown.numpy(), wanted.grad.to_dense().numpy()) < 1e-10, name
+    for (name, own), wanted in zip(found.named_buffers(), expected.buffers(), strict=True):
+        assert torch.allclose(own.double(), wanted.double(), rtol=1e-12), name
+    return step
+
+
+def _dense(gradient: Tensor | None) -> Tensor:
+    return torch.zeros(()) if gradient is None else gradient.detach().to_dense().clone()

@@ -1,18 +1,28 @@
 """Stages for the tests, plain or misbehaving: a local process can import what is here, and not a test."""
 
+import ctypes
 import ipaddress
 import os
 import signal
+import subprocess
 import sys
-import time
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, ScheduleZBVZeroBubble
 
-from gpipe_sim.torch_backend import worker
+from gpipe_sim.torch_backend import LocalProcesses, worker
+
+
+@cache
+def four() -> LocalProcesses:
+    """Four processes for every test that leaves them alive; they end with this Python."""
+    return LocalProcesses(4)
 
 
 def linears(count: int = 2, width: int = 3) -> list[nn.Module]:
@@ -28,19 +38,34 @@ def some_batch(
     return rng.normal(size=(samples, *(shape or (width,)))), rng.normal(size=(samples, width))
 
 
-class Stage(nn.Module):
-    """Passes on what it gets, times its weight, after doing what it is for."""
+class Gives(nn.Module):
+    """What a function makes of the input, which may be anything."""
 
-    def __init__(self):
+    def __init__(self, function: Callable):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+        self.function = function
+
+    def forward(self, x: Tensor):
+        return self.function(x * self.weight)
+
+
+class Does(nn.Module):
+    """Passes on what it gets, times its weight; from forward number ``at`` on after a call of anything.
+
+    Forwards are counted from 0, and the engine's look at its output is one of them.
+    """
+
+    def __init__(self, function: Callable, *args: Any, at: int = 0):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, dtype=torch.float64))
+        self.call, self.at, self.runs = partial(function, *args), at, 0
 
     def forward(self, x: Tensor) -> Tensor:
-        self.act()
+        self.runs += 1
+        if self.runs > self.at:
+            self.call()
         return x * self.weight
-
-    def act(self) -> None:
-        pass
 
 
 class OwnError(Exception):
@@ -50,32 +75,11 @@ class OwnError(Exception):
         super().__init__(f"{what}, {why}")
 
 
-class Raises(Stage):
-    """Raises at its forward number ``at``, counted from 0; the engine's look at its output is one of them."""
-
-    def __init__(self, error: Exception, at: int = 0):
-        super().__init__()
-        self.error, self.at, self.runs = error, at, 0
-
-    def act(self) -> None:
-        self.runs += 1
-        if self.runs > self.at:
-            raise self.error
+def fail(kind: type[Exception], *args: str) -> None:
+    raise kind(*args)
 
 
-class RaisesOwnError(Stage):
-    def act(self) -> None:
-        raise OwnError("the disk is full", "as it was yesterday")
-
-
-class RaisesBackward(Stage):
-    """Its forward is fine."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return _Broken.apply(x * self.weight)
-
-
-class _Broken(torch.autograd.Function):
+class BrokenBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         return x.clone()
@@ -85,61 +89,41 @@ class _Broken(torch.autograd.Function):
         raise ZeroDivisionError("in the backward")
 
 
-class Killed(Stage):
-    def act(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
+def be_killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Exits(Stage):
-    def act(self) -> None:
-        print("the last words", file=sys.stderr, flush=True)
-        os._exit(3)
+def exit_with_3() -> None:
+    print("the last words", file=sys.stderr, flush=True)
+    os._exit(3)
 
 
-class Prints(Stage):
-    """To where the replies go, in Python and below it."""
-
-    def act(self) -> None:
-        print("a module may print \u2013 once", flush=True)
-        os.write(1, b"\x80\x04K\x07." * 100)
+def print_in_python_and_below() -> None:
+    """To where the replies go."""
+    print("a module may print \u2013 once", flush=True)
+    os.write(1, b"\x80\x04K\x07." * 100)
 
 
-class Waits(Stage):
-    """Long enough for the test to do something meanwhile."""
-
-    def act(self) -> None:
-        time.sleep(60)
+def hold_on_to_everything() -> None:
+    """No other thread of this Python runs meanwhile."""
+    ctypes.PyDLL(None).sleep(60)
 
 
-class Hangs(Stage):
-    """In its second microbatch; the engine's look at its output is a forward, too."""
-
-    def __init__(self):
-        super().__init__()
-        self.runs = 0
-
-    def act(self) -> None:
-        self.runs += 1
-        while self.runs > 2:
-            time.sleep(0.01)
+def told(x: Tensor) -> Tensor:
+    """Shifted by whether autocast is on, and by the size of a new number."""
+    return x + torch.is_autocast_enabled("cpu") + torch.empty(0).element_size()
 
 
-class Tells(Stage):
-    """Shifts by whether autocast is on, and by the size of a new number."""
-
-    def __init__(self):
-        super().__init__()
-        self.float()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.weight + torch.is_autocast_enabled("cpu") + torch.empty(0).element_size()
-
-
-class Asks(Stage):
-    """As a breakpoint would."""
-
-    def act(self) -> None:
-        input("continue?")
+def ran(script: str, folder: Path, *launch: str) -> subprocess.CompletedProcess:
+    """A script that sees what this Python sees, and is told the folder that it is in."""
+    path = folder / "script.py"
+    path.write_text(script)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
+        "OMP_NUM_THREADS": "1",  # or torchrun says that it set it
+    }
+    command = [sys.executable, *launch, path, folder]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
 def half_of_squares(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -150,10 +134,6 @@ def half_of_squares(outputs: Tensor, targets: Tensor) -> Tensor:
 def doubled(module: nn.Module, args: tuple, output: Tensor) -> Tensor:
     """A hook on a forward."""
     return 2 * output
-
-
-def rank() -> int:
-    return torch.distributed.get_rank()
 
 
 def listening() -> list[str]:
@@ -177,17 +157,6 @@ def files_and_engines() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), len(worker._RANKS)
 
 
-class Tied(nn.Module):
-    """One weight, used twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(3, 3, dtype=torch.float64)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(self.inner(x).tanh())
-
-
 class LastOf(nn.Module):
     """What a recurrent layer (batch, time, features) has in the end: a view."""
 
@@ -197,18 +166,6 @@ class LastOf(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.recurrent(x)[0][:, -1]
-
-
-class Unfollowed(nn.Module):
-    """Autograd sees nothing of it."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(3, 3, dtype=torch.float64)
-
-    @torch.no_grad()
-    def forward(self, x: Tensor) -> Tensor:
-        return self.inner(x)
 
 
 class Counts(nn.Module):
@@ -224,41 +181,13 @@ class Counts(nn.Module):
         return y
 
 
-class Gives(Stage):
-    """What a function makes of the input, which may be anything."""
+class Shifted(nn.Linear):
+    """With a number that is no buffer, and a tensor that is none."""
 
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
+    factor, shift = 1, torch.zeros(3, dtype=torch.float64)
 
-    def forward(self, x: Tensor):
-        return self.function(x * self.weight)
-
-
-class Idle(nn.Linear):
-    """With a parameter that it does not use."""
-
-    def __init__(self):
-        super().__init__(3, 3, dtype=torch.float64)
-        self.idle = nn.Parameter(torch.ones(1, dtype=torch.float64))
-
-
-class Unreadable:
-    """It can be sent, and not be read."""
-
-    def __reduce__(self):
-        return _unreadable, ()
-
-
-def _unreadable() -> None:
-    raise ValueError("nobody can read this")
-
-
-class Pair(nn.Module):
-    """Two tensors, where a loss expects one."""
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x, x
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * self.factor + self.shift
 
 
 class Scaled(nn.Sequential):
@@ -283,23 +212,24 @@ class Head(nn.Module):
         return x @ self.weight.T
 
 
-def tied_ends(between: int = 2) -> list[nn.Module]:
+def tied_ends() -> list[nn.Module]:
     """An embedding, stages of a layer each, and a head with the embedding's weights."""
     torch.manual_seed(0)
     embedding = nn.Embedding(11, 6, dtype=torch.float64)
-    layers = [nn.Sequential(nn.Linear(6, 6, dtype=torch.float64), nn.Tanh()) for _ in range(between)]
+    layers = [nn.Sequential(nn.Linear(6, 6, dtype=torch.float64), nn.Tanh()) for _ in range(2)]
     return [embedding, *layers, Head(embedding)]
 
 
-def tokens(samples: int = 16) -> tuple[np.ndarray, np.ndarray]:
+def tokens() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    return rng.integers(0, 11, samples), rng.integers(0, 11, samples)
+    return rng.integers(0, 11, 16), rng.integers(0, 11, 16)
 
 
 def tied_by_torch() -> Tensor:
     """The gradient of the tied weights by PyTorch's own ZB-V, on two processes, as it is by default."""
-    modules, rank = tied_ends(), torch.distributed.get_rank()
-    stages = [PipelineStage(modules[stage], stage, 4, torch.device("cpu")) for stage in (rank, 3 - rank)]
+    modules, rank, cpu = tied_ends(), torch.distributed.get_rank(), torch.device("cpu")
+    both = {"group": worker._GROUPS[2]}  # where an earlier pipeline was
+    stages = [PipelineStage(modules[stage], stage, 4, cpu, **both) for stage in (rank, 3 - rank)]
     schedule = ScheduleZBVZeroBubble(stages, 8, loss_fn=nn.functional.cross_entropy)
     x, targets = map(torch.tensor, tokens())
     if rank:

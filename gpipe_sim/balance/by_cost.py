@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil, inf, lcm, nextafter
 from numbers import Rational, Real
 from typing import NamedTuple
@@ -22,7 +22,6 @@ from gpipe_sim.errors import duration, got, listed, require_few, whole
 MOST = 4_000  #: layers, which take some seconds
 MOST_SPEED = 1_000_000  #: of the slowest
 BITS = 50  #: to which floats are rounded, of the sum of the costs
-FARTHEST = 1 << 400  #: a cut that costs more of that sum is too far beyond it for floats
 OWNER = "balance_by_cost"
 Each = Real | Sequence[Real]
 
@@ -31,24 +30,19 @@ def balance_by_cost(
     costs: Sequence[Real],
     stages: int,
     *,
-    first: Real = 0,
-    last: Real = 0,
     speeds: Sequence[Real] | None = None,
-    communication: Each = 0,
     sizes: Sequence[Real] | None = None,
     memory: Each | None = None,
 ) -> list[int]:
     """How many layers each stage gets, so that the slowest stage is as fast as it can be.
 
-    ``costs`` are the layers', in any unit. No other cut into runs of layers, one or more for each stage, has
-    a faster slowest stage. Of cuts that are as good it is the most even one: the sum of the stages' squared
-    times is the smallest. On equal devices that is the least variance, which GPipe's partitioner wants (Huang
-    et al. 2019, arXiv:1811.06965). Of these, earlier stages get more layers.
+    ``costs`` are the layers', in any unit; what an embedding or a head costs is added to the first or the
+    last. No other cut into runs of layers, one or more for each stage, has a faster slowest stage. Of cuts
+    that are as good it is the most even one: the sum of the stages' squared times is the smallest. On equal
+    devices that is the least variance, which GPipe's partitioner wants (Huang et al. 2019,
+    arXiv:1811.06965). Of these, earlier stages get more layers.
 
-    - ``first`` and ``last`` are extra costs of the first and the last stage, such as an embedding and a head.
     - ``speeds``: how fast the device of each stage is. On one of speed 2, layers take half their costs.
-    - ``communication``: how long a cut keeps each of the two stages beside it busy; one number, or one for
-      the cut after each layer but the last. The speed of a device does not change it.
     - ``memory``: what each stage may hold at most, one number or one for each; ``sizes`` are the layers', in
       the same unit. It is kept exactly, also where these are floats.
 
@@ -62,8 +56,7 @@ def balance_by_cost(
     """
     costs = _list("costs", costs)
     stages = read_stages(OWNER, len(costs), stages)
-    extras = [duration(OWNER, "first", first), duration(OWNER, "last", last)]
-    units = _in_units(costs, extras, _speeds(stages, speeds), _of_cuts(len(costs), communication))
+    units = _in_units(costs, _speeds(stages, speeds))
     table = _Table(units, _room(stages, len(costs), sizes, memory))
     limit, width = slowest(table.of, len(costs), stages, units.never, table.most)
     if limit >= units.never:
@@ -84,34 +77,26 @@ def read_stages(owner: str, layers: int, stages: int) -> int:
 
 
 class _Units(NamedTuple):
-    """All that takes time, in numbers of one kind to calculate with; as the fastest device would take it."""
+    """What layers take, in numbers of one kind to calculate with; as the fastest device would take it."""
 
     sums: np.ndarray  #: of the costs of the layers before each, and of all
     slowness: list[Real]  #: of each stage, by which its layers' costs are multiplied
-    passing: np.ndarray  #: what a cut before each layer costs; nothing before the first and after the last
     never: Real  #: more than anything takes
 
 
-def _in_units(costs: list[Real], extras: list[Real], speeds: list[Real], passing: list[Real]) -> _Units:
+def _in_units(costs: list[Real], speeds: list[Real]) -> _Units:
     """Whole numbers, Python's own if a machine's are too small; or floats, with costs in whole numbers."""
-    exact = all(isinstance(number, Rational) for number in (*costs, *extras, *speeds, *passing))
-    fastest = Fraction(max(speeds))
-    slowness = [fastest / Fraction(speed) for speed in speeds]
-    costs, passing = [Fraction(cost) for cost in costs], [fastest * Fraction(cost) for cost in passing]
-    costs[0] += Fraction(extras[0])
-    costs[-1] += Fraction(extras[1])
+    exact = all(isinstance(number, Rational) for number in (*costs, *speeds))
+    slowness = [Fraction(max(speeds)) / Fraction(speed) for speed in speeds]
+    costs = [Fraction(cost) for cost in costs]
+    unit = _denominator(*costs) if exact else _grid(sum(costs))
+    sums = [0, *accumulate(round(cost * unit) for cost in costs)]
     if not exact:
-        unit = _grid(max(sum(costs), max(passing) / FARTHEST))
-        costs, passing = ([float(round(cost * unit)) for cost in each] for each in (costs, passing))
-        slowness = list(map(float, slowness))
-        return _Units(np.array([0.0, *accumulate(costs)]), slowness, np.array(passing), inf)
-    unit, parts = _denominator(*costs, *passing), _denominator(*slowness)
-    sums = [0, *accumulate(int(cost * unit) for cost in costs)]
+        return _Units(np.array(sums, float), list(map(float, slowness)), inf)
+    parts = _denominator(*slowness)
     slowness = [int(slow * parts) for slow in slowness]
-    passing = [int(cost * unit * parts) for cost in passing]
-    never = sums[-1] * max(slowness) + 2 * max(passing) + 1
-    dtype = np.int64 if never < 1 << 62 else object
-    return _Units(np.array(sums, dtype), slowness, np.array(passing, dtype), never)
+    never = sums[-1] * max(slowness) + 1
+    return _Units(np.array(sums, np.int64 if never < 1 << 62 else object), slowness, never)
 
 
 def _grid(total: Fraction) -> Fraction:
@@ -128,24 +113,18 @@ class _Table:
 
     def __init__(self, units: _Units, room: list[tuple[int, ...]]):
         self.units, self.room = units, room
-        self._alike, self._equal = lru_cache(maxsize=4)(self._made), lru_cache(maxsize=1)(self._of_speed_1)
+        self._alike = lru_cache(maxsize=4)(self._made)
 
     def of(self, stage: int, width: int) -> np.ndarray:
         return self._alike(self.units.slowness[stage], self.room[stage], width)
 
     def _made(self, slowness: Real, room: tuple[int, ...], width: int) -> np.ndarray:
-        work, passing, end = self._equal(width)
-        takes = work * slowness + passing
-        takes[end > np.array(room)[:, None]] = self.units.never
-        return takes
-
-    def _of_speed_1(self, width: int) -> tuple[np.ndarray, ...]:
-        """What the layers take, what the cuts beside them do, and where the stage ends."""
-        sums, passing = self.units.sums, self.units.passing
+        sums = self.units.sums
         start = np.arange(len(sums) - 1)[:, None]
         end = start + np.arange(1, width + 1)
-        there = np.minimum(end, len(sums) - 1)
-        return sums[there] - sums[start], passing[there] + passing[start], end
+        takes = (sums[np.minimum(end, len(sums) - 1)] - sums[start]) * slowness
+        takes[end > np.array(room)[:, None]] = self.units.never
+        return takes
 
     def most(self, limit: Real) -> int:
         """How many layers a stage can have at most if it takes no longer than the limit."""
@@ -174,10 +153,8 @@ def _room(
 def _no_room(stages: int, sizes: Sequence[Real], memory: Each) -> ValueError:
     """What the limit would have to be, and the layer that no stage has room for by itself."""
     sizes = _list("sizes", sizes)
-    best, start, least = balance_by_cost(sizes, stages), 0, Fraction(0)
-    for count in best:
-        least = max(least, sum(map(Fraction, sizes[start : start + count])))
-        start += count
+    ends = [0, *accumulate(balance_by_cost(sizes, stages))]
+    least = max(sum(map(Fraction, sizes[a:b])) for a, b in pairwise(ends))
     largest, most = max(sizes), max(_each("memory", memory, stages, "stages"))
     alone = f"layer {sizes.index(largest)} alone has {_said(largest)}, and " if largest > most else ""
     return ValueError(
@@ -206,11 +183,6 @@ def _speeds(stages: int, speeds: Sequence[Real] | None) -> list[Real]:
         if not 0 < speed <= MOST_SPEED * min(found):
             raise ValueError(f"{OWNER} needs speeds > 0, and less than a million times apart {got(speeds)}")
     return found
-
-
-def _of_cuts(layers: int, communication: Each) -> list[Real]:
-    """What a cut before each layer costs, and after the last: nothing at the ends."""
-    return [0, *_each("communication", communication, layers - 1, "cuts"), 0]
 
 
 def _each(name: str, value: Each, count: int, of_what: str) -> list[Real]:

@@ -1,24 +1,24 @@
 """Where to cut a model so that a whole step of a schedule is short, and how far from the best that may be.
 
 How fast the slowest stage is does not decide it alone: a slow first stage costs less than a slow stage in the
-middle, which waits for more. So cuts are simulated. Most need not be: that they take longer can be seen from
-the layers of a single stage (``plan.cut_bounds``). If few are left, all of them are simulated, and the best
-is proven to be the best. Otherwise layers are moved about as long as that helps.
+middle, which waits for more. So cuts are simulated. Most need not be: the layers of a single stage already
+show that they take longer (``balance.stage_bounds``). If few cuts are left, all of them are simulated, and
+the best one is proven to be the best. Otherwise layers are moved about for as long as that helps.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import combinations_with_replacement, groupby
 from math import inf
 from numbers import Real
 
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
-from gpipe_sim.balance.cut_bounds import Bounds
-from gpipe_sim.balance.many_cuts import Prices, timer
+from gpipe_sim.balance.costs_of_stages import merged
+from gpipe_sim.balance.many_cuts import ManyCuts
+from gpipe_sim.balance.stage_bounds import ROUNDING, StageBounds
 from gpipe_sim.core.costs import PER_DEVICE, Costs
-from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
@@ -27,10 +27,9 @@ from gpipe_sim.errors import got, require, require_few
 Column = np.ndarray
 OWNER = "balance_by_makespan"
 MOST = 1_000  #: layers
-SEARCHED, PROVEN = 40_000_000, 100_000_000  #: actions that are timed at most, to find a cut and to prove it
+TIMED = 40_000_000  #: actions, in all cuts that are moved to from one cut, and in all that may be better
 CUTS = 200_000  #: at most, of however few actions
-KICKS, MOVES = 20, 3  #: how often a search starts anew, so many random moves from the best cut
-STEPS = (1, 2, 4, 8)  #: layers that are moved at once
+STEPS = (-8, -4, -2, -1, 1, 2, 4, 8)  #: layers that are moved at once
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +64,7 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
 
     It starts from the cut of ``balance_by_cost`` and simulates all cuts that may be better. Where these are
     too many, it moves layers from stage to stage as long as that helps. What it finds then may not be the
-    best; the ``bound`` says how far from the best it is at most. For floats, both are right to rounding.
+    best; the ``bound`` says how far from the best it is at most. It is right to rounding.
 
     It takes seconds at most: one for 1,000 layers and 1F1B on 64 devices. ValueError for more stages than
     layers, more than 1,000 layers, or costs that list none; TypeError for another cost model; ScheduleError
@@ -74,113 +73,55 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     require_schedule(OWNER, schedule)
     layers = _layers(costs, schedule)
     check(schedule)
-    program = schedule.program
-    prices = Prices(program, costs, layers)
-    known = _Known(timer(program, prices), program.size)
-    known.add(np.array([_ends(balance) for balance in _even(schedule, costs, layers)]))
-    bounds = Bounds(program, prices, layers, known.best)
-    known.add(_ends(bounds.cut())[None])
-    bound = known.prove(bounds)
-    balance = np.diff(known.cut).tolist()
-    makespan = simulate(schedule, costs.merged(balance)).makespan
-    bound = makespan if bound == known.best else quotient(bound.item(), prices.unit)
-    return BalancePlan(tuple(balance), makespan, bound)
+    timed = ManyCuts(schedule.program, costs, layers)
+    cuts = np.array([_ends(balance) for balance in _even(schedule, costs, layers)])
+    bounds = StageBounds(timed, timed.makespans(cuts).min())
+    cuts = np.vstack([cuts, _ends(bounds.cut())])
+    if not _few(bounds, timed.makespans(cuts).min()):
+        cuts = np.array([_moved(timed, cut) for cut in cuts])
+    cut, time = _shortest(timed, cuts)
+    if proven := _few(bounds, time):
+        cut, time = _shortest(timed, np.vstack([cut, bounds.cuts(time)]))
+    balance = np.diff(cut).tolist()
+    makespan, least = simulate(schedule, merged(costs, balance)).makespan, bounds.least()
+    proven |= least >= time * (1 - ROUNDING)
+    return BalancePlan(tuple(balance), makespan, makespan if proven else least)
 
 
-class _Known:
-    """The cuts that have been timed; the best is the first of those that are as short."""
-
-    def __init__(self, makespans: Callable[[Column], Column], size: int):
-        self.makespans, self.size = makespans, size
-        self.left = max(1, SEARCHED // size)  #: how many may still be timed in a search
-        self.times: dict[bytes, Real] = {}
-        self.best = inf
-
-    def add(self, cuts: Column) -> None:
-        new = {cut.tobytes(): cut for cut in cuts if cut.tobytes() not in self.times}
-        if not new:
-            return
-        times = dict(zip(new, self.makespans(np.array(list(new.values()))), strict=True))
-        self.times |= times
-        self.left -= len(new)
-        shortest = min(times, key=times.get)
-        if times[shortest] < self.best:
-            self.best, self.cut = times[shortest], new[shortest]
-
-    def search(self, least: Real) -> None:
-        """Go downhill from the cuts that are known, and then from what a few moves make of the best one."""
-        rng = np.random.default_rng(0)
-        for start in list(self.times):
-            self._descend(np.frombuffer(start, dtype=int))
-        for _ in range(KICKS):
-            if self.best <= least or self.left <= 0:
-                break
-            cut = self.cut
-            for _ in range(MOVES):
-                cut = rng.choice(neighbours(cut))
-            self._descend(cut)
-
-    def _descend(self, cut: Column) -> None:
-        """To the best neighbour, and to the best of its neighbours, as long as that is shorter."""
-        self.add(cut[None])
-        time = inf
-        while self.left > 0 and self.times[cut.tobytes()] < time:
-            time = self.times[cut.tobytes()]
-            near = neighbours(cut)
-            near = near[:: -(-len(near) // self.left)]  # not all, where there are too many
-            self.add(near)
-            cut = min(near, key=lambda each: self.times[each.tobytes()])
-
-    def prove(self, bounds: Bounds) -> Real:
-        """Time all cuts that may be shorter than the best; where these are too many, search for a better one
-        and then time as many as there is time for.
-
-        No cut is shorter than what is returned: the best that is known then, or less.
-        """
-        if not self.few(bounds, self.best):
-            least = bounds.least()
-            self.search(least)
-            if not self.few(bounds, self.best):
-                limit = _last(lambda at: self.few(bounds, at), 0, self.best)
-                self.add(bounds.cuts(limit))
-                return min(max(limit, least), self.best)
-        self.add(bounds.cuts(self.best))
-        return self.best
-
-    def few(self, bounds: Bounds, limit: Real) -> bool:
-        """Whether there is time for all cuts that may be shorter than a limit."""
-        return bounds.count(limit) <= min(CUTS, PROVEN // self.size)
+def _shortest(timed: ManyCuts, cuts: Column) -> tuple[Column, Real]:
+    """(the first of the cuts that are as short, what it takes)."""
+    times = timed.makespans(cuts)
+    return cuts[times.argmin()], times.min()
 
 
-def _last(holds: Callable[[Real], bool], low: Real, high: Real) -> Real:
-    """About the largest number for which it holds; it does for ``low`` and not for ``high``."""
-    for _ in range(60):
-        middle = (low + high) / 2 if isinstance(high, float) else (low + high) // 2
-        if not low < middle < high:
+def _few(bounds: StageBounds, limit: Real) -> bool:
+    """Whether there is time for all cuts that may be shorter than a limit."""
+    return bounds.count(limit) <= min(CUTS, TIMED // bounds.program.size)
+
+
+def _moved(timed: ManyCuts, cut: Column) -> Column:
+    """Move layers from one stage to another, and those in between along, as long as that helps."""
+    left, time = max(1, TIMED // timed.program.size), inf
+    while left > 0:
+        near = np.array(list(_neighbours(cut)))
+        near = near[:: -(-len(near) // left)]  # not all, where there are too many
+        left -= len(near)
+        best, shortest = _shortest(timed, near)
+        if shortest >= time:
             break
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
+        cut, time = best, shortest
+    return cut
 
 
-def neighbours(ends: Column) -> Column:
-    """Cuts in which some layers went from one stage to another, and those in between moved along."""
-    return np.array([ends, *_moved(ends)])
-
-
-def _moved(ends: Column) -> Iterator[Column]:
-    for first in range(1, len(ends) - 1):
-        for last in range(first, len(ends) - 1):
-            for step in STEPS:
-                if ends[first] - ends[first - 1] > step:
-                    yield _shifted(ends, first, last, -step)
-                if ends[last + 1] - ends[last] > step:
-                    yield _shifted(ends, first, last, step)
-
-
-def _shifted(ends: Column, first: int, last: int, step: int) -> Column:
-    moved = ends.copy()
-    moved[first : last + 1] += step
-    return moved
+def _neighbours(ends: Column) -> Iterator[Column]:
+    """The cut, and those in which some layers went from one stage to another."""
+    yield ends
+    for first, last in combinations_with_replacement(range(1, len(ends) - 1), 2):
+        for step in STEPS:
+            moved = ends.copy()
+            moved[first : last + 1] += step
+            if (np.diff(moved) > 0).all():
+                yield moved
 
 
 def _ends(balance: list[int]) -> Column:
@@ -189,7 +130,7 @@ def _ends(balance: list[int]) -> Column:
 
 def _even(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], list[int]]:
     """The cuts of ``balance_by_cost``: with the larger of equal stages in front, and at the end."""
-    alone = costs.merged([1] * layers)
+    alone = merged(costs, [1] * layers)
     work = [alone.forward[i] + alone.input_grad[i] + alone.weight_grad[i] for i in range(layers)]
     speed = costs.speed if isinstance(costs.speed, tuple) else (costs.speed,) * schedule.devices
     speeds = [

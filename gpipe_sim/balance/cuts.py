@@ -13,7 +13,6 @@ It is as wide as the largest stage has layers, so narrow tables are tried first:
 layers can be worth looking at.
 """
 
-from collections import deque
 from collections.abc import Callable
 from numbers import Real
 from typing import NamedTuple
@@ -26,7 +25,7 @@ Table = Callable[[int, int], np.ndarray]  #: (stage, width) -> what it takes; ``
 SQUARES = 1 << 60  #: more than the squares of all times together
 
 
-class Search(NamedTuple):
+class CutSearch(NamedTuple):
     """All cuts into so many stages that are no larger than the table is wide."""
 
     table: Table
@@ -83,7 +82,7 @@ def slowest(
     needed = 2 * layers // stages
     while width < min(needed, widest):
         width = min(needed, widest)
-        limit = Search(table, width, layers, stages, never).rest()[0][0]
+        limit = CutSearch(table, width, layers, stages, never).rest()[0][0]
         needed = most(limit) if limit < never else widest
     return limit, width
 
@@ -96,16 +95,9 @@ def most_even(table: Table, width: int, layers: int, stages: int, limit: Real) -
     digits = 30 - -(-stages.bit_length() // 2)
     unit = 1 << max(0, int(limit).bit_length() - digits)
 
-    known = deque(maxlen=4)  # tables, which are often those of the next stages too, and their squares
-
     def squared(stage: int, width: int) -> np.ndarray:
         takes = table(stage, width)
-        for other, squares in known:
-            if other is takes:
-                return squares
         fits = takes <= limit
-        squares = (np.where(fits, takes, 0) // unit).astype(np.int64) ** 2
-        known.append((takes, np.where(fits, squares, SQUARES)))
-        return known[-1][1]
+        return np.where(fits, (np.where(fits, takes, 0) // unit).astype(np.int64) ** 2, SQUARES)
 
-    return Search(squared, width, layers, stages, SQUARES, np.add).best()
+    return CutSearch(squared, width, layers, stages, SQUARES, np.add).best()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate, pairwise
 from numbers import Real
 
 import numpy as np
@@ -13,7 +12,7 @@ from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.numbers import CostColumn, quotient
 from gpipe_sim.core.program import CODE, KINDS, Program
 from gpipe_sim.core.rows import read
-from gpipe_sim.errors import duration, got, listed, whole
+from gpipe_sim.errors import duration, got, whole
 
 Cost = Real | Sequence[Real]
 #: The median seconds of F, I and W of each stage: (partitions, batch, microbatches, runs, warmup).
@@ -120,30 +119,18 @@ class Costs(CostModel):
         computing = {field.name for field in fields(self)} - {"comm"} - PER_DEVICE
         return replace(self, **{name: _divided(getattr(self, name), stages_per_device) for name in computing})
 
-    def merged(self, balance: Sequence[int]) -> "Costs":
-        """Read these costs as those of single layers, and add them up: stage s gets ``balance[s]`` layers.
-
-        A cost that is one number is that of each layer. A message takes as long as before, and so does the
-        overhead of an action. ``Costs([1, 1, 1, 2]).merged([3, 1])`` has a forward of 3 and of 2. TypeError
-        or ValueError unless the balance lists whole numbers of at least 1 that add up to all layers.
-        """
-        balance = listed("merged", "how many layers each stage gets, such as [2, 2, 1]", balance)
-        ends = [0, *accumulate(whole("merged", "each stage's layers", size) for size in balance)]
-        per_stage = {*vars(self)} - {"comm"} - PER_DEVICE
-        self._require_length("layers", ends[-1], per_stage, "the balance")
-        return replace(self, **{name: _merged(getattr(self, name), ends) for name in per_stage})
-
     def require_stages(self, stages: int) -> None:
         """Raise ValueError if a cost is listed for another number of stages."""
         whole("require_stages", "stages", stages)
-        self._require_length("stages", stages, {*vars(self)} - PER_DEVICE)
+        self.require_length("stages", stages, {*vars(self)} - PER_DEVICE)
 
     def require_devices(self, devices: int) -> None:
         """Raise ValueError if a speed or an overhead is listed for another number of devices."""
         whole("require_devices", "devices", devices)
-        self._require_length("devices", devices, PER_DEVICE)
+        self.require_length("devices", devices, PER_DEVICE)
 
-    def _require_length(self, what: str, count: int, names: set[str], who: str = "the schedule") -> None:
+    def require_length(self, what: str, count: int, names: set[str], who: str = "the schedule") -> None:
+        """Raise ValueError if one of the named costs is listed for another number of something."""
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in names and isinstance(value, tuple) and len(value) != count:
@@ -235,12 +222,6 @@ def _divided(cost: Cost | None, by: int) -> Cost | None:
     if isinstance(cost, tuple):
         return tuple(quotient(time, by) for time in cost)
     return None if cost is None else quotient(cost, by)
-
-
-def _merged(cost: Cost | None, ends: Sequence[int]) -> Cost | None:
-    if isinstance(cost, tuple):
-        return tuple(sum(cost[a:b]) for a, b in pairwise(ends))
-    return None if cost is None else tuple((b - a) * cost for a, b in pairwise(ends))
 
 
 UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

@@ -32,6 +32,14 @@ class Hook(Generic[T]):
                 raise
             raise ModuleNotFoundError(f"{self.use} needs {error.name}, which is not here") from None
 
+    @property
+    def there(self) -> bool:
+        """Whether its chapter is there."""
+        try:
+            return self.filled is not None
+        except ModuleNotFoundError:
+            return False
+
 
 class Shown(Protocol):
     """A chart, as a notebook shows it."""

@@ -5,17 +5,7 @@ the bytes, under the first category of ``CATEGORIES`` that holds it: a boundary 
 also saves is a boundary input. A message on its way belongs to its receiver. A sample is taken when an
 action ends or a message is sent. The outputs of the last stage go to the host, and are not counted.
 
-While an action runs, there is more, and that peak is told apart (``MemoryTrace.inside``). What the action
-frees, it frees when it ends. The meter looks between two layers, and counts on top what the layers before
-have left (what they saved, what W still needs, gradients that are new) and the one array that passes on to
-the next layer. A layer that is made of layers says what there is between these (``inside_layers``). Not
-counted is what exists only while a single layer runs: NumPy's temporaries, and the gradient of a later
-microbatch until it is added. The first backward of a stage of two layers:
-
-    there at the start   [======= all that is held, and the message with dy: freed at the end =======]
-    gradients, new                      [ of layer 1                   ][ of layers 1 and 0          ]
-    passes on                           [ gradient of layer 1's input  ][ of layer 0's input: sent   ]
-                               layer 1  ^ looks                layer 0  ^ looks
+What there is while an action runs is told apart (``MemoryTrace.inside``), by another meter: see ``METER``.
 """
 
 import weakref
@@ -23,7 +13,6 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from numbers import Real
 from typing import Any, NamedTuple
@@ -32,7 +21,6 @@ import numpy as np
 
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.boundary import Boundary
-from gpipe_sim.core.inside_layers import listening
 from gpipe_sim.core.meta_array import ARRAYS, root_of
 from gpipe_sim.core.rules import BOUNDARY, MESSAGES, PENDING, SAVED
 from gpipe_sim.core.timeline import Span
@@ -77,29 +65,22 @@ class Memory:
 
 
 class MeteredMemory(Memory):
-    """A memory that counts bytes. ``samples`` are (time, bytes per category), in order of time.
-
-    ``spans`` are the actions that ran, and ``inside`` the most bytes while each of them did.
-    """
+    """A memory that counts bytes. ``samples`` are (time, bytes per category), in order of time."""
 
     def __init__(self):
         super().__init__()
         self.samples: list[tuple[Real, tuple[int, ...]]] = []
-        self.spans: list[Span] = []
-        self.inside: list[int] = []
         self._bytes = [0] * len(CATEGORIES)
         self._roots: dict[int, tuple[int, list[int]]] = {}  # id -> nbytes, holders per category
         self._boundaries: dict[Hashable, list[weakref.ref]] = {}  # what came in from outside, by key
         self._counted: dict[tuple[str, Hashable], list[tuple[np.ndarray, int]]] = {}
-        self._there = 0  # bytes: held when the action started, or left by its layers since
-        self._seen: dict[int, np.ndarray] = {}  # by id: what its layers have left, what it frees when it ends
 
     def keep(self, category: str, key: Hashable, value: Any) -> None:
         super().keep(category, key, value)
         of_stage = category in (SAVED, PENDING)
         came_in = [id(known()) for known in self._boundaries.get(key, ())] if of_stage else ()
         ranks = (_RANK[category], _RANK[BOUNDARY])
-        found = _roots_by_id(value).items()
+        found = roots_by_id(value).items()
         self._count(category, key, [(root, ranks[root_id in came_in]) for root_id, root in found])
 
     def came_in(self, key: Hashable, boundary: Boundary) -> None:
@@ -114,29 +95,11 @@ class MeteredMemory(Memory):
                 self._bytes[_first(holders)] += nbytes
             else:
                 del self._roots[id(root)]
-                self._seen[id(root)] = root
+                self.let_go(root)
         return super().take(category, key)
 
-    def begin(self, span: Span) -> None:
-        self._there, self._seen = sum(self._bytes), {}
-        self.spans.append(span)
-        self.inside.append(self._there)
-
-    def watching(self) -> AbstractContextManager:
-        return listening(partial(self.look, None))
-
-    def look(self, stays: Any, passes: Any = None) -> None:
-        held, seen = self._roots, self._seen
-        for root_id, root in _roots_by_id(stays).items():
-            if root_id not in held and root_id not in seen:
-                seen[root_id] = root
-                self._there += root.nbytes
-        there = self._there
-        for root_id, root in _roots_by_id(passes).items():
-            if root_id not in held and root_id not in seen:
-                there += root.nbytes
-        if there > self.inside[-1]:
-            self.inside[-1] = there
+    def let_go(self, root: np.ndarray) -> None:
+        """Called when nothing that is held keeps an array any more."""
 
     def _count(self, category: str, key: Hashable, ranked: list[tuple[np.ndarray, int]]) -> None:
         self._counted[category, key] = ranked
@@ -151,10 +114,14 @@ class MeteredMemory(Memory):
 
     def sample(self, time: Real, instant: bool = False) -> None:
         """Keep the last sample of each moment; an action of length zero (``instant``) appends its own."""
-        self._seen = {}  # an action has ended: what it freed may go
         if self.samples and self.samples[-1][0] == time and not instant:
             self.samples.pop()
         self.samples.append((time, tuple(self._bytes)))
+
+    def trace(self) -> "MemoryTrace":
+        """The samples as columns."""
+        times, rows = zip(*self.samples, strict=True)
+        return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)))
 
 
 class Inside(NamedTuple):
@@ -250,20 +217,12 @@ class MemoryTrace:
         return {category: held[i] for category, held in self.bytes.items()}
 
 
-def trace(memory: MeteredMemory) -> MemoryTrace:
-    """The samples of a meter as columns."""
-    times, rows = zip(*memory.samples, strict=True)
-    spans = zip(memory.spans, memory.inside, strict=True)
-    inside = tuple(Inside(span.action, most, span.start, span.end) for span, most in spans)
-    return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)), inside)
-
-
 def roots(value: Any) -> Iterator[np.ndarray]:
     """The distinct root arrays inside nested tuples, lists and dicts."""
-    return iter(_roots_by_id(value).values())
+    return iter(roots_by_id(value).values())
 
 
-def _roots_by_id(value: Any) -> dict[int, np.ndarray]:
+def roots_by_id(value: Any) -> dict[int, np.ndarray]:
     found: dict[int, np.ndarray] = {}
     _collect(value, found)
     return found

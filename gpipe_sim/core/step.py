@@ -18,7 +18,7 @@ from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, as_batch, pi
 from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
-from gpipe_sim.core.memory import Memory, MemoryTrace, MeteredMemory, trace
+from gpipe_sim.core.memory import Memory, MemoryTrace, MeteredMemory
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import (
     Gradients,
@@ -169,9 +169,10 @@ class Step:
 
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """What comes of the step."""
-        devices = self.run_devices(partitions, timeline, MeteredMemory if meter else Memory)
-        memory = tuple(trace(device.memory) for device in devices) if meter else ()
-        return self.collect(devices, memory, timeline)
+        if not meter:
+            return self.collect(self.run_devices(partitions, timeline, Memory), (), timeline)
+        devices = self.run_devices(partitions, timeline, METER.filled if METER.there else MeteredMemory)
+        return self.collect(devices, tuple(device.memory.trace() for device in devices), timeline)
 
     def run_devices(
         self, partitions: Sequence[Partition], timeline: Timeline, memory: type[Memory]
@@ -192,6 +193,8 @@ class Step:
         return collect(devices, self.inputs, memory, timeline)
 
 
+#: A meter that also knows what there is while an action runs; without it, memory is known where actions end.
+METER: Hook[type[MeteredMemory]] = Hook("meter", "the peak inside an action")
 STREAM: Hook[type[Step]] = Hook("stream", "a schedule with updates, such as 0U0,")
 
 

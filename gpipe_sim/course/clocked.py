@@ -41,12 +41,13 @@ def measured(
     pauses for ``pauses(device, done)``, where ``done`` counts its actions so far. A pause costs nothing extra
     if the device has to wait longer than that anyway.
     """
-    machine = Machine.of(schedule.program, _Worn(costs, slow or {}))
+    machine = Machine(schedule.program, _Worn(costs, slow or {}))
     done, spans = [0] * schedule.devices, []
     while (entry := machine.earliest()) is not None:
         device = machine.home[entry]
         done[device] += 1
-        machine.apply(entry, rest=pauses(device, done[device]))
+        machine.apply(entry)
+        machine.free[device] += pauses(device, done[device])
         action = schedule.program.entry_of(entry)
         spans.append(Span(action, device, float(machine.starts[entry]), machine.ends[entry]))
     return from_spans(schedule, spans)

@@ -17,7 +17,7 @@ from gpipe_sim.course.called import called
 from gpipe_sim.course.one_action import Work, first_wrong
 from gpipe_sim.course.one_device import Trial
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
-from gpipe_sim.digits import digits
+from gpipe_sim.dataset import digits
 from gpipe_sim.families import Naive
 
 #: (sizes, samples, dtype) of models that the notebook does not show; the smaller numbers come last.

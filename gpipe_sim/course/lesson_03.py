@@ -17,7 +17,7 @@ from gpipe_sim.course.one_action import WORK
 from gpipe_sim.course.one_device import Trial, is_array, is_close, off, shown
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed, your_turn
 from gpipe_sim.course.rows import Step
-from gpipe_sim.digits import digits
+from gpipe_sim.dataset import digits
 
 Array = np.ndarray
 SIZES = ((10, 4), (13, 5), (12, 4), (7, 7), (9, 1))  # digits and microbatches

@@ -26,7 +26,7 @@ from gpipe_sim.course.reply import (
 from gpipe_sim.course.rows import Rows, as_schedule, rows_from, who_is_stuck
 from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import GPipe, OneFOneB
-from gpipe_sim.machine.greedy import greedy
+from gpipe_sim.memory.greedy import greedy
 
 #: devices, microbatches, caps, and how long a forward and a backward take: where rows under caps are tried
 CAPPED = (

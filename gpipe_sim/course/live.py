@@ -7,7 +7,7 @@ import numpy as np
 
 from gpipe_sim.core.split import split
 from gpipe_sim.course.stale import SAMPLES, layers, losses_of
-from gpipe_sim.digits import digits
+from gpipe_sim.dataset import digits
 from gpipe_sim.families import PipeDream
 
 #: Losses in words: sums differ between processors, and training on old weights amplifies that.

@@ -16,7 +16,7 @@ from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
 from gpipe_sim.course import answers
 from gpipe_sim.course.one_device import biased, is_close
-from gpipe_sim.digits import digits
+from gpipe_sim.dataset import digits
 from gpipe_sim.families import PipeDream, PipeDream2BW
 
 Array = np.ndarray

@@ -23,7 +23,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
-from gpipe_sim.digits import digits
+from gpipe_sim.dataset import digits
 from gpipe_sim.errors import DivergedError
 from gpipe_sim.families import OneFOneB, PipeDream, PipeDream2BW
 from gpipe_sim.families.derived import repeat, with_updates

@@ -15,7 +15,7 @@ from gpipe_sim.core.layers import Layer, Linear
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.split import split
 from gpipe_sim.core.training import History, train, train_single_device
-from gpipe_sim.digits import Data, digits
+from gpipe_sim.dataset import Data, digits
 from gpipe_sim.families import GPipe
 from gpipe_sim.transformers.blocks import TransformerBlock
 from gpipe_sim.transformers.optimizers import AdamW

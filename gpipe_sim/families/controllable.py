@@ -78,12 +78,12 @@ def filled(
     weights = [[W(a.stage, a.microbatch) for a in order if a.kind is Kind.I] for order in orders]
     work = Explicit([a + b for a, b in zip(orders, weights, strict=True)], placement=placement)
     entry = {action: i for i, action in enumerate(action for row in work.actions for action in row)}
-    machine, clock = Machine.of(work.program, ordered=False), 0
+    machine, clock = Machine(work.program, ordered=False), 0
     coming, due = list(map(deque, orders)), [deque() for _ in orders]
     rows: list[list[Action]] = [[] for _ in orders]
 
     def ready(action: Action) -> bool:
-        return machine.is_ready(entry[action]) and machine.arrival(entry[action]) <= clock
+        return entry[action] in machine.ready and machine.arrival(entry[action]) <= clock
 
     while any(coming) or any(due):
         for device, row in enumerate(rows):

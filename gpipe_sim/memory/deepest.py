@@ -5,10 +5,9 @@ stages are. So each device can be asked alone, all of them in one prediction; an
 as many bytes as the last one, two predictions nearly tell where the limit is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import NamedTuple
 
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.memory import MemoryTrace
@@ -43,23 +42,6 @@ class Deepest:
         return f"<Deepest: {self.depth} blocks in {len(self.blocks)} stages>"
 
 
-class _Group(NamedTuple):
-    """Stages that have equally many blocks, because they share a device; and all devices that hold them."""
-
-    stages: tuple[int, ...]
-    devices: tuple[int, ...]
-
-
-class _Search(NamedTuple):
-    """What is known of a group: how many blocks fit, how many do not, and what another count leaves."""
-
-    fits: int
-    spare: Real  # bytes that are left then
-    too_many: int
-    other: int = 0  # another count that was tried
-    lacks: Real = 0  # how much less is left then
-
-
 def deepest_model(
     schedule: Schedule, profile: Profile, block: int, memory_limit: Limit, costs: CostModel | None = None
 ) -> Deepest:
@@ -77,12 +59,13 @@ def deepest_model(
     require("deepest_model", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     before, middle, after = _cut(profile, block)
     limits = read_limits(schedule, memory_limit)
-    groups = list(_groups(schedule))
+    groups = _groups(schedule)
+    devices = [[k for k, held in enumerate(schedule.placement) if group & {*held}] for group in groups]
 
     def model(counts: Sequence[int]) -> tuple[tuple[int, ...], Profile]:
         blocks = [0] * schedule.stages
         for group, count in zip(groups, counts, strict=True):
-            for stage in group.stages:
+            for stage in group:
                 blocks[stage] = count
         stages = [(middle,) * count for count in blocks]
         stages[0] = before + stages[0]
@@ -92,7 +75,7 @@ def deepest_model(
     def spare(traces: Sequence[MemoryTrace]) -> list[Real]:
         """For each group, what its fullest device has left."""
         left = [limit - trace.peak_inside.bytes for limit, trace in zip(limits, traces, strict=True)]
-        return [min(left[device] for device in group.devices) for group in groups]
+        return [min(left[device] for device in each) for each in devices]
 
     ones = [1] * len(groups)
     traces = require_within(schedule, model(ones)[1], limits, costs)
@@ -108,48 +91,42 @@ def deepest_model(
 
 
 def _most(spare: Callable[[Sequence[int]], list[Real]], of_one: list[Real], most: int) -> list[int]:
-    """For each group the largest number of blocks with something to spare, given what one block leaves."""
-    groups = [_Search(1, left, most + 1) for left in of_one]
-    while any(group.too_many - group.fits > 1 for group in groups):
-        tried = [_next(group) for group in groups]
-        groups = [_told(*each) for each in zip(groups, tried, spare(tried), strict=True)]
-    return [group.fits for group in groups]
+    """For each group the largest number of blocks with nothing lacking, given what one block leaves."""
+    known = [{1: left} for left in of_one]
+    while True:
+        counts = [_next(each, most) for each in known]
+        if all(count in each for count, each in zip(counts, known, strict=True)):
+            return counts
+        for each, count, left in zip(known, counts, spare(counts), strict=True):
+            each[count] = left
 
 
-def _next(group: _Search) -> int:
-    """The count to try: where a straight line through the two that are known meets 0, but no giant's step.
+def _next(left: dict[int, Real], most: int) -> int:
+    """The count to try, given what other counts leave; or the one that is known to be the largest.
 
-    What a device holds is the most at any moment, so it may soon grow faster than at first.
+    It is where a straight line through two of them meets 0, but no giant's step: what a device holds is the
+    most at any moment, so it may soon grow faster than at first.
     """
-    if group.too_many - group.fits == 1:
-        return group.fits  # this group's search is over
-    furthest = min(STEP * group.fits, group.too_many - 1)
-    if not group.lacks:
-        return min(2 * group.fits, furthest)
-    crosses = group.fits + group.spare * (group.other - group.fits) // group.lacks
-    return int(min(max(crosses, group.fits + 1), furthest))
+    counts = sorted(left)
+    fits = max(count for count in counts if left[count] >= 0)
+    too_many = min((count for count in counts if left[count] < 0), default=most + 1)
+    if too_many - fits == 1:
+        return fits
+    furthest = min(STEP * fits, too_many - 1)
+    other = too_many if too_many in left else max((count for count in counts if count < fits), default=None)
+    if other is None or left[other] == left[fits]:
+        return min(2 * fits, furthest)
+    crosses = fits + left[fits] * (other - fits) // (left[fits] - left[other])
+    return int(min(max(crosses, fits + 1), furthest))
 
 
-def _told(group: _Search, tried: int, spare: Real) -> _Search:
-    if tried == group.fits:
-        return group
-    lacks = group.spare - spare
-    if spare < 0:
-        return group._replace(too_many=tried, other=tried, lacks=lacks)
-    return group._replace(fits=tried, spare=spare, other=group.fits, lacks=-lacks)
-
-
-def _groups(schedule: Schedule) -> Iterator[_Group]:
-    """The stages, put together where they share a device; in Chimera, devices that share a stage as well."""
-    left = dict(enumerate(schedule.placement))
-    while left:
-        stages, devices = set(), set()
-        device = min(left)
-        while device is not None:
-            devices.add(device)
-            stages |= set(left.pop(device))
-            device = next((other for other, held in left.items() if stages & set(held)), None)
-        yield _Group(tuple(sorted(stages)), tuple(sorted(devices)))
+def _groups(schedule: Schedule) -> list[set[int]]:
+    """The stages that have equally many blocks, because they share a device, with those of its other ones."""
+    groups: list[set[int]] = []
+    for held in schedule.placement:
+        joined = {*held}.union(*(group for group in groups if group & {*held}))
+        groups = [group for group in groups if not group & joined] + [joined]
+    return groups
 
 
 def _cut(profile: Profile, block: int) -> tuple[Layers, LayerProfile, Layers]:

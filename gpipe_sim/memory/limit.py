@@ -7,11 +7,12 @@ from numbers import Real
 
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.remat import Remat, remat
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import MemoryLimitError, got, listed, require_in
-from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.streams.updates import updates_of

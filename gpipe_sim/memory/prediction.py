@@ -8,15 +8,15 @@ import numpy as np
 
 from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.cost_model import CostModel
-from gpipe_sim.core.inside_layers import look_inside
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
-from gpipe_sim.core.memory import MemoryTrace, MeteredMemory, trace
+from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import kind_of_step, timed
 from gpipe_sim.errors import require
+from gpipe_sim.memory.inside import InsideMeter
 from gpipe_sim.memory.profile import (
     INPUT,
     INPUT_GRADIENT,
@@ -29,6 +29,7 @@ from gpipe_sim.memory.profile import (
     Size,
     names_of,
 )
+from gpipe_sim.transformers.inside_layers import look_inside
 
 
 def predict_memory(
@@ -48,8 +49,8 @@ def predict_memory(
     loss, optimizer = _StandInLoss(profile.loss), _StandInOptimizer(profile)
     step = kind_of_step(schedule, weights)("predict_memory", schedule, batch, loss, optimizer, weights)
     partitions = _partitions(profile, [piece.samples for piece in step.inputs.pieces])
-    devices = step.run_devices(partitions, timeline, MeteredMemory)
-    return tuple(trace(device.memory) for device in devices)
+    devices = step.run_devices(partitions, timeline, InsideMeter)
+    return tuple(device.memory.trace() for device in devices)
 
 
 def _rows(samples: int, size: Size) -> StandIn:

@@ -158,23 +158,21 @@ class Profile:
         forward = program.kind[parts] == CODE[Kind.F]
         samples = [piece.samples for piece in kind_of_step(schedule).cut(program, self.samples)]
         counts = sorted(set(samples))
-        values = [size.of(n) for n in counts for size in (*self._outputs(), *self._input_gradients())]
+        (output, gradient), ends = self.passing, self.ends
+        sizes = [*(output[end] for end in ends), *(gradient[start] for start in (0, *ends[:-1]))]
+        values = [size.of(n) for n in counts for size in sizes]
         which = np.searchsorted(counts, np.array(samples)[program.microbatch[parts]])
         stages = len(self.stages)
         return CostColumn(values, which * 2 * stages + program.stage[parts] + stages * ~forward)
 
-    def _outputs(self) -> list[Size]:
-        """Of each stage, with what travels along."""
-        passing = self.boundaries
-        return [Size(*map(sum, zip(*passing[end].values(), strict=True))) for end in self.ends]
-
-    def _input_gradients(self) -> list[Size]:
-        found, dy = [], self.loss.gradient
-        for stage in reversed(self.stages):
-            for layer in reversed(stage):
-                dy = size_of(layer.input_gradient, {OUTPUT_GRADIENT: dy})
-            found.append(dy)
-        return found[::-1]
+    @property
+    def passing(self) -> tuple[list[Size], list[Size]]:
+        """Before each layer, and after the last one: the message there, and the gradient that comes back."""
+        forward = [Size(*map(sum, zip(*sizes.values(), strict=True))) for sizes in self.boundaries]
+        back = [self.loss.gradient]
+        for layer in reversed(self.layers):
+            back.append(size_of(layer.input_gradient, {OUTPUT_GRADIENT: back[-1]}))
+        return forward, back[::-1]
 
     def require_within(self, schedule: Any, limit: Any, costs: Any = None, weights: Any = None) -> None:
         """MemoryLimitError if a step of this schedule would hold more bytes than ``limit`` on a device."""

@@ -8,9 +8,11 @@ there is kept already or not (and as many more if a mask travels along):
     layer 0        layer 1        layer 2
     . -----------> o -----------> . -----------> .      o: the array here is kept, .: it is not
 
-``memory.frontier`` finds the cheapest paths through it.
+A plan is a path through the chain; its bytes and FLOPs are sums. Of the paths to a state, only those are
+followed that no other beats in both.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -20,13 +22,16 @@ from typing import NamedTuple
 
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.errors import got, listed, one_of, require, require_in, whole
-from gpipe_sim.memory.frontier import START, Bound, Chain, State, Way, best
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.memory.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Sizes, size_of
 from gpipe_sim.transformers.blocks import Checkpoint
 
 NOTHING, ATTENTION, ALL = "nothing", "attention", "all"
 WAYS = (NOTHING, ATTENTION, ALL)  #: what of a layer may be recomputed
+MOST = 20_000  #: paths that are followed at once, which take some seconds
+State = frozenset[str]  #: which of the arrays that pass between two layers are kept
+START: State = frozenset()
+_Point = tuple[int, int, tuple[str, ...]]  #: bytes, FLOPs, and what is recomputed of each layer
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,26 +67,81 @@ class Freed(NamedTuple):
         return inf if self.bytes > 0 else 0.0
 
 
+class _Way(NamedTuple):
+    """One way through a layer, from a state: what it adds, and what of its output is kept then."""
+
+    recompute: str
+    bytes: int
+    flops: int
+    kept: State
+
+
+class _Chain(NamedTuple):
+    """For each layer and state before it, the ways through; and what the loss keeps, for each state."""
+
+    layers: list[dict[State, list[_Way]]]
+    end: dict[State, int]
+
+    def total(self, recompute: Sequence[str]) -> tuple[int, int]:
+        """The (bytes, FLOPs) of a choice for every layer."""
+        kept, size, flops = START, 0, 0
+        for ways, wanted in zip(self.layers, recompute, strict=True):
+            way = next(way for way in ways[kept] if way.recompute == wanted)
+            kept, size, flops = way.kept, size + way.bytes, flops + way.flops
+        return size + self.end[kept], flops
+
+
 def recompute_plan(profile: Profile, budget: Real, stage: int = 0, microbatches: int = 1) -> RecomputePlan:
     """The fewest recomputed FLOPs with which a stage keeps at most ``budget`` bytes of a microbatch.
 
     The budget is for the largest of so many microbatches, for everything that is kept from its forward to its
     backward. Of plans with as few FLOPs it is one with the fewest bytes. What is needed while an action runs
     is not counted. ValueError for a budget below the least possible, which says what that takes; and for a
-    hundred layers or so in which bytes and FLOPs grow exactly alike, where too many choices are as good.
+    hundred layers or so of as many sizes, where too many choices are the best for some budget.
     """
-    chain = _read(profile, stage, microbatches)
+    plans = recompute_frontier(profile, stage, microbatches)
     budget = require_in("recompute_plan", "budget", budget, 0, inf)
-    return RecomputePlan(*best(chain, Bound(chain, budget))[-1])
+    if not (within := [plan for plan in plans if plan.bytes <= budget]):
+        raise ValueError(
+            f"recompute_plan cannot keep {budget:,} bytes or fewer: the least is {plans[0].bytes:,} bytes, "
+            f"for which {plans[0].flops:,} FLOPs are computed again"
+        )
+    return within[-1]
 
 
 def recompute_frontier(profile: Profile, stage: int = 0, microbatches: int = 1) -> tuple[RecomputePlan, ...]:
     """Every plan that no other beats in both bytes and FLOPs, from the fewest bytes to the most.
 
     One is given for each pair of bytes and FLOPs. ValueError if there are more than 20,000, as a hundred
-    layers of as many sizes may have; ``recompute_plan`` with a budget has far fewer to look at.
+    layers of as many sizes may have.
     """
-    return tuple(RecomputePlan(*found) for found in best(_read(profile, stage, microbatches)))
+    chain = _read(profile, stage, microbatches)
+    states: dict[State, list[_Point]] = {START: [(0, 0, ())]}
+    for ways in chain.layers:
+        reached = defaultdict(list)
+        for before, points in states.items():
+            for word, more, again, kept in ways[before]:
+                reached[kept] += (
+                    (size + more, flops + again, (*words, word)) for size, flops, words in points
+                )
+        states = {kept: _unbeaten(points) for kept, points in reached.items()}
+        if sum(map(len, states.values())) > MOST:
+            raise ValueError(
+                f"of {len(chain.layers)} layers, more than {MOST:,} choices may be the best; "
+                "ask for fewer layers, or for layers of fewer sizes"
+            )
+    ends = [(size + chain.end[kept], *rest) for kept, points in states.items() for size, *rest in points]
+    return tuple(RecomputePlan(words, size, flops) for size, flops, words in _unbeaten(ends))
+
+
+def _unbeaten(points: list[_Point]) -> list[_Point]:
+    """Those with fewer FLOPs than any with as few bytes, by bytes."""
+    found, fewest = [], inf
+    for point in sorted(points, key=lambda point: point[:2]):
+        if point[1] < fewest:
+            found.append(point)
+            fewest = point[1]
+    return found
 
 
 def freed(profile: Profile, stage: int = 0, microbatches: int = 1) -> tuple[Freed, ...]:
@@ -123,7 +183,7 @@ def _recomputing(layer: Layer, way: str) -> Layer:
     return found
 
 
-def _read(profile: Profile, stage: int, microbatches: int) -> Chain:
+def _read(profile: Profile, stage: int, microbatches: int) -> _Chain:
     """The stage as a chain, in numbers of the largest microbatch."""
     require("a recompute plan", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     stage = whole("a recompute plan", "stage", stage, low=0, high=len(profile.stages) - 1)
@@ -135,7 +195,7 @@ def _read(profile: Profile, stage: int, microbatches: int) -> Chain:
     ]
     loss = profile.loss.saved if stage == len(profile.stages) - 1 else ()
     sizes = {**passing[-1], "target": profile.target}
-    return Chain(layers, {kept: _added(loss, kept, sizes, samples) for kept in _states(passing[-1])})
+    return _Chain(layers, {kept: _added(loss, kept, sizes, samples) for kept in _states(passing[-1])})
 
 
 def _states(passing: Sizes) -> list[State]:
@@ -149,7 +209,7 @@ def _added(saved: Sequence[Array], kept: State, sizes: Sizes, samples: int) -> i
     return sum(size_of(array, sizes).of(samples) for array in saved if array not in kept)
 
 
-def _ways(layer: LayerProfile, comes: Sizes, goes: Sizes, kept: State, samples: int) -> Iterator[Way]:
+def _ways(layer: LayerProfile, comes: Sizes, goes: Sizes, kept: State, samples: int) -> Iterator[_Way]:
     """The ways through a layer of whose inputs these are kept already."""
     names = {name: name.replace(INPUT, OUTPUT) for name in goes}  # as the layer calls them: y, y1, ...
     sizes = comes | {names[name]: size for name, size in goes.items()}
@@ -160,4 +220,4 @@ def _ways(layer: LayerProfile, comes: Sizes, goes: Sizes, kept: State, samples: 
     for way, saved, flops in choices:
         there = kept.union(each for each in saved if isinstance(each, str))
         after = (name for name, array in layer.outputs.items() if {array, names[name]} & there)
-        yield Way(way, _added(saved, kept, sizes, samples), samples * flops, frozenset(after))
+        yield _Way(way, _added(saved, kept, sizes, samples), samples * flops, frozenset(after))

@@ -3,14 +3,15 @@
 They are asked twice, for one sample and for two. What differs grows with the samples, the rest is fixed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from gpipe_sim.core.boundary import Boundary, applied, first, rest
 from gpipe_sim.core.device import Batch, as_batch
-from gpipe_sim.core.inside_layers import listening
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import roots
@@ -30,6 +31,7 @@ from gpipe_sim.memory.profile import (
     Size,
     names_of,
 )
+from gpipe_sim.transformers.inside_layers import listening
 
 
 def profile(
@@ -48,32 +50,8 @@ def profile(
     if optimizer is not None:
         require_optimizer("profile", optimizer)
     x, targets = _read_batch(batch)
-    one, two = _outlined(partitions, x, targets, loss)
-    layers = [
-        LayerProfile(
-            {name: array.nbytes for name, array in layer.parameters.items()},
-            one.flops[i],
-            {name: _size(a, two.gradients[i][name]) for name, a in one.gradients[i].items()},
-            *(_merged(a, b) for a, b in zip(one.made[i], two.made[i], strict=True)),
-            state=_state(i, layer, optimizer),
-            weight_flops=layer.weight_flops(first(one.inputs[i])),
-            recompute_flops=layer.recompute_flops(first(one.inputs[i])),
-            selective=_selective(layer.selective(), one.inputs[i], two.inputs[i]),
-            along=_merged(one.along[i], two.along[i]),
-            forward_inside=_largest(one.forward_inside[i], two.forward_inside[i]),
-            backward_inside=_largest(one.backward_inside[i], two.backward_inside[i]),
-        )
-        for i, layer in enumerate(one.layers)
-    ]
-    ends = np.cumsum([len(partition) for partition in partitions]).tolist()
-    starts = [0, *ends[:-1]]
-    return Profile(
-        len(x),
-        _size(one.x, two.x),
-        _size(one.target, two.target),
-        tuple(tuple(layers[a:b]) for a, b in zip(starts, ends, strict=True)),
-        LossProfile(_merged(one.loss_saved, two.loss_saved), _size(one.loss_gradient, two.loss_gradient)),
-    )
+    one, two = _twice(partitions, x, targets, loss, optimizer)
+    return replace(_merged(one, two), samples=len(x))
 
 
 def _state(i: int, layer: Layer, optimizer: Optimizer | None) -> int:
@@ -98,91 +76,98 @@ def _read_batch(batch: Any) -> tuple[Any, Any]:
     return batch
 
 
-def _outlined(*model: Any) -> list["_Outlined"]:
+def _twice(*model: Any) -> list[Profile]:
     """For one sample and for two. What is refused there is refused once more, in the shape of the batch."""
     try:
-        return [_Outlined(*model, samples) for samples in (1, 2)]
+        return [_outlined(samples, *model) for samples in (1, 2)]
     except (TypeError, ValueError) as error:
         refused = error
-    _Outlined(*model, len(model[1]))
+    _outlined(len(model[1]), *model)
     raise refused
 
 
-class _Outlined:
-    """One pass through the model in arrays without contents, for a microbatch of so many samples."""
-
-    def __init__(self, partitions: Sequence[Partition], x: Any, targets: Any, loss: Loss, samples: int):
-        self.layers: list[Layer] = [layer for partition in partitions for layer in partition.layers]
-        self.x = y = StandIn((samples, *x.shape[1:]), x.dtype)
-        self.target = StandIn((samples, *targets.shape[1:]), targets.dtype)
-        outputs, inputs, kept = [], [], []
-        self.inputs = inputs
-        self.flops: list[int] = []
-        self.forward_inside, self.backward_inside = ([_Seen() for _ in self.layers] for _ in range(2))
-        for i, layer in enumerate(self.layers):
-            inputs.append(y)
-            with listening(self.forward_inside[i].beside(y)):
-                y, saved = applied(layer, layer.outline, y, Context(layer=i))
-            self.flops.append(layer.flops(first(inputs[-1])))  # of an input that the layer takes
-            outputs.append(y)
-            kept.append(saved)
-        self.along = [_named(list(rest(y)), names_of(INPUT, x)) for x, y in zip(inputs, outputs, strict=True)]
-        saved = loss.outline(first(y), self.target)
-        self.loss_saved = _named(saved, {INPUT: first(y), "target": self.target})
-        self.loss_gradient = dy = loss.outline_gradient(saved)
-        self.made: list[tuple] = []
-        self.gradients: list[dict[str, StandIn]] = []
-        each = zip(self.layers, inputs, outputs, kept, self.backward_inside, strict=True)
-        for layer, x, y, saved, seen in reversed(list(each)):
-            with listening(seen.beside((saved, dy))):
-                dx, pending = layer.outline_input(saved, dy)
-            self.gradients.append(layer.outline_weight(pending) if layer.parameters else {})
-            self.made.append(_made(x, y, saved, dy, dx, pending))
-            dy = dx
-        self.made.reverse()
-        self.gradients.reverse()
+def _outlined(
+    samples: int,
+    partitions: Sequence[Partition],
+    x: Any,
+    targets: Any,
+    loss: Loss,
+    optimizer: Optimizer | None,
+) -> Profile:
+    """One pass through the model: a profile with arrays without contents in place of their sizes."""
+    start = y = StandIn((samples, *x.shape[1:]), x.dtype)
+    target = StandIn((samples, *targets.shape[1:]), targets.dtype)
+    steps = []
+    for i, layer in enumerate(layer for partition in partitions for layer in partition.layers):
+        x, inside = y, []
+        with listening(_beside(y, inside)):
+            y, saved = applied(layer, layer.outline, x, Context(layer=i))
+        steps.append((i, layer, x, y, saved, inside))
+    loss_saved = loss.outline(first(y), target)
+    loss_gradient = dy = loss.outline_gradient(loss_saved)
+    layers = []
+    for *step, inside in reversed(steps):
+        dx, made = _layer(*step, dy)
+        layers.append(replace(made, forward_inside=tuple(inside), state=_state(*step[:2], optimizer)))
+        dy = dx
+    ends = np.cumsum([len(partition) for partition in partitions]).tolist()
+    stages = tuple(tuple(layers[::-1][a:b]) for a, b in pairwise([0, *ends]))
+    kept = LossProfile(_named(loss_saved, {INPUT: first(y), "target": target}), loss_gradient)
+    return Profile(samples, start, target, stages, kept)
 
 
-class _Seen(list):
-    """The bytes of what exists inside a layer, each time that it looks."""
+def _layer(
+    i: int, layer: Layer, x: Boundary, y: Boundary, saved: Any, dy: StandIn
+) -> tuple[StandIn, LayerProfile]:
+    """(the gradient of its input, what it makes): each array by name where it is one of the others."""
+    inside: list[StandIn] = []
+    with listening(_beside((saved, dy), inside)):
+        dx, pending = layer.outline_input(saved, dy)
+    forward = names_of(INPUT, x) | names_of(OUTPUT, y)
+    backward = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(roots(saved)))}
+    [output], [input_gradient] = _named(first(y), {INPUT: first(x)}), _named(dx, {OUTPUT_GRADIENT: dy})
+    return dx, LayerProfile(
+        {name: array.nbytes for name, array in layer.parameters.items()},
+        layer.flops(first(x)),
+        layer.outline_weight(pending) if layer.parameters else {},
+        output,
+        _named(saved, forward),
+        input_gradient,
+        _named(pending, backward),
+        weight_flops=layer.weight_flops(first(x)),
+        recompute_flops=layer.recompute_flops(first(x)),
+        selective=_selective(layer.selective(), x),
+        along=_named(list(rest(y)), names_of(INPUT, x)),
+        backward_inside=tuple(inside),
+    )
 
-    def beside(self, there: Any) -> Callable[[Any], None]:
-        """A listener that counts everything but these."""
-        known = {id(root) for root in roots(there)}
-        return lambda alive: self.append(sum(root.nbytes for root in roots(alive) if id(root) not in known))
+
+def _beside(there: Any, found: list[StandIn]) -> Callable[[Any], None]:
+    """A listener that adds what exists inside a layer, but not what was there before, as one array."""
+    known = {id(root) for root in roots(there)}
+
+    def listen(alive: Any) -> None:
+        size = sum(root.nbytes for root in roots(alive) if id(root) not in known)
+        found.append(StandIn((size,), np.uint8))
+
+    return listen
 
 
-def _largest(one: _Seen, two: _Seen) -> tuple[Size, ...]:
+def _largest(sizes: Iterable[Size]) -> tuple[Size, ...]:
     """Those of the sizes that are the most for some number of samples."""
-    sizes = {Size(2 * a - b, b - a) for a, b in zip(one, two, strict=True)}
     most: list[Size] = []
-    for size in sorted(sizes, key=lambda each: (each.of(1), each.per_sample), reverse=True):
+    for size in sorted({*sizes}, key=lambda each: (each.of(1), each.per_sample), reverse=True):
         if not most or size.per_sample > most[-1].per_sample:
             most.append(size)
     return tuple(most)
 
 
-def _made(x: Boundary, y: Boundary, saved: Any, dy: StandIn, dx: StandIn, pending: Any) -> tuple:
-    """(output, saved, input gradient, pending), each array by name where it is one of the others."""
-    forward = names_of(INPUT, x) | names_of(OUTPUT, y)
-    backward = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(roots(saved)))}
-    return (
-        *_named(first(y), {INPUT: first(x)}),
-        _named(saved, forward),
-        *_named(dx, {OUTPUT_GRADIENT: dy}),
-        _named(pending, backward),
-    )
-
-
-def _selective(layer: Layer | None, one: Boundary, two: Boundary) -> Selective | None:
-    """What the layer that recomputes its attention saves, if there is one, from inputs of 1 and 2 samples."""
+def _selective(layer: Layer | None, x: Boundary) -> Selective | None:
+    """What the layer that recomputes its attention saves, if there is one."""
     if layer is None:
         return None
-    saved = []
-    for x in (one, two):
-        y, kept = applied(layer, layer.outline, x, Context())
-        saved.append(_named(kept, names_of(INPUT, x) | names_of(OUTPUT, y)))
-    return Selective(_merged(*saved), layer.recompute_flops(first(one)))
+    y, kept = applied(layer, layer.outline, x, Context())
+    return Selective(_named(kept, names_of(INPUT, x) | names_of(OUTPUT, y)), layer.recompute_flops(first(x)))
 
 
 def _named(value: Any, names: dict) -> tuple:
@@ -192,13 +177,18 @@ def _named(value: Any, names: dict) -> tuple:
 
 
 def _merged(one: Any, two: Any) -> Any:
-    """Two microbatches' arrays as sizes; names stay names."""
+    """Two profiles with arrays, for one sample and for two, as one with sizes; names stay names."""
+    if isinstance(one, StandIn):
+        per_sample = two.nbytes - one.nbytes
+        return Size(one.nbytes - per_sample, per_sample)
+    if isinstance(one, dict):
+        return {name: _merged(value, two[name]) for name, value in one.items()}
+    if isinstance(one, Selective):
+        return Selective(_merged(one.saved, two.saved), one.recompute_flops)
     if isinstance(one, tuple):
         return tuple(_merged(a, b) for a, b in zip(one, two, strict=True))
-    return _size(one, two) if isinstance(one, StandIn) else one
-
-
-def _size(one: StandIn, two: StandIn) -> Size:
-    """From the bytes for one sample and for two."""
-    per_sample = two.nbytes - one.nbytes
-    return Size(one.nbytes - per_sample, per_sample)
+    if not is_dataclass(one):
+        return one
+    found = {field.name: _merged(getattr(one, field.name), getattr(two, field.name)) for field in fields(one)}
+    inside = {name: _largest(sizes) for name, sizes in found.items() if name.endswith("_inside")}
+    return type(one)(**found | inside)

@@ -10,19 +10,20 @@ from functools import cached_property
 from typing import NamedTuple
 
 from gpipe_sim.core.device import Batch
+from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.timeline import number
-from gpipe_sim.families import SCHEDULES, GPipe, OneFOneB
+from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.papers.formulas import microbatches_for_bubble
 from gpipe_sim.planning.candidates import Candidate, Space, candidates, read_space
-from gpipe_sim.planning.cluster import Cluster
-from gpipe_sim.planning.fits import smallest
+from gpipe_sim.planning.cluster import Cluster, divisors
 from gpipe_sim.planning.layer_table import LayerTable, table_of
-from gpipe_sim.planning.one_plan import Plan
-from gpipe_sim.planning.plans import Report, no_plan, on_terminal, plans_of, require_report
+from gpipe_sim.planning.plans import Plan, no_plan, on_terminal, plans_of, require_report
+from gpipe_sim.planning.search import Report, smallest
 
 TARGET = "0.1"  #: the bubble fraction that microbatches are counted for
 Numbers = dict[str, float | None]  #: None where no plan fits
@@ -72,8 +73,8 @@ def advise(
     """
     require_report("advise", report)
     table = table_of("advise", layers, cluster, batch, loss, optimizer)
-    asked = _Asked(table, tuple(layers), report)
-    if not (asked.data_parallel or asked.pipeline or asked.both):
+    asked = _Asked(table, report)
+    if not any(asked.kinds.values()):
         raise no_plan(table, asked.space(None))
     steps = tuple(step(asked) for step in STEPS)
     if report is not None:
@@ -84,8 +85,8 @@ def advise(
 class _Asked:
     """The best plans of some kinds, each searched for when it is first asked for."""
 
-    def __init__(self, table: LayerTable, layers: tuple[Layer, ...], report: Report):
-        self.table, self.layers, self.report = table, layers, report
+    def __init__(self, table: LayerTable, report: Report):
+        self.table, self.report = table, report
         self.devices = table.cluster.devices
 
     def space(self, replicas: Sequence[int] | None, **changes) -> Space:
@@ -94,33 +95,26 @@ class _Asked:
             self.table.cluster, replicas=replicas, **usual | {"recompute": (False, True)} | changes
         )
 
-    def fastest(self, replicas: Sequence[int], **changes) -> Plan | None:
+    def fastest(self, replicas: Sequence[int] | None, **changes) -> Plan | None:
         if not replicas:
             return None
-        plans = plans_of(self.table, self.layers, self.space(replicas, **changes), 1, self.report)
+        plans = plans_of(self.table, self.space(replicas, **changes), 1, self.report)
         return plans.best if plans else None
 
     @cached_property
-    def meshes(self) -> list[int]:
-        """Numbers of replicas that divide the devices."""
-        return [n for n in range(1, self.devices + 1) if not self.devices % n]
-
-    @cached_property
-    def data_parallel(self) -> Plan | None:
-        return self.fastest([self.devices])
-
-    @cached_property
-    def pipeline(self) -> Plan | None:
-        return self.fastest([1]) if self.devices > 1 else None
-
-    @cached_property
-    def both(self) -> Plan | None:
-        return self.fastest(self.meshes[1:-1])
+    def kinds(self) -> dict[str, Plan | None]:
+        """The fastest of each kind; one device is no pipeline."""
+        between = divisors(self.devices)[1:-1]
+        replicas = {
+            "data parallel": [self.devices],
+            "pipeline": [1] if self.devices > 1 else [],
+            "both": between,
+        }
+        return {name: self.fastest(counts) for name, counts in replicas.items()}
 
     @cached_property
     def best(self) -> Plan:
-        found = [each for each in (self.data_parallel, self.pipeline, self.both) if each]
-        return min(found, key=lambda plan: plan.time)
+        return min(filter(None, self.kinds.values()), key=lambda plan: plan.time)
 
     def at_best(self, **changes) -> Plan | None:
         """The fastest with the replicas of the best."""
@@ -134,7 +128,7 @@ def _fits_one(asked: _Asked) -> Step:
     memory = asked.table.cluster.memory
     if not tried:
         return Step(question, "The batch has no sample for each device.", {"needs": None, "memory": memory})
-    size, _ = smallest(asked.table, tried)
+    size, _ = smallest(tried)
     fits = "It does" if size <= memory else "It does not"
     answer = f"{fits}: it holds at least {in_bytes(size)}, and a device has {in_bytes(memory)}."
     return Step(question, answer, {"needs": size, "memory": memory})
@@ -142,7 +136,7 @@ def _fits_one(asked: _Asked) -> Step:
 
 def _shortest(asked: _Asked) -> Step:
     found: Numbers = {}
-    for replicas in reversed(asked.meshes):
+    for replicas in reversed(divisors(asked.devices)):
         least = asked.fastest([replicas], schedules=[OneFOneB])
         found[f"K = {asked.devices // replicas}"] = least and least.peak
         if least:
@@ -153,10 +147,9 @@ def _shortest(asked: _Asked) -> Step:
 
 
 def _which(asked: _Asked) -> Step:
-    kinds = {"data parallel": asked.data_parallel, "pipeline": asked.pipeline, "both": asked.both}
-    times = {name: each and float(each.time) for name, each in kinds.items()}
+    times = {name: each and float(each.time) for name, each in asked.kinds.items()}
     said = ", ".join(f"{name} {number(time) if time else 'has no plan'}" for name, time in times.items())
-    chosen = next(name for name, each in kinds.items() if each is asked.best)
+    chosen = next(name for name, each in asked.kinds.items() if each is asked.best)
     answer = f"{chosen.capitalize()}: {said}."
     return Step("Data parallel, pipeline, or both: what is the fastest step?", answer, times)
 
@@ -231,8 +224,7 @@ def _limit(asked: _Asked) -> Step:
 
 
 def _links(asked: _Asked) -> Step:
-    kinds = {"data parallel": asked.data_parallel, "pipeline": asked.pipeline, "both": asked.both}
-    numbers = {name: each and _crossing(each) for name, each in kinds.items()}
+    numbers = {name: each and _crossing(each) for name, each in asked.kinds.items()}
     shares = (f"{name} {share:.1%}" for name, share in numbers.items() if share is not None)
     answer = f"Of a step of the fastest of each kind: {', '.join(shares)}."
     return Step("What do messages and all-reduce cost?", answer, numbers)

@@ -1,33 +1,51 @@
 """Every plan that may be looked at: schedule, mesh, microbatches, stages per device, cut and recompute."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from functools import cache
+from copy import copy
+from dataclasses import dataclass, field, fields
+from functools import cache, lru_cache
+from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.memory import MemoryTrace
+from gpipe_sim.core.remat import remat
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import got, listed, require_flags, whole
+from gpipe_sim.errors import got, listed, require_flags
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH, OneFOneB
-from gpipe_sim.planning.cluster import Cluster, Mesh, meshes
-from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable
+from gpipe_sim.memory.prediction import predict_memory
+from gpipe_sim.memory.profile import Profile
+from gpipe_sim.planning.bounds import least_bytes, least_time, static_bytes
+from gpipe_sim.planning.cluster import (
+    MOST_MICROBATCHES,
+    Cluster,
+    Mesh,
+    Wanted,
+    meshes,
+    read_counts,
+    read_wholes,
+)
+from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable, Stages
+from gpipe_sim.planning.step_time import StepTime, ring_times, stages_used, step_time
 
 OWNER = "plan"
-MOST_MICROBATCHES = 4_096  #: that are tried where nobody says how many
 LAYERS, BATCH, SIZE, MEMORY = (
     "have more stages than layers",
     "do not cut the batch into equal microbatches",
     "have a size that the schedule refuses",
     "do not fit",
 )  #: why a plan is refused
+ROUNDING = 1 - 1e-9  #: bounds are floats, and must not be above what is simulated exactly
 
 
-Wanted = tuple[int, ...] | None  #: None is every one that divides
+@dataclass(frozen=True, repr=False)
+class Candidate:
+    """One plan for the layers of a table. ``schedule`` is one replica's, without R.
 
+    ``cut`` is None until one that fits is found.
+    """
 
-class Candidate(NamedTuple):
-    """One plan. ``schedule`` is one replica's, without R; ``cut`` is None until one that fits is found."""
-
+    table: LayerTable = field(compare=False)
     schedule: Schedule
     mesh: Mesh
     cut: Cut | None
@@ -53,6 +71,60 @@ class Candidate(NamedTuple):
         replicas = f"{self.mesh.replicas} x " if self.mesh.replicas > 1 else ""
         layout = ", copies of a stage adjacent" if self.mesh.adjacent == "replicas" else ""
         return f"{replicas}{self.schedule!r}{again}{layout}"
+
+    @property
+    def samples(self) -> int:
+        """In a microbatch."""
+        return self.table.samples_of(self.mesh.replicas, self.schedule.microbatches)
+
+    @property
+    def stages(self) -> Stages:
+        return self.table.stages(self.cut, self.samples)
+
+    @property
+    def laid_out(self) -> Schedule:
+        """The schedule of one replica, whose program is not kept for longer than the last few."""
+        return _laid_out(self.schedule)
+
+    @property
+    def order(self) -> Schedule:
+        """The schedule of one replica, with R where it recomputes."""
+        return remat(self.laid_out, "always") if self.recompute else self.laid_out
+
+    @property
+    def profile(self) -> Profile:
+        """Of one replica's share of the batch."""
+        return self.table.share(self.cut, self.mesh.replicas)
+
+    def simulated(self) -> StepTime:
+        return step_time(self.order, self.mesh, self.profile, self.table.cluster)
+
+    def predicted(self) -> tuple[int, tuple[MemoryTrace, ...]]:
+        """The most bytes that a device ever holds, and what the devices of a replica hold."""
+        memory = predict_memory(self.order, self.profile)
+        return max(trace.peak_inside.bytes for trace in memory), memory
+
+    def least_time(self) -> float:
+        """Of a step."""
+        stages, cluster = self.stages, self.table.cluster
+        sizes = tuple(map(int, stages.gradients.tolist()))
+        rings = ring_times(stages_used(self.schedule), self.mesh, sizes, cluster)
+        overhead = float(cluster.accelerator.overhead)
+        split = is_split(type(self.schedule))
+        return least_time(self.schedule, split, self.recompute, stages, overhead, rings) * ROUNDING
+
+    def static_bytes(self) -> Real:
+        """Of its fullest device, whatever the order."""
+        return static_bytes(self.schedule, self.stages).max()
+
+    def least_bytes(self) -> Real:
+        """Of its fullest device."""
+        return least_bytes(self.laid_out.program, self.stages, self.recompute).max()
+
+
+@lru_cache(maxsize=8)
+def _laid_out(schedule: Schedule) -> Schedule:
+    return copy(schedule)
 
 
 def in_words(name: str, mesh: Mesh, microbatches: int, several: int | None) -> str:
@@ -97,7 +169,7 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
         require_flags(OWNER, recompute=each)
     if not families or not recompute:
         raise ValueError(f"{OWNER} needs at least one schedule, and recompute to list False, True or both")
-    per_device = _wholes(OWNER, "stages_per_device", stages_per_device)
+    per_device = read_wholes(OWNER, "stages_per_device", stages_per_device)
     if max(per_device) == 1 and all(map(_takes_stages, families)):
         raise ValueError(
             f"{OWNER} needs stages_per_device to list at least one above 1 {got(stages_per_device)}: "
@@ -110,26 +182,6 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
         per_device,
         tuple(dict.fromkeys(map(bool, recompute))),
     )
-
-
-def read_counts(owner: str, cluster: Cluster, replicas, microbatches) -> tuple[Wanted, Wanted]:
-    """TypeError or ValueError for what are no numbers; replicas have to divide the devices."""
-    if replicas is not None:
-        replicas = _wholes(owner, "replicas", replicas)
-        for count in replicas:
-            if cluster.devices % count:
-                raise ValueError(
-                    f"{owner} needs replicas that divide the cluster's {cluster.devices} devices {got(count)}"
-                )
-    return replicas, None if microbatches is None else _wholes(owner, "microbatches", microbatches)
-
-
-def _wholes(owner: str, name: str, value: Sequence[int]) -> tuple[int, ...]:
-    such_as = f"{name} to list whole numbers, such as [1, 2]"
-    found = [whole(owner, f"each of {name}", each) for each in listed(owner, such_as, value)]
-    if not found:
-        raise ValueError(f"{owner} needs {name} to list at least one {got(value)}")
-    return tuple(dict.fromkeys(found))
 
 
 def candidates(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
@@ -160,7 +212,7 @@ def _of(table, space: Space, mesh: Mesh, microbatches: int, family, per_device: 
         return
     for recompute in space.recompute:
         for cut in dict.fromkeys(table.cut(stages, which, recompute) for which in CUTS):
-            yield Candidate(schedule, mesh, cut, recompute)
+            yield Candidate(table, schedule, mesh, cut, recompute)
 
 
 def _microbatches(samples: int, replicas: int, wanted: tuple[int, ...] | None) -> Sequence[int]:
@@ -186,7 +238,7 @@ def _name(family) -> str:
 @cache
 def _takes_stages(family) -> bool:
     """Whether its stages per device can be chosen."""
-    return "stages_per_device" in {field.name for field in fields(family)}
+    return "stages_per_device" in {each.name for each in fields(family)}
 
 
 @cache

@@ -6,13 +6,15 @@ from functools import lru_cache
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.errors import got, number, require, whole
+from gpipe_sim.errors import got, listed, number, require, whole
 from gpipe_sim.links.links import Link, Nodes, link_between
 from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.replicas.all_reduce import ring_time
 
 MOST_DEVICES = 65_536
+MOST_MICROBATCHES = 4_096  #: that are tried where nobody says how many
 AT_ONCE = Link()  #: messages take no time
+Wanted = tuple[int, ...] | None  #: None is every one that divides
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,8 @@ class Placed(Nodes):
 
 def quickest(links: Link | Nodes, size: Real) -> Real:
     """How long a message of so many bytes takes at least, whichever devices it is between."""
-    return min(link.latency + link.busy(size) for link in _kinds(links))
-
-
-def _kinds(links: Link | Nodes) -> tuple[Link, ...]:
-    return (links,) if isinstance(links, Link) else (links.inside, links.between)
+    kinds = (links,) if isinstance(links, Link) else (links.inside, links.between)
+    return min(link.latency + link.busy(size) for link in kinds)
 
 
 def ring_of(links: Link | Nodes, members: Sequence[int], size: Real) -> Real:
@@ -100,10 +99,35 @@ def ring_of(links: Link | Nodes, members: Sequence[int], size: Real) -> Real:
 _ring_of = lru_cache(maxsize=4096)(ring_time)
 
 
-def meshes(devices: int, links: Link | Nodes, replicas: tuple[int, ...] | None) -> Iterator[Mesh]:
-    """Every mesh of all devices; ``replicas`` are those that are wanted, or None for every divisor."""
-    for count in replicas or [n for n in range(1, devices + 1) if not devices % n]:
+def divisors(devices: int) -> list[int]:
+    """The numbers of replicas that divide the devices."""
+    return [count for count in range(1, devices + 1) if not devices % count]
+
+
+def meshes(devices: int, links: Link | Nodes, replicas: Wanted) -> Iterator[Mesh]:
+    """Every mesh of all devices with so many replicas."""
+    for count in replicas or divisors(devices):
         k = devices // count
         yield Mesh(k, count)
         if isinstance(links, Nodes) and links.inside != links.between and min(k, count) > 1:
             yield Mesh(k, count, "replicas")
+
+
+def read_counts(owner: str, cluster: Cluster, replicas, microbatches) -> tuple[Wanted, Wanted]:
+    """TypeError or ValueError for what are no numbers; replicas have to divide the devices."""
+    if replicas is not None:
+        replicas = read_wholes(owner, "replicas", replicas)
+        for count in replicas:
+            if cluster.devices % count:
+                raise ValueError(
+                    f"{owner} needs replicas that divide the cluster's {cluster.devices} devices {got(count)}"
+                )
+    return replicas, None if microbatches is None else read_wholes(owner, "microbatches", microbatches)
+
+
+def read_wholes(owner: str, name: str, value: Sequence[int]) -> tuple[int, ...]:
+    such_as = f"{name} to list whole numbers, such as [1, 2]"
+    found = [whole(owner, f"each of {name}", each) for each in listed(owner, such_as, value)]
+    if not found:
+        raise ValueError(f"{owner} needs {name} to list at least one {got(value)}")
+    return tuple(dict.fromkeys(found))

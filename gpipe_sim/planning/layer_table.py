@@ -13,13 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost
+from gpipe_sim.balance.cuts import CutSearch
+from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.split import split
 from gpipe_sim.errors import listed, require
-from gpipe_sim.memory.profile import INPUT, OUTPUT, LayerProfile, Profile, Size, size_of
+from gpipe_sim.memory.profile import INPUT, OUTPUT, LayerProfile, Profile, Size
 from gpipe_sim.memory.shape_inference import profile
 from gpipe_sim.planning.cluster import Cluster, quickest
 
@@ -47,10 +50,18 @@ class Stages(NamedTuple):
 class LayerTable:
     """The layers of a model on the devices of a cluster. ``profile`` has one stage for each layer."""
 
-    def __init__(self, profile: Profile, cluster: Cluster):
-        self.profile, self.cluster = profile, cluster
+    def __init__(self, model: Sequence[Layer], profile: Profile, cluster: Cluster):
+        self.model, self.profile, self.cluster = tuple(model), profile, cluster
         self.layers = profile.layers
         self.count = len(self.layers)
+        #: Running sums: of FLOPs for each sample, and of bytes.
+        self.forward = _running(layer.flops for layer in self.layers)
+        self.input_grad = _running(layer.input_flops for layer in self.layers)
+        self.weight_grad = _running(layer.weight_flops for layer in self.layers)
+        self.fixed = _running(sum(layer.parameters.values()) + layer.state for layer in self.layers)
+        self.gradients = _running(_sum(layer.gradients.values()).fixed for layer in self.layers)
+        self._inputs = [sizes[INPUT] for sizes in profile.boundaries[:-1]]
+        self._passing = profile.passing
         self.stages = lru_cache(maxsize=4096)(self._stages)
         self.cut = lru_cache(maxsize=None)(self._cut)
 
@@ -63,35 +74,6 @@ class LayerTable:
     def samples_of(self, replicas: int, microbatches: int) -> int:
         """In a microbatch, if each replica has so many."""
         return self.profile.samples // replicas // microbatches
-
-    def _flops(self, name: str) -> Column:
-        return _running(getattr(layer, name) for layer in self.layers)
-
-    @cached_property
-    def forward(self) -> Column:
-        """Running sums of FLOPs for each sample."""
-        return self._flops("flops")
-
-    @cached_property
-    def input_grad(self) -> Column:
-        return self._flops("input_flops")
-
-    @cached_property
-    def weight_grad(self) -> Column:
-        return self._flops("weight_flops")
-
-    @cached_property
-    def fixed(self) -> Column:
-        return _running(sum(layer.parameters.values()) + layer.state for layer in self.layers)
-
-    @cached_property
-    def gradients(self) -> Column:
-        return _running(sum(size.fixed for size in layer.gradients.values()) for layer in self.layers)
-
-    @cached_property
-    def _inputs(self) -> list[Size]:
-        """Of each layer."""
-        return [sizes[INPUT] for sizes in self.profile.boundaries[:-1]]
 
     @cached_property
     def _inside(self) -> tuple[Column, Column]:
@@ -106,8 +88,8 @@ class LayerTable:
             before = self.layers[i - 1] if i else None
             if before is not None and before.output != INPUT and (OUTPUT in before.saved or _saves(layer)):
                 sizes.append(self._inputs[i])
-            rows.append(Size(*map(sum, zip(*sizes, (0, 0), strict=True))))
-        return _running(size.fixed for size in rows), _running(size.per_sample for size in rows)
+            rows.append(_sum(sizes))
+        return _both(rows)
 
     def saved(self, samples: int) -> Column:
         """Running sums of what layers save of a microbatch, with the inputs that are kept, in bytes."""
@@ -120,20 +102,7 @@ class LayerTable:
 
     @cached_property
     def _pending(self) -> tuple[Column, Column]:
-        rows = [_pending(layer) for layer in self.layers]
-        return _running(size.fixed for size in rows), _running(size.per_sample for size in rows)
-
-    @cached_property
-    def _passing(self) -> tuple[list[Size], list[Size]]:
-        """Before each layer: the message there, and the gradient that comes back."""
-        forward = [
-            Size(*map(sum, zip(*sizes.values(), strict=True))) for sizes in self.profile.boundaries[:-1]
-        ]
-        back, dy = [], self.profile.loss.gradient
-        for layer in reversed(self.layers):
-            dy = size_of(layer.input_gradient, {"dy": dy})
-            back.append(dy)
-        return forward, back[::-1]
+        return _both(map(_pending, self.layers))
 
     def _stages(self, cut: Cut, samples: int) -> Stages:
         ends = np.array([0, *accumulate(cut)])
@@ -176,6 +145,37 @@ class LayerTable:
             return tuple(balance_by_cost(costs, stages))
         return tuple(balance_by_cost(costs[::-1], stages)[::-1])
 
+    def fitting_cut(self, schedule: Schedule, samples: int, recompute: bool) -> Cut | None:
+        """A cut that fits where the fastest may not: early stages of 1F1B hold more microbatches.
+
+        It is for pipelines whose devices have a stage each, or it is None. A stage of certain layers on
+        device k takes its weights, their gradients, and what it keeps of each microbatch, of so many
+        samples, that the schedule has in flight there. Of the cuts that fit by this count, the one whose
+        slowest stage is the fastest is found exactly.
+        """
+        if any(held != (device,) for device, held in enumerate(schedule.placement)):
+            return None
+        stages, in_flight = schedule.devices, peak_in_flight(schedule)
+        width = self.count - stages + 1
+        first = np.arange(self.count)[:, None]
+        end = first + np.arange(1, width + 1)
+
+        def between(sums: Column) -> Column:
+            return sums[np.minimum(end, self.count)] - sums[first]
+
+        takes = between(self.forward * (1 + recompute) + self.input_grad + self.weight_grad)
+        saved, inputs = between(self.saved(samples)), self.inputs(samples)[:, None]
+        kept, again = (inputs, saved) if recompute else (saved + inputs, 0)
+        fixed = between(self.fixed + self.gradients) + again
+
+        @lru_cache(maxsize=2)
+        def of_device(held: int) -> Column:
+            fits = (fixed + held * kept <= self.cluster.memory) & (end <= self.count)
+            return np.where(fits, takes, np.inf)
+
+        search = CutSearch(lambda stage, _: of_device(in_flight[stage]), width, self.count, stages, np.inf)
+        return tuple(search.best()) if search.rest()[0][0] < np.inf else None
+
 
 def table_of(
     owner: str,
@@ -192,11 +192,21 @@ def table_of(
     outlined = profile(split(layers, stages=len(layers)), batch, loss, optimizer)
     if not outlined.samples:
         raise ValueError(f"{owner} needs a batch with at least one sample")
-    return LayerTable(outlined, cluster)
+    return LayerTable(layers, outlined, cluster)
 
 
 def _running(values: Iterable[int]) -> Column:
     return np.array([0, *accumulate(values)], float)
+
+
+def _both(sizes: Iterable[Size]) -> tuple[Column, Column]:
+    """Running sums of what is fixed, and of what there is for each sample."""
+    fixed, per_sample = zip(*sizes, strict=True)
+    return _running(fixed), _running(per_sample)
+
+
+def _sum(sizes: Iterable[Size]) -> Size:
+    return Size(*map(sum, zip(*sizes, (0, 0), strict=True)))
 
 
 def _saves(layer: LayerProfile) -> bool:
@@ -206,7 +216,7 @@ def _saves(layer: LayerProfile) -> bool:
 
 def _own(layer: LayerProfile) -> Size:
     """What a layer saves that is an array of its own."""
-    return Size(*map(sum, zip(*(a for a in layer.saved if isinstance(a, Size)), (0, 0), strict=True)))
+    return _sum(array for array in layer.saved if isinstance(array, Size))
 
 
 def _pending(layer: LayerProfile) -> Size:
@@ -214,4 +224,4 @@ def _pending(layer: LayerProfile) -> Size:
     kept = {array for array in layer.pending if isinstance(array, int)}
     sizes: list[Size] = [array for array in layer.pending if isinstance(array, Size)]
     sizes += [layer.saved[i] for i in kept if isinstance(layer.saved[i], Size)]
-    return Size(*map(sum, zip(*sizes, (0, 0), strict=True)))
+    return _sum(sizes)

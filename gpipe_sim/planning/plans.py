@@ -2,30 +2,38 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from itertools import islice
+from numbers import Real
 
+from gpipe_sim.core.bubbles import bubble_fraction
+from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
+from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.optimizers import Optimizer
+from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.core.timeline import number
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.split import split
+from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.errors import MemoryLimitError, got, whole
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
+from gpipe_sim.memory.profile import Profile
+from gpipe_sim.planning.bounds import bound_of_all
 from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster
-from gpipe_sim.planning.fits import fewest_devices, smallest
+from gpipe_sim.planning.hardware import costs_from_flops
 from gpipe_sim.planning.layer_table import LayerTable, table_of
-from gpipe_sim.planning.lower_bound import bound_of_all
-from gpipe_sim.planning.one_plan import Plan
-from gpipe_sim.planning.search import Tally, best_first
-
-Report = Callable[[str], object] | None
+from gpipe_sim.planning.search import Report, Search, fewest_devices, smallest
+from gpipe_sim.planning.step_time import StepTime, parts_of
+from gpipe_sim.replicas.all_reduce import all_reduce
+from gpipe_sim.replicas.replicate import replicate
 
 
 def on_terminal(line: str) -> None:
@@ -81,7 +89,7 @@ def plan(
     require_report(OWNER, report)
     table = table_of(OWNER, layers, cluster, batch, loss, optimizer)
     space = read_space(cluster, schedules, replicas, microbatches, stages_per_device, recompute)
-    plans = plans_of(table, tuple(layers), space, rows, report)
+    plans = plans_of(table, space, rows, report)
     if report is not None:
         report("")
     if not plans:
@@ -89,27 +97,13 @@ def plan(
     return plans
 
 
-def plans_of(
-    table: LayerTable, layers: tuple[Layer, ...], space: Space, rows: int | None, report: Report
-) -> "Plans":
+def plans_of(table: LayerTable, space: Space, rows: int | None, report: Report) -> "Plans":
     """As many plans of a space as there are, but not more than so many rows."""
-    found, tally = list(candidates(table, space)), Tally()
-    tally.refused += [each for each in found if isinstance(each, Refused)]
-    looked_at = [each for each in found if isinstance(each, Candidate)]
-    search = best_first(table, looked_at, tally, _reporting(report, len(looked_at)))
-    plans = tuple(Plan(each, layers, table) for each in islice(search, rows))
-    return Plans(plans, tuple(tally.refused), len(found), tally.simulated, table, space)
-
-
-def _reporting(report: Report, of: int) -> Callable[[Tally], object]:
-    def tell(tally: Tally) -> None:
-        if report is not None:
-            report(
-                f"{of:,} plans: {tally.simulated:,} simulated, {tally.found} found, "
-                f"{of - tally.waiting:,} done or refused"
-            )
-
-    return tell
+    found = list(candidates(table, space))
+    search = Search(table, [each for each in found if isinstance(each, Candidate)], report)
+    plans = tuple(Plan(*each) for each in islice(search, rows))
+    refused = [each for each in found if isinstance(each, Refused)] + search.refused
+    return Plans(plans, tuple(refused), len(found), search.simulated, table, space)
 
 
 def no_plan(table: LayerTable, space: Space) -> ValueError:
@@ -119,7 +113,7 @@ def no_plan(table: LayerTable, space: Space) -> ValueError:
     if not looked_at:
         whys = "; ".join(f"{count} {why}: {each.says}" for why, count, each in counted(found))
         return ValueError(f"plan finds no plan at all for this model, batch and cluster. {whys}")
-    limit, (size, least) = table.cluster.memory, smallest(table, looked_at)
+    limit, (size, least) = table.cluster.memory, smallest(looked_at)
     fewest = fewest_devices(table)
     longer = (
         f"A pipeline of {fewest} such devices fits: 1F1B with recompute, and microbatches of one sample."
@@ -137,6 +131,101 @@ def counted(refused: Sequence[Refused]) -> list[tuple[str, int, Refused]]:
     counts = Counter(each.reason for each in refused)
     first = {each.reason: each for each in reversed(refused)}
     return [(reason, count, first[reason]) for reason, count in counts.most_common()]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Plan:
+    """One plan: a schedule, a cut, how long a step takes and what the devices hold.
+
+    ``train_step(plan.partitions, plan.schedule, batch, loss)`` runs it if the model has weights.
+    """
+
+    candidate: Candidate
+    time: Real  #: of a step, in the unit of the accelerator, with the all-reduce of replicas
+    memory: tuple[MemoryTrace, ...]  #: of each device of a replica; those of the others hold the same
+
+    @property
+    def balance(self) -> tuple[int, ...]:
+        """How many layers each stage gets."""
+        return self.candidate.cut
+
+    @property
+    def table(self) -> LayerTable:
+        return self.candidate.table
+
+    @property
+    def replicas(self) -> int:
+        return self.candidate.mesh.replicas
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that any device holds, also while an action runs."""
+        return max(trace.peak_inside.bytes for trace in self.memory)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """With all replicas, on all devices."""
+        order, mesh = self.candidate.order, self.candidate.mesh
+        return order if mesh.replicas == 1 else replicate(order, mesh.replicas, adjacent=mesh.adjacent)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """The model, cut."""
+        return split(list(self.table.model), balance=list(self.balance))
+
+    @property
+    def profile(self) -> Profile:
+        """The model with this cut, and the whole batch."""
+        return self.table.share(self.balance, 1)
+
+    @property
+    def costs(self) -> Costs:
+        """What actions take, in the unit of the accelerator."""
+        return costs_from_flops(self.profile, self.table.cluster.accelerator, self.schedule.microbatches)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """All devices, from the start to the end of the last all-reduce."""
+        links, profile = self.table.cluster.links, self.profile
+        timeline = simulate(self.schedule, self.costs, links=links, profile=profile)
+        return all_reduce(timeline, profile, links=links)
+
+    @property
+    def bubble(self) -> float:
+        """The share of their time in which the devices of a replica wait, until its last backward ends."""
+        return float(bubble_fraction(self._replica.timelines[0]))
+
+    @cached_property
+    def _replica(self) -> StepTime:
+        return self.candidate.simulated()
+
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """What the time of a step is made of; it adds up to ``time``.
+
+        - compute: what each device would take if all did as much, without overhead.
+        - recompute, overhead: what those add to it.
+        - imbalance: what the busiest device does more than others.
+        - bubble: how long that device waits if messages take no time.
+        - messages: by how much these make the pipelines longer.
+        - all-reduce: from the end of the last backward to the end of the last ring.
+        """
+        each, accelerator = self.candidate, self.table.cluster.accelerator
+        return parts_of(each.profile, each.order, accelerator, self._replica.pipelines, self.time)
+
+    @property
+    def limited_by(self) -> str:
+        """The largest part of the time that is not compute."""
+        parts = {name: time for name, time in self.parts.items() if name != "compute"}
+        return max(parts, key=parts.get)
+
+    @property
+    def words(self) -> str:
+        """In a line: replicas, family, devices, microbatches and stages per device."""
+        return self.candidate.words
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.candidate}: {number(self.time)}, {in_bytes(self.peak)}>"
 
 
 @dataclass(frozen=True, repr=False, eq=False)

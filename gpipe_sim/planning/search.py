@@ -5,185 +5,141 @@ that; the first of the queue is simulated and put back by the time that it takes
 has its time, no other can be faster, and it is asked what it holds exactly.
 """
 
-from collections.abc import Callable, Iterator
-from copy import copy
-from functools import lru_cache
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from itertools import count
 from numbers import Real
-from typing import NamedTuple
 
 from gpipe_sim.core.memory import MemoryTrace
-from gpipe_sim.core.remat import remat
-from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.memory.limit import in_bytes
-from gpipe_sim.memory.prediction import predict_memory
-from gpipe_sim.memory.profile import Profile
-from gpipe_sim.planning.candidates import MEMORY, Candidate, Refused, is_split
-from gpipe_sim.planning.fitting_cut import fitting_cut
-from gpipe_sim.planning.layer_table import LayerTable, Stages
-from gpipe_sim.planning.least_bytes import least_bytes, static_bytes
-from gpipe_sim.planning.least_time import Shape, least_time
-from gpipe_sim.planning.lower_bound import bound_of_mesh
-from gpipe_sim.planning.step_time import StepTime, ring_times, stages_used, step_time
+from gpipe_sim.planning.bounds import bound_of_mesh
+from gpipe_sim.planning.candidates import MEMORY, ROUNDING, Candidate, Refused
+from gpipe_sim.planning.cluster import Mesh
+from gpipe_sim.planning.layer_table import LayerTable
 
-ROUNDING = 1 - 1e-9  #: bounds are floats, and must not be above what is simulated exactly
+Report = Callable[[str], object] | None
+Memory = tuple[MemoryTrace, ...]  #: of the devices of a replica
 
 
-class Found(NamedTuple):
-    """A plan that fits, with the time of a step and the memory of one replica."""
+class Search:
+    """The queue, by the least time of a step or its time; then by bytes, and as the plans came.
 
-    candidate: Candidate
-    time: Real
-    memory: tuple[MemoryTrace, ...]
-
-
-class Tally:
-    """What has become of the plans so far."""
-
-    def __init__(self):
-        self.refused: list[Refused] = []
-        self.least: list[tuple[float, Candidate]] = []  #: bytes, of plans that do not fit
-        self.waiting = self.simulated = self.found = 0
-
-    def too_large(self, candidate: Candidate, size: Real, limit: Real, at_least: bool) -> None:
-        more = "at least " if at_least else ""
-        says = f"a device holds {more}{in_bytes(size)}, and may hold {in_bytes(limit)}"
-        self.refused.append(Refused(candidate.words, MEMORY, says))
-        self.least.append((float(size), candidate))
-
-
-@lru_cache(maxsize=8)
-def laid_out(schedule: Schedule) -> Schedule:
-    """The same schedule, whose program is not kept for longer than the last few."""
-    return copy(schedule)
-
-
-def order_of(candidate: Candidate) -> Schedule:
-    """The schedule of one replica, with R where it recomputes."""
-    schedule = laid_out(candidate.schedule)
-    return remat(schedule, "always") if candidate.recompute else schedule
-
-
-def profile_of(table: LayerTable, candidate: Candidate) -> Profile:
-    """Of one replica's share of the batch."""
-    return table.share(candidate.cut, candidate.mesh.replicas)
-
-
-def step_time_of(table: LayerTable, candidate: Candidate) -> StepTime:
-    """Its pipelines are simulated."""
-    return step_time(order_of(candidate), candidate.mesh, profile_of(table, candidate), table.cluster)
-
-
-def peak_of(table: LayerTable, candidate: Candidate) -> tuple[int, tuple[MemoryTrace, ...]]:
-    """The most bytes that a device ever holds, and what the devices of a replica hold."""
-    memory = predict_memory(order_of(candidate), profile_of(table, candidate))
-    return max(trace.peak_inside.bytes for trace in memory), memory
-
-
-def stages_of(table: LayerTable, candidate: Candidate) -> Stages:
-    samples = table.samples_of(candidate.mesh.replicas, candidate.schedule.microbatches)
-    return table.stages(candidate.cut, samples)
-
-
-def bound_of(table: LayerTable, candidate: Candidate) -> float:
-    """The least time of a step."""
-    schedule, stages = candidate.schedule, stages_of(table, candidate)
-    placement, microbatches = schedule.placement, schedule.microbatches
-    sizes = tuple(map(int, stages.gradients.tolist()))
-    rings = ring_times(stages_used(schedule), candidate.mesh, sizes, table.cluster)
-    shape = Shape(placement, microbatches, is_split(type(schedule)), candidate.recompute)
-    overhead = float(table.cluster.accelerator.overhead)
-    return least_time(shape, stages, overhead, rings) * ROUNDING
-
-
-def best_first(
-    table: LayerTable, looked_at: list[Candidate], tally: Tally, report: Callable[[Tally], object]
-) -> Iterator[Found]:
-    """The plans that fit, fastest first; of those that are as fast, those that hold less.
-
-    Of plans that differ in microbatches, cut and layout alone, only the best is given.
+    ``report`` gets a line of text from time to time, or nobody does.
     """
-    search, given = _Search(table, tally), set()
-    for candidate in looked_at:
-        search.start(candidate)
-    while search.queue:
-        tally.waiting = len(search.queue)
-        report(tally)
-        *_, candidate, time = heappop(search.queue)
-        if candidate.sort in given:
-            continue
-        if candidate.cut is None:
-            search.cut(candidate)
-        elif time is None:
-            search.simulate(candidate)
-        elif found := search.found(candidate, time):
-            given.add(candidate.sort)
-            yield found
 
-
-class _Search:
-    """The queue, by the least time of a step or its time; then by bytes, and as the plans came."""
-
-    def __init__(self, table: LayerTable, tally: Tally):
-        self.table, self.tally, self.limit = table, tally, table.cluster.memory
+    def __init__(self, table: LayerTable, looked_at: list[Candidate], report: Report):
+        self.table, self.looked_at, self.report = table, looked_at, report
+        self.limit = table.cluster.memory
         self.queue: list[tuple[float, float, int, Candidate, Real | None]] = []
         self.numbers, self.to_cut = count(), set()
+        self.refused: list[Refused] = []
+        self.simulated, self.given = 0, set()
+
+    def __iter__(self) -> Iterator[tuple[Candidate, Real, Memory]]:
+        """(a plan that fits, the time of a step, the memory of a replica), fastest first, then the smallest.
+
+        Of plans that differ in microbatches, cut and layout alone, only the best is given.
+        """
+        for candidate in self.looked_at:
+            self.start(candidate)
+        while self.queue:
+            self.tell()
+            *_, candidate, time = heappop(self.queue)
+            if candidate.sort in self.given:
+                continue
+            if candidate.cut is None:
+                self.cut(candidate)
+            elif time is None:
+                self.simulate(candidate)
+            elif memory := self.found(candidate):
+                self.given.add(candidate.sort)
+                yield candidate, time, memory
+
+    def tell(self) -> None:
+        if self.report is not None:
+            of = len(self.looked_at)
+            self.report(
+                f"{of:,} plans: {self.simulated:,} simulated, {len(self.given)} found, "
+                f"{of - len(self.queue):,} done or refused"
+            )
 
     def wait(self, candidate: Candidate, least: float, held: float = 0, time: Real | None = None) -> None:
         heappush(self.queue, (least, held, next(self.numbers), candidate, time))
 
     def start(self, candidate: Candidate) -> None:
-        static = static_bytes(candidate.schedule, stages_of(self.table, candidate)).max()
+        static = candidate.static_bytes()
         if static > self.limit:
             self.refuse(candidate, static, at_least=True)
         else:
-            self.wait(candidate, bound_of(self.table, candidate))
+            self.wait(candidate, candidate.least_time())
 
     def refuse(self, candidate: Candidate, size: Real, at_least: bool) -> None:
         """It does not fit, but with another cut it may."""
-        self.tally.too_large(candidate, size, self.limit, at_least)
-        other = candidate._replace(cut=None)
-        if other not in self.to_cut and _may_fit(self.table, other):
+        more = "at least " if at_least else ""
+        says = f"a device holds {more}{in_bytes(size)}, and may hold {in_bytes(self.limit)}"
+        self.refused.append(Refused(candidate.words, MEMORY, says))
+        other = replace(candidate, cut=None)
+        if other not in self.to_cut and self._may_fit(other):
             self.to_cut.add(other)
-            self.wait(other, _least_of_any_cut(self.table, other))
+            mesh, microbatches = other.mesh, other.schedule.microbatches
+            least = bound_of_mesh(self.table, mesh.devices, mesh.replicas, microbatches, 1, other.samples)
+            self.wait(other, least * ROUNDING)
+
+    def _may_fit(self, candidate: Candidate) -> bool:
+        """Whether the devices of a pipeline, which have a stage each, can hold the weights and gradients."""
+        single = all(len(held) == 1 for held in candidate.schedule.placement)
+        weights = self.table.fixed[-1] + self.table.gradients[-1]
+        return single and weights <= candidate.mesh.devices * self.limit
 
     def cut(self, candidate: Candidate) -> None:
-        samples = self.table.samples_of(candidate.mesh.replicas, candidate.schedule.microbatches)
-        cut = fitting_cut(self.table, laid_out(candidate.schedule), samples, candidate.recompute)
+        cut = self.table.fitting_cut(candidate.laid_out, candidate.samples, candidate.recompute)
         if cut is not None:
-            candidate = candidate._replace(cut=cut)
-            self.wait(candidate, bound_of(self.table, candidate))
+            candidate = replace(candidate, cut=cut)
+            self.wait(candidate, candidate.least_time())
 
     def simulate(self, candidate: Candidate) -> None:
         """Unless what it holds at the least is too much already."""
-        program = laid_out(candidate.schedule).program
-        held = least_bytes(program, stages_of(self.table, candidate), candidate.recompute).max()
+        held = candidate.least_bytes()
         if held > self.limit:
             self.refuse(candidate, held, at_least=True)
             return
-        time = step_time_of(self.table, candidate).step
-        self.tally.simulated += 1
+        time = candidate.simulated().step
+        self.simulated += 1
         self.wait(candidate, float(time), held, time)
 
-    def found(self, candidate: Candidate, time: Real) -> Found | None:
-        """If it fits; what it holds is predicted exactly."""
-        peak, memory = peak_of(self.table, candidate)
+    def found(self, candidate: Candidate) -> Memory | None:
+        """What it holds, predicted exactly; None if that does not fit."""
+        peak, memory = candidate.predicted()
         if peak > self.limit:
             self.refuse(candidate, peak, at_least=False)
             return None
-        self.tally.found += 1
-        return Found(candidate, time, memory)
+        return memory
 
 
-def _may_fit(table: LayerTable, candidate: Candidate) -> bool:
-    """Whether the devices of a pipeline, which have a stage each, can hold the weights and gradients."""
-    single = all(len(held) == 1 for held in candidate.schedule.placement)
-    weights = table.fixed[-1] + table.gradients[-1]
-    return single and weights <= candidate.mesh.devices * table.cluster.memory
+def smallest(looked_at: Iterable[Candidate]) -> tuple[int, Candidate]:
+    """(bytes, the plan whose fullest device holds the fewest of them): bounds first, as in the search."""
+    queue = [(each.static_bytes(), number, 0, each) for number, each in enumerate(looked_at)]
+    heapify(queue)
+    while True:
+        size, number, known, each = heappop(queue)
+        if known == 2:
+            return int(size), each
+        size = each.least_bytes() if known == 0 else each.predicted()[0]
+        heappush(queue, (size, number, known + 1, each))
 
 
-def _least_of_any_cut(table: LayerTable, candidate: Candidate) -> float:
-    mesh, microbatches = candidate.mesh, candidate.schedule.microbatches
-    samples = table.samples_of(mesh.replicas, microbatches)
-    return bound_of_mesh(table, mesh.devices, mesh.replicas, microbatches, 1, samples) * ROUNDING
+def fewest_devices(table: LayerTable) -> int | None:
+    """The shortest pipeline that fits if it recomputes and each microbatch is one sample; None if none does.
+
+    It is that of 1F1B, cut so that the slowest stage is as fast as can be.
+    """
+    limit = table.cluster.memory
+    for devices in range(1, table.count + 1):
+        schedule = OneFOneB(devices, table.profile.samples)
+        each = Candidate(table, schedule, Mesh(devices, 1), table.cut(devices, "early", True), True)
+        bounds = each.static_bytes, each.least_bytes, lambda each=each: each.predicted()[0]
+        if all(size() <= limit for size in bounds):
+            return devices
+    return None

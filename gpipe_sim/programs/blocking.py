@@ -1,34 +1,44 @@
-"""Sends and receives that block: a send ends when the other device receives, as MPI and NCCL allow.
+"""Programs that take turns; and where they hang if a send ends only when the other device receives.
 
-Each device's program follows from its row: right before an action it receives what the action needs from
-other devices, right after the action it sends what the action made. If messages are buffered, a send never
-waits, and only the order of the actions matters. If sends block, two neighbours that both send first hang,
-although the order of their actions is right.
-
-A send and its receive end together, once both devices have come to them: two steps of a ``Machine``.
+Each program goes on until it ends, or until it has to wait for another device. If messages are buffered, a
+send never waits, and only the order of the actions matters. If sends block, as MPI and NCCL allow, two
+neighbours that both send first hang, although the order of their actions is right.
 """
 
-from collections.abc import Iterator
-from itertools import accumulate
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from gpipe_sim.core.actions import Action
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.machine.machine import Machine
 from gpipe_sim.programs.device_programs import rows_with_messages
-from gpipe_sim.programs.transfers import Send, Transfer, way
+from gpipe_sim.programs.transfers import Key, Message, Recv, Send, Step, Transfer, key_read_by
+
+
+class Wait(NamedTuple):
+    """A device is at a step, and waits for the other end of a message, which is the step itself or not."""
+
+    at: Step
+    on: Transfer
+
+    @property
+    def brief(self) -> str:
+        return self.on.brief if self.at is self.on else str(self.at)
+
+    def __str__(self) -> str:
+        return str(self.on) if self.at is self.on else f"{self.at} for {self.on}"
 
 
 class BlockedCycle(NamedTuple):
-    """Devices that wait for each other in a cycle, and the swap that would free them.
+    """Devices that wait for each other in a cycle, and what would free them.
 
-    ``waits`` maps each device to the transfer that it waits in. They are freed if device ``receiver`` does
-    the receive ``early`` before the transfer that it waits in now.
+    ``waits`` says what each device waits for. They are freed if device ``receiver`` does the receive
+    ``early`` before the step that it is at.
     """
 
-    waits: dict[int, Transfer]
+    waits: dict[int, Wait]
     receiver: int
-    early: Transfer
+    early: Recv
 
     @property
     def freed_by(self) -> Action:
@@ -37,14 +47,15 @@ class BlockedCycle(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        who = "; ".join(f"device {device} waits in {transfer}" for device, transfer in self.waits.items())
-        now = self.waits[self.receiver]
-        return f"{who}. On device {self.receiver}, put {self.early.brief} before {now.brief}"
+        return f"{in_words(self.waits)}. {put(self.early.brief, self.receiver, self.waits)}"
 
 
-def transfers(schedule: Schedule) -> list[list[Transfer]]:
-    """Per device, its sends and receives in order; the actions in between are left out."""
-    return [[step for step in row if isinstance(step, Transfer)] for row in rows_with_messages(schedule)]
+def in_words(waits: dict[int, Wait]) -> str:
+    return "; ".join(f"device {device} waits in {wait}" for device, wait in waits.items())
+
+
+def put(what: str, device: int, waits: dict[int, Wait]) -> str:
+    return f"On device {device}, put {what} before {waits[device].brief}"
 
 
 def blocked_cycles(schedule: Schedule) -> list[BlockedCycle]:
@@ -54,59 +65,106 @@ def blocked_cycles(schedule: Schedule) -> list[BlockedCycle]:
     made, the schedule can finish. It must be one that can finish with buffered messages. The time is linear
     in the number of messages, plus the number of devices for each hang.
     """
-    return list(_Replay(transfers(schedule)).cycles())
+    turns, found = Turns(rows_with_messages(schedule), blocking=True), []
+    while waits := turns.run():
+        found.append(hang := freed_by_a_receive(round_trip(waits)))
+        turns.begin(hang.receiver, hang.early)
+    return found
 
 
-def round_trip(waits: dict) -> dict:
-    """The first cycle of devices that wait for each other, lowest first.
+def freed_by_a_receive(waits: dict[int, Wait]) -> BlockedCycle | None:
+    """A cycle in which a device sends, and the receive that it waits for; None if all devices receive."""
+    for sender, wait in waits.items():
+        if isinstance(wait.on, Send):
+            return BlockedCycle(waits, wait.on.to, Recv(wait.on.what, sender))
+    return None
 
-    ``waits`` has what each device waits for, whose ``other`` is a device that waits as well.
-    """
+
+def round_trip(waits: dict[int, Wait]) -> dict[int, Wait]:
+    """The first cycle of devices that wait for each other, lowest first; all that are waited for wait."""
     device, seen = min(waits), []
     while device not in seen:
         seen.append(device)
-        device = waits[device].other
+        device = waits[device].on.other
     found = seen[seen.index(device) :]
     first = found.index(min(found))
     return {device: waits[device] for device in found[first:] + found[:first]}
 
 
-class _Replay(Machine):
-    """Devices that run their sends and receives, each until it has to wait for another device."""
+class Turns:
+    """The step that each program is at, and the messages between devices.
 
-    def __init__(self, programs: list[list[Transfer]]):
-        self.steps = [transfer for row in programs for transfer in row]
-        super().__init__(list(accumulate(map(len, programs), initial=0)), [()] * len(self.steps))
-        ways = [way(device, step) for device, step in zip(self.home, self.steps, strict=True)]
-        sum_of_ends = dict.fromkeys(ways, 0)
-        for i, each in enumerate(ways):
-            sum_of_ends[each] += i
-        self.other_side = [sum_of_ends[each] - i for i, each in enumerate(ways)]
+    The next step of a program is asked for when the last one has ended, never ahead. A message crosses once
+    it is both sent and received. If sends are ``blocking``, its send ends then.
+    """
 
-    def _has_needs(self, entry: int) -> bool:
-        """Whether the other device has come to its end of this message, or has passed it."""
-        other = self.other_side[entry]
-        return self.ends[other] is not None or self.next_of(self.home[other]) == other
+    def __init__(self, programs: Iterable[Iterable[Step]], blocking: bool):
+        self.programs = [iter(program) for program in programs]
+        self.blocking = blocking
+        self.now: list[Step | None] = [None] * len(self.programs)  # begun, and not ended
+        self.ended = [False] * len(self.programs)
+        self.sent: dict[Message, Any] = {}  # what was sent and has not crossed
+        self.receives: dict[tuple[int, Key], Recv] = {}  # by device: all, also those that were only posted
+        self.crossed: dict[Message, Any] = {}
+        self.going: deque[int] = deque()
 
-    def _affected(self, entry: int) -> list[int]:
-        after = self.next_of(self.home[entry])
-        return [self.other_side[entry]] + ([after, self.other_side[after]] if after is not None else [])
+    def run(self) -> dict[int, Wait]:
+        """Let every program go on until it ends or has to wait; return what it then waits for, by device."""
+        self.going.extend(range(len(self.programs)))
+        while self.going:
+            device = self.going.popleft()
+            while self._goes_on(device):
+                pass
+        return {k: wait for k in range(len(self.programs)) if (wait := self._wait(k))}
 
-    def cycles(self) -> Iterator[BlockedCycle]:
-        self.run()
-        while waits := self._cycle():
-            sender = next(k for k, step in waits.items() if isinstance(step, Send))
-            early = self.other_side[self.next_of(sender)]
-            yield BlockedCycle(waits, self.home[early], self.steps[early])
-            self.apply(early, force=True)
-            self.run()
+    def _goes_on(self, device: int) -> bool:
+        """Begin the device's next step, or end the one that it is at; False if neither can be."""
+        if self.now[device] is None:
+            step = next(self.programs[device], None)
+            if step is None:
+                self.ended[device] = True
+                return False
+            self.begin(device, step)
+            self.now[device] = step
+        if self._wait(device):
+            return False
+        self.end(device, self.now[device])
+        self.now[device] = None
+        return True
 
-    def _now(self, device: int) -> Transfer | None:
-        """The transfer that a device has come to; None if it has done all of them."""
-        step = self.next_of(device)
-        return None if step is None else self.steps[step]
+    def _wait(self, device: int) -> Wait | None:
+        """What the device's step waits for; None if it can end."""
+        step = self.now[device]
+        for transfer in self.awaited(device, step) if step else ():
+            if transfer.message(device) not in self.crossed:
+                return Wait(step, transfer)
+        return None
 
-    def _cycle(self) -> dict[int, Transfer]:
-        """Devices that wait for each other, lowest first, and in which transfer; empty if all are done."""
-        now = {device: step for device in range(len(self.front)) if (step := self._now(device))}
-        return round_trip(now) if now else {}
+    def awaited(self, device: int, step: Step) -> list[Transfer]:
+        """The messages that must have crossed before a step can end, by their ends on its device."""
+        if isinstance(step, Send):
+            return [step] if self.blocking else []
+        if isinstance(step, Recv):
+            return [step] if step.wait else []
+        keys = ((device, key_read_by(part)) for part in step.parts)
+        return [self.receives[key] for key in keys if key in self.receives]
+
+    def begin(self, device: int, step: Step, sent: Any = None) -> None:
+        """Come to a step. A message crosses if this is one end of it and the other end is there."""
+        if not isinstance(step, Transfer):
+            return
+        message = step.message(device)
+        if isinstance(step, Send):
+            self.sent[message] = sent
+        else:
+            self.receives[device, step.key] = step
+        recv = self.receives.get((message[2], step.key))
+        if message in self.sent and recv and recv.message(message[2]) == message:
+            self.crossed[message] = self.cross(message, recv, self.sent.pop(message))
+            self.going.extend(message[1:])
+
+    def cross(self, message: Message, recv: Recv, sent: Any) -> Any:
+        """Hand over what was sent; what is to be kept of the message."""
+
+    def end(self, device: int, step: Step) -> None:
+        """Called when a step ends."""

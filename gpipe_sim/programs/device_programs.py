@@ -12,15 +12,16 @@ That is also what PyTorch prints of an order that it is about to run, so such a 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.explicit import Explicit, row_texts
 from gpipe_sim.core.placement import looped, named
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import got, short
-from gpipe_sim.programs.transfers import Recv, Send, Step, actions_of, spelled
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer
 
 #: What PyTorch prints besides: the book-keeping of sharded weights, and its waits at the end of the step.
 _LEFT_OUT = re.compile(r"\d+(WAIT_SEND_[FB]\d+|(WAIT_)?REDUCE_GRAD|UNSHARD|RESHARD)")
@@ -47,8 +48,8 @@ class DevicePrograms:
     @property
     def schedule(self) -> Explicit:
         """The order of their actions, without the messages."""
-        rows = map(actions_of, self.rows)
-        return Explicit(list(rows), placement=self.placement, microbatches=self.microbatches)
+        rows = [[step for step in row if not isinstance(step, Transfer)] for row in self.rows]
+        return Explicit(rows, placement=self.placement, microbatches=self.microbatches)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(devices={len(self)}, microbatches={self.microbatches})"
@@ -57,7 +58,7 @@ class DevicePrograms:
         stages = 1 + max(stage for held in self.placement for stage in held)
         usual = self.placement == looped(len(self), stages)
         heads = (f"device {k}{'' if usual else f', {named(held)}'}" for k, held in enumerate(self.placement))
-        rows = (" ".join(map(spelled, row)) for row in self.rows)
+        rows = (" ".join(getattr(step, "spelled", str(step)) for step in row) for row in self.rows)
         return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
 
 
@@ -84,37 +85,40 @@ def rows_with_messages(schedule: Schedule) -> Iterator[Iterator[Step]]:
     What an action made is sent once to each device that needs it, even if several actions there need it.
     """
     program = schedule.program
-    crossing, targets = defaultdict(list), defaultdict(dict)
-    columns = (column[program.crosses].tolist() for column in (program.owner, program.needs, program.target))
-    for entry, part, target in zip(*columns, strict=True):
-        crossing[entry].append(part)
-        targets[part][target] = True
-    rows, parts = program.rows.tolist(), program.parts.tolist()
-    for k in range(program.devices):
-        yield _row(program, range(rows[k], rows[k + 1]), parts, crossing, targets)
+    columns = (column[program.crosses].tolist() for column in (program.needs, program.target, program.owner))
+    needed_by: dict[tuple[int, int], int] = {}
+    for part, target, entry in zip(*columns, strict=True):
+        needed_by.setdefault((part, target), entry)
+    receives, targets = defaultdict(list), defaultdict(list)
+    for (part, target), entry in needed_by.items():
+        receives[entry].append(Recv(program.action_of(part), int(program.device[part])))
+        targets[part].append(target)
 
+    def row(entries: range) -> Iterator[Step]:
+        for entry in entries:
+            yield from receives[entry]
+            yield program.entry_of(entry)
+            for part in range(program.parts[entry], program.parts[entry + 1]):
+                yield from (Send(program.action_of(part), target) for target in sorted(targets[part]))
 
-def _row(program, entries: range, parts: list[int], crossing: dict, targets: dict) -> Iterator[Step]:
-    received = set()
-    for entry in entries:
-        for part in crossing.get(entry, ()):
-            if part not in received:
-                received.add(part)
-                yield Recv(program.action_of(part), int(program.device[part]))
-        yield program.entry_of(entry)
-        for part in range(parts[entry], parts[entry + 1]):
-            for other in sorted(targets.get(part, ())):
-                yield Send(program.action_of(part), other)
+    return (row(range(a, b)) for a, b in pairwise(program.rows.tolist()))
 
 
 def _read_text(text: str) -> DevicePrograms:
     rows, held = row_texts(text)
     words = [[word for word in re.split(r"[\s,\[\]]+", row) if word] for row in rows]
     words = [[word for word in row if not _LEFT_OUT.fullmatch(word)] for row in words]
-    plain = [[word for word in row if not _TRANSFER.fullmatch(word)] for row in words]
-    order = Explicit([list(map(_action, row)) for row in plain], placement=held)
-    homes = _Homes(order.actions)
-    read = tuple(tuple(_read(word, device, homes) for word in row) for device, row in enumerate(words))
+    plain = [[_action(word) for word in row if not _TRANSFER.fullmatch(word)] for row in words]
+    order = Explicit(plain, placement=held)
+    home: dict[
+        tuple[int, int], int
+    ] = {}  # by stage and microbatch: the first device that has an action of it
+    split: set[tuple[int, int]] = set()  # where the backward is split
+    for device, row in enumerate(order.actions):
+        for stage, kind, m in (part for action in row for part in action.parts):
+            home.setdefault((stage, m), device)
+            split |= {(stage, m)} if kind is Kind.I else set()
+    read = tuple(tuple(_read(word, home, split) for word in row) for row in words)
     return DevicePrograms(read, order.placement, order.microbatches)
 
 
@@ -125,43 +129,21 @@ def _action(word: str) -> Action | OverlapFB:
         raise ValueError(f"{error}; a message is written as 0SEND_F0 or 1RECV_F0") from None
 
 
-class _Homes:
-    """Which device runs an action, among rows of which some may lack it."""
-
-    def __init__(self, rows: Sequence[Sequence]):
-        self.of: dict[Action, int] = {}
-        self.near: dict[tuple[int, int], int] = {}  # by stage and microbatch
-        for device, row in enumerate(rows):
-            for part in (part for action in row for part in action.parts):
-                self.of.setdefault(part, device)
-                self.near.setdefault((part.stage, part.microbatch), device)
-
-    def at(self, stage: int, microbatch: int, word: str) -> int:
-        if (stage, microbatch) not in self.near:
-            raise ValueError(
-                f"{short(word)}: no row has an action of stage {stage} on microbatch {microbatch}"
-            )
-        return self.near[stage, microbatch]
-
-    def gradient(self, stage: int, microbatch: int) -> Action:
-        """What makes the gradient: I where the backward is split, otherwise B."""
-        split = Action(stage, Kind.I, microbatch)
-        return split if split in self.of else Action(stage, Kind.B, microbatch)
-
-
-def _read(word: str, device: int, homes: _Homes) -> Step:
+def _read(word: str, home: dict[tuple[int, int], int], split: set[tuple[int, int]]) -> Step:
+    """A step, from its spelling. A gradient is made by I where the backward is split, otherwise by B."""
     found = _TRANSFER.fullmatch(word)
     if not found:
         return Action.parse(word)
     stage, what, letter, m, into = int(found[1]), found[2], found[3], int(found[4]), found[5]
-    ahead = 1 if letter == "F" else -1
-    other = stage + ahead if what == "SEND" else stage - ahead
+    other = stage + (1 if (what == "SEND") == (letter == "F") else -1)
     if other < 0:
         raise ValueError(f"{short(word)}: there is no stage before stage 0")
+    if (other, m) not in home:
+        raise ValueError(f"{short(word)}: no row has an action of stage {other} on microbatch {m}")
     maker = stage if what == "SEND" else other
-    made = Action(maker, Kind.F, m) if letter == "F" else homes.gradient(maker, m)
-    if what == "SEND":
-        if into:
-            raise ValueError(f"{short(word)}: a send has no buffer; a receive may have, such as 1RECV_F0>a")
-        return Send(made, homes.at(other, m, word))
-    return Recv(made, homes.at(other, m, word), wait=what == "RECV", into=into)
+    made = Action(maker, Kind.F if letter == "F" else Kind.I if (maker, m) in split else Kind.B, m)
+    if what != "SEND":
+        return Recv(made, home[other, m], wait=what == "RECV", into=into)
+    if into:
+        raise ValueError(f"{short(word)}: a send has no buffer; a receive may have, such as 1RECV_F0>a")
+    return Send(made, home[other, m])

@@ -1,50 +1,59 @@
 """A device that sends and receives only when its program says so.
 
 What it makes for another stage stays on it until it is sent; what it receives lies in memory of its own, or
-in a named buffer that the program receives into.
+in a named buffer that the program receives into. A buffer is written over by the next receive, whoever still
+reads what was there:
+
+    Recv 0F0 into a    a [ 0F0 ]
+    1F0                a [ 0F0 ] <-- the layer saved its input, which is the buffer itself
+    Recv 0F1 into a    a [ 0F1 ] <-- and so 1B0 will read microbatch 1
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from math import prod
+
+import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.boundary import Boundary, copied
 from gpipe_sim.core.device import LIFE, Device, Made
-from gpipe_sim.core.memory import MESSAGES, roots
+from gpipe_sim.core.memory import MESSAGES, Memory, roots
 from gpipe_sim.core.placement import named
 from gpipe_sim.core.problems import REASONS
-from gpipe_sim.core.rules import BOUNDARY, NEEDS, PENDING, SAVED
+from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED
 from gpipe_sim.core.timeline import Span
 from gpipe_sim.errors import ScheduleError
-from gpipe_sim.programs.receive_buffers import Buffer
-from gpipe_sim.programs.transfers import Recv, receiver
+from gpipe_sim.programs.transfers import Recv, Send, key_of, key_read_by
 
 MADE = "made for another stage"  #: until it is sent, or used on this device
-Key = tuple[Kind, int, int]  #: of a message: F or B, and the stage and microbatch that need it
 _MAKER = {BOUNDARY: Kind.F, PENDING: Kind.I}
 _READER = {SAVED: "backward", PENDING: "weight gradient", BOUNDARY: "recompute"}
-
-
-def key_of(what: Action) -> Key:
-    """Where a device keeps the message that this action made."""
-    return (Kind.F if what.kind is Kind.F else Kind.B), receiver(what), what.microbatch
 
 
 class ProgramDevice(Device):
     """A device whose messages wait to be sent and received; ``ran`` has the actions of all devices so far."""
 
-    def __init__(self, number: int, ran: dict[Action, int], *told):
-        super().__init__(*told)
-        self.number, self.ran = number, ran
-        self.buffers: dict[str, Buffer] = {}
+    def __init__(self, number: int, ran: dict[Action, int], check_buffers: bool, *inputs):
+        super().__init__(*inputs, Memory(), [])
+        self.number, self.ran, self.check_buffers = number, ran, check_buffers
+        self.sent_to: dict[Action, int] = {}  # to which device
+        self.buffers: dict[str, list[np.ndarray]] = {}
+        self.holds: dict[str, Action] = {}  # what was last received into each buffer
 
     def run(self, action: Action | OverlapFB) -> None:
         """ScheduleError if something that it reads is not there."""
         for part in action.parts:
-            self._require_new(part)
+            if part in self.ran:
+                other = self.ran[part]
+                again = " again" if other == self.number else f", which device {other} has run"
+                raise self.error(f"{part}{again}; it must run once")
             if (need := self.lacks(part)) is not None:
-                raise ScheduleError(self._lacking(part, need))
+                raise self.error(f"{part}, but {self._lacking(part, need)}")
             self.perform(Span(part, self.number, 0, 0))
             self.ran[part] = self.number
+
+    def error(self, says: str) -> ScheduleError:
+        return ScheduleError(f"device {self.number} comes to {says}")
 
     def forward(self, action: Action) -> Made:
         """What a last layer hands on unchanged may lie in a buffer, where the step's output cannot stay."""
@@ -60,89 +69,94 @@ class ProgramDevice(Device):
         for category in LIFE[kind, recomputed][0]:
             if (category, (stage, m)) not in held:
                 return Action(stage, _MAKER.get(category, Kind.R if recomputed else Kind.F), m)
-        for need in self.from_others(part):
-            if not {(MESSAGES, key_of(need)), (MADE, key_of(need))} & held.keys():
-                return need
-        return None
+        key = key_read_by(part)
+        made = Action(stage - 1 if kind is Kind.F else stage + 1, key[0], m)
+        crosses = kind in (Kind.F, Kind.B, Kind.I) and 0 <= made.stage <= self.last_stage
+        return made if crosses and not {(MESSAGES, key), (MADE, key)} & held.keys() else None
 
-    def from_others(self, part: Action) -> Iterator[Action]:
-        """What another stage makes for this action; a gradient is made by B or by I."""
-        for kind, step in NEEDS[part.kind]:
-            if step and 0 <= part.stage + step < self.inputs.stages:
-                yield Action(part.stage + step, kind, part.microbatch)
+    def _lacking(self, part: Action, need: Action) -> str:
+        if need.kind is Kind.B and need._replace(kind=Kind.I) in self.ran:
+            need = need._replace(kind=Kind.I)
+        reason = f"{part} {REASONS[part.kind, need.kind]}"
+        if need.stage == part.stage:
+            return f"{need} {'has been used up' if need in self.ran else 'has not run'}: {reason}"
+        if need.stage in self.partitions and self.ran.get(need, self.number) == self.number:
+            return f"{need} has not run: {reason}"
+        return f"has not received {need}: {reason}. Put Recv {need} before {part}"
 
     def has_made(self, what: Action) -> bool:
         """Whether what an action made for another stage is here, and was neither sent nor used."""
         return self.ran.get(what) == self.number and (MADE, key_of(what)) in self.memory.held
 
-    def take_made(self, what: Action) -> Boundary:
-        """A copy of what an action made for another stage, which is then no longer here."""
-        return copied(self.memory.take(MADE, key_of(what)))
+    def take_made(self, send: Send) -> Boundary:
+        """A copy of what is to be sent, which is then no longer here; ScheduleError if it is not here."""
+        what = send.what
+        if not self.has_made(what):
+            why = f"it has used what {what} made"
+            if what in self.sent_to:
+                why = f"it has sent that to device {self.sent_to[what]}"
+            if self.ran.get(what) != self.number:
+                why = f"it has not run {what}"
+            raise self.error(f"{send}, but {why}")
+        self.sent_to[what] = send.to
+        return copied(self.memory.take(MADE, send.key))
 
     def arrive(self, message: Boundary, recv: Recv) -> None:
         """Keep a message where its receive wants it."""
         if recv.into is not None:
-            message = self.buffers.setdefault(recv.into, Buffer()).write(message, recv.what)
-        self.memory.keep(MESSAGES, key_of(recv.what), message)
+            given = message if isinstance(message, tuple) else (message,)
+            message = self._written_into(recv, given)[slice(None) if isinstance(message, tuple) else 0]
+        self.memory.keep(MESSAGES, recv.key, message)
 
-    def require_unread(self, recv: Recv) -> None:
-        """ScheduleError if what is in the buffer of a receive is still needed."""
-        buffer = self.buffers.get(recv.into)
-        for reader in self._readers(buffer) if buffer else ():
-            raise ScheduleError(
-                f"device {self.number} receives {recv.what} into buffer {recv.into!r}, where {buffer.holds} "
-                f"still is: {reader}. Receive into another buffer, or later"
-            )
+    def _written_into(self, recv: Recv, given: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        """The arrays as views of the buffer, over what was there; what does not fit gets new memory."""
+        flat = self.buffers.get(recv.into, [])
+        if [each.dtype for each in flat] != [each.dtype for each in given] or any(
+            own.size < each.size for own, each in zip(flat, given, strict=True)
+        ):
+            flat = [np.empty(each.size, each.dtype) for each in given]
+        self.buffers[recv.into], self.holds[recv.into] = flat, recv.what
+        views = [own[: prod(each.shape)].reshape(each.shape) for own, each in zip(flat, given, strict=True)]
+        for view, each in zip(views, given, strict=True):
+            view[...] = each
+        return tuple(views)
 
-    def _readers(self, buffer: Buffer) -> Iterator[str]:
-        """What still reads the arrays of a buffer, in words."""
-        own = {id(array) for array in buffer.arrays}
+    def require_free(self, recv: Recv, posted: Iterable[Recv]) -> None:
+        """ScheduleError if what is in the buffer of a receive is still needed, or another one is to come."""
+        says = f"device {self.number} receives {recv.what} into buffer {recv.into!r}"
+        for other in posted:
+            if other.into == recv.into:
+                raise ScheduleError(
+                    f"{says}, into which it also receives {other.what}, which is not there yet: "
+                    "receive into another buffer, or later"
+                )
+        own = {id(array) for array in self.buffers.get(recv.into, ())}
         for (category, key), value in self.memory.held.items():
             if category in (*_READER, MESSAGES, MADE) and any(id(root) in own for root in roots(value)):
-                yield _read_by(category, key)
+                raise ScheduleError(
+                    f"{says}, where {self.holds[recv.into]} still is: {_read_by(category, key)}. "
+                    "Receive into another buffer, or later"
+                )
 
     def require_own(self, action: Action | OverlapFB) -> None:
         """ScheduleError for an action that no program may have, or not this device's."""
-        stages, microbatches = self.inputs.stages, len(self.inputs.pieces)
+        microbatches = len(self.inputs.pieces)
         for part in action.parts:
-            comes = f"device {self.number} comes to {part}"
-            if not (0 <= part.stage < stages and 0 <= part.microbatch < microbatches):
-                raise ScheduleError(
-                    f"{comes}, which is out of range: stages are 0 to {stages - 1}, "
+            stage, kind, m = part
+            if not (0 <= stage <= self.last_stage and 0 <= m < microbatches):
+                raise self.error(
+                    f"{part}, which is out of range: stages are 0 to {self.last_stage}, "
                     f"microbatches 0 to {microbatches - 1}"
                 )
-            if part.stage not in self.partitions:
-                raise ScheduleError(f"{comes}, but holds {named(sorted(self.partitions))}; see placement=")
-            if part.kind is Kind.U:
-                raise ScheduleError(f"{comes}, but run_programs updates no weights: leave it out")
-            if part.kind is Kind.R and not self.inputs.recomputed[part.stage][part.microbatch]:
-                raise ScheduleError(
-                    f"{comes}, but its forward was not told that it would be run again: a generator cannot "
+            if stage not in self.partitions:
+                raise self.error(f"{part}, but holds {named(sorted(self.partitions))}; see placement=")
+            if kind is Kind.U:
+                raise self.error(f"{part}, but run_programs updates no weights: leave it out")
+            if kind is Kind.R and not self.inputs.recomputed[stage][m]:
+                raise self.error(
+                    f"{part}, but its forward was not told that it would be run again: a generator cannot "
                     "say so beforehand; give this device's program as a list"
                 )
-
-    def wants(self, what: Action) -> bool:
-        """Whether an action of this device needs what this one makes."""
-        return receiver(what) in self.partitions and what.microbatch < len(self.inputs.pieces)
-
-    def _require_new(self, part: Action) -> None:
-        if part in self.ran:
-            other = self.ran[part]
-            again = " again" if other == self.number else f", which device {other} has run"
-            raise ScheduleError(f"device {self.number} comes to {part}{again}; it must run once")
-
-    def _lacking(self, part: Action, need: Action) -> str:
-        split = need._replace(kind=Kind.I)
-        if need.kind is Kind.B and split in self.ran:
-            need = split
-        reason = REASONS[part.kind, need.kind]
-        says = f"device {self.number} comes to {part}, but {{}}: {part} {reason}"
-        if need.stage == part.stage:
-            used = "has been used up" if need in self.ran else "has not run"
-            return says.format(f"{need} {used}")
-        if need.stage in self.partitions and self.ran.get(need, self.number) == self.number:
-            return says.format(f"{need} has not run")
-        return says.format(f"has not received {need}") + f". Put Recv {need} before {part}"
 
     def _send(self, kind: Kind, stage: int, m: int, message: Boundary) -> None:
         self.memory.keep(MADE, (kind, stage, m), message)
@@ -155,7 +169,6 @@ class ProgramDevice(Device):
 def _read_by(category: str, key: tuple) -> str:
     if category in (MESSAGES, MADE):
         kind, stage, m = key
-        reader = f"{stage}{kind}{m}"
-        return f"{reader} has not {'read it' if category == MESSAGES else 'been sent it'} yet"
+        return f"{stage}{kind}{m} has not {'read it' if category == MESSAGES else 'been sent it'} yet"
     stage, m = key
     return f"{stage}F{m} kept it, and the {_READER[category]} of stage {stage} on microbatch {m} reads it"

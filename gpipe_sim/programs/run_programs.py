@@ -1,29 +1,41 @@
-"""Run each device's own program on real arrays, with the sends and receives that it has."""
+"""Run each device's own program on real arrays, with the sends and receives that it has, and time it.
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+A message crosses once it is both sent and received. If messages are buffered, the time that it takes begins
+when it is sent:
+
+    device 0   [ 0F0 ]Send
+                      `--- on its way ---.
+    device 1   Recv......................[ 1F0 ]      buffered, or device 1 is there first
+
+    device 0   [ 0F0 ]Send...................[ 0F1 ]  blocking: both go on together
+                              .-- on its way -.
+    device 1   [ 1B0        ]Recv............[ 1F0 ]
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from inspect import GEN_CLOSED, getgeneratorstate, isgenerator
-from typing import NamedTuple
+from numbers import Real
 
-from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.device import Batch, StepInputs, as_batch, pieces
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.losses import Loss
-from gpipe_sim.core.memory import Memory
 from gpipe_sim.core.partition import Partition, require_partitions
-from gpipe_sim.core.placement import looped, read_placement, require_gapless
+from gpipe_sim.core.placement import looped, named, read_placement, require_gapless
 from gpipe_sim.core.problems import SENDS, check_actions
 from gpipe_sim.core.step import StepResult, collect, dealt, require_loss, require_one_model
-from gpipe_sim.core.timeline import Timeline, column_of
-from gpipe_sim.errors import ScheduleError, got, listed, one_of, require_flags, whole
-from gpipe_sim.export.spans import from_spans
+from gpipe_sim.core.timeline import Message, Span, Timeline, column_of
+from gpipe_sim.errors import DeadlockError, ScheduleError, duration, got, one_of, require_flags, whole
+from gpipe_sim.programs.blocking import Turns, Wait, freed_by_a_receive, in_words, put, round_trip
 from gpipe_sim.programs.device_programs import DevicePrograms
 from gpipe_sim.programs.program_device import ProgramDevice
-from gpipe_sim.programs.take_turns import Program, Rules, Turns
-from gpipe_sim.programs.transfers import actions_of, read_step
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, key_of, read_step
 
+Program = Iterable[Step]
 SUCH_AS = "a program per device, such as device_programs(GPipe(2, 4)), or a list of lists and generators"
 
 
@@ -55,62 +67,36 @@ def run_programs(
     DeadlockError if devices wait for each other for ever; ScheduleError if the programs do not fit each
     other, or are no training step; TypeError or ValueError for what is no program, or does not fit the model.
     """
-    team = _read(programs, partitions, microbatches, placement)
-    one_of("run_programs", "sends", sends, SENDS)
-    require_flags("run_programs", check_buffers=check_buffers)
-    costs = UNIT if costs is None else costs
-    require_costs("run_programs", costs, len(partitions), len(team.programs))
-    batch = as_batch(batch)
-    require_loss(loss)
-    seed, step = (whole("run_programs", n, v, low=0) for n, v in (("seed", seed), ("step", step)))
-    inputs = _told(team, len(partitions), batch, loss, seed, step)
-    devices = list(_devices(team, partitions, inputs))
-    turns = Turns(team.programs, devices, Rules(sends == "blocking", check_buffers, costs))
-    turns.run()
-    timeline = _timeline(team, turns)
-    return collect(devices, inputs, timeline=timeline)
-
-
-class _Team(NamedTuple):
-    programs: list[Program]
-    placement: tuple[tuple[int, ...], ...]
-    microbatches: int
-
-
-def _read(
-    programs: DevicePrograms | Sequence[Program],
-    partitions: Sequence[Partition],
-    microbatches: int | None,
-    placement: Sequence[Sequence[int]] | None,
-) -> _Team:
     if isinstance(programs, DevicePrograms):
         placement = programs.placement if placement is None else placement
         microbatches = programs.microbatches if microbatches is None else microbatches
         programs = programs.rows
-    rows = [_row(k, row) for k, row in enumerate(_listed(programs))]
-    require_partitions("run_programs", partitions, len(rows), runnable=True)
-    require_one_model(partitions)
-    held = looped(len(rows), len(partitions)) if placement is None else placement
-    held = read_placement("run_programs", held, len(rows))
-    require_gapless(held)
-    if (stages := 1 + max(stage for own in held for stage in own)) != len(partitions):
-        raise ValueError(
-            f"the programs are for {stages} stages, but there are {len(partitions)} partitions; "
-            f"split(layers, stages={stages}) would fit"
-        )
-    count = _count(rows) if microbatches is None else microbatches
-    return _Team(rows, held, whole("run_programs", "microbatches", count))
-
-
-def _listed(programs: Sequence[Program]) -> list[Program]:
     if not isinstance(programs, Sequence) or isinstance(programs, str) or not programs:
         raise TypeError(f"run_programs needs {SUCH_AS} {got(programs)}")
-    return listed("run_programs", SUCH_AS, programs)
+    rows = [_read(f"the program of device {k}", program) for k, program in enumerate(programs)]
+    held = _read_placement(placement, partitions, len(rows))
+    count = whole("run_programs", "microbatches", _count(rows) if microbatches is None else microbatches)
+    one_of("run_programs", "sends", sends, SENDS)
+    require_flags("run_programs", check_buffers=check_buffers)
+    costs = UNIT if costs is None else costs
+    require_costs("run_programs", costs, len(partitions), len(rows))
+    batch = as_batch(batch)
+    require_loss(loss)
+    seed, step = (whole("run_programs", n, v, low=0) for n, v in (("seed", seed), ("step", step)))
+    cut, contexts = pieces(len(batch[0]), count), [Context(True, seed, step, m) for m in range(count)]
+    recomputed = _recomputed(rows, len(partitions), count)
+    inputs = StepInputs(len(partitions), batch, cut, loss, None, contexts, [], recomputed)
+    copies, ran = dealt(partitions, held, None), {}
+    devices = [ProgramDevice(k, ran, check_buffers, inputs, *own) for k, own in enumerate(copies)]
+    run = _Run(rows, devices, sends == "blocking", costs)
+    if waits := run.run():
+        raise run.cannot_finish(waits)
+    run.require_received()
+    return collect(devices, inputs, timeline=run.timeline(held, count))
 
 
-def _row(device: int, program: Program) -> Program:
+def _read(owner: str, program: Program) -> Program:
     """A list's steps are looked at right away; a generator's when it yields them."""
-    owner = f"the program of device {device}"
     if isinstance(program, str):
         raise TypeError(f"{owner} is a text; device_programs reads one, with a row per device {got(program)}")
     if not isinstance(program, Iterable) or isinstance(program, Set | Mapping):
@@ -120,45 +106,176 @@ def _row(device: int, program: Program) -> Program:
     return [read_step(owner, each) for each in program] if isinstance(program, Sequence) else program
 
 
+def _read_placement(
+    placement: Sequence[Sequence[int]] | None, partitions: Sequence[Partition], devices: int
+) -> tuple[tuple[int, ...], ...]:
+    """Each device's stages; TypeError or ValueError unless there is a partition for each stage."""
+    require_partitions("run_programs", partitions, devices, runnable=True)
+    require_one_model(partitions)
+    held = looped(devices, len(partitions)) if placement is None else placement
+    held = read_placement("run_programs", held, devices)
+    require_gapless(held)
+    if (stages := 1 + max(stage for own in held for stage in own)) != len(partitions):
+        raise ValueError(
+            f"the programs are for {stages} stages, but there are {len(partitions)} partitions; "
+            f"split(layers, stages={stages}) would fit"
+        )
+    return held
+
+
 def _count(rows: list[Program]) -> int:
     if not all(isinstance(row, list) for row in rows):
         raise TypeError("run_programs needs microbatches=, how many: it does not look ahead into generators")
-    actions = (action for row in rows for action in actions_of(row))
-    return 1 + max((part.microbatch for action in actions for part in action.parts), default=0)
+    steps = (step for row in rows for step in row if not isinstance(step, Transfer))
+    return 1 + max((part.microbatch for step in steps for part in step.parts), default=0)
 
 
-def _told(team: _Team, stages: int, batch: Batch, loss: Loss, seed: int, step: int) -> StepInputs:
-    """What every device is told. Whether a forward is run again, only a list says beforehand."""
-    count = team.microbatches
-    cut = pieces(len(batch[0]), count)
-    recomputed = [[False] * count for _ in range(stages)]
-    for action in (each for row in team.programs if isinstance(row, list) for each in actions_of(row)):
-        stage, kind, m = action.parts[0]
-        if kind is Kind.R and 0 <= stage < stages and 0 <= m < count:
-            recomputed[stage][m] = True
-    contexts = [Context(True, seed, step, m) for m in range(count)]
-    return StepInputs(stages, batch, cut, loss, None, contexts, [], recomputed)
+def _recomputed(rows: list[Program], stages: int, count: int) -> list[list[bool]]:
+    """By stage and microbatch, whether a forward is run again; only a list says that beforehand."""
+    known = {step for row in rows if isinstance(row, list) for step in row}
+    return [[Action(stage, Kind.R, m) in known for m in range(count)] for stage in range(stages)]
 
 
-def _devices(team: _Team, partitions: Sequence[Partition], inputs: StepInputs) -> Iterable[ProgramDevice]:
-    ran = {}
-    for number, (own, optimizers) in enumerate(dealt(partitions, team.placement, None)):
-        yield ProgramDevice(number, ran, inputs, own, optimizers, Memory(), [])
+def _steps(device: int, program: Program) -> Iterator[Step]:
+    """The steps of a program; an error says whose it was."""
+    try:
+        yield from (read_step(f"the program of device {device}", step) for step in program)
+    except Exception as error:
+        error.add_note(f"in the program of device {device}")
+        raise
 
 
-def _timeline(team: _Team, turns: Turns) -> Timeline:
-    """What the devices did and when. ScheduleError if it is not a whole training step."""
-    rows = [[span.action for span in row] for row in turns.spans]
-    if not any(rows):
-        raise ScheduleError("the programs have run no action, such as F(0, 0)")
-    schedule = Explicit(rows, placement=team.placement, microbatches=team.microbatches)
-    check_actions(schedule)
-    timeline = from_spans(schedule, [span for row in turns.spans for span in row])
-    program = schedule.program
-    needed = program.needs[program.crosses]
-    ways = zip(needed.tolist(), program.target[program.crosses].tolist(), strict=True)
-    crossed = [
-        turns.crossed[program.action_of(part), int(program.device[part]), target] for part, target in ways
-    ]
-    sent, arrived = ([getattr(each, name) for each in crossed] for name in ("start", "end"))
-    return Timeline(schedule, timeline.start, timeline.end, column_of(sent), column_of(arrived))
+class _Run(Turns):
+    """Programs that run on real arrays; ``clock`` has the time of each device.
+
+    What is sent is its arrays; what is kept of a message that has crossed is when it did.
+    """
+
+    def __init__(
+        self, programs: list[Program], devices: list[ProgramDevice], blocking: bool, costs: CostModel
+    ):
+        super().__init__((_steps(*each) for each in enumerate(programs)), blocking)
+        self.devices, self.costs = devices, costs
+        self.clock: list[Real] = [0] * len(devices)
+        self.came: dict[tuple[int, tuple], Real] = {}  # by device and message: when it came to its end of it
+        self.spans: list[list[Span]] = [[] for _ in devices]
+
+    def begin(self, device: int, step: Step, sent: Boundary | None = None) -> None:
+        if not isinstance(step, Transfer):
+            self.devices[device].require_own(step)
+            return
+        self._require_other(device, step)
+        if isinstance(step, Send):
+            sent = self.devices[device].take_made(step)
+        else:
+            self._require_free(device, step)
+        self.came[device, step.message(device)] = self.clock[device]
+        super().begin(device, step, sent)
+
+    def cross(self, message: tuple, recv: Recv, sent: Boundary) -> Message:
+        what, source, target = message
+        begins = self.came[source, message]
+        if self.blocking:
+            begins = max(begins, self.came[target, message])
+        self.devices[target].arrive(sent, recv)
+        takes = self.costs.transfer(what, source, target)
+        return Message(*message, begins, begins + self._time(f"transfer of {what}", takes))
+
+    def end(self, device: int, step: Step) -> None:
+        arrived = [self.crossed[each.message(device)].end for each in self.awaited(device, step)]
+        start = self.clock[device] = max([self.clock[device], *arrived])
+        if not isinstance(step, Transfer):
+            takes = self._time(f"duration of {step}", self.costs.duration(step, device))
+            self.clock[device] += takes
+            self.devices[device].run(step)
+            self.spans[device].append(Span(step, device, start, self.clock[device]))
+
+    def _time(self, name: str, takes: Real) -> Real:
+        return duration(type(self.costs).__name__, name, takes)
+
+    def timeline(self, placement: Sequence[Sequence[int]], microbatches: int) -> Timeline:
+        """What the devices did and when. ScheduleError if it is not a whole training step."""
+        rows = [[span.action for span in row] for row in self.spans]
+        if not any(rows):
+            raise ScheduleError("the programs have run no action, such as F(0, 0)")
+        schedule = Explicit(rows, placement=placement, microbatches=microbatches)
+        check_actions(schedule)
+        program = schedule.program
+        needed, targets = (each[program.crosses].tolist() for each in (program.needs, program.target))
+        ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
+        crossed, spans = [self.crossed[way] for way in ways], [span for row in self.spans for span in row]
+        times = ([getattr(each, name) for each in of] for of in (spans, crossed) for name in ("start", "end"))
+        return Timeline(schedule, *map(column_of, times))
+
+    # What is wrong with the programs
+
+    def _require_other(self, device: int, step: Transfer) -> None:
+        """ScheduleError unless the other device is another one, and the message is for one that needs it."""
+        error, (_, _, to), (kind, stage, m) = self.devices[device].error, step.message(device), step.key
+        if step.other == device:
+            raise error(f"{step}, which is itself: what it makes is there")
+        if step.other >= len(self.devices):
+            raise error(f"{step}, but the devices are 0 to {len(self.devices) - 1}")
+        held, last = self.devices[to].partitions, len(self.devices[to].inputs.pieces) - 1
+        if stage not in held or m > last:
+            holds = f"device {to} holds {named(sorted(held))}, and microbatches are 0 to {last}"
+            raise error(f"{step}, which is for {stage}{kind}{m}; {holds}")
+
+    def _require_free(self, device: int, step: Recv) -> None:
+        """ScheduleError if it was received before, or if its buffer is not free."""
+        own = self.devices[device]
+        if (device, step.key) in self.receives:
+            raise own.error(f"{step} again; it must receive that once")
+        if step.into is not None and own.check_buffers:
+            own.require_free(step, self._not_here(device))
+
+    def _not_here(self, device: int) -> Iterator[Recv]:
+        """What a device has come to receive, and was not sent."""
+        own = (recv for (to, _), recv in self.receives.items() if to == device)
+        return (recv for recv in own if recv.message(device) not in self.crossed)
+
+    def require_received(self) -> None:
+        """ScheduleError if something was sent and not received, or the other way round."""
+        for what, source, to in self.sent:
+            raise ScheduleError(f"device {source} sends {what} to device {to}, which never receives it")
+        for k in range(len(self.devices)):
+            for recv in self._not_here(k):
+                says = f"device {k} receives {recv.what} from device {recv.source}, which never sends it"
+                raise ScheduleError(says)
+
+    def cannot_finish(self, waits: dict[int, Wait]) -> ScheduleError:
+        """The error: ScheduleError if a device waits for one that has ended, else DeadlockError.
+
+        Of many lines the first four tell enough.
+        """
+        with_ = " with blocking sends" * self.blocking
+        lines = [f"the programs of {len(self.devices)} devices cannot finish{with_}:"]
+        in_vain = {k: wait for k, wait in waits.items() if self.ended[wait.on.other]}
+        astray = [] if self.blocking else list(self._astray(waits))
+        if in_vain:
+            lines += [f"device {k} waits in {wait}, whose program has ended" for k, wait in in_vain.items()]
+            lines += astray + [f"device {k} waits in {wait}" for k, wait in waits.items() if k not in in_vain]
+            return ScheduleError("\n  ".join(lines[:5]))
+        found = round_trip(waits)
+        swap = freed_by_a_receive(found)
+        return DeadlockError(
+            "\n  ".join([*lines, swap.sentence if swap else self._all_receive(found), *astray[:3]])
+        )
+
+    def _astray(self, waits: dict[int, Wait]) -> Iterator[str]:
+        """Messages that a device waits for under another name, or from or on another device."""
+        wanted = {wait.on.key for wait in waits.values()}
+        for what, source, target in self.sent:
+            if key_of(what) in wanted:
+                yield f"device {source} has sent {what} to device {target}, which has not received it"
+
+    def _all_receive(self, waits: dict[int, Wait]) -> str:
+        """A cycle of receives; one that could send first should."""
+        for device, wait in waits.items():
+            what, other = wait.on.what, wait.on.other
+            early, where = Send(what, device).brief, self.devices[other]
+            if where.has_made(what):
+                return f"{in_words(waits)}. {put(early, other, waits)}"
+            if what not in where.ran and what.stage in where.partitions and where.lacks(what) is None:
+                return f"{in_words(waits)}. {put(f'{what} and {early}', other, waits)}"
+        return in_words(waits)

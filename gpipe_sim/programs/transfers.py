@@ -5,47 +5,67 @@ A message is named by the action that made it, on both ends: device 0 has ``Send
 by the stage that receives: ``0SEND_F1`` and ``1RECV_F1``; ``1SEND_B1`` and ``0RECV_B1`` for a gradient.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB, require_labels
 from gpipe_sim.core.rows import read
 from gpipe_sim.errors import MOST, got, require, require_flags, whole
 
+Message = tuple[Action, int, int]  #: what, from which device, to which
+Key = tuple[Kind, int, int]  #: what a message is for: F or B, and the stage and microbatch that need it
+
 
 @dataclass(frozen=True)
-class Send:
+class Transfer:
+    """One end of a message that holds what an action made."""
+
+    what: Action
+
+    def __post_init__(self):
+        object.__setattr__(self, "what", _sent(type(self).__name__, self.what))
+
+    @property
+    def key(self) -> Key:
+        return key_of(self.what)
+
+    @property
+    def other(self) -> int:
+        """The device at the other end."""
+        return self.to if isinstance(self, Send) else self.source
+
+    def message(self, device: int) -> Message:
+        """The message of which this device has one end."""
+        source, target = (device, self.to) if isinstance(self, Send) else (self.source, device)
+        return self.what, source, target
+
+    @property
+    def brief(self) -> str:
+        return f"{type(self).__name__} {self.what}"
+
+    def __str__(self) -> str:
+        return f"{self.brief} {'to' if isinstance(self, Send) else 'from'} device {self.other}"
+
+
+@dataclass(frozen=True)
+class Send(Transfer):
     """Send what an action made, ``what``, to device ``to``: ``Send(F(0, 1), to=1)``.
 
     TypeError or ValueError for anything but an action whose output or input gradient another stage needs.
     """
 
-    what: Action
     to: int
 
     def __post_init__(self):
-        object.__setattr__(self, "what", _sent("Send", self.what))
+        super().__post_init__()
         object.__setattr__(self, "to", whole("Send", "to=", self.to, 0, MOST))
 
     @property
-    def other(self) -> int:
-        """The device at the other end."""
-        return self.to
-
-    @property
     def spelled(self) -> str:
-        return f"{self.what.stage}SEND_{_letter(self.what)}{self.what.microbatch}"
-
-    @property
-    def brief(self) -> str:
-        return f"Send {self.what}"
-
-    def __str__(self) -> str:
-        return f"{self.brief} to device {self.to}"
+        return f"{self.what.stage}SEND_{self.key[0]}{self.what.microbatch}"
 
 
 @dataclass(frozen=True)
-class Recv:
+class Recv(Transfer):
     """Receive what an action made, ``what``, from device ``source``: ``Recv(F(0, 1), source=0)``.
 
     With ``wait=False`` the receive is only posted, as MPI's Irecv does: the program goes on at once, and the
@@ -54,13 +74,12 @@ class Recv:
     own. Errors as for ``Send``.
     """
 
-    what: Action
     source: int
     wait: bool = True
     into: str | None = None
 
     def __post_init__(self):
-        object.__setattr__(self, "what", _sent("Recv", self.what))
+        super().__post_init__()
         object.__setattr__(self, "source", whole("Recv", "source", self.source, 0, MOST))
         require_flags("Recv", wait=self.wait)
         if self.into is not None:
@@ -69,44 +88,24 @@ class Recv:
                 raise ValueError(f"Recv needs into to be a name, such as 'a' {got(name)}")
 
     @property
-    def other(self) -> int:
-        """The device at the other end."""
-        return self.source
-
-    @property
     def spelled(self) -> str:
-        into = f">{self.into}" if self.into else ""
-        posted = "" if self.wait else "I"
-        return f"{receiver(self.what)}{posted}RECV_{_letter(self.what)}{self.what.microbatch}{into}"
-
-    @property
-    def brief(self) -> str:
-        return f"Recv {self.what}"
-
-    def __str__(self) -> str:
-        return f"{self.brief} from device {self.source}"
+        kind, stage, m = self.key
+        return f"{stage}{'' if self.wait else 'I'}RECV_{kind}{m}{f'>{self.into}' if self.into else ''}"
 
 
-Transfer = Send | Recv
 Step = Action | OverlapFB | Transfer
-Way = tuple[Action, int, int]  #: a message: what, from which device, to which
 
 
-def receiver(what: Action) -> int:
-    """The stage that needs what an action made: the next one for an output, the one before for a gradient."""
-    return what.stage + (1 if what.kind is Kind.F else -1)
+def key_of(what: Action) -> Key:
+    """What an action's message is for: the next stage's forward, or the backward of the stage before."""
+    if what.kind is Kind.F:
+        return Kind.F, what.stage + 1, what.microbatch
+    return Kind.B, what.stage - 1, what.microbatch
 
 
-def spelled(step: Step) -> str:
-    """A step as a text has it."""
-    return step.spelled if isinstance(step, Transfer) else str(step)
-
-
-def way(device: int, transfer: Transfer) -> Way:
-    """The message of which a device has one end."""
-    if isinstance(transfer, Send):
-        return transfer.what, device, transfer.to
-    return transfer.what, transfer.source, device
+def key_read_by(part: Action) -> Key:
+    """The key of the message that an F, B or I reads; of another action, one that no message has."""
+    return (Kind.B if part.kind is Kind.I else part.kind), part.stage, part.microbatch
 
 
 def read_step(owner: str, step: object) -> Step:
@@ -121,15 +120,6 @@ def read_step(owner: str, step: object) -> Step:
     return found
 
 
-def actions_of(steps: Iterable[Step]) -> list[Action | OverlapFB]:
-    """The steps that are no transfers."""
-    return [step for step in steps if not isinstance(step, Transfer)]
-
-
-def _letter(what: Action) -> str:
-    return "F" if what.kind is Kind.F else "B"
-
-
 def _sent(owner: str, what: object) -> Action:
     """What a message holds, as a plain action; TypeError or ValueError if no other stage needs it."""
     if not isinstance(what, str | Action):
@@ -142,6 +132,6 @@ def _sent(owner: str, what: object) -> Action:
     require_labels(owner, action[::2])
     if min(action[::2]) < 0:
         raise ValueError(f"{owner} needs a stage and a microbatch >= 0 {got(str(action))}")
-    if receiver(action) < 0:
+    if key_of(action)[1] < 0:
         raise ValueError(f"{owner} {action}: there is no stage before stage 0 that needs its gradient")
     return action

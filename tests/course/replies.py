@@ -1,6 +1,7 @@
 """What the tests of all lessons ask of a reply, and how they make a student's mistakes."""
 
 import inspect
+import re
 from collections.abc import Callable
 from types import ModuleType
 
@@ -12,11 +13,11 @@ WRONG = ("almost", "keep working")
 Cases = dict[str, list]
 
 
-def each_reply(lesson: ModuleType, **cases: Cases) -> Callable[[Callable, object, str, str], None]:
+def each_reply(lesson: ModuleType, never: str = "$^", **cases: Cases) -> Callable:
     """A test of a lesson's checks, by their names: each answer gets the verdict under which it stands.
 
     Beside an answer stand words of its reply; under "wrong", whatever the reply, it stands alone. Where a
-    check takes several answers, they are a tuple.
+    check takes several answers, they are a tuple. No reply matches the expression ``never``.
     """
     found = [
         pytest.param(getattr(lesson, check), *case, id=f"{check}: {case[-1][:30]}")
@@ -26,7 +27,9 @@ def each_reply(lesson: ModuleType, **cases: Cases) -> Callable[[Callable, object
 
     @pytest.mark.parametrize(("check", "answer", "verdict", "words"), found)
     def test(check: Callable, answer: object, verdict: str, words: str) -> None:
-        assert_says(check(*(answer if isinstance(answer, tuple) else (answer,))), verdict, words)
+        reply = check(*(answer if isinstance(answer, tuple) else (answer,)))
+        assert_says(reply, verdict, words)
+        assert not re.search(never, reply.text), reply
 
     test.cases = cases
     return test

@@ -49,26 +49,23 @@ def in_a_notebook(folder: Path, *sources: str) -> list[str]:
     ]
 
 
-def test_what_passed_is_used_by_a_later_lesson(tmp_path):
-    _, reply, here = in_a_notebook(tmp_path, CHECK, TWICE, "mine.twice(21)")
-    assert (reply, here) == ("correct: twice as much", "42")
+IS_KEPT = "import os; os.path.exists(mine.FILE)"
+ENDS = "def twice(x):\n    exit()\n\ndoubled(twice)"
+HELPED = "def twice(x):\n    return helper(x)\n\ndoubled(twice)"
+
+
+def test_what_passed_alone_is_kept_and_used_by_a_later_lesson(tmp_path):
+    """The kernel outlives exit(). What is wrong is not kept, nor what needs another cell."""
+    helper = "def helper(x):\n    return 2 * x"
+    cells = in_a_notebook(tmp_path, CHECK, ENDS, helper, HELPED, IS_KEPT, TWICE, IS_KEPT, "mine.twice(21)")
+    _, ended, _, helped, before, *after = cells
+    assert "calls exit()" in ended
+    assert helped.startswith("correct: twice as much. It is not kept for later lessons: on its own")
+    assert "name 'helper' is not defined, in your line: return helper(x)" in helped
+    assert (before, *after) == ("False", "correct: twice as much", "True", "42")
     text = (tmp_path / mine.FILE).read_text()
     assert "def twice(x):" in text and "factor = 2" in text and "doubled(twice)" not in text
     assert in_a_notebook(tmp_path, "from gpipe_sim.course import mine; mine.twice(4)") == ["8"]
-
-
-def test_what_needs_another_cell_is_correct_but_not_kept(tmp_path):
-    uses = "def twice(x):\n    return helper(x)\n\ndoubled(twice)"
-    *_, reply = in_a_notebook(tmp_path, CHECK, "def helper(x):\n    return 2 * x", uses)
-    assert reply.startswith("correct: twice as much. It is not kept for later lessons: on its own")
-    assert "name 'helper' is not defined, in your line: return helper(x)" in reply
-    assert not (tmp_path / mine.FILE).exists()
-
-
-def test_the_kernel_outlives_exit_and_a_wrong_answer_is_not_kept(tmp_path):
-    *_, reply, alive = in_a_notebook(tmp_path, CHECK, "def twice(x):\n    exit()\n\ndoubled(twice)", "1 + 1")
-    assert "calls exit()" in reply and alive == "2"
-    assert not (tmp_path / mine.FILE).exists()
 
 
 def test_a_stub_is_told_what_to_write():

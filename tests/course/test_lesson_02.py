@@ -21,12 +21,6 @@ from gpipe_sim import (
 )
 from gpipe_sim.course import lesson_02
 from gpipe_sim.course.answers import Links, backward, forward, step
-from gpipe_sim.course.lesson_02 import (
-    OneHot,
-    accuracy,
-    measured_bytes,
-    which_hides_it,
-)
 
 HALVES = Explicit(["0F0 0I0 0W0", "1F0 1I0 1W0"])
 STEP = simulate(HALVES, Costs(comm=1))
@@ -70,7 +64,7 @@ def each_is_trained_once():
     def once(optimizer, loss):
         key = type(optimizer), optimizer.learning_rate, loss.times
         if key not in known:
-            known[key] = accuracy(optimizer, loss)
+            known[key] = lesson_02.accuracy(optimizer, loss)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -114,7 +108,7 @@ MESSAGES = {
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_what_is_measured_is_one_message(dtype):
     layers = mlp([64, 512, 16, 512, 10], dtype=dtype)
-    sent = [measured_bytes(layers, cut, samples=32) for cut in range(1, len(layers))]
+    sent = [lesson_02.measured_bytes(layers, cut, samples=32) for cut in range(1, len(layers))]
     assert sent == [32 * width * np.dtype(dtype).itemsize for width in (512, 512, 16, 16, 512, 512)]
 
 
@@ -135,34 +129,38 @@ HIDES = {
 
 def test_a_wrong_choice_is_told_of_that_choice_alone(each_is_trained_once):
     """It was told all four accuracies, and so the answer."""
-    assert "Adam" not in which_hides_it("SGD").text
+    assert "Adam" not in lesson_02.which_hides_it("SGD").text
     for answer in ("both", "neither"):
-        text = which_hides_it(answer).text
+        text = lesson_02.which_hides_it(answer).text
         assert text.count("%") == 1 and "Adam" not in text and "SGD" not in text
 
 
 def test_adam_learns_with_either_gradient_and_sgd_does_not(each_is_trained_once):
     reached = each_is_trained_once
-    assert reached(Adam(0.01), OneHot()) > 0.92
-    assert reached(Adam(0.01), OneHot(10)) > 0.92
-    assert reached(SGD(1.0), OneHot()) > 0.85
-    assert reached(SGD(1.0), OneHot(10)) < 0.3
-    assert reached(SGD(0.1), OneHot(10)) > reached(SGD(0.1), OneHot()) + 0.1
+    assert reached(Adam(0.01), lesson_02.OneHot()) > 0.92
+    assert reached(Adam(0.01), lesson_02.OneHot(10)) > 0.92
+    assert reached(SGD(1.0), lesson_02.OneHot()) > 0.85
+    assert reached(SGD(1.0), lesson_02.OneHot(10)) < 0.3
+    assert reached(SGD(0.1), lesson_02.OneHot(10)) > reached(SGD(0.1), lesson_02.OneHot()) + 0.1
 
 
 def test_a_tenfold_gradient_of_the_right_value_is_what_dividing_by_the_samples_gives():
     outputs, classes = np.random.default_rng(0).normal(size=(6, 10)), np.arange(6)
     target = np.eye(10)[classes]
-    loss, saved = OneHot(10).forward(outputs, classes)
+    loss, saved = lesson_02.OneHot(10).forward(outputs, classes)
     assert loss == mse(outputs, target)
-    assert np.allclose(OneHot(10).backward(saved, 1.0), 2 * (outputs - target) / len(outputs), rtol=1e-12)
-    assert np.allclose(OneHot().backward(saved, 1.0), mse.backward(mse.forward(outputs, target)[1], 1.0))
+    assert np.allclose(
+        lesson_02.OneHot(10).backward(saved, 1.0), 2 * (outputs - target) / len(outputs), rtol=1e-12
+    )
+    assert np.allclose(
+        lesson_02.OneHot().backward(saved, 1.0), mse.backward(mse.forward(outputs, target)[1], 1.0)
+    )
 
 
 def test_the_accuracies_that_are_told_are_those_after_five_epochs():
-    run = {"loss": OneHot(), "optimizer": SGD(0.1), "batch_size": 32, "report": None}
+    run = {"loss": lesson_02.OneHot(), "optimizer": SGD(0.1), "batch_size": 32, "report": None}
     found = train(split(mlp([64, 32, 10]), stages=2), Naive(2), digits(), epochs=5, **run).accuracies
-    assert accuracy(SGD(0.1), OneHot()) == found[4] > found[3]
+    assert lesson_02.accuracy(SGD(0.1), lesson_02.OneHot()) == found[4] > found[3]
 
 
 F, B = partial(changed, forward), partial(changed, backward)

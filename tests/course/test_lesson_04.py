@@ -7,16 +7,6 @@ from replies import assert_each_is_told, each_reply
 
 from gpipe_sim import Costs, GPipe, bubble_fraction, simulate, speedup
 from gpipe_sim.course import answers, called, lesson_04
-from gpipe_sim.course.lesson_04 import (
-    LAST_FIRST,
-    LENGTHS,
-    MORE_STAGES,
-    SLOW_BACKWARDS,
-    SPEED_UPS,
-    STEPS,
-    UNEVEN,
-    gpipe_rows,
-)
 
 
 def rows_by(row):
@@ -51,7 +41,7 @@ def loops_for_ever(K, M):
 
 def test_rows_that_never_end_are_stopped(monkeypatch):
     monkeypatch.setattr(called, "SECONDS", 0.3)
-    assert "(2, 4) it was still running" in gpipe_rows(loops_for_ever).text
+    assert "(2, 4) it was still running" in lesson_04.gpipe_rows(loops_for_ever).text
 
 
 def uneven(*layers):
@@ -64,13 +54,13 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
     bubbles = {bubble_fraction(simulate(GPipe(4, 8), Costs(*each))) for each in times}
     assert len(bubbles) == 1
     predictions = (
-        (timeline.makespan, LENGTHS),
-        ("same", SLOW_BACKWARDS),
-        (round(float(speedup(timeline)), 2), SPEED_UPS),
-        (simulate(GPipe(4, 4), Costs(1, 1, 0)).makespan, STEPS),
-        (uneven(2, 2, 2, 5), UNEVEN),
-        ("false", LAST_FIRST),
-        ("false", MORE_STAGES),
+        (timeline.makespan, lesson_04.LENGTHS),
+        ("same", lesson_04.SLOW_BACKWARDS),
+        (round(float(speedup(timeline)), 2), lesson_04.SPEED_UPS),
+        (simulate(GPipe(4, 4), Costs(1, 1, 0)).makespan, lesson_04.STEPS),
+        (uneven(2, 2, 2, 5), lesson_04.UNEVEN),
+        ("false", lesson_04.LAST_FIRST),
+        ("false", lesson_04.MORE_STAGES),
     )
     for measured, wrong in predictions:
         assert_each_is_told(wrong, measured)
@@ -79,8 +69,8 @@ def test_the_natural_wrong_guesses_are_wrong_and_are_told_what_they_are():
 def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     timeline = simulate(GPipe(4, 8))
     one, done = 4 * 8 * 3, timeline.on(3)[-1].end
-    assert set(LENGTHS) == {one, one // 4, done, done + 3, (8 + 4) * 3}
-    assert list(SPEED_UPS) == [
+    assert set(lesson_04.LENGTHS) == {one, one // 4, done, done + 3, (8 + 4) * 3}
+    assert list(lesson_04.SPEED_UPS) == [
         4,
         8,
         Fraction(one, done),
@@ -89,8 +79,8 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
     ]
     equal = simulate(GPipe(4, 4), Costs(1, 1, 0))
     twice = simulate(GPipe(4, 4)).makespan
-    assert list(STEPS) == [4 * (1 + 1), equal.on(3)[-1].end, (4 + 4) * 2, twice, 4 * 4 * (1 + 1)]
-    assert list(UNEVEN) == [uneven(3, 3, 3, 2), 11 * 3 * 11 / 4, 8 * 5 * 3, 11 * 3 * 5]
+    assert list(lesson_04.STEPS) == [4 * (1 + 1), equal.on(3)[-1].end, (4 + 4) * 2, twice, 4 * 4 * (1 + 1)]
+    assert list(lesson_04.UNEVEN) == [uneven(3, 3, 3, 2), 11 * 3 * 11 / 4, 8 * 5 * 3, 11 * 3 * 5]
 
 
 def turned_round(K, M):

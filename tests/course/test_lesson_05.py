@@ -10,15 +10,7 @@ from replies import assert_each_is_told, changed, each_reply
 import gpipe_sim as gp
 from gpipe_sim.course import answers, called, lesson_05
 from gpipe_sim.course.answers import NEEDS, needs
-from gpipe_sim.course.lesson_05 import (
-    CLOCKED,
-    KNOT,
-    LONG,
-    ROOM,
-    clock,
-    short_and_small,
-    unlock,
-)
+from gpipe_sim.course.lesson_05 import clock
 
 PUT_OFF = """
 0F0 0F1 0F2 0F3 0B3 0B1 0B2 0B0
@@ -58,6 +50,10 @@ def in_a_loop(action, S, table):
 
 def of_needs(change):
     return lambda action, S, table: change(needs(action, S, table))
+
+
+def each_need(change):
+    return of_needs(lambda found: [change(*one) for one in found])
 
 
 def of_ends(change):
@@ -224,7 +220,7 @@ def test_a_clock_that_eats_its_rows_is_told_so_and_leaves_those_of_the_check():
         "almost: every end is right. But with the rows 0F0 0F1 0B1 0B0 and F = 1, B = 2, the "
     )
     assert said.endswith("the rows are empty when your clock is done. Who else may need them?")
-    assert all(row for rows, _, _ in CLOCKED[:4] for row in rows)
+    assert all(row for rows, _, _ in lesson_05.CLOCKED[:4] for row in rows)
 
 
 def test_a_clock_that_rounds_is_told_where_and_not_that_it_is_late():
@@ -248,26 +244,28 @@ def reply(check, answer) -> str:
 
 def test_an_order_that_cannot_run_is_explained():
     ask = " What would have to come earlier, and on which row?"
-    assert reply(unlock, KNOT) == (
+    assert reply(lesson_05.unlock, lesson_05.KNOT) == (
         f"keep working: 0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0.{ask}"
     )
-    assert unlock(str(KNOT)) == unlock(KNOT)
-    said = reply(short_and_small, warming_up((0, 1, 0)))
+    assert lesson_05.unlock(str(lesson_05.KNOT)) == lesson_05.unlock(lesson_05.KNOT)
+    said = reply(lesson_05.short_and_small, warming_up((0, 1, 0)))
     assert said == f"keep working: 0B0 needs 1B0, queued behind 1F1, which needs 0F1, queued behind 0B0.{ask}"
     backward_first = "0B0 0F0 0F1 0B1\n1F1 1B1 1F0 1B0"
-    assert reply(unlock, backward_first) == f"keep working: 0B0 needs 0F0, queued behind 0B0.{ask}"
+    assert reply(lesson_05.unlock, backward_first) == f"keep working: 0B0 needs 0F0, queued behind 0B0.{ask}"
     head_on = "0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0".replace("1F1 1B1 1F0 1B0", "1B0 1F1 1F0 1B1")
-    assert reply(unlock, head_on) == f"keep working: 1B0 needs 1F0, queued behind 1B0.{ask}"
+    assert reply(lesson_05.unlock, head_on) == f"keep working: 1B0 needs 1F0, queued behind 1B0.{ask}"
 
 
 def test_one_swap_and_only_one_unlocks():
-    freed = [swapped for swapped in swaps() if unlock(swapped).verdict == "correct"]
+    freed = [swapped for swapped in swaps() if lesson_05.unlock(swapped).verdict == "correct"]
     assert [str(order) for order in freed] == ["device 0: 0F0 0F1 0B0 0B1\ndevice 1: 1F1 1B1 1F0 1B0"]
     assert "it runs and takes 12. Device 0 now does two forwards before its first b" in reply(
-        unlock, freed[0]
+        lesson_05.unlock, freed[0]
     )
     assert gp.peak_in_flight(freed[0]) == (2, 1)
-    assert all(unlock(swapped).verdict == "keep working" for swapped in swaps() if swapped not in freed)
+    assert all(
+        lesson_05.unlock(swapped).verdict == "keep working" for swapped in swaps() if swapped not in freed
+    )
 
 
 def swaps() -> list[gp.Explicit]:
@@ -275,19 +273,19 @@ def swaps() -> list[gp.Explicit]:
     for device in range(2):
         for i in range(4):
             for j in range(i):
-                rows = [list(row) for row in KNOT.actions]
+                rows = [list(row) for row in lesson_05.KNOT.actions]
                 rows[device][i], rows[device][j] = rows[device][j], rows[device][i]
                 found.append(gp.Explicit(rows))
     return found
 
 
 def test_another_order_altogether_is_more_than_a_swap():
-    said = reply(unlock, gp.OneFOneB(2, 2))
+    said = reply(lesson_05.unlock, gp.OneFOneB(2, 2))
     assert said.startswith(
         "keep working: it runs and takes 9, but 0F1, 0B0, 1F0, 1B0, 1F1, 1B1 stand elsewhere now."
     )
     two_swaps = "0F0 0F1 0B1 0B0\n1F1 1B1 1F0 1B0"
-    assert reply(unlock, two_swaps).startswith("almost: it runs and takes")
+    assert reply(lesson_05.unlock, two_swaps).startswith("almost: it runs and takes")
 
 
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
@@ -322,6 +320,43 @@ def lengths(times) -> tuple[float, list[float]]:
     return timeline.makespan, on
 
 
+FUNCTIONS = [
+    (shortens_its_table, "(0, 'F', 0), 3, NEEDS) it leaves the table as {'F': [],"),
+    (N((" if 0 <= s + way < S", "")), "(0, 'F', 0), 3, NEEDS) it gives -1F0. The stages are 0 to"),
+    (N(("0 <= s + way < S", "s + way >= 0")), "(2, 'B', 0), 3, NEEDS) it gives 2F0 and 3B0. The stages are"),
+    (N(("< S", "<= S")), "The stages are 0 to 2. Where is stage 3?"),
+    (N(("0 <= s", "0 < s")), "an entry that leads to 0F0. Where does your function drop it?"),
+    (N(("s + way", "s - way")), "(0, 'F', 0), 3, NEEDS) it gives 1F0. Which entry of the table"),
+    (N(("way, other,", "way, kind,")), "it gives 0B0 and 1B0. The table has an entry that leads to 0F0."),
+    (of_needs(lambda found: found[:1]), "leads to 1B0. Where does your function drop it?"),
+    (by_heart, "'B': [('F', 0)]}) it gives 0F0 and 1B0. Which entry"),
+    (lambda action, S, table: needs(action, S, NEEDS), "Which entry of the table leads to 1B0?"),
+    (
+        of_needs(lambda found: found + [(s, kind, m - 1) for s, kind, m in found[:1] if m]),
+        "Of which microbatch does it read something?",
+    ),
+    (each_need(lambda s, kind, _: (s, kind, 0)), "Of which microbatch does it read something?"),
+    (each_need(lambda s, kind, m: (kind, s, m)), "it gives [('F', 0, 0), ('B', 1, 0)]. What is in a list"),
+    (each_need(lambda *one: list(one)), "What is in a list of actions, each (stage, kind, microbatch)?"),
+    (each_need("{}{}{}".format), "it gives ['0F0', '1B0']. What is in a list"),
+    (of_needs(iter), "it gives a list_iterator. Later lessons read it more than once"),
+    (of_needs(set), "it gives a set. Later lessons read"),
+    (of_needs(lambda found: 2 * found), "Does it need one of them twice?"),
+    (lambda action, S, table: table[action[0]], "it stopped: KeyError: 0, in your line"),
+]
+TABLES = [
+    ({"F": F, "B": [("F", 0), ("B", -1)]}, "1B2 needs 1F2 and 0B2. What"),
+    ({"F": F, "B": [*B, ("F", +1)]}, "1B2 needs 1F2 and 2B2 and 2F2. What"),
+    ({"F": F, "B": [*B, ("F", 0)]}, "Does it need one of them twice?"),
+    ({"F": [("F", +1)], "B": B}, "1F2 needs 2F2. From where does a forward"),
+    ({"F": [], "B": B}, "1F2 needs nothing. From where"),
+    ({"F": F}, "NEEDS has the keys ['F']. What does B need?"),
+    ({"F": F, "B": B[0]}, "NEEDS[\"B\"] is ('F', 0). How is it written"),
+    ({"F": F, "B": [(0, "F"), (1, "B")]}, "[(0, 'F'), (1, 'B')]. How is it written"),
+    ({"F": F, "B": ["0F0", "1B0"]}, "['0F0', '1B0']. How is it written"),
+    ([F, B], "Which two kinds of action want an entry in a dict?"),
+    (None, "NEEDS is None. Which two kinds"),
+]
 NEEDED = {
     "correct": [
         ((NEEDS, needs), ""),
@@ -333,61 +368,9 @@ NEEDED = {
         (({"F": F, "B": [("F", 0)]}, needs), "1B2 needs 1F2. What does a backward read"),
     ],
     "keep working": [
-        (({"F": F, "B": [("F", 0), ("B", -1)]}, needs), "1B2 needs 1F2 and 0B2. What"),
-        (({"F": F, "B": [*B, ("F", +1)]}, needs), "1B2 needs 1F2 and 2B2 and 2F2. What"),
-        (({"F": F, "B": [*B, ("F", 0)]}, needs), "Does it need one of them twice?"),
-        (({"F": [("F", +1)], "B": B}, needs), "1F2 needs 2F2. From where does a forward"),
-        (({"F": [], "B": B}, needs), "1F2 needs nothing. From where"),
-        (({"F": F}, needs), "NEEDS has the keys ['F']. What does B need?"),
-        (({"F": F, "B": B[0]}, needs), "NEEDS[\"B\"] is ('F', 0). How is it written"),
-        (({"F": F, "B": [(0, "F"), (1, "B")]}, needs), "[(0, 'F'), (1, 'B')]. How is it written"),
-        (({"F": F, "B": ["0F0", "1B0"]}, needs), "['0F0', '1B0']. How is it written"),
-        (([F, B], needs), "Which two kinds of action want an entry in a dict?"),
-        ((None, needs), "NEEDS is None. Which two kinds"),
+        *(((NEEDS, function), words) for function, words in FUNCTIONS),
+        *(((table, needs), words) for table, words in TABLES),
         ((NEEDS, None), 'the table is right. What does it say that (1, "F", 2) needs'),
-        ((NEEDS, shortens_its_table), "(0, 'F', 0), 3, NEEDS) it leaves the table as {'F': [],"),
-        (
-            (NEEDS, N((" if 0 <= s + way < S", ""))),
-            "(0, 'F', 0), 3, NEEDS) it gives -1F0. The stages are 0 to",
-        ),
-        (
-            (NEEDS, N(("0 <= s + way < S", "s + way >= 0"))),
-            "(2, 'B', 0), 3, NEEDS) it gives 2F0 and 3B0. The stages are",
-        ),
-        ((NEEDS, N(("< S", "<= S"))), "The stages are 0 to 2. Where is stage 3?"),
-        ((NEEDS, N(("0 <= s", "0 < s"))), "an entry that leads to 0F0. Where does your function drop it?"),
-        ((NEEDS, N(("s + way", "s - way"))), "(0, 'F', 0), 3, NEEDS) it gives 1F0. Which entry of the table"),
-        (
-            (NEEDS, N(("way, other,", "way, kind,"))),
-            "it gives 0B0 and 1B0. The table has an entry that leads to 0F0.",
-        ),
-        ((NEEDS, of_needs(lambda found: found[:1])), "leads to 1B0. Where does your function drop it?"),
-        ((NEEDS, by_heart), "'B': [('F', 0)]}) it gives 0F0 and 1B0. Which entry"),
-        ((NEEDS, lambda action, S, table: needs(action, S, NEEDS)), "Which entry of the table leads to 1B0?"),
-        (
-            (NEEDS, of_needs(lambda found: found + [(s, kind, m - 1) for s, kind, m in found[:1] if m])),
-            "Of which microbatch does it read something?",
-        ),
-        (
-            (NEEDS, of_needs(lambda found: [(s, kind, 0) for s, kind, _ in found])),
-            "Of which microbatch does it read something?",
-        ),
-        (
-            (NEEDS, of_needs(lambda found: [(kind, s, m) for s, kind, m in found])),
-            "it gives [('F', 0, 0), ('B', 1, 0)]. What is in a list",
-        ),
-        (
-            (NEEDS, of_needs(lambda found: [list(one) for one in found])),
-            "What is in a list of actions, each (stage, kind, microbatch)?",
-        ),
-        (
-            (NEEDS, of_needs(lambda found: ["{}{}{}".format(*one) for one in found])),
-            "it gives ['0F0', '1B0']. What is in a list",
-        ),
-        ((NEEDS, of_needs(iter)), "it gives a list_iterator. Later lessons read it more than once"),
-        ((NEEDS, of_needs(set)), "it gives a set. Later lessons read"),
-        ((NEEDS, of_needs(lambda found: 2 * found)), "Does it need one of them twice?"),
-        ((NEEDS, lambda action, S, table: table[action[0]]), "it stopped: KeyError: 0, in your line"),
     ],
 }
 CLOCKS = {
@@ -467,7 +450,7 @@ SHORTEST = {
         (str(LONG_ENOUGH), "18 long, peaks 3, 2, 1."),
         (LONG_ENOUGH, "18 long, peaks 3, 2, 1."),
         (gp.Explicit(RENAMED), ""),
-        (answers.capped_rows(3, 4, ROOM, NEEDS, {"F": 1, "B": 2}), "18 long, peaks 3, 2, 1."),
+        (answers.capped_rows(3, 4, lesson_05.ROOM, NEEDS, {"F": 1, "B": 2}), "18 long, peaks 3, 2, 1."),
         (SHORT.splitlines(), "18 long, peaks 3, 2, 1."),
     ],
     "almost": [
@@ -517,7 +500,7 @@ ORDERS = {
         ([[(0, "F", 0)]], "one row for each of the 2 devices, please (got 1)"),
     ],
     "wrong": [
-        KNOT,
+        lesson_05.KNOT,
         "0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1",
         "0F0 0F1 0B1 0B0\n1F1 1B1 1F0 1B0",
         "0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0",
@@ -538,4 +521,7 @@ def nothing_is_remembered():
 
 
 def test_what_is_asked_for_is_what_1f1b_does():
-    assert (gp.simulate(LONG_ENOUGH).makespan, gp.peak_in_flight(LONG_ENOUGH)) == (LONG, ROOM)
+    assert (gp.simulate(LONG_ENOUGH).makespan, gp.peak_in_flight(LONG_ENOUGH)) == (
+        lesson_05.LONG,
+        lesson_05.ROOM,
+    )

@@ -12,13 +12,6 @@ def except_last(K, M, forward, backward, recompute):
     return (M + K - 1) * (forward + backward) + (M - 1) * recompute
 
 
-def test_the_first_size_tells_the_wrong_ideas_apart():
-    K, M, f, b, r = lesson_08.HIDDEN_TIMES[0]
-    plain = (M + K - 1) * (f + b)
-    ideas = {plain, plain + M * r, plain + (M - 1) * r, plain + (M - 1) * f, plain + (M + K - 1) * r}
-    assert len(ideas) == 5
-
-
 def kept(stage, s, m, links, keep):
     forward(stage, s, m, links)
     stage["kept"][m] = keep(*stage["kept"][m])

@@ -8,21 +8,6 @@ from replies import assert_each_is_told, assert_says, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_11
-from gpipe_sim.course.lesson_11 import (
-    BESIDE_THE_HEAD,
-    BEST_PLACE,
-    FIRST_STAGE,
-    HIDDEN_MODELS,
-    LEAST_VARIANCE,
-    ONE_SLOW_STAGE,
-    PLACED,
-    SPEEDS,
-    best_cut,
-    every_cut,
-    in_this_order,
-    least,
-    stage_costs,
-)
 
 HALF, TWO_THIRDS = Fraction(1, 2), Fraction(2, 3)
 
@@ -38,7 +23,7 @@ def by_limit(costs, K):
                 taken += 1
             sizes.append(taken)
             left = left[taken:]
-        if not left and len(sizes) == K and max(stage_costs(costs, sizes)) <= limit:
+        if not left and len(sizes) == K and max(lesson_11.stage_costs(costs, sizes)) <= limit:
             return sizes
     return None
 
@@ -67,12 +52,13 @@ def least_varied(costs, K):
     if len(costs) > 20:
         return answers.best_cut(costs, K)
     return min(
-        every_cut(len(costs), K), key=lambda sizes: np.var([float(x) for x in stage_costs(costs, sizes)])
+        lesson_11.every_cut(len(costs), K),
+        key=lambda sizes: np.var([float(x) for x in lesson_11.stage_costs(costs, sizes)]),
     )
 
 
 def by_trying(costs, K):
-    return min(every_cut(len(costs), K), key=lambda sizes: max(stage_costs(costs, sizes)))
+    return min(lesson_11.every_cut(len(costs), K), key=lambda sizes: max(lesson_11.stage_costs(costs, sizes)))
 
 
 def by_first(costs, K):
@@ -81,28 +67,34 @@ def by_first(costs, K):
 
 def test_trying_every_cut_takes_too_long(monkeypatch):
     monkeypatch.setattr("gpipe_sim.course.called.SECONDS", 1)
-    assert_says(best_cut(by_trying), "keep working", "and K = 16 it was still running after 1 seconds")
+    assert_says(
+        lesson_11.best_cut(by_trying), "keep working", "and K = 16 it was still running after 1 seconds"
+    )
 
 
 def test_the_least_slow_stage_is_that_of_all_cuts():
-    for costs, stages in HIDDEN_MODELS[:-1]:
-        cuts = every_cut(len(costs), stages)
-        assert least(costs, stages) == min(max(stage_costs(costs, sizes)) for sizes in cuts)
+    for costs, stages in lesson_11.HIDDEN_MODELS[:-1]:
+        cuts = lesson_11.every_cut(len(costs), stages)
+        assert lesson_11.least(costs, stages) == min(
+            max(lesson_11.stage_costs(costs, sizes)) for sizes in cuts
+        )
 
 
 def test_the_slowest_belongs_to_the_front_but_the_second_slowest_not_behind_it():
-    shortest = min(permutations(SPEEDS), key=in_this_order)
+    shortest = min(permutations(lesson_11.SPEEDS), key=lesson_11.in_this_order)
     assert shortest[0] == HALF and shortest[1] == 1
 
 
 def test_each_natural_wrong_guess_is_told_its_own_sentence():
     slow = [1, 2, 1, 1]
-    assert_each_is_told(ONE_SLOW_STAGE, gp.simulate(gp.GPipe(4, 8), gp.Costs(slow, slow, slow)).makespan)
-    assert_each_is_told(FIRST_STAGE, 0)
-    assert_each_is_told(BESIDE_THE_HEAD, 1)
-    assert_each_is_told(BEST_PLACE, 0)
-    assert_each_is_told(PLACED, 9)
-    assert_each_is_told(LEAST_VARIANCE, 4)
+    assert_each_is_told(
+        lesson_11.ONE_SLOW_STAGE, gp.simulate(gp.GPipe(4, 8), gp.Costs(slow, slow, slow)).makespan
+    )
+    assert_each_is_told(lesson_11.FIRST_STAGE, 0)
+    assert_each_is_told(lesson_11.BESIDE_THE_HEAD, 1)
+    assert_each_is_told(lesson_11.BEST_PLACE, 0)
+    assert_each_is_told(lesson_11.PLACED, 9)
+    assert_each_is_told(lesson_11.LEAST_VARIANCE, 4)
 
 
 def test_what_the_natural_guesses_are():
@@ -125,7 +117,7 @@ CUTS = {
         with_the_rest,
         lambda costs, K: [len(costs) // K] * (K - 1) + [len(costs) - (K - 1) * (len(costs) // K)],
         lambda costs, K: [*list(accumulate(answers.best_cut(costs, K)))[:-1], len(costs) - 1],
-        lambda costs, K: max(stage_costs(costs, answers.best_cut(costs, K))),
+        lambda costs, K: max(lesson_11.stage_costs(costs, answers.best_cut(costs, K))),
         lambda costs, K: [float(size) for size in answers.best_cut(costs, K)],
         lambda costs, K: [1] * (K - 1) + [len(costs) - K + 1],
         lambda costs, K: [0, *answers.best_cut(costs, max(1, K - 1))],
@@ -142,7 +134,7 @@ CUTS = {
         ),
         (lambda c, K: answers.best_cut(c, max(1, K - 1)), "2 stages with layers, and 3 devices. What does"),
         (lambda c, K: answers.best_cut(c, K)[::-1], "Which of your numbers is device 0's?"),
-        (lambda c, K: stage_costs(c, answers.best_cut(c, K)), "Is that what stages take?"),
+        (lambda c, K: lesson_11.stage_costs(c, answers.best_cut(c, K)), "Is that what stages take?"),
     ],
     "keep working": [
         (lambda c, K: by_share(c, K)[:1], "these stages hold 4 of 7 layers. Where are the others"),

@@ -1,43 +1,19 @@
 """Lesson 17: what the checks say to right answers and to the usual wrong ones."""
 
-import inspect
+from functools import partial
 from itertools import combinations
 from math import ceil
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers, live
-from gpipe_sim.course.lesson_17 import (
-    AFTER_SIX,
-    BEFORE_EIGHT,
-    COUNTS,
-    HIDDEN_UPDATES,
-    MUST_ONE_CHOOSE,
-    NOBODY_WAITS,
-    ONE_LINEAR,
-    WITHOUT_STASHING,
-    delayed,
-    held,
-    stream,
-    versions_held,
-)
+from gpipe_sim.course import answers, lesson_17, live
 from gpipe_sim.course.live import BANDS, last_loss, learned, worse_without_stashing
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, mistaken, trained
 
-DELAYED, ROWS, SEEN = map(inspect.getsource, (answers.delayed, answers.stream_rows, answers.versions_seen))
-
-
-def edited(source: str, *edits: tuple[str, str]):
-    """An answer with pieces of its text replaced."""
-    for before, after in edits:
-        assert source.count(before) == 1, before
-        source = source.replace(before, after)
-    names = {"np": np, "step": answers.step}
-    exec(source, names)
-    return names[source.split("(")[0].removeprefix("def ")]
+D = partial(changed, answers.delayed)
 
 
 READS = "versions[max(0, len(versions) - 1 - delay)]"
@@ -47,111 +23,6 @@ LAST = """\
         stage["W"], stage["b"] = versions[-1]
 """
 LATE = "W, b = versions[-1]; late = len(versions) > delays[[v is versions for v in history].index(True)]"
-
-WRONG_LOOPS = {
-    "almost": [
-        (edited(DELAYED, (READS, "versions[-1]")), "Which version do you read, and are the older ones"),
-        (
-            edited(
-                DELAYED, (MOVES, 'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W, b))')
-            ),
-            "are the older ones still what they were?",
-        ),
-        (edited(DELAYED, ("history, delays,", "history, delays[::-1],")), "Which stage has which delay?"),
-        (edited(DELAYED, ("- 1 - delay", "- 1 - delays[0]")), "the same delay for all stages"),
-        (edited(DELAYED, ("- 1 - delay", "- 1 - max(delays)")), "the longest delay for all stages"),
-        (edited(DELAYED, ("- 1 - delay", "- 2 - delay")), "one update too old"),
-        (edited(DELAYED, (READS, "versions[max(0, len(versions) - max(1, delay))]")), "one update too new"),
-        (
-            edited(DELAYED, (READS, "versions[-min(delay, len(versions))]")),
-            "Which entry of a list is number -0?",
-        ),
-        (edited(DELAYED, (READS, "versions[0]")), "Does your history grow?"),
-        (
-            edited(DELAYED, ("W, b = versions[-1]", 'W, b = stage["W"], stage["b"]')),
-            "You subtract from the weights that were read",
-        ),
-        (
-            edited(DELAYED, ('            stage["dW"] = stage["db"] = 0\n', "")),
-            "the gradients of all mini-batches so far",
-        ),
-        (edited(DELAYED, ('b - rate * stage["db"]', "b")), "b never changes"),
-        (edited(DELAYED, ('W - rate * stage["dW"]', "W")), "W never changes"),
-        (
-            edited(
-                DELAYED,
-                (
-                    'stage["W"], stage["b"] = ' + READS,
-                    f'stage["W"], stage["b"] = {READS}[0], versions[-1][1]',
-                ),
-            ),
-            "W is read from the history, b is the newest",
-        ),
-        (
-            edited(DELAYED, (MOVES, 'versions.append((W + rate * stage["dW"], b + rate * stage["db"]))')),
-            "In which direction does the loss fall?",
-        ),
-        (
-            edited(
-                DELAYED,
-                ("W, b = versions[-1]", LATE),
-                (MOVES, MOVES.replace("rate", "late * rate")),
-            ),
-            "In the beginning you do not update",
-        ),
-        (edited(DELAYED, (LAST, "")), "end with other weights. They hold those that were read last"),
-        (
-            edited(DELAYED, (MOVES, 'versions.append((W - stage["dW"], b - stage["db"]))')),
-            "Your weights move by the whole gradient",
-        ),
-    ],
-    "keep working": [
-        (edited(DELAYED, (READS, "versions[-1 - delay]")), "it stopped: IndexError"),
-        (edited(DELAYED, (READS, "versions[-delay]")), "it stopped: IndexError"),
-        (edited(DELAYED, ("return losses", "return losses[-1]")), "it should be a list of losses"),
-        (edited(DELAYED, ("return losses", "return losses[1:]")), "How many mini-batches have one?"),
-        (
-            edited(DELAYED, (LAST, '    for stage in stages:\n        stage["W"] = stage["W"].sum()\n')),
-            "Which array did it begin with?",
-        ),
-        (lambda stages, batches, delays, rate: [0.1] * len(batches), "Does a line change an array in place?"),
-        (
-            edited(
-                DELAYED,
-                (
-                    MOVES,
-                    'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W.copy(), b.copy()))',
-                ),
-            ),
-            "Does a line change an array in place?",
-        ),
-    ],
-}
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_LOOPS)
-def test_wrong_loops_are_asked_about_their_own_mistake(answer, verdict, says):
-    assert_says(delayed(answer), verdict, says)
-
-
-def test_a_loop_may_be_written_in_different_ways():
-    def by_index(stages, batches, delays, rate):
-        old = [[{name: stage[name].copy() for name in "Wb"} for stage in stages]]
-        for t, (x, target) in enumerate(batches):
-            for s, stage in enumerate(stages):
-                stage |= old[max(t - delays[s], 0)][s] | {"dW": 0, "db": 0}
-            yield answers.step(stages, x, target)
-            old.append(
-                [{n: old[t][s][n] - rate * stage["d" + n] for n in "Wb"} for s, stage in enumerate(stages)]
-            )
-        for s, stage in enumerate(stages):
-            stage |= old[-1][s]
-
-    def in_numpy(*given):
-        return np.array(answers.delayed(*given))
-
-    for answer in (answers.delayed, by_index, in_numpy):
-        assert delayed(answer).verdict == "correct"
 
 
 def test_the_lessons_loop_is_the_librarys_training():
@@ -170,91 +41,15 @@ def test_every_mistake_of_a_loop_gives_other_trainings_than_the_others():
 
 
 def rows(*edits):
-    return edited(ROWS, *edits), answers.versions_seen
+    return changed(answers.stream_rows, *edits), answers.versions_seen
 
 
 def seen(*edits):
-    return answers.stream_rows, edited(SEEN, *edits)
+    return answers.stream_rows, changed(answers.versions_seen, *edits)
 
 
 B_AND_U = 'row += [(k, "B", m), (k, "U", m)]'
 AT_THE_END = 'row.append((k, "B", m))'
-WRONG_STREAMS = {
-    "keep working": [
-        (rows(("K - k - 1", "K - k")), "How many does 1F1B do there, its first round included?"),
-        (rows(("K - k - 1", "K - 1")), "before its first backward"),
-        (rows(("K - k - 1", "k")), "before its first backward"),
-        (rows(("min(K - k - 1, M)", "M")), "before its first backward"),
-        (rows((B_AND_U, 'row += [(k, "U", m), (k, "B", m)]')), "What does an update subtract?"),
-        (rows((B_AND_U, AT_THE_END)), "When should the device do that?"),
-        (
-            rows((B_AND_U, AT_THE_END), ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])')),
-            "When should the device do that?",
-        ),
-        (rows((B_AND_U, 'row += [(k, "B", m), (m, "U", k)]')), "Which stage is on this device?"),
-        (rows((B_AND_U, 'row += [(k, "B", m), (k, "u", m)]')), "How is 0F0 written as a tuple"),
-        (rows((B_AND_U, 'row += [(k, "B", m), (k, "W", m)]')), "Which of F, B, U is that?"),
-        (rows(("rows.append(row)", "rows += row")), "How many devices want a row?"),
-        ((None, answers.versions_seen), "Now write stream_rows"),
-        (seen(('if kind == "U":', 'if kind == "B":')), "Does every backward make a new version?"),
-        (seen(('if kind == "U":', 'if kind == "F":')), "Does a forward make a new version?"),
-        (seen(('if kind == "F":', 'if kind == "B":')), "for its forward, or for its backward?"),
-        (seen(("{}, 0", "{}, 1")), "Which version is there before any update"),
-        (seen(("updates += 1", "updates = m")), "the number of the last update's microbatch"),
-        (
-            (
-                answers.stream_rows,
-                lambda row: {m: sum(k == "U" for _, k, _ in row) for _, k, m in row if k == "F"},
-            ),
-            "Is that all updates, or those before its forward?",
-        ),
-        (
-            (answers.stream_rows, lambda row: {m: max(0, m - 1) for _, k, m in row if k == "F"}),
-            "Which updates stand before it?",
-        ),
-        (
-            (answers.stream_rows, lambda row: list(answers.versions_seen(row).values())),
-            "Which dict says the version for each microbatch?",
-        ),
-        (seen(("seen[m] = updates", "seen[_, kind, m] = updates")), "What are its keys?"),
-        (seen(('if kind == "F":', 'if kind == "F" and m:')), "says nothing of microbatch 0"),
-        ((answers.stream_rows, lambda row: row[0].stage), "it stopped: AttributeError"),
-    ],
-    "almost": [
-        (
-            rows(
-                (B_AND_U, AT_THE_END),
-                ("rows.append(row)", 'rows.append(row + [(k, "U", m) for m in range(M)])'),
-            ),
-            "all updates come at the end",
-        ),
-        (
-            rows(
-                (B_AND_U, 'row += [(k, "B", m)] + ([(k, "U", m - 1)] if m else [])'),
-                ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])'),
-            ),
-            "after 0B0 comes 0F3. Right behind which action should 0U0 stand?",
-        ),
-        ((answers.stream_rows, None), "Now write versions_seen"),
-    ],
-}
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_STREAMS)
-def test_wrong_rows_and_versions_are_told_where(answer, verdict, says):
-    assert_says(stream(*answer), verdict, says)
-
-
-def test_rows_found_under_a_cap_do_as_well():
-    """With 1F1B from lesson 07."""
-
-    def capped(K, M):
-        found = answers.capped_rows(K, M, [K - k for k in range(K)], answers.NEEDS, {"F": 1, "B": 2})
-        double = {"F": "F", "B": "BU"}
-        return [[(s, each, m) for s, kind, m in row for each in double[kind]] for row in found]
-
-    assert stream(capped, answers.versions_seen).verdict == "correct"
-    assert stream(answers.stream_rows, answers.versions_seen).verdict == "correct"
 
 
 @pytest.mark.parametrize(("K", "M"), [(1, 1), (2, 3), (4, 9), (5, 2)])
@@ -303,47 +98,18 @@ def rounded_up(K, k, every):
     return 1 + ceil((K - k - 1) / every)
 
 
-WRONG_COUNTS = {
-    "almost": [
-        *((count, question) for question, count in COUNTS.items()),
-    ],
-    "keep working": [
-        (lambda K, k, every: 0, "how many microbatches before it are still in flight?"),
-        (lambda K, k, every: 1 + (K - k - 1) / every, "How many versions is that?"),
-        (lambda K, k, every: "two", "How many versions is that?"),
-        (lambda K, k, every: float("nan"), "How many versions is that?"),
-        (lambda K, k, every: float("inf"), "How many versions is that?"),
-        (lambda K, k, every: [4, 3, 2, 1], "How many versions is that?"),
-    ],
-}
-
-
-@pytest.mark.parametrize(("answer", "verdict", "says"), WRONG_COUNTS)
-def test_wrong_counts_are_asked_about_their_own_mistake(answer, verdict, says):
-    assert_says(versions_held(answer), verdict, says)
-
-
 def test_every_wrong_count_differs_from_the_others_and_from_the_rows():
-    sizes = [(K, k, every) for K, every in HIDDEN_UPDATES for k in range(K)]
-    found = [tuple(count(*size) for size in sizes) for count in (*COUNTS.values(), rounded_up)]
-    assert len(set(found)) == len(COUNTS) + 1
-    assert found[-1] == tuple(held(K, every)[k] for K, k, every in sizes)
-
-
-def test_a_right_count_may_be_written_in_different_ways():
-    def in_flight(K, k, every):
-        ahead = range(-(K - k - 1), 1)  # with the first microbatch of a mini-batch, number 0
-        return len({m // every for m in ahead})
-
-    for answer in (rounded_up, in_flight, lambda K, k, every: 1 - (k + 1 - K) // every):
-        assert versions_held(answer).verdict == "correct"
+    sizes = [(K, k, every) for K, every in lesson_17.HIDDEN_UPDATES for k in range(K)]
+    found = [tuple(count(*size) for size in sizes) for count in (*lesson_17.COUNTS.values(), rounded_up)]
+    assert len(set(found)) == len(lesson_17.COUNTS) + 1
+    assert found[-1] == tuple(lesson_17.held(K, every)[k] for K, k, every in sizes)
 
 
 def test_what_the_exercise_says_of_2bw():
     """Two versions are enough from K-1 microbatches on; the paper, and the library, ask for K."""
     for K in (2, 3, 5):
         assert set(gp.staleness(gp.PipeDream(K, 6 * K, max(1, K - 1)), "double").held) == {2}
-        assert max(held(K, max(1, K - 1))) == 2
+        assert max(lesson_17.held(K, max(1, K - 1))) == 2
         with pytest.raises(ValueError, match="needs every >= devices"):
             gp.PipeDream2BW(K, 6 * K, every=K - 1)
     with pytest.raises(ValueError, match="0F6 use version 1 of stage 0"):
@@ -357,19 +123,19 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     }
     assert lengths == {1: 672, 8: 231, 56: 177}
     assert gp.simulate(gp.PipeDream(4, 56)).makespan == 177
-    assert_each_is_told(NOBODY_WAITS, 177)
+    assert_each_is_told(lesson_17.NOBODY_WAITS, 177)
     w = [1, 1]  # the start, and what stands before it
     for _ in range(6):
         w.append(w[-1] - w[-2])
     assert w[-1] == 1
-    assert_each_is_told(AFTER_SIX, 1)
+    assert_each_is_told(lesson_17.AFTER_SIX, 1)
     row = answers.stream_rows(4, 20)[0]
     assert row[row.index((0, "F", 8)) - 1] == (0, "U", 4)
     assert answers.versions_seen(row)[8] == 5
-    assert_each_is_told(BEFORE_EIGHT, 5)
-    assert_each_is_told(ONE_LINEAR, "equal")
-    assert_each_is_told(WITHOUT_STASHING, "six")
-    assert_each_is_told(MUST_ONE_CHOOSE, "false")
+    assert_each_is_told(lesson_17.BEFORE_EIGHT, 5)
+    assert_each_is_told(lesson_17.ONE_LINEAR, "equal")
+    assert_each_is_told(lesson_17.WITHOUT_STASHING, "six")
+    assert_each_is_told(lesson_17.MUST_ONE_CHOOSE, "false")
 
 
 def test_a_flush_is_not_the_only_way_to_have_fresh_weights():
@@ -410,16 +176,6 @@ def test_trainings_of_the_lesson_are_well_inside_their_bands():
     assert learned(2, 0.02, "latest") == learned(2, 0.02, "stashed") == learned(1, 0.02, "stashed")
 
 
-WRONG = {
-    name: [answer for answer, verdict, _ in table if verdict != "your turn"]
-    for name, table in {
-        "delayed": WRONG_LOOPS,
-        "stream": WRONG_STREAMS,
-        "versions_held": WRONG_COUNTS,
-    }.items()
-}
-
-
 @pytest.mark.parametrize(
     ("ends", "where"),
     [
@@ -436,3 +192,185 @@ def test_where_stashing_matters_is_read_off_the_bands(monkeypatch, ends, where):
 
     monkeypatch.setattr(live, "learned", told)
     assert worse_without_stashing(0.02) == where
+
+
+def by_index(stages, batches, delays, rate):
+    old = [[{name: stage[name].copy() for name in "Wb"} for stage in stages]]
+    for t, (x, target) in enumerate(batches):
+        for s, stage in enumerate(stages):
+            stage |= old[max(t - delays[s], 0)][s] | {"dW": 0, "db": 0}
+        yield answers.step(stages, x, target)
+        old.append(
+            [{n: old[t][s][n] - rate * stage["d" + n] for n in "Wb"} for s, stage in enumerate(stages)]
+        )
+    for s, stage in enumerate(stages):
+        stage |= old[-1][s]
+
+
+def under_a_cap(K, M):
+    """With 1F1B from lesson 07."""
+    found = answers.capped_rows(K, M, [K - k for k in range(K)], answers.NEEDS, {"F": 1, "B": 2})
+    double = {"F": "F", "B": "BU"}
+    return [[(s, each, m) for s, kind, m in row for each in double[kind]] for row in found]
+
+
+def in_flight(K, k, every):
+    ahead = range(-(K - k - 1), 1)  # with the first microbatch of a mini-batch, number 0
+    return len({m // every for m in ahead})
+
+
+LOOPS = {
+    "correct": [
+        (answers.delayed, ""),
+        (by_index, ""),
+        (lambda *given: np.array(answers.delayed(*given)), ""),
+    ],
+    "almost": [
+        (D((READS, "versions[-1]")), "Which version do you read, and are the older ones"),
+        (
+            D((MOVES, 'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W, b))')),
+            "are the older ones still what they were?",
+        ),
+        (D(("history, delays,", "history, delays[::-1],")), "Which stage has which delay?"),
+        (D(("- 1 - delay", "- 1 - delays[0]")), "the same delay for all stages"),
+        (D(("- 1 - delay", "- 1 - max(delays)")), "the longest delay for all stages"),
+        (D(("- 1 - delay", "- 2 - delay")), "one update too old"),
+        (D((READS, "versions[max(0, len(versions) - max(1, delay))]")), "one update too new"),
+        (
+            D((READS, "versions[-min(delay, len(versions))]")),
+            "Which entry of a list is number -0?",
+        ),
+        (D((READS, "versions[0]")), "Does your history grow?"),
+        (
+            D(("W, b = versions[-1]", 'W, b = stage["W"], stage["b"]')),
+            "You subtract from the weights that were read",
+        ),
+        (
+            D(('            stage["dW"] = stage["db"] = 0\n', "")),
+            "the gradients of all mini-batches so far",
+        ),
+        (D(('b - rate * stage["db"]', "b")), "b never changes"),
+        (D(('W - rate * stage["dW"]', "W")), "W never changes"),
+        (
+            D(
+                (
+                    'stage["W"], stage["b"] = ' + READS,
+                    f'stage["W"], stage["b"] = {READS}[0], versions[-1][1]',
+                ),
+            ),
+            "W is read from the history, b is the newest",
+        ),
+        (
+            D((MOVES, 'versions.append((W + rate * stage["dW"], b + rate * stage["db"]))')),
+            "In which direction does the loss fall?",
+        ),
+        (
+            D(
+                ("W, b = versions[-1]", LATE),
+                (MOVES, MOVES.replace("rate", "late * rate")),
+            ),
+            "In the beginning you do not update",
+        ),
+        (D((LAST, "")), "end with other weights. They hold those that were read last"),
+        (
+            D((MOVES, 'versions.append((W - stage["dW"], b - stage["db"]))')),
+            "Your weights move by the whole gradient",
+        ),
+    ],
+    "keep working": [
+        (D((READS, "versions[-1 - delay]")), "it stopped: IndexError"),
+        (D((READS, "versions[-delay]")), "it stopped: IndexError"),
+        (D(("return losses", "return losses[-1]")), "it should be a list of losses"),
+        (D(("return losses", "return losses[1:]")), "How many mini-batches have one?"),
+        (
+            D((LAST, '    for stage in stages:\n        stage["W"] = stage["W"].sum()\n')),
+            "Which array did it begin with?",
+        ),
+        (lambda stages, batches, delays, rate: [0.1] * len(batches), "Does a line change an array in place?"),
+        (
+            D(
+                (
+                    MOVES,
+                    'W -= rate * stage["dW"]; b -= rate * stage["db"]; versions.append((W.copy(), b.copy()))',
+                ),
+            ),
+            "Does a line change an array in place?",
+        ),
+    ],
+}
+STREAMS = {
+    "correct": [
+        ((answers.stream_rows, answers.versions_seen), ""),
+        ((under_a_cap, answers.versions_seen), ""),
+    ],
+    "keep working": [
+        (rows(("K - k - 1", "K - k")), "How many does 1F1B do there, its first round included?"),
+        (rows(("K - k - 1", "K - 1")), "before its first backward"),
+        (rows(("K - k - 1", "k")), "before its first backward"),
+        (rows(("min(K - k - 1, M)", "M")), "before its first backward"),
+        (rows((B_AND_U, 'row += [(k, "U", m), (k, "B", m)]')), "What does an update subtract?"),
+        (rows((B_AND_U, AT_THE_END)), "When should the device do that?"),
+        (
+            rows((B_AND_U, AT_THE_END), ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])')),
+            "When should the device do that?",
+        ),
+        (rows((B_AND_U, 'row += [(k, "B", m), (m, "U", k)]')), "Which stage is on this device?"),
+        (rows((B_AND_U, 'row += [(k, "B", m), (k, "W", m)]')), "Which of F, B, U is that?"),
+        ((None, answers.versions_seen), "Now write stream_rows"),
+        (seen(('if kind == "U":', 'if kind == "B":')), "Does every backward make a new version?"),
+        (seen(('if kind == "U":', 'if kind == "F":')), "Does a forward make a new version?"),
+        (seen(('if kind == "F":', 'if kind == "B":')), "for its forward, or for its backward?"),
+        (seen(("{}, 0", "{}, 1")), "Which version is there before any update"),
+        (seen(("updates += 1", "updates = m")), "the number of the last update's microbatch"),
+        (
+            (
+                answers.stream_rows,
+                lambda row: {m: sum(k == "U" for _, k, _ in row) for _, k, m in row if k == "F"},
+            ),
+            "Is that all updates, or those before its forward?",
+        ),
+        (
+            (answers.stream_rows, lambda row: {m: max(0, m - 1) for _, k, m in row if k == "F"}),
+            "Which updates stand before it?",
+        ),
+        (
+            (answers.stream_rows, lambda row: list(answers.versions_seen(row).values())),
+            "Which dict says the version for each microbatch?",
+        ),
+        (seen(("seen[m] = updates", "seen[_, kind, m] = updates")), "What are its keys?"),
+        (seen(('if kind == "F":', 'if kind == "F" and m:')), "says nothing of microbatch 0"),
+        ((answers.stream_rows, lambda row: row[0].stage), "it stopped: AttributeError"),
+    ],
+    "almost": [
+        (
+            rows(
+                (B_AND_U, AT_THE_END),
+                ("rows.append(row)", 'rows.append(row + [(k, "U", m) for m in range(M)])'),
+            ),
+            "all updates come at the end",
+        ),
+        (
+            rows(
+                (B_AND_U, 'row += [(k, "B", m)] + ([(k, "U", m - 1)] if m else [])'),
+                ("rows.append(row)", 'rows.append(row + [(k, "U", M - 1)])'),
+            ),
+            "after 0B0 comes 0F3. Right behind which action should 0U0 stand?",
+        ),
+        ((answers.stream_rows, None), "Now write versions_seen"),
+    ],
+}
+HOW_MANY = {
+    "correct": [(rounded_up, ""), (in_flight, ""), (lambda K, k, every: 1 - (k + 1 - K) // every, "")],
+    "almost": [
+        *((count, question) for question, count in lesson_17.COUNTS.items()),
+    ],
+    "keep working": [
+        (lambda K, k, every: 0, "how many microbatches before it are still in flight?"),
+        (lambda K, k, every: 1 + (K - k - 1) / every, "How many versions is that?"),
+        (lambda K, k, every: "two", "How many versions is that?"),
+        (lambda K, k, every: float("nan"), "How many versions is that?"),
+        (lambda K, k, every: float("inf"), "How many versions is that?"),
+        (lambda K, k, every: [4, 3, 2, 1], "How many versions is that?"),
+    ],
+}
+test_replies = each_reply(lesson_17, delayed=LOOPS, stream=STREAMS, versions_held=HOW_MANY)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim import peak_in_flight, simulate
@@ -79,110 +79,15 @@ def test_its_links_to_files_lead_somewhere():
     assert "jupyterlab --preferred-dir=notebooks" in (path.parents[1] / "Makefile").read_text()
 
 
-def test_nothing_yet():
-    assert lesson_A.fastest_within(None).verdict == "your turn"
-
-
-def test_the_fastest_as_a_class_or_by_name():
-    assert lesson_A.fastest_within(fastest).verdict == "correct"
-    assert lesson_A.fastest_within(lambda *case: fastest(*case).__name__).verdict == "correct"
-
-
-def test_a_choice_by_lists_and_sorting_is_correct():
-    def sorted_by_length(devices, microbatches, limit, comm):
-        found = []
-        for family in reversed(gp.SCHEDULES):
-            if family in (gp.Chimera, gp.DualPipe) and devices % 2:
-                continue
-            try:
-                schedule = family(devices, microbatches)
-            except ValueError:
-                continue
-            stages = schedule.stages // devices
-            if max(gp.peak_in_flight(schedule)) > limit * stages:
-                continue
-            costs = gp.Costs(comm=comm).per_stage(stages)
-            found.append((gp.simulate(schedule, costs).makespan, family.__name__))
-        return sorted(found)[0][1]
-
-    assert lesson_A.fastest_within(sorted_by_length).verdict == "correct"
-
-
 def test_of_equally_fast_ones_any_will_do():
     """Without messages ZB-H1, ZB-H2 and DualPipeV all take 27 at 4 x 8; ZB-V, DualPipe and V-Half less."""
     assert lesson_A._fastest(4, 8, 4, 1) == {"ZBH1", "Chimera"}
     assert lesson_A._length(gp.ZBH1(4, 8), 1) == lesson_A._length(gp.Chimera(4, 8), 1) == 41
 
 
-def test_what_is_hidden_asks_for_different_schedules():
-    wanted = [lesson_A._fastest(*case) for case in lesson_A.HIDDEN]
-    assert set().union(*wanted) >= {"Naive", "VHalf", "ZBV", "ZBH2", "Chimera", "DualPipe"}
-    assert all(len(names) == 1 for names in wanted)
-
-
-CHOICES = {
-    "almost": [
-        (lambda *case: fastest(*case, time=whole), "How long is one of two stages"),
-        (lambda *case: fastest(*case, memory=whole), "How much of a microbatch"),
-        (lambda *case: fastest(*case, time=whole, memory=whole), "the same share of the model"),
-        (
-            lambda *case: fastest(*case, time=of_those_held, memory=of_those_held),
-            "copies of two devices' shares",
-        ),
-        (lambda *case: fastest(*case, held=lambda peaks: peaks[0]), "Is device 0 always"),
-        (lambda *case: fastest(*case, within=operator.lt), "exactly as much as the limit"),
-        (lambda *case: fastest(*case, held=min), "Must every device stay"),
-        (lambda K, M, limit, comm: fastest(K, M, limit, 0), "while a message travels"),
-    ],
-    "keep working": [
-        (lambda *case: gp.ZBV, "you say ZBV, whose fullest device holds 4 microbatches"),
-        (lambda *case: gp.Naive, "you say Naive, which takes 96; another within the limit"),
-        (lambda K, *case: gp.Chimera if K == 3 else fastest(K, *case), "4 would work"),
-        (lambda *case: "1F1B", "you say '1F1B'. Which class of gp.SCHEDULES is that?"),
-        (lambda *case: None, "you give nothing back. Does no schedule fit, or is there no return?"),
-        (lambda *case: Fraction(53, 2), "you say 26.5. Which class of gp.SCHEDULES is that?"),
-        (lambda *case: list(gp.SCHEDULES), "you say a list of 14. Which class"),
-        (lambda *case: fastest(*case)(4, 8), "you say VHalf(devices=4, microbatches=8). Which"),
-        (without_catching, "it stopped: ValueError"),
-        (
-            up_to_a_refusal,
-            "for K=3, M=7, limit 4 and messages that take 0.5 you say OneFOneB, which takes 33",
-        ),
-    ],
-}
-
-
-@pytest.mark.parametrize(("wrong", "verdict", "says"), CHOICES)
-def test_a_wrong_choice_is_told_why(wrong, verdict, says):
-    assert_says(lesson_A.fastest_within(wrong), verdict, says)
-
-
 def slowest(devices, microbatches, limit, comm):
     every = [f for f in gp.SCHEDULES if max(gp.peak_in_flight(f(4, 8))) <= limit]
     return max(every, key=lambda family: gp.simulate(family(4, 8)).makespan)
-
-
-#: Wrong answers of students; none may pass.
-WRONG = {
-    "fastest_within": [
-        *(wrong for wrong, *_ in CHOICES),
-        lambda *case: gp.DualPipe,
-        lambda *case: gp.ZBV(4, 8),
-        lambda K, M, limit, comm: gp.OneFOneB if limit >= K else gp.VHalf,
-        lambda K, M, limit, comm: gp.GPipe if limit >= M else gp.OneFOneB,
-        lambda K, M, limit, comm: fastest(4, 8, limit, comm),
-        lambda K, M, limit, comm: fastest(K, M, M, comm),
-        lambda K, M, limit, comm: fastest(K, M, limit, Fraction(comm) / 4),
-        lambda *case: sorted(gp.SCHEDULES, key=lambda family: family.__name__)[0],
-        slowest,
-    ],
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG["fastest_within"])
-def test_a_reply_writes_numbers_as_the_lesson_does(wrong):
-    """It once said "limit 7/2" beside a table that says 3.5."""
-    assert not re.search(r"\d/\d|\.\d{4}", lesson_A.fastest_within(wrong).text)
 
 
 def at_one_size(comm=0):
@@ -251,3 +156,66 @@ def test_who_sends_fewer_messages_and_who_loses_less():
         held = max(gp.peak_in_flight(timeline.schedule)) * Fraction(4, timeline.schedule.stages)
         lost[held > 4].append(late[name].makespan - timeline.makespan)
     assert sum(lost[True]) / len(lost[True]) < sum(lost[False]) / len(lost[False])
+
+
+def sorted_by_length(devices, microbatches, limit, comm):
+    """Right, by lists and sorting, and with a name in place of a class."""
+    found = []
+    for family in reversed(gp.SCHEDULES):
+        if family in (gp.Chimera, gp.DualPipe) and devices % 2:
+            continue
+        try:
+            schedule = family(devices, microbatches)
+        except ValueError:
+            continue
+        stages = schedule.stages // devices
+        if max(gp.peak_in_flight(schedule)) <= limit * stages:
+            costs = gp.Costs(comm=comm).per_stage(stages)
+            found.append((gp.simulate(schedule, costs).makespan, family.__name__))
+    return sorted(found)[0][1]
+
+
+CHOICES = {
+    "correct": [(fastest, ""), (sorted_by_length, "")],
+    "wrong": [
+        lambda *case: gp.DualPipe,
+        lambda *case: gp.ZBV(4, 8),
+        lambda K, M, limit, comm: gp.OneFOneB if limit >= K else gp.VHalf,
+        lambda K, M, limit, comm: gp.GPipe if limit >= M else gp.OneFOneB,
+        lambda K, M, limit, comm: fastest(4, 8, limit, comm),
+        lambda K, M, limit, comm: fastest(K, M, M, comm),
+        lambda K, M, limit, comm: fastest(K, M, limit, Fraction(comm) / 4),
+        lambda *case: sorted(gp.SCHEDULES, key=lambda family: family.__name__)[0],
+        slowest,
+    ],
+    "almost": [
+        (lambda *case: fastest(*case, time=whole), "How long is one of two stages"),
+        (lambda *case: fastest(*case, memory=whole), "How much of a microbatch"),
+        (lambda *case: fastest(*case, time=whole, memory=whole), "the same share of the model"),
+        (
+            lambda *case: fastest(*case, time=of_those_held, memory=of_those_held),
+            "copies of two devices' shares",
+        ),
+        (lambda *case: fastest(*case, held=lambda peaks: peaks[0]), "Is device 0 always"),
+        (lambda *case: fastest(*case, within=operator.lt), "exactly as much as the limit"),
+        (lambda *case: fastest(*case, held=min), "Must every device stay"),
+        (lambda K, M, limit, comm: fastest(K, M, limit, 0), "while a message travels"),
+    ],
+    "keep working": [
+        (lambda *case: gp.ZBV, "you say ZBV, whose fullest device holds 4 microbatches"),
+        (lambda *case: gp.Naive, "you say Naive, which takes 96; another within the limit"),
+        (lambda K, *case: gp.Chimera if K == 3 else fastest(K, *case), "4 would work"),
+        (lambda *case: "1F1B", "you say '1F1B'. Which class of gp.SCHEDULES is that?"),
+        (lambda *case: None, "you give nothing back. Does no schedule fit, or is there no return?"),
+        (lambda *case: Fraction(53, 2), "you say 26.5. Which class of gp.SCHEDULES is that?"),
+        (lambda *case: list(gp.SCHEDULES), "you say a list of 14. Which class"),
+        (lambda *case: fastest(*case)(4, 8), "you say VHalf(devices=4, microbatches=8). Which"),
+        (without_catching, "it stopped: ValueError"),
+        (
+            up_to_a_refusal,
+            "for K=3, M=7, limit 4 and messages that take 0.5 you say OneFOneB, which takes 33",
+        ),
+    ],
+}
+#: A reply once said "limit 7/2" beside a table that says 3.5.
+test_replies = each_reply(lesson_A, r"\d/\d|\.\d{4}", fastest_within=CHOICES)

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
-from replies import assert_each_is_told, assert_says
+from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
-from gpipe_sim.course import answers
-from gpipe_sim.course.lesson_B import ALL_REDUCES, HIDDEN, TIMES_AS_MUCH, network, partial_gradients
+from gpipe_sim.course import answers, lesson_B
+from gpipe_sim.course.lesson_B import ALL_REDUCES, HIDDEN, TIMES_AS_MUCH
 
 ROOT = Path(__file__).parents[2]
 cut, alone = answers.cut_matrices, answers.partial_output
@@ -37,22 +36,75 @@ def in_two_lines(x, A, B):
     return (made * (made > 0)) @ B
 
 
-@pytest.mark.parametrize("cut_matrices", [cut, dealt_like_cards, by_slices])
-@pytest.mark.parametrize("partial_output", [alone, in_two_lines])
-def test_it_may_be_written_in_different_ways(cut_matrices, partial_output):
-    assert_says(network(cut_matrices, partial_output), "correct", "How much did the devices send")
-
-
-def test_nothing_yet():
-    assert network(None, None).verdict == partial_gradients(None).verdict == "your turn"
-
-
 def tried_on_a(A, B, t):
     """The columns of A in another order than the rows of B."""
     return [(A[:, d::t], own) for d, own in enumerate(np.split(B, t))]
 
 
+def right(x, A, B, dy):
+    """In other words than the answer's: the gradients of an uncut network that is this small."""
+    layers = gp.mlp([A.shape[0], A.shape[1], B.shape[1]])
+    layers[0].parameters["W"][:], layers[2].parameters["W"][:] = A, B
+    model, gradients = gp.Partition(layers), {}
+    _, saved = model.forward(x, gp.Context())
+    return [model.backward(saved, dy, gradients), gradients[0, "W"], gradients[2, "W"]]
+
+
+def other(change):
+    """The right three, but for a change."""
+
+    def answer(x, A, B, dy):
+        there = x @ A > 0
+        inside = (dy @ B.T) * there
+        three = {"dx": inside @ A.T, "dA": x.T @ inside, "dB": np.maximum(x @ A, 0).T @ dy}
+        return tuple((three | change(x, A, B, dy, three)).values())
+
+    return answer
+
+
+def test_the_sizes_that_are_tried_have_another_middle_than_4h_and_one_device_too():
+    assert any(size.middle != 4 * size.features for size in HIDDEN)
+    assert {size.devices for size in HIDDEN} == {1, 2, 3, 4}
+    assert all(size.middle % size.devices == 0 for size in HIDDEN)
+
+
+def test_each_wrong_guess_is_told_what_it_is():
+    s, h, t = 2048, 12_288, 8
+    times = 96 * gp.formulas.tensor_parallel_bytes(s, 1, h, t) / (2 * gp.formulas.message_bytes(s, 1, h))
+    assert times == 336
+    assert_each_is_told(TIMES_AS_MUCH, times)
+    assert_each_is_told(ALL_REDUCES, 2)
+
+
+def test_what_the_wrong_guesses_are():
+    """In units of what a stage sends: bsh there and bsh back. An all-reduce is 2(t-1)/t of half of that."""
+    one = 2 * 7 / 8 / 2
+    known = [4 * one, 12 * 4 * one, 96 * one, 96 * 2 * one, 96 * 4 / 2, 96 * 4 * 2 / 2, 96 * 4 * one * 2]
+    assert list(TIMES_AS_MUCH) == known
+
+
+def test_the_picture_is_told_in_its_own_numbers():
+    found = json.loads((ROOT / "figures/tensor_speedup.json").read_text())
+    times = {(name, t): f"{n / d:.1f}" for name, points in found.items() for t, (n, d) in points}
+    told = [times["in one machine", 8], times["each in its own", 8]]
+    assert told == ["7.6", "4.7"]
+    text = (ROOT / "notebooks/B_tensor_parallelism.ipynb").read_text()
+    assert f"eight are {told[0]} times as fast" in text
+    assert f"each in a machine of its own they are {told[1]} times as fast." in text
+
+
+def test_a_block_computes_what_the_lesson_says():
+    s, h = 2048, 12_288
+    x = gp.StandIn((1, s, h), np.float16)
+    assert gp.TransformerBlock(h, 96, rng=None).flops(x) == 24 * s * h**2 + 4 * s**2 * h
+
+
 NETWORKS = {
+    "correct": [
+        ((own_cut, output), "How much did the devices send")
+        for own_cut in (cut, dealt_like_cards, by_slices)
+        for output in (alone, in_two_lines)
+    ],
     "keep working": [
         ((halves(0, 1), alone), "rows of A, which make one term of each sum"),
         ((halves(0, 0), alone), "rows of A, which make one term of each sum"),
@@ -103,39 +155,8 @@ NETWORKS = {
         ((cut, lambda x, A, B: B @ np.maximum(x @ A, 0)), "ValueError"),
     ],
 }
-
-
-@pytest.mark.parametrize(("wrong", "says"), NETWORKS)
-def test_a_wrong_cut_is_told_why(wrong, says):
-    assert_says(network(*wrong), "keep working", says)
-
-
-def right(x, A, B, dy):
-    """In other words than the answer's: the gradients of an uncut network that is this small."""
-    layers = gp.mlp([A.shape[0], A.shape[1], B.shape[1]])
-    layers[0].parameters["W"][:], layers[2].parameters["W"][:] = A, B
-    model, gradients = gp.Partition(layers), {}
-    _, saved = model.forward(x, gp.Context())
-    return [model.backward(saved, dy, gradients), gradients[0, "W"], gradients[2, "W"]]
-
-
-def test_the_gradients_are_those_of_a_small_network():
-    assert_says(partial_gradients(right), "correct", "nobody else needs your dA and dB")
-
-
-def other(change):
-    """The right three, but for a change."""
-
-    def answer(x, A, B, dy):
-        there = x @ A > 0
-        inside = (dy @ B.T) * there
-        three = {"dx": inside @ A.T, "dA": x.T @ inside, "dB": np.maximum(x @ A, 0).T @ dy}
-        return tuple((three | change(x, A, B, dy, three)).values())
-
-    return answer
-
-
 GRADIENTS = {
+    "correct": [(right, "nobody else needs your dA and dB")],
     "almost": [
         (other(lambda x, A, B, dy, is_: {"dx": dy @ B.T @ A.T}), "Where ReLU gave 0"),
         (other(lambda x, A, B, dy, is_: {"dx": is_["dx"] / 4}), "Is dx the sum of the parts, or their mean?"),
@@ -157,52 +178,4 @@ GRADIENTS = {
         (lambda x, A, B, dy: dy @ B, "it should be three arrays"),
     ],
 }
-
-
-@pytest.mark.parametrize(("wrong", "verdict", "says"), GRADIENTS)
-def test_a_wrong_gradient_is_told_why(wrong, verdict, says):
-    assert_says(partial_gradients(wrong), verdict, says)
-
-
-#: Wrong answers of students; none may pass.
-WRONG = {
-    "network": [wrong for wrong, _ in NETWORKS],
-    "partial_gradients": [wrong for wrong, *_ in GRADIENTS],
-}
-
-
-def test_the_sizes_that_are_tried_have_another_middle_than_4h_and_one_device_too():
-    assert any(size.middle != 4 * size.features for size in HIDDEN)
-    assert {size.devices for size in HIDDEN} == {1, 2, 3, 4}
-    assert all(size.middle % size.devices == 0 for size in HIDDEN)
-
-
-def test_each_wrong_guess_is_told_what_it_is():
-    s, h, t = 2048, 12_288, 8
-    times = 96 * gp.formulas.tensor_parallel_bytes(s, 1, h, t) / (2 * gp.formulas.message_bytes(s, 1, h))
-    assert times == 336
-    assert_each_is_told(TIMES_AS_MUCH, times)
-    assert_each_is_told(ALL_REDUCES, 2)
-
-
-def test_what_the_wrong_guesses_are():
-    """In units of what a stage sends: bsh there and bsh back. An all-reduce is 2(t-1)/t of half of that."""
-    one = 2 * 7 / 8 / 2
-    known = [4 * one, 12 * 4 * one, 96 * one, 96 * 2 * one, 96 * 4 / 2, 96 * 4 * 2 / 2, 96 * 4 * one * 2]
-    assert list(TIMES_AS_MUCH) == known
-
-
-def test_the_picture_is_told_in_its_own_numbers():
-    found = json.loads((ROOT / "figures/tensor_speedup.json").read_text())
-    times = {(name, t): f"{n / d:.1f}" for name, points in found.items() for t, (n, d) in points}
-    told = [times["in one machine", 8], times["each in its own", 8]]
-    assert told == ["7.6", "4.7"]
-    text = (ROOT / "notebooks/B_tensor_parallelism.ipynb").read_text()
-    assert f"eight are {told[0]} times as fast" in text
-    assert f"each in a machine of its own they are {told[1]} times as fast." in text
-
-
-def test_a_block_computes_what_the_lesson_says():
-    s, h = 2048, 12_288
-    x = gp.StandIn((1, s, h), np.float16)
-    assert gp.TransformerBlock(h, 96, rng=None).flops(x) == 24 * s * h**2 + 4 * s**2 * h
+test_replies = each_reply(lesson_B, network=NETWORKS, partial_gradients=GRADIENTS)

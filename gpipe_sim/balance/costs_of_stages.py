@@ -1,0 +1,29 @@
+"""What stages cost that are made of layers: the costs of their layers, added up."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+from gpipe_sim.core.costs import PER_DEVICE, Cost, Costs
+from gpipe_sim.errors import listed, require, whole
+
+
+def merged(costs: Costs, balance: Sequence[int]) -> Costs:
+    """Read these costs as those of single layers, and add them up: stage s gets ``balance[s]`` layers.
+
+    A cost that is one number is that of each layer. A message takes as long as before, and so does the
+    overhead of an action. ``merged(Costs([1, 1, 1, 2]), [3, 1])`` has a forward of 3 and of 2. TypeError or
+    ValueError unless the balance lists whole numbers of at least 1 that add up to all layers.
+    """
+    require("merged", costs, Costs, "costs, such as Costs([1, 1, 1, 2])")
+    balance = listed("merged", "how many layers each stage gets, such as [2, 2, 1]", balance)
+    ends = [0, *accumulate(whole("merged", "each stage's layers", size) for size in balance)]
+    per_stage = {*vars(costs)} - {"comm"} - PER_DEVICE
+    costs.require_length("layers", ends[-1], per_stage, "the balance")
+    return replace(costs, **{name: _summed(getattr(costs, name), ends) for name in per_stage})
+
+
+def _summed(cost: Cost | None, ends: Sequence[int]) -> Cost | None:
+    if isinstance(cost, tuple):
+        return tuple(sum(cost[a:b]) for a, b in pairwise(ends))
+    return None if cost is None else tuple((b - a) * cost for a, b in pairwise(ends))
