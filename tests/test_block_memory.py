@@ -132,14 +132,6 @@ def test_24_blocks_save_24_times_as_much_with_either_norm(norm):
     assert trace.activation_peak == 24 * (38_797_312 + 4 * s) + error
 
 
-def test_a_block_of_bert_large_is_the_block_of_the_formula():
-    text = gp.StandIn((1, 512), np.int32)
-    [stage] = gp.profile(gp.split(gp.bert_large(), stages=1), (text, text), gp.cross_entropy).stages
-    for layer in stage[2:-2]:
-        x_and_others = [2 * 512 * 1_024 if size == "x" else size.of(1) for size in layer.saved]
-        assert sum(x_and_others) == f.block_memory(512, 1, 1_024, 16) + 4 * 512
-
-
 # Stages of blocks under 1F1B and interleaved
 
 

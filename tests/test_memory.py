@@ -42,7 +42,6 @@ from gpipe_sim.core.memory import (
     MemoryTrace,
     MeteredMemory,
     roots,
-    trace,
 )
 from gpipe_sim.core.step import METER
 from gpipe_sim.memory.inside import InsideMeter
@@ -234,8 +233,8 @@ def test_of_several_samples_at_one_time_the_last_counts():
     memory.sample(0)
     memory.keep(SAVED, "b", np.zeros(1))
     memory.sample(2)
-    assert trace(memory).times == (0, 2)
-    assert trace(memory).over_time() == (8, 16)
+    assert memory.trace().times == (0, 2)
+    assert memory.trace().over_time() == (8, 16)
 
 
 # Reading a trace

@@ -55,20 +55,6 @@ def test_the_refusal_says_which_device_when_what_and_what_would_help():
     ]
 
 
-def test_every_change_that_is_said_to_help_does():
-    limit = 110_000
-    for schedule, fits in (
-        (gp.remat(gp.OneFOneB(4, 8), "always"), True),
-        (gp.remat(gp.GPipe(4, 16), "always"), True),
-        (gp.OneFOneB(4, 8), True),
-        (gp.remat(gp.GPipe(4, 8), "always"), False),
-        (gp.GPipe(4, 16), False),
-    ):
-        assert (fullest(schedule) <= limit) == fits
-        if fits:
-            gp.train_step(model(), schedule, BATCH, gp.cross_entropy, memory_limit=limit)
-
-
 def test_a_limit_for_each_device():
     peaks = [trace.peak_inside.bytes for trace in gp.predict_memory(gp.GPipe(4, 8), PROFILE)]
     gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=peaks)

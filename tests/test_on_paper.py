@@ -52,13 +52,6 @@ def test_gpt3_has_174_6_billion_parameters_and_takes_no_memory():
     assert most < 2_000_000
 
 
-def test_bert_large_has_its_encoders_parameters():
-    """24 blocks of 12.6 million, and embeddings; 334 million in all with segments and the norm after them."""
-    embedding, positions, *blocks, _, _ = gp.bert_large()
-    assert [weights([block]) for block in blocks] == 24 * [12 * 1024**2 + 13 * 1024]
-    assert weights([embedding, positions]) == (30_522 + 512) * 1024
-
-
 def test_flops_are_those_of_megatrons_equation_3():
     """The forward runs twice and a backward is as long as two, so four forwards; the head's runs once."""
     blocks, h, V, s, B = 3, 256, 1_000, 128, 5

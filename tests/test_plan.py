@@ -175,8 +175,6 @@ def test_what_fits_nowhere_is_told_what_would_fit():
     with pytest.raises(gp.MemoryLimitError):
         plan(cluster(4, needed - 1))
     assert plan(cluster(fewest, small), replicas=[1]).best.peak <= small
-    with pytest.raises(gp.MemoryLimitError):
-        plan(cluster(fewest - 1, small), replicas=[1], schedules=[gp.OneFOneB])
 
 
 def test_what_fits_no_number_of_devices_says_so():

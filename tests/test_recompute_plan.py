@@ -244,19 +244,6 @@ def test_attention_only_comes_out_for_gpt3_by_itself():
     assert corner[12] == plan.recompute and corner[0] == 12 * ("all",)
 
 
-def by_cost_alone(profile: gp.Profile, budget: int, dearest: bool = False) -> tuple[list[str], int]:
-    """S2's rule: whole layers are recomputed, in the order of their FLOPs, until the budget is kept."""
-    layers = profile.stages[0]
-    words, flops = ["nothing"] * len(layers), 0
-    for i in sorted(range(len(layers)), key=lambda i: layers[i].flops, reverse=dearest):
-        if held(profile, 0, tuple(words), profile.samples)[0] <= budget:
-            break
-        words[i] = "all"
-        flops += layers[i].flops
-    assert held(profile, 0, tuple(words), profile.samples) <= (budget, flops)
-    return words, flops
-
-
 def halves(features: int, heads: int, sequence: int, blocks: int = 4) -> gp.Profile:
     """Attention and network of each block as layers of their own."""
     how = {"dropout": 0.1, "rng": None, "dtype": np.float16}
@@ -273,32 +260,6 @@ def test_a_transformers_network_frees_few_bytes_for_its_flops_and_the_attention_
     assert [each.bytes for each in (core, attention, network)] == [80 * sh, 91 * sh + std, 19 * sh + std]
     assert [each.flops for each in (core, attention, network)] == [4_096 * sh, 106_496 * sh, 196_608 * sh]
     assert core.per_flop / network.per_flop == pytest.approx(202.1, abs=0.05)
-
-
-@pytest.mark.parametrize(
-    ("share", "cheapest", "dearest"), [(0.9, 26, 144), (0.6, 26, 81.3), (0.4, 26, 67.5), (0.3, 3.6, 9.3)]
-)
-def test_recompute_by_cost_alone_computes_up_to_26_times_as_much_again_for_gpt3(share, cheapest, dearest):
-    """And more if the dearest layers come first, which are the networks."""
-    profile = halves(12_288, 96, 2_048)
-    budget = int(share * recompute_frontier(profile)[-1].bytes)
-    plan = gp.recompute_plan(profile, budget)
-    assert by_cost_alone(profile, budget)[1] / plan.flops == pytest.approx(cheapest, abs=0.05)
-    assert by_cost_alone(profile, budget, dearest=True)[1] / plan.flops == pytest.approx(dearest, abs=0.05)
-
-
-def test_recompute_by_cost_alone_takes_the_wrong_layers_where_sequences_are_long():
-    """From s = 2h on a network costs less than attention; it frees 19 where that frees 331."""
-    profile, sh = halves(1_024, 16, 4_096), 1_024 * 4_096
-    _, attention, network = gp.freed(profile)[:3]
-    assert (attention.flops, network.flops) == (24_576 * sh, 16_384 * sh)
-    assert (attention.bytes // sh, network.bytes // sh) == (331, 19)
-    budget = int(0.9 * recompute_frontier(profile)[-1].bytes)
-    words, flops = by_cost_alone(profile, budget)
-    assert words == ["all", "all", *3 * ["nothing", "all"]], "all four networks, and then one attention"
-    plan = gp.recompute_plan(profile, budget)
-    assert plan.recompute == ("attention", *7 * ["nothing"])
-    assert flops == 11 * plan.flops
 
 
 def test_a_block_in_halves_needs_fewer_flops_for_the_same_bytes():
@@ -391,9 +352,3 @@ def test_what_cannot_be_planned_is_refused(changes, says):
 def test_what_cannot_be_checkpointed_is_refused(layers, words, says):
     with pytest.raises((TypeError, ValueError), match=says):
         gp.checkpointed(layers, words)
-
-
-@pytest.mark.parametrize("layers", [gp.Tanh(), [gp.Tanh], "xy", None])
-def test_what_cannot_be_unpacked_is_refused(layers):
-    with pytest.raises(TypeError, match="unpacked needs a list of layers"):
-        gp.unpacked(layers)

@@ -222,6 +222,16 @@ def test_a_block_has_12_h_squared_and_13_h_weights():
         assert count == 12 * features**2 + 13 * features
 
 
+def test_what_a_layer_of_layers_updates_is_what_its_parts_read():
+    block = gp.TransformerBlock(4, 2, rng=RNG)
+    for name, array in block.parameters.items():
+        *places, last = name.split(".")
+        part = block
+        for place in places:
+            part = part.layers[int(place)]
+        assert part.parameters[last] is array
+
+
 @pytest.mark.parametrize("of_layers", [gp.Checkpoint, gp.Residual])
 def test_a_layer_of_no_layers_is_refused(of_layers):
     with pytest.raises(ValueError, match=f"{of_layers.__name__} needs at least one layer"):

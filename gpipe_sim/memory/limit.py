@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from numbers import Real
 
@@ -92,28 +93,24 @@ def _help(
 
 def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callable[[], Schedule]]]:
     """(in words, the changed schedule) for what usually helps."""
-    inner = schedule.inner if isinstance(schedule, Remat) else schedule
-
-    def again(other: Schedule) -> Schedule:
-        return remat(other, schedule.mode, schedule.only) if isinstance(schedule, Remat) else other
-
-    if not isinstance(schedule, Remat):
-        yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
+    plain = not isinstance(schedule, Remat)
+    inner = schedule if plain else schedule.inner
+    others: dict[str, Callable[[], Schedule]] = {}
     family = not isinstance(inner, Explicit)  # it can be made for another size
     if family and 2 * inner.microbatches <= profile.samples and (more := _halved(inner)):
-        name = f"{more['microbatches']} microbatches"
-        if "every" in more:
-            name += f" with every={more['every']}"
-        yield name, lambda: again(replace(inner, **more))
-        if not isinstance(schedule, Remat):
-            yield f"recompute and {name}", lambda: remat(replace(inner, **more), "always")
+        with_every = f" with every={more['every']}" if "every" in more else ""
+        others[f"{more['microbatches']} microbatches{with_every}"] = partial(replace, inner, **more)
     if isinstance(inner, GPipe):
-        yield "1F1B", lambda: again(OneFOneB(inner.devices, inner.microbatches))
-        if not isinstance(schedule, Remat):
-            yield (
-                "1F1B and recompute",
-                lambda: remat(OneFOneB(inner.devices, inner.microbatches), "always"),
-            )
+        others["1F1B"] = partial(OneFOneB, inner.devices, inner.microbatches)
+    for name, make in others.items():
+        if plain:
+            yield name, make
+            both = "1F1B and recompute" if name == "1F1B" else f"recompute and {name}"
+            yield both, lambda make=make: remat(make(), "always")
+        else:
+            yield name, lambda make=make: remat(make(), schedule.mode, schedule.only)
+    if plain:
+        yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
 
 
 def _halved(schedule: Schedule) -> dict[str, int]:

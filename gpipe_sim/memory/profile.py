@@ -1,4 +1,4 @@
-"""What each layer of a model makes, in bytes and FLOPs: plain numbers. ``outlined`` finds them.
+"""What each layer of a model makes, in bytes and FLOPs: plain numbers. ``shape_inference`` finds them.
 
 A ``Profile`` is all that a prediction or a planner has to know about a model, whether its layers hold weights
 or exist on paper only. How large an array is depends on the samples of a microbatch: ``fixed`` bytes and so

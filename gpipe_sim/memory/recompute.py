@@ -1,7 +1,7 @@
 """What to recompute: the layers of a stage that cost the fewest FLOPs for a budget of bytes, found exactly.
 
-Each layer keeps everything that it saves, or all but the shares of its attention, or only its input. What
-that frees depends on its neighbours: an output that a layer saves is also the input that the next one saves,
+Each layer keeps everything that it saves, or all but its attention weights, or only its input. What that
+frees depends on its neighbours: an output that a layer saves is also the input that the next one saves,
 and counts once. So the layers are a chain with two states between any two, whether the array that passes
 there is kept already or not (and as many more if a mask travels along):
 

@@ -1,1 +1,9 @@
-"""Plan an order from rules, recognise one, or move one to fewer devices."""
+"""Which plan is the fastest on a given cluster: hardware, prices, bounds, plans and advice.
+
+Adds to everything below it: ``Cluster`` (equal devices and their links), ``plan`` (the fastest plans that
+fit, of all schedules, meshes, cuts and recompute), ``lower_bound`` (what no plan can beat), ``advise`` (the
+usual questions, each answered by comparing plans), and ``fit_costs`` (costs read off a measured timeline).
+
+It uses the core, the families, links, replicas, memory and balance through their public functions, and none
+of them knows of it. Lessons 16, "Plan a real model, end to end", and 18, "On real devices".
+"""

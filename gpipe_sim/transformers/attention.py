@@ -1,4 +1,4 @@
-"""Attention: every place of a sequence takes a mix of all places that it may see.
+"""Attention: every position of a sequence takes a weighted mean of all positions that it may see.
 
 It saves queries, keys and values as the one array that they were made as, not as three views of it.
 """
@@ -22,12 +22,12 @@ class Attention(Layer):
     """Multi-head self-attention over the sequence axis: softmax(Q K^T / sqrt(d)) V, then a linear layer.
 
     x is (batch, sequence, features); each of ``heads`` sees d = features / heads of them. With ``causal``,
-    no place sees a later one. ``dropout`` acts on the softmax's output. It saves x, the queries, keys and
+    no position sees a later one. ``dropout`` acts on the softmax's output. It saves x, the queries, keys and
     values as one array, the softmax, and what the last linear layer reads; with dropout also which entries
     stay, and the softmax without the others. Vaswani et al. 2017, arXiv:1706.03762.
 
-    A mask that travels along, (x, mask), is True at the places that are seen (``PaddingMask``). A place that
-    sees none gets zeros.
+    A mask that travels along, (x, mask), is True at the positions that are seen (``PaddingMask``). A position
+    that sees none gets zeros.
 
     With ``recompute``, everything of shape (sequence, sequence) is made again in the backward: selective
     recompute. Korthikanti et al. 2022, arXiv:2205.05198.
@@ -64,7 +64,7 @@ class Attention(Layer):
         x, mask = first(boundary), self._mask(boundary, ctx)
         qkv = x @ self.parameters["W"]
         qkv += self.parameters["b"]
-        core = self._shares(qkv, ctx, mask)
+        core = self._attention_weights(qkv, ctx, mask)
         mixed = (core[2] @ self._heads(qkv)[2]).swapaxes(1, 2).copy()
         y = mixed.reshape(*x.shape[:2], self.mixed) @ self.parameters["Wo"]
         y += self.parameters["bo"]
@@ -85,21 +85,23 @@ class Attention(Layer):
         if x.ndim != 3 or x.shape[2] != features or not x.shape[1]:
             raise refused(self, ctx, f"(batch, sequence, {features})", x)
 
-    def _shares(self, qkv: Array, ctx: Context, mask: Array | None) -> tuple[Array, Array | None, Array]:
-        """Of each place: its share of every other, which entries dropout lets stay, and what is left."""
+    def _attention_weights(
+        self, qkv: Array, ctx: Context, mask: Array | None
+    ) -> tuple[Array, Array | None, Array]:
+        """(the weights of all positions for each one, which entries dropout keeps, the weights after it)."""
         query, key, _ = self._heads(qkv)
-        shares = self._softmax(query @ key.swapaxes(2, 3), mask)
-        dropped, stays = self.dropout.forward(shares, ctx)
-        return shares, stays, dropped
+        weights = self._softmax(query @ key.swapaxes(2, 3), mask)
+        dropped, stays = self.dropout.forward(weights, ctx)
+        return weights, stays, dropped
 
     def backward_input(self, saved: tuple, dy: Array) -> tuple[Array, tuple]:
         x, qkv, core, mixed = saved
-        shares, stays, dropped = self._shares(qkv, *core) if self.recompute else core
-        look_inside(saved, dy, shares, stays, dropped)
+        weights, stays, dropped = self._attention_weights(qkv, *core) if self.recompute else core
+        look_inside(saved, dy, weights, stays, dropped)
         query, key, value = self._heads(qkv)
         d_mixed = (dy @ self.parameters["Wo"].T).reshape(mixed.shape).swapaxes(1, 2)
-        d_shares, _ = self.dropout.backward_input(stays, d_mixed @ value.swapaxes(2, 3))
-        d_scores = shares * (d_shares - (d_shares * shares).sum(axis=3, keepdims=True))
+        d_weights, _ = self.dropout.backward_input(stays, d_mixed @ value.swapaxes(2, 3))
+        d_scores = weights * (d_weights - (d_weights * weights).sum(axis=3, keepdims=True))
         d_scores *= query.shape[3] ** -0.5
         d_qkv = np.empty(qkv.shape, dy.dtype)
         d_query, d_key, d_value = self._heads(d_qkv)
@@ -121,16 +123,16 @@ class Attention(Layer):
         x, mask = first(boundary), self._mask(boundary, ctx)
         batch, sequence, _ = x.shape
         qkv = like(x, self.parameters["W"], shape=(batch, sequence, 3 * self.mixed))
-        shares, stays, dropped = self._outlined_shares(qkv, ctx)
+        weights, stays, dropped = self._outlined_weights(qkv, ctx)
         mixed = like(qkv, shape=(batch, sequence, self.heads, self.mixed // self.heads))
-        core = (ctx, mask) if self.recompute else (shares, stays, dropped)
+        core = (ctx, mask) if self.recompute else (weights, stays, dropped)
         return with_along(like(x, qkv), boundary), (x, qkv, core, mixed)
 
-    def _outlined_shares(self, qkv: StandIn, ctx: Context) -> tuple[StandIn, StandIn | None, StandIn]:
+    def _outlined_weights(self, qkv: StandIn, ctx: Context) -> tuple[StandIn, StandIn | None, StandIn]:
         batch, sequence, _ = qkv.shape
-        shares = like(qkv, shape=(batch, self.heads, sequence, sequence))
-        dropped, stays = self.dropout.outline(shares, ctx)
-        return shares, stays, dropped
+        weights = like(qkv, shape=(batch, self.heads, sequence, sequence))
+        dropped, stays = self.dropout.outline(weights, ctx)
+        return weights, stays, dropped
 
     def flops(self, x: StandIn) -> int:
         batch, sequence, features = x.shape
@@ -140,7 +142,7 @@ class Attention(Layer):
         return 8 * x.size * self.mixed
 
     def recompute_flops(self, x: StandIn) -> int:
-        """Of queries times keys. What the shares and the values give is saved, so it is not made again."""
+        """Of queries times keys. What the weights and the values give is saved, so it is not made again."""
         batch, sequence, _ = x.shape
         return 2 * batch * sequence**2 * self.mixed if self.recompute else 0
 
@@ -153,7 +155,7 @@ class Attention(Layer):
 
     def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple]:
         x, qkv, core, mixed = saved
-        look_inside(saved, dy, self._outlined_shares(qkv, core[0]) if self.recompute else core)
+        look_inside(saved, dy, self._outlined_weights(qkv, core[0]) if self.recompute else core)
         d_qkv = like(qkv, dtype=dy.dtype)
         return like(dy, self.parameters["W"]), (x, d_qkv, mixed, dy)
 

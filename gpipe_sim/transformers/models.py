@@ -59,7 +59,7 @@ def unpacked(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def gpt3_175b() -> list[Layer]:
-    """GPT-3 on paper, in 2-byte numbers: 96 blocks, 12,288 features, 96 heads, 2,048 places.
+    """GPT-3 on paper, in 2-byte numbers: 96 blocks, 12,288 features, 96 heads, 2,048 positions.
 
     Brown et al. 2020, arXiv:2005.14165; the vocabulary is padded to 51,200 as in arXiv:2104.04473.
     """
@@ -67,7 +67,7 @@ def gpt3_175b() -> list[Layer]:
 
 
 def bert_large() -> list[Layer]:
-    """BERT-large on paper, in 2-byte numbers: 24 blocks, 1,024 features, 16 heads, 512 places.
+    """BERT-large on paper, in 2-byte numbers: 24 blocks, 1,024 features, 16 heads, 512 positions.
 
     Devlin et al. 2018, arXiv:1810.04805. Segment embeddings and the pooler are left out.
     """

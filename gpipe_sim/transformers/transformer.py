@@ -65,7 +65,7 @@ class Embedding(Layer):
 
 
 class Positions(Layer):
-    """y = x + P: a learned row of P (longest, features) for each place in a sequence. It saves nothing.
+    """y = x + P: a learned row of P (longest, features) for each position. It saves nothing.
 
     ValueError for a sequence longer than ``longest``.
     """
@@ -108,7 +108,7 @@ class Positions(Layer):
 
 
 class LayerNorm(Layer):
-    """y = g (x - mean) / std + b, mean and std over the features of each sample (and place in its sequence).
+    """y = g (x - mean) / std + b, mean and std over the features of each sample, or of each position.
 
     It saves what is normalised, and 1/std. It draws nothing; ``on_paper`` leaves its weights out. Ba, Kiros
     and Hinton 2016, arXiv:1607.06450.
@@ -212,7 +212,7 @@ class Dropout(Layer):
 class SequenceMean(Layer):
     """The mean over a sequence: (batch, sequence, features) becomes (batch, features).
 
-    With a mask that travels along, it is the mean over the places that are seen; the mask ends here.
+    With a mask that travels along, it is the mean over the positions that are seen; the mask ends here.
     """
 
     carries = True
@@ -231,13 +231,13 @@ class SequenceMean(Layer):
         return x, mask_of(self, boundary, ctx)
 
     def _seen(self, mask: Array, total: Array) -> Array:
-        """How many places of each sample, at least 1, in the numbers of a total."""
+        """How many positions of each sample, at least 1, in the numbers of a total."""
         return np.maximum(mask.sum(axis=1, keepdims=True), 1).astype(total.dtype)
 
     def backward_input(self, saved: tuple[int, Array | None], dy: Array) -> tuple[Array, None]:
-        places, mask = saved
+        positions, mask = saved
         if mask is None:
-            return np.repeat(dy[:, None] / places, places, axis=1), None
+            return np.repeat(dy[:, None] / positions, positions, axis=1), None
         return (dy / self._seen(mask, dy))[:, None] * mask[..., None], None
 
     def outline(self, boundary: Boundary, ctx: Context) -> tuple[StandIn, tuple[int, StandIn | None]]:
