@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from cases import entrances
 from closed_forms import transformer_parameters
-from numeric import apart, furthest_apart
 
 from gpipe_sim import (
+    ZBV,
     Adam,
     Chimera,
     DualPipe,
@@ -18,6 +18,7 @@ from gpipe_sim import (
     digits,
     gpt3_175b,
     mlp,
+    predict_memory,
     profile,
     single_device_step,
     split,
@@ -90,17 +91,10 @@ def test_gpt3_on_paper_takes_twice_its_bytes_under_chimera_and_dualpipe_and_once
     text = StandIn((8, 2_048), np.int32)
     layers = profile(split(gpt3_175b(), stages=4), (text, text), cross_entropy)
     beside = 12_288 * 51_200 + 51_200 + 2 * 12_288
-    assert held == copies * 2 * (transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
-    assert round(held / copies / 1e9, 1) == 350.5
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize("mode", ["always", "except_last", "never"])
-def test_the_sum_over_both_copies_is_the_gradient_of_the_whole_batch(schedule, mode):
-    expected = single_device_step(model(), sixteen_digits(), cross_entropy)
-    found = run(remat(schedule, mode))
-    assert furthest_apart(found.gradients, expected.gradients) < 1e-12
-    assert apart(found.outputs, expected.outputs) < 1e-13
+    whole = 2 * (transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
+    assert round(whole / 1e9, 1) == 350.5
+    for schedule, copies in ((Chimera(4, 8), 2), (DualPipe(4, 8), 2), (OneFOneB(4, 8), 1), (ZBV(2, 8), 1)):
+        assert sum(each.peak(PARAMETERS) for each in predict_memory(schedule, layers)) == copies * whole
 
 
 @pytest.mark.parametrize("schedule", [Chimera(4, 8), DualPipe(4, 8)], ids=repr)

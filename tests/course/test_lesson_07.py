@@ -128,8 +128,12 @@ def test_one_buffer_more_than_in_flight():
     for K, M in product(range(2, 6), range(1, 9)):
         for k in range(1, K):
             row = gp.OneFOneB(K, M).actions[k]
-            assert fewest_buffers(row) == min(K - k + 1, M), (K, M, k)
-            assert overwritten(row, [m % (K - k + 1) for m in range(M)]) is None, (K, M, k)
+            assert lesson_07.fewest_buffers(row) == min(K - k + 1, M), (
+                K,
+                M,
+                k,
+            )
+            assert lesson_07.overwritten(row, [m % (K - k + 1) for m in range(M)]) is None, (K, M, k)
 
 
 def test_what_is_overwritten_is_what_changes_the_gradient():

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from closed_forms import zbh2_bubble_time
-from replies import assert_each_is_told
+from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_13

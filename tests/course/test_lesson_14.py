@@ -157,8 +157,8 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     freed, flops = 5 * a * s**2 / (19 * s * h), 16 * s * h**2 / (4 * s**2 * h)
     rate = freed * flops
     assert rate == pytest.approx(20 * a / 19)
-    assert list(RATES) == pytest.approx([1 / rate, freed, flops, a, 2 * rate], rel=1e-3)
-    assert_each_is_told(RATES, round(rate, 1))
+    assert list(lesson_14.RATES) == pytest.approx([1 / rate, freed, flops, a, 2 * rate], rel=1e-3)
+    assert_each_is_told(lesson_14.RATES, round(rate, 1))
 
     natural = [2 * one, 8 * 12 * one / 6, 48 * 12 * one]
     assert list(lesson_14.SIX_TIMES_THE_DEVICES) == pytest.approx(natural, rel=2e-3)
@@ -169,10 +169,10 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     assert list(lesson_14.CHEAPEST_FIRST) == [qkv / core, 1, (qkv + core + network) / core]
     assert_each_is_told(lesson_14.CHEAPEST_FIRST, (qkv + core) / core)
 
-    assert list(HALF_THE_WORK) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
-    assert half_the_work(12_288) == 6 * 12_288
-    assert core_share(2048, 12_288) == pytest.approx(2048 / (6 * 12_288 + 2048))
-    assert_each_is_told(HALF_THE_WORK, 6 * 12_288)
+    assert list(lesson_14.HALF_THE_WORK) == [2048, 12_288, 12 * 12_288, 24 * 12_288]
+    assert lesson_14.half_the_work(12_288) == 6 * 12_288
+    assert lesson_14.core_share(2048, 12_288) == pytest.approx(2048 / (6 * 12_288 + 2048))
+    assert_each_is_told(lesson_14.HALF_THE_WORK, 6 * 12_288)
 
 
 def thinned(parts, goal):
