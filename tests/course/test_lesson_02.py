@@ -47,12 +47,12 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
 @pytest.fixture(scope="module", autouse=True)
 def each_is_trained_once():
     """The check trains every optimizer with either gradient for every answer, always the same."""
-    known = {}
+    known, accuracy = {}, lesson_02.accuracy
 
     def once(optimizer, loss):
         key = type(optimizer), optimizer.learning_rate, loss.times
         if key not in known:
-            known[key] = lesson_02.accuracy(optimizer, loss)
+            known[key] = accuracy(optimizer, loss)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -131,10 +131,6 @@ def w_before_i(delays, M):
     return [swapped(row, "I", "W") for row in answers.putting_off(delays, M)]
 
 
-def w_before_f(delays, M):
-    return [swapped(row, "F", "I") for row in answers.putting_off(delays, M)]
-
-
 def w_behind_f(delays, M):
     return [swapped(row, "W", "F") for row in answers.putting_off(delays, M)]
 
@@ -396,7 +392,6 @@ DELAYS = {
         (delayed(end=lambda ms: ms[::-1]), "does its W in the order [0, 1, 2, 4, 3]. Which of them"),
         (delayed(i="B"), "the row of device 0 has 0B0. Which of F, I, W is that?"),
         (w_before_i, "0W0 comes before 0I0. What does a W read?"),
-        (w_before_f, "does 2 forwards before its first I"),
         (w_behind_f, "after 0I0 comes 0F3. Right behind which action should a W come?"),
         (lambda delays, M: gp.ZBH1(len(delays), M), "What stands in a list with a row for each"),
         (forwards_beyond_m, "0F2 is of microbatch 2, and 1 is the last. Where does it come from?"),

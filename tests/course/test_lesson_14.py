@@ -236,8 +236,6 @@ BLOCKS = {
     "almost": [
         (counting(per_place=0), "4s are missing: what does a LayerNorm keep of each place?"),
         (lambda s, h, a: counting()(s, h, a) / 1000, "Is that in bytes?"),
-        (lambda s, h, a: counting()(s, h, a) / 2**20, "Is that in bytes?"),
-        (lambda s, h, a: counting()(s, h, a) / 1e9, "Is that in bytes?"),
         (lambda s, h, a: counting()(s, h, a) // 2, "how many 2-byte numbers"),
         (lambda s, h, a: counting()(s, h, a) * 2, "How many bytes does a number take here?"),
         (counting(dropout=2, tables=6), "How many does yes or no take?"),
