@@ -71,7 +71,7 @@ _NAMES = {
     "core.timeline": "Message Span Timeline",
     "links.shared_wire": "simulate_shared",
     "core.boundary": "",
-    "digits": "digits",
+    "dataset": "digits",
     "core.losses": "Loss cross_entropy mse",
     "transformers.models": "bert_large gpt gpt3_175b unpacked",
     "core.meta_array": "StandIn",

@@ -136,7 +136,7 @@ def floating(owner: str, dtype) -> np.dtype:
     """The dtype, as NumPy's own; ValueError unless it is one of floats."""
     try:
         found = np.dtype(dtype)
-    except (TypeError, ValueError):
+    except Exception:  # NumPy prints what it cannot read, and that may raise anything
         found = None
     if found is None or found.kind != "f":
         raise ValueError(

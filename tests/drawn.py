@@ -22,7 +22,6 @@ from figures._store import module, read
 from gpipe_sim.drawing.geometry import LANE_HIGH, Rows
 from gpipe_sim.drawing.marks import Style
 from gpipe_sim.drawing.palette import FAINT, INK, LANE, MEMORY
-from gpipe_sim.drawing.panel import WAITING
 from gpipe_sim.drawing.plots.gantt import HATCH, Fitting
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -131,26 +130,19 @@ def bounds(corners: Iterable[Point]) -> tuple[float, float, float, float]:
 # matplotlib
 
 
-def in_axes(ax: Axes, lanes: bool = False) -> list[Drawn]:
-    """The boxes of a Gantt chart in matplotlib axes, or its lanes: a row per unit of y, device 0 on top."""
-    boxes = []
-    for collection in ax.collections:
-        if isinstance(collection, PolyCollection) and (collection.get_label() == WAITING.words) == lanes:
-            colours = [to_hex(colour) for colour in collection.get_facecolors()]
-            paths = collection.get_paths()
-            for path, colour in zip(paths, colours * len(paths)):  # noqa: B905 (none for a pattern)
-                left, top, right, bottom = bounds(path.vertices.tolist())
-                boxes.append(
-                    Drawn(int((top + bottom) / 2), left, right, top % 1, (bottom - 1e-9) % 1, colour)
-                )
-    return boxes
-
-
 def boxes_in(ax: Axes) -> list[Drawn]:
-    """The boxes of a Gantt chart in matplotlib axes without what devices hold below their lanes."""
-    held = {look.colour.lower() for look in MEMORY.values()}
-    devices = {lane.device: device for device, lane in enumerate(in_axes(ax, lanes=True))}
-    return [box._replace(device=devices[box.device]) for box in in_axes(ax) if box.colour not in held]
+    """The boxes of a Gantt chart in matplotlib axes, without what devices hold below their lanes."""
+    shapes = [each for each in ax.collections if isinstance(each, PolyCollection) and not each.get_hatch()]
+    lanes, *others = ([bounds(path.vertices.tolist()) for path in each.get_paths()] for each in shapes)
+    no_work = {LANE, *(look.colour.lower() for look in MEMORY.values())}
+    boxes = []
+    for shape, places in zip(shapes[1:], others, strict=True):
+        if (colour := _look(shape).colour) not in no_work:
+            for left, top, right, bottom in places:
+                middle = (top + bottom) / 2
+                device = next(k for k, lane in enumerate(lanes) if lane[1] <= middle <= lane[3])
+                boxes.append(Drawn(device, left, right, top % 1, (bottom - 1e-9) % 1, colour))
+    return boxes
 
 
 def chart_in(ax: Axes) -> Chart:

@@ -26,14 +26,9 @@ def test_an_action_is_spelled_stage_kind_microbatch(letter):
     assert Action.parse(f" 2{letter}10 ").kind is Kind(letter)
 
 
-def test_an_action_has_one_part_and_a_pair_has_two():
+def test_an_action_has_one_part_and_a_pair_has_two_and_pytorchs_spelling():
     pair = OverlapFB(F(0, 3), B(7, 1))
-    assert F(0, 3).parts == (F(0, 3),)
-    assert pair.parts == (F(0, 3), B(7, 1))
-
-
-def test_an_overlapped_pair_is_spelled_as_pytorch_spells_it():
-    pair = OverlapFB(F(0, 3), B(7, 1))
+    assert (F(0, 3).parts, pair.parts) == ((F(0, 3),), (F(0, 3), B(7, 1)))
     assert str(pair) == "(0F3;7B1)OVERLAP_F_B"
     assert Action.parse("(0F3;7B1)OVERLAP_F_B") == pair
 

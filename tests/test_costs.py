@@ -33,14 +33,8 @@ def test_a_full_backward_takes_2_and_everything_else_1_unless_given():
 
 
 def test_a_recompute_takes_as_long_as_its_forward_unless_given():
-    assert Costs(forward=3).duration(R(0, 0), 0) == 3
     assert Costs(forward=3, recompute=0).duration(R(0, 0), 0) == 0
     assert Costs(forward=[3, 5]).duration(R(1, 0), 0) == 5
-
-
-def test_an_overlapped_pair_takes_as_long_as_its_two_halves():
-    assert Costs(2, 3, 4).duration(OverlapFB(F(0, 1), B(1, 0)), 0) == 2 + 3 + 4
-    assert Costs([2, 7], [3, 5], 4).duration(OverlapFB(F(0, 1), B(1, 0)), 0) == 2 + 5 + 4
 
 
 def test_a_cost_may_be_listed_per_stage():
@@ -109,24 +103,14 @@ FIELDS = ["forward", "input_grad", "weight_grad", "recompute", "update", "comm"]
 
 
 @pytest.mark.parametrize("name", FIELDS)
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), -1, Fraction(-1, 2)])
-def test_nan_infinite_and_negative_costs_are_refused_by_name(name, value):
-    with pytest.raises(ValueError, match=f"Costs needs {name} to be finite and >= 0") as error:
-        Costs(**{name: value})
-    assert f"(got {value!r})" in str(error.value)
-
-
-@pytest.mark.parametrize("name", FIELDS)
-@pytest.mark.parametrize("value", ["1", True, 1j, {}])
-def test_a_cost_that_is_no_number_is_refused_by_name(name, value):
-    with pytest.raises(TypeError, match=f"Costs needs {name} to be a number"):
-        Costs(**{name: value})
-
-
-@pytest.mark.parametrize("name", [name for name in FIELDS if name != "recompute"])
-def test_only_recompute_may_be_left_to_be_filled_in(name):
-    with pytest.raises(TypeError, match=rf"Costs needs {name} to be a number \(got None\)"):
-        Costs(**{name: None})
+def test_what_is_no_finite_cost_is_refused_by_name(name):
+    for value in (float("nan"), float("inf"), -1, Fraction(-1, 2)):
+        with pytest.raises(ValueError, match=f"Costs needs {name} to be finite and >= 0") as error:
+            Costs(**{name: value})
+        assert f"(got {value!r})" in str(error.value)
+    for value in ("1", True, 1j, {}, *([None] if name != "recompute" else [])):
+        with pytest.raises(TypeError, match=f"Costs needs {name} to be a number"):
+            Costs(**{name: value})
 
 
 def test_one_bad_number_in_a_list_is_refused():
@@ -149,7 +133,8 @@ def test_a_list_must_have_one_cost_per_stage(listed):
 
 def test_an_overlapped_pair_takes_as_long_as_its_halves_unless_it_has_a_cost_of_its_own():
     pair = OverlapFB(F(1, 3), B(0, 2))
-    assert Costs().duration(pair, 0) == 3
+    assert Costs(2, 3, 4).duration(pair, 0) == 2 + 3 + 4
+    assert Costs([7, 2], [3, 5], 4).duration(pair, 0) == 2 + 3 + 4
     assert Costs(overlap=2).duration(pair, 0) == 2
     assert Costs(overlap=(2, Fraction(5, 2))).duration(pair, 0) == Fraction(5, 2)
     schedule = DualPipeV(4, 8)

@@ -144,12 +144,6 @@ def test_an_order_with_a_gap_is_refused():
         to_torch_csv(Explicit(["0F0 0B0", "1F0"]))
 
 
-@pytest.mark.parametrize("wrong", [OneFOneB, "1F1B", None, gp.simulate(OneFOneB(2, 2))])
-def test_what_is_not_a_schedule_is_refused(wrong):
-    with pytest.raises(TypeError, match=r"PyTorch's engine needs a schedule, such as GPipe\(4, 8\)"):
-        to_torch_csv(wrong)
-
-
 # Reading what PyTorch writes
 
 

@@ -26,7 +26,7 @@ def test_more_devices_make_the_round_longer_and_the_ring_shorter():
         through_one, ring = map(gp.bytes_through, timelines := both(n))
         share = 160 // n + 2 * (16 // n) + 2 * 400
         assert through_one == ((n - 1) * share, *[share] * (n - 1))
-        assert ring == (2 * gp.formulas.ring_all_reduce_bytes(n, 400),) * n
+        assert ring == (2 * Fraction(2 * (n - 1), n) * 400,) * n
         bytes_through[n] = through_one[0], ring[0]
         lengths[n] = [float(timeline.makespan) for timeline in timelines]
     assert bytes_through == {1: (0, 0), 2: (896, 800), 4: (2544, 1200), 8: (5768, 1400), 16: (12180, 1500)}

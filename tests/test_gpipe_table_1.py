@@ -6,6 +6,7 @@ with weights of its own, as ours does.
 """
 
 import pytest
+from closed_forms import transformer_parameters
 
 import gpipe_sim as gp
 
@@ -24,7 +25,7 @@ def test_our_model_on_paper_has_the_printed_parameters_within_1_percent(column):
     found = parameters(column.blocks)
     assert found == pytest.approx(column.parameters, rel=0.01)
     head = H * TOKENS + TOKENS
-    assert found == gp.formulas.transformer_parameters(column.blocks, H, TOKENS, PLACES) + head + 2 * H
+    assert found == transformer_parameters(column.blocks, H, TOKENS, PLACES) + head + 2 * H
 
 
 @EACH

@@ -346,12 +346,6 @@ def test_an_input_of_the_wrong_shape_is_refused_with_the_layers_number(shape):
     assert f"got {shape}" in str(error.value)
 
 
-@pytest.mark.parametrize(("inputs", "outputs", "value"), [(0, 3, 0), (3, 0, 0), (-1, 3, -1), (3, -2, -2)])
-def test_a_linear_without_features_is_refused(inputs, outputs, value):
-    with pytest.raises(ValueError, match=rf"Linear needs (in|out)puts >= 1 \(got {value}\)"):
-        Linear(inputs, outputs, rng=RNG)
-
-
 @pytest.mark.parametrize("number", [np.float64, Fraction])
 def test_a_number_of_another_kind_changes_no_dtype(number):
     x = np.ones((2, 4), np.float32)

@@ -54,7 +54,7 @@ def test_every_time_is_that_of_a_plain_clock_for_each_device_and_link(schedule, 
         (Costs(2, 3, 1), (1, 2), None),
         (Costs(0, 0, 0), (1,), None),
         (Costs(), (1, 8), Link(0, 4)),
-        (Costs(), (1, 8), Link(2, 1)),
+        (Costs(), (1,), Link(1, 5)),
     ):
         links, size = link or drawn, {part: chance.choice(sizes) for part in parts}
         found = gp.simulate(schedule, costs, links=links, profile=Sizes(size), overlap=overlap)

@@ -3,18 +3,26 @@
 import re
 import time
 import tracemalloc
+from collections.abc import Collection, Sequence
+from dis import opname
 from inspect import isfunction, signature
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 import numpy as np
 import pytest
 from cases import every_schedule
-from misused import CASES, HANDED_IN, TIMELINE, X, Y, parts, step, train
+from misused import CASES, FUNCTIONS, HANDED_IN, HUGE, TIMELINE, WRONG, X, Y, arguments, parts, step, train
 
 import gpipe_sim as gp
 from gpipe_sim.course.build import BUILDS
 from gpipe_sim.course.reply import Reply
+from gpipe_sim.errors import got
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.papers import formulas
+
+NUMBERS = (int, float, Integral, Real)
 
 LESSONS = [
     getattr(gp.course, f"lesson_{name}")
@@ -32,10 +40,93 @@ CHECKS = [
 ]
 
 
-def test_the_table_is_long_and_each_row_is_another_mistake():
-    assert len(CASES) >= 200
+#: What a message calls a parameter, where a part of what is called says it.
+SAID_AS = {"dropout": "rate", "sequence": "longest", "simulated": "overlay", "measured": "overlay"}
+#: What a message may be about instead, whoever was given it.
+THINGS = "is not an action|a batch is|a memory|layer 0|program of device 0|train needs|at least one output"
+THINGS += "|does not fit|changes its input|was not measured|can finish|a name for each"
+#: What is not looked at: marks that are only kept, and, not mended yet, a few that NumPy or Python answers.
+UNREAD = {("at", "time"), ("duration", "device"), ("Timeline", "took_turns"), ("Partition", "device")}
+UNREAD |= {
+    ("plan", "rows"),
+    ("plan", "schedules"),
+    ("reveal", "shows"),
+    ("microbatches_for_bubble", "bubble"),
+}
+
+
+#: What would take years if it were that large.
+LONG_WORK = ("epochs", "runs", "warmup", "memory_limit")
+
+
+def may_be(kind, value, name: str) -> bool:
+    """Whether a value could be meant for a parameter of this annotation."""
+    if kind is Any:
+        return True
+    if isinstance(kind, UnionType):
+        return any(may_be(each, value, name) for each in get_args(kind))
+    kind = get_origin(kind) or kind
+    if kind in NUMBERS:
+        if isinstance(value, bool) or not isinstance(value, int if kind in (int, Integral) else int | float):
+            return False
+        return 0 <= value < np.inf or (value == np.inf and name in ("memory", "bandwidth", "memory_limit"))
+    if kind is np.dtype:  # NumPy takes None for float64
+        return value is None
+    if not isinstance(kind, type):
+        return True
+    return isinstance(value, (kind, np.ndarray, list) if kind in (Sequence, Collection, tuple) else kind)
+
+
+def contents(given: dict) -> list[bytes]:
+    """The numbers that a call could change: batches, weights, and what an optimizer remembers."""
+    models = [part.parameters for part in given.get("partitions", ())]
+    models += [layer.parameters for layer in given.get("layers", ())]
+    return [array.tobytes() for array in gp.roots([list(given.values()), models])]
+
+
+def is_said_by_us(error: Exception) -> bool:
+    """Whether a ``raise`` of the package made it, not NumPy or Python in the middle of a sum."""
+    at = error.__traceback__
+    while at.tb_next:
+        at = at.tb_next
+    code = at.tb_frame.f_code
+    return "gpipe_sim" in code.co_filename and opname[code.co_code[at.tb_lasti]] == "RAISE_VARARGS"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_wrong_argument_is_refused_by_its_name_and_changes_nothing(name):
+    """Whatever comes instead of one right argument: it is meant, or a sentence of ours says what is wrong."""
+    function, given = FUNCTIONS[name], arguments(name)
+    takes, before = signature(function), contents(given)
+    for each in takes.parameters.values():
+        for wrong in WRONG if each.name in given and (name, each.name) not in UNREAD else ():
+            meant = wrong is each.default or may_be(each.annotation, wrong, each.name)
+            if meant and not isinstance(wrong, int | float | str | list | tuple | np.ndarray):
+                continue
+            if (wrong is True and meant) or (wrong is HUGE and each.name in LONG_WORK):
+                continue
+            call = takes.bind_partial()
+            call.arguments = given | {each.name: (wrong,) if each.kind is each.VAR_POSITIONAL else wrong}
+            try:
+                function(*call.args, **call.kwargs)
+            except (TypeError, ValueError, IndexError) as error:
+                said = f"{each.name}|{SAID_AS.get(each.name, each.name)}"
+                assert is_said_by_us(error), (each.name, got(wrong), str(error))
+                assert re.search(rf"\b({name}|{said})\b|{THINGS}", str(error)), (each.name, str(error))
+                if each.annotation in (*NUMBERS, bool) and not meant:
+                    assert re.search(rf"\b({said})\b", str(error)), (each.name, str(error))
+                    assert got(wrong) in str(error), (each.name, str(error))
+                assert len(str(error)) < 400 or type(error) is gp.MemoryLimitError
+            else:
+                assert meant, (each.name, got(wrong))
+                given = given if contents(given) == before else arguments(name)
+                before = contents(given)
+    assert contents(given) == before
+
+
+def test_each_case_is_another_mistake():
     told = [(do.__code__.co_code, do.__code__.co_consts, do.__code__.co_names) for do, _, _ in CASES]
-    assert len(set(map(repr, told))) == len(CASES)
+    assert len(set(map(repr, told))) == len(CASES) >= 200
 
 
 @pytest.mark.parametrize(("do", "error", "says"), CASES, ids=[case[2][:50] for case in CASES])
@@ -89,14 +180,13 @@ def test_every_formula_of_small_numpy_integers_is_that_of_pythons(small):
     for name, formula in vars(formulas).items():
         if not hasattr(formula, "__wrapped__") or name == "microbatches_for_bubble":
             continue
-        sizes = {"devices": 20, "microbatches": 120, "stages_per_device": 3, "device": 19, "pair": 110}
-        sizes |= {"backward": 100, "forward": 120, "input_grad": 110, "weight_grad": 40, "comm": 20}
-        sizes |= {"stage": 3, "features": 100, "heads": 100}
+        sizes = {"devices": 20, "microbatches": 120, "stages_per_device": 3}
+        sizes |= {"backward": 100, "forward": 120, "stage": 3, "features": 100, "heads": 100}
         given = {each: sizes.get(each, 115) for each in signature(formula).parameters}
         plain, again = formula(**given), formula(**{each: small(value) for each, value in given.items()})
         assert (again, type(again)) == (plain, type(plain)), name
         tried += 1
-    assert tried == 59
+    assert tried == 14
 
 
 @pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])

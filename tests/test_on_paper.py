@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from closed_forms import transformer_parameters
 
 import gpipe_sim as gp
 
@@ -32,7 +33,7 @@ def test_parameters_are_those_of_megatrons_table(blocks, features, heads, billio
     """Its equation 2 has one embedding, which the head shares, and leaves out the last LayerNorm."""
     V, s = 51_200, 2_048
     layers = gp.gpt(blocks, features, heads, tokens=V, sequence=s)
-    equation = gp.formulas.transformer_parameters(blocks, features, V, s)
+    equation = transformer_parameters(blocks, features, V, s)
     assert equation == pytest.approx(
         12 * blocks * features**2 * (1 + 13 / (12 * features) + (V + s) / (12 * blocks * features))
     )
@@ -48,7 +49,7 @@ def test_gpt3_has_174_6_billion_parameters_and_takes_no_memory():
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert weights(layers[:-2]) == 174_615_822_336
-    assert gp.formulas.transformer_parameters(96, 12_288, 51_200, 2_048) == 174_615_822_336
+    assert transformer_parameters(96, 12_288, 51_200, 2_048) == 174_615_822_336
     assert most < 2_000_000
 
 

@@ -39,7 +39,7 @@ def needed(program: Program) -> list:
     return np.split(program.needs, program.needs_from[1:-1])
 
 
-@over_every_order([(1, 1), (3, 2), (4, 8)])
+@over_every_order([(1, 1), (3, 2), (4, 4)])
 def test_columns_and_objects_say_the_same(schedule):
     program = schedule.program
     entries = [(k, i, entry) for k, row in enumerate(schedule.actions) for i, entry in enumerate(row)]
@@ -62,7 +62,7 @@ def test_columns_and_objects_say_the_same(schedule):
         assert {place: int(homes[place]) for place in np.ndindex(homes.shape) if homes[place] >= 0} == there
 
 
-def test_nothing_in_a_program_can_be_written_to():
+def test_nothing_in_a_program_or_a_timeline_can_be_written_to():
     program = PAIR.program
     columns = {name: value for name, value in vars(program).items() if isinstance(value, np.ndarray)}
     assert len(columns) == 11
@@ -71,6 +71,10 @@ def test_nothing_in_a_program_can_be_written_to():
             column[0] = 1
     with pytest.raises(AttributeError):
         program.stages = 3
+    timeline = gp.simulate(gp.OneFOneB(2, 2))
+    for column in (timeline.start, timeline.end, timeline.sent, timeline.arrived):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 5
 
 
 def test_an_order_is_read_once_and_not_kept_as_objects():
@@ -106,6 +110,8 @@ def test_the_same_order_is_seen_and_another_is_not():
     assert not one.same_order(gp.GPipe(3, 4).program)
     assert not one.same_order(gp.OneFOneB(3, 5).program)
     assert not PAIR.program.same_order(gp.Explicit(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]).program)
+    naive, moved = gp.Naive(2, 1), gp.Explicit(["0F0 0B0 1F0 1B0", ""], placement=[[0, 1], []])
+    assert not moved.program.same_order(naive.program), "split differently over the devices"
 
 
 @pytest.mark.parametrize("label", [2**31, 2**63 - 1, -(2**63)])
@@ -134,7 +140,7 @@ def test_an_order_without_an_action_lacks_every_one():
     assert [problem.sentence for problem in gp.problems(Empty(1, 1))] == ["0F0 is missing", "0B0 is missing"]
 
 
-@pytest.mark.parametrize("piece", [1, 2, 3, 4, 8, 12, 24])
+@pytest.mark.parametrize("piece", [1, 5, 12, 24])
 def test_in_pieces_of_any_size_an_order_reads_the_same(piece, monkeypatch):
     """12 actions of each device, of which a piece may end with one, or with the order itself."""
     monkeypatch.setattr(lowering, "CHUNK", piece)
@@ -157,7 +163,7 @@ def test_a_label_that_no_column_holds_is_refused(label, digits):
 # Levels
 
 
-@over_every_order([(1, 3), (3, 2), (4, 8)])
+@over_every_order([(1, 3), (3, 2), (4, 4)])
 def test_every_entry_has_a_level_above_those_that_it_needs_and_one_per_device(schedule):
     program = schedule.program
     order, bounds, rank, _, stuck = program.levels
@@ -251,26 +257,3 @@ def test_spans_without_a_length_are_refused(times):
         ValueError, match=r"0F0 is (measured from 2.0 to 1.0|none: it needs (start|end) to be finite)"
     ):
         from_spans(timeline.schedule, spans)
-
-
-def test_a_timelines_columns_cannot_be_written_to_either():
-    timeline = gp.simulate(gp.OneFOneB(2, 2))
-    for column in (timeline.start, timeline.end, timeline.sent, timeline.arrived):
-        with pytest.raises(ValueError, match="read-only"):
-            column[0] = 5
-
-
-def test_what_takes_no_time_stands_after_what_it_needs():
-    """At zero cost everything ends at 0, and only the levels say what comes first."""
-    for schedule in (gp.OneFOneB(3, 4), gp.ZBV(2, 4), gp.DualPipe(2, 4)):
-        done = set()
-        for span in gp.simulate(schedule, gp.Costs(0, 0, 0)).spans:
-            assert done.issuperset(gp.needs(span.action, schedule))
-            done.update(span.action.parts)
-
-
-def test_an_order_split_differently_over_devices_is_not_the_same():
-    naive = gp.Naive(2, 1)
-    moved = gp.Explicit(["0F0 0B0 1F0 1B0", ""], placement=[[0, 1], []])
-    assert not moved.program.same_order(naive.program)
-    assert gp.recognize(gp.Explicit(["0F0 0B0", "1F0 1B0"])).startswith("this is the naive order")

@@ -173,15 +173,6 @@ def test_the_devices_of_a_cycle_are_told_lowest_first_and_those_outside_it_are_n
     assert list(round_trip(waits)) == [1, 2]
 
 
-def test_two_that_both_send_first_hang_only_if_sends_block():
-    programs = gp.device_programs(gp.OneFOneB(2, 2))
-    assert hang(programs, sends="blocking") == (
-        "device 0 waits in Send 0F1 to device 1; device 1 waits in Send 1B0 to device 0. "
-        "On device 1, put Recv 0F1 before Send 1B0"
-    )
-    assert run(programs, 2).loss > 0
-
-
 def test_two_that_both_receive_first_hang_anyway_and_one_has_something_to_send():
     programs = rows(*GOOD)
     send = programs[0].pop(1)

@@ -178,11 +178,6 @@ def test_a_buffer_is_used_again_and_a_message_without_one_has_its_own_memory():
         assert not any(np.shares_memory(x, y) for x in came for y in went)
 
 
-def test_receives_without_a_buffer_never_share_memory():
-    rows = into(lambda m: None, gp.GPipe(2, 4), 1)
-    assert wrong(run(rows)) == {}
-
-
 @pytest.mark.parametrize(("family", "check"), [(gp.GPipe, False), (gp.OneFOneB, True)])
 def test_an_output_that_is_the_buffer_itself_stays_when_the_next_message_comes(family, check):
     """The outputs of all microbatches were those of the last one."""

@@ -47,7 +47,7 @@ def test_an_overlapped_pair_is_recomputed_for_its_backward():
     assert row == "device 0: 0F0 0F1 0R0 (0F2;0B0)OVERLAP_F_B 0R1 0B1 0R2 0B2"
 
 
-@over_every_schedule()
+@over_every_schedule([(1, 3), (2, 1), (3, 2), (4, 4), (4, 8)])
 def test_each_mode_recomputes_all_all_but_the_last_of_each_direction_or_no_microbatch(schedule):
     every = set(range(schedule.microbatches))
     spared = {max(entered) for entered in entrances(schedule).values()}
@@ -63,14 +63,9 @@ def test_each_mode_recomputes_all_all_but_the_last_of_each_direction_or_no_micro
 
 def test_except_last_spares_the_last_microbatch_of_each_direction():
     """Microbatches 0 and 1 enter at device 0, 2 and 3 at device 3: 1 and 3 are spared."""
-    recomputed = {
-        part.microbatch for part in parts(remat(Chimera(4, 4), "except_last")) if part.kind is Kind.R
-    }
-    assert recomputed == {0, 2}
-    recomputed = {
-        part.microbatch for part in parts(remat(DualPipe(4, 8), "except_last")) if part.kind is Kind.R
-    }
-    assert recomputed == {0, 1, 2, 4, 5, 6}
+    for schedule, again in ((Chimera(4, 4), {0, 2}), (DualPipe(4, 8), {0, 1, 2, 4, 5, 6})):
+        recomputing = parts(remat(schedule, "except_last"))
+        assert {part.microbatch for part in recomputing if part.kind is Kind.R} == again
 
 
 @pytest.mark.parametrize(
@@ -93,23 +88,15 @@ def test_a_recomputing_schedule_introduces_itself():
 # What it costs in time
 
 
-@pytest.mark.parametrize("one", [1, Fraction(1)], ids=["whole", "Fraction"])
-@pytest.mark.parametrize(("mode", "makespan"), [("always", 41), ("except_last", 40), ("never", 33)])
-def test_gpipe_at_4_x_8_takes_33_and_a_forward_for_each_microbatch_that_it_recomputes(mode, makespan, one):
+def test_gpipe_at_4_x_8_takes_33_and_a_forward_for_each_microbatch_that_it_recomputes():
     """The bubble does not grow, because recomputing may start before the gradient arrives."""
-    timeline = simulate(remat(GPipe(4, 8), mode), Costs(one, one, one))
-    assert timeline.makespan == makespan
-    assert type(timeline.makespan) is type(one)
-
-
-def test_folded_into_a_backward_of_3_it_takes_44():
-    for costs in (Costs(1, 1, 2), Costs(1, 2, 1), Costs(Fraction(1), Fraction(3, 2), Fraction(3, 2))):
-        assert simulate(GPipe(4, 8), costs).makespan == 44
+    for mode, makespan in (("always", 41), ("except_last", 40), ("never", 33)):
+        assert simulate(remat(GPipe(4, 8), mode)).makespan == makespan
 
 
 @pytest.mark.parametrize(
     ("devices", "microbatches", "waiting", "early"),
-    [(2, 4, 20, 19), (4, 4, 28, 25), (4, 8, 44, 41), (4, 16, 76, 73), (8, 32, 156, 149)],
+    [(2, 4, 20, 19), (4, 8, 44, 41), (8, 32, 156, 149)],
 )
 def test_recomputing_early_saves_k_minus_1_forwards(devices, microbatches, waiting, early):
     """GPipe, section 2.3: "can be scheduled earlier, without waiting for the gradients"."""

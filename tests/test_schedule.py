@@ -229,21 +229,6 @@ def test_an_overlapped_pair_holds_both_of_its_microbatches():
 # Bad input
 
 
-@pytest.mark.parametrize("family", SCHEDULES)
-@pytest.mark.parametrize("name", ["devices", "microbatches"])
-@pytest.mark.parametrize("value", [0, -1])
-def test_counts_below_one_are_refused_by_name(family, name, value):
-    sizes = {"devices": 2, "microbatches": 2} | {name: value}
-    with pytest.raises(ValueError, match=rf"^{family.__name__} needs {name} >= 1 \(got {value}\)$"):
-        family(**sizes)
-
-
-@pytest.mark.parametrize("value", [2.0, "2", None, True, float("nan"), [2]])
-def test_counts_that_are_not_whole_numbers_are_refused(value):
-    with pytest.raises(TypeError, match=r"OneFOneB needs devices to be a whole number \(got "):
-        OneFOneB(devices=value, microbatches=2)
-
-
 @pytest.mark.parametrize("make", [*SCHEDULES, Explicit, Schedule])
 def test_chunks_are_explained(make):
     with pytest.raises(TypeError, match=rf"{make.__name__} takes no chunks=") as error:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import entrances
+from closed_forms import transformer_parameters
 
 from gpipe_sim import (
     ZBV,
@@ -15,7 +16,6 @@ from gpipe_sim import (
     StandIn,
     cross_entropy,
     digits,
-    formulas,
     gpt3_175b,
     mlp,
     predict_memory,
@@ -91,7 +91,7 @@ def test_gpt3_on_paper_takes_twice_its_bytes_under_chimera_and_dualpipe_and_once
     text = StandIn((8, 2_048), np.int32)
     layers = profile(split(gpt3_175b(), stages=4), (text, text), cross_entropy)
     beside = 12_288 * 51_200 + 51_200 + 2 * 12_288
-    whole = 2 * (formulas.transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
+    whole = 2 * (transformer_parameters(96, 12_288, 51_200, 2_048) + beside)
     assert round(whole / 1e9, 1) == 350.5
     for schedule, copies in ((Chimera(4, 8), 2), (DualPipe(4, 8), 2), (OneFOneB(4, 8), 1), (ZBV(2, 8), 1)):
         assert sum(each.peak(PARAMETERS) for each in predict_memory(schedule, layers)) == copies * whole

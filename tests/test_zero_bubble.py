@@ -6,6 +6,7 @@ Qi, Wan, Huang and Lin 2024, arXiv:2401.10241. Its B is our I; times are T_F, T_
 from fractions import Fraction
 from itertools import product
 
+import closed_forms as formulas
 import pytest
 from cases import zero_bubble
 
@@ -17,7 +18,6 @@ from gpipe_sim import (
     Interleaved1F1B,
     Kind,
     OneFOneB,
-    formulas,
     peak_in_flight,
     simulate,
     span_bubble,
@@ -90,8 +90,6 @@ def test_without_messages_zb_h1_needs_no_more_than_k_microbatches_for_it_and_zb_
 
 def test_weight_gradients_that_outlast_forwards_fill_no_more_than_there_is_to_fill():
     """(K-1)(T_F + T_B - T_W) would be 0 for T_W = T_F + T_B, and 1F1B's bubble does not go away."""
-    with pytest.raises(ValueError, match="zbh1_bubble_time is for T_W at most T_F and T_B"):
-        formulas.zbh1_bubble_time(4, 1, 1, 2)
     assert bubble_time(ZBH1(4, 8), Costs(1, 1, 2)) > 0
 
 

@@ -7,7 +7,7 @@ level. An order in which some device gets stuck is refused before anything is ti
 
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from gpipe_sim.errors import got, require_flags
 Column = np.ndarray
 
 
+@runtime_checkable
 class Sizes(Protocol):
     """What the core asks of a profile: plain numbers, never layers."""
 

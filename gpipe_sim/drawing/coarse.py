@@ -7,7 +7,6 @@ actions: the shares are sums over the columns of the timeline and its program.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from math import ceil
 from numbers import Real
 from typing import NamedTuple
@@ -17,7 +16,6 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.bubbles import in_flight
 from gpipe_sim.core.program import CODE, KINDS
-from gpipe_sim.core.rules import in_flight as held_more
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.geometry import Rows, between, kinds_drawn
 from gpipe_sim.drawing.marks import Entry
@@ -142,15 +140,9 @@ def in_flight_steps(timeline: Timeline, grain: Grain) -> Iterator[list[tuple[Rea
 
 def _most_in_flight(timeline: Timeline, grain: Grain) -> Array:
     """(rows, columns): the most that a device of the row has in flight at any time of the column."""
-    program, edges = timeline.schedule.program, grain.edges(timeline)
-    change = np.array([held_more(kind) for kind in KINDS])[program.kind]
-    times = timeline.end[program.entry].astype(float)
-    leads = np.flatnonzero(np.diff(program.entry, append=-1) == 0)  # a pair's forward counts from its start
-    times[leads] = timeline.start[program.entry[leads]].astype(float)
-    devices = []
-    for a, b in pairwise(program.parts[program.rows].tolist()):
-        order = a + np.argsort(times[a:b], kind="stable")  # measured actions may end in another order
-        held = np.concatenate([[0], np.cumsum(change[order])])
-        at = np.searchsorted(times[order], edges)
+    edges, devices = grain.edges(timeline), []
+    for device in range(timeline.schedule.devices):
+        times, held = map(np.array, zip(*in_flight(timeline, device), strict=True))
+        at = np.searchsorted(times[1:], edges)
         devices.append(np.maximum(np.maximum.reduceat(held, at[:-1]), held[at[1:]]))
     return np.maximum.reduceat(devices, range(0, len(devices), grain.devices))

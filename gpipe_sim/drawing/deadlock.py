@@ -49,7 +49,11 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     devices = range(schedule.devices) if few else sorted({wait.device for wait in waits})
     queues = {device: _queue(schedule, device, i, stuck, waits) for i, device in enumerate(devices)}
     columns = max(len(queue.column) + len(queue.left_out) for queue in queues.values())
-    notes = list(_notes(schedule, queues))
+    notes = []
+    if any(queue.left_out for queue in queues.values()):
+        notes.append("\u2026 and a number: that many actions are left out")
+    if len(queues) < schedule.devices:
+        notes.append(f"{len(queues)} of {schedule.devices:,} devices: the shortest cycle, or its beginning")
     width, legend = max(LEFT + columns * STEP + 10, 540), TOP + (len(queues) - 1) * ROW + HEIGHT + 52
     boxes = (part for queue in queues.values() for part in _boxes(schedule, queue, stuck))
     arrows = _arrows([wait for wait in waits if wait.other in queues], stuck, queues)
@@ -104,31 +108,18 @@ def _box(x: int, y: int, wide: int, high: int, fill: str, edge: str, width: floa
     return f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" rx="3" fill="{fill}"{stroke}/>'
 
 
-def _notes(schedule: Schedule, queues: dict[int, Queue]) -> Iterator[str]:
-    """What is left out, in words."""
-    if any(queue.left_out for queue in queues.values()):
-        yield "\u2026 and a number: that many actions are left out"
-    if len(queues) < schedule.devices:
-        yield f"{len(queues)} of {schedule.devices:,} devices: the shortest cycle, or its beginning"
-
-
 def _arrows(waits: Sequence[Wait], stuck: dict[int, int], queues: dict[int, Queue]) -> Iterator[str]:
     """From each stuck action to what it needs; and from there, along its queue, to the action in its way."""
     for device, _, _, other, place in waits:
+        here, there, down = queues[device], queues[other], other > device
         if other == device:
-            yield _arc(queues[device], stuck[device], place, 1, WAITS)
-        else:
-            yield _across(queues[device], stuck[device], queues[other], place)
+            yield _arc(here, stuck[device], place, 1, WAITS)
+        else:  # between the sides of the two queues that face each other
+            start, end = here.y + (HEIGHT + 3 if down else -3), there.y + (-3 if down else HEIGHT + 3)
+            yield _arrow(f"M{here.x(stuck[device])} {start}L{there.x(place)} {end}", WAITS)
         if place > stuck[other]:
             outside = -1 if other <= device else 1  # the side of the queue to which no long arrow goes
             yield _arc(queues[other], place, stuck[other], outside, IN_THE_WAY)
-
-
-def _across(queue: Queue, at: int, other: Queue, place: int) -> str:
-    down = other.y > queue.y
-    y0 = queue.y + (HEIGHT + 3 if down else -3)
-    y1 = other.y + (-3 if down else HEIGHT + 3)
-    return _arrow(f"M{queue.x(at)} {y0}L{other.x(place)} {y1}", WAITS)
 
 
 def _arc(queue: Queue, a: int, b: int, side: int, colour: str) -> str:

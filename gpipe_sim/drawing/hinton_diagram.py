@@ -1,6 +1,6 @@
-"""Arrays that should add up, as Hinton diagrams: a square per number, as large as the number is.
+"""Arrays that should add up, each as a Hinton diagram: every number is a square that has it as its area.
 
-Ink is positive, paper negative, both on a grey between them: so signs differ without a hue.
+Dark squares are positive and light ones negative, both on a grey ground, so nobody needs to tell hues apart.
 """
 
 from collections.abc import Iterator, Sequence

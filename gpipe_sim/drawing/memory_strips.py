@@ -1,4 +1,4 @@
-"""Strips below the lanes: how many microbatches, or how many bytes, each device holds over time."""
+"""A strip below each lane: how many microbatches, or how many bytes, the device holds over time."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -92,14 +92,12 @@ def strip_marks(
 
 
 def bytes_label(count: int) -> str:
-    """Bytes as a chart has room for them: whole numbers of a unit. In words they are ``limit.in_bytes``."""
-    unit, name = byte_unit(count)
+    """Bytes as a chart has room for them, in whole kB (1,000 bytes), from 10 MB on MB, and so on.
+
+    In words they are ``limit.in_bytes``.
+    """
+    unit, name = next(each for each in BYTE_UNITS if count >= 10 * each[0] or each[1] == "kB")
     return f"{count / unit:,.0f} {name}" if count >= unit else f"{count} B"
-
-
-def byte_unit(most: int) -> tuple[int, str]:
-    """The unit in which to write up to so many bytes, and its name: kB (1,000 bytes), from 10 MB MB, ..."""
-    return next((unit, name) for unit, name in BYTE_UNITS if most >= 10 * unit or name == "kB")
 
 
 def _stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:

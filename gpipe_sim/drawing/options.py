@@ -1,4 +1,8 @@
-"""What a reader wants to see besides lanes and boxes, checked; the same for every painter."""
+"""The options of a chart, such as ``in_flight=True``: checked, and turned into what each panel shows.
+
+``draw`` and ``plot_timeline`` both come here first. Whether there are too many actions for a box each is
+decided here too, and with it which of the options have no room on such a chart.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, repeat

@@ -76,14 +76,13 @@ class Overlay:
     def durations(self) -> dict[Kind, Compared]:
         """The mean duration of each kind, over the actions outside any overlapped pair in both timelines."""
         simulated, measured = _alone(self.simulated), _alone(self.measured)
-        both: dict[Kind, list[Action]] = defaultdict(list)
+        both = defaultdict(list)
         for action in simulated.keys() & measured.keys():
-            both[action.kind].append(action)
-        return {
-            kind: Compared(_mean(simulated, both[kind]), _mean(measured, both[kind]))
-            for kind in Kind
-            if kind in both
+            both[action.kind].append((simulated[action], measured[action]))
+        means = {
+            kind: (sum(each) / len(each) for each in zip(*pairs, strict=True)) for kind, pairs in both.items()
         }
+        return {kind: Compared(*means[kind]) for kind in Kind if kind in means}
 
     @cached_property
     def errors(self) -> dict[Kind, float]:
@@ -132,12 +131,9 @@ def _differences(simulated: dict[Action, int], measured: dict[Action, int]) -> I
     """A sentence for each action that is not on the same device in both."""
     for action in sorted(simulated.keys() | measured.keys()):
         places = [homes.get(action) for homes in (simulated, measured)]
+        said = ["missing" if device is None else f"on device {device}" for device in places]
         if places[0] != places[1]:
-            yield f"{action} is " + ", but ".join(map(_where, places, NAMES))
-
-
-def _where(device: int | None, name: str) -> str:
-    return f"missing in the {name} one" if device is None else f"on device {device} in the {name} one"
+            yield f"{action} is {said[0]} in the simulated one, but {said[1]} in the measured one"
 
 
 def _alone(timeline: Timeline) -> dict[Action, Real]:
@@ -145,19 +141,11 @@ def _alone(timeline: Timeline) -> dict[Action, Real]:
     return {span.action: span.end - span.start for span in timeline.spans if len(span.action.parts) == 1}
 
 
-def _mean(durations: dict[Action, Real], actions: list[Action]) -> Real:
-    return sum(durations[action] for action in actions) / len(actions)
-
-
 def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
     yield "makespan", *map(number, overlay.makespan), _percent(overlay.makespan.error)
-    yield "bubble fraction", *map(_share, overlay.bubble), _percent(overlay.bubble.error)
+    yield "bubble fraction", *map("{:.1%}".format, map(float, overlay.bubble)), _percent(overlay.bubble.error)
     for kind, compared in overlay.durations.items():
         yield f"mean {kind.meaning}", *map(number, compared), _percent(compared.error)
-
-
-def _share(fraction: Real) -> str:
-    return f"{float(fraction):.1%}"
 
 
 def _percent(error: float) -> str:
@@ -174,7 +162,8 @@ def _draw(overlay: Overlay) -> Svg:
     wanted = Wanted(notes=grain.notes)
     thin, full = (panel(both[i], grain, at.scale, wanted, rows) for i, rows in enumerate((THIN, FULL)))
     devices = Panel([], full.height, [name._replace(y=name.y - 0.15) for name in full.names])
-    names = _lane_names(len(full.names)) if left > LEFT else []
+    devices_named = range(len(full.names)) if left > LEFT else ()
+    names = [Name(lane.y(k, 0.5), words, *SMALL) for k in devices_named for lane, words in LANES]
     page = Panel([*thin.marks, *full.marks], full.height, names, notes=full.notes)
     title, until = f"{schedule.name}: simulated above, measured below", max(overlay.makespan)
     laid = [
@@ -185,11 +174,7 @@ def _draw(overlay: Overlay) -> Svg:
     return sheet(laid, at.x(until), says)
 
 
-def _lane_names(devices: int) -> list[Name]:
-    return [Name(rows.y(k, 0.5), words, *SMALL) for k in range(devices) for rows, words in LANES]
-
-
 def _numbers(overlay: Overlay) -> str:
     spans = " and ".join(map(number, overlay.makespan))
-    bubbles = " and ".join(map(_share, overlay.bubble))
+    bubbles = " and ".join(map("{:.1%}".format, map(float, overlay.bubble)))
     return f"makespan {spans} ({_percent(overlay.makespan.error)}), bubble {bubbles}"

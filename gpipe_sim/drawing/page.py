@@ -134,18 +134,14 @@ def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
     ground = f"M{px(at.left)} {px(at.top + 1)}h{px(wide)}"
     yield f'<path d="{ground}{_ticks(finer, at, 2)}{_ticks(numbered, at, 4)}" stroke="{FAINT}"/>'
     yield f'<path d="{_ticks(ends, at, 6)}" stroke="{INK}"/>'
-    taken: list[tuple[float, str]] = []
-    for times, look in (
-        (sorted(ends, reverse=True), f'fill="{INK}" font-weight="bold"'),
-        (numbered, f'fill="{FAINT}"'),
-    ):
-        words = []
-        for time in times:
-            x, said = at.x(time), number(time)
-            if all(abs(x - other) >= _apart(said, beside) for other, beside in taken):
-                taken.append((x, said))
-                words.append((x, said, ""))
-        yield f'<g text-anchor="middle" {look}{css_class(GROWS)}>{line_of(words, at.top + 18)}</g>'
+    taken: list[tuple[float, str, str]] = []
+    bold = f'fill="{INK}" font-weight="bold"'
+    for times, look in ((sorted(ends, reverse=True), bold), (numbered, f'fill="{FAINT}"')):
+        before = len(taken)
+        for x, said in ((at.x(time), number(time)) for time in times):
+            if all(abs(x - other) >= _apart(said, beside) for other, beside, _ in taken):
+                taken.append((x, said, ""))
+        yield f'<g text-anchor="middle" {look}{css_class(GROWS)}>{line_of(taken[before:], at.top + 18)}</g>'
 
 
 def _numbered(until: Real, wide: float) -> list[Real]:

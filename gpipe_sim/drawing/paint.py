@@ -79,11 +79,12 @@ def _lines(mark: Lines, at: Place, hover: bool) -> Iterator[str]:
             yield arrows_between(*arrows)
     elif mark.style is Style.FRAME:
         yield stroke(outline_all(mark.paths, at), Style.FRAME)
-    elif mark.style is Style.QUEUE:
-        paths = (f"M{px(at.x(x))} {px(at.y(y))}h{px(at.x(end) - at.x(x))}" for (x, y), (end, _) in mark.paths)
-        yield stroke("".join(paths), mark.style)
-    else:
-        paths = (f"M{px(at.x(x))} {px(at.y(y))}v{px(at.y(end) - at.y(y))}" for (x, y), (_, end) in mark.paths)
+    else:  # along time or across lanes
+        paths = (
+            f"M{px(at.x(x))} {px(at.y(y))}"
+            + (f"h{px(at.x(end) - at.x(x))}" if y == floor else f"v{px(at.y(floor) - at.y(y))}")
+            for (x, y), (end, floor) in mark.paths
+        )
         yield stroke("".join(paths), mark.style)
 
 
@@ -92,13 +93,11 @@ def _labels(mark: Labels, at: Place) -> Iterator[str]:
     if not (shown := mark.shown(at.scale)):
         return
     grows = {label for label in shown if mark.fits(label, at.scale._replace(font=LARGE))}
-    all_grow = len(grows) == len(shown)
-    look = css_class(GROWS if all_grow else "")
+    some_grow = GROWS if len(grows) < len(shown) else ""
+    look = css_class("" if some_grow else GROWS)
     yield f'<g fill="{mark.colour}" text-anchor="middle" pointer-events="none"{look}>'
     for y, row in groupby(shown, key=lambda label: label.y):
-        words = [
-            (at.x(label.x), label.words, GROWS if label in grows and not all_grow else "") for label in row
-        ]
+        words = [(at.x(label.x), label.words, some_grow if label in grows else "") for label in row]
         yield line_of(words, at.y(y) + 4)
     yield "</g>"
 

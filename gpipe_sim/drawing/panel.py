@@ -1,4 +1,7 @@
-"""A timeline, laid out: which marks there are, decided once for every painter."""
+"""Lay a timeline out: all shapes, lines and labels of its chart, in units of time and rows.
+
+Nothing here knows pixels, SVG or matplotlib: a painter says how large a unit, a row and a letter will be.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

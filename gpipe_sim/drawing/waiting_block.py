@@ -1,6 +1,6 @@
 """A timeline with every row pushed to the left: the same work, and the waiting of all devices as one block.
 
-It keeps no order between devices, so it is a picture of amounts, not of times.
+An action no longer waits for the one that it needs, so the picture shows how much, and no longer when.
 """
 
 from collections.abc import Iterator

@@ -7,6 +7,6 @@ than planned, and an order is timed many times (``noise``). ``collective`` is wh
 other together.
 
 It plugs in as a cost model that times a program itself (``CostModel.clock``): ``simulate(..., links=...)``
-asks the hook ``on_links`` for one. Public names: ``Link``, ``Nodes``, ``simulate_shared``,
+asks the hook ``ON_LINKS`` for one. Public names: ``Link``, ``Nodes``, ``simulate_shared``,
 ``simulate_many``, ``Collective``.
 """

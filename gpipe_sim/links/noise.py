@@ -9,9 +9,8 @@ import numpy as np
 from gpipe_sim.core.clock import timed
 from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
-from gpipe_sim.core.simulate import Sizes
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.simulate import simulate, too_long
+from gpipe_sim.core.simulate import Sizes, simulate, too_long
 from gpipe_sim.errors import got, require, require_few, require_in, whole
 from gpipe_sim.links.links import Link, Links, OnLinks, message_sizes, queued
 from gpipe_sim.links.traffic import traffic_of

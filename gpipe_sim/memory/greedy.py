@@ -34,8 +34,6 @@ from gpipe_sim.memory.profile import Profile
 
 Placement = tuple[tuple[int, ...], ...]
 
-LIMITS = "memory_limit in numbers of {unit}: one, or one per device"
-
 
 def greedy(
     devices: int,
@@ -99,8 +97,8 @@ def _one_by_one(work: Explicit) -> Explicit:
     """The order in which each microbatch begins when the one before it is finished."""
 
     def place(action: Action) -> tuple:
-        forward = action.kind is Kind.F
-        return action.microbatch, not forward, action.stage if forward else -action.stage, action.kind
+        stage, kind, m = action
+        return m, kind is not Kind.F, stage if kind is Kind.F else -stage, kind
 
     rows = [sorted(row, key=place) for row in work.actions]
     return Explicit(rows, placement=work.placement, microbatches=work.microbatches)
@@ -230,13 +228,12 @@ def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int, unit:
         return (math.inf,) * devices
     if isinstance(memory_limit, Real):
         memory_limit = [memory_limit] * devices
-    limits = listed("greedy", LIMITS.format(unit=unit), memory_limit)
+    such_as = f"memory_limit in numbers of {unit}: one, or one per device"
+    limits = tuple(number("greedy", "memory_limit", each) for each in listed("greedy", such_as, memory_limit))
     if len(limits) != devices:
         raise ValueError(f"greedy needs one memory_limit, or {devices}, one per device (got {len(limits)})")
-    limits = tuple(number("greedy", "memory_limit", limit) for limit in limits)
-    for limit in limits:
-        if not limit >= 0:
-            raise ValueError(f"greedy needs memory_limit >= 0 {got(limit)}")
+    if wrong := [limit for limit in limits if not limit >= 0]:
+        raise ValueError(f"greedy needs memory_limit >= 0 {got(wrong[0])}")
     return limits
 
 
@@ -261,12 +258,8 @@ class Measured:
     rooms: Sequence[Real]
     peaks: list[Inside]
     over: list[Real]
+    excess: Real  #: in bytes, over all devices; 0 for a plan that fits
     makespan: Real
-
-    @property
-    def excess(self) -> Real:
-        """In bytes, over all devices; 0 for a plan that fits."""
-        return sum(max(0, over) for over in self.over)
 
 
 def within_bytes(
@@ -292,7 +285,8 @@ def within_bytes(
         order = order or plan(rooms)
         peaks = [trace.peak_inside for trace in predict_memory(order, profile, costs)]
         over = [peak.bytes - limit for peak, limit in zip(peaks, limits, strict=True)]
-        return Measured(order, rooms, peaks, over, timed(order, costs).makespan)
+        excess = sum(max(0, each) for each in over)
+        return Measured(order, rooms, peaks, over, excess, timed(order, costs).makespan)
 
     free = measured([math.inf] * len(placement))
     if not free.excess:

@@ -1,1 +1,7 @@
-"""Closed forms and printed tables, each with its citation."""
+"""What papers say, to compare with: closed forms that lessons and planning read, and printed tables.
+
+Every number and formula names its paper. No metric calls one, so that a test of one against the other means
+something; it plugs into nothing. ``gp.formulas`` has the closed forms (``gp.formulas.gpipe_bubble(4, 8)``),
+and ``gp.published`` the tables: ``ZERO_BUBBLE``, ``GPIPE_DEPTHS`` and ``GPIPE_THROUGHPUT``. All lessons use
+them, "Choosing K and M" most.
+"""

@@ -1,70 +1,53 @@
 """Closed forms from papers, exact as ``Fraction``. No metric calls one.
 
 There are K devices, M microbatches and V stages per device; t_f and t_b are the times of one microbatch's
-forward and full backward at one stage. All formulas assume equal stages, and that messages take no time,
-unless they take ``comm``, how long a message is on its way: see ``bubble_times``.
+forward and full backward at one stage. Forms of bubbles and makespans assume equal stages, and that messages
+take no time.
 
-The zero-bubble papers write M_B and M_W for what one microbatch holds from F until I, and from I until W.
+In those for Transformers a model has L blocks of h features and a heads, and knows V tokens; a microbatch is
+b sequences of s places. The network in a block is 4h wide. Activations are in 2-byte numbers, and dropout
+keeps a byte for each entry.
+
+In those for copies, n is how many there are, t the devices that share a layer, and Psi the number of weights.
+Weights, gradients and activations are in 2-byte numbers; an optimizer keeps 12 bytes more for each weight, as
+``MixedPrecision(Adam())`` does: a copy of the weight, m and v, 4 bytes each. Bytes sent are those of one
+device, if each sends to the next one in a ring: (n-1)/n of an array to gather it, as much to sum its pieces,
+and both for an all-reduce.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
+from functools import wraps
+from inspect import signature
 from math import ceil
-from numbers import Rational, Real
+from numbers import Integral, Rational, Real
 
-from gpipe_sim.papers.bubble_times import (  # noqa: F401 (they are formulas too)
-    gpipe_bubble_time,
-    interleaved_bubble_time,
-    one_f_one_b_bubble_time,
-    zbh1_bubble_time,
-    zbh2_bubble_time,
-)
-from gpipe_sim.papers.collectives import (  # noqa: F401
-    copy_and_compute_time,
-    ring_all_reduce_bytes,
-    ring_all_reduce_time,
-)
-from gpipe_sim.papers.domain import formula
-from gpipe_sim.papers.shards import (  # noqa: F401
-    tensor_parallel_block_memory,
-    tensor_parallel_bytes,
-    zero_bytes,
-    zero_memory,
-)
-from gpipe_sim.papers.staleness import (  # noqa: F401
-    double_buffering_memory,
-    double_buffering_version,
-    flushed_makespan,
-    gpipe_recompute_memory,
-    noam,
-    pipedream_makespan,
-    stashing_delay,
-    stashing_versions,
-    vertical_sync_delay,
-    vertical_sync_versions,
-)
-from gpipe_sim.papers.transformers import (  # noqa: F401
-    attention_core_bytes_per_flop,
-    attention_core_flops_share,
-    attention_core_memory,
-    attention_memory,
-    block_memory,
-    block_pending_memory,
-    full_recompute_memory,
-    message_bytes,
-    mlp_bytes_per_flop,
-    mlp_memory,
-    norms_memory,
-    selective_recompute_freed,
-    selective_recompute_memory,
-    transformer_flops,
-    transformer_parameters,
-)
+from gpipe_sim.core.numbers import quotient
+from gpipe_sim.errors import duration, got, whole
 
 
-@formula
-def naive_idle(devices: int) -> Fraction:
-    """(K-1)/K: the bubble fraction if only one device works at a time."""
-    return Fraction(devices - 1, devices)
+def formula(function: Callable) -> Callable:
+    """A formula whose sizes are whole numbers of at least 1, and whose times are finite and not negative.
+
+    ``device`` counts from 0 to K-1. TypeError or ValueError, by the name of the argument, for anything else.
+    """
+    parameters, owner = signature(function), function.__name__
+
+    @wraps(function)
+    def checked(*args, **kwargs):
+        given = parameters.bind(*args, **kwargs)
+        read = given.arguments
+        for name, value in list(read.items()):
+            kind = parameters.parameters[name].annotation
+            if name == "device":
+                read[name] = whole(owner, name, value, 0, read["devices"] - 1)
+            elif kind is int:
+                read[name] = whole(owner, name, value)
+            elif kind is Real:
+                read[name] = duration(owner, name, value)
+        return function(*given.args, **given.kwargs)
+
+    return checked
 
 
 @formula
@@ -86,21 +69,6 @@ def interleaved_bubble(devices: int, microbatches: int, stages_per_device: int) 
 
 
 @formula
-def gpipe_overhead(devices: int, microbatches: int) -> Fraction:
-    """(K-1)/M: the bubble overhead, idle time over useful time, of GPipe and of 1F1B.
-
-    Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1, where it is called the bubble.
-    """
-    return Fraction(devices - 1, microbatches)
-
-
-@formula
-def gpipe_speedup(devices: int, microbatches: int) -> Fraction:
-    """KM/(K+M-1): how many times faster than one device GPipe is. The inverse is (1/K) (1 + (K-1)/M)."""
-    return Fraction(devices * microbatches, devices + microbatches - 1)
-
-
-@formula
 def gpipe_makespan(devices: int, microbatches: int, forward: Real = 1, backward: Real = 2) -> Real:
     """(M+K-1)(t_f+t_b): the makespan of one step of GPipe or 1F1B."""
     return (microbatches + devices - 1) * (forward + backward)
@@ -114,141 +82,6 @@ def gpipe_remat_makespan(devices: int, microbatches: int, forward: Real = 1, bac
     gradient. Huang et al. 2019, arXiv:1811.06965, section 2.3, says so in words.
     """
     return gpipe_makespan(devices, microbatches, forward, backward) + microbatches * forward
-
-
-@formula
-def one_f_one_b_in_flight(devices: int, microbatches: int, device: int) -> int:
-    """min(K-k, M): the most microbatches that 1F1B holds on device k, counted from 0.
-
-    Narayanan et al. 2021, arXiv:2006.09503, section 3.2.
-    """
-    return min(devices - device, microbatches)
-
-
-@formula
-def interleaved_in_flight(devices: int, microbatches: int, stages_per_device: int, device: int) -> int:
-    """2(K-k-1) + (V-1)K + 1, but at most VM: the stage-activations that interleaved 1F1B holds on device k.
-
-    For K dividing M. It follows from the warm-up in Narayanan et al. 2021, arXiv:2104.04473, section 2.2.2.
-    """
-    if microbatches % devices:
-        raise ValueError(f"interleaved_in_flight is for K dividing M (got K = {devices}, M = {microbatches})")
-    warmup = 2 * (devices - device - 1) + (stages_per_device - 1) * devices
-    return min(warmup + 1, stages_per_device * microbatches)
-
-
-@formula
-def interleaved_memory_factor(devices: int, stages_per_device: int) -> Fraction:
-    """1 + (K-1)/(KV): what interleaved 1F1B holds on device 0, over what 1F1B does, for K dividing M >= 2K.
-
-    1F1B holds K microbatches there, of 1/K of the model each: as much as one microbatch leaves in the whole
-    model. Korthikanti et al. 2022, arXiv:2205.05198, section 4.
-    """
-    return 1 + Fraction(devices - 1, devices * stages_per_device)
-
-
-@formula
-def zbh1_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
-    """(K-k) M_B + k M_W: the most that ZB-H1 holds on device k, counted from 0, for M >= K.
-
-    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1. ValueError for M_W > M_B: then
-    a device holds most after an I, which is more than this.
-    """
-    _require_shrinks("zbh1_memory", before_input_grad, before_weight_grad)
-    return (devices - device) * before_input_grad + device * before_weight_grad
-
-
-@formula
-def zbh2_memory(devices: int, device: int, before_input_grad: Real = 1, before_weight_grad: Real = 1) -> Real:
-    """(2(K-k)-1) M_B + 2k M_W: the most that ZB-H2 holds on device k, counted from 0, for M >= 2K-1.
-
-    Qi et al. 2024, arXiv:2401.10241, section 2.3, where workers count from 1. ValueError for M_W > M_B: then
-    a device holds most after an I, which is more than this.
-    """
-    _require_shrinks("zbh2_memory", before_input_grad, before_weight_grad)
-    return (2 * (devices - device) - 1) * before_input_grad + 2 * device * before_weight_grad
-
-
-@formula
-def v_half_in_flight(devices: int) -> int:
-    """2((K+2)//2): the most stage-activations of V-Half; a microbatch leaves two on each device.
-
-    Qi et al. 2024, arXiv:2405.15362.
-    """
-    return 2 * ((devices + 2) // 2)
-
-
-@formula
-def v_min_in_flight(devices: int) -> int:
-    """2((K+4)//3): the most stage-activations of V-Min. Qi et al. 2024, arXiv:2405.15362."""
-    return 2 * ((devices + 4) // 3)
-
-
-@formula
-def dualpipe_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
-    """(K/2-1)(F&B + B - 3W): times of a pair, a full backward and a weight gradient, for T_F = T_B >= T_W.
-
-    If a pair does not take as long as its two halves, this is how long the two middle devices wait.
-    DeepSeek-AI 2024, arXiv:2412.19437, table 2, in times of one stage. ValueError for an odd K.
-    """
-    _require_even("dualpipe_bubble_time", devices)
-    if 2 * weight_grad > backward:
-        raise ValueError(
-            f"dualpipe_bubble_time is for a weight gradient of at most half a full backward "
-            f"(got {weight_grad} of {backward})"
-        )
-    return (devices // 2 - 1) * (pair + backward - 3 * weight_grad)
-
-
-@formula
-def dualpipev_bubble_time(devices: int, pair: Real, backward: Real, weight_grad: Real) -> Real:
-    """(K-1)(F&B + B - 3W): as DualPipe on twice as many devices, which has as many stages.
-
-    github.com/deepseek-ai/DualPipe, in times of one stage.
-    """
-    return dualpipe_bubble_time(2 * devices, pair, backward, weight_grad)
-
-
-@formula
-def dualpipe_in_flight(devices: int) -> int:
-    """K+1: the most activations on every device; DualPipeV on half as many devices holds as many.
-
-    DeepSeek-AI 2024, arXiv:2412.19437, table 2. ValueError for an odd K.
-    """
-    _require_even("dualpipe_in_flight", devices)
-    return devices + 1
-
-
-@formula
-def chimera_bubble(devices: int, microbatches: int) -> Fraction:
-    """(K-2)/(2M+K-2): the bubble fraction if a backward takes as long as a forward and K divides M.
-
-    Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K, or one that does not divide M.
-    """
-    _require_even("chimera_bubble", devices)
-    if microbatches % devices:
-        raise ValueError(f"chimera_bubble is for K dividing M (got K = {devices}, M = {microbatches})")
-    return Fraction(devices - 2, 2 * microbatches + devices - 2)
-
-
-@formula
-def chimera_bubble_of_one_unit(devices: int) -> Fraction:
-    """(K-2)/(3K/2+K-2): the bubble fraction if M = K and a backward takes as long as two forwards.
-
-    Li and Hoefler 2021, arXiv:2107.06925. ValueError for an odd K.
-    """
-    _require_even("chimera_bubble_of_one_unit", devices)
-    return Fraction(2 * (devices - 2), 3 * devices + 2 * (devices - 2))
-
-
-@formula
-def chimera_in_flight(devices: int, device: int) -> int:
-    """K/2+1 on the two outer devices, up to K on the two inner ones: the most activations, if K divides M.
-
-    Li and Hoefler 2021, arXiv:2107.06925, table 2. ValueError for an odd K.
-    """
-    _require_even("chimera_in_flight", devices)
-    return devices // 2 + 1 + min(device, devices - 1 - device)
 
 
 @formula
@@ -287,6 +120,105 @@ def remat_activation_units(microbatches_held: int, boundary_input: Real, working
     return microbatches_held * boundary_input + working_set
 
 
+@formula
+def ring_all_reduce_time(devices: int, size: Real, latency: Real, bandwidth: Real) -> Real:
+    """2(n-1)(alpha + S/(nB)): n - 1 rounds of a reduce-scatter and as many of an all-gather.
+
+    Each round every device sends S/n bytes to the next, over a link with ``latency`` alpha, in the unit of
+    time, and ``bandwidth`` B, in bytes for each. Adding up takes no time. ValueError for a bandwidth of 0.
+    Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH".
+    """
+    if not bandwidth:
+        raise ValueError(f"ring_all_reduce_time needs bandwidth > 0 {got(bandwidth)}")
+    return 2 * (devices - 1) * (latency + quotient(size, devices * bandwidth))
+
+
+@formula
+def zero_memory(parameters: int, devices: int, stage: Integral) -> Fraction:
+    """The bytes that each of n copies keeps of Psi weights: 16 Psi, and less by stage of ZeRO.
+
+    Stage 0 is plain data parallelism. The copies share out the optimizer's state in stage 1, which leaves
+    4 Psi + 12 Psi/n; the gradients too in stage 2, 2 Psi + 14 Psi/n; and the weights in stage 3, 16 Psi/n.
+    Activations are not counted. Rajbhandari et al. 2020, arXiv:1910.02054, figure 1: 120, 31.4, 16.6 and
+    1.9 GB for 7.5 billion weights on 64 devices.
+    """
+    shared = (0, 12, 14, 16)[_stage("zero_memory", stage)]
+    return parameters * (16 - shared + Fraction(shared, devices))
+
+
+@formula
+def zero_bytes(parameters: int, devices: int, stage: Integral) -> Fraction:
+    """The bytes that each of n copies sends in a step: 4 Psi (n-1)/n, and 6 Psi (n-1)/n in stage 3 of ZeRO.
+
+    That is 2 Psi and 3 Psi numbers in Rajbhandari et al. 2020, arXiv:1910.02054, section 7, who leave out
+    (n-1)/n. Stages 0 to 2 sum the gradients, Psi, and gather them, or the new weights, Psi. Stage 3 gathers
+    the weights twice, once for the forward and once for the backward, and sums the gradients.
+    """
+    times = 3 if _stage("zero_bytes", stage) == 3 else 2
+    return times * 2 * parameters * Fraction(devices - 1, devices)
+
+
+@formula
+def tensor_parallel_bytes(sequence: int, batch: int, features: int, devices: int) -> Fraction:
+    """16bsh (t-1)/t: the bytes that each of t devices sends for a block and a microbatch, both ways.
+
+    Four all-reduces of bsh numbers: one in the forward and one in the backward, of attention and of the
+    network. Narayanan et al. 2021, arXiv:2104.04473, section 3.2, count 8bsh (t-1)/t numbers. What a stage
+    sends to the next one, ``message_bytes``, does not grow with its blocks.
+    """
+    return 16 * batch * sequence * features * Fraction(devices - 1, devices)
+
+
+@formula
+def tensor_parallel_block_memory(
+    sequence: int, batch: int, features: int, heads: int, devices: int
+) -> Fraction:
+    """sbh (10 + 24/t + 5as/(ht)): the bytes that each of t devices saves of a block for one microbatch.
+
+    The 10sbh that every device has are the two LayerNorms, what goes into attention and into the network, and
+    the two dropouts behind them. Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.1; they go on to deal
+    out these as well, by places of the sequence. ValueError unless t divides the heads.
+    """
+    if heads % devices:
+        raise ValueError(
+            "tensor_parallel_block_memory is for devices that divide the heads "
+            f"(got t = {devices}, a = {heads})"
+        )
+    shared = 24 * sequence * batch * features + 5 * heads * sequence**2 * batch
+    return 10 * sequence * batch * features + Fraction(shared, devices)
+
+
+@formula
+def transformer_flops(blocks: int, features: int, tokens: int, sequence: int, batch: int) -> int:
+    """96 b s L h^2 (1 + s/6h + V/16Lh): the FLOPs of a step on b sequences that recomputes every block.
+
+    A block runs its forward twice, and its backward takes as long as two; the head is not recomputed.
+    Narayanan et al. 2021, arXiv:2104.04473, equation 3.
+    """
+    return 2 * batch * sequence * features * (8 * blocks * (6 * features + sequence) + 3 * tokens)
+
+
+@formula
+def message_bytes(sequence: int, batch: int, features: int) -> int:
+    """2sbh: the bytes of one message from stage to stage, of b sequences, in 2-byte numbers; as many go back.
+
+    Narayanan et al. 2021, arXiv:2104.04473, section 3.2, which counts bsh numbers for each pair of devices
+    that follow each other and each microbatch; V stages per device make it V times as many.
+    """
+    return 2 * sequence * batch * features
+
+
+@formula
+def block_memory(sequence: int, batch: int, features: int, heads: int) -> int:
+    """sbh (34 + 5as/h): the bytes that a block saves of one microbatch.
+
+    Korthikanti et al. 2022, arXiv:2205.05198, section 4. They leave out what is small: 1/std of a LayerNorm.
+    """
+    if features % heads:
+        raise ValueError(f"attention needs heads that divide its features (got a = {heads}, h = {features})")
+    return 34 * sequence * batch * features + 5 * heads * sequence**2 * batch
+
+
 def _fraction_between_0_and_1(number: Rational | str | float) -> Fraction | None:
     """The number exactly, a float as it prints; None unless it is one between 0 and 1, and not too long."""
     text = str(number)
@@ -297,13 +229,5 @@ def _fraction_between_0_and_1(number: Rational | str | float) -> Fraction | None
         return None
 
 
-def _require_even(formula: str, devices: int) -> None:
-    if devices % 2:
-        raise ValueError(f"{formula} needs an even number of devices (got {devices})")
-
-
-def _require_shrinks(formula: str, before_input_grad: Real, before_weight_grad: Real) -> None:
-    if before_weight_grad > before_input_grad:
-        raise ValueError(
-            f"{formula} is for M_W at most M_B (got M_W = {before_weight_grad}, M_B = {before_input_grad})"
-        )
+def _stage(formula: str, stage: Integral) -> int:
+    return whole(formula, "stage", stage, 0, 3)

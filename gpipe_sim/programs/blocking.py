@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gpipe_sim.core.actions import Action
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.programs.device_programs import rows_with_messages
-from gpipe_sim.programs.transfers import Key, Message, Recv, Send, Step, Transfer, key_read_by
+from gpipe_sim.programs.transfers import Key, Recv, Send, Step, Transfer, Way, key_read_by
 
 
 class Wait(NamedTuple):
@@ -20,10 +20,6 @@ class Wait(NamedTuple):
 
     at: Step
     on: Transfer
-
-    @property
-    def brief(self) -> str:
-        return self.on.brief if self.at is self.on else str(self.at)
 
     def __str__(self) -> str:
         return str(self.on) if self.at is self.on else f"{self.at} for {self.on}"
@@ -55,7 +51,8 @@ def in_words(waits: dict[int, Wait]) -> str:
 
 
 def put(what: str, device: int, waits: dict[int, Wait]) -> str:
-    return f"On device {device}, put {what} before {waits[device].brief}"
+    now = waits[device].at
+    return f"On device {device}, put {what} before {getattr(now, 'brief', now)}"
 
 
 def blocked_cycles(schedule: Schedule) -> list[BlockedCycle]:
@@ -103,9 +100,9 @@ class Turns:
         self.blocking = blocking
         self.now: list[Step | None] = [None] * len(self.programs)  # begun, and not ended
         self.ended = [False] * len(self.programs)
-        self.sent: dict[Message, Any] = {}  # what was sent and has not crossed
+        self.sent: dict[Way, Any] = {}  # what was sent and has not crossed
         self.receives: dict[tuple[int, Key], Recv] = {}  # by device: all, also those that were only posted
-        self.crossed: dict[Message, Any] = {}
+        self.crossed: dict[Way, Any] = {}
         self.going: deque[int] = deque()
 
     def run(self) -> dict[int, Wait]:
@@ -163,7 +160,7 @@ class Turns:
             self.crossed[message] = self.cross(message, recv, self.sent.pop(message))
             self.going.extend(message[1:])
 
-    def cross(self, message: Message, recv: Recv, sent: Any) -> Any:
+    def cross(self, message: Way, recv: Recv, sent: Any) -> Any:
         """Hand over what was sent; what is to be kept of the message."""
 
     def end(self, device: int, step: Step) -> None:

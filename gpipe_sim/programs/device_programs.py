@@ -106,8 +106,8 @@ def rows_with_messages(schedule: Schedule) -> Iterator[Iterator[Step]]:
 
 def _read_text(text: str) -> DevicePrograms:
     rows, held = row_texts(text)
-    words = [[word for word in re.split(r"[\s,\[\]]+", row) if word] for row in rows]
-    words = [[word for word in row if not _LEFT_OUT.fullmatch(word)] for row in words]
+    words = [re.split(r"[\s,\[\]]+", row) for row in rows]
+    words = [[word for word in row if word and not _LEFT_OUT.fullmatch(word)] for row in words]
     plain = [[_action(word) for word in row if not _TRANSFER.fullmatch(word)] for row in words]
     order = Explicit(plain, placement=held)
     home: dict[

@@ -33,7 +33,7 @@ from gpipe_sim.errors import DeadlockError, ScheduleError, duration, got, one_of
 from gpipe_sim.programs.blocking import Turns, Wait, freed_by_a_receive, in_words, put, round_trip
 from gpipe_sim.programs.device_programs import DevicePrograms
 from gpipe_sim.programs.program_device import ProgramDevice
-from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, key_of, read_step
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, Way, key_of, read_step
 
 Program = Iterable[Step]
 SUCH_AS = "a program per device, such as device_programs(GPipe(2, 4)), or a list of lists and generators"
@@ -157,7 +157,7 @@ class _Run(Turns):
         super().__init__((_steps(*each) for each in enumerate(programs)), blocking)
         self.devices, self.costs = devices, costs
         self.clock: list[Real] = [0] * len(devices)
-        self.came: dict[tuple[int, tuple], Real] = {}  # by device and message: when it came to its end of it
+        self.came: dict[tuple[int, Way], Real] = {}  # by device and message: when it came to its end of it
         self.spans: list[list[Span]] = [[] for _ in devices]
 
     def begin(self, device: int, step: Step, sent: Boundary | None = None) -> None:
@@ -172,7 +172,7 @@ class _Run(Turns):
         self.came[device, step.message(device)] = self.clock[device]
         super().begin(device, step, sent)
 
-    def cross(self, message: tuple, recv: Recv, sent: Boundary) -> Message:
+    def cross(self, message: Way, recv: Recv, sent: Boundary) -> Message:
         what, source, target = message
         begins = self.came[source, message]
         if self.blocking:

@@ -11,7 +11,7 @@ from gpipe_sim.core.actions import Action, Kind, OverlapFB, require_labels
 from gpipe_sim.core.rows import read
 from gpipe_sim.errors import MOST, got, require, require_flags, whole
 
-Message = tuple[Action, int, int]  #: what, from which device, to which
+Way = tuple[Action, int, int]  #: which way a message goes: what, from which device, to which
 Key = tuple[Kind, int, int]  #: what a message is for: F or B, and the stage and microbatch that need it
 
 
@@ -33,7 +33,7 @@ class Transfer:
         """The device at the other end."""
         return self.to if isinstance(self, Send) else self.source
 
-    def message(self, device: int) -> Message:
+    def message(self, device: int) -> Way:
         """The message of which this device has one end."""
         source, target = (device, self.to) if isinstance(self, Send) else (self.source, device)
         return self.what, source, target

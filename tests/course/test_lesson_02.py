@@ -6,19 +6,7 @@ import numpy as np
 import pytest
 from replies import assert_each_is_told, changed, each_reply
 
-from gpipe_sim import (
-    SGD,
-    Adam,
-    Costs,
-    Explicit,
-    Naive,
-    digits,
-    mlp,
-    mse,
-    simulate,
-    split,
-    train,
-)
+from gpipe_sim import SGD, Adam, Costs, Explicit, Naive, digits, mlp, mse, simulate, split, train
 from gpipe_sim.course import lesson_02
 from gpipe_sim.course.answers import Links, backward, forward, step
 
@@ -59,12 +47,12 @@ def test_the_natural_wrong_guesses_are_what_their_sentences_say():
 @pytest.fixture(scope="module", autouse=True)
 def each_is_trained_once():
     """The check trains every optimizer with either gradient for every answer, always the same."""
-    known = {}
+    known, accuracy = {}, lesson_02.accuracy
 
     def once(optimizer, loss):
         key = type(optimizer), optimizer.learning_rate, loss.times
         if key not in known:
-            known[key] = lesson_02.accuracy(optimizer, loss)
+            known[key] = accuracy(optimizer, loss)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -113,10 +101,7 @@ def test_what_is_measured_is_one_message(dtype):
 
 
 HIDES = {
-    "correct": [
-        ("Adam", "Which comparison shows a wrong gradient"),
-        (" adam ", "At rate 0.1 SGD gets"),
-    ],
+    "correct": [("Adam", "Which comparison shows a wrong gradient"), (" adam ", "At rate 0.1 SGD gets")],
     "keep working": [
         ("neither", "Write down one update of each: where does the 10 go?"),
         ("both", "are both changed?"),

@@ -6,7 +6,7 @@ from itertools import chain
 from replies import assert_each_is_told, each_reply
 
 from gpipe_sim import Costs, GPipe, bubble_fraction, simulate, speedup
-from gpipe_sim.course import answers, called, lesson_04
+from gpipe_sim.course import answers, lesson_04
 
 
 def rows_by(row):
@@ -32,16 +32,6 @@ def forgets_the_row(K, M):
 def keeps_its_rows(K, M, rows=[]):  # noqa: B006
     rows += answers.gpipe_rows(K, M)
     return rows
-
-
-def loops_for_ever(K, M):
-    while True:
-        pass
-
-
-def test_rows_that_never_end_are_stopped(monkeypatch):
-    monkeypatch.setattr(called, "SECONDS", 0.3)
-    assert "(2, 4) it was still running" in lesson_04.gpipe_rows(loops_for_ever).text
 
 
 def uneven(*layers):

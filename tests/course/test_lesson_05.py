@@ -342,7 +342,7 @@ FUNCTIONS = [
     (of_needs(iter), "it gives a list_iterator. Later lessons read it more than once"),
     (of_needs(set), "it gives a set. Later lessons read"),
     (of_needs(lambda found: 2 * found), "Does it need one of them twice?"),
-    (lambda action, S, table: table[action[0]], "it stopped: KeyError: 0, in your line"),
+    (lambda action, S, table: table[action[0]], "it stopped: KeyError: 0"),
 ]
 TABLES = [
     ({"F": F, "B": [("F", 0), ("B", -1)]}, "1B2 needs 1F2 and 0B2. What"),
@@ -490,24 +490,11 @@ ORDERS = {
         ("0F0 0F0 0F1 0B0 0B1\n1F0 1F1 1B0 1B1", "0F0 stands 2 times"),
         ("1F0 1F1 1B0 1B1\n0F0 0F1 0B0 0B1", "0F0 is on device 1, but stage 0 is on device 0 (and"),
         ("0F0 0F1 0I0 0W0 0B1\n1F0 1B0 1F1 1B1", "'0I0' is no action: write stage, F or B, microbatch"),
-        (
-            "0F0 0F1 0B0 0B1\n(1F0;1B0)OVERLAP_F_B 1F1 1B1",
-            "'(1F0;1B0)OVERLAP_F_B' is no action: write stage",
-        ),
+        ("0F0 0F1 0B0 0B1\n(1F0;1B0)OVERLAP_F_B 1F1 1B1", "'(1F0;1B0)OVERLAP_F_B' is no action: write stage"),
         ("99999999999F0 0F1\n1F0 0F99999999999", "99999999999F0 is out of range"),
         ([["0F0", "0B0"], ["1F0", "1B0"]], "the row of device 0 has '0F0'. How is 0F0 written as a tuple"),
         ([[(0, "F", 0), None], [(1, "F", 0)]], "the row of device 0 has None. How is 0F0 written as a tuple"),
         ([[(0, "F", 0)]], "one row for each of the 2 devices, please (got 1)"),
-    ],
-    "wrong": [
-        lesson_05.KNOT,
-        "0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1",
-        "0F0 0F1 0B1 0B0\n1F1 1B1 1F0 1B0",
-        "0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0",
-        "0F0 0B1 0F1 0B0\n1F1 1B1 1F0 1B0",
-        "0F1 0B0 0F0 0B1\n1F1 1B1 1F0 1B0",
-        "0F0 0B0 0F1 0B1\n1F0 1B1 1F1 1B0",
-        "0F0 0B0 0B1 0F1\n1F1 1B1 1F0 1B0",
     ],
 }
 test_replies = each_reply(

@@ -135,11 +135,7 @@ def test_rounded_parts_add_up_to_a_right_peak():
 
 
 CASES = {
-    "correct": [
-        (by_id, ""),
-        (by_pairs, ""),
-        (answering(), "as many bytes as the meter found"),
-    ],
+    "correct": [(by_id, ""), (by_pairs, ""), (answering(), "as many bytes as the meter found")],
     "almost": [
         (
             answering(shared=False),

@@ -244,8 +244,6 @@ STEPS = {
         ((forward, recompute), "Which of its arrays could be computed again?"),
         ((keeping(lambda x, y: (x, y[:])), recompute), "could be computed again?"),
         ((keeping(lambda x, y: (y,)), recompute), "its input x is not among them."),
-        ((keeping(lambda x, y: ()), recompute), "its input x is not among them."),
-        ((keeping(lambda x, y: (x[:1].copy(),)), recompute), "its input x is not among them."),
         ((keeping(lambda x, y: (x.astype(np.float32),)), recompute), "x is not among them."),
         ((without_sending, recompute), "0F0 receives ('y', -1, 0). What does the next stage begin"),
         ((nothing, recompute), "0F0 sends and receives nothing."),

@@ -137,13 +137,11 @@ TARGETS = {
         (lambda k, p: -1, "you say -1. What would the device work on?"),
         (lambda k, p: 0, "you say 0. What would the device work on?"),
         (lambda k, p: 4, "you say 4; measured, that bubble is 33.3%. What did you solve"),
-        (lambda k, p: 11, "you say 11; measured, that bubble is 15.4%. What did you solve"),
         (lambda k, p: float("nan"), "whole numbers"),
         (quotient, "15% you say 11.33. Microbatches come in whole numbers"),
         (lambda k, p: "many", "you say 'many'"),
         (lambda k, p: float("inf"), "whole numbers"),
         (lambda k, p: [exactly(k, p)], "you say [12]. Microbatches come in whole numbers"),
-        (lambda k, p: str(exactly(k, p)), "Microbatches come in whole numbers"),
         (lambda k, p: exactly(k - 1, p), "What did you solve for M?"),
     ],
 }
@@ -168,17 +166,15 @@ BATCHES = {
         (lambda k, s, o: 0, "you say 0. How many microbatches is that?"),
         (lambda k, s, o: -by_formula(k, s, o), "you say -12. How many microbatches is"),
         (lambda k, s, o: None, "you say None. How many microbatches is that?"),
-        (lambda k, s, o: "12", "you say '12'. How many microbatches is"),
         (lambda k, s, o: float("nan"), "you say nan. How many microbatches is"),
         (lambda k, s, o: True, "you say True. How many microbatches is"),
         (lambda k, s, o: divisors(s), "How many microbatches is that?"),
-        (lambda k, s, o: sqrt((k - 1) * s / o), "you say 12.83. How many microbatches"),
     ],
     "almost": [
         (
             lambda k, s, o: s if not o else min(divisors(s), key=lambda m: abs(m - root(k, s, o))),
             "Did you compare it with its neighbours?",
-        ),
+        )
     ],
 }
 test_replies = each_reply(lesson_10, microbatches_for=TARGETS, quickest=BATCHES)

@@ -164,7 +164,7 @@ ORDERS = {
         (np.array([0.5, 1, 2 / 3, 1]), "52.5 long"),
     ],
     "almost": [
-        ([HALF, TWO_THIRDS, 1, 1], "53.0 long; another order gives 52.5. Near: did you measure all 12?"),
+        ([HALF, TWO_THIRDS, 1, 1], "53.0 long; another order gives 52.5. Near: did you measure all 12?")
     ],
     "keep working": [
         ([1, 1, TWO_THIRDS, HALF], "58.5 long; another order gives 52.5. The slowest is device 3"),

@@ -96,7 +96,7 @@ def test_with_a_flush_the_devices_learn_what_one_device_learns(method, family):
 
 def test_a_flush_takes_time_and_a_stream_takes_none():
     """Per microbatch of F = 1 and B = 2: 3 on a stream, 3K if all wait for each, less if K of them share."""
-    for devices in DEPTHS:
+    for devices in (DEPTHS[0], DEPTHS[-1]):
         between = {
             method: {b - a for a, b in pairwise(ends)}
             for method in METHODS

@@ -3,8 +3,7 @@
 A curve is ink, and has its name at its end; lighter curves are later ones of a row.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
@@ -33,10 +32,17 @@ def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
     measured = read_measured("plot_bubble_curves", measured)
     ax = given_or_new(ax, WIDTH, 4.2)
     for i, (devices, by_m) in enumerate(measured.items()):
-        _add_curve(ax, i, by_m, lambda m, k=devices: _bubble(k, m), f"K = {devices}")
+        grid, colour = _between(min(by_m), max(by_m)), CURVES[i % len(CURVES)]
+        ax.plot(grid, [(devices - 1) / (devices - 1 + m) for m in grid], color=colour, lw=1.2)
+        found, label = list(map(float, by_m.values())), f"K = {devices}"
+        ax.plot(list(by_m), found, MARKERS[i % len(MARKERS)], ms=4.5, color=colour, label=label)
         if 4 * devices in by_m:
             _ring(ax, 4 * devices, float(by_m[4 * devices]))
-    _log_axis(ax, "microbatches M", measured)
+    powers = sorted({m for by_m in measured.values() for m in by_m if m & (m - 1) == 0})
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(powers, [str(m) for m in powers])
+    ax.minorticks_off()
+    ax.set_xlabel("microbatches M", fontsize=LABEL_SIZE)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set_ylim(0, 1)
     ax.set_ylabel("bubble fraction", fontsize=LABEL_SIZE)
@@ -87,33 +93,11 @@ def name_ends(ax: Axes, ends: Sequence[tuple[str, float, float]]) -> None:
         ax.annotate(words, (x, y), va="center", fontsize=LABEL_SIZE, annotation_clip=False, **aside)
 
 
-def _bubble(devices: float, microbatches: float) -> float:
-    """The bubble fraction of GPipe, also between whole numbers, for a smooth curve."""
-    return (devices - 1) / (devices - 1 + microbatches)
-
-
-def _add_curve(ax: Axes, i: int, points: Mapping[int, Real], formula: Callable, label: str) -> None:
-    """The i-th formula as a line, and what was measured as marks on it."""
-    colour, grid = CURVES[i % len(CURVES)], _between(min(points), max(points))
-    ax.plot(grid, [formula(x) for x in grid], color=colour, lw=1.2)
-    measured = [float(value) for value in points.values()]
-    ax.plot(list(points), measured, MARKERS[i % len(MARKERS)], ms=4.5, color=colour, label=label)
-
-
 def _ring(ax: Axes, x: float, y: float) -> None:
     """A ring around a measured mark, and its value beside it, above a curve that falls."""
     ax.plot(x, y, "o", ms=11, mfc="none", mec=INK)
     offset = {"xytext": (2, 9), "textcoords": "offset points"}
     ax.annotate(f"{y:.1%}", (x, y), fontsize=LABEL_SIZE, color=INK, **offset)
-
-
-def _log_axis(ax: Axes, label: str, measured: Measured) -> None:
-    values = sorted({x for points in measured.values() for x in points})
-    powers = [value for value in values if value & (value - 1) == 0]
-    ax.set_xscale("log", base=2)
-    ax.set_xticks(powers, [str(value) for value in powers])
-    ax.minorticks_off()
-    ax.set_xlabel(label, fontsize=LABEL_SIZE)
 
 
 def _between(low: int, high: int, steps: int = 120) -> list[float]:

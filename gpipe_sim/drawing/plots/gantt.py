@@ -170,7 +170,8 @@ class Fitting(Text):
 def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:
     """Below the axis, in as many columns as fit into a width in points."""
     wide = [(len(entry.words) * LETTER * WIDE + 2.7) * LABEL_SIZE for entry in entries]
-    columns = next(n for n in range(len(wide), 0, -1) if n == 1 or _columns_wide(wide, n) <= width)
+    fits = (n for n in range(len(wide), 1, -1) if sum(max(wide[i::n]) for i in range(n)) <= width)
+    columns = next(fits, 1)
     rows = [entries[i : i + columns] for i in range(0, len(entries), columns)]
     by_column = [row[i] for i in range(columns) for row in rows if i < len(row)]  # as matplotlib fills them
     below = ScaledTranslation(0, -BELOW / 72, ax.figure.dpi_scale_trans)
@@ -189,10 +190,6 @@ def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:
         borderpad=0,
         borderaxespad=0,
     )
-
-
-def _columns_wide(wide: Sequence[float], columns: int) -> float:
-    return sum(max(wide[i::columns]) for i in range(columns))
 
 
 def handle(entry: Entry) -> Patch | Line2D:

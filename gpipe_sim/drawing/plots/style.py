@@ -8,7 +8,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from gpipe_sim.drawing.memory_strips import byte_unit
 from gpipe_sim.drawing.palette import FAINT, GRID
 from gpipe_sim.errors import got, listed, number, require, require_in, whole
 
@@ -72,10 +71,3 @@ def finish(ax: Axes) -> None:
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=LABEL_SIZE)
     ax.spines[["top", "right"]].set_visible(False)
-
-
-def byte_axis(ax: Axes, most: int, label: str) -> None:
-    """Name the y axis, and write its bytes in the unit for the most of them."""
-    unit, name = byte_unit(most)
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value / unit:,.10g}")
-    ax.set_ylabel(f"{label} ({name})", fontsize=LABEL_SIZE)
