@@ -152,7 +152,10 @@ def _train(
     seed: int,
     report: Report,
 ) -> History:
-    epochs, batch_size, seed = _read_sizes(epochs, batch_size, seed, report)
+    if report is not None and not callable(report):
+        raise TypeError(f"train needs report to be a function of a line of text, or None {got(report)}")
+    seed, epochs = whole("train", "seed", seed, low=0), whole("train", "epochs", epochs)
+    batch_size = whole("train", "batch_size", batch_size)
     (x, y), held_out = _read_data(partitions, data, loss, batch_size)
     parameters = {key: p for partition in partitions for key, p in partition.parameters.items()}
     history, rng = History(), np.random.default_rng(seed)
@@ -198,13 +201,6 @@ def _held_out(partitions: Sequence[Partition], x: Array, y: Array, losses: list[
     if not np.isfinite(found).all():
         require_finite([nan], losses)
     return _accuracy(found, y)
-
-
-def _read_sizes(epochs: int, batch_size: int, seed: int, report: Report) -> tuple[int, int, int]:
-    if report is not None and not callable(report):
-        raise TypeError(f"train needs report to be a function of a line of text, or None {got(report)}")
-    seed = whole("train", "seed", seed, low=0)
-    return whole("train", "epochs", epochs), whole("train", "batch_size", batch_size), seed
 
 
 def _read_data(
