@@ -67,11 +67,11 @@ WRONG = (
 RECORDS = """Action Advice B BalancePlan Checkpoint Collective Context CostModel DeadlockError Deepest
     DivergedError Explanation F GELU History I Kind Layer Loss MemoryLimitError MemoryTrace Message Optimizer
     OverlapFB Plan Plans Problem Profile R ReLU RecomputePlan Residual Schedule ScheduleError SequenceMean
-    Span Staleness StandIn StepResult Svg Tanh U W roots"""
+    Span Staleness StandIn StepResult Svg Tanh Timeline U W roots"""
 FORMULAS = {name: found for name, found in vars(gp.formulas).items() if hasattr(found, "__wrapped__")}
 PLOTS = {name: found for name, found in vars(gp.plots).items() if name.startswith("plot_")}
 METHODS = (
-    *(TIMELINE.on, from_spans, SCHEDULE.contains, SCHEDULE.device_of),
+    *(TIMELINE.on, from_spans, SCHEDULE.device_of),
     *(gp.Costs().per_stage, gp.Costs().duration, gp.Explicit.parse),
     *(STEP.memory[0].at, STEP.memory[0].peak, STEP.memory[0].over_time, gp.TensorParallel(MLP, 2).step),
 )

@@ -14,16 +14,8 @@ from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss, cross_entropy, require_finite, without_warnings
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Gradients, Partition, require_partitions
-from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.step import (
-    StepResult,
-    kind_of_step,
-    require_fit,
-    require_loss,
-    single_device_step,
-    train_step,
-)
+from gpipe_sim.core.step import StepResult, require_fit, require_loss, single_device_step, train_step
 from gpipe_sim.errors import DivergedError, got, numbers, whole
 
 Array = np.ndarray
@@ -72,8 +64,6 @@ def train(
     require_optimizer("train", optimizer)
     require_schedule("train", schedule)
     require_fit(partitions, schedule)
-    check(schedule)
-    kind_of_step(schedule, weights).require("train", schedule, optimizer, weights)
 
     def step(batch: Batch, number: int) -> StepResult:
         how = {"optimizer": optimizer, "weights": weights, "meter": False, "seed": seed, "step": number}
