@@ -16,11 +16,10 @@ importing the package takes hardly any time. Timing a schedule and training with
 
 from importlib import import_module
 
-from gpipe_sim.core import hooks
-
 __version__ = "0.1.0"
 
-hooks.HOMES |= {
+#: What fills each hook of the core (``core/hooks.py``): the chapter's file, and what stands there.
+HOOKS = {
     "chart_of_schedule": "drawing.svg:at_unit_costs",
     "chart_of_timeline": "drawing.svg:draw",
     "text_of_timeline": "drawing.text:text_grid",

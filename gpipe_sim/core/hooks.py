@@ -2,17 +2,17 @@
 
 Some functions of the core can do more once a later chapter is there: ``simulate`` knows nothing of links, and
 ``train_step`` nothing of updates on the way, but each has a hook, which stands beside the function and says
-what type of thing belongs there. The package's ``__init__``, its table of contents, says in ``HOMES`` which
+what type of thing belongs there. The package's ``__init__``, its table of contents, says in ``HOOKS`` which
 chapter fills which hook. The chapter is loaded when the hook is first used; if it was torn out, the hook says
 so in one sentence.
 """
 
+import sys
 from functools import cached_property
 from importlib import import_module
 from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
-HOMES: dict[str, str] = {}  #: where the thing for each hook stands, such as "links.links:on_links"
 
 
 class Hook(Generic[T]):
@@ -24,7 +24,7 @@ class Hook(Generic[T]):
     @cached_property
     def filled(self) -> T:
         """The thing itself. ModuleNotFoundError, in one sentence, if its chapter is not there."""
-        module, _, name = HOMES[self.name].partition(":")
+        module, _, name = sys.modules["gpipe_sim"].HOOKS[self.name].partition(":")
         try:
             return getattr(import_module(f"gpipe_sim.{module}"), name)
         except ModuleNotFoundError as error:
