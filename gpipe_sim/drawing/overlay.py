@@ -156,7 +156,7 @@ def _draw(overlay: Overlay) -> Svg:
     """Each device has a thin lane, simulated, on top of a full one, measured."""
     both = overlay.simulated, overlay.measured
     grain, schedule = grain_of(*both), overlay.simulated.schedule
-    row = row_height(grain.rows(overlay.simulated)) * stretch(*both)
+    row = row_height(schedule.devices) * stretch(*both)
     left = LEFT + (NAMES_WIDE if THIN.height * row >= SMALLEST_ROW else 0)
     at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
     wanted = Wanted(notes=grain.notes)

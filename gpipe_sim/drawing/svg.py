@@ -49,32 +49,33 @@ def at_unit_costs(schedule: Schedule) -> Svg | None:
 def draw(
     *timelines: Timeline,
     in_flight: bool = False,
-    memory: Sequence[MemoryTrace] | Sequence[Sequence[MemoryTrace]] | None = None,
+    memory: Sequence[MemoryTrace] | None = None,
     messages: bool = False,
     critical_path: bool = False,
     highlight: Iterable[Action | Span | str] | None = None,
-    weights: str | Sequence[str | None] | None = None,
+    weights: str | None = None,
     pushed: bool = False,
     titles: Sequence[str] | None = None,
 ) -> Svg:
     """Draw one or more timelines below each other, on one time axis.
 
     ``in_flight=True`` adds a strip below each lane: how many microbatches the device holds over time, with
-    the most on its right. ``memory=step.memory`` shows what it holds in bytes instead, by category; of
-    several timelines, a list of these. ``messages=True`` adds an arrow for each message, from when it leaves
-    to where and when it arrives; where it waits for its link before, a dotted line begins at its action.
+    the most on its right. ``memory=step.memory`` shows what it holds in bytes instead, by category, of one
+    timeline. ``messages=True`` adds an arrow for each message, from when it leaves to where and when it
+    arrives; where it waits for its link before, a dotted line begins at its action.
 
     ``critical_path=True`` frames the chain of actions that sets the makespan, ``highlight`` frames the
     actions in this list; all others fade. ``weights="stashed"`` writes the version of the weights that an
     action uses in its box, instead of the microbatch, and that which an update makes; the modes are those of
-    ``train_step``, and of several timelines it is a list, None for microbatches. ``pushed=True`` adds the
-    same work pushed to the left, so that what is left is waiting. ``titles`` replaces the line above each.
+    ``train_step``. ``pushed=True`` adds the same work pushed to the left, so that what is left is waiting.
+    ``titles`` replaces the line above each.
 
     With too many actions for a box each, the chart shows how much of its time each device spends on what, and
     the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted.
 
-    ValueError without a timeline, for another number of titles, memories or modes, for weights that a
-    schedule cannot have, and for an action that is not there; TypeError for anything but timelines.
+    ValueError without a timeline, for another number of titles, for memory of other devices or of several
+    timelines, for weights that a schedule cannot have, and for an action that is not there; TypeError for
+    anything but timelines.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
@@ -114,7 +115,7 @@ def _laid(
     pushed: bool,
 ) -> list[Laid]:
     """The panel of each timeline, and the pushed one after it, below each other."""
-    row, laid, floor = row_height(max(map(grain.rows, timelines))), [], 0.0
+    row, laid, floor = row_height(max(each.schedule.devices for each in timelines)), [], 0.0
     for timeline, words, each in zip(timelines, titles, wanted, strict=True):
         said, until = caption(timeline, each.weights), timeline.makespan
         at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)

@@ -23,7 +23,7 @@ TITLE = "The same work, pushed left: the waiting is one block"
 
 def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
     """Every lane with its work and no wait in it, and a frame around what is left of all lanes."""
-    rows, devices, until = Rows(), grain.rows(timeline), float(timeline.makespan)
+    rows, devices, until = Rows(), timeline.schedule.devices, float(timeline.makespan)
     coarse = grain.column > 0
     work = list(_sums(timeline, grain, rows) if coarse else _boxes(timeline, scale, rows))
     ends = [0.0] * devices
@@ -31,7 +31,7 @@ def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
         for outline in shape.outlines:
             row = int(np.mean(outline, axis=0)[1])
             ends[row] = max(ends[row], *(x for x, _ in outline))
-    marks = [lanes(timeline, grain, rows), *work]
+    marks = [lanes(timeline, rows), *work]
     if min(ends) < until:
         edges = [rows.y(0), *range(1, devices), rows.y(devices - 1, 1)]
         block, room = between(edges, [until] * devices, ends)[:, ::-1], until - max(ends)
@@ -40,7 +40,7 @@ def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
         if not words.shown(scale):
             words = Labels([label._replace(words=label.words.removeprefix(WAITING))], INK)
         marks += [Shape([block], LANE), Lines([block], Style.FRAME), words]
-    return Panel(marks, devices, device_names(timeline, grain, rows, scale))
+    return Panel(marks, devices, device_names(timeline, rows, scale))
 
 
 def _boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[Shape]:
