@@ -22,6 +22,7 @@ from gpipe_sim.why.critical_path import critical_path as path_of
 
 MOST_ARROWS = 800  #: messages that a page shows
 MESSAGE, CRITICAL, HIGHLIGHTED, VERSION = "message", "critical path", "highlighted", "version"
+PUSHED = "box pushed to the left"
 
 
 class Picked(NamedTuple):
@@ -86,6 +87,7 @@ def read_options(
         MESSAGE: messages and not (fine and few),
         CRITICAL if critical_path else f"{HIGHLIGHTED} action": picks and not fine,
         VERSION: shown and not fine,
+        PUSHED: pushed and not fine,
     }
     missing = " or ".join(words for words, left_out in too_fine.items() if left_out)
     notes = [*grain.notes, *([Entry(51, f"too fine to draw: any {missing}")] if missing else [])]

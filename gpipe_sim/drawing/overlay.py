@@ -85,11 +85,6 @@ class Overlay:
         return {kind: Compared(*means[kind]) for kind in Kind if kind in means}
 
     @cached_property
-    def errors(self) -> dict[Kind, float]:
-        """By how much each kind took longer than simulated, on average: measured / simulated - 1."""
-        return {kind: compared.error for kind, compared in self.durations.items()}
-
-    @cached_property
     def drawing(self) -> Svg:
         """The chart that a notebook shows; times are in the unit of the two timelines."""
         return _draw(self)

@@ -71,7 +71,8 @@ def draw(
     ``titles`` replaces the line above each.
 
     With too many actions for a box each, the chart shows how much of its time each device spends on what, and
-    the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted.
+    the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted or
+    pushed.
 
     ValueError without a timeline, for another number of titles, for memory of other devices or of several
     timelines, for weights that a schedule cannot have, and for an action that is not there; TypeError for
@@ -121,9 +122,9 @@ def _laid(
         at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
         floor = laid[-1].floor
-        if pushed:
+        if pushed and not grain.column:
             at = Place(floor + above(PUSHED, ""), unit, row, LEFT)
-            laid.append(Laid(pushed_panel(timeline, grain, at.scale), at, PUSHED, "", until, [until]))
+            laid.append(Laid(pushed_panel(timeline, at.scale), at, PUSHED, "", until, [until]))
             floor = laid[-1].floor
     return laid
 

@@ -9,23 +9,20 @@ from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.core.program import CODE
 from gpipe_sim.core.timeline import Span, Timeline, number
-from gpipe_sim.drawing.coarse import Grain, shares
-from gpipe_sim.drawing.geometry import Rows, between, boxes, kinds_drawn, rectangle, waits
+from gpipe_sim.drawing.geometry import Rows, between, boxes, waits
 from gpipe_sim.drawing.marks import Label, Labels, Lines, Panel, Scale, Shape, Style
-from gpipe_sim.drawing.palette import INK, KINDS, LANE
-from gpipe_sim.drawing.panel import box_marks, device_names, entry_of, is_fine, lanes
+from gpipe_sim.drawing.palette import INK, LANE
+from gpipe_sim.drawing.panel import box_marks, device_names, is_fine, lanes
 
 WAITING = "waiting: "  #: left out where there is no room for it
 TITLE = "The same work, pushed left: the waiting is one block"
 
 
-def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
+def pushed(timeline: Timeline, scale: Scale) -> Panel:
     """Every lane with its work and no wait in it, and a frame around what is left of all lanes."""
     rows, devices, until = Rows(), timeline.schedule.devices, float(timeline.makespan)
-    coarse = grain.column > 0
-    work = list(_sums(timeline, grain, rows) if coarse else _boxes(timeline, scale, rows))
+    work = list(_boxes(timeline, scale, rows))
     ends = [0.0] * devices
     for shape in work:
         for outline in shape.outlines:
@@ -56,19 +53,6 @@ def _boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[Shape]:
 def _waited(timeline: Timeline, device: int) -> list[Real]:
     """How long the device had waited before each of its spans, and at the makespan."""
     return list(accumulate(max(0, end - start) for start, end in waits(timeline, device)))
-
-
-def _sums(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
-    """Where there are too many boxes: per row one box for all actions of a kind."""
-    time = shares(timeline, grain) @ np.diff(grain.edges(timeline))
-    ends = time[[CODE[kind] for kind in kinds_drawn(timeline)]].cumsum(axis=0)
-    starts = np.vstack([np.zeros(ends.shape[1]), ends[:-1]])
-    for kind, left, right in zip(kinds_drawn(timeline), starts, ends, strict=True):
-        outlines = [
-            rectangle(a, rows.y(row), b, rows.y(row, 1))
-            for row, (a, b) in enumerate(zip(left, right, strict=True))
-        ]
-        yield Shape(outlines, KINDS[kind].colour, entry_of(kind))
 
 
 def _left(timeline: Timeline) -> str:

@@ -70,10 +70,10 @@ def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED)
 
     TypeError for anything but a timeline, axes and a text.
     """
-    title, grain = require("plot_pushed", title, str, AS_TITLE), grain_of(timeline)
+    title = require("plot_pushed", title, str, AS_TITLE)
     rows = timeline.schedule.devices
     ax = given_or_new(ax, _width(timeline), 1.1 + _height(rows, timeline))
-    return paint(ax, timeline, pushed(timeline, grain, scale_of(ax, timeline, rows)), title)
+    return paint(ax, timeline, pushed(timeline, scale_of(ax, timeline, rows)), title)
 
 
 @of_timeline
