@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from cases import over, over_every_order, overlapped, zero_bubble
-from drawn import Chart, area, chart_in, chart_of, image, points, words_in
+from drawn import Chart, area, chart_in, chart_of, image, points
 from measured import measured, metered
 
 from gpipe_sim import (
@@ -265,15 +265,10 @@ def test_strips_show_the_most_in_each_column(schedule, grain):
 # What is shown unasked
 
 
-def test_a_schedule_that_takes_long_to_time_is_described():
+def test_a_schedule_that_takes_long_to_time_is_not_drawn_unasked():
     schedule = GPipe(2, 10**6)
-    shown = str(at_unit_costs(schedule))
+    assert at_unit_costs(schedule) is None
     assert "program" not in vars(schedule)  # it has not even been laid out
-    assert [word.words for word in words_in(shown)] == [
-        "GPipe(devices=2, microbatches=1000000)",
-        "2 stages x 1,000,000 microbatches take a while to time.",
-        "gp.draw(gp.simulate(schedule)) does it, and draws them.",
-    ]
     assert "each column sums" in str(at_unit_costs(OneFOneB(32, 512)))
 
 

@@ -10,10 +10,11 @@ from numbers import Real
 import numpy as np
 
 from gpipe_sim.core.timeline import Span, Timeline, number
-from gpipe_sim.drawing.geometry import Rows, between, boxes, waits
+from gpipe_sim.drawing.geometry import Rows, between, boxes
 from gpipe_sim.drawing.marks import Label, Labels, Lines, Panel, Scale, Shape, Style
 from gpipe_sim.drawing.palette import INK, LANE
 from gpipe_sim.drawing.panel import box_marks, device_names, is_fine, lanes
+from gpipe_sim.why.metrics import waits
 
 WAITING = "waiting: "  #: left out where there is no room for it
 TITLE = "The same work, pushed left: the waiting is one block"

@@ -154,7 +154,7 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     start = max((span.end for span in row if span.end <= time), default=0)
     after = next((span for span in row if span.start > time), None)
     if after is None:
-        says = _done(device, start, until, bool(row)) + _besides(timeline, device, start, until)
+        says = _done(device, start, until, bool(row))
         return Explanation(device, start, until, (), says)
     held_back = _HeldBack(timeline)
     first = ", before its first action," if after is row[0] else ""
@@ -173,12 +173,6 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     if at_once < after.start and timeline.arrived is not None:
         says += f"; device {device} receives what {held_back.need(after)} made until {number(after.start)}"
     return Explanation(device, start, after.start, links, says)
-
-
-def _besides(timeline: Timeline, device: int, start: Real, end: Real) -> str:
-    """What the device takes part in meanwhile."""
-    found = [each for each in timeline.collectives if device in each.devices and start < each.end <= end]
-    return f"; until then it is in the {'; '.join(map(str, found))}" if found else ""
 
 
 def _done(device: int, start: Real, until: Real, worked: bool) -> str:
