@@ -70,14 +70,14 @@ def test_an_infinite_error_is_a_dash():
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (GPipe(2, 3), "0B2 is missing in the simulated one, but on device 0 in the measured one; "
-                      "and 3 more such"),
-        (zero_bubble(2, 2), "0B0 is on device 0 in the simulated one, but missing in the measured one; "
-                            "and 11 more such"),
-        (Explicit(["0F0 0F1 1F1 0B0 1B1 0B1", "1F0 1B0"], placement=[[0, 1], [1]]),
-         "1B1 is on device 1 in the simulated one, but on device 0 in the measured one; and 1 more such"),
+        (GPipe(2, 3), "0B2 is on device 0 in the measured one only"),
+        (zero_bubble(2, 2), "0B0 is on device 0 in the simulated one only"),
+        (
+            Explicit(["0F0 0F1 1F1 0B0 1B1 0B1", "1F0 1B0"], placement=[[0, 1], [1]]),
+            "1B1 is on device 0 in the measured one only",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_actions_are_refused_by_name(other, said):
     with pytest.raises(ValueError, match="overlay needs two timelines of the same actions: ") as error:
         overlay(simulate(GPipe(2, 2)), simulate(other))
@@ -96,9 +96,7 @@ def test_another_order_of_the_same_actions_can_be_compared_but_not_one_action_le
     assert both.makespan == (12, 12)
     whole = simulate(zero_bubble(1, 1))
     less = from_spans(Explicit(["0F0 0I0"]), whole.spans[:-1])
-    with pytest.raises(
-        ValueError, match=r"0W0 is on device 0 in the simulated one, but missing in the measured one$"
-    ):
+    with pytest.raises(ValueError, match=r"0W0 is on device 0 in the simulated one only$"):
         overlay(whole, less)
 
 

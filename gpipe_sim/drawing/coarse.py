@@ -95,15 +95,11 @@ def shares(timeline: Timeline, grain: Grain) -> Array:
 def _time_after(times: Array, row: Array, weight: Array | None, edges: Array, shape: tuple) -> Array:
     """Per cell, the time from each of these moments to the end of its row, as far as it lies in the cell."""
     times = np.clip(times, 0, edges[-1])
-    column = _column(times, edges)
+    column = np.minimum((times / (edges[1] or 1)).astype(np.int64), len(edges) - 2)
     cell, rest = row * shape[2] + column, edges[column + 1] - times
     rest = rest if weight is None else rest * weight
     here, moments = (np.bincount(cell, each, np.prod(shape)).reshape(shape) for each in (rest, weight))
     return here + (moments.cumsum(axis=2) - moments) * np.diff(edges)
-
-
-def _column(times: Array, edges: Array) -> Array:
-    return np.minimum((times / (edges[1] or 1)).astype(np.int64), len(edges) - 2)
 
 
 def areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[tuple[Kind, list[Array]]]:

@@ -1,7 +1,6 @@
 """A simulated and a measured step on one time axis: what the simulation gets right, and what it misses."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
@@ -57,11 +56,11 @@ class Overlay:
     def __post_init__(self):
         require_timeline("overlay", self.simulated)
         require_timeline("overlay", self.measured)
-        if self.simulated.schedule.program.same_order(self.measured.schedule.program):
-            return
-        if odd := list(_differences(_homes(self.simulated), _homes(self.measured))):
-            more = f"; and {len(odd) - 1} more such" if len(odd) > 1 else ""
-            raise ValueError(f"overlay needs two timelines of the same actions: {odd[0]}{more}")
+        simulated, measured = _homes(self.simulated), _homes(self.measured)
+        for action, device in sorted(simulated.items() ^ measured.items()):
+            which = "simulated" if simulated.get(action) == device else "measured"
+            says = f"{action} is on device {device} in the {which} one only"
+            raise ValueError(f"overlay needs two timelines of the same actions: {says}")
 
     @cached_property
     def makespan(self) -> Compared:
@@ -101,15 +100,6 @@ def overlay(simulated: Timeline, measured: Timeline) -> Overlay:
 
 def _homes(timeline: Timeline) -> dict[Action, int]:
     return {part: span.device for span in timeline.spans for part in span.action.parts}
-
-
-def _differences(simulated: dict[Action, int], measured: dict[Action, int]) -> Iterator[str]:
-    """A sentence for each action that is not on the same device in both."""
-    for action in sorted(simulated.keys() | measured.keys()):
-        places = [homes.get(action) for homes in (simulated, measured)]
-        said = ["missing" if device is None else f"on device {device}" for device in places]
-        if places[0] != places[1]:
-            yield f"{action} is {said[0]} in the simulated one, but {said[1]} in the measured one"
 
 
 def _percent(error: float) -> str:
