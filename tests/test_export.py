@@ -111,9 +111,7 @@ def test_recomputation_is_refused_with_a_way_out(mode):
 
 
 def test_updates_within_the_step_are_refused_with_a_way_out():
-    with pytest.raises(
-        ScheduleError, match=r"^0U2 of Explicit.*asynchronous.*step an optimizer after the step"
-    ):
+    with pytest.raises(ScheduleError, match=r"^0U2 of Explicit.*asynchronous.*step an optimizer after it"):
         to_torch_csv(with_updates(OneFOneB(2, 3)))
 
 
@@ -122,10 +120,8 @@ def test_streams_are_refused_by_name_with_a_way_out(family):
     for stream in (family(2, 6), remat(family(2, 6), "always"), gp.replicate(family(2, 6), 2)):
         with pytest.raises(ScheduleError) as refused:
             to_torch_csv(stream)
-        assert str(refused.value).startswith(f"{stream!r} updates weights on the way, 0U")
-        assert "no asynchronous updates: run a step of OneFOneB and step an optimizer after" in str(
-            refused.value
-        )
+        assert f" of {stream!r} updates weights within the step" in str(refused.value)
+        assert "such as OneFOneB's, and step an optimizer after it" in str(refused.value)
 
 
 def test_a_device_without_work_is_refused():

@@ -190,15 +190,12 @@ def test_the_critical_path_runs_through_messages_and_those_that_they_wait_for(sc
 def test_a_device_that_does_not_compute_while_it_sends_and_receives_is_said_to_do_that():
     """It was said to wait for nothing."""
     timeline = gp.simulate(gp.GPipe(2, 2), links=Link(bandwidth=1), overlap=False)
-    assert str(gp.why_idle(timeline, 0, 1)) == "device 0 sends what 0F0 made from 1 to 2"
-    assert str(gp.why_idle(timeline, 1, 4)) == "device 1 receives what 0F1 made from 4 to 5"
+    assert str(gp.why_idle(timeline, 0, 1)) == "device 0 sends or receives from 1 to 2"
+    assert str(gp.why_idle(timeline, 1, 4)) == "device 1 sends or receives from 4 to 5"
     assert str(gp.why_idle(timeline, 1, 0)) == (
         "device 1 waits from 0 to 3, before its first action, for 0F0, which device 0 runs from 0 to 1 and "
         "which arrives at 2; device 1 receives what 0F0 made until 3"
     )
-    timeline = gp.simulate(gp.GPipe(3, 2), links=Link(bandwidth=1), overlap=False)
-    both = "device 1 sends what 1F0 made and receives what 0F1 made from 4 to 6"
-    assert str(gp.why_idle(timeline, 1, 5)) == both
 
 
 @over(every_order([(3, 2), (4, 4)]))

@@ -186,7 +186,7 @@ def test_every_formula_of_small_numpy_integers_is_that_of_pythons(small):
         plain, again = formula(**given), formula(**{each: small(value) for each, value in given.items()})
         assert (again, type(again)) == (plain, type(plain)), name
         tried += 1
-    assert tried == 14
+    assert tried == 13
 
 
 @pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])

@@ -3,7 +3,6 @@
 import math
 from fractions import Fraction
 from itertools import pairwise
-from textwrap import dedent
 from xml.etree import ElementTree
 
 import pytest
@@ -17,11 +16,9 @@ from gpipe_sim import (
     DualPipeV,
     Explicit,
     GPipe,
-    Kind,
     Naive,
     OneFOneB,
     Overlay,
-    Timeline,
     bubble_fraction,
     fit_costs,
     overlay,
@@ -53,31 +50,10 @@ def test_makespan_and_bubble_are_pairs_with_their_error():
     assert both.bubble.simulated == 3 / 11
 
 
-def test_errors_are_of_the_mean_of_each_kind():
-    assert compared().errors == {Kind.F: pytest.approx(0.1), Kind.B: pytest.approx(0.1)}
-    assert compared(zero_bubble(3, 4)).errors == pytest.approx({Kind.F: 0.1, Kind.I: 0, Kind.W: 0.2})
-    schedule = OneFOneB(2, 2)
-    mixed = overlay(simulate(schedule, Costs([1, 3])), simulate(schedule, Costs([3, 3])))
-    assert mixed.durations[Kind.F] == (2, 3)
-    assert mixed.errors[Kind.F] == 0.5
-
-
 @over_every_order([(2, 3), (4, 8)])
 def test_a_timeline_overlaid_with_itself_has_no_error(schedule):
     both = overlay(simulate(schedule, PLANNED), simulate(schedule, PLANNED))
     assert both.makespan.error == both.bubble.error == 0
-    assert set(both.errors.values()) == {0}
-
-
-def test_actions_in_a_pair_are_left_out_of_the_errors():
-    """One pair takes 6 where its halves take 3 + 3: only what stands alone in both is compared."""
-    schedule = Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0B1"])
-    step = measured(schedule, Costs(3, 1, 2), noise=0)
-    both = overlay(simulate(schedule, Costs(2, 1, 2, overlap=6)), step)
-    assert len(both.simulated.spans) == 3 and len(step.spans) == 4
-    assert both.durations == {Kind.F: (2, pytest.approx(3)), Kind.B: (3, pytest.approx(3))}
-    only = Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0I1 0W1"])
-    assert Kind.B not in overlay(simulate(only), measured(only)).errors
 
 
 def test_nothing_simulated_and_something_measured_is_an_infinite_error():
@@ -86,46 +62,22 @@ def test_nothing_simulated_and_something_measured_is_an_infinite_error():
     assert Compared(Fraction(1, 2), Fraction(3, 4)).error == Fraction(1, 2)
 
 
-def test_its_text_is_a_table():
-    assert str(compared()) == dedent("""\
-        OneFOneB(devices=4, microbatches=8)
-                         simulated  measured   error
-        makespan               660       726  +10.0%
-        bubble fraction      27.3%     27.3%   +0.0%
-        mean forward            20        22  +10.0%
-        mean backward           40        44  +10.0%""")
-
-
-def test_numbers_are_rounded_and_an_infinite_error_is_a_dash():
-    schedule = Naive(1)
-    both = overlay(simulate(schedule, Costs(20, 20, 0)), simulate(schedule, Costs(634.3124, 20, 20)))
-    assert str(both) == dedent("""\
-        Naive(devices=1, microbatches=1)
-                         simulated  measured     error
-        makespan                40     674.3  +1585.8%
-        bubble fraction       0.0%      0.0%     +0.0%
-        mean forward            20     634.3  +3071.6%
-        mean backward           20        40   +100.0%""")
-    idle = overlay(simulate(GPipe(1, 1)), moved(simulate(GPipe(1, 1)), 1))
-    assert str(idle).splitlines()[3] == "bubble fraction       0.0%     25.0%       -"
-
-
-def moved(timeline, by) -> Timeline:
-    spans = (span._replace(start=span.start + by, end=span.end + by) for span in timeline.spans)
-    return from_spans(timeline.schedule, spans)
+def test_an_infinite_error_is_a_dash():
+    free = overlay(simulate(GPipe(1, 1), Costs(0, 0, 0)), simulate(GPipe(1, 1)))
+    assert "makespan 0 and 3 (-), bubble 0.0% and 0.0%" in str(free.drawing)
 
 
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (GPipe(2, 3), "0B2 is missing in the simulated one, but on device 0 in the measured one; "
-                      "and 3 more such"),
-        (zero_bubble(2, 2), "0B0 is on device 0 in the simulated one, but missing in the measured one; "
-                            "and 11 more such"),
-        (Explicit(["0F0 0F1 1F1 0B0 1B1 0B1", "1F0 1B0"], placement=[[0, 1], [1]]),
-         "1B1 is on device 1 in the simulated one, but on device 0 in the measured one; and 1 more such"),
+        (GPipe(2, 3), "0B2 is on device 0 in the measured one only"),
+        (zero_bubble(2, 2), "0B0 is on device 0 in the simulated one only"),
+        (
+            Explicit(["0F0 0F1 1F1 0B0 1B1 0B1", "1F0 1B0"], placement=[[0, 1], [1]]),
+            "1B1 is on device 0 in the measured one only",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_actions_are_refused_by_name(other, said):
     with pytest.raises(ValueError, match="overlay needs two timelines of the same actions: ") as error:
         overlay(simulate(GPipe(2, 2)), simulate(other))
@@ -144,9 +96,7 @@ def test_another_order_of_the_same_actions_can_be_compared_but_not_one_action_le
     assert both.makespan == (12, 12)
     whole = simulate(zero_bubble(1, 1))
     less = from_spans(Explicit(["0F0 0I0"]), whole.spans[:-1])
-    with pytest.raises(
-        ValueError, match=r"0W0 is on device 0 in the simulated one, but missing in the measured one$"
-    ):
+    with pytest.raises(ValueError, match=r"0W0 is on device 0 in the simulated one only$"):
         overlay(whole, less)
 
 

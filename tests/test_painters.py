@@ -97,7 +97,7 @@ def test_both_painters_paint_the_same_shares(schedule, asked):
     assert_both_same(timeline, **options_for(timeline, asked))
 
 
-@over([*every_order([(2, 3)]), overlapped(3, 6), OneFOneB(8, 300)])
+@over([*every_order([(2, 3)]), overlapped(3, 6)])
 def test_both_painters_push_the_same_work_to_the_left(schedule):
     timeline = simulate(schedule, Costs(forward=2, comm=1))
     _, svg = charts_in(str(draw(timeline, pushed=True)))

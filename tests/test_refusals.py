@@ -86,7 +86,7 @@ def test_a_layer_with_weights_stands_once():
                 "0F2 0F3 1F0 1B0 1F1 1B1 0B2 0B3 0U3 1U1",
             ],
             [[0, 1], [0, 1]],
-            "two copies",
+            "its copy on device",
         ),
     ],
 )

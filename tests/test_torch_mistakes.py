@@ -171,8 +171,8 @@ def mistakes_with_a_schedule() -> Iterator[tuple[str, dict]]:
     says = "0U3 of Explicit(devices=2, microbatches=4) updates weights within the step…"
     yield f"ScheduleError: {says}", {"schedule": with_updates(SCHEDULE)}
     for family in gp.WITHOUT_FLUSH:
-        says = "updates weights on the way, 0U…PyTorch's engine runs one synchronous step…"
-        yield f"ScheduleError: {family(2, 4)!r} {says}", {"schedule": family(2, 4)}
+        says = "updates weights within the step. PyTorch's engine runs one synchronous step…"
+        yield f"ScheduleError: …of {family(2, 4)!r} {says}", {"schedule": family(2, 4)}
     stuck = gp.Explicit(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"])
     yield "DeadlockError: …device 0 is stuck at 0B0…", {"schedule": stuck}
     for one in (gp.OneFOneB, "1F1B", None):

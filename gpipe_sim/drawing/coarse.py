@@ -8,7 +8,6 @@ actions: the shares are sums over the columns of the timeline and its program.
 
 from collections.abc import Iterator
 from math import ceil
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -23,19 +22,15 @@ from gpipe_sim.why.metrics import in_flight
 MOST_IN_ROW = 372  #: actions that a row shows as boxes: with more, a box is below 2 pixels
 MOST_BOXES = 3000  #: boxes that a page shows: with more, it is beyond about 300 kB in a notebook
 EXTRA, AXIS = 0.4, 24  #: how many boxes are as long to write as one of the extras, or as a further axis
-MOST_ROWS, MOST_CELLS = 128, 4000  #: of a page without boxes; and rows of one with strips
+MOST_ROWS, MOST_CELLS = 128, 4000  #: rows of a page with boxes and strips; cells of one without boxes
 
 Array = np.ndarray
 
 
 class Grain(NamedTuple):
-    """How coarse a chart is: how long a column lasts, and how many devices a row sums."""
+    """How coarse a chart is: how long a column lasts."""
 
     column: float = 0  #: 0 in a chart with a box per action
-    devices: int = 1
-
-    def rows(self, timeline: Timeline) -> int:
-        return ceil(timeline.schedule.devices / self.devices)
 
     def edges(self, timeline: Timeline) -> Array:
         """Where columns begin and end; the last one ends with the timeline."""
@@ -47,8 +42,8 @@ class Grain(NamedTuple):
         """How to read such a chart, for its legend."""
         if not self.column:
             return []
-        of, busy = (f" of {self.devices} devices", "they are") if self.devices > 1 else ("", "the device is")
-        return [Entry(50, f"each column sums {number(self.column)} time units{of}: as high as {busy} busy")]
+        column = f"each column sums {number(self.column)} time units"
+        return [Entry(50, f"{column}: as high as the device is busy")]
 
 
 def grain_of(*timelines: Timeline, strips: bool = False, pushed: bool = False, others: int = 0) -> Grain:
@@ -66,12 +61,11 @@ def grain_of(*timelines: Timeline, strips: bool = False, pushed: bool = False, o
     written = boxes * (1 + EXTRA * (strips + pushed + others)) + AXIS * (len(timelines) * (1 + pushed) - 1)
     if in_row <= MOST_IN_ROW and written <= MOST_BOXES and not (strips and rows > MOST_ROWS):
         return Grain()
-    summed = ceil(rows / MOST_ROWS)
-    columns = min(MOST_IN_ROW, MOST_CELLS // ceil(rows / summed))
+    columns = min(MOST_IN_ROW, max(1, MOST_CELLS // rows))
     shortest = (float(max(timeline.makespan for timeline in timelines)) or 1.0) / columns
     rhythm = max(map(_rhythm, timelines)) or shortest
     whole = ceil(shortest / rhythm) if rhythm < shortest else 1 / (rhythm // shortest)
-    return Grain(rhythm * whole, summed)
+    return Grain(rhythm * whole)
 
 
 def _rhythm(timeline: Timeline) -> float:
@@ -84,35 +78,29 @@ def _rhythm(timeline: Timeline) -> float:
 def shares(timeline: Timeline, grain: Grain) -> Array:
     """(kinds, rows, columns): the share of each cell that each of ``KINDS`` takes.
 
-    Times the length of the column and the devices in the row, they sum to the busy time of that kind. Of an
-    overlapped pair, each half takes half. Where measured actions overlap, they share what there is.
+    Times the length of the column, they sum to the busy time of that kind. Of an overlapped pair, each half
+    takes half. Where measured actions overlap, they share what there is.
     """
     program, edges = timeline.schedule.program, grain.edges(timeline)
-    shape = len(KINDS), grain.rows(timeline), len(edges) - 1
-    row = program.kind.astype(np.int64) * shape[1] + program.device // grain.devices
+    shape = len(KINDS), program.devices, len(edges) - 1
+    row = program.kind.astype(np.int64) * shape[1] + program.device
     weight = 1 / np.diff(program.parts)[program.entry] if program.paired else None
     started, ended = (
         _time_after(times[program.entry].astype(float), row, weight, edges, shape)
         for times in (timeline.start, timeline.end)
     )
-    devices = np.bincount(np.arange(program.devices) // grain.devices)
-    room = np.outer(devices, np.maximum(np.diff(edges), np.finfo(float).tiny))
-    found = np.maximum(started - ended, 0) / room
+    found = np.maximum(started - ended, 0) / np.maximum(np.diff(edges), np.finfo(float).tiny)
     return found / np.maximum(found.sum(axis=0), 1)
 
 
 def _time_after(times: Array, row: Array, weight: Array | None, edges: Array, shape: tuple) -> Array:
     """Per cell, the time from each of these moments to the end of its row, as far as it lies in the cell."""
     times = np.clip(times, 0, edges[-1])
-    column = _column(times, edges)
+    column = np.minimum((times / (edges[1] or 1)).astype(np.int64), len(edges) - 2)
     cell, rest = row * shape[2] + column, edges[column + 1] - times
     rest = rest if weight is None else rest * weight
     here, moments = (np.bincount(cell, each, np.prod(shape)).reshape(shape) for each in (rest, weight))
     return here + (moments.cumsum(axis=2) - moments) * np.diff(edges)
-
-
-def _column(times: Array, edges: Array) -> Array:
-    return np.minimum((times / (edges[1] or 1)).astype(np.int64), len(edges) - 2)
 
 
 def areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[tuple[Kind, list[Array]]]:
@@ -125,24 +113,3 @@ def areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[tuple[Kind, 
         ceiling, floor = (ground - rows.height * level for level in (above, below))
         yield kind, [between(edges, ceiling[row], floor[row]) for row in busy]
         below = above
-
-
-def in_flight_steps(timeline: Timeline, grain: Grain) -> Iterator[list[tuple[Real, int]]]:
-    """Per row, (time, count) steps of what is in flight; in a coarse chart, the most in each column."""
-    if grain.column:
-        since = grain.edges(timeline)[:-1]
-        for counts in _most_in_flight(timeline, grain):
-            changes = np.flatnonzero(np.diff(counts, prepend=-1))
-            yield list(zip(since[changes].tolist(), counts[changes].tolist(), strict=True))
-    else:
-        yield from (in_flight(timeline, device) for device in range(timeline.schedule.devices))
-
-
-def _most_in_flight(timeline: Timeline, grain: Grain) -> Array:
-    """(rows, columns): the most that a device of the row has in flight at any time of the column."""
-    edges, devices = grain.edges(timeline), []
-    for device in range(timeline.schedule.devices):
-        times, held = map(np.array, zip(*in_flight(timeline, device), strict=True))
-        at = np.searchsorted(times[1:], edges)
-        devices.append(np.maximum(np.maximum.reduceat(held, at[:-1]), held[at[1:]]))
-    return np.maximum.reduceat(devices, range(0, len(devices), grain.devices))

@@ -6,6 +6,8 @@ It has no time axis, because nothing moves any more. Each device's row is a queu
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.deadlock import Wait, all_waits, blocked, cycle, waiting
 from gpipe_sim.core.problems import check_actions
@@ -18,27 +20,28 @@ WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pix
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
 WAITS, IN_THE_WAY = INK, FAINT  #: the arrows
 MOST_DEVICES = 16  #: of more, only those of the shortest cycle are shown
-MOST_IN_QUEUE = 24  #: of a longer queue, only what is near a place where something is stuck or needed
+MOST_IN_QUEUE = 24  #: of a longer queue, only the part in which something is stuck or needed
 
 
 class Queue(NamedTuple):
-    """A device's row as far as it is shown: the column of each place, and how many are left out in others."""
+    """A device's row, and the places of it that are shown."""
 
     device: int
     y: int
-    column: dict[int, int]
-    left_out: dict[int, int]
+    size: int
+    shown: range
 
     def x(self, place: int) -> int:
         """The middle of the box at this place."""
-        return LEFT + self.column[place] * STEP + WIDTH // 2
+        return LEFT + (place - self.shown.start) * STEP + WIDTH // 2
 
 
 def draw_deadlock(schedule: Schedule) -> Svg:
     """Each device's queue: what it has run, where it is stuck, what it waits for, and what is in the way.
 
-    Long queues are shown near the actions that are stuck or needed; of more than 16 devices, the shortest
-    cycle. ScheduleError if actions are missing, repeated or misplaced; ValueError if the order can finish.
+    Of long queues, the part with the actions that are stuck or needed is shown; of more than 16 devices, the
+    shortest cycle. ScheduleError if actions are missing, repeated or misplaced; ValueError if the order can
+    finish.
     """
     check_actions(schedule)
     stuck = blocked(schedule)
@@ -48,10 +51,10 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     waits = waiting(schedule) if few else cycle(all_waits(schedule))[:MOST_DEVICES]
     devices = range(schedule.devices) if few else sorted({wait.device for wait in waits})
     queues = {device: _queue(schedule, device, i, stuck, waits) for i, device in enumerate(devices)}
-    columns = max(len(queue.column) + len(queue.left_out) for queue in queues.values())
+    columns = max(len(queue.shown) for queue in queues.values())
     notes = []
-    if any(queue.left_out for queue in queues.values()):
-        notes.append("\u2026 and a number: that many actions are left out")
+    if any(len(queue.shown) < queue.size for queue in queues.values()):
+        notes.append("of long queues, only the part with what is stuck or needed")
     if len(queues) < schedule.devices:
         notes.append(f"{len(queues)} of {schedule.devices:,} devices: the shortest cycle, or its beginning")
     width, legend = max(LEFT + columns * STEP + 10, 540), TOP + (len(queues) - 1) * ROW + HEIGHT + 52
@@ -60,40 +63,31 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     below = (text(LEFT, legend + 20 * i, words, "start") for i, words in enumerate(notes, 1))
     parts = [_heads(), *boxes, *arrows, *_legend(legend), *below]
     says = f"{described(schedule)}: deadlocked"
-    return Svg(lambda hover: iter(parts), (width, legend + 14 + 20 * len(notes)), says, str(schedule))
+    return Svg(lambda hover: iter(parts), (width, legend + 14 + 20 * len(notes)), says)
 
 
 def _queue(schedule: Schedule, device: int, row: int, stuck: dict[int, int], waits: Sequence[Wait]) -> Queue:
-    """Which places of a device's row are shown: all, or those beside its stuck and its needed actions."""
-    start, end = schedule.program.rows[device : device + 2].tolist()
-    shown, size = range(end - start), end - start
+    """Which places of a device's row are shown: all, or those from just before what is stuck or needed on."""
+    size = int(np.diff(schedule.program.rows)[device])
+    shown, y = range(size), TOP + row * ROW
     if size > MOST_IN_QUEUE:
-        seen = {stuck.get(device, size), *(wait.place for wait in waits if wait.other == device)}
-        shown = sorted({place + by for place in seen for by in (-1, 0, 1)} & set(shown))
-    column, left_out, before = {}, {}, -1
-    for place in [*shown, size]:
-        if place > before + 1:
-            left_out[len(column) + len(left_out)] = place - before - 1
-        if place < size:
-            column[place] = len(column) + len(left_out)
-        before = place
-    return Queue(device, TOP + row * ROW, column, left_out)
+        near = [stuck.get(device, size - 1), *(wait.place for wait in waits if wait.other == device)]
+        shown = shown[max(0, min(near) - 1) : max(near) + 2]
+    return Queue(device, y, size, shown)
 
 
 def _boxes(schedule: Schedule, queue: Queue, stuck: dict[int, int]) -> Iterator[str]:
-    """The boxes of a queue, its device's name, and a number where something is left out."""
+    """The boxes of a queue, and its device's name."""
     program, y, middle = schedule.program, queue.y, queue.y + HEIGHT // 2 + 4
     yield text(LEFT - 12, middle, f"device {queue.device}", "end")
     first = int(program.rows[queue.device])
     done = stuck.get(queue.device, program.size)
-    for i in queue.column:
+    for i in queue.shown:
         action = program.entry_of(first + i)
         colour = KINDS[action.parts[0].kind].colour
         yield _box(queue.x(i) - WIDTH // 2, y, WIDTH, HEIGHT, *_look(colour, i - done))
         words = "/".join(map(str, action.parts))
         yield text(queue.x(i), middle, words, "middle", colour=ink(colour) if i < done else INK)
-    for column, count in queue.left_out.items():
-        yield text(LEFT + column * STEP + WIDTH // 2, middle, f"\u2026 {count:,}", "middle")
 
 
 def _look(colour: str, after: int) -> tuple[str, str, float]:

@@ -6,7 +6,7 @@ boxes stand: what shows of the lane is waiting.
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import accumulate, chain, count, takewhile
+from itertools import chain, count, takewhile
 from numbers import Real
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.marks import Corner, Label
 from gpipe_sim.drawing.palette import KINDS, LATER, tint
-from gpipe_sim.why.metrics import phases
+from gpipe_sim.why.metrics import phases, waits
 
 Versions = Mapping[Action, int]  #: of its weights, that each action uses; an update, that it makes
 LONG = 12  #: a wait is long, and says how long, from this part of the makespan on
@@ -119,17 +119,6 @@ def boxes(
 def _noted(part: Action, versions: Versions) -> str:
     """Which version of the weights an action uses, or an update makes, for the box's title."""
     return f", {'makes ' if part.kind is Kind.U else ''}version {versions[part]}"
-
-
-def waits(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
-    """(start, end) of each wait of a device: before each of its spans, and after the last; most are empty.
-
-    An empty one ends where it starts, or before that: measured spans may overlap, and while an earlier one
-    still runs, the device does not wait.
-    """
-    row = timeline.rows[device]
-    ends = [0, *accumulate((span.end for span in row), max)]
-    return list(zip(ends, [*(span.start for span in row), timeline.makespan], strict=True))
 
 
 def long_waits(timeline: Timeline, rows: Rows) -> Iterator[Label]:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core.bubbles import peak_in_flight
+from gpipe_sim.core.bubbles import in_flight, peak_in_flight
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.drawing.coarse import Grain, in_flight_steps
+from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.geometry import Rows, between
 from gpipe_sim.drawing.marks import Entry, Name, Shape
 from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY
@@ -53,16 +53,13 @@ class Stack(NamedTuple):
     held: np.ndarray
 
 
-def strips_of(
-    timelines: Sequence[Timeline], rows: int, traces: Sequence[Sequence[MemoryTrace]] | None = None
-) -> list[Strips]:
-    """What a page with so many rows shows of each timeline, on one scale."""
+def strips_of(timelines: Sequence[Timeline], traces: Sequence[MemoryTrace] | None = None) -> list[Strips]:
+    """What a page shows of each timeline, on one scale; with traces there is one timeline."""
     if traces is None:
         most = max(max(peak_in_flight(timeline.schedule)) for timeline in timelines)
         return [Strips(most)] * len(timelines)
-    most = max(trace.peak() for each in traces for trace in each)
-    steps = max(FEWEST, MOST_STEPS // (rows * len(MEMORY)))
-    return [Strips(most, each, steps) for each in traces]
+    steps = max(FEWEST, MOST_STEPS // (len(traces) * len(MEMORY)))
+    return [Strips(max(trace.peak() for trace in traces), traces, steps)]
 
 
 def strip_marks(
@@ -73,14 +70,14 @@ def strip_marks(
     looks = MEMORY if strips.traces else {counted: IN_FLIGHT}
     scale = strips.high / (float(strips.most) or 1)
     outlines, says, peaks, held_for = [], [], [], np.zeros(len(looks))
-    for row, (times, held) in enumerate(_stacks(timeline, grain, strips)):
+    for row, (times, held) in enumerate(stacks(timeline, grain, strips)):
         floor = rows.y(row, 1) + rows.collectives + BELOW + strips.high
         levels = floor - scale * np.vstack([np.zeros(len(times)), held.cumsum(axis=0)])
         edges = [*times, timeline.makespan]
         outlines.append([between(edges, above, below) for below, above in pairwise(levels)])
         held_for += held @ np.diff(np.array(edges, float))
         peak = strips.in_words(int(held.sum(axis=0).max()))
-        says.append(f"device {row * grain.devices}: at most {peak}{'' if strips.traces else ' in flight'}")
+        says.append(f"device {row}: at most {peak}{'' if strips.traces else ' in flight'}")
         peaks.append(Name(floor - strips.high / 2, peak))
     every = zip(zip(*outlines, strict=True), looks.items(), held_for, strict=True)
     shapes = [
@@ -100,26 +97,23 @@ def bytes_label(count: int) -> str:
     return f"{count / unit:,.0f} {name}" if count >= unit else f"{count} B"
 
 
-def _stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:
-    if not strips.traces:
-        for steps in in_flight_steps(timeline, grain):
-            times, counts = zip(*steps, strict=True)
-            yield Stack(times, np.array([counts]))
-        return
-    for first in range(0, len(strips.traces), grain.devices):
-        group = strips.traces[first : first + grain.devices]
-        yield _thinned(max(group, key=MemoryTrace.peak), strips.steps, float(timeline.makespan))
+def stacks(timeline: Timeline, grain: Grain, strips: Strips) -> Iterator[Stack]:
+    """What each device holds; where that changes more often than a page has room for, thinned."""
+    for trace in strips.traces:
+        stack = Stack(trace.times, np.array([trace.bytes[category] for category in MEMORY]))
+        edges = np.arange(strips.steps) * (float(timeline.makespan) / strips.steps)
+        yield _thinned(stack, edges) if len(trace.times) > strips.steps else stack
+    for device in range(0 if strips.traces else timeline.schedule.devices):
+        times, counts = zip(*in_flight(timeline, device), strict=True)
+        stack = Stack(times, np.array([counts]))
+        yield _thinned(stack, grain.edges(timeline)[:-1]) if grain.column else stack
 
 
-def _thinned(trace: MemoryTrace, columns: int, until: float) -> Stack:
-    """The trace; of one with more samples than columns, the fullest moment in each column."""
-    held = np.array([trace.bytes[category] for category in MEMORY])
-    if len(trace.times) <= columns:
-        return Stack(trace.times, held)
-    edges = np.arange(columns) * (until / columns)
-    times, total = np.array(trace.times, float), held.sum(axis=0)
+def _thinned(stack: Stack, edges: np.ndarray) -> Stack:
+    """The fullest moment from each of these times to the next one."""
+    times, total = np.array(stack.times, float), stack.held.sum(axis=0)
     begins = np.maximum(np.searchsorted(times, edges, "right") - 1, 0)  # what is held as a column begins
     begins[0] = 0  # not the last of several samples at time 0
     ends = np.append(begins[1:], len(times) - 1)
     fullest = [a + int(total[a : b + 1].argmax()) for a, b in zip(begins, ends, strict=True)]
-    return Stack(edges.tolist(), held[:, fullest])
+    return Stack(edges.tolist(), stack.held[:, fullest])

@@ -22,6 +22,7 @@ from gpipe_sim.why.critical_path import critical_path as path_of
 
 MOST_ARROWS = 800  #: messages that a page shows
 MESSAGE, CRITICAL, HIGHLIGHTED, VERSION = "message", "critical path", "highlighted", "version"
+PUSHED = "box pushed to the left"
 
 
 class Picked(NamedTuple):
@@ -60,7 +61,7 @@ def read_options(
     messages: bool,
     critical_path: bool,
     highlight: Iterable | None,
-    weights: str | Sequence | None,
+    weights: str | None,
     pushed: bool = False,
 ) -> tuple[Grain, list[Wanted]]:
     """How coarse the page is, and what it shows of each timeline.
@@ -75,7 +76,8 @@ def read_options(
         raise ValueError(f"{owner} needs critical_path or highlight: both frame actions")
     traces = None if memory is None else _traces(owner, timelines, memory)
     listed_parts = None if highlight is None else _parts(owner, timelines, highlight)
-    modes = _modes(owner, timelines, weights)
+    shown = weights is not None
+    modes = [read_weights(owner, each.schedule, weights) if shown else "" for each in timelines]
     strips, picks = bool(in_flight or traces), bool(critical_path or listed_parts)
     crossing = sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
     few = bool(messages) and crossing <= MOST_ARROWS
@@ -84,46 +86,28 @@ def read_options(
     too_fine = {
         MESSAGE: messages and not (fine and few),
         CRITICAL if critical_path else f"{HIGHLIGHTED} action": picks and not fine,
-        VERSION: any(modes) and not fine,
+        VERSION: shown and not fine,
+        PUSHED: pushed and not fine,
     }
     missing = " or ".join(words for words, left_out in too_fine.items() if left_out)
     notes = [*grain.notes, *([Entry(51, f"too fine to draw: any {missing}")] if missing else [])]
     picked = [_picked(timeline, listed_parts) if picks and fine else None for timeline in timelines]
-    below = strips_of(timelines, sum(map(grain.rows, timelines)), traces) if strips else repeat(None)
+    below = strips_of(timelines, traces) if strips else repeat(None)
     return grain, [
         Wanted(strip, fine and few, parts, tuple(notes), mode, _versions(timeline, mode) if mode else None)
         for timeline, strip, parts, mode in zip(timelines, below, picked, modes, strict=False)
     ]
 
 
-def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list[list[MemoryTrace]]:
-    """The memory of each timeline's devices; of one timeline it is given as it is."""
-    such_as = "memory of every device, such as memory=step.memory"
-    several = listed(owner, such_as, memory)
-    several = several if len(timelines) > 1 else [several]
-    if len(several) != len(timelines):
-        raise ValueError(f"{owner} needs the memory of {len(timelines)} timelines {got(len(several))}")
-    several = [listed(owner, such_as, each) for each in several]
-    for timeline, each in zip(timelines, several, strict=True):
-        for trace in each:
-            require(owner, trace, MemoryTrace, such_as)
-        if len(each) != timeline.schedule.devices:
-            raise ValueError(f"{owner} needs memory of {timeline.schedule.devices} devices {got(len(each))}")
-    return several
-
-
-def _modes(owner: str, timelines: Sequence[Timeline], weights: str | Sequence | None) -> list[str]:
-    """The mode of each timeline whose boxes show versions, "" for one whose boxes show microbatches."""
-    if weights is None:
-        return [""] * len(timelines)
-    such_as = "a mode for each timeline, such as weights=['stashed', None]"
-    several = [weights] if len(timelines) == 1 else listed(owner, such_as, weights)
-    if len(several) != len(timelines):
-        raise ValueError(f"{owner} needs {such_as} {got(several)}")
-    return [
-        "" if mode is None else read_weights(owner, timeline.schedule, mode)
-        for timeline, mode in zip(timelines, several, strict=True)
-    ]
+def _traces(owner: str, timelines: Sequence[Timeline], memory: Sequence) -> list[MemoryTrace]:
+    """The memory of the timeline's devices."""
+    such_as, devices = "memory of every device, such as memory=step.memory", timelines[0].schedule.devices
+    traces = [require(owner, trace, MemoryTrace, such_as) for trace in listed(owner, such_as, memory)]
+    if len(timelines) > 1:
+        raise ValueError(f"{owner} shows memory below one timeline {got(len(timelines))}")
+    if len(traces) != devices:
+        raise ValueError(f"{owner} needs memory of {devices} devices {got(len(traces))}")
+    return traces
 
 
 def _versions(timeline: Timeline, weights: str) -> Versions:

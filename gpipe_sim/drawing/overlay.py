@@ -1,14 +1,12 @@
 """A simulated and a measured step on one time axis: what the simulation gets right, and what it misses."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.actions import Action
 from gpipe_sim.core.bubbles import bubble_fraction
 from gpipe_sim.core.timeline import Timeline, number, require_timeline
 from gpipe_sim.drawing.coarse import grain_of
@@ -46,7 +44,7 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Overlay:
-    """Two timelines of the same actions on the same devices: a drawing in a notebook, a table as ``str``.
+    """Two timelines of the same actions on the same devices: a drawing in a notebook.
 
     ``makespan`` and ``bubble`` (the bubble fraction) are ``Compared``: a pair with its ``error``.
     ValueError if the actions or their devices differ, TypeError for anything but timelines.
@@ -58,11 +56,11 @@ class Overlay:
     def __post_init__(self):
         require_timeline("overlay", self.simulated)
         require_timeline("overlay", self.measured)
-        if self.simulated.schedule.actions == self.measured.schedule.actions:
-            return
-        if odd := list(_differences(_homes(self.simulated), _homes(self.measured))):
-            more = f"; and {len(odd) - 1} more such" if len(odd) > 1 else ""
-            raise ValueError(f"overlay needs two timelines of the same actions: {odd[0]}{more}")
+        simulated, measured = _homes(self.simulated), _homes(self.measured)
+        for action, device in sorted(simulated.items() ^ measured.items()):
+            which = "simulated" if simulated.get(action) == device else "measured"
+            says = f"{action} is on device {device} in the {which} one only"
+            raise ValueError(f"overlay needs two timelines of the same actions: {says}")
 
     @cached_property
     def makespan(self) -> Compared:
@@ -71,23 +69,6 @@ class Overlay:
     @cached_property
     def bubble(self) -> Compared:
         return Compared(bubble_fraction(self.simulated), bubble_fraction(self.measured))
-
-    @cached_property
-    def durations(self) -> dict[Kind, Compared]:
-        """The mean duration of each kind, over the actions outside any overlapped pair in both timelines."""
-        simulated, measured = _alone(self.simulated), _alone(self.measured)
-        both = defaultdict(list)
-        for action in simulated.keys() & measured.keys():
-            both[action.kind].append((simulated[action], measured[action]))
-        means = {
-            kind: (sum(each) / len(each) for each in zip(*pairs, strict=True)) for kind, pairs in both.items()
-        }
-        return {kind: Compared(*means[kind]) for kind in Kind if kind in means}
-
-    @cached_property
-    def errors(self) -> dict[Kind, float]:
-        """By how much each kind took longer than simulated, on average: measured / simulated - 1."""
-        return {kind: compared.error for kind, compared in self.durations.items()}
 
     @cached_property
     def drawing(self) -> Svg:
@@ -107,12 +88,6 @@ class Overlay:
             f"<Overlay of {self.simulated.schedule!r}: makespan {simulated} simulated, {measured} measured>"
         )
 
-    def __str__(self) -> str:
-        rows = [("", *NAMES, "error"), *_table(self)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
-        return "\n".join([repr(self.simulated.schedule), *lines])
-
 
 def overlay(simulated: Timeline, measured: Timeline) -> Overlay:
     """Compare a simulated timeline with a measured one of the same actions, both in the same unit of time.
@@ -127,27 +102,6 @@ def _homes(timeline: Timeline) -> dict[Action, int]:
     return {part: span.device for span in timeline.spans for part in span.action.parts}
 
 
-def _differences(simulated: dict[Action, int], measured: dict[Action, int]) -> Iterator[str]:
-    """A sentence for each action that is not on the same device in both."""
-    for action in sorted(simulated.keys() | measured.keys()):
-        places = [homes.get(action) for homes in (simulated, measured)]
-        said = ["missing" if device is None else f"on device {device}" for device in places]
-        if places[0] != places[1]:
-            yield f"{action} is {said[0]} in the simulated one, but {said[1]} in the measured one"
-
-
-def _alone(timeline: Timeline) -> dict[Action, Real]:
-    """How long each action takes, without those in overlapped pairs."""
-    return {span.action: span.end - span.start for span in timeline.spans if len(span.action.parts) == 1}
-
-
-def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
-    yield "makespan", *map(number, overlay.makespan), _percent(overlay.makespan.error)
-    yield "bubble fraction", *map("{:.1%}".format, map(float, overlay.bubble)), _percent(overlay.bubble.error)
-    for kind, compared in overlay.durations.items():
-        yield f"mean {kind.meaning}", *map(number, compared), _percent(compared.error)
-
-
 def _percent(error: float) -> str:
     return f"{float(error):+.1%}" if math.isfinite(error) else "-"
 
@@ -156,7 +110,7 @@ def _draw(overlay: Overlay) -> Svg:
     """Each device has a thin lane, simulated, on top of a full one, measured."""
     both = overlay.simulated, overlay.measured
     grain, schedule = grain_of(*both), overlay.simulated.schedule
-    row = row_height(grain.rows(overlay.simulated)) * stretch(*both)
+    row = row_height(schedule.devices) * stretch(*both)
     left = LEFT + (NAMES_WIDE if THIN.height * row >= SMALLEST_ROW else 0)
     at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
     wanted = Wanted(notes=grain.notes)

@@ -33,16 +33,16 @@ RANK = {kind: i for i, kind in enumerate(KINDS)}  #: where a kind of action stan
 def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: Rows | None = None) -> Panel:
     """Lanes, what the devices do, and what is wanted besides."""
     rows = rows or rows_of(timeline, wanted)
-    marks = [lanes(timeline, grain, rows)]
+    marks = [lanes(timeline, rows)]
     marks += _areas(timeline, grain, rows) if grain.column else _detail(timeline, scale, wanted, rows)
     if rows.collectives:
-        marks += _collectives(timeline, grain, rows)
+        marks += _collectives(timeline, rows)
     shapes, peaks = strip_marks(timeline, grain, rows, wanted.strips) if wanted.strips else ([], [])
     marks += shapes
     if wanted.messages:
         marks += (lines for lines in _messages(timeline, wanted.picked, rows) if lines.paths)
-    names = device_names(timeline, grain, rows, scale)
-    return Panel(marks, rows.pitch * grain.rows(timeline), names, peaks, wanted.notes)
+    names = device_names(timeline, rows, scale)
+    return Panel(marks, rows.pitch * timeline.schedule.devices, names, peaks, wanted.notes)
 
 
 def rows_of(timeline: Timeline, wanted: Wanted) -> Rows:
@@ -57,18 +57,15 @@ def stretch(*timelines: Timeline) -> float:
     return PAIRED if any(timeline.schedule.program.paired for timeline in timelines) else 1
 
 
-def device_names(timeline: Timeline, grain: Grain, rows: Rows, scale: Scale) -> list[Name]:
-    """The device's name beside each lane; one in four if letters are higher than rows.
-
-    Of a row that sums several devices, it is the name of the first.
-    """
-    shown = range(0, grain.rows(timeline), 1 if rows.pitch * scale.row >= scale.font else 4)
-    return [Name(rows.y(row, 0.5), f"device {row * grain.devices}") for row in shown]
+def device_names(timeline: Timeline, rows: Rows, scale: Scale) -> list[Name]:
+    """The device's name beside each lane; one in four if letters are higher than rows."""
+    shown = range(0, timeline.schedule.devices, 1 if rows.pitch * scale.row >= scale.font else 4)
+    return [Name(rows.y(device, 0.5), f"device {device}") for device in shown]
 
 
-def lanes(timeline: Timeline, grain: Grain, rows: Rows) -> Shape:
+def lanes(timeline: Timeline, rows: Rows) -> Shape:
     """From 0 to the makespan for every row: what shows of a lane is waiting."""
-    every = range(grain.rows(timeline))
+    every = range(timeline.schedule.devices)
     return Shape(
         [rectangle(0, rows.y(row), timeline.makespan, rows.y(row, 1)) for row in every], LANE, WAITING
     )
@@ -88,7 +85,7 @@ def _areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
             yield Shape(outlines, "", pattern=look.pattern)
 
 
-def _collectives(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Mark]:
+def _collectives(timeline: Timeline, rows: Rows) -> Iterator[Mark]:
     """What devices send each other together, such as an all-reduce: a strip below the lane of each."""
     high = rows.collectives - GAP
     for what in names_of(timeline):
@@ -97,7 +94,7 @@ def _collectives(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Mark]
             middle, wide = float(each.start + each.end) / 2, float(each.end - each.start)
             words = each.what if each.stage is None else f"stage {each.stage}"
             for device in each.devices:
-                top = rows.y(device // grain.devices, 1) + GAP
+                top = rows.y(device, 1) + GAP
                 outlines.append(rectangle(each.start, top, each.end, top + high))
                 labels.append(Label(middle, top + high / 2, words, wide, high))
                 says.append(str(each))

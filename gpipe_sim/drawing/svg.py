@@ -1,7 +1,6 @@
 """Charts as SVG: what a notebook shows, the same bytes on every machine."""
 
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from gpipe_sim.core.actions import Action
 from gpipe_sim.core.memory import MemoryTrace
@@ -9,16 +8,15 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Span, Timeline, of_timeline, require_timeline
 from gpipe_sim.drawing.coarse import Grain
-from gpipe_sim.drawing.document import LARGE, Svg, text, words_wide
+from gpipe_sim.drawing.document import LARGE, Svg, words_wide
 from gpipe_sim.drawing.options import Wanted, read_options
-from gpipe_sim.drawing.page import LEFT, RIGHT, WIDTH, Laid, above, row_height, sheet, unit_for
+from gpipe_sim.drawing.page import LEFT, RIGHT, Laid, above, row_height, sheet, unit_for
 from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
 from gpipe_sim.drawing.waiting_block import pushed as pushed_panel
 from gpipe_sim.drawing.words import caption, title
 from gpipe_sim.errors import ScheduleError, listed, require
-from gpipe_sim.streams.staleness import staleness
 
 MOST_TIMED = 300_000  #: actions that are timed unasked
 
@@ -32,16 +30,10 @@ def to_svg(timeline: Timeline) -> str:
 def at_unit_costs(schedule: Schedule) -> Svg | None:
     """What a notebook shows of a schedule: its timeline for unit costs, None for one that cannot run.
 
-    A notebook shows it without being asked, so a schedule that takes long to time is only described.
+    A notebook shows it without being asked, so it is None for a schedule that takes long to time, too.
     """
-    stages, microbatches = schedule.stages, schedule.microbatches
-    if 2 * stages * microbatches > MOST_TIMED:
-        says = f"{stages:,} stages x {microbatches:,} microbatches take a while to time."
-        lines = escape(repr(schedule)), says, "gp.draw(gp.simulate(schedule)) does it, and draws them."
-        parts = [text(8, 18 + 18 * i, line, "start") for i, line in enumerate(lines)]
-        return Svg(lambda hover: iter(parts), (WIDTH, 64), f"{schedule!r}: {says}")
     try:
-        return draw(simulate(schedule))
+        return draw(simulate(schedule)) if 2 * schedule.stages * schedule.microbatches <= MOST_TIMED else None
     except ScheduleError:
         return None
 
@@ -49,32 +41,34 @@ def at_unit_costs(schedule: Schedule) -> Svg | None:
 def draw(
     *timelines: Timeline,
     in_flight: bool = False,
-    memory: Sequence[MemoryTrace] | Sequence[Sequence[MemoryTrace]] | None = None,
+    memory: Sequence[MemoryTrace] | None = None,
     messages: bool = False,
     critical_path: bool = False,
     highlight: Iterable[Action | Span | str] | None = None,
-    weights: str | Sequence[str | None] | None = None,
+    weights: str | None = None,
     pushed: bool = False,
     titles: Sequence[str] | None = None,
 ) -> Svg:
     """Draw one or more timelines below each other, on one time axis.
 
     ``in_flight=True`` adds a strip below each lane: how many microbatches the device holds over time, with
-    the most on its right. ``memory=step.memory`` shows what it holds in bytes instead, by category; of
-    several timelines, a list of these. ``messages=True`` adds an arrow for each message, from when it leaves
-    to where and when it arrives; where it waits for its link before, a dotted line begins at its action.
+    the most on its right. ``memory=step.memory`` shows what it holds in bytes instead, by category, of one
+    timeline. ``messages=True`` adds an arrow for each message, from when it leaves to where and when it
+    arrives; where it waits for its link before, a dotted line begins at its action.
 
     ``critical_path=True`` frames the chain of actions that sets the makespan, ``highlight`` frames the
     actions in this list; all others fade. ``weights="stashed"`` writes the version of the weights that an
     action uses in its box, instead of the microbatch, and that which an update makes; the modes are those of
-    ``train_step``, and of several timelines it is a list, None for microbatches. ``pushed=True`` adds the
-    same work pushed to the left, so that what is left is waiting. ``titles`` replaces the line above each.
+    ``train_step``. ``pushed=True`` adds the same work pushed to the left, so that what is left is waiting.
+    ``titles`` replaces the line above each.
 
     With too many actions for a box each, the chart shows how much of its time each device spends on what, and
-    the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted.
+    the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted or
+    pushed.
 
-    ValueError without a timeline, for another number of titles, memories or modes, for weights that a
-    schedule cannot have, and for an action that is not there; TypeError for anything but timelines.
+    ValueError without a timeline, for another number of titles, for memory of other devices or of several
+    timelines, for weights that a schedule cannot have, and for an action that is not there; TypeError for
+    anything but timelines.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
@@ -91,7 +85,7 @@ def draw(
     right = max(each.at.x(each.until) for each in laid) + beside - RIGHT
     captions = (caption(timeline, each.weights) for timeline, each in zip(timelines, wanted, strict=True))
     says = "; ".join(f"{words} ({said})" for words, said in zip(titles, captions, strict=True))
-    return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))
+    return sheet(laid, right, f"Chart: {says}")
 
 
 def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list[str]:
@@ -114,26 +108,14 @@ def _laid(
     pushed: bool,
 ) -> list[Laid]:
     """The panel of each timeline, and the pushed one after it, below each other."""
-    row, laid, floor = row_height(max(map(grain.rows, timelines))), [], 0.0
+    row, laid, floor = row_height(max(each.schedule.devices for each in timelines)), [], 0.0
     for timeline, words, each in zip(timelines, titles, wanted, strict=True):
         said, until = caption(timeline, each.weights), timeline.makespan
         at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
         floor = laid[-1].floor
-        if pushed:
+        if pushed and not grain.column:
             at = Place(floor + above(PUSHED, ""), unit, row, LEFT)
-            laid.append(Laid(pushed_panel(timeline, grain, at.scale), at, PUSHED, "", until, [until]))
+            laid.append(Laid(pushed_panel(timeline, at.scale), at, PUSHED, "", until, [until]))
             floor = laid[-1].floor
     return laid
-
-
-def _rows_as_text(timelines: Sequence[Timeline], grain: Grain, wanted: Sequence[Wanted]) -> str:
-    """For a reader who cannot see the boxes: what each device does, in order, and the versions asked for."""
-    if grain.column:
-        return ""
-    texts = []
-    for timeline, each in zip(timelines, wanted, strict=True):
-        texts.append(str(timeline.schedule))
-        if each.versions:
-            texts.append(f"versions of the weights:\n{staleness(timeline.schedule, each.weights)}")
-    return "\n\n".join(texts)

@@ -9,29 +9,27 @@ from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.core.program import CODE
 from gpipe_sim.core.timeline import Span, Timeline, number
-from gpipe_sim.drawing.coarse import Grain, shares
-from gpipe_sim.drawing.geometry import Rows, between, boxes, kinds_drawn, rectangle, waits
+from gpipe_sim.drawing.geometry import Rows, between, boxes
 from gpipe_sim.drawing.marks import Label, Labels, Lines, Panel, Scale, Shape, Style
-from gpipe_sim.drawing.palette import INK, KINDS, LANE
-from gpipe_sim.drawing.panel import box_marks, device_names, entry_of, is_fine, lanes
+from gpipe_sim.drawing.palette import INK, LANE
+from gpipe_sim.drawing.panel import box_marks, device_names, is_fine, lanes
+from gpipe_sim.why.metrics import waits
 
 WAITING = "waiting: "  #: left out where there is no room for it
 TITLE = "The same work, pushed left: the waiting is one block"
 
 
-def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
+def pushed(timeline: Timeline, scale: Scale) -> Panel:
     """Every lane with its work and no wait in it, and a frame around what is left of all lanes."""
-    rows, devices, until = Rows(), grain.rows(timeline), float(timeline.makespan)
-    coarse = grain.column > 0
-    work = list(_sums(timeline, grain, rows) if coarse else _boxes(timeline, scale, rows))
+    rows, devices, until = Rows(), timeline.schedule.devices, float(timeline.makespan)
+    work = list(_boxes(timeline, scale, rows))
     ends = [0.0] * devices
     for shape in work:
         for outline in shape.outlines:
             row = int(np.mean(outline, axis=0)[1])
             ends[row] = max(ends[row], *(x for x, _ in outline))
-    marks = [lanes(timeline, grain, rows), *work]
+    marks = [lanes(timeline, rows), *work]
     if min(ends) < until:
         edges = [rows.y(0), *range(1, devices), rows.y(devices - 1, 1)]
         block, room = between(edges, [until] * devices, ends)[:, ::-1], until - max(ends)
@@ -40,7 +38,7 @@ def pushed(timeline: Timeline, grain: Grain, scale: Scale) -> Panel:
         if not words.shown(scale):
             words = Labels([label._replace(words=label.words.removeprefix(WAITING))], INK)
         marks += [Shape([block], LANE), Lines([block], Style.FRAME), words]
-    return Panel(marks, devices, device_names(timeline, grain, rows, scale))
+    return Panel(marks, devices, device_names(timeline, rows, scale))
 
 
 def _boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[Shape]:
@@ -56,19 +54,6 @@ def _boxes(timeline: Timeline, scale: Scale, rows: Rows) -> Iterator[Shape]:
 def _waited(timeline: Timeline, device: int) -> list[Real]:
     """How long the device had waited before each of its spans, and at the makespan."""
     return list(accumulate(max(0, end - start) for start, end in waits(timeline, device)))
-
-
-def _sums(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
-    """Where there are too many boxes: per row one box for all actions of a kind."""
-    time = shares(timeline, grain) @ np.diff(grain.edges(timeline))
-    ends = time[[CODE[kind] for kind in kinds_drawn(timeline)]].cumsum(axis=0)
-    starts = np.vstack([np.zeros(ends.shape[1]), ends[:-1]])
-    for kind, left, right in zip(kinds_drawn(timeline), starts, ends, strict=True):
-        outlines = [
-            rectangle(a, rows.y(row), b, rows.y(row, 1))
-            for row, (a, b) in enumerate(zip(left, right, strict=True))
-        ]
-        yield Shape(outlines, KINDS[kind].colour, entry_of(kind))
 
 
 def _left(timeline: Timeline) -> str:

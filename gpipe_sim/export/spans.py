@@ -42,11 +42,9 @@ def _plain(span: Span) -> Span:
     """A span in Python's own numbers; TypeError or ValueError for what is none."""
     action, device, start, end = require("from_spans", span, Span, SPANS)
     action = read("from_spans", action)
-    try:
-        times = duration("it", "start", start), duration("it", "end", end)
-        return Span(action, whole("it", "device", device, 0), *times)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"the span of {action} is none: {error}") from None
+    owner = f"the span of {action}"
+    times = duration(owner, "start", start), duration(owner, "end", end)
+    return Span(action, whole(owner, "device", device, 0), *times)
 
 
 def _require_in_order(spans: list[Span], schedule: Schedule) -> None:

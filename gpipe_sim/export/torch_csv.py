@@ -13,7 +13,6 @@ from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import ScheduleError, require
-from gpipe_sim.streams.updates import updates_of
 
 #: What PyTorch adds to an order before it runs it: messages, and the book-keeping of sharded weights.
 _ADDED = re.compile(r"\d+(WAIT_)?((SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRAD)")
@@ -54,17 +53,11 @@ def require_torch(schedule: Schedule) -> None:
     """ScheduleError unless PyTorch's engine can run the order; the message says what is in the way."""
     require_schedule("PyTorch's engine", schedule)
     check(schedule)
-    if updates_of(schedule.program).count > 1:
-        raise ScheduleError(
-            f"{schedule!r} updates weights on the way, {_first(schedule, Kind.U)} being the first: later "
-            "microbatches then meet other weights. PyTorch's engine runs one synchronous step and knows no "
-            "asynchronous updates: run a step of OneFOneB and step an optimizer after the step instead, or "
-            "simulate this stream with train_step"
-        )
     if update := _first(schedule, Kind.U):
         raise ScheduleError(
-            f"{update} of {schedule!r} updates weights within the step, and PyTorch's engine knows no such "
-            "action (so no asynchronous updates): step an optimizer after the step instead"
+            f"{update} of {schedule!r} updates weights within the step. PyTorch's engine runs one "
+            "synchronous step and knows no such action, so no asynchronous updates: run a step without them, "
+            "such as OneFOneB's, and step an optimizer after it, or simulate this one with train_step"
         )
     homes: dict[int, int] = {}
     for device, held in enumerate(schedule.placement):

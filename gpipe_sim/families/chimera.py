@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gpipe_sim.core.actions import Action, B, F
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.families.placements import bidirectional
+from gpipe_sim.families.placements import bidirectional, require_even
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,7 @@ class Chimera(Schedule):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.devices % 2:
-            raise ValueError(
-                f"Chimera needs an even number of devices (got {self.devices}); {self.devices + 1} would work"
-            )
+        require_even("Chimera", devices=self.devices)
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:

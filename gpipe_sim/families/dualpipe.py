@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, B, F, I, OverlapFB, W
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.families.placements import bidirectional, v_shaped
+from gpipe_sim.families.placements import bidirectional, require_even, v_shaped
 
 NEAR, FAR = 0, 1
 
@@ -105,12 +105,7 @@ class DualPipe(Schedule):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("devices", "microbatches"):
-            if getattr(self, name) % 2:
-                value = getattr(self, name)
-                raise ValueError(
-                    f"DualPipe needs an even number of {name} (got {value}); {value + 1} would work"
-                )
+        require_even("DualPipe", devices=self.devices, microbatches=self.microbatches)
         _require_filled("DualPipe", self.microbatches, 2 * self.devices)
 
     @property

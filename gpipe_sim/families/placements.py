@@ -13,3 +13,10 @@ def bidirectional(devices: int) -> tuple[tuple[int, ...], ...]:
     """Two copies of the model in opposite directions: device k holds k and K-1-k."""
     devices = sized("bidirectional", "devices", devices)
     return tuple((device, devices - 1 - device) for device in range(devices))
+
+
+def require_even(owner: str, **sizes: int) -> None:
+    """ValueError for an odd number, as of devices from which two pipelines go in opposite directions."""
+    for name, value in sizes.items():
+        if value % 2:
+            raise ValueError(f"{owner} needs an even number of {name} (got {value}); {value + 1} would work")

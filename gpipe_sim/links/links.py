@@ -192,16 +192,15 @@ def _on_devices(program: Program, durations: Column, busy: Column, late: Column)
 def queued(program: Program, durations: Column, busy: Column, late: Column) -> Clock:
     """Time an order whose messages wait for each other; ``late`` is by message, ``durations`` by entry.
 
-    One array of times has the ends of all entries by place, the start of the step, and the arrivals. All
-    columns may have a second axis, of runs.
+    One array of times has the ends of all entries by place, the start of the step, and the arrivals.
     """
     levels, traffic, size = program.levels, traffic_of(program), program.size
-    runs, dtype, messages = durations.shape[1:], durations.dtype, len(traffic.sender)
-    times = np.zeros((size + 1 + messages, *runs), dtype)
+    dtype, messages = durations.dtype, len(traffic.sender)
+    times = np.zeros(size + 1 + messages, dtype)
     before = _table(program, size + 1)
     durations = durations[levels.order]
-    starts, sent = np.empty_like(durations), np.empty((messages, *runs), dtype)
-    link_free = np.zeros((len(traffic.pairs), *runs), dtype)
+    starts, sent = np.empty_like(durations), np.empty(messages, dtype)
+    link_free = np.zeros(len(traffic.pairs), dtype)
     bounds = np.searchsorted(traffic.sender, levels.bounds).tolist()
     turns = _turns(traffic, bounds)
     ends, arrivals = times[:size], times[size + 1 :]

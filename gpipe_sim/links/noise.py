@@ -7,16 +7,14 @@ from numbers import Real
 import numpy as np
 
 from gpipe_sim.core.clock import timed
-from gpipe_sim.core.cost_model import CostModel, require_costs
+from gpipe_sim.core.cost_model import CostModel, priced, require_costs
 from gpipe_sim.core.costs import UNIT
+from gpipe_sim.core.numbers import as_columns
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.simulate import Sizes, simulate, too_long
-from gpipe_sim.errors import got, require, require_few, require_in, whole
-from gpipe_sim.links.links import Link, Links, OnLinks, message_sizes, queued
-from gpipe_sim.links.traffic import traffic_of
+from gpipe_sim.core.simulate import simulate, too_long
+from gpipe_sim.errors import require_few, require_in, whole
 
 Column = np.ndarray
-Noise = Real | Callable[[np.random.Generator, int], Column]
 RUNS, NUMBERS = 256, 2_000_000  #: at once, of all actions together: more are no quicker and need more memory
 
 
@@ -24,41 +22,39 @@ def simulate_many(
     schedule: Schedule,
     costs: CostModel | None = None,
     *,
-    noise: Noise,
+    noise: Real,
     runs: int = 1000,
     seed: int = 0,
-    links: Links | None = None,
-    profile: Sizes | None = None,
 ) -> Column:
     """The makespans of many runs, (runs,) floats: each action takes what it costs, times a random factor.
 
     ``noise`` is the standard deviation of the factors, 0.1 for 10%; they are log-normal with mean 1, so no
-    action takes less than no time. Or it is a function of a generator and a number of actions that gives a
-    factor for each, device after device in the order of their rows; it is called once for each run. The
-    order of the actions is the schedule's in every run, and messages take as long as ``simulate`` says.
+    action takes less than no time. The order of the actions is the schedule's in every run, and messages take
+    as long as the costs say.
 
-    The mean is at least the makespan without noise, however the factors are drawn, as long as their mean is
-    1: devices wait for the later of two, and the mean of a maximum is no less than the maximum of the means.
-    Same seed, same numbers; more runs begin with those of fewer. It refuses what ``simulate`` refuses, and
-    ValueError or TypeError for other noise, less than one run, and factors that are no times.
+    The mean is at least the makespan without noise, because the mean of the factors is 1: devices wait for
+    the later of two, and the mean of a maximum is no less than the maximum of the means. Same seed, same
+    numbers; more runs begin with those of fewer. It refuses what ``simulate`` refuses, and ValueError or
+    TypeError for noise that is no number from 0 to 100, and less than one run.
     """
     require_schedule("simulate_many", schedule)
-    costs = UNIT if costs is None else costs
+    costs, program = UNIT if costs is None else costs, schedule.program
     require_costs("simulate_many", costs, schedule.stages, schedule.devices)
-    draw = noise if callable(noise) else log_normal(noise)
+    draw = log_normal(noise)
     require_few("simulate_many", whole("simulate_many", "runs", runs), "runs")
     rng = np.random.default_rng(whole("simulate_many", "seed", seed, 0))
-    simulate(schedule, costs, links=links, profile=profile)  # which refuses what cannot run
+    simulate(schedule, costs)  # which refuses what cannot run
+    columns, in_units = as_columns(*priced(costs, program))
     try:
-        durations, clock = _clock(schedule, costs, links, profile)
+        durations, delays = (in_units(column).astype(float)[:, None] for column in columns)
     except OverflowError:  # of whole numbers that no float holds
         raise too_long(schedule) from None
-    at_once = max(1, min(RUNS, NUMBERS // len(durations)))
+    at_once = max(1, min(RUNS, NUMBERS // program.size))
     found = []
     for first in range(0, runs, at_once):
-        factors = [_drawn(draw, rng, len(durations)) for _ in range(min(at_once, runs - first))]
+        factors = [draw(rng, program.size) for _ in range(min(at_once, runs - first))]
         with np.errstate(over="ignore"):
-            found += clock(durations * np.stack(factors, axis=1)).tolist()
+            found += timed(program, durations * np.stack(factors, axis=1), delays).end.max(axis=0).tolist()
     if not np.isfinite(found).all():
         raise too_long(schedule)
     return np.array(found)
@@ -66,35 +62,5 @@ def simulate_many(
 
 def log_normal(noise: Real) -> Callable[[np.random.Generator, int], Column]:
     """A function that draws factors with mean 1 and this standard deviation. ValueError outside [0, 100)."""
-    require("simulate_many", noise, Real, "noise to be a number, or a function of (rng, actions)")
     variance = log1p(float(require_in("simulate_many", "noise", noise, 0, 100)) ** 2)
     return lambda rng, actions: rng.lognormal(-variance / 2, sqrt(variance), actions)
-
-
-def _clock(
-    schedule: Schedule, costs: CostModel, links: Links | None, profile: Sizes | None
-) -> tuple[Column, Callable[[Column], Column]]:
-    """What actions take without noise, (actions, 1), and what turns (actions, runs) into makespans."""
-    program, links, profile = schedule.program, *((Link(), None) if links is None else (links, profile))
-    columns, in_units = OnLinks(costs, links, message_sizes(schedule, profile), True).columns(program)
-    durations, busy, late = (in_units(column).astype(float)[:, None] for column in columns)
-    if busy.any():
-        return durations, lambda those: queued(program, those, busy, late).end.max(axis=0)
-    delays = late[traffic_of(program).of_need]
-    return durations, lambda those: timed(program, those, delays).end.max(axis=0)
-
-
-def _drawn(draw: Callable, rng: np.random.Generator, actions: int) -> Column:
-    """The factors of one run; TypeError or ValueError for what is no column of them."""
-    found = draw(rng, actions)
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu":
-        raise TypeError(f"simulate_many needs noise to give an array of factors {got(found)}")
-    if found.shape != (actions,):
-        raise ValueError(
-            f"simulate_many needs noise to give a factor for each of {actions} actions (got {found.shape})"
-        )
-    if (unfit := found[~(np.isfinite(found) & (found >= 0))]).size:
-        raise ValueError(
-            f"simulate_many needs noise to give factors that are finite and >= 0 {got(unfit[0].item())}"
-        )
-    return found

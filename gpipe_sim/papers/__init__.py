@@ -2,6 +2,6 @@
 
 Every number and formula names its paper. No metric calls one, so that a test of one against the other means
 something; it plugs into nothing. ``gp.formulas`` has the closed forms (``gp.formulas.gpipe_bubble(4, 8)``),
-and ``gp.published`` the tables: ``ZERO_BUBBLE``, ``GPIPE_DEPTHS`` and ``GPIPE_THROUGHPUT``. All lessons use
-them, "Choosing K and M" most.
+and ``gp.published`` the tables: ``ZERO_BUBBLE`` and ``GPIPE_DEPTHS``. All lessons use them,
+"Choosing K and M" most.
 """

@@ -142,20 +142,8 @@ def zero_memory(parameters: int, devices: int, stage: Integral) -> Fraction:
     Activations are not counted. Rajbhandari et al. 2020, arXiv:1910.02054, figure 1: 120, 31.4, 16.6 and
     1.9 GB for 7.5 billion weights on 64 devices.
     """
-    shared = (0, 12, 14, 16)[_stage("zero_memory", stage)]
+    shared = (0, 12, 14, 16)[whole("zero_memory", "stage", stage, 0, 3)]
     return parameters * (16 - shared + Fraction(shared, devices))
-
-
-@formula
-def zero_bytes(parameters: int, devices: int, stage: Integral) -> Fraction:
-    """The bytes that each of n copies sends in a step: 4 Psi (n-1)/n, and 6 Psi (n-1)/n in stage 3 of ZeRO.
-
-    That is 2 Psi and 3 Psi numbers in Rajbhandari et al. 2020, arXiv:1910.02054, section 7, who leave out
-    (n-1)/n. Stages 0 to 2 sum the gradients, Psi, and gather them, or the new weights, Psi. Stage 3 gathers
-    the weights twice, once for the forward and once for the backward, and sums the gradients.
-    """
-    times = 3 if _stage("zero_bytes", stage) == 3 else 2
-    return times * 2 * parameters * Fraction(devices - 1, devices)
 
 
 @formula
@@ -227,7 +215,3 @@ def _fraction_between_0_and_1(number: Rational | str | float) -> Fraction | None
         return Fraction(text) if 0 < near < 1 and len(text) < 1000 else None
     except (ValueError, ZeroDivisionError, OverflowError):
         return None
-
-
-def _stage(formula: str, stage: Integral) -> int:
-    return whole(formula, "stage", stage, 0, 3)

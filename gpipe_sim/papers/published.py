@@ -79,32 +79,3 @@ GPIPE_DEPTHS = (
     GPipeDepth("Pipeline-32", 32, 415, 21.0e9, 235.1, 199.9),
     GPipeDepth("Pipeline-128", 128, 1663, 83.9e9, 937.9, 796.1),
 )
-
-
-@dataclass(frozen=True)
-class GPipeThroughput:
-    """A row of GPipe's table 2 or 3: how fast a Transformer trains, by the number of devices.
-
-    Only ratios mean something: table 2 counts in what two devices do with M = 1, table 3 with M = 32. Batches
-    differed from column to column, "adjusted to fit memory if necessary". Huang et al. 2019,
-    arXiv:1811.06965.
-    """
-
-    table: int
-    hardware: str
-    blocks: int
-    microbatches: int
-    throughput: dict[int, float]
-
-    @property
-    def ratios(self) -> dict[int, float]:
-        """To that of two devices."""
-        return {devices: speed / self.throughput[2] for devices, speed in self.throughput.items()}
-
-
-#: The rows with M = 32. In the paper's rows with smaller M other batches count too: with M = 4, eight devices
-#: are faster than any pipeline of equal work could be. Its other model, AmoebaNet, has no equal stages.
-GPIPE_THROUGHPUT = (
-    GPipeThroughput(2, "TPUs", 48, 32, {2: 1.8, 4: 3.4, 8: 6.3}),
-    GPipeThroughput(3, "P100s, PCI-E only", 24, 32, {2: 1, 4: 1.8, 8: 3.3}),
-)

@@ -21,7 +21,6 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.program import CODE, Program
-from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Timeline, column_of, number, of_timeline
 from gpipe_sim.errors import duration, got, listed, require_few, require_flags, whole
 from gpipe_sim.links.collective import ALL_REDUCE, NORM, Collective, within_floats
@@ -50,8 +49,8 @@ def all_reduce(
     was added, and the makespan includes it.
 
     ValueError for sizes that do not fit the stages, for more than 10,000 buckets, for links that are not
-    there, for a timeline that has collectives already or updates a stage more than once, and if an action
-    that is no update stands behind one that has to wait. TypeError for arguments of another kind.
+    there, for a timeline that has collectives already, and if an action that is no update stands behind one
+    that has to wait. TypeError for arguments of another kind.
     """
     buckets = whole("all_reduce", "buckets", buckets)
     require_few("all_reduce", buckets, "buckets", most=MOST_BUCKETS)
@@ -59,7 +58,6 @@ def all_reduce(
     if timeline.collectives:
         raise ValueError("all_reduce has been there already: this timeline has collectives")
     sizes = _sizes(sizes, timeline)
-    _require_one_update(timeline.schedule)
     return within_floats(timeline.schedule, lambda: _summed(timeline, sizes, links, buckets, clip))
 
 
@@ -161,21 +159,6 @@ def _sizes(sizes: Any, timeline: Timeline) -> list[Real]:
     return found
 
 
-def _require_one_update(schedule: Schedule) -> None:
-    """What stands behind an update on the way would have to move too: this pass moves updates alone."""
-    there, program = set(), schedule.program
-    for part in np.flatnonzero(program.kind == CODE[Kind.U]).tolist():
-        place = int(program.stage[part]), int(program.device[part])
-        if place in there:
-            again = program.action_of(part)
-            raise ValueError(
-                f"all_reduce sums the gradients of one update, but {again} of {schedule!r} is another of its "
-                "stage, and what stands behind it would have to wait too: let updates take the time of the "
-                "sum, Costs(update=formulas.ring_all_reduce_time(...))"
-            )
-        there.add(place)
-
-
 def _with_updates_after(timeline: Timeline, found: Sequence[Collective]) -> Timeline:
     """Each update moves behind what it waits for, and behind those before it in its row."""
     program = timeline.schedule.program
@@ -192,7 +175,8 @@ def _with_updates_after(timeline: Timeline, found: Sequence[Collective]) -> Time
             if kind is not Kind.U:
                 raise ValueError(
                     f"{program.entry_of(entry)} stands behind an update that waits until {number(moved)}: "
-                    f"put the updates at the end of device {device}'s row"
+                    f"put the updates at the end of device {device}'s row, or let them take the time of the "
+                    "sum, Costs(update=formulas.ring_all_reduce_time(...))"
                 )
             starts[entry], ends[entry] = moved, moved + (ends[entry] - starts[entry])
             moved = ends[entry]

@@ -32,8 +32,13 @@ class SideBySide(Schedule):
         """What makes it has looked at the sizes; here each device would count as stages of its own."""
 
     @property
+    def alike(self) -> bool:
+        return len(set(self.inners)) == 1
+
+    @property
     def name(self) -> str:
-        return " beside ".join(inner.name for inner in self.inners)
+        names = [inner.name for inner in self.inners]
+        return f"{len(names)} x {names[0]}" if self.alike else " beside ".join(names)
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -62,17 +67,8 @@ class SideBySide(Schedule):
         return (later(action, by) for action in row)
 
     def __repr__(self) -> str:
-        return f"side_by_side([{', '.join(map(repr, self.inners))}])"
-
-
-class Replicated(SideBySide):
-    """Copies of one schedule. Made by ``replicate``."""
-
-    @property
-    def name(self) -> str:
-        return f"{len(self.inners)} x {self.inners[0].name}"
-
-    def __repr__(self) -> str:
+        if not self.alike:
+            return f"side_by_side([{', '.join(map(repr, self.inners))}])"
         adjacent = "" if self.adjacent == ADJACENT[0] else f", adjacent={self.adjacent!r}"
         return f"replicate({self.inners[0]!r}, {len(self.inners)}{adjacent})"
 
@@ -94,12 +90,12 @@ def replicate(schedule: Schedule, replicas: int, *, adjacent: str = "stages") ->
     one_of("replicate", "adjacent", adjacent, ADJACENT)
     count = replicas * schedule.stages * schedule.microbatches
     require_few("replicate", count, "pairs of stage and microbatch")
-    return _of(Replicated, (schedule,) * replicas, adjacent)
+    return _of((schedule,) * replicas, adjacent)
 
 
-def _of(kind: type[SideBySide], inners: tuple[Schedule, ...], *how: str) -> SideBySide:
+def _of(inners: tuple[Schedule, ...], *how: str) -> SideBySide:
     sizes = (sum(getattr(inner, name) for inner in inners) for name in ("devices", "microbatches"))
-    return kind(*sizes, inners, *how)
+    return SideBySide(*sizes, inners, *how)
 
 
 def side_by_side(schedules: Sequence[Schedule]) -> Schedule:
@@ -118,7 +114,7 @@ def side_by_side(schedules: Sequence[Schedule]) -> Schedule:
         raise ValueError(f"side_by_side needs {such_as} {got(schedules)}")
     if len(stages := {inner.stages for inner in inners}) > 1:
         raise ValueError(f"side_by_side needs the same stages in all {got(sorted(stages))}")
-    found = _of(SideBySide, inners)
+    found = _of(inners)
     require_few("side_by_side", min(stages) * found.microbatches, "pairs of stage and microbatch")
     if not found.weights:
         modes = " and ".join(f"weights={' or '.join(map(repr, inner.weights))}" for inner in inners)

@@ -52,15 +52,12 @@ def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator
         times = len(on[least])
         if len(on[most]) == times:
             continue
-        last, many = program.action_of(on[most][times]), "two" if len(copies) == 2 else len(copies)
-        text = (
+        last = program.action_of(on[most][times])
+        yield (
+            last,
             f"{last} is update {times} of stage {stage} on device {most}, but its copy on device {least} has "
-            f"only {times}, counted from 0: their weights would differ"
-            if times
-            else f"{last}: stage {stage} has {many} copies, whose gradients are summed: update it on all of "
-            f"devices {' '.join(map(str, copies))}, or on none"
+            f"only {times}, counted from 0: their gradients are summed, so update all copies alike",
         )
-        yield last, text
 
 
 def _of_row(program: Program, device: int, stage: int, early: frozenset[int]) -> Iterator[Wrong]:

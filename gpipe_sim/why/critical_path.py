@@ -154,7 +154,7 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     start = max((span.end for span in row if span.end <= time), default=0)
     after = next((span for span in row if span.start > time), None)
     if after is None:
-        says = _done(device, start, until, bool(row)) + _besides(timeline, device, start, until)
+        says = _done(device, start, until, bool(row))
         return Explanation(device, start, until, (), says)
     held_back = _HeldBack(timeline)
     first = ", before its first action," if after is row[0] else ""
@@ -162,45 +162,17 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     at_once = held_back.could_start(after)
     if at_once < after.start and (summed := held_back.together(device, after.start)):
         return Explanation(device, start, after.start, (), f"{waits} the {summed}")
-    if at_once <= start and (handled := _handled(timeline, device, start, after)):
-        says = f"device {device} {handled} from {number(start)} to {number(after.start)}"
-        return Explanation(device, start, after.start, (), says)
     if at_once <= start:
         says = f"{waits} nothing that the schedule knows of: {after.action} could start at {number(start)}"
+        if timeline.arrived is not None:  # nothing else keeps a simulated device from what it could start
+            says = f"device {device} sends or receives from {number(start)} to {number(after.start)}"
         return Explanation(device, start, after.start, (), says)
     links, reasons = zip(*_chain(held_back, after, start), strict=True)
     assumed = timeline.arrived is None and links[0].device != device
     says = f"{waits} {'; '.join(reasons)}{ASSUMED if assumed else ''}"
-    if at_once < after.start and _handled(timeline, device, at_once, after):
-        made = held_back.need(after)
-        says += f"; device {device} receives what {made} made until {number(after.start)}"
+    if at_once < after.start and timeline.arrived is not None:
+        says += f"; device {device} receives what {held_back.need(after)} made until {number(after.start)}"
     return Explanation(device, start, after.start, links, says)
-
-
-def _handled(timeline: Timeline, device: int, start: Real, after: Span) -> str:
-    """What the device sends from ``start`` on, and receives before this span, in words; "" if nothing.
-
-    In a simulated timeline, nothing else keeps a device from an action that could start.
-    """
-    needed = needs(after.action, timeline.schedule)
-    sent = [
-        each.action
-        for each in timeline.messages
-        if each.source == device and start <= each.start < after.start
-    ]
-    received = [each.action for each in timeline.messages if each.target == device and each.action in needed]
-    words = [
-        f"{does} what {' and '.join(map(str, actions))} made"
-        for does, actions in (("sends", sent), ("receives", received))
-        if actions
-    ]
-    return " and ".join(words)
-
-
-def _besides(timeline: Timeline, device: int, start: Real, end: Real) -> str:
-    """What the device takes part in meanwhile."""
-    found = [each for each in timeline.collectives if device in each.devices and start < each.end <= end]
-    return f"; until then it is in the {'; '.join(map(str, found))}" if found else ""
 
 
 def _done(device: int, start: Real, until: Real, worked: bool) -> str:

@@ -37,10 +37,19 @@ def bytes_through(timeline: Timeline) -> tuple[Real, ...]:
 @of_timeline
 def idle_spans(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
     """(start, end) of each gap on a device, from time 0 to the makespan."""
-    row = timeline.on(device)
-    ends = [0, *(span.end for span in row)]
-    starts = [*(span.start for span in row), timeline.makespan]
-    return [(end, start) for end, start in zip(ends, starts, strict=True) if start > end]
+    timeline.on(device)  # which refuses a device that is not there
+    return [(end, start) for end, start in waits(timeline, device) if start > end]
+
+
+def waits(timeline: Timeline, device: int) -> list[tuple[Real, Real]]:
+    """(start, end) of each wait of a device: before each of its spans, and after the last; most are empty.
+
+    An empty one ends where it starts, or before that: measured spans may overlap, and while an earlier one
+    still runs, the device does not wait.
+    """
+    row = timeline.rows[device]
+    ends = [0, *accumulate((span.end for span in row), max)]
+    return list(zip(ends, [*(span.start for span in row), timeline.makespan], strict=True))
 
 
 @of_timeline

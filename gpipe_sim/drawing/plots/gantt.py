@@ -58,7 +58,7 @@ def plot_timeline(
     title = require("plot_timeline", claimed(timeline) if title is None else title, str, AS_TITLE)
     options = in_flight, memory, messages, critical_path, highlight, weights
     grain, [wanted] = read_options("plot_timeline", [timeline], *options)
-    rows = grain.rows(timeline) * rows_of(timeline, wanted).pitch
+    rows = timeline.schedule.devices * rows_of(timeline, wanted).pitch
     ax = given_or_new(ax, _width(timeline), 1.25 + _height(rows, timeline))
     shown = panel(timeline, grain, scale_of(ax, timeline, rows), wanted)
     return paint(ax, timeline, shown, title, caption(timeline, wanted.weights))
@@ -70,10 +70,10 @@ def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED)
 
     TypeError for anything but a timeline, axes and a text.
     """
-    title, grain = require("plot_pushed", title, str, AS_TITLE), grain_of(timeline)
-    rows = grain.rows(timeline)
+    title = require("plot_pushed", title, str, AS_TITLE)
+    rows = timeline.schedule.devices
     ax = given_or_new(ax, _width(timeline), 1.1 + _height(rows, timeline))
-    return paint(ax, timeline, pushed(timeline, grain, scale_of(ax, timeline, rows)), title)
+    return paint(ax, timeline, pushed(timeline, scale_of(ax, timeline, rows)), title)
 
 
 @of_timeline
@@ -84,7 +84,7 @@ def plot_bare(timeline: Timeline, ax: Axes) -> Axes:
     """
     require_axes(ax)
     grain = grain_of(timeline)
-    rows = grain.rows(timeline) * rows_of(timeline, Wanted()).pitch
+    rows = timeline.schedule.devices * rows_of(timeline, Wanted()).pitch
     for mark in panel(timeline, grain, scale_of(ax, timeline, rows), Wanted()).marks:
         if isinstance(mark, Shape):
             _add_shape(ax, mark._replace(edged=False))
