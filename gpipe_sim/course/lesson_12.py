@@ -10,7 +10,7 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.own_program import early, no_steps, wrong_row, wrong_run
 from gpipe_sim.course.reply import (
@@ -20,7 +20,6 @@ from gpipe_sim.course.reply import (
     correct,
     is_number,
     keep_working,
-    your_turn,
 )
 from gpipe_sim.course.rows import (
     Rows,
@@ -104,19 +103,13 @@ FASTER = {"true": "What if two devices want the wire, and the one that nobody wa
 @build("ON_LINKS", "with_links")
 def on_links(table: dict, answer: Callable) -> Reply:
     """Check the table of needs with messages, and ``answer(rows)``: a row for each device and each link."""
-    if wrong := _wrong_table(table):
-        return wrong
+    _wrong_table(table)
     if answer is None:
         return keep_working("the table is right. Which rows are there besides those of the devices?")
     for rows in HIDDEN_ROWS:
         where = f"with the rows {in_words(rows)}"
         got = given(answer, rows, where=where)
-        if isinstance(got, Reply):
-            return got
-        count = len(got[0]) if isinstance(got[0], list) else 0
-        found = read_rows(got[0], count, where, KINDS)
-        if isinstance(found, Reply):
-            return found
+        found = read_rows(got, len(got) if isinstance(got, list) else 0, where, KINDS)
         if question := _what_is_off(found, rows):
             return keep_working(f"{where}, {question}")
     return correct(
@@ -124,21 +117,20 @@ def on_links(table: dict, answer: Callable) -> Reply:
     )
 
 
-def _wrong_table(table: object) -> Reply | None:
+def _wrong_table(table: object) -> None:
     """What is wrong with a student's ON_LINKS, told by what an action would then need."""
     if not isinstance(table, dict):
-        return keep_working(f"ON_LINKS is {table!r}. Which four kinds of action want an entry in a dict?")
+        raise keep_working(f"ON_LINKS is {table!r}. Which four kinds of action want an entry in a dict?")
     for kind, stage in zip(KINDS, (2, 3, 2, 3), strict=True):
         if kind not in table:
-            return keep_working(f"ON_LINKS has the keys {list(table)}. What does {kind} need?")
+            raise keep_working(f"ON_LINKS has the keys {list(table)}. What does {kind} need?")
         entries = table[kind]
         if not isinstance(entries, list) or not all(is_need(entry, KINDS) for entry in entries):
             pairs = 'How is it written as a list of pairs such as ("F", -1)?'
-            return keep_working(f'ON_LINKS["{kind}"] is {entries!r}. {pairs}')
+            raise keep_working(f'ON_LINKS["{kind}"] is {entries!r}. {pairs}')
         if sorted(entries) != sorted(answers.ON_LINKS[kind]):
             needed = " and ".join(spelled((stage + way, other, 5)) for other, way in entries) or "nothing"
-            return keep_working(f"by your table, {stage}{kind}5 needs {needed}. {_TABLE[kind]}")
-    return None
+            raise keep_working(f"by your table, {stage}{kind}5 needs {needed}. {_TABLE[kind]}")
 
 
 _TABLE = {
@@ -234,8 +226,6 @@ def program(answer: Callable) -> Reply:
         for k in range(K):
             where = f"called with ({k}, {K}, {M})"
             steps = called(answer, k, K, M, where=where)
-            if isinstance(steps, Reply):
-                return steps
             if wrong := no_steps(steps):
                 return keep_working(f"{where} {wrong}")
             rows.append(list(steps))
@@ -250,14 +240,11 @@ def program(answer: Callable) -> Reply:
     return correct(f"it ends at {sizes}, and the gradients are those of one device to 1e-12")
 
 
+@exercise("write a function of (K, M, F, B, busy, latency) and pass it in")
 def gpipe_on_links(answer: Callable | None) -> Reply:
     """Check ``answer(K, M, F, B, busy, latency)``: how long GPipe takes if every link is like this."""
-    if answer is None:
-        return your_turn("write a function of (K, M, F, B, busy, latency) and pass it in")
     for setting in SETTINGS:
         said = called(answer, *setting)
-        if isinstance(said, Reply):
-            return said
         where = "K = {}, M = {}, F = {}, B = {}, busy {}, latency {}".format(*setting)
         if said is None:
             return keep_working(f"{where}: {NOTHING_BACK}")

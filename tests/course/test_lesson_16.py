@@ -7,7 +7,7 @@ from replies import assert_each_is_told, changed, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_16
-from gpipe_sim.course.jobs import BYTES, TIMES, Job, Plan, number_of_plans, simulated, sizes
+from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, number_of_plans, simulated, sizes
 
 
 def by_simulation(job: Job) -> tuple[Plan, ...]:
@@ -66,6 +66,15 @@ def best_of_each(job):
     for plan in answers.plans_that_fit(job):
         found.setdefault(plan[2], plan)
     return list(found.values())
+
+
+def each_alone(mistaken):
+    """What a student would compute who makes one of the mistakes, by its question."""
+    questions = mistaken(lesson_16.HIDDEN_JOBS[0], 1, 1, 1)
+    return {ask: lambda *size, ask=ask: mistaken(*size)[ask] for ask in questions}
+
+
+TIMES, BYTES = each_alone(mistaken_times), each_alone(mistaken_bytes)
 
 
 def test_every_mistake_gives_other_numbers_than_the_others():
