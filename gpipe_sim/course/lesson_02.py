@@ -161,23 +161,19 @@ def _only_adam() -> Reply:
     return correct(f"{'; '.join(map(_trained, OPTIMIZERS))}. {told}. {question}")
 
 
-def _both() -> Reply:
-    worst = min(accuracy(optimizer(), OneHot(TIMES)) for optimizer in OPTIMIZERS.values())
-    question = f"Write down one update of each, with the {TIMES} in it: are both changed?"
-    return keep_working(
-        f"with the error one of the two gets only {worst:.0%} of new digits right. {question}"
-    )
+def _one_of_the_two(pick: Callable, gets: str, question: str) -> Reply:
+    """The reply to a claim that both hide it, or neither: one of the two does something else."""
+    other = pick(accuracy(optimizer(), OneHot(TIMES)) for optimizer in OPTIMIZERS.values())
+    said = f"with the error one of the two {gets} {other:.0%} of new digits right"
+    return keep_working(f"{said}. Write down one update of each{question}")
 
 
-def _neither() -> Reply:
-    best = max(accuracy(optimizer(), OneHot(TIMES)) for optimizer in OPTIMIZERS.values())
-    question = f"Write down one update of each: where does the {TIMES} go?"
-    return keep_working(
-        f"with the error one of the two still gets {best:.0%} of new digits right. {question}"
-    )
-
-
-REPLIES = {"SGD": _only_sgd, "Adam": _only_adam, "both": _both, "neither": _neither}
+REPLIES = {
+    "SGD": _only_sgd,
+    "Adam": _only_adam,
+    "both": lambda: _one_of_the_two(min, "gets only", f", with the {TIMES} in it: are both changed?"),
+    "neither": lambda: _one_of_the_two(max, "still gets", f": where does the {TIMES} go?"),
+}
 
 
 def _trained(name: str) -> str:

@@ -123,7 +123,7 @@ def peak_bytes(answer: Callable | None) -> Reply:
         given.append(got)
     if given == [stage.measured for stage in _stages()]:
         return correct("as many bytes as the meter found, on every stage tried")
-    return _named(given) or _what_is_wrong(given)
+    return _what_is_wrong(given)
 
 
 @lru_cache(maxsize=1)
@@ -142,19 +142,16 @@ def _measured(sizes: tuple, balance: tuple, samples: int, microbatches: int) -> 
         features = _widths(partition.layers, features)[-1]
 
 
-def _named(given: list[Real]) -> Reply | None:
-    """A reply to a usual mistake, which is recognised if it gives the student's number on every stage."""
-    stages = _stages()
-    for reply in mistaken(stages[0]):
-        wrong = [mistaken(stage)[reply] for stage in stages]
-        if all(abs(got - w) <= w / 10**9 for got, w in zip(given, wrong, strict=True)):
-            stage, got = next((s, g) for s, g in zip(stages, given, strict=True) if g != s.measured)
-            return almost(f"{stage} you say {_shown(got)}, and the meter finds {stage.measured:,}. {reply}")
-    return None
-
-
 def _what_is_wrong(given: list[Real]) -> Reply:
-    stage, got = next((s, g) for s, g in zip(_stages(), given, strict=True) if g != s.measured)
+    """A usual mistake is recognised if it gives the student's number on every stage."""
+    both = list(zip(_stages(), given, strict=True))
+    stage, got = next((s, g) for s, g in both if g != s.measured)
+    for question in mistaken(stage):
+        wrong = [(g, mistaken(s)[question]) for s, g in both]
+        if all(abs(g - w) <= w / 10**9 for g, w in wrong):
+            return almost(
+                f"{stage} you say {_shown(got)}, and the meter finds {stage.measured:,}. {question}"
+            )
     where = f"{stage} you say {_shown(got)} bytes, and the meter finds {stage.measured:,}"
     per_sample, rest = divmod(got - stage.measured, _rows(stage))
     if rest:

@@ -270,26 +270,21 @@ def _mistaken(told: str, said: Real, setting: tuple) -> Reply:
     if K == 1:
         return almost(f"{told}. How many links has one device?")
     plain, hops = (M + K - 1) * (F + B), K - 1
-    fill = 2 * hops * (busy + latency)
-    queue = bool(hops) * (M - 1) * (max(busy - F, 0) + max(busy - B, 0))
+    whole, behind = busy + latency, bool(hops) * (M - 1)
+    fill, queue = 2 * hops * whole, behind * (max(busy - F, 0) + max(busy - B, 0))
+    delayed = plain + fill
     known = {
         plain: "That is without messages. What does the first one delay?",
-        plain + fill: "That is a plain delay. What if the link is still busy when the next message is made?",
+        delayed: "That is a plain delay. What if the link is still busy when the next message is made?",
         plain + fill / 2 + queue: "That is one way. How do the gradients come back?",
         plain + 2 * hops * busy + queue: "That leaves out the latency. Whom does it delay?",
-        plain + fill + bool(hops) * (M - 1) * max(busy - F, 0): "Activations queue there. When do gradients?",
-        plain + fill + queue * M / max(M - 1, 1): "How many messages are behind the first one?",
-        plain
-        + fill
-        + hops * queue: "That has each message queue on every link. How far apart does it reach the second?",
-        plain
-        + fill
-        + bool(hops)
-        * (M - 1)
-        * (max(busy + latency - F, 0) + max(busy + latency - B, 0)): "Is a link busy during its latency?",
-        plain
-        + fill
-        + (M - 1) * (2 * busy - F - B): "Can a link that is quicker than its sender shorten a step?",
+        delayed + behind * max(busy - F, 0): "Activations queue there. When do gradients?",
+        delayed + queue * M / max(M - 1, 1): "How many messages are behind the first one?",
+        delayed + hops * queue: (
+            "That has each message queue on every link. How far apart does it reach the second?"
+        ),
+        delayed + behind * (max(whole - F, 0) + max(whole - B, 0)): "Is a link busy during its latency?",
+        delayed + (M - 1) * (2 * busy - F - B): "Can a link that is quicker than its sender shorten a step?",
     }
     if said in known:
         return almost(f"{told}. {known[said]}")

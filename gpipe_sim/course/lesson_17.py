@@ -289,31 +289,31 @@ def held(devices: int, every: int) -> tuple[int, ...]:
     return staleness(PipeDream(devices, 3 * devices + 4 * every, every)).held
 
 
-#: Versions that one may count by mistake, and the question that each is asked.
-COUNTS: dict[str, Callable[[int, int, int], float]] = {
-    "That is with an update for every microbatch. How many microbatches share a version here?": (
-        lambda K, k, every: K - k
-    ),
-    "Is that the same on every device?": lambda K, k, every: 1 + ceil((K - 1) / every),
-    "Is that the same on every device? And is the newest among them?": lambda K, k, every: ceil(K / every),
-    "In flight are K-k microbatches in a row. If the first of them ends its mini-batch, of how many "
-    "mini-batches are they?": lambda K, k, every: ceil((K - k) / every),
-    "Try the last device. Who is still in flight there when a new mini-batch begins?": (
-        lambda K, k, every: 1 + ceil((K - k) / every)
-    ),
-    "Is the newest version among them?": lambda K, k, every: ceil((K - k - 1) / every),
-    "Does it not matter how often there is an update?": lambda K, k, every: K - k - 1,
-    "Is that so for an update after every microbatch, too?": lambda K, k, every: min(2, K - k),
-    "Is that so on every device, and for every `every`?": lambda K, k, every: 2,
-    "That is all K on every device. How many microbatches has device k in flight?": lambda K, k, every: K,
-    "More microbatches to an update: are there more versions, or fewer?": lambda K, k, every: (K - k) * every,
-    "Which device is the first, k = 0 or k = K-1?": lambda K, k, every: 1 + ceil(k / every),
-}
+def mistaken_counts(K: int, k: int, every: int) -> dict[str, int]:
+    """Versions that one may count by mistake, by the question that each is asked."""
+    same = "Is that the same on every device?"
+    return {
+        "That is with an update for every microbatch. How many microbatches share a version here?": K - k,
+        same: 1 + ceil((K - 1) / every),
+        f"{same} And is the newest among them?": ceil(K / every),
+        "In flight are K-k microbatches in a row. If the first of them ends its mini-batch, of how many "
+        "mini-batches are they?": ceil((K - k) / every),
+        "Try the last device. Who is still in flight there when a new mini-batch begins?": (
+            1 + ceil((K - k) / every)
+        ),
+        "Is the newest version among them?": ceil((K - k - 1) / every),
+        "Does it not matter how often there is an update?": K - k - 1,
+        "Is that so for an update after every microbatch, too?": min(2, K - k),
+        "Is that so on every device, and for every `every`?": 2,
+        "That is all K on every device. How many microbatches has device k in flight?": K,
+        "More microbatches to an update: are there more versions, or fewer?": (K - k) * every,
+        "Which device is the first, k = 0 or k = K-1?": 1 + ceil(k / every),
+    }
 
 
 def _mistaken(told: str, given: dict) -> Reply:
-    for question, count in COUNTS.items():
-        if all(got == count(*size) for size, got in given.items()):
+    for question in mistaken_counts(1, 0, 1):
+        if all(got == mistaken_counts(*size)[question] for size, got in given.items()):
             return almost(f"{told} {question}")
     return keep_working(
         f"{told} When a mini-batch begins there, how many microbatches before it are still in flight?"

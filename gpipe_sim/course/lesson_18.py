@@ -116,8 +116,7 @@ def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind
 
 def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> None:
     where = f"stage {stage} of {timeline.schedule!r}"
-    if not _is_time(said):
-        raise _no_time(where, said)
+    _require_time(where, said)
     took = sorted(_took(timeline, stage))
     if isclose(said, median(took), rel_tol=NEAR_FORWARD):
         return
@@ -179,8 +178,7 @@ def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | No
     schedule, costs = timeline.schedule, fit_costs(timeline)
     asked = GPipe(schedule.devices, size)
     where = f"{asked!r} after {schedule!r} of {written(timeline.makespan)}"
-    if not _is_time(said):
-        raise _no_time(where, said)
+    _require_time(where, said)
     fitted = simulate(asked, costs).makespan
     low, high = sorted((fitted, fitted if clock is None else clock))
     if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
@@ -320,8 +318,7 @@ MISJUDGED = (
 
 def _pause_is_wrong(said: object, timeline: Timeline) -> None:
     where = repr(timeline.schedule)
-    if not _is_time(said):
-        raise _no_time(where, said)
+    _require_time(where, said)
     gaps = list(_gaps(timeline))
     alone = [gap.time for gap in gaps if not gap.waited]
     if isclose(said, median(alone), rel_tol=NEAR):
@@ -370,15 +367,12 @@ def _of(gap: Gap) -> str:
     return f"device {gap.after.device}'s pause between {gap.before.action} and {gap.after.action}"
 
 
-def _is_time(said: object) -> bool:
-    return is_number(said) and isfinite(said)
-
-
-def _no_time(where: str, said: object) -> Reply:
+def _require_time(where: str, said: object) -> None:
     """To someone whose function gives no number: what it gives, of several values only how many."""
     if said is None:
-        return keep_working(f"{where}: {NOTHING_BACK}")
+        raise keep_working(f"{where}: {NOTHING_BACK}")
     if isinstance(said, list | tuple | dict):
-        said = f"a {type(said).__name__} of {len(said)}"
-        return keep_working(f"{where}: it gives {said}. Which one number is the time?")
-    return keep_working(f"{where}: you say {said!r}. How do you say a time as a plain number?")
+        its = f"it gives a {type(said).__name__} of {len(said)}"
+        raise keep_working(f"{where}: {its}. Which one number is the time?")
+    if not is_number(said) or not isfinite(said):
+        raise keep_working(f"{where}: you say {said!r}. How do you say a time as a plain number?")

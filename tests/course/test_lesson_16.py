@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_alone, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_16
@@ -68,20 +68,14 @@ def best_of_each(job):
     return list(found.values())
 
 
-def each_alone(mistaken):
-    """What a student would compute who makes one of the mistakes, by its question."""
-    questions = mistaken(lesson_16.HIDDEN_JOBS[0], 1, 1, 1)
-    return {ask: lambda *size, ask=ask: mistaken(*size)[ask] for ask in questions}
-
-
-TIMES, BYTES = each_alone(mistaken_times), each_alone(mistaken_bytes)
+TIMES, BYTES = (each_alone(of, lesson_16.HIDDEN_JOBS[0], 1, 1, 1) for of in (mistaken_times, mistaken_bytes))
 
 
 def test_every_mistake_gives_other_numbers_than_the_others():
     for column, mistakes in enumerate((TIMES, BYTES)):
         found = [
             tuple(round(mistaken(job, *size), 9) for job in lesson_16.HIDDEN_JOBS for size in sizes(job))
-            for mistaken in mistakes.values()
+            for mistaken, _ in mistakes
         ]
         every = [
             tuple(round(next(p[column] for p in everything(job) if p[2:] == size), 9) for size in sizes(job))
@@ -216,8 +210,8 @@ SEARCHES = {
         (lambda job: job.stages, "it stopped: AttributeError"),
     ],
     "almost": [
-        *((searching(time=mistaken), question) for question, mistaken in TIMES.items()),
-        *((searching(held=mistaken), question) for question, mistaken in BYTES.items()),
+        *((searching(time=mistaken), question) for mistaken, question in TIMES),
+        *((searching(held=mistaken), question) for mistaken, question in BYTES),
         (best_of_each, "It is not in your list: which line leaves it out?"),
         (lambda job: answers.plans_that_fit(job)[:1], "which line leaves it out?"),
         (lambda job: [], "which line leaves it out?"),
