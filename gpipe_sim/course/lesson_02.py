@@ -150,10 +150,6 @@ def which_hides_it(answer: str | None) -> Reply:
     return REPLIES[known[answer.strip().lower()]]()
 
 
-def _only_sgd() -> Reply:
-    return keep_working(f"{_trained('SGD')}. With which rate did it really train?")
-
-
 def _only_adam() -> Reply:
     slow = [accuracy(SGD(SMALL_RATE), loss) for loss in (OneHot(), OneHot(TIMES))]
     told = f"At rate {SMALL_RATE} SGD gets {slow[0]:.0%}, and with the error {slow[1]:.0%}"
@@ -169,7 +165,7 @@ def _one_of_the_two(pick: Callable, gets: str, question: str) -> Reply:
 
 
 REPLIES = {
-    "SGD": _only_sgd,
+    "SGD": lambda: keep_working(f"{_trained('SGD')}. With which rate did it really train?"),
     "Adam": _only_adam,
     "both": lambda: _one_of_the_two(min, "gets only", f", with the {TIMES} in it: are both changed?"),
     "neither": lambda: _one_of_the_two(max, "still gets", f": where does the {TIMES} go?"),

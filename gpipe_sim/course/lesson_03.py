@@ -124,16 +124,13 @@ def stage_by_stage(K: int, M: int) -> Order:
 
 
 def one_by_one(K: int, M: int) -> Order:
-    return [(s, kind, m) for m in range(M) for s, kind in _there_and_back(K)]
+    there_and_back = [*((s, "F") for s in range(K)), *((s, "B") for s in reversed(range(K)))]
+    return [(s, kind, m) for m in range(M) for s, kind in there_and_back]
 
 
 def last_first(K: int, M: int) -> Order:
     forwards = [(s, "F", m) for m in range(M) for s in range(K)]
     return [*forwards, *((s, "B", m) for m in reversed(range(M)) for s in reversed(range(K)))]
-
-
-def _there_and_back(K: int) -> list[tuple[int, str]]:
-    return [*((s, "F") for s in range(K)), *((s, "B") for s in reversed(range(K)))]
 
 
 ORDERS = {

@@ -33,10 +33,10 @@ from gpipe_sim.course.rows import (
     given,
     in_words,
     is_action,
-    is_need,
     parsed,
     read_rows,
     spelled,
+    table_lines,
     who_is_stuck,
 )
 from gpipe_sim.course.waits import first_wait
@@ -104,16 +104,7 @@ def table_and_needs(table: dict, answer: Callable) -> Reply:
 
 def _wrong_table(table: object) -> None:
     """What is wrong with a student's NEEDS, told by what an action would then need."""
-    if not isinstance(table, dict):
-        raise keep_working(f"NEEDS is {table!r}. Which two kinds of action want an entry in a dict?")
-    for kind in "FB":
-        if kind not in table:
-            raise keep_working(f"NEEDS has the keys {list(table)}. What does {kind} need?")
-        entries = table[kind]
-        if not isinstance(entries, list) or not all(map(is_need, entries)):
-            raise keep_working(
-                f'NEEDS["{kind}"] is {entries!r}. How is it written as a list of pairs such as ("F", -1)?'
-            )
+    for kind, entries in table_lines(table, "NEEDS", "FB"):
         wanted = answers.needs((1, kind, 2), 3, answers.NEEDS)
         got = [(1 + way, other, 2) for other, way in entries]
         if sorted(got) != sorted(wanted):

@@ -146,13 +146,12 @@ def _what_is_wrong(given: list[Real]) -> Reply:
     """A usual mistake is recognised if it gives the student's number on every stage."""
     both = list(zip(_stages(), given, strict=True))
     stage, got = next((s, g) for s, g in both if g != s.measured)
+    said = f"{stage} you say {_shown(got)}"
     for question in mistaken(stage):
         wrong = [(g, mistaken(s)[question]) for s, g in both]
         if all(abs(g - w) <= w / 10**9 for g, w in wrong):
-            return almost(
-                f"{stage} you say {_shown(got)}, and the meter finds {stage.measured:,}. {question}"
-            )
-    where = f"{stage} you say {_shown(got)} bytes, and the meter finds {stage.measured:,}"
+            return almost(f"{said}, and the meter finds {stage.measured:,}. {question}")
+    where = f"{said} bytes, and the meter finds {stage.measured:,}"
     per_sample, rest = divmod(got - stage.measured, _rows(stage))
     if rest:
         return keep_working(

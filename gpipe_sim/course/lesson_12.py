@@ -27,11 +27,11 @@ from gpipe_sim.course.rows import (
     first_other,
     given,
     in_words,
-    is_need,
     parsed,
     read_rows,
     rows_of,
     spelled,
+    table_lines,
 )
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.links.links import Link
@@ -119,15 +119,7 @@ def on_links(table: dict, answer: Callable) -> Reply:
 
 def _wrong_table(table: object) -> None:
     """What is wrong with a student's ON_LINKS, told by what an action would then need."""
-    if not isinstance(table, dict):
-        raise keep_working(f"ON_LINKS is {table!r}. Which four kinds of action want an entry in a dict?")
-    for kind, stage in zip(KINDS, (2, 3, 2, 3), strict=True):
-        if kind not in table:
-            raise keep_working(f"ON_LINKS has the keys {list(table)}. What does {kind} need?")
-        entries = table[kind]
-        if not isinstance(entries, list) or not all(is_need(entry, KINDS) for entry in entries):
-            pairs = 'How is it written as a list of pairs such as ("F", -1)?'
-            raise keep_working(f'ON_LINKS["{kind}"] is {entries!r}. {pairs}')
+    for (kind, entries), stage in zip(table_lines(table, "ON_LINKS", KINDS), (2, 3, 2, 3), strict=True):
         if sorted(entries) != sorted(answers.ON_LINKS[kind]):
             needed = " and ".join(spelled((stage + way, other, 5)) for other, way in entries) or "nothing"
             raise keep_working(f"by your table, {stage}{kind}5 needs {needed}. {_TABLE[kind]}")

@@ -42,7 +42,9 @@ def first_wrong(work: dict[str, Work | None], widths: Sequence[int], samples: in
             raise keep_working("forward is right on the stages tried. Now write backward")
         if s == (0 if kind == "F" else last):
             name, width = (("y", -1, m), widths[0]) if kind == "F" else (("dy", last, m), widths[-1])
-            _hand_over(theirs, right, name, rng.normal(size=(samples, width)))
+            array = rng.normal(size=(samples, width))
+            for world in (theirs, right):
+                world.links.send(name, array)
         before = _before(right, s, kind, m)
         where = f"at {s}{kind}{m}, with {samples} samples, {widths[s]} features in and {widths[s + 1]} out,"
         called(work[kind], theirs.stages[s], s, m, theirs.links, copies=False, where=where)
@@ -56,11 +58,6 @@ def _actions(stages: int) -> list[tuple[int, str, int]]:
     """All forwards, microbatch by microbatch, and then all backwards."""
     forwards = [(s, "F", m) for m in THERE for s in range(stages)]
     return [*forwards, *((s, "B", m) for m in BACK for s in reversed(range(stages)))]
-
-
-def _hand_over(theirs: World, right: World, name: tuple, array: np.ndarray) -> None:
-    for world in (theirs, right):
-        world.links.send(name, array)
 
 
 def _before(world: World, s: int, kind: str, m: int) -> dict[str, Any]:

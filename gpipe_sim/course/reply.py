@@ -28,6 +28,8 @@ class Reply(Exception):
     def __repr__(self) -> str:
         return f"{self.verdict}: {self.text}"
 
+    __str__ = __repr__
+
 
 def correct(text: str) -> Reply:
     return Reply("correct", text)

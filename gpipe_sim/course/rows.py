@@ -129,6 +129,21 @@ def is_need(entry: object, kinds: Iterable[str] = "FB") -> bool:
     return isinstance(entry, tuple) and len(entry) == 2 and entry[0] in tuple(kinds) and is_whole(entry[1])
 
 
+def table_lines(table: object, name: str, kinds: str) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """(kind, what it needs) of each line of a student's table; raises a Reply if there is no such line."""
+    if not isinstance(table, dict):
+        count = {2: "two", 4: "four"}[len(kinds)]
+        raise keep_working(f"{name} is {table!r}. Which {count} kinds of action want an entry in a dict?")
+    for kind in kinds:
+        if kind not in table:
+            raise keep_working(f"{name} has the keys {list(table)}. What does {kind} need?")
+        entries = table[kind]
+        if not isinstance(entries, list) or not all(is_need(entry, kinds) for entry in entries):
+            pairs = 'How is it written as a list of pairs such as ("F", -1)?'
+            raise keep_working(f'{name}["{kind}"] is {entries!r}. {pairs}')
+        yield kind, entries
+
+
 def what_is_amiss(row: Sequence[Step], wanted: Sequence[Step]) -> str:
     """A question about an action that does not belong on the row, is there twice or is missing; or empty."""
     counts, held = Counter(row), sorted({s for s, _, _ in wanted})
