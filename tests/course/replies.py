@@ -52,7 +52,8 @@ def cases_of(verdicts: Cases) -> list[tuple[object, str, str]]:
 
 
 def assert_says(reply: Reply, verdict: str, words: str) -> None:
-    assert reply.verdict in (WRONG if verdict == "wrong" else (verdict,)) and words in reply.text, reply
+    assert reply.verdict in (WRONG if verdict == "wrong" else (verdict,)), reply
+    assert reply.text.endswith(words) if words.endswith("?") else words in reply.text, reply
 
 
 def assert_each_is_told(wrong: dict, measured: object, within: object = 0) -> None:

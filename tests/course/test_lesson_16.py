@@ -205,7 +205,7 @@ SEARCHES = {
         (lambda job: [plan[:2] for plan in everything(job)], "Which five numbers should it have?"),
         (lambda job: answers.plans_that_fit(job)[0], "Which five numbers should it have?"),
         (lambda job: [(math.nan, *plan[1:]) for plan in everything(job)], "Which line makes that?"),
-        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M?"),
+        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M? They come last, and are whole"),
         (lambda job: "plans", "you give 'plans'; it should be a list of plans"),
         (lambda job: job.stages, "it stopped: AttributeError"),
     ],
