@@ -251,7 +251,10 @@ BLOCKS = {
         (counting(middle=2), "8sh too few. The GELU and the second linear layer"),
         (counting(norm=0), "4sh too few"),
         (counting(sums=2), "2sh too many. Which array did you count"),
-        (counting(sums=4), "4sh too many. Do q, k and v come from one input or three? And what does a sum save?"),
+        (
+            counting(sums=4),
+            "4sh too many. Do q, k and v come from one input or three? And what does a sum save?",
+        ),
         (counting(dropout=0), "2sh too few. Each of two Dropouts"),
         (counting(norm=1), "2sh too few. Each of two Dropouts, and each of two LayerNorms"),
     ],
