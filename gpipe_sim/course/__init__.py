@@ -3,7 +3,8 @@
 The checks of each lesson are in a module of their own, ``lesson_01`` and so on. A check takes the student's
 answer, tries it on sizes that the notebook does not show, and replies: "correct", "almost" (right idea,
 wrong result) or "keep working". The reply says what is wrong in the student's own numbers and asks the next
-question; it never gives the answer. If there is no answer yet (None), it says what to do.
+question; it never gives the answer. If there is no answer yet (None), it says what to do. A reply is raised
+as soon as something is wrong, however deep in the check, and the check gives it back.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""A build: a piece of the pipeline that the student writes, and that later lessons use if it passed."""
+"""What makes a function a check: of an exercise, or of a build, a piece of the pipeline for later lessons."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,6 +12,27 @@ from gpipe_sim.course.reply import Reply, correct, your_turn
 BUILDS: dict[str, tuple[str, ...]] = {}
 
 
+def exercise(task: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]:
+    """Make a check one of an exercise: without an answer (None) it says what the ``task`` is.
+
+    A Reply that is raised anywhere in the check is what it gives back.
+    """
+
+    def of(check: Callable[..., Reply]) -> Callable[..., Reply]:
+        @wraps(check)
+        def checked(*answers: object) -> Reply:
+            if all(answer is None for answer in answers):
+                return your_turn(task)
+            try:
+                return check(*answers)
+            except Reply as reply:
+                return reply.with_traceback(None)
+
+        return checked
+
+    return of
+
+
 def build(*names: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]:
     """Make a check one of a build, whose answer defines ``names``; the check takes these, in this order.
 
@@ -20,11 +41,10 @@ def build(*names: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]
 
     def of(check: Callable[..., Reply]) -> Callable[..., Reply]:
         BUILDS[check.__name__] = names
+        check = exercise(f"write {' and '.join(names)} in this cell, and run it again")(check)
 
         @wraps(check)
         def checked(*answers: object) -> Reply:
-            if all(answer is None for answer in answers):
-                return your_turn(f"write {' and '.join(names)} in this cell, and run it again")
             reply = check(*answers)
             if reply.verdict != "correct" or mine.running_cell() is None:
                 return reply

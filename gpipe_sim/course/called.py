@@ -14,7 +14,7 @@ from types import TracebackType
 import numpy as np
 
 from gpipe_sim.course.limit import SECONDS, TooLarge, TooLong, time_limit
-from gpipe_sim.course.reply import keep_working
+from gpipe_sim.course.reply import Reply, keep_working
 
 COPIED = list | dict | np.ndarray
 GIVEN = ("send", "receive")  #: methods of the Links that lesson 02 gives: their lines are not the student's
@@ -39,14 +39,16 @@ MISCALLED = "How many things is it given, and how many does it take?"  #: none o
 
 
 def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
-    """What the student's function returns; a Reply if it is not a function, raises, exits or never ends.
+    """What the student's function returns.
+
+    Raises a Reply, which ends the check, if it is not a function, raises, exits or never ends.
 
     It gets copies of lists, dicts and arrays, to do with as it likes, unless ``copies`` is False. A
     generator's values come as a list. ``where`` says in the reply what it was called with, if the arguments
     are too long to print.
     """
     if not callable(function):
-        return keep_working(f"pass in a function, not {function!r}")
+        raise keep_working(f"pass in a function, not {function!r}")
     where = where or f"called with ({', '.join(map(repr, arguments))})"
     if copies:
         arguments = tuple(deepcopy(one) if isinstance(one, COPIED) else one for one in arguments)
@@ -56,17 +58,22 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
             if isinstance(said, Iterator):
                 said = list(islice(said, MOST_STEPS + 1))
                 if len(said) > MOST_STEPS:
-                    return keep_working(f"{where} it gives over {MOST_STEPS:,} values. When does it end?")
+                    raise keep_working(f"{where} it gives over {MOST_STEPS:,} values. When does it end?")
             repr(said)  # a reply may quote it
+    except Reply:
+        raise
     except TooLarge as error:
-        return keep_working(f"{where} it takes more and more memory{_line(error)}. Which loop never ends?")
+        raise keep_working(
+            f"{where} it takes more and more memory{_line(error)}. Which loop never ends?"
+        ) from None
     except TooLong as error:
         after = f"it was still running after {SECONDS} seconds{_line(error)}"
-        return keep_working(f"{where} {after}. Which loop never ends?")
+        raise keep_working(f"{where} {after}. Which loop never ends?") from None
     except SystemExit:
-        return keep_working(f"{where} it calls exit(), which would end the notebook. What should it return?")
+        ends = "it calls exit(), which would end the notebook. What should it return?"
+        raise keep_working(f"{where} {ends}") from None
     except Exception as error:
-        return keep_working(f"{where} it stopped: {stopped(error)}")
+        raise keep_working(f"{where} it stopped: {stopped(error)}") from None
     return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
 
 

@@ -14,19 +14,19 @@ STEPS = (([6, 5], 2, 5), ([7, 4, 6, 3], 3, 8), ([4, 8, 5], 4, 9))
 SUMMED = "Of what is it made, and over how many microbatches?"
 
 
-def what_is_wrong_with_halves(first: Callable, second: Callable) -> Reply | None:
-    """A reply to the first thing that is wrong on any step, or else to what is kept too long; or None."""
+def what_is_wrong_with_halves(first: Callable, second: Callable) -> None:
+    """Raise a reply to the first thing that is wrong on any step, or else to what is kept too long."""
     more = None
     for widths, M, samples in STEPS:
         trial = Trial.of(widths, samples)
         where = f"layers of {widths}, {M} microbatches"
         kept = called(_step, first, second, trial, M, copies=False, where=where)
-        if kept and not (isinstance(kept, Reply) and kept.verdict == "almost"):
-            return kept if isinstance(kept, Reply) else keep_working(f"{where}: {kept}")
-        if wrong := trial.wrong_gradients(f"{where}:", SUMMED):
-            return wrong
+        if isinstance(kept, str):
+            raise keep_working(f"{where}: {kept}")
+        trial.wrong_gradients(f"{where}:", SUMMED)
         more = more or kept
-    return more
+    if more:
+        raise more
 
 
 def _step(first: Callable, second: Callable, trial: Trial, M: int) -> object:

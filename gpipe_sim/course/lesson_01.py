@@ -6,8 +6,9 @@ from typing import Any
 from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.split import split
+from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 
 HIDDEN = ([64, 300, 300, 10], [64, 10], [64, 40, 500, 40, 40, 10], [32, 200, 200, 200, 200, 200, 10])
 ARRAYS_PER_WEIGHT = 4  # weight, gradient, and Adam's two averages
@@ -34,19 +35,15 @@ LENGTHS = {
 }
 
 
+@exercise("write a function devices_needed(layers, capacity) and pass it in")
 def devices_needed(answer: Callable | None) -> Reply:
     """Check ``answer(layers, capacity)``: the fewest stages such that each fits into ``capacity`` bytes."""
-    if answer is None:
-        return your_turn("write a function devices_needed(layers, capacity) and pass it in")
     for sizes in HIDDEN:
         layers = mlp(sizes)
         for capacity in _capacities(layers):
             where = f"for mlp({sizes}) and {capacity:,} bytes per device"
             got = called(answer, layers, capacity, where=where)
-            if isinstance(got, Reply):
-                return got
-            if wrong := _what_is_wrong(f"{where} you say {got!r}", layers, capacity, got):
-                return wrong
+            _what_is_wrong(f"{where} you say {got!r}", layers, capacity, got)
     return correct("every stage fits on every model tried, and no fewer devices would do")
 
 
@@ -69,22 +66,21 @@ def _capacities(layers: list) -> list[int]:
     return sorted({*largest, *(size + 8 for size in largest)})
 
 
-def _what_is_wrong(said: str, layers: list, capacity: int, got: Any) -> Reply | None:
+def _what_is_wrong(said: str, layers: list, capacity: int, got: Any) -> None:
     number = is_number(got)
     if not number or not 1 <= got <= len(layers) or got % 1 != 0:
         made_of = f"{len(layers)} layer{'s' * (len(layers) > 1)}"
         question = (
             f"How many stages can {made_of} make?" if got is not None else "Which return does it reach?"
         )
-        return keep_working(f"{said}; it should be a whole number of devices. {question}")
+        raise keep_working(f"{said}; it should be a whole number of devices. {question}")
     got, wanted = int(got), _fewest(layers, capacity)
     largest, together = max(map(training_bytes, split(layers, stages=got))), training_bytes(Partition(layers))
     if got * capacity < together:
         room = f"devices that hold {got * capacity:,} bytes together, for {together:,}"
-        return almost(f"{said}: {room}. Which stage does not fit, with all that training keeps?")
+        raise almost(f"{said}: {room}. Which stage does not fit, with all that training keeps?")
     if got < wanted:
         hint = "do all stages have the same number of weights?"
-        return almost(f"{said}, but then the largest stage has {largest:,} bytes: {hint}")
+        raise almost(f"{said}, but then the largest stage has {largest:,} bytes: {hint}")
     if got > wanted:
-        return almost(f"{said}; each stage fits, at most {largest:,} bytes. Would one device fewer do too?")
-    return None
+        raise almost(f"{said}; each stage fits, at most {largest:,} bytes. Would one device fewer do too?")

@@ -12,11 +12,11 @@ from gpipe_sim.core.optimizers import SGD, Adam, Optimizer
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import train_step
 from gpipe_sim.core.training import train
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_action import Work, first_wrong
 from gpipe_sim.course.one_device import Trial
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.dataset import digits
 from gpipe_sim.families import Naive
 
@@ -60,6 +60,7 @@ TIMES = 10  #: how many times too large a gradient is that is divided by the sam
 OPTIMIZERS = {"SGD": partial(SGD, 1.0), "Adam": partial(Adam, 0.01)}  # rates with which they learn the digits
 SMALL_RATE = 0.1
 ANSWERS = ("SGD", "Adam", "both", "neither")
+LISTED = ", ".join(f'"{name}"' for name in ANSWERS)
 #: (widths between stages, samples) of the models on which a stage is tried. Where all widths are alike, the
 #: shapes do not show that a matrix is turned the wrong way.
 STAGES = (((5, 5, 5, 5), 5), ((7, 3, 6), 4), ((4, 9), 6), ((3, 8, 2, 6, 5, 4), 11))
@@ -72,8 +73,7 @@ def forward_and_backward(forward: Work | None, backward: Work | None) -> Reply:
     if forward is None:
         return keep_working("there is a backward; now write forward, whose arrays it reads")
     for widths, samples in STAGES:
-        if wrong := first_wrong({"F": forward, "B": backward}, widths, samples):
-            return wrong
+        first_wrong({"F": forward, "B": backward}, widths, samples)
     return correct(
         "after every action the stage keeps, and its links carry, what they should, for up to 5 stages of "
         "any width. No stage needed what another holds"
@@ -88,27 +88,21 @@ def step(answer: Callable | None) -> Reply:
         where = f"with {K} stage{'s' * (K > 1)} and {samples} samples,"
         handed = trial.stages, trial.x.copy(), trial.target.copy()
         loss = called(answer, *handed, copies=False, where=where)
-        if isinstance(loss, Reply):
-            return loss
-        if wrong := trial.unlike_one_device(where, loss):
-            return wrong
+        trial.unlike_one_device(where, loss)
     return correct(
         "the loss and every gradient are one device's to 1e-12, for 1, 3 and 5 stages of any width"
     )
 
 
+@exercise("write a function message_bytes(layers, cut, samples) and pass it in")
 def message_bytes(answer: Callable | None) -> Reply:
     """Check ``answer(layers, cut, samples)``: the bytes of one message, if device 0 holds ``cut`` layers."""
-    if answer is None:
-        return your_turn("write a function message_bytes(layers, cut, samples) and pass it in")
     for sizes, samples, dtype in HIDDEN:
         layers = mlp(sizes, dtype=dtype)
         for cut in range(1, len(layers)):
             model = f"mlp({sizes}, dtype={np.dtype(dtype)})"
             where = f"for {model}, cut after {cut} of {len(layers)} layers, and {samples} samples"
             got = called(answer, layers, cut, samples, where=where)
-            if isinstance(got, Reply):
-                return got
             if not is_number(got) or got % 1:
                 return keep_working(
                     f"{where} you say {got!r}; it should be a number of bytes. What comes after return?"
@@ -147,18 +141,13 @@ def _what_is_wrong(said: str, got: Real, layers: list[Layer], cut: int, samples:
     return keep_working(f"{said}, measured: {measured:,}. Which array does device 0 make last?")
 
 
+@exercise(f"answer with one of {LISTED}; what you claim is then trained")
 def which_hides_it(answer: str | None) -> Reply:
     """Check the answer to: does SGD or Adam learn as well with a gradient that is ten times too large?"""
-    if answer is None:
-        return your_turn(f"answer with one of {_listed()}; what you claim is then trained")
     known = {each.lower(): each for each in ANSWERS}
     if not isinstance(answer, str) or answer.strip().lower() not in known:
-        return keep_working(f"{answer!r} is not an answer here; give one of {_listed()}")
+        return keep_working(f"{answer!r} is not an answer here; give one of {LISTED}")
     return REPLIES[known[answer.strip().lower()]]()
-
-
-def _only_sgd() -> Reply:
-    return keep_working(f"{_trained('SGD')}. With which rate did it really train?")
 
 
 def _only_adam() -> Reply:
@@ -168,23 +157,19 @@ def _only_adam() -> Reply:
     return correct(f"{'; '.join(map(_trained, OPTIMIZERS))}. {told}. {question}")
 
 
-def _both() -> Reply:
-    worst = min(accuracy(optimizer(), OneHot(TIMES)) for optimizer in OPTIMIZERS.values())
-    question = f"Write down one update of each, with the {TIMES} in it: are both changed?"
-    return keep_working(
-        f"with the error one of the two gets only {worst:.0%} of new digits right. {question}"
-    )
+def _one_of_the_two(pick: Callable, gets: str, question: str) -> Reply:
+    """The reply to a claim that both hide it, or neither: one of the two does something else."""
+    other = pick(accuracy(optimizer(), OneHot(TIMES)) for optimizer in OPTIMIZERS.values())
+    said = f"with the error one of the two {gets} {other:.0%} of new digits right"
+    return keep_working(f"{said}. Write down one update of each{question}")
 
 
-def _neither() -> Reply:
-    best = max(accuracy(optimizer(), OneHot(TIMES)) for optimizer in OPTIMIZERS.values())
-    question = f"Write down one update of each: where does the {TIMES} go?"
-    return keep_working(
-        f"with the error one of the two still gets {best:.0%} of new digits right. {question}"
-    )
-
-
-REPLIES = {"SGD": _only_sgd, "Adam": _only_adam, "both": _both, "neither": _neither}
+REPLIES = {
+    "SGD": lambda: keep_working(f"{_trained('SGD')}. With which rate did it really train?"),
+    "Adam": _only_adam,
+    "both": lambda: _one_of_the_two(min, "gets only", f", with the {TIMES} in it: are both changed?"),
+    "neither": lambda: _one_of_the_two(max, "still gets", f": where does the {TIMES} go?"),
+}
 
 
 def _trained(name: str) -> str:
@@ -214,7 +199,3 @@ def accuracy(optimizer: Optimizer, loss: Loss) -> float:
     run = {"loss": loss, "optimizer": optimizer, "epochs": 5, "batch_size": 32, "report": None}
     with np.errstate(all="ignore"):  # a training that falls apart may overflow
         return train(partitions, Naive(devices=2), digits(), **run).accuracies[-1]
-
-
-def _listed() -> str:
-    return ", ".join(f'"{name}"' for name in ANSWERS)

@@ -11,11 +11,11 @@ from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.step import single_device_step
 from gpipe_sim.course import answers
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_action import WORK
 from gpipe_sim.course.one_device import Trial, is_array, is_close, off, shown
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working, listed
 from gpipe_sim.course.rows import Step
 from gpipe_sim.dataset import digits
 
@@ -61,11 +61,12 @@ def run(answer: Callable | None) -> Reply:
         where = f"with K = {K}, M = {microbatches} and {samples} samples, {name},"
         batch = trial.x.copy(), trial.target.copy()
         handed = list(order), trial.stages, *batch, microbatches, log.work()
-        loss = called(answer, *handed, copies=False, where=where)
-        if wrong := log.astray(where) or (loss if isinstance(loss, Reply) else log.undone(where)):
-            return wrong
-        if wrong := trial.unlike_one_device(where, loss):
-            return wrong
+        try:
+            loss = called(answer, *handed, copies=False, where=where)
+        finally:
+            log.astray(where)
+        log.astray(where) or (loss if isinstance(loss, Reply) else log.undone(where))
+        trial.unlike_one_device(where, loss)
     return correct(
         f"one device's loss and gradients to 1e-12, in each of {len(ORDERS)} orders, even where 11 samples "
         "are 4, 4 and 3. By how many numbers was each piece divided?"
@@ -95,24 +96,23 @@ class Log:
         noted.__qualname__ = f"work[{kind!r}]"  # a TypeError calls it by this name
         return noted
 
-    def astray(self, where: str) -> Reply | None:
+    def astray(self, where: str) -> None:
         """Where it left the order, even if it stopped afterwards."""
         if self.strange:
-            return keep_working(f"{where} {self.strange[0]}. Which of `stages` belongs to it?")
+            raise keep_working(f"{where} {self.strange[0]}. Which of `stages` belongs to it?")
         for place, (done, wanted) in enumerate(zip_longest(self.done, self.order[: len(self.done)])):
             if wanted is None:
-                return keep_working(f"{where} {done} is done after the order's end. Where does it come from?")
+                raise keep_working(f"{where} {done} is done after the order's end. Where does it come from?")
             if done != wanted:
                 also = "" if wanted[1] in "FB" else f", and `work` has {wanted[1]!r},"
                 told = f"{wanted} is number {place} in the order{also} but {done} is done then"
-                return keep_working(f"{where} {told}. What decides what comes next?")
-        return None
+                raise keep_working(f"{where} {told}. What decides what comes next?")
 
-    def undone(self, where: str) -> Reply | None:
+    def undone(self, where: str) -> None:
         if len(self.done) == len(self.order):
-            return None
+            return
         action = self.order[len(self.done)]
-        return keep_working(
+        raise keep_working(
             f"{where} work[{action[1]!r}] is not called for {action} of the order. Who does it?"
         )
 
@@ -124,16 +124,13 @@ def stage_by_stage(K: int, M: int) -> Order:
 
 
 def one_by_one(K: int, M: int) -> Order:
-    return [(s, kind, m) for m in range(M) for s, kind in _there_and_back(K)]
+    there_and_back = [*((s, "F") for s in range(K)), *((s, "B") for s in reversed(range(K)))]
+    return [(s, kind, m) for m in range(M) for s, kind in there_and_back]
 
 
 def last_first(K: int, M: int) -> Order:
     forwards = [(s, "F", m) for m in range(M) for s in range(K)]
     return [*forwards, *((s, "B", m) for m in reversed(range(M)) for s in reversed(range(K)))]
-
-
-def _there_and_back(K: int) -> list[tuple[int, str]]:
-    return [*((s, "F") for s in range(K)), *((s, "B") for s in reversed(range(K)))]
 
 
 ORDERS = {
@@ -143,13 +140,12 @@ ORDERS = {
 }
 
 
+@exercise("write a function accumulate(mean_gradient, x, y, microbatches) and pass it in")
 def accumulate(answer: Callable | None) -> Reply:
     """Check ``answer(mean_gradient, x, y, microbatches)``: the batch's gradient, made from its microbatches'.
 
     ``mean_gradient(x, y)`` is the gradient of the mean loss over the samples that it is given.
     """
-    if answer is None:
-        return your_turn("write a function accumulate(mean_gradient, x, y, microbatches) and pass it in")
     for samples, microbatches in SIZES:
         x, y = (array[:samples] for array in digits()[:2])
         asked: list[tuple[int, Array]] = []
@@ -161,10 +157,7 @@ def accumulate(answer: Callable | None) -> Reply:
         mean_gradient.__qualname__ = "mean_gradient"  # a TypeError calls it by this name
         where = f"for {samples} digits and M = {microbatches}"
         got = called(answer, mean_gradient, x, y, microbatches, where=where)
-        if isinstance(got, Reply):
-            return got
-        if wrong := _what_is_wrong(where, got, asked, one_device(x, y), microbatches, samples):
-            return wrong
+        _what_is_wrong(where, got, asked, one_device(x, y), microbatches, samples)
     return correct(
         "the gradient of one device to 1e-12, for 10 digits in 4 microbatches and every other cut tried. "
         "Which weight has one sample in the end?"
@@ -178,24 +171,24 @@ def one_device(x: Array, y: Array) -> Array:
 
 def _what_is_wrong(
     where: str, got: Any, asked: list[tuple[int, Array]], whole: Array, microbatches: int, samples: int
-) -> Reply | None:
+) -> None:
     sizes = [size for size, _ in asked]
     if not is_array(got) or got.shape != whole.shape:
         question = f"Where is the gradient, an array of shape {whole.shape}?"
-        return keep_working(f"{where} you return {shown(got)}. {question}")
+        raise keep_working(f"{where} you return {shown(got)}. {question}")
     if sum(sizes) != samples:
         question = "Where are the others?" if sum(sizes) < samples else "Which come more than once?"
         have = f"{listed(sizes) or 'no'} digits, {sum(sizes)} together"
-        return keep_working(f"{where} your microbatches have {have}. {question}")
+        raise keep_working(f"{where} your microbatches have {have}. {question}")
     cut, room = f"{where} your microbatches have {listed(sizes)} digits", -(-samples // microbatches)
     if max(sizes) > room:
         reply = almost if len(sizes) > 1 else keep_working
-        return reply(f"{cut}. The device has room for {room} at once: which of them does not fit?")
+        raise reply(f"{cut}. The device has room for {room} at once: which of them does not fit?")
     if len(sizes) != microbatches:
-        return almost(f"{cut}. How many microbatches were asked for?")
+        raise almost(f"{cut}. How many microbatches were asked for?")
     if is_close(got, whole):
-        return None
-    return _which_weights(where, got, asked, whole)
+        return
+    raise _which_weights(where, got, asked, whole)
 
 
 def _which_weights(where: str, got: Array, asked: list[tuple[int, Array]], whole: Array) -> Reply:

@@ -10,8 +10,8 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course import answers
-from gpipe_sim.course.build import build
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.build import build, exercise
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.course.rows import Step, in_a_row, rows_from
 from gpipe_sim.families import GPipe, Naive
 from gpipe_sim.why.metrics import utilization
@@ -70,8 +70,6 @@ def gpipe_rows(answer: Callable) -> Reply:
     """Check ``answer(K, M)``: GPipe's rows."""
     for K, M in ROWS:
         rows = rows_from(answer, K, M, wanted=answers.gpipe_rows(K, M))
-        if isinstance(rows, Reply):
-            return rows
         for k, row in enumerate(rows):
             if wrong := _what_is_wrong_in(row, k, M):
                 its = f"called with ({K}, {M}), the row of device {k} is {in_a_row(row, end='.')}"
@@ -91,10 +89,9 @@ def _what_is_wrong_in(row: list[Step], k: int, M: int) -> Reply | None:
     return None
 
 
+@exercise("divide the waiting in the chart by all of it, as a Fraction")
 def name_the_bubble(answer: Real | None) -> Reply:
     """Check the bubble fraction of GPipe with 4 devices and 8 microbatches."""
-    if answer is None:
-        return your_turn("divide the waiting in the chart by all of it, as a Fraction")
     if not is_number(answer):
         return keep_working(
             f"{answer!r} is not a number. How is it written as a Fraction, like Fraction(1, 2)?"

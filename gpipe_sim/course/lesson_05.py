@@ -16,7 +16,7 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
@@ -26,7 +26,6 @@ from gpipe_sim.course.reply import (
     is_number,
     keep_working,
     listed,
-    your_turn,
 )
 from gpipe_sim.course.rows import (
     A_LIST,
@@ -34,10 +33,10 @@ from gpipe_sim.course.rows import (
     given,
     in_words,
     is_action,
-    is_need,
     parsed,
     read_rows,
     spelled,
+    table_lines,
     who_is_stuck,
 )
 from gpipe_sim.course.waits import first_wait
@@ -91,8 +90,7 @@ BACKWARD_ONLY = {"F": [], "B": [("F", 0), ("B", -1)]}
 @build("NEEDS", "needs")
 def table_and_needs(table: dict, answer: Callable) -> Reply:
     """Check the table of needs, and ``answer(action, S, table)``: the actions that an action needs."""
-    if wrong := _wrong_table(table):
-        return wrong
+    _wrong_table(table)
     if answer is None:
         return keep_working(
             'the table is right. What does it say that (1, "F", 2) needs, and how do you find it?'
@@ -100,30 +98,19 @@ def table_and_needs(table: dict, answer: Callable) -> Reply:
     for each, name in ((table, "NEEDS"), (OTHER, repr(OTHER)), (BACKWARD_ONLY, repr(BACKWARD_ONLY))):
         for S in (3, 1, 4):
             for action in ((s, kind, m) for m in (0, 5) for s in range(S) for kind in "FB"):
-                if wrong := _wrong_needs(answer, action, S, each, name):
-                    return wrong
+                _wrong_needs(answer, action, S, each, name)
     return correct("the table is right, and needs follows any table that it is given")
 
 
-def _wrong_table(table: object) -> Reply | None:
+def _wrong_table(table: object) -> None:
     """What is wrong with a student's NEEDS, told by what an action would then need."""
-    if not isinstance(table, dict):
-        return keep_working(f"NEEDS is {table!r}. Which two kinds of action want an entry in a dict?")
-    for kind in "FB":
-        if kind not in table:
-            return keep_working(f"NEEDS has the keys {list(table)}. What does {kind} need?")
-        entries = table[kind]
-        if not isinstance(entries, list) or not all(map(is_need, entries)):
-            return keep_working(
-                f'NEEDS["{kind}"] is {entries!r}. How is it written as a list of pairs such as ("F", -1)?'
-            )
+    for kind, entries in table_lines(table, "NEEDS", "FB"):
         wanted = answers.needs((1, kind, 2), 3, answers.NEEDS)
         got = [(1 + way, other, 2) for other, way in entries]
         if sorted(got) != sorted(wanted):
             says = f"by your table, 1{kind}2 needs {_named(got)}"
             close = kind == "B" and set(got) < set(wanted) and got
-            return (almost if close else keep_working)(f"{says}. {_table_question(kind, got)}")
-    return None
+            raise (almost if close else keep_working)(f"{says}. {_table_question(kind, got)}")
 
 
 def _table_question(kind: str, got: list[Step]) -> str:
@@ -134,27 +121,24 @@ def _table_question(kind: str, got: list[Step]) -> str:
     return "What does a backward read that its own device saved, and what comes from another stage?"
 
 
-def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -> Reply | None:
+def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -> None:
     where = f"called with ({action!r}, {S}, {name})"
     own = deepcopy(table)
     got = given(answer, action, S, own, where=where, copies=False)
-    if isinstance(got, Reply):
-        return got
-    got = got[0]
     if got is None:
-        return keep_working(f"{where} {NOTHING_BACK}")
+        raise keep_working(f"{where} {NOTHING_BACK}")
     if isinstance(got, tuple | set | Iterator) and not is_action(got, "FB"):
-        return keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
+        raise keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list) or not all(is_action(each, "FB") for each in got):
-        return keep_working(
+        raise keep_working(
             f"{where} it gives {got!r}. What is in a list of actions, each (stage, kind, microbatch)?"
         )
     wanted = answers.needs(action, S, table)
     if len(got) == len(wanted) and set(got) == set(wanted):
         if own == table:
-            return None
-        return keep_working(f"{where} it leaves the table as {own}. Who reads the table next?")
-    return keep_working(f"{where} it gives {_named(got)}. {_needs_question(action, S, got, wanted)}")
+            return
+        raise keep_working(f"{where} it leaves the table as {own}. Who reads the table next?")
+    raise keep_working(f"{where} it gives {_named(got)}. {_needs_question(action, S, got, wanted)}")
 
 
 def _needs_question(action: Step, S: int, got: list, wanted: list[Step]) -> str:
@@ -205,8 +189,6 @@ def clock(answer: Callable) -> Reply:
     for rows, table, cost in CLOCKED:
         where, own = _where(rows, table, cost), deepcopy((rows, table, cost))
         got = called(answer, *own, where=where, copies=False)
-        if isinstance(got, Reply):
-            return got
         if wrong := _not_ends(got):
             return keep_working(f"{where} {wrong}")
         if question := _what_is_off(got, rows, table, cost):
@@ -292,15 +274,10 @@ def _moment(action: Step, got: Real, free: Real, arrived: Real, cost: dict[str, 
     return f"{says}. {could}. Why later?"
 
 
+@exercise("write three rows as text, one per device: twelve forwards and twelve backwards in all")
 def short_and_small(answer: str | Schedule | None) -> Reply:
     """Check an order for 3 devices and 4 microbatches that takes 18 and holds at most 3, 2 and 1."""
-    if answer is None:
-        return your_turn(
-            "write three rows as text, one per device: twelve forwards and twelve backwards in all"
-        )
     schedule = _sound(answer, devices=3, microbatches=4)
-    if isinstance(schedule, Reply):
-        return schedule
     timeline, peaks = simulate(schedule), peak_in_flight(schedule)
     extra = max(peak - room for peak, room in zip(peaks, ROOM, strict=True))
     if timeline.makespan > LONG:
@@ -313,13 +290,10 @@ def short_and_small(answer: str | Schedule | None) -> Reply:
     return correct(f"{LONG} long, peaks {listed(peaks)}. Could the same rule serve 4 devices?")
 
 
+@exercise("write the two rows again, with two actions of one row exchanged")
 def unlock(answer: str | Schedule | None) -> Reply:
     """Check that the lesson's deadlocked order can run after one swap of two actions within a row."""
-    if answer is None:
-        return your_turn("write the two rows again, with two actions of one row exchanged")
     schedule = _sound(answer, KNOT.devices, KNOT.microbatches)
-    if isinstance(schedule, Reply):
-        return schedule
     took, moved = simulate(schedule).makespan, _moved(schedule)
     if len(moved) > 2:
         names = ", ".join(map(str, moved))
@@ -331,42 +305,40 @@ def unlock(answer: str | Schedule | None) -> Reply:
     return correct(f"it runs and takes {took}. {first}. What does it have to keep for that?")
 
 
-def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Schedule | Reply:
-    """The answer as a schedule that can run, or what is wrong with it."""
+def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Schedule:
+    """The answer as a schedule that can run, or raise what is wrong with it."""
     answer = _as_text(answer, devices)
-    if isinstance(answer, Reply):
-        return answer
     placement = [(device,) for device in range(devices)]
     try:
         schedule = Explicit.parse(answer, placement=placement, microbatches=microbatches)
     except ValueError as error:
-        return keep_working(str(error))
+        raise keep_working(str(error)) from None
     found = problems(schedule)
     if not found:
         return schedule
     if found[-1].rule == "stuck":
-        return keep_working(f"{who_is_stuck(schedule)}. What would have to come earlier, and on which row?")
+        raise keep_working(f"{who_is_stuck(schedule)}. What would have to come earlier, and on which row?")
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     ask = "Does each stage do every forward and every backward once, on its own device?"
-    return keep_working(f"{found[0].sentence}{more}. {ask}")
+    raise keep_working(f"{found[0].sentence}{more}. {ask}")
 
 
-def _as_text(answer: str | list | Schedule, devices: int) -> str | Reply:
-    """An order as text, one row for each device; a Reply if it has another number of rows, or no F or B."""
+def _as_text(answer: str | list | Schedule, devices: int) -> str:
+    """An order as text, one row for each device; raises a Reply if that is not what it is."""
     if isinstance(answer, list | tuple) and answer and all(isinstance(row, str) for row in answer):
         answer = "\n".join(answer)
     if isinstance(answer, list) and len(answer) == devices:
         rows = read_rows(answer, devices, "as you wrote it")
-        return rows if isinstance(rows, Reply) else "\n".join(" ".join(map(spelled, row)) for row in rows)
+        return "\n".join(" ".join(map(spelled, row)) for row in rows)
     answer = str(answer) if isinstance(answer, Schedule) else answer
     if not isinstance(answer, str | list):
-        return keep_working(f"write the rows as one text, such as '0F0 0B0' (got {type(answer).__name__})")
+        raise keep_working(f"write the rows as one text, such as '0F0 0B0' (got {type(answer).__name__})")
     rows = answer if isinstance(answer, list) else [row for row in answer.splitlines() if row.strip()]
     if len(rows) != devices:
-        return keep_working(f"one row for each of the {devices} devices, please (got {len(rows)})")
+        raise keep_working(f"one row for each of the {devices} devices, please (got {len(rows)})")
     words = (word for row in rows for word in re.sub(r"^\s*device \d+:", "", row).split())
     if wrong := next((word for word in words if not WORD.fullmatch(word)), None):
-        return keep_working(f"{wrong!r} is no action: write stage, F or B, microbatch, such as 0F0")
+        raise keep_working(f"{wrong!r} is no action: write stage, F or B, microbatch, such as 0F0")
     return answer
 
 

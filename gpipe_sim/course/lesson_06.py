@@ -14,8 +14,9 @@ from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.memory import GRADIENTS
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import StepResult, train_step
+from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, keep_working
 from gpipe_sim.families import GPipe
 
 #: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
@@ -111,21 +112,18 @@ class Stage(NamedTuple):
         return f"for {names} with {self.samples} samples in each of {self.microbatches} microbatches"
 
 
+@exercise("write a function peak_bytes(layers, features, samples, microbatches), pass it in")
 def peak_bytes(answer: Callable | None) -> Reply:
     """Check ``answer(layers, features, samples, microbatches)``: activation bytes at GPipe's peak."""
-    if answer is None:
-        return your_turn("write a function peak_bytes(layers, features, samples, microbatches), pass it in")
     given = []
     for stage in _stages():
         got = called(answer, *stage[:4], where=str(stage))
-        if isinstance(got, Reply):
-            return got
         if isinstance(got, bool) or not isinstance(got, Real):
             return keep_working(f"{stage} you say {got!r}; it should be a number of bytes")
         given.append(got)
     if given == [stage.measured for stage in _stages()]:
         return correct("as many bytes as the meter found, on every stage tried")
-    return _named(given) or _what_is_wrong(given)
+    return _what_is_wrong(given)
 
 
 @lru_cache(maxsize=1)
@@ -144,20 +142,16 @@ def _measured(sizes: tuple, balance: tuple, samples: int, microbatches: int) -> 
         features = _widths(partition.layers, features)[-1]
 
 
-def _named(given: list[Real]) -> Reply | None:
-    """A reply to a usual mistake, which is recognised if it gives the student's number on every stage."""
-    stages = _stages()
-    for mistaken, reply in MISTAKES.items():
-        wrong = [mistaken(stage) for stage in stages]
-        if all(abs(got - w) <= w / 10**9 for got, w in zip(given, wrong, strict=True)):
-            stage, got = next((s, g) for s, g in zip(stages, given, strict=True) if g != s.measured)
-            return almost(f"{stage} you say {_shown(got)}, and the meter finds {stage.measured:,}. {reply}")
-    return None
-
-
 def _what_is_wrong(given: list[Real]) -> Reply:
-    stage, got = next((s, g) for s, g in zip(_stages(), given, strict=True) if g != s.measured)
-    where = f"{stage} you say {_shown(got)} bytes, and the meter finds {stage.measured:,}"
+    """A usual mistake is recognised if it gives the student's number on every stage."""
+    both = list(zip(_stages(), given, strict=True))
+    stage, got = next((s, g) for s, g in both if g != s.measured)
+    said = f"{stage} you say {_shown(got)}"
+    for question in mistaken(stage):
+        wrong = [(g, mistaken(s)[question]) for s, g in both]
+        if all(abs(g - w) <= w / 10**9 for g, w in wrong):
+            return almost(f"{said}, and the meter finds {stage.measured:,}. {question}")
+    where = f"{said} bytes, and the meter finds {stage.measured:,}"
     per_sample, rest = divmod(got - stage.measured, _rows(stage))
     if rest:
         return keep_working(
@@ -191,52 +185,25 @@ def _rows(stage: Stage) -> int:
     return BYTES * stage.samples * stage.microbatches
 
 
-def _each_layer_apart(stage: Stage) -> int:
-    return _rows(stage) * sum(_saved(stage))
-
-
-def _with_what_was_sent(stage: Stage) -> int:
-    sent = _widths(stage.layers, stage.features)[-1] if isinstance(stage.layers[-1], Linear) else 0
-    return stage.measured + _rows(stage) * sent
-
-
-def _with_what_came_in(stage: Stage) -> int:
-    return stage.measured + _rows(stage) * (0 if isinstance(stage.layers[0], Linear) else stage.features)
-
-
-def _every_array(stage: Stage) -> int:
-    return _rows(stage) * sum(_widths(stage.layers, stage.features))
-
-
-def _one_microbatch(stage: Stage) -> int:
-    return stage.measured // stage.microbatches
-
-
-def _one_microbatch_short(stage: Stage) -> int:
-    return stage.measured // stage.microbatches * (stage.microbatches - 1)
-
-
-def _microbatches_squared(stage: Stage) -> int:
-    return stage.measured * stage.microbatches
-
-
-def _numbers(stage: Stage) -> int:
-    return stage.measured // BYTES
-
-
-def _kilobytes(stage: Stage) -> Fraction:
-    return Fraction(stage.measured, 1000)
-
-
-#: What the mistake makes of a stage, and the question that it calls for.
-MISTAKES = {
-    _each_layer_apart: "You have counted what each layer saves. Are these all different arrays?",
-    _with_what_was_sent: "You have counted the output, which was sent away. Which layer here reads it again?",
-    _with_what_came_in: "You have counted what came in everywhere. Does a ReLU in front read it again?",
-    _every_array: "You have counted every array between the layers. Which of them does no backward read?",
-    _one_microbatch: "That is what one microbatch leaves behind. How many are in flight at the turn?",
-    _one_microbatch_short: "That is one microbatch less. How many have been freed at the turn?",
-    _microbatches_squared: "The samples are those of one microbatch. How often do you multiply by M?",
-    _numbers: "You have counted numbers. How many bytes has each?",
-    _kilobytes: "The meter counts bytes. What are yours?",
-}
+def mistaken(stage: Stage) -> dict[str, Real]:
+    """What one may count by mistake, by the question that it calls for."""
+    right, M, rows = stage.measured, stage.microbatches, _rows(stage)
+    reads, makes = (isinstance(layer, Linear) for layer in (stage.layers[0], stage.layers[-1]))
+    widths = _widths(stage.layers, stage.features)
+    return {
+        "You have counted what each layer saves. Are these all different arrays?": rows * sum(_saved(stage)),
+        "You have counted the output, which was sent away. Which layer here reads it again?": (
+            right + rows * widths[-1] * makes
+        ),
+        "You have counted what came in everywhere. Does a ReLU in front read it again?": (
+            right + rows * widths[0] * (not reads)
+        ),
+        "You have counted every array between the layers. Which of them does no backward read?": (
+            rows * sum(widths)
+        ),
+        "That is what one microbatch leaves behind. How many are in flight at the turn?": right // M,
+        "That is one microbatch less. How many have been freed at the turn?": right // M * (M - 1),
+        "The samples are those of one microbatch. How often do you multiply by M?": right * M,
+        "You have counted numbers. How many bytes has each?": right // BYTES,
+        "The meter counts bytes. What are yours?": Fraction(right, 1000),
+    }

@@ -11,7 +11,7 @@ from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.answers import NEEDS, gpipe_rows
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
@@ -21,7 +21,6 @@ from gpipe_sim.course.reply import (
     is_whole,
     keep_working,
     listed,
-    your_turn,
 )
 from gpipe_sim.course.rows import Rows, as_schedule, rows_from, who_is_stuck
 from gpipe_sim.course.waits import first_wait
@@ -82,29 +81,27 @@ def capped_rows(answer: Callable) -> Reply:
         )
         asked, wanted = (devices, microbatches, list(caps), NEEDS, cost), gpipe_rows(devices, microbatches)
         rows = rows_from(answer, *asked, wanted=wanted, where=where)
-        if isinstance(rows, Reply):
-            return rows
-        if wrong := _what_is_wrong_with_rows(rows, case):
-            return Reply(wrong.verdict, f"{where}: {wrong.text}")
+        _what_is_wrong_with_rows(rows, case, f"{where}:")
     return correct(
         f"the rows of the library's planner in all {len(CAPPED)} cases. Which caps make a step short, and "
         "which only make it hold more?"
     )
 
 
-def _what_is_wrong_with_rows(rows: Rows, case: tuple) -> Reply | None:
+def _what_is_wrong_with_rows(rows: Rows, case: tuple, where: str) -> None:
     devices, microbatches, caps, forward, backward = case
     costs = Costs(forward=forward, input_grad=backward, weight_grad=0)
     best = greedy(devices, microbatches, memory_limit=caps, costs=costs)
     order = as_schedule(rows)
     if order.actions == best.actions:
-        return None
+        return
     if stuck := who_is_stuck(order):
-        return keep_working(f"{stuck}. Had what each needs ended by then?")
-    return _over_its_cap(order, caps) or _first_other_choice(simulate(order, costs), simulate(best, costs))
+        raise keep_working(f"{where} {stuck}. Had what each needs ended by then?")
+    _over_its_cap(order, caps, where)
+    raise _first_other_choice(simulate(order, costs), simulate(best, costs), where)
 
 
-def _over_its_cap(order: Explicit, caps: Sequence[int]) -> Reply | None:
+def _over_its_cap(order: Explicit, caps: Sequence[int], where: str) -> None:
     """The first device on which more are in flight than its cap, and the forward with which they are."""
     for device, (peak, cap) in enumerate(zip(peak_in_flight(order), caps, strict=True)):
         if peak > cap:
@@ -113,14 +110,13 @@ def _over_its_cap(order: Explicit, caps: Sequence[int]) -> Reply | None:
                 held += 1 if action.kind is Kind.F else -1
                 if held > cap:
                     break
-            says = f"device {device} has a cap of {cap} and holds {held} with {action}, {peak} at most"
+            its = f"{where} device {device} has a cap of {cap} and holds {held} with {action}, {peak} at most"
             if peak == cap + 1:
-                return almost(f"{says}. How many are in flight just before a forward that is allowed?")
-            return keep_working(f"{says}. What does your rule count before a forward?")
-    return None
+                raise almost(f"{its}. How many are in flight just before a forward that is allowed?")
+            raise keep_working(f"{its}. What does your rule count before a forward?")
 
 
-def _first_other_choice(theirs: Timeline, best: Timeline) -> Reply:
+def _first_other_choice(theirs: Timeline, best: Timeline, where: str) -> Reply:
     """The first moment at which a device does something else than the rule says, and what it could do."""
     choices = []
     for device in range(best.schedule.devices):
@@ -129,7 +125,7 @@ def _first_other_choice(theirs: Timeline, best: Timeline) -> Reply:
                 choices.append((right.start, device, own, right))
                 break
     _, device, own, right = min(choices)
-    at = f"at {right.start} device {device}"
+    at = f"{where} at {right.start} device {device}"
     if own.action.kind is right.action.kind:
         return keep_working(f"{at} turns to {own.action}. Which microbatch has been there for longer?")
     if own.action.kind is Kind.F:
@@ -143,21 +139,17 @@ def _first_other_choice(theirs: Timeline, best: Timeline) -> Reply:
     )
 
 
+@exercise("write a function cap(k, K, M) and pass it in")
 def smallest_caps(answer: Callable | None) -> Reply:
     """Check ``answer(k, K, M)``: the least room of device k with which a step is as short as GPipe's."""
-    if answer is None:
-        return your_turn("write a function cap(k, K, M) and pass it in")
     for devices, microbatches in SIZES:
         caps = []
         for device in range(devices):
             cap = called(answer, device, devices, microbatches)
-            if isinstance(cap, Reply):
-                return cap
             if not is_whole(cap) or cap < 1:
                 return _no_cap(cap, f"for k = {device}, K = {devices}, M = {microbatches}", device)
             caps.append(int(cap))
-        if wrong := _what_is_wrong_with_caps(caps, devices, microbatches):
-            return wrong
+        _what_is_wrong_with_caps(caps, devices, microbatches)
     held = listed(peak_in_flight(OneFOneB(5, 6)))
     return correct(
         f"as short as GPipe wherever it was tried, and no device can do with less: 5 devices with 6 "
@@ -173,22 +165,21 @@ def _no_cap(cap: object, where: str, device: int) -> Reply:
     return keep_working(f"{where} you say {cap!r}. How many microbatches is that, as a whole number?")
 
 
-def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -> Reply | None:
+def _what_is_wrong_with_caps(caps: list[int], devices: int, microbatches: int) -> None:
     where = f"K = {devices}, M = {microbatches}: caps {listed(caps)}"
     timeline = simulate(greedy(devices, microbatches, memory_limit=caps))
     best = simulate(GPipe(devices, microbatches)).makespan
     if timeline.makespan > best:
-        return keep_working(f"{where} take {timeline.makespan} units, GPipe {best}. {_who_waits(timeline)}")
+        raise keep_working(f"{where} take {timeline.makespan} units, GPipe {best}. {_who_waits(timeline)}")
     extra = [min(cap, microbatches) - min(devices - k, microbatches) for k, cap in enumerate(caps)]
     for device, cap in enumerate(caps):
         if extra[device] > 0:
             held = peak_in_flight(timeline.schedule)[device]
             says = f"holds {held} at most" if held < cap else "uses all of it"
-            return (almost if max(extra) == 1 else keep_working)(
+            raise (almost if max(extra) == 1 else keep_working)(
                 f"{where} are as short as GPipe, and device {device}, with room for {cap}, {says}. "
                 "When is its first microbatch back, and how many can it take in until then?"
             )
-    return None
 
 
 def _who_waits(timeline: Timeline) -> str:
@@ -200,16 +191,13 @@ def _who_waits(timeline: Timeline) -> str:
     return f"Device {last} never waits once it has begun. Who waits for it?"
 
 
+@exercise("write a function buffer_of(m, k, K) and pass it in")
 def receive_buffers(answer: Callable | None) -> Reply:
     """Check ``answer(m, k, K)``: the buffer into which device k of K receives microbatch m under 1F1B."""
-    if answer is None:
-        return your_turn("write a function buffer_of(m, k, K) and pass it in")
     wasteful = None
     for devices, microbatches in PIPELINES:
         for device in range(1, devices):
             chosen = _chosen(answer, device, devices, microbatches)
-            if isinstance(chosen, Reply):
-                return chosen
             row = OneFOneB(devices, microbatches).actions[device]
             where = f"device {device} of {devices}, {microbatches} microbatches"
             if found := overwritten(row, chosen):
@@ -221,17 +209,15 @@ def receive_buffers(answer: Callable | None) -> Reply:
     return correct("nothing is overwritten, and no device could do with fewer. Which device needs the most?")
 
 
-def _chosen(answer: Callable, device: int, devices: int, microbatches: int) -> list[int] | Reply:
+def _chosen(answer: Callable, device: int, devices: int, microbatches: int) -> list[int]:
     chosen = []
     for m in range(microbatches):
         buffer = called(answer, m, device, devices)
-        if isinstance(buffer, Reply):
-            return buffer
         if not is_whole(buffer) or buffer < 0:
             where = f"for m = {m}, k = {device}, K = {devices}"
             if buffer is None:
-                return keep_working(f"{where} {NOTHING_BACK}")
-            return keep_working(f"{where} you say {buffer!r}. Which of the buffers 0, 1, 2, ... is that?")
+                raise keep_working(f"{where} {NOTHING_BACK}")
+            raise keep_working(f"{where} you say {buffer!r}. Which of the buffers 0, 1, 2, ... is that?")
         chosen.append(int(buffer))
     return chosen
 

@@ -10,10 +10,10 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.remat import remat
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.course import answers
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_device import OWN, biased, is_array, is_close, kept_arrays, shown, weights_changed
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.families import GPipe
@@ -75,7 +75,9 @@ def three_ways() -> Svg:
 def light_forward_and_recompute(light_forward: Callable, recompute: Callable) -> Reply:
     """Check a forward that keeps x alone, and what makes y again, action by action."""
     for features, samples, microbatches in HIDDEN_STAGES:
-        if wrong := _step(light_forward, recompute, features, samples, microbatches):
+        try:
+            _step(light_forward, recompute, features, samples, microbatches)
+        except Reply as wrong:
             shapes = ", ".join(f"{before} x {after}" for before, after in pairwise(features))
             return Reply(wrong.verdict, f"stages of {shapes}: {wrong.text}")
     return correct(
@@ -106,7 +108,7 @@ class _Links(answers.Links):
 
 def _step(
     light_forward: Callable, recompute: Callable, features: Sequence[int], samples: int, microbatches: int
-) -> Reply | None:
+) -> None:
     """What is wrong with a step in which each microbatch is recomputed everywhere, and then goes back."""
     stages, usual = (answers.stages_of(biased(features)) for _ in range(2))
     rng = np.random.default_rng(len(features))
@@ -117,99 +119,84 @@ def _step(
         links.since()
         for s, stage in enumerate(stages):
             answers.forward(usual[s], s, m, own_links)
-            found = _after_forward(light_forward, stage, s, m, links, usual[s]["kept"])
-            if wrong := found or _changed(f"{s}F{m}", stage, usual[s]):
-                return wrong
+            _after_forward(light_forward, stage, s, m, links, usual[s]["kept"])
+            _changed(f"{s}F{m}", stage, usual[s])
     last = len(stages) - 1
     for m in reversed(range(microbatches)):
         for s, stage in enumerate(stages):
-            found = _after_recompute(recompute, stage, s, m, links, usual[s]["kept"])
-            if wrong := found or _changed(f"{s}R{m}", stage, usual[s]):
-                return wrong
+            _after_recompute(recompute, stage, s, m, links, usual[s]["kept"])
+            _changed(f"{s}R{m}", stage, usual[s])
         dy = rng.normal(size=own_links.receive(("y", last, m)).shape)
         for each, owner in ((links, stages), (own_links, usual)):
             each.send(("dy", last, m), dy)
             for s in reversed(range(len(stages))):
                 answers.backward(owner[s], s, m, each)
         links.since()
-        if wrong := _after_backward(stages, m, usual):
-            return wrong
-    return None
+        _after_backward(stages, m, usual)
 
 
-def _after_forward(work: Callable, stage: dict, s: int, m: int, links: _Links, kept: dict) -> Reply | None:
-    said = called(work, stage, s, m, links, where=f"in {s}F{m}", copies=False)
-    if isinstance(said, Reply):
-        return said
+def _after_forward(work: Callable, stage: dict, s: int, m: int, links: _Links, kept: dict) -> None:
+    called(work, stage, s, m, links, where=f"in {s}F{m}", copies=False)
     x, y = kept[m]
     wanted = [("receives", ("y", s - 1, m)), ("sends", ("y", s, m))]
     if (noted := links.since()) != wanted:
-        return keep_working(f"{s}F{m} {_in_words(noted)}. What does the next stage begin with?")
+        raise keep_working(f"{s}F{m} {_in_words(noted)}. What does the next stage begin with?")
     if not is_close(links.arrays["y", s, m], y):
-        return keep_working(f"{s}F{m} sends another y than forward does. What may change, and what may not?")
+        raise keep_working(f"{s}F{m} sends another y than forward does. What may change, and what may not?")
     extra = _held(stage) - sum(x.nbytes for x, _ in kept.values())
     where = f"after {s}F{m} the stage keeps {_held(stage)} bytes"
     inputs = f"its input{'s' * (len(kept) > 1)} would be {_held(stage) - extra}"
     if extra == sum(each.nbytes for _, each in kept.values()):
-        return keep_working(f"{where}; {inputs}. Which of its arrays could be computed again?")
+        raise keep_working(f"{where}; {inputs}. Which of its arrays could be computed again?")
     if not any(np.array_equal(x, each) for each in kept_arrays(stage)):
-        return keep_working(f"{where}, but its input x is not among them. Where would it come from later?")
+        raise keep_working(f"{where}, but its input x is not among them. Where would it come from later?")
     if extra < 0:
-        return almost(f"{where}; {inputs}. Which of them is gone, and who still needs it?")
+        raise almost(f"{where}; {inputs}. Which of them is gone, and who still needs it?")
     if extra:
-        return almost(f"{where}; {inputs}. What else is there, and who needs it before R?")
-    return None
+        raise almost(f"{where}; {inputs}. What else is there, and who needs it before R?")
 
 
-def _after_recompute(
-    work: Callable | None, stage: dict, s: int, m: int, links: _Links, kept: dict
-) -> Reply | None:
+def _after_recompute(work: Callable | None, stage: dict, s: int, m: int, links: _Links, kept: dict) -> None:
     if work is None:
-        return keep_working(
+        raise keep_working(
             "so far each stage keeps its inputs and nothing else. Now recompute: what does it find in "
             'stage["kept"][m], and what should it leave there?'
         )
-    said = called(work, stage, s, m, links, where=f"in {s}R{m}", copies=False)
-    if noted := links.since():
-        what = _in_words(noted)
-        return keep_working(f"{s}R{m} {what}. Was that not done in {s}F{m}, and is it still on the link?")
-    if isinstance(said, Reply):
-        return said
+    try:
+        called(work, stage, s, m, links, where=f"in {s}R{m}", copies=False)
+    finally:
+        if noted := links.since():
+            what = _in_words(noted)
+            raise keep_working(f"{s}R{m} {what}. Was that not done in {s}F{m}, and is it still on the link?")
     found = stage["kept"].get(m) if isinstance(stage.get("kept"), dict) else None
     if not isinstance(found, tuple | list) or len(found) != 2:
         what = "nothing" if found is None else shown(found)
-        return keep_working(
-            f'after {s}R{m} there is {what} in stage["kept"][{m}]. What does backward unpack?'
-        )
+        raise keep_working(f'after {s}R{m} there is {what} in stage["kept"][{m}]. What does backward unpack?')
     if not is_close(found[0], kept[m][0]):
-        return keep_working(
-            f"after {s}R{m} the first of the two arrays is not the x of {s}F{m}. Which is it?"
-        )
+        raise keep_working(f"after {s}R{m} the first of the two arrays is not the x of {s}F{m}. Which is it?")
     if not is_close(found[1], kept[m][1]):
-        return almost(f"after {s}R{m} y is not what {s}F{m} kept: {_apart(found[1], kept[m][1])}")
+        raise almost(f"after {s}R{m} y is not what {s}F{m} kept: {_apart(found[1], kept[m][1])}")
     extra = _held(stage) - sum(x.nbytes for x, _ in kept.values()) - kept[m][1].nbytes
     if extra:
         words = f"{abs(extra)} bytes {'more' if extra > 0 else 'less'} than all inputs and one y"
-        return almost(f"after {s}R{m} the stage holds {words}. Which microbatch is {s}R{m} about?")
-    return None
+        raise almost(f"after {s}R{m} the stage holds {words}. Which microbatch is {s}R{m} about?")
 
 
-def _after_backward(stages: list[dict], m: int, usual: list[dict]) -> Reply | None:
+def _after_backward(stages: list[dict], m: int, usual: list[dict]) -> None:
     for s, (stage, other) in enumerate(zip(stages, usual, strict=True)):
         if not (is_close(stage["dW"], other["dW"]) and is_close(stage["db"], other["db"])):
-            return keep_working(f"after {s}B{m} the gradient is another one. What did {s}R{m} do to it?")
+            raise keep_working(f"after {s}B{m} the gradient is another one. What did {s}R{m} do to it?")
         left = sum(x.nbytes for x, _ in other["kept"].values())
         if _held(stage) != left:
-            return almost(f"after {s}B{m} the stage keeps {_held(stage)} bytes, not {left}. Who frees them?")
-    return None
+            raise almost(f"after {s}B{m} the stage keeps {_held(stage)} bytes, not {left}. Who frees them?")
 
 
-def _changed(after: str, stage: dict, usual: dict) -> Reply | None:
+def _changed(after: str, stage: dict, usual: dict) -> None:
     """Whether a stage has lost something that it holds all the time, or its parameters have changed."""
     for name in OWN:
         if name not in stage:
-            return keep_working(f"after {after} the stage has no {name!r} any more. Who still needs it?")
-    return weights_changed(f"after {after}", stage, usual)
+            raise keep_working(f"after {after} the stage has no {name!r} any more. Who still needs it?")
+    weights_changed(f"after {after}", stage, usual)
 
 
 def _held(stage: dict) -> int:
@@ -230,32 +217,24 @@ def _in_words(noted: Sequence[tuple[str, object]]) -> str:
     return " and ".join(f"{verb} {name!r}" for verb, name in noted) or "sends and receives nothing"
 
 
+@exercise("write a function of (devices, microbatches, forward, backward, recompute), pass it in")
 def remat_time(answer: Callable | None) -> Reply:
     """Check ``answer(devices, microbatches, forward, backward, recompute)``: how long a GPipe step takes.
 
     All microbatches but the last are recomputed.
     """
-    if answer is None:
-        return your_turn(
-            "write a function of (devices, microbatches, forward, backward, recompute), pass it in"
-        )
     for case in HIDDEN_TIMES:
         got = called(answer, *case)
-        if isinstance(got, Reply):
-            return got
         if not is_number(got) or got != _time(*case):
             return _what_is_wrong_with_time(case, got)
     return correct("as long as the simulated step on every size tried. Is it different under 1F1B?")
 
 
+@exercise("write a function of (limit, boundary, saved) and pass it in")
 def most_microbatches(answer: Callable | None) -> Reply:
     """Check ``answer(limit, boundary, saved)``: how many microbatches fit if GPipe recomputes all of them."""
-    if answer is None:
-        return your_turn("write a function of (limit, boundary, saved) and pass it in")
     for case in HIDDEN_LIMITS:
         got = called(answer, *case)
-        if isinstance(got, Reply):
-            return got
         if not is_number(got) or got != _most(*case):
             return _what_is_wrong_with_most(*case, got)
     return correct("it fits on every size tried, and one microbatch more would not")

@@ -9,9 +9,9 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.layers import ReLU
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed
 from gpipe_sim.course.rows import (
     Rows,
     as_schedule,
@@ -85,8 +85,6 @@ def interleaved_rows(answer: Callable) -> Reply:
     for K, M, V in HIDDEN_ROWS:
         wanted, where = rows_of(Interleaved1F1B(K, M, V)), f"with K = {K}, M = {M}, V = {V}"
         rows = rows_from(answer, K, M, V, wanted=wanted, where=where)
-        if isinstance(rows, Reply):
-            return rows
         if rows != wanted:
             return _what_is_wrong_with_rows(rows, wanted, K, V, where)
     return correct(f"the library's rows, at {len(HIDDEN_ROWS)} sizes that are not on this page")
@@ -142,28 +140,22 @@ def _what_is_wrong_with_warmup(rows: Rows, leads: list[int], k: int, K: int, V: 
     return keep_working(f"{said}; {most_held}. How many turns pass until its first gradient can be there?")
 
 
+@exercise("write a function of (layers, devices, stages_per_device, device) and pass it in")
 def held_layers(answer: Callable | None) -> Reply:
     """Check ``answer(layers, devices, stages_per_device, device)``: which layers the device holds."""
-    if answer is None:
-        return your_turn("write a function of (layers, devices, stages_per_device, device) and pass it in")
     for case in HIDDEN_CUTS:
         got = called(answer, *case)
-        if isinstance(got, Reply):
-            return got
         if _numbers(got) != _held(*case):
             return _what_is_wrong_with_layers(*case, got)
     return correct("the same layers as the partitions of the schedule's placement, on every size tried")
 
 
+@exercise("write a function of (devices, microbatches, comm) and pass it in")
 def best_stages_per_device(answer: Callable | None) -> Reply:
     """Check ``answer(devices, microbatches, comm)``: which of 1, 2 and 4 stages gives the shortest step."""
-    if answer is None:
-        return your_turn("write a function of (devices, microbatches, comm) and pass it in")
     given = []
     for case in HIDDEN_LINKS:
         got = called(answer, *case)
-        if isinstance(got, Reply):
-            return got
         if not is_number(got) or got not in CHOICES:
             said = f"{float(got):.4g}" if is_number(got) else repr(got)
             return keep_working(f"for {_link(*case)} you say {said}. Which of V = 1, 2 and 4 is that?")

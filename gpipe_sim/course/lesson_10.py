@@ -13,8 +13,9 @@ from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.families import GPipe
 
 #: What natural wrong guesses at the M that halves the bubble of 8 devices and 8 microbatches would be.
@@ -94,15 +95,12 @@ HIDDEN_BATCHES = tuple(
 )
 
 
+@exercise("write a function microbatches_for(devices, percent) and pass it in")
 def microbatches_for(answer: Callable | None) -> Reply:
     """Check ``answer(devices, percent)``: the fewest microbatches with at most that bubble fraction."""
-    if answer is None:
-        return your_turn("write a function microbatches_for(devices, percent) and pass it in")
     given = []
     for devices, percent in HIDDEN:
         got = called(answer, devices, percent)
-        if isinstance(got, Reply):
-            return got
         if not _whole(got):
             return keep_working(
                 f"for {_devices(devices)} and {percent}% you say {_shown(got)}. "
@@ -158,15 +156,12 @@ def _what_is_wrong(devices: int, percent: int, got: int, close: bool) -> Reply:
     return reply(f"{where}; {measured}. {asks}")
 
 
+@exercise("write a function quickest(devices, samples, startup) and pass it in")
 def quickest(answer: Callable | None) -> Reply:
     """Check ``answer(devices, samples, startup)``: the equal pieces that make the shortest GPipe step."""
-    if answer is None:
-        return your_turn("write a function quickest(devices, samples, startup) and pass it in")
     given = []
     for batch in HIDDEN_BATCHES:
         got = called(answer, *batch)
-        if isinstance(got, Reply):
-            return got
         if not _whole(got) or got < 1:
             return keep_working(f"{batch} you say {_shown(got)}. How many microbatches is that?")
         if batch.samples % int(got):

@@ -12,7 +12,7 @@ import numpy as np
 from gpipe_sim.balance.by_cost import balance_by_cost
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import (
     Reply,
@@ -22,7 +22,6 @@ from gpipe_sim.course.reply import (
     is_whole,
     keep_working,
     listed,
-    your_turn,
 )
 from gpipe_sim.families import OneFOneB
 
@@ -112,10 +111,7 @@ def best_cut(answer: Callable) -> Reply:
     for costs, stages in HIDDEN_MODELS:
         where = f"for layers that take {listed(costs)} and K = {stages}"
         got = called(answer, list(costs), stages, where=where)
-        if isinstance(got, Reply):
-            return got
-        if reply := _what_is_no_cut(where, got, costs, stages):
-            return reply
+        _what_is_no_cut(where, got, costs, stages)
         sizes = [int(size) for size in got]
         tried.append(((costs, stages), sizes))
         takes, best = stage_costs(costs, sizes), least(costs, stages)
@@ -133,22 +129,21 @@ def best_cut(answer: Callable) -> Reply:
     return keep_working(f"{wrong[0]}. What do you compare two cuts by?")
 
 
-def _what_is_no_cut(where: str, got: object, costs: Sequence[Real], stages: int) -> Reply | None:
+def _what_is_no_cut(where: str, got: object, costs: Sequence[Real], stages: int) -> None:
     said = f"{where} you give {got!r}"
     if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_whole, got)):
-        return keep_working(f"{said}. It should list how many layers each stage gets: whole numbers")
+        raise keep_working(f"{said}. It should list how many layers each stage gets: whole numbers")
     sizes = list(map(int, got))
     if sum(sizes) != len(costs) or min(sizes, default=0) < 0:
         if len(sizes) == stages and sizes == sorted(set(sizes)) and sizes[-1] <= len(costs):
-            return almost(f"{said}. Are those places in the list? How many layers has each stage?")
+            raise almost(f"{said}. Are those places in the list? How many layers has each stage?")
         if len(sizes) == stages and set(sizes) <= set(_runs(costs)):
-            return almost(f"{said}. Is that what stages take? How many layers has each?")
+            raise almost(f"{said}. Is that what stages take? How many layers has each?")
         held = f"these stages hold {sum(sizes)} of {len(costs)} layers"
-        return keep_working(f"{said}: {held}. Where are the others, or which are there twice?")
+        raise keep_working(f"{said}: {held}. Where are the others, or which are there twice?")
     if len(sizes) != stages or 0 in sizes:
         there = f"{len(sizes) - sizes.count(0)} stages with layers, and {stages} devices"
-        return almost(f"{said}: {there}. What does each device do?")
-    return None
+        raise almost(f"{said}: {there}. What does each device do?")
 
 
 def _runs(costs: Sequence[Real]) -> Iterator[Real]:
@@ -169,10 +164,9 @@ def _is_speed(value: object) -> bool:
     return is_number(value) and isfinite(value)
 
 
+@exercise("write the order of the four devices in this cell, and run it again")
 def best_order(answer: Sequence | None) -> Reply:
     """Check an order of the four devices of ``SPEEDS``, against all others."""
-    if answer is None:
-        return your_turn("write the order of the four devices in this cell, and run it again")
     if not isinstance(answer, list | tuple | np.ndarray) or not all(map(_is_speed, answer)):
         return keep_working(f"you give {answer!r}. Which speed has device 0, which device 1, ...?")
     speeds = [Fraction(float(speed)).limit_denominator(1000) for speed in answer]

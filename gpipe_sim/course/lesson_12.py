@@ -10,7 +10,7 @@ from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.own_program import early, no_steps, wrong_row, wrong_run
 from gpipe_sim.course.reply import (
@@ -20,7 +20,6 @@ from gpipe_sim.course.reply import (
     correct,
     is_number,
     keep_working,
-    your_turn,
 )
 from gpipe_sim.course.rows import (
     Rows,
@@ -28,11 +27,11 @@ from gpipe_sim.course.rows import (
     first_other,
     given,
     in_words,
-    is_need,
     parsed,
     read_rows,
     rows_of,
     spelled,
+    table_lines,
 )
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.links.links import Link
@@ -104,19 +103,13 @@ FASTER = {"true": "What if two devices want the wire, and the one that nobody wa
 @build("ON_LINKS", "with_links")
 def on_links(table: dict, answer: Callable) -> Reply:
     """Check the table of needs with messages, and ``answer(rows)``: a row for each device and each link."""
-    if wrong := _wrong_table(table):
-        return wrong
+    _wrong_table(table)
     if answer is None:
         return keep_working("the table is right. Which rows are there besides those of the devices?")
     for rows in HIDDEN_ROWS:
         where = f"with the rows {in_words(rows)}"
         got = given(answer, rows, where=where)
-        if isinstance(got, Reply):
-            return got
-        count = len(got[0]) if isinstance(got[0], list) else 0
-        found = read_rows(got[0], count, where, KINDS)
-        if isinstance(found, Reply):
-            return found
+        found = read_rows(got, len(got) if isinstance(got, list) else 0, where, KINDS)
         if question := _what_is_off(found, rows):
             return keep_working(f"{where}, {question}")
     return correct(
@@ -124,21 +117,12 @@ def on_links(table: dict, answer: Callable) -> Reply:
     )
 
 
-def _wrong_table(table: object) -> Reply | None:
+def _wrong_table(table: object) -> None:
     """What is wrong with a student's ON_LINKS, told by what an action would then need."""
-    if not isinstance(table, dict):
-        return keep_working(f"ON_LINKS is {table!r}. Which four kinds of action want an entry in a dict?")
-    for kind, stage in zip(KINDS, (2, 3, 2, 3), strict=True):
-        if kind not in table:
-            return keep_working(f"ON_LINKS has the keys {list(table)}. What does {kind} need?")
-        entries = table[kind]
-        if not isinstance(entries, list) or not all(is_need(entry, KINDS) for entry in entries):
-            pairs = 'How is it written as a list of pairs such as ("F", -1)?'
-            return keep_working(f'ON_LINKS["{kind}"] is {entries!r}. {pairs}')
+    for (kind, entries), stage in zip(table_lines(table, "ON_LINKS", KINDS), (2, 3, 2, 3), strict=True):
         if sorted(entries) != sorted(answers.ON_LINKS[kind]):
             needed = " and ".join(spelled((stage + way, other, 5)) for other, way in entries) or "nothing"
-            return keep_working(f"by your table, {stage}{kind}5 needs {needed}. {_TABLE[kind]}")
-    return None
+            raise keep_working(f"by your table, {stage}{kind}5 needs {needed}. {_TABLE[kind]}")
 
 
 _TABLE = {
@@ -234,8 +218,6 @@ def program(answer: Callable) -> Reply:
         for k in range(K):
             where = f"called with ({k}, {K}, {M})"
             steps = called(answer, k, K, M, where=where)
-            if isinstance(steps, Reply):
-                return steps
             if wrong := no_steps(steps):
                 return keep_working(f"{where} {wrong}")
             rows.append(list(steps))
@@ -250,14 +232,11 @@ def program(answer: Callable) -> Reply:
     return correct(f"it ends at {sizes}, and the gradients are those of one device to 1e-12")
 
 
+@exercise("write a function of (K, M, F, B, busy, latency) and pass it in")
 def gpipe_on_links(answer: Callable | None) -> Reply:
     """Check ``answer(K, M, F, B, busy, latency)``: how long GPipe takes if every link is like this."""
-    if answer is None:
-        return your_turn("write a function of (K, M, F, B, busy, latency) and pass it in")
     for setting in SETTINGS:
         said = called(answer, *setting)
-        if isinstance(said, Reply):
-            return said
         where = "K = {}, M = {}, F = {}, B = {}, busy {}, latency {}".format(*setting)
         if said is None:
             return keep_working(f"{where}: {NOTHING_BACK}")
@@ -283,26 +262,21 @@ def _mistaken(told: str, said: Real, setting: tuple) -> Reply:
     if K == 1:
         return almost(f"{told}. How many links has one device?")
     plain, hops = (M + K - 1) * (F + B), K - 1
-    fill = 2 * hops * (busy + latency)
-    queue = bool(hops) * (M - 1) * (max(busy - F, 0) + max(busy - B, 0))
+    whole, behind = busy + latency, bool(hops) * (M - 1)
+    fill, queue = 2 * hops * whole, behind * (max(busy - F, 0) + max(busy - B, 0))
+    delayed = plain + fill
     known = {
         plain: "That is without messages. What does the first one delay?",
-        plain + fill: "That is a plain delay. What if the link is still busy when the next message is made?",
+        delayed: "That is a plain delay. What if the link is still busy when the next message is made?",
         plain + fill / 2 + queue: "That is one way. How do the gradients come back?",
         plain + 2 * hops * busy + queue: "That leaves out the latency. Whom does it delay?",
-        plain + fill + bool(hops) * (M - 1) * max(busy - F, 0): "Activations queue there. When do gradients?",
-        plain + fill + queue * M / max(M - 1, 1): "How many messages are behind the first one?",
-        plain
-        + fill
-        + hops * queue: "That has each message queue on every link. How far apart does it reach the second?",
-        plain
-        + fill
-        + bool(hops)
-        * (M - 1)
-        * (max(busy + latency - F, 0) + max(busy + latency - B, 0)): "Is a link busy during its latency?",
-        plain
-        + fill
-        + (M - 1) * (2 * busy - F - B): "Can a link that is quicker than its sender shorten a step?",
+        delayed + behind * max(busy - F, 0): "Activations queue there. When do gradients?",
+        delayed + queue * M / max(M - 1, 1): "How many messages are behind the first one?",
+        delayed + hops * queue: (
+            "That has each message queue on every link. How far apart does it reach the second?"
+        ),
+        delayed + behind * (max(whole - F, 0) + max(whole - B, 0)): "Is a link busy during its latency?",
+        delayed + (M - 1) * (2 * busy - F - B): "Can a link that is quicker than its sender shorten a step?",
     }
     if said in known:
         return almost(f"{told}. {known[said]}")

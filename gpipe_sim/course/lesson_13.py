@@ -14,10 +14,10 @@ from gpipe_sim.core.schedule import needs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course import answers
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.halves import what_is_wrong_with_halves
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.course.rows import (
     KINDS,
     Rows,
@@ -100,8 +100,6 @@ def split_needs(table: dict) -> Reply:
         return keep_working(wrong)
     for rows in product(*(permutations([(k, kind, 0) for kind in "FIW"]) for k in range(3))):
         ends = called(answers.clock, rows, table, SPLIT_TIMES)
-        if isinstance(ends, Reply):
-            return ends
         if ends != (right := answers.clock(rows, answers.SPLIT, SPLIT_TIMES)):
             return keep_working(_what_is_wrong_with_needs(rows, ends, right))
     return correct(f"it lets run what can run and nothing else, in all {6**3} orders on three devices")
@@ -147,8 +145,7 @@ def two_halves(input_gradient: Callable, weight_gradient: Callable) -> Reply:
     for half in (input_gradient, weight_gradient):
         if not callable(half):
             return keep_working(f"pass in two functions; one of them is {half!r}")
-    if wrong := what_is_wrong_with_halves(input_gradient, weight_gradient):
-        return wrong
+    what_is_wrong_with_halves(input_gradient, weight_gradient)
     return correct("the gradients of one device to 1e-12; I passes its gradient on, W sends nothing")
 
 
@@ -158,8 +155,6 @@ def putting_off(answer: Callable) -> Reply:
     for delays, M in HIDDEN_DELAYS:
         wanted, where = answers.putting_off(delays, M), f"with delays {delays}, M = {M}"
         rows = rows_from(answer, delays, M, wanted=wanted, where=where)
-        if isinstance(rows, Reply):
-            return rows
         if rows != wanted:
             k = first_other(rows, wanted)
             return _what_is_wrong_with_delays(rows, wanted, k, f"{where}, device {k}")
@@ -210,8 +205,6 @@ def stamped(answer: Callable) -> Reply:
         wanted = answers.stamped(strand, M, period)
         where = f"with a V of {K} devices, M = {M}, period {period}"
         rows = rows_from(answer, strand, M, period, wanted=wanted, where=where)
-        if isinstance(rows, Reply):
-            return rows
         if rows != wanted:
             return _what_is_wrong_with_stamps(rows, wanted, strand, where)
     return correct(f"every slot in its place, at {len(HIDDEN_STAMPS)} sizes that are not on this page")
@@ -249,34 +242,31 @@ def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: st
     return keep_working(f"{where}: {said}. In which slot is each of the two?")
 
 
+@exercise(f"write the row of device {LAST} as text: four F, four I and four W")
 def put_off(answer: str | None) -> Reply:
     """Check the row of the last of three devices: with the given rows, a step as short as that of ZB-H1."""
     goal = simulate(GIVEN).makespan
-    if answer is None:
-        return your_turn(f"write the row of device {LAST} as text: four F, four I and four W")
     schedule = _with_row(answer)
-    if isinstance(schedule, Reply):
-        return schedule
     timeline, held = simulate(schedule), peak_in_flight(schedule)[LAST]
     if timeline.makespan > goal:
         return almost(f"it takes {timeline.makespan}. {_who_waits(timeline)}")
     return correct(f"{goal} long, and device {LAST} holds at most {held}. Which of your W fills which hole?")
 
 
-def _with_row(answer: str) -> Explicit | Reply:
-    """The given rows and the student's as a schedule, or a reply that says what is wrong with the row."""
+def _with_row(answer: str) -> Explicit:
+    """The given rows and the student's as a schedule; raises a Reply to a wrong row."""
     if not isinstance(answer, str):
-        return keep_working(f"write the row as text, such as '2F0 2I0 2W0' (got {type(answer).__name__})")
+        raise keep_working(f"write the row as text, such as '2F0 2I0 2W0' (got {type(answer).__name__})")
     rows = [line for line in answer.splitlines() if line.strip()]
     if len(rows) != 1:
-        return keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
+        raise keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
     cells = rows[0].rpartition(":")[2].replace(",", " ").split()
     if wrong := _what_is_no_row(cells) or _what_is_too_early(cells):
-        return keep_working(wrong)
+        raise keep_working(wrong)
     placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
     schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
     if stuck := who_is_stuck(schedule):
-        return keep_working(f"{stuck}. Which of these on your row comes too early?")
+        raise keep_working(f"{stuck}. Which of these on your row comes too early?")
     return schedule
 
 
@@ -332,25 +322,21 @@ def _awaited(timeline: Timeline, at: Real) -> list[Action]:
     return [need for need in wanted if timeline.schedule.device_of(need) == LAST]
 
 
+@exercise("write a function of (K, M, F, I, W) and pass it in")
 def small_weight_times(answer: Callable | None) -> Reply:
     """Check ``answer(K, M, F, I, W)``: ZB-H2's span bubble as an exact fraction, also for W small or 0."""
-    if answer is None:
-        return your_turn("write a function of (K, M, F, I, W) and pass it in")
     for setting in SETTINGS:
         said = called(answer, *setting)
-        if isinstance(said, Reply):
-            return said
-        if wrong := _what_is_wrong(said, *setting):
-            return wrong
+        _what_is_wrong(said, *setting)
     return correct(
         f"exact in {len(SETTINGS)} settings, down to W = 0. What can ZB-H2 fill its bubble with then?"
     )
 
 
-def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Reply | None:
+def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> None:
     where = f"K = {K}, M = {M}, F = {F}, I = {I}, W = {W}"
     if not is_number(said):
-        return keep_working(
+        raise keep_working(
             f"{where}: you say {said!r}; the span bubble is a number, such as Fraction(1, 10). "
             "What does your function return?"
         )
@@ -358,13 +344,13 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> Repl
     timeline = simulate(ZBH2(K, M), costs)
     measured = span_bubble(timeline)
     if said == measured:
-        return None
+        return
     if abs(said - measured) < ROUNDED:
-        return almost(f"{where}: {float(said):.4f} is right but for rounding. What keeps it exact?")
+        raise almost(f"{where}: {float(said):.4f} is right but for rounding. What keeps it exact?")
     for name, other in _mistaken_for(timeline, K, M, costs).items():
         if abs(said - other) < ROUNDED:
-            return almost(f"{where}: {name}")
-    return keep_working(
+            raise almost(f"{where}: {name}")
+    raise keep_working(
         f"{where}: you say {float(said):.4g}, measured {float(measured):.4f}. "
         "How long is the longest span, and how much of it is work?"
     )

@@ -12,9 +12,9 @@ from gpipe_sim.core.losses import mse
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.split import split
 from gpipe_sim.course.attended import mixed_samples, what_is_no_pair, wrong_mix, wrong_shares
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed, your_turn
+from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed
 from gpipe_sim.course.trained import Trained, stored
 from gpipe_sim.memory.profile import Size
 from gpipe_sim.memory.shape_inference import profile
@@ -106,8 +106,6 @@ def attention(answer: Callable) -> Reply:
         arrays = np.random.default_rng(b).normal(size=(3, b, s, h))
         where = f"with {b} samples, {s} places, {h} features and {heads} head{'s' * (heads > 1)}"
         given = called(answer, *arrays, heads, where=where)
-        if isinstance(given, Reply):
-            return given
         if wrong := what_is_no_pair(given, (b, s, h), (b, heads, s, s)):
             return keep_working(f"{where} {wrong}")
         if wrong := mixed_samples(answer, given, arrays, heads) or wrong_shares(given[1], arrays, heads):
@@ -136,8 +134,6 @@ def block_bytes(answer: Callable) -> Reply:
     shapes, given = [Shape(*each) for each in HIDDEN_BLOCKS], []
     for shape in shapes:
         got = called(answer, *shape)
-        if isinstance(got, Reply):
-            return got
         if not is_number(got) or not isfinite(got):
             return keep_working(f"{shape} you say {got!r}; it should be a number of bytes")
         given.append(got)
@@ -146,8 +142,9 @@ def block_bytes(answer: Callable) -> Reply:
         return correct("as many bytes as the library's block would save, at four sizes")
     if question := _in_another_unit(given, measured):
         return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
-    for mistaken, question in MISTAKES.items():
-        if all(abs(got - mistaken(*shape)) < 0.5 for got, shape in zip(given, shapes, strict=True)):
+    errors = [(got - right, shape) for got, right, shape in zip(given, measured, shapes, strict=True)]
+    for terms, question in MISTAKES.items():
+        if all(abs(error - off_by(terms, *shape)) < 0.5 for error, shape in errors):
             return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
     wrong = next(i for i in range(len(given)) if given[i] != measured[i])
     off = _off(shapes[wrong], given[wrong], measured[wrong])
@@ -167,47 +164,41 @@ def _off(shape: Shape, got: float, measured: int) -> str:
     return f"{shape} you say {got:,.10g} bytes, and the library's block saves {measured:,}"
 
 
-#: What a mistake makes of a shape, and the question that it calls for.
+#: By how many sh, as², s² and s bytes a mistake is off, and the question that it calls for.
 MISTAKES = {
-    lambda s, h, a: saved_bytes(s, h, a) - 4 * s: "4s are missing: what does a LayerNorm keep of each place?",
-    lambda s, h, a: saved_bytes(s, h, a) + 2 * s * h + a * s * s: (
-        "That gives what dropout keeps 2 bytes for each entry. How many does yes or no take?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) - 2 * s * h - 3 * a * s * s: (
-        "That leaves dropout out. What does it keep, and which array is another one behind it?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) - 5 * (a - 1) * s * s: (
-        "That is right for one head. How many tables of s x s does each sample have?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) + 2 * a * s * s: (
-        "That has 7as². Which table of s x s does no backward read: the scores, or the shares?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) - 2 * a * s * s: (
-        "That has 3as². Softmax and the mix read two different tables. Which?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) - a * s * s: (
-        "That has 4as². There is dropout on the shares, too. What does it keep?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) - 12 * s * h: (
-        "That has 12sh too few. How wide is the middle of the network, which two layers read?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) - 8 * s * h: (
+    (0, 0, 0, -4): "4s are missing: what does a LayerNorm keep of each place?",
+    (2, 1, 0, 0): "That gives what dropout keeps 2 bytes for each entry. How many does yes or no take?",
+    (-2, -3, 0, 0): ("That leaves dropout out. What does it keep, and which array is another one behind it?"),
+    (0, -5, 5, 0): "That is right for one head. How many tables of s x s does each sample have?",
+    (0, 2, 0, 0): "That has 7as². Which table of s x s does no backward read: the scores, or the shares?",
+    (0, -2, 0, 0): "That has 3as². Softmax and the mix read two different tables. Which?",
+    (0, -1, 0, 0): "That has 4as². There is dropout on the shares, too. What does it keep?",
+    (-12, 0, 0, 0): "That has 12sh too few. How wide is the middle of the network, which two layers read?",
+    (-8, 0, 0, 0): (
         "That has 8sh too few. The GELU and the second linear layer each save an input. Are they the same?"
     ),
-    lambda s, h, a: saved_bytes(s, h, a) - 4 * s * h: (
+    (-4, 0, 0, 0): (
         "That has 4sh too few. A LayerNorm's weights scale what it saved: is its output the same array? And "
         "how many arrays of s x h go into the core?"
     ),
-    lambda s, h, a: saved_bytes(s, h, a) - 2 * s * h: (
-        "That has 2sh too few. Each of two Dropouts, and each of two LayerNorms: what do they keep?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) + 2 * s * h: (
-        "That has 2sh too many. Which array did you count that no backward reads?"
-    ),
-    lambda s, h, a: saved_bytes(s, h, a) + 4 * s * h: (
+    (
+        -2,
+        0,
+        0,
+        0,
+    ): "That has 2sh too few. Each of two Dropouts, and each of two LayerNorms: what do they keep?",
+    (2, 0, 0, 0): "That has 2sh too many. Which array did you count that no backward reads?",
+    (4, 0, 0, 0): (
         "That has 4sh too many. Do q, k and v come from one input or three? And what does a sum save?"
     ),
 }
+
+
+def off_by(terms: Sequence[int], s: int, h: int, a: int) -> int:
+    """So many sh, as², s² and s."""
+    return sum(n * size for n, size in zip(terms, (s * h, a * s * s, s * s, s), strict=True))
+
+
 #: How many of another unit a byte is, and the question that it calls for.
 UNITS = {
     0.5: "That is how many 2-byte numbers it would be. How many bytes?",
@@ -259,20 +250,16 @@ HIDDEN_PARTS = (
 )
 
 
+@exercise("write to_recompute in this cell, and run it again")
 def to_recompute(answer: Callable | None) -> Reply:
     """Check ``answer(parts, bytes_to_free)``: the names of the parts that free it with the fewest FLOPs."""
-    if answer is None:
-        return your_turn("write to_recompute in this cell, and run it again")
     for parts, goal in HIDDEN_PARTS:
         named = {name: Part(name, frees, flops) for name, frees, flops in parts}
         where = f"to free {goal} of {listed(f'{name} ({frees} for {flops})' for name, frees, flops in parts)}"
         got = called(answer, [tuple(part) for part in named.values()], goal, where=where)
-        if isinstance(got, Reply):
-            return got
         if wrong := _what_is_no_choice(got, named):
             return keep_working(f"{where} {wrong}")
-        if wrong := _what_is_not_cheapest(where, [named[name] for name in got], list(named.values()), goal):
-            return wrong
+        _what_is_not_cheapest(where, [named[name] for name in got], list(named.values()), goal)
     return correct(f"enough bytes for the fewest FLOPs, in {len(HIDDEN_PARTS)} models that are not shown")
 
 
@@ -287,21 +274,21 @@ def _what_is_no_choice(got: object, named: dict[str, Part]) -> str:
     return ""
 
 
-def _what_is_not_cheapest(where: str, chosen: list[Part], parts: list[Part], goal: int) -> Reply | None:
+def _what_is_not_cheapest(where: str, chosen: list[Part], parts: list[Part], goal: int) -> None:
     frees, flops = _total(chosen)
     names = listed(part.name for part in chosen) or "nothing"
     if frees < goal:
-        return keep_working(f"{where} you recompute {names}, which frees {frees}. What else has to go?")
+        raise keep_working(f"{where} you recompute {names}, which frees {frees}. What else has to go?")
     fewest = min(spent for freed, spent in map(_total, _choices(parts)) if freed >= goal)
     if flops == fewest:
-        return None
+        return
     said = f"{where} you recompute {names}: {flops} FLOPs, and {fewest} would do"
     spare = [part for part in chosen if frees - part.frees >= goal]
     if spare:
-        return keep_working(f"{said}. What if {spare[0].name} is kept after all?")
+        raise keep_working(f"{said}. What if {spare[0].name} is kept after all?")
     if chosen == _taken(parts, goal, key=lambda part: -part.frees / part.flops):
-        return almost(f"{said}. The best rate first is near. What did the last one free beyond the goal?")
-    return keep_working(f"{said}. Which parts free more bytes for each FLOP?")
+        raise almost(f"{said}. The best rate first is near. What did the last one free beyond the goal?")
+    raise keep_working(f"{said}. Which parts free more bytes for each FLOP?")
 
 
 def _total(parts: Sequence[Part]) -> tuple[int, int]:

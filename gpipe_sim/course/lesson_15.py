@@ -8,7 +8,7 @@ import numpy as np
 
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.answers import Links
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
@@ -18,7 +18,6 @@ from gpipe_sim.course.reply import (
     is_whole,
     keep_working,
     listed,
-    your_turn,
 )
 from gpipe_sim.replicas.replicate import shares as best_shares
 
@@ -126,21 +125,14 @@ def ring_sum(answer: Callable) -> Reply:
     for n, length in HIDDEN_RINGS:
         where = f"with {n} devices and vectors of {length} numbers" if n > 1 else "with a single device"
         tagged = [np.full(length, TAG**k) for k in range(n)]
-        found = _run(answer, tagged, where)
-        if isinstance(found, Reply):
-            return found
-        got, links = found
+        got, links = _run(answer, tagged, where)
         if question := _wrong_counts(got, links, n):
             return keep_working(f"{where}, {question}")
         vectors = list(np.random.default_rng(n).normal(size=(n, length)))
-        found = _run(answer, vectors, where)
-        if isinstance(found, Reply):
-            return found
-        got, links = found
+        got, links = _run(answer, vectors, where)
         if question := _wrong_places(got, vectors):
             return keep_working(f"{where}, {question}")
-        if reply := _wrong_bytes(where, links, n, length):
-            return reply
+        _wrong_bytes(where, links, n, length)
         unequal = unequal or _unequal(got, where)
     if unequal:
         return almost(unequal)
@@ -149,33 +141,31 @@ def ring_sum(answer: Callable) -> Reply:
     )
 
 
-def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> Reply | tuple[list, CountedLinks]:
-    """What each device has at the end, as vectors, and the links; or what is wrong with its form."""
+def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> tuple[list, CountedLinks]:
+    """What each device has at the end, as vectors, and the links; or raise what is wrong with its form."""
     links = CountedLinks()
     got = called(answer, vectors, links, where=where)
-    if isinstance(got, Reply):
-        return got
     n, length = len(vectors), len(vectors[0])
     if got is None:
-        return keep_working(f"{where} {NOTHING_BACK}")
+        raise keep_working(f"{where} {NOTHING_BACK}")
     if isinstance(got, np.ndarray) and got.shape == (n, length):
         got = list(got)
     if isinstance(got, np.ndarray):
-        return keep_working(f"{where} it gives one vector. What does each of the devices have at the end?")
+        raise keep_working(f"{where} it gives one vector. What does each of the devices have at the end?")
     if not isinstance(got, list | tuple) or len(got) != n:
         what = f"{len(got)} of them" if isinstance(got, list | tuple) else f"a {type(got).__name__}"
-        return keep_working(f"{where} it gives {what}. What is a list with a vector of each device?")
+        raise keep_working(f"{where} it gives {what}. What is a list with a vector of each device?")
     if all(isinstance(each, list | tuple) for each in got):
-        return keep_working(f"{where} each device has a list of pieces. How do these become a vector?")
+        raise keep_working(f"{where} each device has a list of pieces. How do these become a vector?")
     for k, each in enumerate(got):
         if not isinstance(each, np.ndarray) or each.dtype.kind != "f" or each.shape != (length,):
-            return keep_working(f"{where} device {k} has {each!r}. Where are its {length} numbers?")
+            raise keep_working(f"{where} device {k} has {each!r}. Where are its {length} numbers?")
     strange = next((name for name in links.sent if name not in range(n)), None)
     if strange is not None:
-        return keep_working(f"{where}, device {strange!r} sends, and devices are 0 to {n - 1}. Which is it?")
+        raise keep_working(f"{where}, device {strange!r} sends, and devices are 0 to {n - 1}. Which is it?")
     if links.lost is not None:
         says = f"device {links.lost} sends again before its last piece was received"
-        return keep_working(f"{where}, {says}. Where is that piece then?")
+        raise keep_working(f"{where}, {says}. Where is that piece then?")
     return list(got), links
 
 
@@ -261,28 +251,27 @@ def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
     return ""
 
 
-def _wrong_bytes(where: str, links: CountedLinks, n: int, length: int) -> Reply | None:
+def _wrong_bytes(where: str, links: CountedLinks, n: int, length: int) -> None:
     """What is wrong with how much was sent, while all the sums are right."""
     whole, sent = 8 * length, [links.of(k) for k in range(n)]
     due = 2 * (n - 1) * whole  # every piece goes to n - 1 devices twice
     most = 2 * (whole - 8 * (length // n))  # all pieces but one, twice
     if not sum(sent) and due:
-        return keep_working(
+        raise keep_working(
             f"{where} all have the sum, and nothing was sent. How does device 0 know the rest?"
         )
     if sum(sent) < due:
         says = f"{where} the sums are right, but all together send {sum(sent)} bytes"
-        return keep_working(f"{says}. Which numbers of another device did one use without receiving them?")
+        raise keep_working(f"{says}. Which numbers of another device did one use without receiving them?")
     if max(sent) > most:
         k = sent.index(max(sent))
         says = f"{where} the sums are right, but device {k} sends {sent[k]} bytes, and has {whole}"
         if len({*sent}) > 1 and n > 2:
-            return almost(f"{says}. Which devices send little meanwhile?")
+            raise almost(f"{says}. Which devices send little meanwhile?")
         largest = max(links.sent[k])
         if largest > 8 * -(-length // n):
-            return almost(f"{says}. It sends {largest} in one round: how much need it be?")
-        return almost(f"{says}, in {len(links.sent[k])} rounds. Which of them does nobody need?")
-    return None
+            raise almost(f"{says}. It sends {largest} in one round: how much need it be?")
+        raise almost(f"{says}, in {len(links.sent[k])} rounds. Which of them does nobody need?")
 
 
 def _unequal(got: list[np.ndarray], where: str) -> str:
@@ -295,15 +284,12 @@ def _unequal(got: list[np.ndarray], where: str) -> str:
     return ""
 
 
+@exercise("write shares in this cell, and run it again")
 def shares(answer: Callable | None) -> Reply:
     """Check ``answer(samples, speeds)``: each device's samples, so that the last is done soonest."""
-    if answer is None:
-        return your_turn("write shares in this cell, and run it again")
     for samples, speeds in HIDDEN_SPEEDS:
         where = f"for {samples} samples and speeds {listed(speeds)}"
         got = called(answer, samples, list(speeds), where=where)
-        if isinstance(got, Reply):
-            return got
         if got is None:
             return keep_working(f"{where} {NOTHING_BACK}")
         if not isinstance(got, list | tuple | np.ndarray) or len(got) != len(speeds):
@@ -312,8 +298,7 @@ def shares(answer: Callable | None) -> Reply:
             )
         if question := _no_shares(list(got), samples):
             return keep_working(f"{where} it gives {listed(got)}. {question}")
-        if reply := _too_long(where, list(map(int, got)), samples, speeds):
-            return reply
+        _too_long(where, list(map(int, got)), samples, speeds)
     return correct(f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
 
 
@@ -329,20 +314,20 @@ def _no_shares(got: list, samples: int) -> str:
     return ""
 
 
-def _too_long(where: str, got: list[int], samples: int, speeds: Sequence[Real]) -> Reply | None:
+def _too_long(where: str, got: list[int], samples: int, speeds: Sequence[Real]) -> None:
     best = best_shares(samples, speeds)
     takes = [Fraction(count) / Fraction(speed) for count, speed in zip(got, speeds, strict=True)]
     least = max(Fraction(count) / Fraction(speed) for count, speed in zip(best, speeds, strict=True))
     if max(takes) == least:
-        return None
+        return
     last = takes.index(max(takes))
     says = f"{where} it gives {listed(got)}. Device {last} takes {written(takes[last])}"
     says = f"{says} for its {got[last]}, and with other shares all are done after {written(least)}"
     if max(got) - min(got) <= 1 and len({*speeds}) > 1:
-        return keep_working(f"{says}. Where do you look at the speeds?")
+        raise keep_working(f"{says}. Where do you look at the speeds?")
     if all(abs(one - other) <= 1 for one, other in zip(got, best, strict=True)):
-        return almost(f"{says}. After rounding, who should get one more, and who one less?")
+        raise almost(f"{says}. After rounding, who should get one more, and who one less?")
     both = list(zip(got, speeds, strict=True))
     if any(one < other and fast > slow for one, fast in both for other, slow in both):
-        return keep_working(f"{says}. Who should get the most?")
-    return keep_working(f"{says}. How long does each device take for its share?")
+        raise keep_working(f"{says}. Who should get the most?")
+    raise keep_working(f"{says}. How long does each device take for its share?")

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from math import inf, isclose, isfinite
 
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.jobs import BYTES, TIMES, Formula, Job, Plan, simulated, sizes
+from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, simulated, sizes
 from gpipe_sim.course.jobs import number_of_plans as number_of_plans  # which the lesson calls
 from gpipe_sim.course.reply import (
     Reply,
@@ -13,7 +13,6 @@ from gpipe_sim.course.reply import (
     correct,
     is_number,
     keep_working,
-    your_turn,
 )
 
 #: What natural wrong guesses at the plans of 16 devices and 64 samples would be.
@@ -86,16 +85,13 @@ def plans_that_fit(answer: Callable) -> Reply:
     given = []
     for job in HIDDEN_JOBS:
         got = called(answer, job, where=_where(job))
-        if isinstance(got, Reply):
-            return got
         if wrong := _what_are_no_plans(got):
             return keep_working(f"{_where(job)} {wrong}")
         given.append([(float(time), float(held), *map(int, rest)) for time, held, *rest in got])
     every = list(zip(HIDDEN_JOBS, given, strict=True))
     for ask in (_sizes, _times, _bytes, _fits, _order):
         for job, plans in every:
-            if reply := ask(job, plans, every):
-                return reply
+            ask(job, plans, every)
     return correct(f"all plans of {len(HIDDEN_JOBS)} jobs, with the times and the bytes of simulated steps")
 
 
@@ -122,77 +118,74 @@ Given = list[tuple[float, float, int, int, int]]
 Every = list[tuple[Job, Given]]
 
 
-def _sizes(job: Job, plans: Given, every: Every) -> Reply | None:
+def _sizes(job: Job, plans: Given, every: Every) -> None:
     """Sizes that there are not, or twice."""
     seen: set[tuple[int, int, int]] = set()
     for *_, k, r, m in plans:
         if min(k, r, m) < 1 or k * r != job.devices:
-            return keep_working(f"{_where(job)} you have K = {k} and R = {r}. How many devices are that?")
+            raise keep_working(f"{_where(job)} you have K = {k} and R = {r}. How many devices are that?")
         if job.layers % k:
-            return keep_working(f"{_where(job)} you have K = {k}. How many layers has each stage?")
+            raise keep_working(f"{_where(job)} you have K = {k}. How many layers has each stage?")
         if job.samples % r or (job.samples // r) % m:
-            return keep_working(
+            raise keep_working(
                 f"{_where(job)} you have R = {r} and M = {m}. How many samples has each microbatch?"
             )
         if (k, r, m) in seen:
-            return almost(f"{_where(job)} K = {k}, R = {r}, M = {m} is there twice. Which loop repeats it?")
+            raise almost(f"{_where(job)} K = {k}, R = {r}, M = {m} is there twice. Which loop repeats it?")
         seen.add((k, r, m))
-    return None
 
 
 def _by_size(job: Job) -> dict[tuple[int, int, int], Plan]:
     return {each: simulated(job, *each) for each in sizes(job)}
 
 
-def _times(job: Job, plans: Given, every: Every) -> Reply | None:
-    return _compared(job, plans, every, 0, TIMES, "a step takes")
+def _times(job: Job, plans: Given, every: Every) -> None:
+    _compared(job, plans, every, 0, mistaken_times, "a step takes")
 
 
-def _bytes(job: Job, plans: Given, every: Every) -> Reply | None:
-    return _compared(job, plans, every, 1, BYTES, "the first device holds")
+def _bytes(job: Job, plans: Given, every: Every) -> None:
+    _compared(job, plans, every, 1, mistaken_bytes, "the first device holds")
 
 
-def _compared(job: Job, plans: Given, every: Every, i: int, mistakes: dict[str, Formula], what: str):
+def _compared(job: Job, plans: Given, every: Every, i: int, mistaken: Callable, what: str) -> None:
     right = _by_size(job)
     for plan in plans:
         size = plan[2:]
         if not isclose(plan[i], right[size][i], rel_tol=1e-9, abs_tol=1e-9):
             number = "K = {}, R = {}, M = {}".format(*size)
             said = f"{_where(job)}, {number}: you say {what} {plan[i]:g}, and it is {right[size][i]:g}"
-            known = next((ask for ask, mistaken in mistakes.items() if _are(every, i, mistaken)), None)
-            return almost(f"{said}. {known}") if known else keep_working(f"{said}. What is it made of?")
-    return None
+            known = next((ask for ask in mistaken(job, *size) if _are(every, i, mistaken, ask)), None)
+            raise almost(f"{said}. {known}") if known else keep_working(f"{said}. What is it made of?")
 
 
-def _are(every: Every, i: int, mistaken: Formula) -> bool:
+def _are(every: Every, i: int, mistaken: Callable, ask: str) -> bool:
     return all(
-        isclose(plan[i], mistaken(job, *plan[2:]), rel_tol=1e-9, abs_tol=1e-9)
+        isclose(plan[i], mistaken(job, *plan[2:])[ask], rel_tol=1e-9, abs_tol=1e-9)
         for job, plans in every
         for plan in plans
     )
 
 
-def _fits(job: Job, plans: Given, every: Every) -> Reply | None:
+def _fits(job: Job, plans: Given, every: Every) -> None:
     right, there = _by_size(job), {plan[2:] for plan in plans}
     for size, plan in right.items():
         said = "{}, K = {}, R = {}, M = {} holds {:g}".format(_where(job), *size, plan.held)
         room = f"and there is room for {job.room:g}"
         if plan.held > job.room and size in there:
-            return almost(f"{said}, {room}. Does it fit?")
+            raise almost(f"{said}, {room}. Does it fit?")
         if plan.held == job.room and size not in there:
-            return almost(f"{said}, {room}. Does it fit?")
+            raise almost(f"{said}, {room}. Does it fit?")
         if plan.held <= job.room and size not in there:
-            return almost(f"{said}, {room}. It is not in your list: which line leaves it out?")
-    return None
+            raise almost(f"{said}, {room}. It is not in your list: which line leaves it out?")
 
 
-def _order(job: Job, plans: Given, every: Every) -> Reply | None:
+def _order(job: Job, plans: Given, every: Every) -> None:
     times = [plan[0] for plan in plans]
     if times == sorted(times):
-        return None
+        return
     ways = {"the smallest K first": 2, "what holds least first": 1}
     by = [way for way, i in ways.items() if [p[i] for p in plans] == sorted(p[i] for p in plans)]
-    return almost(f"{_where(job)} you have {by[0] if by else 'another order'}. Which should come first?")
+    raise almost(f"{_where(job)} you have {by[0] if by else 'another order'}. Which should come first?")
 
 
 #: Lists of plans, (time, bytes, name): one, ties in time or bytes or both, a late one that is small.
@@ -217,22 +210,18 @@ def beats(one: tuple, other: tuple) -> bool:
     return one[0] <= other[0] and one[1] <= other[1] and one[:2] != other[:2]
 
 
+@exercise("write unbeaten in this cell, and run it again")
 def unbeaten(answer: Callable | None) -> Reply:
     """Check ``answer(plans)``: those of the plans (time, bytes, name) that no other beats."""
-    if answer is None:
-        return your_turn("write unbeaten in this cell, and run it again")
     given = []
     for plans in HIDDEN_PLANS:
         where = f"for {list(plans)}"
         got = called(answer, list(plans), where=where)
-        if isinstance(got, Reply):
-            return got
         if wrong := _what_is_no_list(got, plans):
             return keep_working(f"{where} {wrong}")
         given.append([tuple(plan) for plan in got])
     for plans, got in zip(HIDDEN_PLANS, given, strict=True):
-        if reply := _what_is_beaten(plans, got):
-            return reply
+        _what_is_beaten(plans, got)
     return correct(f"in {len(HIDDEN_PLANS)} lists, all that no other plan beats, and none that one does")
 
 
@@ -247,17 +236,16 @@ def _what_is_no_list(got: object, plans: Sequence[tuple]) -> str:
     return ""
 
 
-def _what_is_beaten(plans: Sequence[tuple], got: list[tuple]) -> Reply | None:
+def _what_is_beaten(plans: Sequence[tuple], got: list[tuple]) -> None:
     where, right = f"for {list(plans)}", kept(plans)
     if twice := next((plan for plan in got if got.count(plan) > 1), None):
-        return almost(f"{where} you give {twice} twice. When is it added again?")
+        raise almost(f"{where} you give {twice} twice. When is it added again?")
     for plan in got:
         if other := next((other for other in plans if beats(other, plan)), None):
             which = "faster" if other[0] < plan[0] else "as fast"
             size = "smaller" if other[1] < plan[1] else "as small"
-            return keep_working(f"{where} you keep {plan}. But {other} is {which} and {size}")
+            raise keep_working(f"{where} you keep {plan}. But {other} is {which} and {size}")
     if missing := next((plan for plan in right if plan not in got), None):
         if any(each[:2] == missing[:2] for each in got):
-            return almost(f"{where} you leave out {missing}. Does another plan that is as good beat it?")
-        return keep_working(f"{where} you leave out {missing}. Which plan beats it?")
-    return None
+            raise almost(f"{where} you leave out {missing}. Does another plan that is as good beat it?")
+        raise keep_working(f"{where} you leave out {missing}. Which plan beats it?")

@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 
 from gpipe_sim.course import answers
-from gpipe_sim.course.build import build
+from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, mistaken, trained
 from gpipe_sim.course.one_device import is_array, shown
@@ -20,7 +20,6 @@ from gpipe_sim.course.reply import (
     is_whole,
     keep_working,
     listed,
-    your_turn,
 )
 from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, spelled
 from gpipe_sim.families import OneFOneB, PipeDream
@@ -83,34 +82,30 @@ def delayed(answer: Callable) -> Reply:
     found = []
     for trial in TRIALS:
         got = _trained_by(answer, trial)
-        if isinstance(got, Reply):
-            return got
         found.append(got)
     if all(got.equals(trained(trial)) for got, trial in zip(found, TRIALS, strict=True)):
         return correct(f"losses and weights to 1e-12, in {len(TRIALS)} trainings that are not on this page")
     return _what_is_wrong_with_training(found)
 
 
-def _trained_by(answer: Callable, trial: Trial) -> Trained | Reply:
+def _trained_by(answer: Callable, trial: Trial) -> Trained:
     where, stages = str(trial), trial.stages()
     with np.errstate(all="ignore"):
         got = called(
             answer, stages, trial.batches(), list(trial.delays), trial.rate, where=where, copies=False
         )
-    if isinstance(got, Reply):
-        return got
     if got is None:
-        return keep_working(f"{where} {NOTHING_BACK}")
+        raise keep_working(f"{where} {NOTHING_BACK}")
     if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_number, got)):
         asks = "Where do you keep the loss of each mini-batch?"
-        return keep_working(f"{where} you return {shown(got)}; it should be a list of losses. {asks}")
+        raise keep_working(f"{where} you return {shown(got)}; it should be a list of losses. {asks}")
     if len(got) != trial.count:
-        return keep_working(f"{where} you return {len(got)} losses. How many mini-batches have one?")
+        raise keep_working(f"{where} you return {len(got)} losses. How many mini-batches have one?")
     for s, (stage, wanted) in enumerate(zip(stages, trial.stages(), strict=True)):
         for name in "Wb":
             if not is_array(stage.get(name)) or stage[name].shape != wanted[name].shape:
                 its = f"at the end stage {s} has {shown(stage.get(name))} for {name}"
-                return keep_working(f"{where} {its}. Which array did it begin with?")
+                raise keep_working(f"{where} {its}. Which array did it begin with?")
     return Trained([float(loss) for loss in got], [(stage["W"], stage["b"]) for stage in stages])
 
 
@@ -152,15 +147,12 @@ def stream(stream_rows: Callable, versions_seen: Callable) -> Reply:
     for K, M in HIDDEN_STREAMS:
         wanted, where = answers.stream_rows(K, M), f"with K = {K} and M = {M}"
         rows = rows_from(stream_rows, K, M, wanted=wanted, where=where)
-        if isinstance(rows, Reply):
-            return rows
         if rows != wanted:
             k = first_other(rows, wanted)
             return _what_is_wrong_with_row(rows[k], wanted[k], k, f"{where}, device {k}")
     if versions_seen is None:
         return almost(f"the rows are right at {len(HIDDEN_STREAMS)} sizes. Now write versions_seen")
-    if wrong := _what_is_wrong_with_versions(versions_seen):
-        return wrong
+    _what_is_wrong_with_versions(versions_seen)
     return correct("rows of streams of many sizes, and the versions on these and on rows with fewer updates")
 
 
@@ -193,22 +185,19 @@ def _hidden_rows() -> tuple[list[Step], ...]:
     return tuple([(s, str(kind), m) for s, kind, m in row] for row in rows)
 
 
-def _what_is_wrong_with_versions(versions_seen: Callable) -> Reply | None:
+def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
     given = []
     for row in _hidden_rows():
         where = f"for the row {in_a_row(row, most=14)}"
         got = called(versions_seen, row, where=where)
-        if isinstance(got, Reply):
-            return got
         if wrong := _what_is_no_dict(got, row):
-            return keep_working(f"{where} {wrong}")
+            raise keep_working(f"{where} {wrong}")
         given.append(got)
     for row, got in zip(_hidden_rows(), given, strict=True):
         for m, version in answers.versions_seen(row).items():
             if got[m] != version:
                 said = f"you say that {row[0][0]}F{m} sees version {got[m]!r}"
-                return keep_working(f"for the row {in_a_row(row, most=14)} {said}. {_asked(given)}")
-    return None
+                raise keep_working(f"for the row {in_a_row(row, most=14)} {said}. {_asked(given)}")
 
 
 def _what_is_no_dict(got: object, row: list[Step]) -> str:
@@ -270,16 +259,13 @@ SEEN: dict[str, Callable[[Sequence[Step]], dict[int, int]]] = {
 }
 
 
+@exercise("write versions_held in this cell, and run it again")
 def versions_held(answer: Callable | None) -> Reply:
     """Check ``answer(K, k, every)``: the versions that weight stashing holds on device k, with the newest."""
-    if answer is None:
-        return your_turn("write versions_held in this cell, and run it again")
     given = {}
     for K, every in HIDDEN_UPDATES:
         for k in range(K):
             got = called(answer, K, k, every)
-            if isinstance(got, Reply):
-                return got
             where = f"for device {k} of {K}, with an update after every {every},"
             if got is None:
                 return keep_working(f"{where} {NOTHING_BACK}")
@@ -303,31 +289,31 @@ def held(devices: int, every: int) -> tuple[int, ...]:
     return staleness(PipeDream(devices, 3 * devices + 4 * every, every)).held
 
 
-#: Versions that one may count by mistake, and the question that each is asked.
-COUNTS: dict[str, Callable[[int, int, int], float]] = {
-    "That is with an update for every microbatch. How many microbatches share a version here?": (
-        lambda K, k, every: K - k
-    ),
-    "Is that the same on every device?": lambda K, k, every: 1 + ceil((K - 1) / every),
-    "Is that the same on every device? And is the newest among them?": lambda K, k, every: ceil(K / every),
-    "In flight are K-k microbatches in a row. If the first of them ends its mini-batch, of how many "
-    "mini-batches are they?": lambda K, k, every: ceil((K - k) / every),
-    "Try the last device. Who is still in flight there when a new mini-batch begins?": (
-        lambda K, k, every: 1 + ceil((K - k) / every)
-    ),
-    "Is the newest version among them?": lambda K, k, every: ceil((K - k - 1) / every),
-    "Does it not matter how often there is an update?": lambda K, k, every: K - k - 1,
-    "Is that so for an update after every microbatch, too?": lambda K, k, every: min(2, K - k),
-    "Is that so on every device, and for every `every`?": lambda K, k, every: 2,
-    "That is all K on every device. How many microbatches has device k in flight?": lambda K, k, every: K,
-    "More microbatches to an update: are there more versions, or fewer?": lambda K, k, every: (K - k) * every,
-    "Which device is the first, k = 0 or k = K-1?": lambda K, k, every: 1 + ceil(k / every),
-}
+def mistaken_counts(K: int, k: int, every: int) -> dict[str, int]:
+    """Versions that one may count by mistake, by the question that each is asked."""
+    same = "Is that the same on every device?"
+    return {
+        "That is with an update for every microbatch. How many microbatches share a version here?": K - k,
+        same: 1 + ceil((K - 1) / every),
+        f"{same} And is the newest among them?": ceil(K / every),
+        "In flight are K-k microbatches in a row. If the first of them ends its mini-batch, of how many "
+        "mini-batches are they?": ceil((K - k) / every),
+        "Try the last device. Who is still in flight there when a new mini-batch begins?": (
+            1 + ceil((K - k) / every)
+        ),
+        "Is the newest version among them?": ceil((K - k - 1) / every),
+        "Does it not matter how often there is an update?": K - k - 1,
+        "Is that so for an update after every microbatch, too?": min(2, K - k),
+        "Is that so on every device, and for every `every`?": 2,
+        "That is all K on every device. How many microbatches has device k in flight?": K,
+        "More microbatches to an update: are there more versions, or fewer?": (K - k) * every,
+        "Which device is the first, k = 0 or k = K-1?": 1 + ceil(k / every),
+    }
 
 
 def _mistaken(told: str, given: dict) -> Reply:
-    for question, count in COUNTS.items():
-        if all(got == count(*size) for size, got in given.items()):
+    for question in mistaken_counts(1, 0, 1):
+        if all(got == mistaken_counts(*size)[question] for size, got in given.items()):
             return almost(f"{told} {question}")
     return keep_working(
         f"{told} When a mini-batch begins there, how many microbatches before it are still in flight?"

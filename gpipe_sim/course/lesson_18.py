@@ -13,9 +13,10 @@ from gpipe_sim.core.schedule import Schedule, needs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Span, Timeline
 from gpipe_sim.core.timeline import number as written
+from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.clocked import measured, uneven
-from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_number, keep_working, your_turn
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_number, keep_working
 from gpipe_sim.export.recorded import recorded_run
 from gpipe_sim.families import ZBH1, GPipe, OneFOneB
 from gpipe_sim.planning.fit_costs import fit_costs
@@ -83,10 +84,9 @@ FORWARDS = (
 )
 
 
+@exercise("write a function of (timeline, stage) and pass it in")
 def forward_time(answer: Callable | None) -> Reply:
     """Check ``answer(timeline, stage)``: how long a usual forward of the stage takes, despite slow ones."""
-    if answer is None:
-        return your_turn("write a function of (timeline, stage) and pass it in")
     asked = 0
     for make, stages in FORWARDS:
         timeline = make()
@@ -97,10 +97,7 @@ def forward_time(answer: Callable | None) -> Reply:
                 stage,
                 where=f"called with a step of {timeline.schedule!r} and stage {stage}",
             )
-            if isinstance(said, Reply):
-                return said
-            if wrong := _forward_is_wrong(said, timeline, stage):
-                return wrong
+            _forward_is_wrong(said, timeline, stage)
             asked += 1
     return correct(
         f"at {asked} stages of {len(FORWARDS)} timelines, with slow actions among them. "
@@ -117,13 +114,12 @@ def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind
     ]
 
 
-def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | None:
+def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> None:
     where = f"stage {stage} of {timeline.schedule!r}"
-    if not _is_time(said):
-        return _no_time(where, said)
+    _require_time(where, said)
     took = sorted(_took(timeline, stage))
     if isclose(said, median(took), rel_tol=NEAR_FORWARD):
-        return None
+        return
     shortest, second, *_, last_but_one, longest = map(written, took)
     says = f"{where}: you say {written(said)}; its {len(took)} forwards took {shortest} to {longest}"
     slow, quick = f", {last_but_one} the longest but one", f", {second} the shortest but one"
@@ -139,8 +135,8 @@ def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> Reply | N
         (mean(_took(timeline, stage, None)), keep_working, ". Is every action of the stage a forward?"),
     ):
         if isclose(said, other, rel_tol=1e-3):
-            return verdict(f"{says}{question}")
-    return keep_working(f"{says}. Which of them are like most of them?")
+            raise verdict(f"{says}{question}")
+    raise keep_working(f"{says}. Which of them are like most of them?")
 
 
 #: What is measured with 1F1B, at which costs, and the number of microbatches for which GPipe's step is asked.
@@ -152,20 +148,16 @@ STEPS = (
 UNSHOWN = 11  #: microbatches that are asked of the recorded devices too, because the lesson may show 16
 
 
+@exercise("write a function of (timeline, microbatches) and pass it in")
 def gpipe_step(answer: Callable | None) -> Reply:
     """Check ``answer(timeline, microbatches)``: how long a GPipe step takes on devices measured with 1F1B.
 
     An answer is right if it is what the fitted costs give, what was measured, or anything in between. The
     last question is about the recorded run, whose answer was really measured.
     """
-    if answer is None:
-        return your_turn("write a function of (timeline, microbatches) and pass it in")
     for timeline, size, clock in _step_cases():
         said = called(answer, timeline, size, where=f"called with a step of {timeline.schedule!r} and {size}")
-        if isinstance(said, Reply):
-            return said
-        if wrong := _step_is_wrong(said, timeline, size, clock):
-            return wrong
+        _step_is_wrong(said, timeline, size, clock)
     return correct(
         f"for the recorded devices and {size} microbatches you say {float(said):.0f} ms, and the clock said "
         f"{clock:.0f} ms. What do your costs leave out?"
@@ -182,22 +174,21 @@ def _step_cases() -> Iterator[tuple[Timeline, int, Real | None]]:
     yield recorded, gpipe.schedule.microbatches, gpipe.makespan
 
 
-def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | None) -> Reply | None:
+def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | None) -> None:
     schedule, costs = timeline.schedule, fit_costs(timeline)
     asked = GPipe(schedule.devices, size)
     where = f"{asked!r} after {schedule!r} of {written(timeline.makespan)}"
-    if not _is_time(said):
-        return _no_time(where, said)
+    _require_time(where, said)
     fitted = simulate(asked, costs).makespan
     low, high = sorted((fitted, fitted if clock is None else clock))
     if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
-        return None
+        return
     says = f"{where}: you say {written(said)}"
     for other, verdict, question in _other_steps(timeline, asked, costs):
         if isclose(said, other, rel_tol=1e-3):
-            return verdict(f"{says}. {question}")
+            raise verdict(f"{says}. {question}")
     way = "more" if said < low else "less"
-    return keep_working(f"{says}, and it is {way}. What does your way count, and what not?")
+    raise keep_working(f"{says}, and it is {way}. What does your way count, and what not?")
 
 
 def _other_steps(timeline: Timeline, asked: Schedule, costs: Costs) -> Iterator[tuple[Real, Callable, str]]:
@@ -265,21 +256,17 @@ PAUSES = (
 )
 
 
+@exercise("write a function of a timeline and pass it in")
 def pause(answer: Callable | None) -> Reply:
     """Check ``answer(timeline)``: the median pause between two actions while the device waits for nothing.
 
     A device waits for nothing if all that its next action needs from other devices had ended by the time its
     previous action ended.
     """
-    if answer is None:
-        return your_turn("write a function of a timeline and pass it in")
     for make in PAUSES:
         timeline = make()
         said = called(answer, timeline, where=f"called with a step of {timeline.schedule!r}")
-        if isinstance(said, Reply):
-            return said
-        if wrong := _pause_is_wrong(said, timeline):
-            return wrong
+        _pause_is_wrong(said, timeline)
     return correct(
         f"{float(said):.2f} ms in the recorded run. How many of them lie on the way through the step?"
     )
@@ -329,33 +316,32 @@ MISJUDGED = (
 )
 
 
-def _pause_is_wrong(said: object, timeline: Timeline) -> Reply | None:
+def _pause_is_wrong(said: object, timeline: Timeline) -> None:
     where = repr(timeline.schedule)
-    if not _is_time(said):
-        return _no_time(where, said)
+    _require_time(where, said)
     gaps = list(_gaps(timeline))
     alone = [gap.time for gap in gaps if not gap.waited]
     if isclose(said, median(alone), rel_tol=NEAR):
-        return None
+        return
     says = f"{where}: you say {written(said)}"
     if isclose(said, mean(alone), rel_tol=1e-3):
         longest = f"the longest is {written(max(alone))}"
-        return almost(f"{says}, the mean; {longest}. Should one slow pause count so much?")
+        raise almost(f"{says}, the mean; {longest}. Should one slow pause count so much?")
     for name, of in (("longest", max), ("shortest", min), ("sum", sum)):
         if isclose(said, of(alone), rel_tol=1e-3):
-            return keep_working(f"{says}, the {name} of those that count. How long is a usual one?")
+            raise keep_working(f"{says}, the {name} of those that count. How long is a usual one?")
     for counted in _other_pauses(gaps):
         times = [gap.time for gap in counted]
         if any(isclose(said, of(times), rel_tol=1e-3) for of in (median, mean, max)):
             verdict = keep_working if len(counted) == len(gaps) else almost
-            return verdict(f"{says}. {_misjudged(gaps, counted)}")
+            raise verdict(f"{says}. {_misjudged(gaps, counted)}")
     if said > median(alone):
         gap = max((gap for gap in gaps if gap.waited), key=lambda gap: gap.time)
         question = f"Does your way count {_of(gap)}, which took {written(gap.time)}? What was it waiting for?"
     else:
         gap = max((gap for gap in gaps if not gap.waited), key=lambda gap: gap.time)
         question = f"Nothing was missing in {_of(gap)}. Does your way count it?"
-    return keep_working(f"{says}. {question}")
+    raise keep_working(f"{says}. {question}")
 
 
 def _other_pauses(gaps: Sequence[Gap]) -> Iterator[list[Gap]]:
@@ -381,15 +367,12 @@ def _of(gap: Gap) -> str:
     return f"device {gap.after.device}'s pause between {gap.before.action} and {gap.after.action}"
 
 
-def _is_time(said: object) -> bool:
-    return is_number(said) and isfinite(said)
-
-
-def _no_time(where: str, said: object) -> Reply:
+def _require_time(where: str, said: object) -> None:
     """To someone whose function gives no number: what it gives, of several values only how many."""
     if said is None:
-        return keep_working(f"{where}: {NOTHING_BACK}")
+        raise keep_working(f"{where}: {NOTHING_BACK}")
     if isinstance(said, list | tuple | dict):
-        said = f"a {type(said).__name__} of {len(said)}"
-        return keep_working(f"{where}: it gives {said}. Which one number is the time?")
-    return keep_working(f"{where}: you say {said!r}. How do you say a time as a plain number?")
+        its = f"it gives a {type(said).__name__} of {len(said)}"
+        raise keep_working(f"{where}: {its}. Which one number is the time?")
+    if not is_number(said) or not isfinite(said):
+        raise keep_working(f"{where}: you say {said!r}. How do you say a time as a plain number?")

@@ -12,7 +12,7 @@ import numpy as np
 from gpipe_sim.course import answers
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_device import biased, is_array, is_close, off, shown, weights_changed
-from gpipe_sim.course.reply import Reply, almost, is_number, keep_working
+from gpipe_sim.course.reply import almost, is_number, keep_working
 
 #: The microbatches that are on their way at the same time, and the order in which they come back. Neither the
 #: oldest nor the newest comes first.
@@ -33,38 +33,31 @@ class World:
         return cls(answers.stages_of(biased(widths)), answers.Links())
 
 
-def first_wrong(work: dict[str, Work | None], widths: Sequence[int], samples: int) -> Reply | None:
+def first_wrong(work: dict[str, Work | None], widths: Sequence[int], samples: int) -> None:
     """Do every action twice, as the student does and as it should be, and compare after each."""
     rng, last = np.random.default_rng(0), len(widths) - 2
     theirs, right = World.of(widths), World.of(widths)
     for s, kind, m in _actions(last + 1):
         if work[kind] is None:
-            return keep_working("forward is right on the stages tried. Now write backward")
+            raise keep_working("forward is right on the stages tried. Now write backward")
         if s == (0 if kind == "F" else last):
             name, width = (("y", -1, m), widths[0]) if kind == "F" else (("dy", last, m), widths[-1])
-            _hand_over(theirs, right, name, rng.normal(size=(samples, width)))
+            array = rng.normal(size=(samples, width))
+            for world in (theirs, right):
+                world.links.send(name, array)
         before = _before(right, s, kind, m)
         where = f"at {s}{kind}{m}, with {samples} samples, {widths[s]} features in and {widths[s + 1]} out,"
-        got = called(work[kind], theirs.stages[s], s, m, theirs.links, copies=False, where=where)
-        if isinstance(got, Reply):
-            return got
+        called(work[kind], theirs.stages[s], s, m, theirs.links, copies=False, where=where)
         WORK[kind](right.stages[s], s, m, right.links)
-        if wrong := _differs(where, (s, kind, m), theirs, right, before):
-            return wrong
+        _differs(where, (s, kind, m), theirs, right, before)
         for world in (theirs, right):
             world.links.arrays.pop(("y", last, m), None)
-    return None
 
 
 def _actions(stages: int) -> list[tuple[int, str, int]]:
     """All forwards, microbatch by microbatch, and then all backwards."""
     forwards = [(s, "F", m) for m in THERE for s in range(stages)]
     return [*forwards, *((s, "B", m) for m in BACK for s in reversed(range(stages)))]
-
-
-def _hand_over(theirs: World, right: World, name: tuple, array: np.ndarray) -> None:
-    for world in (theirs, right):
-        world.links.send(name, array)
 
 
 def _before(world: World, s: int, kind: str, m: int) -> dict[str, Any]:
@@ -76,101 +69,94 @@ def _before(world: World, s: int, kind: str, m: int) -> dict[str, Any]:
     return {"x": x, "y": y, "dy": world.links.arrays["dy", s, m].copy(), "dW": stage["dW"], "db": stage["db"]}
 
 
-def _differs(where: str, action: tuple, theirs: World, right: World, before: dict) -> Reply | None:
+def _differs(where: str, action: tuple, theirs: World, right: World, before: dict) -> None:
     s, kind, m = action
     stage, wanted = theirs.stages[s], right.stages[s]
-    if wrong := weights_changed(where, stage, wanted):
-        return wrong
-    messages = _wrong_names(where, action, set(theirs.links.arrays), set(right.links.arrays))
-    if messages or kind == "F":
-        return (
-            messages or _wrong_y(where, action, theirs, right, before) or _wrong_kept(where, m, stage, wanted)
-        )
-    return (
+    weights_changed(where, stage, wanted)
+    _wrong_names(where, action, set(theirs.links.arrays), set(right.links.arrays))
+    if kind == "F":
+        _wrong_y(where, action, theirs, right, before)
+        _wrong_kept(where, m, stage, wanted)
+    else:
         _took_another(where, m, stage, wanted)
-        or _wrong_gradient(where, stage, wanted, before)
-        or _wrong_dx(where, s, m, theirs, right, before)
-        or _not_freed(where, m, stage, wanted)
-    )
+        _wrong_gradient(where, stage, wanted, before)
+        _wrong_dx(where, s, m, theirs, right, before)
+        _not_freed(where, m, stage, wanted)
 
 
-def _wrong_names(where: str, action: tuple, found: set, wanted: set) -> Reply | None:
+def _wrong_names(where: str, action: tuple, found: set, wanted: set) -> None:
     s, kind, m = action
     reads = ("y", s - 1, m) if kind == "F" else ("dy", s, m)
     missing, extra = wanted - found, found - wanted
     if reads in extra:
-        return almost(f"{where} {reads} is still on the link. Which method of the links takes it off?")
+        raise almost(f"{where} {reads} is still on the link. Which method of the links takes it off?")
     if missing and extra:
-        return almost(
+        raise almost(
             f"{where} {_one(extra)} is sent; the stage that comes next looks for {_one(missing)}. "
             "Whose array is it?"
         )
     if missing:
-        return keep_working(f"{where} nothing is sent under {_one(missing)}. Who waits for it?")
+        raise keep_working(f"{where} nothing is sent under {_one(missing)}. Who waits for it?")
     if extra:
-        return almost(f"{where} {_one(extra)} is sent too. Which device would ever receive it?")
-    return None
+        raise almost(f"{where} {_one(extra)} is sent too. Which device would ever receive it?")
 
 
 def _one(names: set) -> str:
     return repr(min(names, key=repr))
 
 
-def _wrong_y(where: str, action: tuple, theirs: World, right: World, before: dict) -> Reply | None:
+def _wrong_y(where: str, action: tuple, theirs: World, right: World, before: dict) -> None:
     s, _, m = action
     y, wanted, stage = theirs.links.arrays["y", s, m], right.links.arrays["y", s, m], right.stages[s]
     if is_close(y, wanted):
-        return None
+        return
     if not is_array(y) or y.shape != wanted.shape:
-        return keep_working(
+        raise keep_working(
             f"{where} {shown(y)} is sent; y has a row per sample and a column per feature. What shape has x?"
         )
     z = before["x"] @ stage["W"]
     if stage["relu"] and is_close(y, z + stage["b"]):
-        return almost(f"{where} numbers down to {y.min():.3g} are sent. What does this stage end with?")
+        raise almost(f"{where} numbers down to {y.min():.3g} are sent. What does this stage end with?")
     if not stage["relu"] and is_close(y, np.maximum(z + stage["b"], 0)):
-        return almost(
-            f"{where} none of {y.size} numbers sent is below 0. What does `relu` say of this stage?"
-        )
+        raise almost(f"{where} none of {y.size} numbers sent is below 0. What does `relu` say of this stage?")
     if is_close(y, z) or is_close(y, np.maximum(z, 0)):
-        return almost(f"{where} y is x @ W. Which array of the stage has no part in it?")
-    return keep_working(
+        raise almost(f"{where} y is x @ W. Which array of the stage has no part in it?")
+    raise keep_working(
         f"{where} the y that is sent is off by {off(y, wanted)} of its largest entry. How is y made from x?"
     )
 
 
-def _wrong_kept(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
+def _wrong_kept(where: str, m: int, stage: dict, wanted: dict) -> None:
     kept = stage.get("kept")
     if not isinstance(kept, dict) or m not in kept:
         others = f", only {', '.join(map(repr, kept))}" if isinstance(kept, dict) and kept else ""
-        return keep_working(
+        raise keep_working(
             f"{where} nothing is kept under {m}{others}. What will the backward of this microbatch need?"
         )
     if not isinstance(kept[m], tuple | list) or len(kept[m]) != 2:
-        return almost(
+        raise almost(
             f"{where} {shown(kept[m])} is kept; later lessons look for two, x and y. Which is missing?"
         )
     for number, pair in wanted["kept"].items():
         if number not in kept:
-            return almost(f"{where} microbatch {number} is not kept any more. Has its backward been done?")
+            raise almost(f"{where} microbatch {number} is not kept any more. Has its backward been done?")
         for name, found, array in zip("xy", kept[number], pair, strict=False):
             if not is_close(found, array):
                 what = "x, what came in" if name == "x" else "y, what was sent"
-                return almost(
+                raise almost(
                     f"{where} what is kept as {name} of microbatch {number} is not {what}. Which array is it?"
                 )
-    return None
 
 
-def _took_another(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
+def _took_another(where: str, m: int, stage: dict, wanted: dict) -> None:
     kept = stage.get("kept")
     if not isinstance(kept, dict) or m not in kept or not (lost := set(wanted["kept"]) - set(kept)):
-        return None
+        return
     taken = f"the pair of microbatch {min(lost)} is taken out, and that of {m} is still there"
-    return almost(f"{where} {taken}. Which of them is this the backward of?")
+    raise almost(f"{where} {taken}. Which of them is this the backward of?")
 
 
-def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> Reply | None:
+def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> None:
     x, dy = before["x"], before["dy"]
     masked = dy * (before["y"] > 0) if wanted["relu"] else dy
     for name in ("dW", "db"):
@@ -179,64 +165,60 @@ def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> Repl
             continue
         said = f"{where} {name}"
         if is_number(found) and found == 0:
-            return keep_working(f"{said} is still 0. What did this microbatch have to add to it?")
+            raise keep_working(f"{said} is still 0. What did this microbatch have to add to it?")
         if not is_array(found):
-            return keep_working(f"{said} is {shown(found)}. What does one entry of it say?")
+            raise keep_working(f"{said} is {shown(found)}. What does one entry of it say?")
         if found.shape != right.shape:
             of = name[1]
-            return keep_working(
+            raise keep_working(
                 f"{said} has the shape {found.shape}, {of} has {right.shape}. What do they share?"
             )
         whole, raw = (x.T @ masked, x.T @ dy) if name == "dW" else (masked.sum(axis=0), dy.sum(axis=0))
         if np.any(earlier) and is_close(found, whole):
-            return almost(
+            raise almost(
                 f"{said} is this microbatch's alone. Where is what the one before it had left there?"
             )
         if is_close(found, earlier + raw):
-            return almost(
-                f"{said} would be right if every y were above 0. What does a ReLU do to the others?"
-            )
+            raise almost(f"{said} would be right if every y were above 0. What does a ReLU do to the others?")
         positive = dy * (before["y"] > 0)
         if is_close(found, earlier + (x.T @ positive if name == "dW" else positive.sum(axis=0))):
-            return almost(f"{said} leaves out dy where y is not above 0. What does `relu` say of this stage?")
+            raise almost(f"{said} leaves out dy where y is not above 0. What does `relu` say of this stage?")
         if is_close(found - earlier, whole / len(x)):
-            return almost(f"{said} is divided by {len(x)}, the samples. Has anybody done so before?")
+            raise almost(f"{said} is divided by {len(x)}, the samples. Has anybody done so before?")
         question = (
             "Which entries of y does one entry of W change?"
             if name == "dW"
             else "Which entries of y does b[0] change?"
         )
-        return keep_working(f"{said} is off by {off(found, right)} of its largest entry. {question}")
-    return None
+        raise keep_working(f"{said} is off by {off(found, right)} of its largest entry. {question}")
 
 
-def _wrong_dx(where: str, s: int, m: int, theirs: World, right: World, before: dict) -> Reply | None:
+def _wrong_dx(where: str, s: int, m: int, theirs: World, right: World, before: dict) -> None:
     if s == 0:
-        return None
+        return
     dx, wanted, stage = (
         theirs.links.arrays["dy", s - 1, m],
         right.links.arrays["dy", s - 1, m],
         right.stages[s],
     )
     if is_close(dx, wanted):
-        return None
+        return
     said = f"{where} dW and db are right, but what is sent"
     if not is_array(dx) or dx.shape != wanted.shape:
         shape = f" of shape {dx.shape}" if is_array(dx) else ""
-        return keep_working(f"{said} is {shown(dx)}{shape}; x has {wanted.shape}. Whose gradient is it?")
+        raise keep_working(f"{said} is {shown(dx)}{shape}; x has {wanted.shape}. Whose gradient is it?")
     if is_close(dx, before["dy"] @ stage["W"].T):
-        return almost(f"{said} takes every y to be above 0. Which dy has passed the ReLU?")
-    return keep_working(
+        raise almost(f"{said} takes every y to be above 0. Which dy has passed the ReLU?")
+    raise keep_working(
         f"{said} is off by {off(dx, wanted)} of its largest entry. Which entries of y does x[0, 0] change?"
     )
 
 
-def _not_freed(where: str, m: int, stage: dict, wanted: dict) -> Reply | None:
+def _not_freed(where: str, m: int, stage: dict, wanted: dict) -> None:
     kept = stage.get("kept")
     if not isinstance(kept, dict):
-        return keep_working(f"{where} the stage's 'kept' is {shown(kept)} afterwards; it should stay a dict")
+        raise keep_working(f"{where} the stage's 'kept' is {shown(kept)} afterwards; it should stay a dict")
     if m in kept:
-        return almost(f"{where} x and y of microbatch {m} are still kept afterwards. Who will read them?")
+        raise almost(f"{where} x and y of microbatch {m} are still kept afterwards. Who will read them?")
     if lost := set(wanted["kept"]) - set(kept):
-        return almost(f"{where} microbatch {min(lost)} is not kept any more. Has its backward been done?")
-    return None
+        raise almost(f"{where} microbatch {min(lost)} is not kept any more. Has its backward been done?")

@@ -11,7 +11,7 @@ from gpipe_sim.core.losses import mse
 from gpipe_sim.core.memory import roots
 from gpipe_sim.core.step import single_device_step
 from gpipe_sim.course import answers
-from gpipe_sim.course.reply import Reply, almost, is_number, keep_working
+from gpipe_sim.course.reply import almost, is_number, keep_working
 
 Array = np.ndarray
 CLOSE = 1e-12
@@ -46,42 +46,37 @@ class Trial:
         x, target = (rng.normal(size=(samples, width)) for width in (widths[0], widths[-1]))
         return cls(answers.stages_of(deepcopy(layers)), x, target, layers)
 
-    def unlike_one_device(self, where: str, loss: object) -> Reply | None:
-        """What is wrong with a step that has run on the stages and returned this loss; None if nothing is."""
+    def unlike_one_device(self, where: str, loss: object) -> None:
+        """Raise what is wrong with a step that has run on the stages and returned this loss."""
         alone = single_device_step(self.layers, (self.x, self.target), mse)
-        return (
-            self._changed_or_missing(where)
-            or _wrong_loss(where, loss, alone.loss, self.target)
-            or self.wrong_gradients(where)
-            or _left(where, self.stages)
-        )
+        self._changed_or_missing(where)
+        _wrong_loss(where, loss, alone.loss, self.target)
+        self.wrong_gradients(where)
+        _left(where, self.stages)
 
-    def wrong_gradients(self, where: str, question: str = OF_THE_LAST) -> Reply | None:
-        """What is wrong with the weights and gradients that a step has left; None if nothing is.
+    def wrong_gradients(self, where: str, question: str = OF_THE_LAST) -> None:
+        """Raise what is wrong with the weights and gradients that a step has left.
 
         The ``question`` is asked where the last stage's own are wrong.
         """
         gradients = single_device_step(self.layers, (self.x, self.target), mse).gradients
         numbers = [i for i, layer in enumerate(self.layers) if layer.parameters]
         wanted = [{name: gradients[i, name] for name in GRADIENTS} for i in numbers]
-        return self._changed_or_missing(where) or _wrong_gradients(where, self.stages, wanted, question)
+        self._changed_or_missing(where)
+        _wrong_gradients(where, self.stages, wanted, question)
 
-    def _changed_or_missing(self, where: str) -> Reply | None:
+    def _changed_or_missing(self, where: str) -> None:
         held = [layer.parameters for layer in self.layers if layer.parameters]
         for s, (stage, parameters) in enumerate(zip(self.stages, held, strict=True)):
-            if wrong := weights_changed(where, stage, parameters, f"stage {s}"):
-                return wrong
-        return _no_gradient(where, self.stages)
+            weights_changed(where, stage, parameters, f"stage {s}")
+        _no_gradient(where, self.stages)
 
 
-def weights_changed(
-    where: str, stage: dict, held: dict[str, Array], which: str = "the stage"
-) -> Reply | None:
+def weights_changed(where: str, stage: dict, held: dict[str, Array], which: str = "the stage") -> None:
     """Whether a stage's parameters are no longer those that it held, to 1e-12."""
     for name in GRADIENTS:
         if not is_close(stage.get(name), held[name]):
-            return keep_working(f"{where} {name} of {which} has changed. Who updates weights, and when?")
-    return None
+            raise keep_working(f"{where} {name} of {which} has changed. Who updates weights, and when?")
 
 
 def kept_arrays(stage: dict) -> list[Array]:
@@ -124,29 +119,28 @@ def shown(found: object) -> str:
     return f"an object of type {type(found).__name__}"
 
 
-def _no_gradient(where: str, stages: Sequence[dict]) -> Reply | None:
+def _no_gradient(where: str, stages: Sequence[dict]) -> None:
     for s, stage in reversed(list(enumerate(stages))):
         for name in GRADIENTS.values():
             found = stage.get(name)
             if found is None or ((is_array(found) or is_number(found)) and not np.any(found)):
                 missing = f"stage {s} ends without a gradient in {name!r}"
-                return keep_working(f"{where} {missing}. Which action puts it there?")
+                raise keep_working(f"{where} {missing}. Which action puts it there?")
             if not is_array(found):
                 its = f"{name} of stage {s} is {shown(found)}"
-                return keep_working(f"{where} {its}. What does one entry of it say?")
-    return None
+                raise keep_working(f"{where} {its}. What does one entry of it say?")
 
 
-def _wrong_loss(where: str, loss: object, wanted: float, target: Array) -> Reply | None:
+def _wrong_loss(where: str, loss: object, wanted: float, target: Array) -> None:
     if not is_number(loss):
-        return keep_working(f"{where} you return {shown(loss)}; it should be the loss. Which number is that?")
+        raise keep_working(f"{where} you return {shown(loss)}; it should be the loss. Which number is that?")
     if abs(loss - wanted) <= CLOSE * max(1, wanted):
-        return None
+        return
     told = f"{where} you return a loss of {loss:.4g}, and one device has {wanted:.4g}"
     ratio = loss / wanted
     if ratio > 0 and any(abs(ratio / known - 1) < 1e-9 for known in _counts(target)):
-        return almost(f"{told}: yours is {times(ratio)} that. Over how many numbers is the mean taken?")
-    return keep_working(f"{told}. Which numbers does it average?")
+        raise almost(f"{told}: yours is {times(ratio)} that. Over how many numbers is the mean taken?")
+    raise keep_working(f"{told}. Which numbers does it average?")
 
 
 def _counts(target: Array) -> tuple[float, ...]:
@@ -154,7 +148,7 @@ def _counts(target: Array) -> tuple[float, ...]:
     return (*target.shape, target.size, 0.5, *(np.divide(each, 2) for each in (*target.shape, target.size)))
 
 
-def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict], question: str) -> Reply | None:
+def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict], question: str) -> None:
     pairs = [
         (s, name, stage[GRADIENTS[name]], array)
         for s, (stage, arrays) in enumerate(zip(stages, wanted, strict=True))
@@ -162,22 +156,22 @@ def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict], que
     ]
     wrong = [pair for pair in pairs if not is_close(*pair[2:])]
     if not wrong:
-        return None
+        return
     ratio = _ratio(*pairs[0][2:])
     if all(is_close(found, ratio * array) for *_, found, array in pairs):
         of_all = FACTORS.get(round(ratio, 9), "By how many numbers should the difference be divided?")
-        return almost(f"{where} every gradient is {times(ratio)} what one device has. {of_all}")
+        raise almost(f"{where} every gradient is {times(ratio)} what one device has. {of_all}")
     s, name, found, array = wrong[-1]
     told = f"{where} d{name} of stage {s}"
     if found.shape != array.shape:
-        return keep_working(
+        raise keep_working(
             f"{told} has the shape {found.shape}, {name} has {array.shape}. What do they share?"
         )
     told = f"{told} is off by {off(found, array)} of its largest entry"
     if s + 1 < len(stages):
         told = f"{told}, though stage {s + 1} is right"
-        return keep_working(f"{told}. Is it what that stage sends, or what stage {s} makes of it?")
-    return keep_working(f"{told}. {question}")
+        raise keep_working(f"{told}. Is it what that stage sends, or what stage {s} makes of it?")
+    raise keep_working(f"{told}. {question}")
 
 
 def _ratio(found: Array, wanted: Array) -> float:
@@ -185,9 +179,8 @@ def _ratio(found: Array, wanted: Array) -> float:
     return float((found * wanted).sum() / (wanted**2).sum()) if found.shape == wanted.shape else np.nan
 
 
-def _left(where: str, stages: Sequence[dict]) -> Reply | None:
+def _left(where: str, stages: Sequence[dict]) -> None:
     for s, stage in enumerate(stages):
         if kept := stage.get("kept"):
             left = f"stage {s} still keeps something of microbatch {next(iter(kept))}"
-            return almost(f"{where} {left}. Did all backwards run?")
-    return None
+            raise almost(f"{where} {left}. Did all backwards run?")

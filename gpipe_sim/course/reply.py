@@ -1,4 +1,4 @@
-"""The replies of a check: a verdict and a sentence."""
+"""The replies of a check: a verdict and a sentence. A check gives one back, or raises it from any depth."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,19 +8,27 @@ MOST = 800  #: characters of a reply
 NOTHING_BACK = "it gives nothing back. What should come after return?"
 
 
-@dataclass(frozen=True, repr=False)
-class Reply:
-    """A verdict and a sentence; a notebook shows both."""
+@dataclass(unsafe_hash=True, repr=False)
+class Reply(Exception):
+    """A verdict and a sentence; a notebook shows both. Raised, it ends the check, which gives it back."""
 
     verdict: str
     text: str
 
     def __post_init__(self):
         if len(self.text) > MOST:  # a student's list of a million numbers is quoted in the middle
-            object.__setattr__(self, "text", f"{self.text[: MOST // 2]} ... {self.text[-MOST // 2 :]}")
+            vars(self)["text"] = f"{self.text[: MOST // 2]} ... {self.text[-MOST // 2 :]}"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """A reply stays as it was given; Python may note on it where it was raised."""
+        if name in vars(self):
+            raise AttributeError(f"a reply's {name} stays as it was given")
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         return f"{self.verdict}: {self.text}"
+
+    __str__ = __repr__
 
 
 def correct(text: str) -> Reply:

@@ -9,7 +9,7 @@ from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import NOTHING_BACK, Reply, is_whole, keep_working
+from gpipe_sim.course.reply import NOTHING_BACK, is_whole, keep_working
 
 A_LIST = "Later lessons read it more than once, as a list. How do you make one?"
 KINDS = "FBIW"  #: the letters in which students write rows
@@ -63,45 +63,41 @@ def first_other(found: Sequence, wanted: Sequence) -> int:
     return next(place for place, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
 
 
-def given(function: object, *arguments: object, where: str, copies: bool = True) -> tuple[object] | Reply:
-    """What a student's function returns, alone in a tuple, where ``called`` would read out a generator."""
+def given(function: object, *arguments: object, where: str, copies: bool = True) -> object:
+    """What a student's function returns, where ``called`` would read out a generator."""
     if not callable(function):
         return called(function)
-    return called(lambda *each: (function(*each),), *arguments, where=where, copies=copies)
+    return called(lambda *each: (function(*each),), *arguments, where=where, copies=copies)[0]
 
 
-def rows_from(function: object, *arguments: object, wanted: Rows, where: str = "") -> Rows | Reply:
+def rows_from(function: object, *arguments: object, wanted: Rows, where: str = "") -> Rows:
     """The rows that ``function(*arguments)`` gives, in plain Python, if each has the actions that are wanted.
 
-    They may stand in any order. A Reply if they are no rows, or not of these actions.
+    They may stand in any order. Raises a Reply if they are no rows, or not of these actions.
     """
     where = where or f"called with ({', '.join(map(repr, arguments))})"
     got = given(function, *arguments, where=where)
-    if isinstance(got, Reply):
-        return got
-    rows = read_rows(got[0], len(wanted), where, {kind for row in wanted for _, kind, _ in row})
-    if isinstance(rows, Reply):
-        return rows
+    rows = read_rows(got, len(wanted), where, {kind for row in wanted for _, kind, _ in row})
     for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
         if wrong := what_is_amiss(row, right):
             its = f"the row of device {k} is {in_a_row(row, end='.')}"
-            return keep_working(f"{where}, {its} {wrong}")
+            raise keep_working(f"{where}, {its} {wrong}")
     return rows
 
 
-def read_rows(got: object, devices: int, where: str, kinds: Iterable[str] = "FB") -> Rows | Reply:
-    """What a student's function gave, as rows of (int, str, int); a Reply if it is anything else."""
+def read_rows(got: object, devices: int, where: str, kinds: Iterable[str] = "FB") -> Rows:
+    """What a student's function gave, as rows of (int, str, int); raises a Reply if it is anything else."""
     if got is None:
-        return keep_working(f"{where} {NOTHING_BACK}")
+        raise keep_working(f"{where} {NOTHING_BACK}")
     if isinstance(got, Iterator | tuple):
-        return keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
+        raise keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list):
-        return keep_working(f"{where} it gives {got!r}. What stands in a list with a row for each device?")
+        raise keep_working(f"{where} it gives {got!r}. What stands in a list with a row for each device?")
     if len(got) != devices:
-        return keep_working(f"{where} it gives a list of {len(got)}. How many devices want a row?")
+        raise keep_working(f"{where} it gives a list of {len(got)}. How many devices want a row?")
     for k, row in enumerate(got):
         if wrong := _what_is_no_row(row, kinds):
-            return keep_working(f"{where}, the row of device {k} {wrong}")
+            raise keep_working(f"{where}, the row of device {k} {wrong}")
     return [[(int(s), str(kind), int(m)) for s, kind, m in row] for row in got]
 
 
@@ -131,6 +127,21 @@ def is_action(each: object, kinds: Iterable[str] = tuple(KINDS)) -> bool:
 def is_need(entry: object, kinds: Iterable[str] = "FB") -> bool:
     """Whether it can stand in a table of needs: a pair of a letter and a whole number."""
     return isinstance(entry, tuple) and len(entry) == 2 and entry[0] in tuple(kinds) and is_whole(entry[1])
+
+
+def table_lines(table: object, name: str, kinds: str) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """(kind, what it needs) of each line of a student's table; raises a Reply if there is no such line."""
+    if not isinstance(table, dict):
+        count = {2: "two", 4: "four"}[len(kinds)]
+        raise keep_working(f"{name} is {table!r}. Which {count} kinds of action want an entry in a dict?")
+    for kind in kinds:
+        if kind not in table:
+            raise keep_working(f"{name} has the keys {list(table)}. What does {kind} need?")
+        entries = table[kind]
+        if not isinstance(entries, list) or not all(is_need(entry, kinds) for entry in entries):
+            pairs = 'How is it written as a list of pairs such as ("F", -1)?'
+            raise keep_working(f'{name}["{kind}"] is {entries!r}. {pairs}')
+        yield kind, entries
 
 
 def what_is_amiss(row: Sequence[Step], wanted: Sequence[Step]) -> str:

@@ -35,6 +35,11 @@ def each_reply(lesson: ModuleType, never: str = "$^", **cases: Cases) -> Callabl
     return test
 
 
+def each_alone(mistaken: Callable, *size: object) -> list[tuple[Callable, str]]:
+    """(what a student would compute who makes one mistake, its question) for each that ``mistaken`` gives."""
+    return [(lambda *any_size, ask=ask: mistaken(*any_size)[ask], ask) for ask in mistaken(*size)]
+
+
 def cases_of(verdicts: Cases) -> list[tuple[object, str, str]]:
     """(answer, verdict, words of the reply) of each case of a check."""
     alone = [(answer, "wrong", "") for answer in verdicts.get("wrong", ())]
@@ -47,7 +52,8 @@ def cases_of(verdicts: Cases) -> list[tuple[object, str, str]]:
 
 
 def assert_says(reply: Reply, verdict: str, words: str) -> None:
-    assert reply.verdict in (WRONG if verdict == "wrong" else (verdict,)) and words in reply.text, reply
+    assert reply.verdict in (WRONG if verdict == "wrong" else (verdict,)), reply
+    assert reply.text.endswith(words) if words.endswith("?") else words in reply.text, reply
 
 
 def assert_each_is_told(wrong: dict, measured: object, within: object = 0) -> None:

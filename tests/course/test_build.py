@@ -30,9 +30,8 @@ doubled(twice)
 @build("twice")
 def doubled(twice) -> Reply:
     for x in (2, 5):
-        said = called(twice, x)
-        if said != 2 * x:
-            return said if isinstance(said, Reply) else keep_working(f"{x} gives {said}")
+        if (said := called(twice, x)) != 2 * x:
+            return keep_working(f"{x} gives {said}")
     return correct("twice as much")
 
 

@@ -176,7 +176,11 @@ P = partial(changed, answers.capped_rows)
 FORWARDS_FIRST = "min(choices, key=lambda choice: (choice[0], -ord(choice[1]), choice[2]))"
 ROWS = {
     "correct": [
-        (answer, "the rows of the library's planner in all 9 cases. ")
+        (
+            answer,
+            "the rows of the library's planner in all 9 cases. Which "
+            "caps make a step short, and which only make it hold more?",
+        )
         for answer in (
             answers.capped_rows,
             moment_by_moment,
@@ -188,30 +192,39 @@ ROWS = {
     "almost": [
         (
             P(("< caps[k]", "<= caps[k]")),
-            "2, 2, 2, F takes 1, B 2: device 0 has a cap of 2 and holds 3 with 0F2, 3 at most. How",
+            "2, 2, 2, F takes 1, B 2: device 0 has a cap of 2 and holds 3 with 0F2, 3 at most. How "
+            "many are in flight just before a forward that is allowed?",
         ),
         (
             P(("min(choices)", FORWARDS_FIRST)),
-            "B 2: at 3 device 2 turns to 2F1 though 2B0 is ready. When could each of them",
+            "B 2: at 3 device 2 turns to 2F1 though 2B0 is ready. When could each of them "
+            "start, and which goes first if both could?",
         ),
     ],
     "keep working": [
-        (lambda K, M, *_: gpipe_rows(K, M), "holds 3 with 0F2, 4 at most. What does your rule count before"),
+        (
+            lambda K, M, *_: gpipe_rows(K, M),
+            "holds 3 with 0F2, 4 at most. What does your rule count before a forward?",
+        ),
         (
             P(("None not in arrived", "True"), ("get(need)", "get(need, 0)")),
-            "0 is 0B0 0B1 0B2 0B3 0B4 0B5 0B6 0B7. 0B4 is of microbatch 4, and 3 is the",
+            "0 is 0B0 0B1 0B2 0B3 0B4 0B5 0B6 0B7. 0B4 is of microbatch 4, and 3 is the "
+            "last. Where does it come from?",
         ),
         (
             P(("forwards < M and ", "")),
-            "is 0F0 0F1 0B0 0F2 0B1 0F3 0B2 0F4. 0F4 is of microbatch 4, and 3 is the last.",
+            "is 0F0 0F1 0B0 0F2 0B1 0F3 0B2 0F4. 0F4 is of microbatch 4, and 3 is the last. "
+            "Where does it come from?",
         ),
         (
             naive,
-            ": at 1 device 0 could begin a forward: it has room, and the input is there. Why does it wait",
+            ": at 1 device 0 could begin a forward: it has room, and the input is there. Why does it wait "
+            "for 0B0 until 7?",
         ),
         (
             one_after_the_other,
-            "0B0 needs 1B0, queued behind 1F3, which needs 0F3, queued behind 0B0. Had what",
+            "0B0 needs 1B0, queued behind 1F3, which needs 0F3, queued behind 0B0. Had what "
+            "each needs ended by then?",
         ),
     ],
     "wrong": [
@@ -229,31 +242,34 @@ ROWS = {
 }
 CAPS = {
     "correct": [
-        (rule, "5 devices with 6 microbatches hold at most 5, 4, 3, 2, 1.")
+        (rule, "5 devices with 6 microbatches hold at most 5, 4, 3, 2, 1. How many with 1,000 microbatches?")
         for rule in (lambda k, K, M: K - k, lambda k, K, M: min(K - k, M), lambda k, K, M: np.int64(K - k))
     ],
     "almost": [
         (
             lambda k, K, M: max(K - k, 2),
-            "M = 7: caps 3, 2, 2 are as short as GPipe, and device 2, with room for 2",
+            "M = 7: caps 3, 2, 2 are as short as GPipe, and device 2, with room for 2, "
+            "holds 1 at most. When is its first microbatch back, and how many can it take in until then?",
         )
     ],
     "keep working": [
         (
             lambda k, K, M: 1,
-            "M = 7: caps 1, 1, 1 take 63 units, GPipe 27. Device 2 waits from 5 to 11 for 1F1.",
+            "M = 7: caps 1, 1, 1 take 63 units, GPipe 27. Device 2 waits from 5 to 11 for 1F1. "
+            "Which device had no room for it?",
         ),
         (
             lambda k, K, M: K,
-            "caps 3, 3, 3 are as short as GPipe, and device 1, with room for 3, uses all of it.",
+            "caps 3, 3, 3 are as short as GPipe, and device 1, with room for 3, uses all of it. "
+            "When is its first microbatch back, and how many can it take in until then?",
         ),
         (
             lambda k, K, M: K - k - 1,
-            "for k = 2, K = 3, M = 7 you say 0. With that much room, what could device 2",
+            "for k = 2, K = 3, M = 7 you say 0. With that much room, what could device 2 begin?",
         ),
         (
             lambda k, K, M: K - k - 0.5,
-            "for k = 0, K = 3, M = 7 you say 2.5. How many microbatches is that, as a",
+            "for k = 0, K = 3, M = 7 you say 2.5. How many microbatches is that, as a whole number?",
         ),
         *((lambda *_, said=said: said, f"you say {said!r}. ") for said in NO_COUNTS),
     ],
@@ -274,13 +290,17 @@ CAPS = {
 AT_2 = "device 1 of 2, 4 microbatches: the loss is right, the gradient is "
 BUFFERS = {
     "correct": [
-        (lambda m, k, K: m % (K - k + 1), "nothing is overwritten, and no device could do with fewer."),
+        (
+            lambda m, k, K: m % (K - k + 1),
+            "nothing is overwritten, and no device could do with fewer. Which device needs the most?",
+        ),
         (lambda m, k, K: np.int64(m % (K - k + 1)), ""),
     ],
     "almost": [
         (
             lambda m, k, K: m,
-            "nothing is overwritten, but on device 1 of 2, 4 microbatches fill 4 buffers. How",
+            "nothing is overwritten, but on device 1 of 2, 4 microbatches fill 4 buffers. How "
+            "many still have to be read while one more arrives?",
         ),
         (lambda m, k, K: m * 10**15, ""),
     ],

@@ -134,7 +134,10 @@ CUTS = {
         ),
         (lambda c, K: answers.best_cut(c, max(1, K - 1)), "2 stages with layers, and 3 devices. What does"),
         (lambda c, K: answers.best_cut(c, K)[::-1], "Which of your numbers is device 0's?"),
-        (lambda c, K: lesson_11.stage_costs(c, answers.best_cut(c, K)), "Is that what stages take?"),
+        (
+            lambda c, K: lesson_11.stage_costs(c, answers.best_cut(c, K)),
+            "Is that what stages take? How many layers has each?",
+        ),
     ],
     "keep working": [
         (lambda c, K: by_share(c, K)[:1], "these stages hold 4 of 7 layers. Where are the others"),

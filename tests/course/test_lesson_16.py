@@ -3,11 +3,11 @@
 import math
 
 import numpy as np
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_alone, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_16
-from gpipe_sim.course.jobs import BYTES, TIMES, Job, Plan, number_of_plans, simulated, sizes
+from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, number_of_plans, simulated, sizes
 
 
 def by_simulation(job: Job) -> tuple[Plan, ...]:
@@ -68,11 +68,14 @@ def best_of_each(job):
     return list(found.values())
 
 
+TIMES, BYTES = (each_alone(of, lesson_16.HIDDEN_JOBS[0], 1, 1, 1) for of in (mistaken_times, mistaken_bytes))
+
+
 def test_every_mistake_gives_other_numbers_than_the_others():
     for column, mistakes in enumerate((TIMES, BYTES)):
         found = [
             tuple(round(mistaken(job, *size), 9) for job in lesson_16.HIDDEN_JOBS for size in sizes(job))
-            for mistaken in mistakes.values()
+            for mistaken, _ in mistakes
         ]
         every = [
             tuple(round(next(p[column] for p in everything(job) if p[2:] == size), 9) for size in sizes(job))
@@ -202,13 +205,13 @@ SEARCHES = {
         (lambda job: [plan[:2] for plan in everything(job)], "Which five numbers should it have?"),
         (lambda job: answers.plans_that_fit(job)[0], "Which five numbers should it have?"),
         (lambda job: [(math.nan, *plan[1:]) for plan in everything(job)], "Which line makes that?"),
-        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M?"),
+        (lambda job: [(1, 1, math.inf, 1, 1)], "Where are its K, R and M? They come last, and are whole"),
         (lambda job: "plans", "you give 'plans'; it should be a list of plans"),
         (lambda job: job.stages, "it stopped: AttributeError"),
     ],
     "almost": [
-        *((searching(time=mistaken), question) for question, mistaken in TIMES.items()),
-        *((searching(held=mistaken), question) for question, mistaken in BYTES.items()),
+        *((searching(time=mistaken), question) for mistaken, question in TIMES),
+        *((searching(held=mistaken), question) for mistaken, question in BYTES),
         (best_of_each, "It is not in your list: which line leaves it out?"),
         (lambda job: answers.plans_that_fit(job)[:1], "which line leaves it out?"),
         (lambda job: [], "which line leaves it out?"),

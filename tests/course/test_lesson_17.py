@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 import pytest
-from replies import assert_each_is_told, changed, each_reply
+from replies import assert_each_is_told, changed, each_alone, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_17, live
@@ -98,10 +98,13 @@ def rounded_up(K, k, every):
     return 1 + ceil((K - k - 1) / every)
 
 
+COUNTS = each_alone(lesson_17.mistaken_counts, 1, 0, 1)
+
+
 def test_every_wrong_count_differs_from_the_others_and_from_the_rows():
     sizes = [(K, k, every) for K, every in lesson_17.HIDDEN_UPDATES for k in range(K)]
-    found = [tuple(count(*size) for size in sizes) for count in (*lesson_17.COUNTS.values(), rounded_up)]
-    assert len(set(found)) == len(lesson_17.COUNTS) + 1
+    found = [tuple(count(*size) for size in sizes) for count in (*(count for count, _ in COUNTS), rounded_up)]
+    assert len(set(found)) == len(COUNTS) + 1
     assert found[-1] == tuple(lesson_17.held(K, every)[k] for K, k, every in sizes)
 
 
@@ -329,7 +332,7 @@ STREAMS = {
 }
 HOW_MANY = {
     "correct": [(rounded_up, ""), (in_flight, ""), (lambda K, k, every: 1 - (k + 1 - K) // every, "")],
-    "almost": [*((count, question) for question, count in lesson_17.COUNTS.items())],
+    "almost": COUNTS,
     "keep working": [
         (lambda K, k, every: 0, "how many microbatches before it are still in flight?"),
         (lambda K, k, every: 1 + (K - k - 1) / every, "How many versions is that?"),
