@@ -199,7 +199,9 @@ def copy_without(torn: set[str], target: Path) -> Path:
     left_out = shutil.ignore_patterns("__pycache__")
 
     def ignored(folder: str, names: list[str]) -> set[str]:
-        gone = {name for name in names if name.removesuffix(".py") in torn} if folder == str(PACKAGE) else set()
+        gone = (
+            {name for name in names if name.removesuffix(".py") in torn} if folder == str(PACKAGE) else set()
+        )
         return gone | set(left_out(folder, names))
 
     shutil.copytree(PACKAGE, target / "gpipe_sim", ignore=ignored)

@@ -2,38 +2,25 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, over_every_order, over_every_schedule, overlapped, zero_bubble
+from cases import BOTH_WAYS, UPDATED, V_SHAPED, over_every_order, over_every_schedule, overlapped, zero_bubble
 
-from gpipe_sim import (
-    SGD,
-    Action,
-    B,
-    DeadlockError,
-    Explicit,
-    F,
-    GPipe,
-    I,
-    OneFOneB,
-    OverlapFB,
-    R,
-    Schedule,
-    ScheduleError,
-    U,
-    W,
-    check,
-    mlp,
-    mse,
-    problems,
-    remat,
-    simulate,
-    split,
-    train_step,
-    with_updates,
-)
+from gpipe_sim.core.actions import Action, B, F, I, OverlapFB, R, U, W
 from gpipe_sim.core.deadlock import Wait, all_waits, cycle, waiting
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.gpipe import GPipe
+from gpipe_sim.core.layers import mlp
+from gpipe_sim.core.losses import mse
+from gpipe_sim.core.one_f_one_b import OneFOneB
+from gpipe_sim.core.optimizers import SGD
 from gpipe_sim.core.placement import looped
-from gpipe_sim.core.problems import REASONS
+from gpipe_sim.core.problems import REASONS, check, problems
+from gpipe_sim.core.remat import remat
 from gpipe_sim.core.rules import NEEDS
+from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.split import split
+from gpipe_sim.core.step import train_step
+from gpipe_sim.errors import DeadlockError, ScheduleError
 
 
 def sentences(schedule: Schedule) -> list[str]:
@@ -201,8 +188,8 @@ def test_every_family_is_sound_with_every_remat_mode(schedule):
 
 @pytest.mark.parametrize(
     "schedule",
-    [V_SHAPED, BOTH_WAYS, zero_bubble(4, 8), overlapped(4, 8), with_updates(OneFOneB(4, 8))],
-    ids=["V", "both ways", "split", "overlapped", "updates"],
+    [V_SHAPED, BOTH_WAYS, zero_bubble(4, 8), overlapped(4, 8), *UPDATED],
+    ids=repr,
 )
 def test_what_the_alphabet_can_say_beyond_the_families_is_sound(schedule):
     assert problems(schedule) == []
