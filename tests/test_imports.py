@@ -327,7 +327,8 @@ def test_the_core_alone_passes_its_tests(tmp_path):
     for shared in ("cases.py", "conftest.py", "numeric.py"):
         shutil.copy(TESTS / shared, copy / "tests")
     shutil.copy(ROOT / "pyproject.toml", copy)
-    options = "-q", "--tb=short", "-p", "no:cacheprovider"
+    options = ["-q", "--tb=short", "-p", "no:cacheprovider"]
+    options += ["-p", "_hypothesis_pytestplugin", "--hypothesis-profile=few"]
     ran = run_in(copy, "-m", "pytest", *options, "tests/core")
     assert re.fullmatch(r"(\d+) passed in .*", last := ran.stdout.splitlines()[-1]), ran.stdout[-3000:]
     assert int(last.split()[0]) >= AT_LEAST

@@ -4,7 +4,7 @@ from fractions import Fraction
 import pytest
 from cases import BOTH_WAYS, UPDATED, V_SHAPED, over_every_order, overlapped, zero_bubble
 
-from gpipe_sim.core.actions import B, F, U
+from gpipe_sim.core.actions import B, F
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.gpipe import GPipe
@@ -83,11 +83,6 @@ def test_both_halves_of_an_overlapped_pair_start_and_end_together():
     assert times(timeline, 0) == "0F0 0-1  0F1 1-2  (0F2;0B0)OVERLAP_F_B 5-8  0B1 11-13  0B2 13-15"
     assert times(timeline, 1) == "1F0 1-2  (1F1;1B0)OVERLAP_F_B 2-5  (1F2;1B1)OVERLAP_F_B 8-11  1B2 11-13"
     assert timeline.ends[F(1, 1)] == timeline.ends[B(1, 0)] == 5
-
-
-def test_an_update_takes_its_own_time_after_the_backward():
-    timeline = simulate(Explicit(["0F0 0B0 0U0"]), Costs(update=Fraction(1, 2)))
-    assert (timeline.makespan, timeline.ends[U(0, 0)]) == (Fraction(7, 2), Fraction(7, 2))
 
 
 def test_recompute_starts_before_the_gradient_arrives():
