@@ -14,7 +14,6 @@ from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.gpipe import GPipe
-from gpipe_sim.core.naive import Naive
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.problems import check, problems
 from gpipe_sim.core.program import CODE, KINDS, Program
@@ -105,21 +104,11 @@ def test_an_order_is_read_once_and_not_kept_as_objects():
 
 def test_copies_of_a_schedule_lower_it_again():
     schedule = OneFOneB(2, 3)
-    program = schedule.program
+    assert schedule.program.size == 12
     for copy in (pickle.loads(pickle.dumps(schedule)), deepcopy(schedule)):
         assert copy == schedule and hash(copy) == hash(schedule)
         assert "program" not in vars(copy)
-        assert copy.program.same_order(program)
-
-
-def test_the_same_order_is_seen_and_another_is_not():
-    one = OneFOneB(3, 4).program
-    assert one.same_order(Explicit(OneFOneB(3, 4).actions).program)
-    assert not one.same_order(GPipe(3, 4).program)
-    assert not one.same_order(OneFOneB(3, 5).program)
-    assert not PAIR.program.same_order(Explicit(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]).program)
-    naive, moved = Naive(2, 1), Explicit(["0F0 0B0 1F0 1B0", ""], placement=[[0, 1], []])
-    assert not moved.program.same_order(naive.program), "split differently over the devices"
+        assert copy.actions == schedule.actions
 
 
 @pytest.mark.parametrize("label", [2**31, 2**63 - 1, -(2**63)])
