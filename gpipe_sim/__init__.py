@@ -18,6 +18,8 @@ from importlib import import_module
 
 from gpipe_sim.core import hooks
 
+__version__ = "0.1.0"
+
 hooks.HOMES |= {
     "chart_of_schedule": "drawing.svg:at_unit_costs",
     "chart_of_timeline": "drawing.svg:draw",
