@@ -133,7 +133,7 @@ def test_a_schedule(copy):
         "device 2: 2F0 2F1 2B0 2F2 2B1 2F3 2B2 2B3",
     ]
     assert lines[3:] == ["True True", "57 57", "85 83", "(5, 4, 3, 2)", "True", "True", "22 True"]
-    assert re.search(r"^\d+ passed", laws(copy, "test_laws.py", "Patient1F1B"))
+    assert re.search(r"^\d+ passed", laws(copy, "core/test_laws.py", "Patient1F1B"))
 
 
 def test_a_layer(copy):

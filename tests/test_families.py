@@ -8,6 +8,7 @@ from cases import EQUAL, over_every_schedule, zero_bubble
 
 from gpipe_sim import (
     Costs,
+    DualPipeV,
     GPipe,
     Interleaved1F1B,
     Naive,
@@ -258,3 +259,8 @@ def test_interleaved_names_the_microbatches_that_would_work():
     assert "5 do not cut into 2 (devices=2)" in str(error.value)
     for microbatches in (4, 6):
         assert problems(Interleaved1F1B(2, microbatches)) == []
+
+
+def test_a_pair_that_overlaps_well_makes_dualpipe_v_shorter():
+    schedule = DualPipeV(4, 8)
+    assert [simulate(schedule, Costs(overlap=cost)).makespan for cost in (None, 3, 2)] == [54, 54, 44]

@@ -1,118 +1,148 @@
-"""What importing the package costs, and which floor may know of which."""
+"""Which file may know of which: the core knows nobody, chapters build on each other, and each tears out.
+
+To tear a chapter out is to delete its folder, and those of all chapters that build on it. What is left must
+import completely, and must say in one sentence what is missing when somebody asks for it.
+"""
 
 import ast
+import io
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tokenize
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import cases
 import pytest
 
 import gpipe_sim
+from gpipe_sim import families
+from gpipe_sim.core import hooks
 
 PACKAGE = Path(gpipe_sim.__file__).parent
-
-#: A floor imports only from the floors before it in this list, and from itself.
-FLOORS = [
-    "errors.py", "schedule", "simulation", "families", "theory", "nn", "runtime", "planning",
-    "drawing", "export", "torch_backend", "course",
-]  # fmt: skip
-
-#: What a method imports when it is called: schedules and timelines show themselves, and costs are measured.
-ABOVE = {
-    ("core/schedule.py", "drawing.svg"),
-    ("core/schedule.py", "simulation.simulate"),
-    ("core/costs.py", "runtime.stopwatch"),
-    ("core/timeline.py", "drawing.svg"),
-    ("core/timeline.py", "drawing.text"),
-}
-
-FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+ROOT = PACKAGE.parent
+TESTS = Path(__file__).parent
+#: One-line names from the package's folder: "core/rules.py", "errors.py".
+FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
+CHAPTERS = sorted({file.split("/")[0] for file in FILES if "/" in file} - {"core"})
 
 
-def module(path: Path) -> str:
-    """`core/schedule.py` is imported as `schedule.base`, `families/__init__.py` as `families`."""
-    name = str(path.relative_to(PACKAGE).with_suffix("")).replace("/", ".")
-    return name.removesuffix(".__init__")
+def module(file: str) -> str:
+    """`core/rules.py` is imported as `core.rules`, `families/__init__.py` as `families`."""
+    return file.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
 
-MODULES = {module(path): path for path in FILES}
+MODULES = {module(file): file for file in FILES if file != "__init__.py"}
 
 
-def floor(name: str) -> int:
-    """On which floor a module is, counted from the ground."""
-    head = name.split(".")[0]
-    return FLOORS.index(head if head in FLOORS else f"{head}.py")
+def room(name: str) -> str:
+    """The chapter that a module belongs to; of a file that stands alone, such as `errors`, that file."""
+    return name.split(".")[0]
+
+
+@cache
+def parsed(file: str) -> ast.Module:
+    return ast.parse(FILES[file].read_text())
 
 
 def imported(nodes) -> set[str]:
-    """The modules of gpipe_sim that import statements name."""
+    """The modules of the package that import statements name, without `gpipe_sim.` in front."""
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("gpipe_sim.")}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "gpipe_sim":
+            found |= {alias.name for alias in node.names if room(alias.name) == "gpipe_sim"}
+        elif isinstance(node, ast.ImportFrom) and room(node.module or "") == "gpipe_sim":
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= {name if name.removeprefix("gpipe_sim.") in MODULES else node.module for name in names}
     return {name.removeprefix("gpipe_sim.") for name in found}
 
 
+def everywhere(file: str) -> set[str]:
+    """What a file imports, inside functions too."""
+    return imported(ast.walk(parsed(file)))
+
+
+def lines_of_code(text: str) -> int:
+    """Lines with a token on them that is neither a comment nor part of a docstring."""
+    blank = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
+    }  # fmt: skip
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in blank:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, False):
+            lines -= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return len(lines)
+
+
+def test_the_core_knows_only_itself_and_the_errors_and_is_read_in_an_afternoon():
+    core = [file for file in FILES if file.startswith("core/")]
+    for file in core:
+        assert {room(name) for name in everywhere(file)} <= {"core", "errors"}, file
+    assert everywhere("errors.py") == set()
+    assert len(core) <= 38
+    assert sum(lines_of_code(FILES[file].read_text()) for file in core) <= 2800
+
+
+def test_code_is_counted_without_comments_blanks_and_docstrings():
+    text = '"""Doc."""\n\nx = """a\nb"""  # two lines\n# none\ndef f():\n    """Doc.\n\n    More."""\n'
+    assert lines_of_code(f"{text}    return (\n        x\n    )\n") == 6
+
+
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def builds_on() -> dict[str, set[str]]:
+    """room -> the rooms that its files import, inside functions too."""
+    found: dict[str, set[str]] = {}
+    for name, file in MODULES.items():
+        found.setdefault(room(name), set()).update(map(room, everywhere(file)))
+    return {here: rooms - {here} for here, rooms in found.items()}
 
 
-def at_import(path: Path) -> set[str]:
-    return imported(parsed(path).body)
-
-
-def from_above(path: Path, names: set[str]) -> set[tuple[str, str]]:
-    """(the file, the module) for each module on a floor above the file's."""
-    here = floor(module(path))
-    return {(str(path.relative_to(PACKAGE)), name) for name in names if floor(name) > here}
-
-
-def test_a_floor_imports_only_from_the_floors_below_it():
-    for path in FILES:
-        assert "gpipe_sim" not in at_import(path), f"{path}: import from the file, not from the package"
-        assert from_above(path, at_import(path)) == set()
-
-
-def test_what_is_imported_when_called_is_from_below_too_but_for_these():
-    for path in FILES:
-        when_called = imported(ast.walk(parsed(path))) - at_import(path)
-        assert from_above(path, when_called) <= ABOVE
+def test_chapters_build_on_each_other_without_a_circle_from_the_core_up_to_the_course():
+    order = list(TopologicalSorter(builds_on()).static_order())  # raises CycleError
+    assert {*CHAPTERS, "core", "errors"} <= set(order)
+    assert builds_on()["errors"] == set()
+    assert [here for here, rooms in builds_on().items() if "course" in rooms] == []
+    for chapter in CHAPTERS:
+        assert chapter == "papers" or "core" in torn_with(chapter, down=True), chapter
 
 
 def test_no_files_import_each_other_in_a_circle():
-    graph = {name: at_import(path) & set(MODULES) - {name} for name, path in MODULES.items()}
+    graph = {name: imported(parsed(file).body) & set(MODULES) - {name} for name, file in MODULES.items()}
     order = list(TopologicalSorter(graph).static_order())  # raises CycleError
     assert set(order) == set(MODULES)
 
 
-def test_files_name_each_other_in_full():
-    for path in FILES:
+def test_files_name_each_other_in_full_and_never_the_package():
+    for file in FILES:
+        assert "gpipe_sim" not in everywhere(file), f"{file}: import from the file, not from the package"
         relative = [
-            node for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom) and node.level
+            node for node in ast.walk(parsed(file)) if isinstance(node, ast.ImportFrom) and node.level
         ]
-        assert not relative, path
+        assert not relative, file
 
 
 def test_what_tests_share_is_loaded_once_and_by_one_name():
     """As `cases` and as `tests.cases` it was two modules, with every schedule in both."""
-    for path in Path(__file__).parent.rglob("*.py"):
+    for path in TESTS.rglob("*.py"):
         assert not re.search(r"^\s*(from|import) tests\b", path.read_text(), re.M), path
+
+
+# What importing costs
 
 
 def loaded_by(statement: str) -> set[str]:
     """The top-level modules that a fresh interpreter has loaded after a statement."""
     code = f"{statement}; import sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
-    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(ran.stdout.split())
 
 
@@ -133,11 +163,177 @@ def test_importing_timing_showing_and_training_need_numpy_alone():
 def test_every_public_name_is_there():
     for name in gpipe_sim.__all__:
         assert getattr(gpipe_sim, name) is not None
-    assert {"simulate", "train_step", "OneFOneB", "mlp", "digits", "remat", "colocate"} <= set(
-        gpipe_sim.__all__
-    )
+    assert {"simulate", "train_step", "OneFOneB", "mlp", "digits", "remat"} <= set(gpipe_sim.__all__)
 
 
 def test_an_unknown_name_is_an_attribute_error_that_says_it():
     with pytest.raises(AttributeError, match="module 'gpipe_sim' has no attribute 'GPipes'"):
         gpipe_sim.GPipes  # noqa: B018
+
+
+# Tearing out
+
+
+def torn_with(chapter: str, down: bool = False) -> set[str]:
+    """The chapter and all that builds on it; with ``down``, all that it builds on."""
+    found = {chapter}
+    while True:
+        more = {
+            there if down else here
+            for here, rooms in builds_on().items()
+            for there in rooms
+            if (here if down else there) in found
+        }
+        if more <= found:
+            return found
+        found |= more
+
+
+#: Of an editable install, a finder would fetch from the clone what is missing in a copy.
+HERE_ALONE = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "__editable__" not in str(finder)]
+"""
+
+
+def copy_without(torn: set[str], target: Path) -> Path:
+    """A copy of the package without these chapters and files. What was compiled comes along, to save time."""
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return {name for name in names if folder == str(PACKAGE) and name.removesuffix(".py") in torn}
+
+    shutil.copytree(PACKAGE, target / "gpipe_sim", ignore=ignored)
+    (target / "sitecustomize.py").write_text(HERE_ALONE)
+    return target
+
+
+def run_in(copy: Path, *arguments: str, told: str = "") -> subprocess.CompletedProcess:
+    """Python in the copy, so that it imports what stands there and nothing else of ours."""
+    there = os.environ | {"PYTHONPATH": str(copy), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    python = [sys.executable, *arguments]
+    return subprocess.run(python, input=told, cwd=copy, env=there, capture_output=True, text=True)
+
+
+#: Filled hooks by name: code that uses one. Each needs no more than the core to be written.
+USES = {
+    "chart_of_schedule": "OneFOneB(2, 2)._repr_html_()",
+    "chart_of_timeline": "simulate(OneFOneB(2, 2))._repr_html_()",
+    "text_of_timeline": "str(simulate(OneFOneB(2, 2)))",
+    "on_links": "simulate(OneFOneB(1, 2), links={})",
+    "hangs": "check(GPipe(2, 2), sends='blocking')",
+    "profile": "train_step(two, OneFOneB(2, 2), batch, mse, memory_limit=1e9)",
+    "stream": "train_step(two, updated, batch, mse, optimizer=SGD(0.1))",
+    "needs_of_updates": "simulate(updated)",
+    "wrong_updates": "check(updated)",
+    "own_copies": "train_step(two, both_ways, batch, mse)",
+    "sum_copies": "train_step(two, both_ways, batch, mse)",
+    "balance_by_word": "split(mlp([3, 3, 3]), stages=2, balance='parameters')",
+    "stopwatch": "Costs.measured(two, batch, runs=1, warmup=0)",
+}
+#: It prints what a torn copy imports and says: {"imports": ..., "uses": ..., "names": ...}, each by name.
+PROBE = """
+import json, sys
+from importlib import import_module
+import numpy as np
+import gpipe_sim as gp
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.gpipe import GPipe
+from gpipe_sim.core.layers import mlp
+from gpipe_sim.core.losses import mse
+from gpipe_sim.core.one_f_one_b import OneFOneB
+from gpipe_sim.core.optimizers import SGD
+from gpipe_sim.core.problems import check
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.split import split
+from gpipe_sim.core.step import train_step
+
+def said(what, *arguments):
+    try:
+        what(*arguments)
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+asked = json.load(sys.stdin)
+two, batch = split(mlp([3, 3, 3]), stages=2), (np.ones((2, 3)), np.ones((2, 3)))
+updated = Explicit(["0F0 0F1 0B1 0B0 0U1", "1F0 1F1 1B1 1B0 1U1"])
+both_ways = Explicit(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], placement=[[0, 1], [1, 0]])
+json.dump({
+    "imports": {name: said(import_module, f"gpipe_sim.{name}") for name in asked["modules"]},
+    "uses": {hook: said(eval, use, globals()) for hook, use in asked["uses"].items()},
+    "names": {name: said(getattr, gp, name) for name in asked["names"]},
+}, sys.stdout)
+"""
+
+
+def home(name: str) -> str | None:
+    """The room of a public name: where its class or function was written. None for a tuple or a number."""
+    if name == "torch_backend":  # torch may not be installed
+        return name
+    found = getattr(gpipe_sim, name)
+    where = getattr(found, "__module__", None) or getattr(found, "__name__", "")
+    return room(where.removeprefix("gpipe_sim.")) if where.startswith("gpipe_sim.") else None
+
+
+def in_one_sentence(error: list[str] | None, rooms: set[str]) -> bool:
+    """Whether something is refused in one sentence that names one of these chapters."""
+    return error is not None and (
+        error[0] in ("ModuleNotFoundError", "AttributeError")
+        and any(re.search(rf"\bgpipe_sim\.{name}\b", error[1]) for name in rooms)
+        and not re.search(r"\n|[.!?] [A-Z]", error[1])
+        and len(error[1]) < 150
+    )
+
+
+def test_every_hook_of_the_core_has_a_home_and_every_home_a_hook():
+    built = [
+        node.args[0].value
+        for file in FILES
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Hook"
+    ]
+    assert sorted(built) == sorted(hooks.HOMES)
+    assert set(USES) == set(hooks.HOMES) - {"meter"}, "without its meter a step is metered where actions end"
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_without_a_chapter_the_rest_imports_and_says_what_is_missing(chapter, tmp_path):
+    torn = torn_with(chapter)
+    assert not torn & {"core", "errors", "dataset"}
+    copy = copy_without(torn, tmp_path)
+    left = [name for name in MODULES if room(name) not in {*torn, "torch_backend"}]  # which needs torch
+    names = [name for name in (*gpipe_sim.__all__, "torch_backend") if home(name)]
+    asked = json.dumps({"modules": left, "uses": USES, "names": names})
+    ran = run_in(copy, "-c", PROBE, told=asked)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert {name: error for name, error in found["imports"].items() if error} == {}
+    for hook, error in found["uses"].items():
+        missing = room(hooks.HOMES[hook]) in torn
+        assert in_one_sentence(error, torn) if missing else not error, (hook, error)
+    for name, error in found["names"].items():
+        if home(name) in torn:
+            assert in_one_sentence(error, torn), (name, error)
+        elif name != "torch_backend":
+            assert not error, (name, error)
+
+
+def test_with_the_chapters_there_the_core_is_tested_over_their_families_too():
+    assert cases.SCHEDULES is families.SCHEDULES
+
+
+def test_the_core_alone_passes_its_tests(tmp_path):
+    """Nothing of the package is there but the core, the errors and the digits."""
+    copy = copy_without(set(CHAPTERS) | {"textbook"}, tmp_path)
+    shutil.copytree(TESTS / "core", copy / "tests/core", ignore=shutil.ignore_patterns("__pycache__"))
+    for shared in ("cases.py", "conftest.py", "numeric.py"):
+        shutil.copy(TESTS / shared, copy / "tests")
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    options = ["-q", "--tb=short", "-p", "no:cacheprovider"]
+    options += ["-p", "_hypothesis_pytestplugin", "--hypothesis-profile=few"]
+    ran = run_in(copy, "-m", "pytest", *options, "tests/core")
+    assert re.fullmatch(r"(\d+) passed in .*", last := ran.stdout.splitlines()[-1]), ran.stdout[-3000:]
+    assert int(last.split()[0]) >= AT_LEAST
+
+
+AT_LEAST = 300  #: tests of the core alone

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_imports import FLOORS
+from test_imports import FILES, builds_on, lines_of_code
 
 import gpipe_sim as gp
 
@@ -70,10 +70,21 @@ def test_the_map_of_lessons_is_complete():
     assert linked == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")}
 
 
-def test_the_map_of_the_code_is_complete():
-    table = README[README.index("| folder in `gpipe_sim/`") : README.index("`figures/` holds")]
-    named = re.findall(r"^\| `([\w.]+/?)`", table, re.M)
-    assert named == [floor if floor.endswith(".py") else f"{floor}/" for floor in FLOORS]
+def test_the_map_of_the_code_is_complete_and_a_chapter_builds_only_on_those_above_it():
+    table = README[README.index("| in `gpipe_sim/` |") : README.index("`figures/` holds")]
+    named = re.findall(r"^\| `(\w+)(\.py|/)`", table, re.M)
+    assert {name + ("" if end == "/" else end) for name, end in named} == {
+        file.split("/")[0] for file in FILES
+    } - {"__init__.py"}
+    rooms = [name for name, _ in named]
+    for at, room in enumerate(rooms):
+        assert builds_on()[room] <= set(rooms[:at]), room
+
+
+def test_the_first_hour_is_about_a_thousand_lines_of_code():
+    read = re.findall(r"\]\(gpipe_sim/(core/\w+\.py)\)", README)
+    assert {"core/actions.py", "core/rules.py", "core/simulate.py", "core/step.py"} <= set(read)
+    assert 900 < sum(lines_of_code(FILES[file].read_text()) for file in set(read)) < 1100
 
 
 def test_every_command_is_a_target():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import entrances
+from cases import entrances, parts
 from closed_forms import transformer_parameters
 
 from gpipe_sim import (
@@ -11,6 +11,7 @@ from gpipe_sim import (
     Chimera,
     DualPipe,
     DualPipeV,
+    Kind,
     OneFOneB,
     Partition,
     StandIn,
@@ -20,6 +21,7 @@ from gpipe_sim import (
     mlp,
     predict_memory,
     profile,
+    remat,
     single_device_step,
     split,
     train_step,
@@ -128,3 +130,10 @@ def test_after_a_plain_step_of_the_optimizer_both_copies_start_the_next_from_the
         weights = {key: array for each in partitions for key, array in each.parameters.items()}
         inside.step(weights, found.gradients)
         outside.step(Partition(alone).parameters, expected.gradients)
+
+
+def test_remat_except_last_spares_the_last_microbatch_of_each_direction():
+    """Microbatches 0 and 1 enter at device 0, 2 and 3 at device 3: 1 and 3 are spared."""
+    for schedule, again in ((Chimera(4, 4), {0, 2}), (DualPipe(4, 8), {0, 1, 2, 4, 5, 6})):
+        recomputing = parts(remat(schedule, "except_last"))
+        assert {part.microbatch for part in recomputing if part.kind is Kind.R} == again

@@ -2,24 +2,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import pytest
-from cases import BOTH_WAYS, V_SHAPED, over_every_order, overlapped, zero_bubble
+from cases import BOTH_WAYS, UPDATED, V_SHAPED, over_every_order, overlapped, zero_bubble
 
-from gpipe_sim import (
-    B,
-    Costs,
-    Explicit,
-    F,
-    GPipe,
-    Interleaved1F1B,
-    OneFOneB,
-    Schedule,
-    Timeline,
-    U,
-    needs,
-    remat,
-    simulate,
-    with_updates,
-)
+from gpipe_sim.core.actions import B, F
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.gpipe import GPipe
+from gpipe_sim.core.interleaved import Interleaved1F1B
+from gpipe_sim.core.one_f_one_b import OneFOneB
+from gpipe_sim.core.remat import remat
+from gpipe_sim.core.schedule import Schedule, needs
+from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import Timeline
 
 UNEVEN = Costs(Fraction(3, 2), Fraction(2), Fraction(1, 3), comm=Fraction(1, 4))
 
@@ -91,11 +85,6 @@ def test_both_halves_of_an_overlapped_pair_start_and_end_together():
     assert timeline.ends[F(1, 1)] == timeline.ends[B(1, 0)] == 5
 
 
-def test_an_update_takes_its_own_time_after_the_backward():
-    timeline = simulate(Explicit(["0F0 0B0 0U0"]), Costs(update=Fraction(1, 2)))
-    assert (timeline.makespan, timeline.ends[U(0, 0)]) == (Fraction(7, 2), Fraction(7, 2))
-
-
 def test_recompute_starts_before_the_gradient_arrives():
     timeline = simulate(remat(GPipe(2, 1), "always"))
     assert times(timeline, 0) == "0F0 0-1  0R0 1-2  0B0 5-7"
@@ -157,10 +146,10 @@ def test_fractions_that_floats_cannot_add_stay_exact():
     [
         zero_bubble(3, 4),
         overlapped(3, 4),
-        with_updates(OneFOneB(3, 4)),
+        *UPDATED,
         remat(Interleaved1F1B(2, 4), "except_last"),
     ],
-    ids=["split", "overlapped", "updates", "remat"],
+    ids=repr,
 )
 def test_simulating_changes_nothing_and_says_the_same_again(schedule: Schedule):
     before = str(schedule)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numeric import apart, numeric_gradient
 
-from gpipe_sim import cross_entropy, mse
+from gpipe_sim.core.losses import cross_entropy, mse
 
 OUTPUTS = np.random.default_rng(0).normal(size=(4, 3))
 CLASSES = np.array([2, 0, 1, 1])

@@ -4,21 +4,15 @@ from textwrap import dedent
 import pytest
 from cases import EQUAL, V_SHAPED, entrances, over_every_schedule, overlapped, parts, zero_bubble
 
-from gpipe_sim import (
-    Chimera,
-    Costs,
-    DualPipe,
-    Explicit,
-    GPipe,
-    Interleaved1F1B,
-    Kind,
-    OneFOneB,
-    R,
-    bubble_fraction,
-    peak_in_flight,
-    remat,
-    simulate,
-)
+from gpipe_sim.core.actions import Kind, R
+from gpipe_sim.core.bubbles import bubble_fraction, peak_in_flight
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.explicit import Explicit
+from gpipe_sim.core.gpipe import GPipe
+from gpipe_sim.core.interleaved import Interleaved1F1B
+from gpipe_sim.core.one_f_one_b import OneFOneB
+from gpipe_sim.core.remat import remat
+from gpipe_sim.core.simulate import simulate
 
 
 def test_always_recomputes_right_before_each_backward():
@@ -59,13 +53,6 @@ def test_each_mode_recomputes_all_all_but_the_last_of_each_direction_or_no_micro
         assert set(recomputed) == {R(s, m) for s in range(schedule.stages) for m in microbatches}
         plain = [[a for a in row if a.parts[0].kind is not Kind.R] for row in found.actions]
         assert plain == [list(row) for row in schedule.actions]
-
-
-def test_except_last_spares_the_last_microbatch_of_each_direction():
-    """Microbatches 0 and 1 enter at device 0, 2 and 3 at device 3: 1 and 3 are spared."""
-    for schedule, again in ((Chimera(4, 4), {0, 2}), (DualPipe(4, 8), {0, 1, 2, 4, 5, 6})):
-        recomputing = parts(remat(schedule, "except_last"))
-        assert {part.microbatch for part in recomputing if part.kind is Kind.R} == again
 
 
 @pytest.mark.parametrize(

@@ -18,18 +18,15 @@ from cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpipe_sim import (
-    Costs,
-    GPipe,
-    Kind,
-    Naive,
-    OneFOneB,
-    busy_time,
-    needs,
-    remat,
-    simulate,
-    useful_time,
-)
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.bubbles import busy_time, useful_time
+from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.gpipe import GPipe
+from gpipe_sim.core.naive import Naive
+from gpipe_sim.core.one_f_one_b import OneFOneB
+from gpipe_sim.core.remat import remat
+from gpipe_sim.core.schedule import needs
+from gpipe_sim.core.simulate import simulate
 
 FAMILIES = list(every_order([(1, 3), (2, 3), (3, 2), (4, 8)]))
 WHOLE = [schedule for schedule in FAMILIES if not splits(schedule)]  # backwards that are not split

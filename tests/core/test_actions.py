@@ -1,6 +1,6 @@
 import pytest
 
-from gpipe_sim import Action, B, F, I, Kind, OverlapFB, R, U, W
+from gpipe_sim.core.actions import Action, B, F, I, Kind, OverlapFB, R, U, W
 
 MAKERS = {"F": F, "B": B, "I": I, "W": W, "R": R, "U": U}
 

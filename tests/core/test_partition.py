@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from numeric import furthest_apart
 
-from gpipe_sim import Context, Partition, ReLU, mlp, split
+from gpipe_sim.core.layers import Context, ReLU, mlp
+from gpipe_sim.core.partition import Partition
+from gpipe_sim.core.split import split
 
 LAYERS = [64] + [32] * 5 + [10]
 
