@@ -22,8 +22,8 @@ from gpipe_sim.papers.formulas import microbatches_for_bubble
 from gpipe_sim.planning.candidates import Candidate, Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster, divisors
 from gpipe_sim.planning.layer_table import LayerTable, table_of
-from gpipe_sim.planning.plans import Plan, no_plan, on_terminal, plans_of, require_report
-from gpipe_sim.planning.search import Report, smallest
+from gpipe_sim.planning.plans import Plan, no_plan, plans_of
+from gpipe_sim.planning.search import smallest
 
 TARGET = "0.1"  #: the bubble fraction that microbatches are counted for
 Numbers = dict[str, float | None]  #: None where no plan fits
@@ -58,8 +58,6 @@ def advise(
     batch: Batch,
     loss: Loss,
     optimizer: Optimizer | None = None,
-    *,
-    report: Report = on_terminal,
 ) -> Advice:
     """How to train a model on a cluster, question by question; see ``plan`` for the arguments.
 
@@ -71,22 +69,19 @@ def advise(
 
     It raises what ``plan`` does, if there is no plan at all.
     """
-    require_report("advise", report)
     table = table_of("advise", layers, cluster, batch, loss, optimizer)
-    asked = _Asked(table, report)
+    asked = _Asked(table)
     if not any(asked.kinds.values()):
         raise no_plan(table, asked.space(None))
     steps = tuple(step(asked) for step in STEPS)
-    if report is not None:
-        report("")
     return Advice(steps, asked.best)
 
 
 class _Asked:
     """The best plans of some kinds, each searched for when it is first asked for."""
 
-    def __init__(self, table: LayerTable, report: Report):
-        self.table, self.report = table, report
+    def __init__(self, table: LayerTable):
+        self.table = table
         self.devices = table.cluster.devices
 
     def space(self, replicas: Sequence[int] | None, **changes) -> Space:
@@ -98,7 +93,7 @@ class _Asked:
     def fastest(self, replicas: Sequence[int] | None, **changes) -> Plan | None:
         if not replicas:
             return None
-        plans = plans_of(self.table, self.space(replicas, **changes), 1, self.report)
+        plans = plans_of(self.table, self.space(replicas, **changes), 1)
         return plans.best if plans else None
 
     @cached_property

@@ -66,12 +66,6 @@ class Candidate:
         several = schedule.stages_per_device if schedule.stages_per_device > 1 else None
         return in_words(schedule.name, mesh, schedule.microbatches, several) + again + layout
 
-    def __str__(self) -> str:
-        again = " with recompute" if self.recompute else ""
-        replicas = f"{self.mesh.replicas} x " if self.mesh.replicas > 1 else ""
-        layout = ", copies of a stage adjacent" if self.mesh.adjacent == "replicas" else ""
-        return f"{replicas}{self.schedule!r}{again}{layout}"
-
     @property
     def samples(self) -> int:
         """In a microbatch."""
