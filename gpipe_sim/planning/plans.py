@@ -102,7 +102,7 @@ def no_plan(table: LayerTable, space: Space) -> ValueError:
     )
     return MemoryLimitError(
         f"plan finds no plan that fits {table.cluster.devices} devices of {in_bytes(limit)} each. "
-        f"{least.words} holds least: it would fit devices of {in_bytes(size)}, {size:,} bytes. {longer}"
+        f"{least} holds least: it would fit devices of {in_bytes(size)}, {size:,} bytes. {longer}"
     )
 
 
@@ -205,7 +205,7 @@ class Plan:
         return self.candidate.words
 
     def __repr__(self) -> str:
-        return f"<Plan {self.words}: {number(self.time)}, {in_bytes(self.peak)}>"
+        return f"<Plan {self.candidate}: {number(self.time)}, {in_bytes(self.peak)}>"
 
 
 @dataclass(frozen=True, repr=False, eq=False)

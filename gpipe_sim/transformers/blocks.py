@@ -203,10 +203,4 @@ class TransformerBlock(Chain):
         return f"TransformerBlock({self.described})"
 
 
-LAYERS = (
-    Checkpoint,
-    Residual,
-    TransformerBlock,
-)
-
-__all__ = [layer.__name__ for layer in LAYERS]
+__all__ = ["Checkpoint", "Residual", "TransformerBlock"]
