@@ -56,7 +56,7 @@ def deepest_model(
     require_schedule("deepest_model", schedule)
     require("deepest_model", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     before, middle, after = _cut(profile, block)
-    limits = read_limits(schedule, memory_limit)
+    limits = read_limits(schedule.devices, memory_limit)
     groups = _groups(schedule)
     devices = [[k for k, held in enumerate(schedule.placement) if group & {*held}] for group in groups]
 
