@@ -45,6 +45,7 @@ def run_programs(
     loss: Loss,
     *,
     sends: str = "buffered",
+    microbatches: int | None = None,
     placement: Sequence[Sequence[int]] | None = None,
     costs: CostModel | None = None,
     check_buffers: bool = True,
@@ -55,7 +56,7 @@ def run_programs(
 
     A program is a list of actions, ``Send`` and ``Recv``; the first is that of device 0.
     With ``sends="blocking"`` a send ends only when the other device receives; "buffered", it ends at once.
-    There is one microbatch more than the largest label in the programs.
+    ``microbatches`` is one more than the largest label in the programs, unless given.
     ``placement`` lists each device's stages; unless given, device s mod K holds stage s.
     ``check_buffers=False`` lets a receive write over a buffer that is still needed, as real devices do.
 
@@ -67,12 +68,13 @@ def run_programs(
     """
     if isinstance(programs, DevicePrograms):
         placement = programs.placement if placement is None else placement
+        microbatches = programs.microbatches if microbatches is None else microbatches
         programs = programs.rows
     if not isinstance(programs, Sequence) or isinstance(programs, str) or not programs:
         raise TypeError(f"run_programs needs {SUCH_AS} {got(programs)}")
     rows = [_read(f"the program of device {k}", program) for k, program in enumerate(programs)]
     held = _read_placement(placement, partitions, len(rows))
-    count = _count(rows)
+    count = whole("run_programs", "microbatches", _count(rows) if microbatches is None else microbatches)
     one_of("run_programs", "sends", sends, SENDS)
     require_flags("run_programs", check_buffers=check_buffers)
     costs = UNIT if costs is None else costs
