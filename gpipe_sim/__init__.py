@@ -40,7 +40,7 @@ _NAMES = {
     "transformers.optimizers": "RMSProp AdamW MixedPrecision",
     "families.derived": "repeat with_updates",
     "families.placements": "bidirectional v_shaped",
-    "why.metrics": "bytes_through phases idle_spans utilization speedup",
+    "why.metrics": "in_flight bytes_through phases idle_spans utilization speedup",
     "links.collective": "Collective",
     "core.layers": "mlp",
     "planning.hardware": "Accelerator costs_from_flops",
@@ -61,7 +61,7 @@ _NAMES = {
     "planning.fit_costs": "fit_costs",
     "links.links": "Link Nodes",
     "core.bubbles": """bubble_fraction bubble_overhead busy_time idle_time
-        in_flight peak_in_flight span_bubble useful_time """,
+        peak_in_flight span_bubble useful_time """,
     "links.noise": "simulate_many",
     "core.problems": "Problem check problems",
     "core.simulate": "simulate",

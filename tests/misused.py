@@ -67,11 +67,11 @@ WRONG = (
 RECORDS = """Action Advice B BalancePlan Checkpoint Collective Context CostModel DeadlockError Deepest
     DivergedError Explanation F GELU History I Kind Layer Loss MemoryLimitError MemoryTrace Message Optimizer
     OverlapFB Plan Plans Problem Profile R ReLU RecomputePlan Residual Schedule ScheduleError SequenceMean
-    Span Staleness StandIn StepResult Svg Tanh U W roots"""
+    Span Staleness StandIn StepResult Svg Tanh Timeline U W roots"""
 FORMULAS = {name: found for name, found in vars(gp.formulas).items() if hasattr(found, "__wrapped__")}
 PLOTS = {name: found for name, found in vars(gp.plots).items() if name.startswith("plot_")}
 METHODS = (
-    *(TIMELINE.on, from_spans, SCHEDULE.contains, SCHEDULE.device_of),
+    *(TIMELINE.on, from_spans, SCHEDULE.device_of),
     *(gp.Costs().per_stage, gp.Costs().duration, gp.Explicit.parse),
     *(STEP.memory[0].at, STEP.memory[0].peak, STEP.memory[0].over_time, gp.TensorParallel(MLP, 2).step),
 )
@@ -453,8 +453,6 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.Explicit("0F0 0B0"), "Explicit needs one row per device, such as ['0F0 0B0'] (got '0F0"),
         (lambda: gp.from_torch_csv(None), "from_torch_csv needs a text (got None)"),
         (lambda: gp.fit_costs(STEP), "fit_costs needs a timeline, such as its .timeline"),
-        (lambda: gp.Timeline(SCHEDULE, TIMELINE.start, np.ones(3)), "needs end to be a column of 8 times"),
-        (lambda: gp.Timeline(SCHEDULE, TIMELINE.start, TIMELINE.end, collectives=[1]), "collectives as"),
         (lambda: from_spans(SCHEDULE, ["0F0"] * 8), "needs spans, such as Span(F(0, 0)"),
         (lambda: measured(device=0.0), "the span of 0F0 is none: it needs device to be a whole number"),
         (lambda: gp.Linear(4, 4, rng=0), "Linear needs rng to be a generator, such as np.random"),

@@ -97,21 +97,11 @@ def test_an_order_is_read_once_and_not_kept_as_objects():
 
 def test_copies_of_a_schedule_lower_it_again():
     schedule = gp.OneFOneB(2, 3)
-    program = schedule.program
+    assert schedule.program.size == 12
     for copy in (pickle.loads(pickle.dumps(schedule)), deepcopy(schedule)):
         assert copy == schedule and hash(copy) == hash(schedule)
         assert "program" not in vars(copy)
-        assert copy.program.same_order(program)
-
-
-def test_the_same_order_is_seen_and_another_is_not():
-    one = gp.OneFOneB(3, 4).program
-    assert one.same_order(gp.Explicit(gp.OneFOneB(3, 4).actions).program)
-    assert not one.same_order(gp.GPipe(3, 4).program)
-    assert not one.same_order(gp.OneFOneB(3, 5).program)
-    assert not PAIR.program.same_order(gp.Explicit(["0F0 0F1 0B0 0B1", "1F0 1B0 1F1 1B1"]).program)
-    naive, moved = gp.Naive(2, 1), gp.Explicit(["0F0 0B0 1F0 1B0", ""], placement=[[0, 1], []])
-    assert not moved.program.same_order(naive.program), "split differently over the devices"
+        assert copy.actions == schedule.actions
 
 
 @pytest.mark.parametrize("label", [2**31, 2**63 - 1, -(2**63)])

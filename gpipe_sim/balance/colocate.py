@@ -3,10 +3,11 @@
 from collections.abc import Hashable, Iterator, Sequence
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
-from gpipe_sim.core.explicit import Explicit, rearranged
+from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.errors import require_room
+from gpipe_sim.families.derived import rearranged
 from gpipe_sim.streams.updates import updates_of
 
 

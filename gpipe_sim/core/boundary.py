@@ -30,11 +30,6 @@ def copied(boundary: Boundary) -> Boundary:
     return tuple(each.copy() for each in boundary) if isinstance(boundary, tuple) else boundary.copy()
 
 
-def with_along(y: Some, boundary: Boundary) -> Boundary:
-    """y, and what travels along with the boundary that it was made of."""
-    return (y, *rest(boundary)) if rest(boundary) else y
-
-
 def applied(layer: Layer, forward: Callable, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
     """(output, saved) of a layer's forward, or outline, with what travels along.
 

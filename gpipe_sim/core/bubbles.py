@@ -6,7 +6,7 @@ exact if the timeline's are; a ratio of two ints is a float, of two Fractions a 
 """
 
 from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from numbers import Real
 
 import numpy as np
@@ -70,23 +70,6 @@ def span_bubble(timeline: Timeline) -> Real:
     if not longest:
         return 0
     return 1 - ratio(useful_time(timeline), timeline.schedule.devices * longest)
-
-
-@of_timeline
-def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
-    """(time, count) steps: how many (stage, microbatch) pairs are forwarded and not yet freed by B or W.
-
-    Each counts from the end of its F to the end of its B or W. In an overlapped pair both halves run at the
-    same time, so the forward counts from the start of the pair.
-    """
-    changes = []
-    for span in timeline.on(device):
-        *first, last = span.action.parts
-        changes += [(span.start, held_more(half.kind)) for half in first]
-        changes.append((span.end, held_more(last.kind)))
-    changes.sort(key=lambda change: change[0])  # measured spans may end in another order
-    counts = accumulate((more for _, more in changes), initial=0)
-    return list(zip([0, *(time for time, _ in changes)], counts, strict=True))
 
 
 def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:

@@ -59,19 +59,18 @@ class Costs(CostModel):
             else:
                 plain = duration("Costs", field.name, value)
             object.__setattr__(self, field.name, plain)
-        self._require_one_number_of("stages", {*vars(self)} - PER_DEVICE)
-        self._require_one_number_of("devices", PER_DEVICE)
-        for speed in self.speed if isinstance(self.speed, tuple) else (self.speed,):
-            if not speed:
-                raise ValueError(f"Costs needs speed > 0 {got(self.speed)}")
+        for what, names in (("stages", {*vars(self)} - PER_DEVICE), ("devices", PER_DEVICE)):
+            lengths = self._lengths(names)
+            if len({*lengths.values()}) > 1:
+                said = " and ".join(f"{name} for {length}" for name, length in lengths.items())
+                raise ValueError(f"Costs lists {said} {what}; a schedule has one number of them")
+        if 0 in (self.speed if isinstance(self.speed, tuple) else (self.speed,)):
+            raise ValueError(f"Costs needs speed > 0 {got(self.speed)}")
 
-    def _require_one_number_of(self, what: str, names: set[str]) -> None:
-        lengths = {
-            name: len(cost) for name, cost in vars(self).items() if name in names and isinstance(cost, tuple)
-        }
-        if len({*lengths.values()}) > 1:
-            said = " and ".join(f"{name} for {length}" for name, length in lengths.items())
-            raise ValueError(f"Costs lists {said} {what}; a schedule has one number of them")
+    def _lengths(self, names: set[str]) -> dict[str, int]:
+        """How many numbers there are of each cost that is listed."""
+        costs = {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}
+        return {name: len(cost) for name, cost in costs.items() if isinstance(cost, tuple)}
 
     def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
         """How long this device is busy with the action."""
@@ -131,12 +130,11 @@ class Costs(CostModel):
 
     def require_length(self, what: str, count: int, names: set[str], who: str = "the schedule") -> None:
         """Raise ValueError if one of the named costs is listed for another number of something."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in names and isinstance(value, tuple) and len(value) != count:
+        for name, length in self._lengths(names).items():
+            if length != count:
                 raise ValueError(
-                    f"Costs lists {field.name} for {len(value)} {what}, "
-                    f"but {who} has {count}; give one number, or {count}"
+                    f"Costs lists {name} for {length} {what}, but {who} has {count}; "
+                    f"give one number, or {count}"
                 )
 
     def durations(self, program: Program) -> CostColumn:

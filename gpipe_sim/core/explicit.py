@@ -88,13 +88,6 @@ class Explicit(Schedule):
         return f"Explicit(devices={self.devices}, microbatches={self.microbatches})"
 
 
-def rearranged(schedule: Schedule, rows: Iterable, placement: Sequence, microbatches: int) -> Explicit:
-    """What became of a schedule's actions; it is trained with the same ``weights`` as the schedule."""
-    found = Explicit(rows, placement=placement, microbatches=microbatches)
-    object.__setattr__(found, "_weights", schedule.weights)
-    return found
-
-
 def row_texts(text: str) -> tuple[list[str], list[tuple[int, ...]] | None]:
     """The rows of a text without their heads, and the stages that the heads name, or None if none does.
 

@@ -16,7 +16,7 @@ and every law in ``tests/test_layers.py`` is tested on it.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -132,20 +132,17 @@ class Weights:
 
     def normal(self, scale: float, *shape: int) -> Array | StandIn:
         """Drawn from a normal distribution with this standard deviation."""
-        if self.rng is None:
-            return StandIn(shape, self.dtype)
-        self._require_few(shape)
-        return self.rng.normal(0.0, scale, shape).astype(self.dtype)
+        return self._made(shape, lambda rng: rng.normal(0.0, scale, shape).astype(self.dtype))
 
     def full(self, value: float, *shape: int) -> Array | StandIn:
         """All of them this number."""
+        return self._made(shape, lambda _: np.full(shape, value, self.dtype))
+
+    def _made(self, shape: tuple[int, ...], make: Callable[[np.random.Generator], Array]) -> Array | StandIn:
         if self.rng is None:
             return StandIn(shape, self.dtype)
-        self._require_few(shape)
-        return np.full(shape, value, self.dtype)
-
-    def _require_few(self, shape: tuple[int, ...]) -> None:
         require_few(self.owner, math.prod(shape), "weights", most=LARGEST)
+        return make(self.rng)
 
 
 def size(owner: str, name: str, value: Any) -> int:

@@ -141,3 +141,19 @@ def require_weights(partition: Partition) -> None:
                 f"layer {number}, {layer!r}, is on paper and cannot run; give it a generator as rng=..., "
                 "or ask profile(...) and predict_memory(...) what it would hold"
             )
+
+
+def require_one_model(partitions: Sequence[Partition]) -> None:
+    """ValueError unless the partitions are all of a model, in order, and share no layer."""
+    end = 0
+    for stage, partition in enumerate(partitions):
+        if partition.first_layer != end:
+            raise ValueError(
+                f"partition {stage} starts at layer {partition.first_layer}, "
+                f"but those before it end at {end}; "
+                f"split(layers, stages={len(partitions)}) numbers them along the model"
+            )
+        end += len(partition)
+    layers = [layer for partition in partitions for layer in partition.layers]
+    if len(set(map(id, layers))) < len(layers):  # each partition alone was looked at when it was made
+        require_distinct(layers)

@@ -7,7 +7,6 @@ checked before it is simulated or run, so a wrong one is refused with a reason a
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
-from weakref import WeakSet
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, needs, require_schedule
 from gpipe_sim.errors import DeadlockError, ScheduleError, one_of
 
+HALVES = {Kind.I, Kind.W}
 SENDS = ("buffered", "blocking")  #: a send ends at once, or only when the other device receives
 #: Why an action of the first kind cannot run before an action of the second.
 REASONS = {
@@ -29,9 +29,6 @@ REASONS = {
     **{(kind, other): "reads its gradient" for kind in (Kind.B, Kind.I) for other in (Kind.B, Kind.I)},
     **{(Kind.U, kind): "applies its gradient" for kind in (Kind.B, Kind.W)},
 }
-
-
-_sound: WeakSet[Program] = WeakSet()  # programs whose actions were found right; a program never changes
 
 
 class Problem(NamedTuple):
@@ -75,12 +72,8 @@ def check(schedule: Schedule, sends: str = "buffered") -> None:
 def check_actions(schedule: Schedule) -> None:
     """Raise ScheduleError, naming the first few, if actions are missing, repeated or misplaced."""
     require_schedule("check", schedule)
-    program = schedule.program
-    if program in _sound:
-        return
-    if found := list(_action_problems(program)):
+    if found := schedule.program.once(_action_problems):
         raise ScheduleError(_listed(f"{schedule!r} is not a training step:", found, at_most=8))
-    _sound.add(program)
 
 
 def _listed(head: str, found: Sequence, at_most: int | None = None) -> str:
@@ -101,7 +94,7 @@ def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
     """
     one_of("problems", "sends", sends, SENDS)
     require_schedule("problems", schedule)
-    if found := list(_action_problems(schedule.program)):
+    if found := schedule.program.once(_action_problems):
         return [*found, *_too_early(schedule)]
     if waits := all_waits(schedule):
         return [*_too_early(schedule), *_deadlock(waits, waiting(schedule))]
@@ -137,15 +130,16 @@ def _too_early(schedule: Schedule) -> Iterator[Problem]:
                     yield Problem("order", part, text)
 
 
-def _action_problems(program: Program) -> Iterator[Problem]:
+def _action_problems(program: Program) -> list[Problem]:
     """Problems that one sees without running the order: labels, copies, pairs, gaps, places, updates."""
-    yield from _out_of_range(program)
-    yield from _copies(program)
-    yield from _no_pairs(program)
-    yield from _gaps(program)
-    yield from _places(program)
+    found = [
+        problem
+        for problems_of in (_out_of_range, _copies, _no_pairs, _gaps, _places)
+        for problem in problems_of(program)
+    ]
     if Kind.U in program.where:
-        yield from (Problem("update", *wrong) for wrong in WRONG_UPDATES.filled(program))
+        found += [Problem("update", *wrong) for wrong in WRONG_UPDATES.filled(program)]
+    return found
 
 
 def _out_of_range(program: Program) -> Iterator[Problem]:
@@ -193,28 +187,24 @@ def _gaps(program: Program) -> Iterator[Problem]:
         yield from _gaps_of(found, stage, microbatch)
 
 
-def _gaps_of(on: dict[Kind, int], stage: int, microbatch: int) -> Iterator[Problem]:
+def _gaps_of(on: dict[Kind, int], s: int, m: int) -> Iterator[Problem]:
     """``on``: kind -> the device that runs it for this stage and microbatch, -1 if none does."""
 
     def say(rule: str, kind: Kind, text: str) -> Problem:
-        action = Action(stage, kind, microbatch)
-        return Problem(rule, action, f"{action} {text}")
+        return Problem(rule, Action(s, kind, m), f"{s}{kind}{m} {text}")
 
     there = {kind for kind, device in on.items() if device >= 0}
-    if Kind.F not in there:
-        yield say("missing", Kind.F, "is missing")
-    if not there & {Kind.B, Kind.I}:
-        yield say("missing", Kind.B, "is missing")
-    if there >= {Kind.B, Kind.I}:
-        yield say("both", Kind.B, f"and {stage}I{microbatch} both stand; B is I and W in one")
-    if Kind.I in there and Kind.W not in there:
-        yield say("missing", Kind.W, f"is missing; {stage}I{microbatch} leaves it to do")
-    if Kind.W in there and Kind.I not in there:
-        yield say("missing", Kind.I, f"is missing; {stage}W{microbatch} finishes what it starts")
+    rules = (
+        (Kind.F not in there, "missing", Kind.F, "is missing"),
+        (not there & {Kind.B, Kind.I}, "missing", Kind.B, "is missing"),
+        (there >= {Kind.B, Kind.I}, "both", Kind.B, f"and {s}I{m} both stand; B is I and W in one"),
+        (there & HALVES == {Kind.I}, "missing", Kind.W, f"is missing; {s}I{m} leaves it to do"),
+        (there & HALVES == {Kind.W}, "missing", Kind.I, f"is missing; {s}W{m} finishes what it starts"),
+    )
+    yield from (say(*problem) for wrong, *problem in rules if wrong)
     for kind in (Kind.R, Kind.B, Kind.I, Kind.W):
-        if kind in there and Kind.F in there and on[kind] != on[Kind.F]:
-            forward = Action(stage, Kind.F, microbatch)
-            text = f"is on device {on[kind]}, but what {forward} saved is on device {on[Kind.F]}"
+        if {kind, Kind.F} <= there and on[kind] != on[Kind.F]:
+            text = f"is on device {on[kind]}, but what {s}F{m} saved is on device {on[Kind.F]}"
             yield say("elsewhere", kind, text)
 
 

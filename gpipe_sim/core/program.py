@@ -146,11 +146,6 @@ class Program:
         homes[found < 0] = -1
         return homes.reshape(shape)
 
-    def same_order(self, other: "Program") -> bool:
-        """Whether both have the same entries, in the same rows."""
-        names = ("rows", "parts", "kind", "stage", "microbatch")
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
-
 
 def written(program: Program, heads: Sequence[str], spell: Callable[[int], str], gap: str = " ") -> str:
     """A text with a row per device: after its head, its entries as ``spell`` writes them.

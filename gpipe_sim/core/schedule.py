@@ -83,10 +83,6 @@ class Schedule(ABC):
         """One row of actions per device."""
         return self.program.actions
 
-    def contains(self, action: Action | OverlapFB | str) -> bool:
-        """Whether some device performs this action, or this pair as one block."""
-        return self.program.find(read("contains", action)) >= 0
-
     def device_of(self, action: Action | OverlapFB | str) -> int:
         """The device that performs this action, or this pair as one block; ValueError if none does."""
         part = self.program.find(action := read("device_of", action))

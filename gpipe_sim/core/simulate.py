@@ -23,6 +23,9 @@ from gpipe_sim.errors import got, require_flags
 Column = np.ndarray
 
 
+Limit = Real | Sequence[Real]  #: bytes that a device may hold: one number for all, or one for each
+
+
 @runtime_checkable
 class Sizes(Protocol):
     """What the core asks of a profile: plain numbers, never layers."""
@@ -31,11 +34,7 @@ class Sizes(Protocol):
         """The bytes of each need that crosses, in the order of the program's."""
 
     def require_within(
-        self,
-        schedule: Schedule,
-        limit: Real | Sequence[Real],
-        costs: CostModel | None = None,
-        weights: str | None = None,
+        self, schedule: Schedule, limit: Limit, costs: CostModel | None = None, weights: str | None = None
     ) -> object:
         """MemoryLimitError if a device would hold more than the limit."""
 
@@ -53,7 +52,7 @@ def simulate(
     links: object = None,
     overlap: bool = True,
     profile: Sizes | None = None,
-    memory_limit: Real | Sequence[Real] | None = None,
+    memory_limit: Limit | None = None,
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 

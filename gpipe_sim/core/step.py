@@ -20,13 +20,7 @@ from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import Memory, MemoryTrace, MeteredMemory
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
-from gpipe_sim.core.partition import (
-    Gradients,
-    Partition,
-    require_distinct,
-    require_partitions,
-    require_weights,
-)
+from gpipe_sim.core.partition import Gradients, Partition, require_one_model, require_partitions
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import Sizes, simulate
@@ -140,7 +134,6 @@ class Step:
         seed: int = 0,
         step: int = 0,
     ):
-        self.require(owner, schedule, optimizer, weights)
         program = schedule.program
         self.inputs = StepInputs(
             program.stages,
@@ -152,12 +145,6 @@ class Step:
             homes=program.homes(Kind.F).tolist(),
             recomputed=(program.homes(Kind.R) >= 0).tolist(),
         )
-
-    @classmethod
-    def require(
-        cls, owner: str, schedule: Schedule, optimizer: Optimizer | None, weights: str | None
-    ) -> None:
-        """ValueError if the schedule cannot be run with such an optimizer and such versions of weights."""
 
     @classmethod
     def cut(cls, program: Program, samples: int) -> list[Piece]:
@@ -217,7 +204,7 @@ def single_device_step(
     require_loss(loss)
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
-    require_weights(model)
+    require_partitions("single_device_step", [model], runnable=True)
     for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
         x, targets = (np.ascontiguousarray(part[piece.rows]) for part in batch)  # as every device gets them
         y, saved = model.forward(x, Context(True, seed, step, m))
@@ -299,22 +286,6 @@ def require_fit(partitions: Sequence[Partition], schedule: Schedule) -> None:
     require_one_model(partitions)
     if any(partition.device is not None for partition in partitions):
         _require_shared_as_labelled(partitions, schedule)
-
-
-def require_one_model(partitions: Sequence[Partition]) -> None:
-    """ValueError unless the partitions are all of a model, in order, and share no layer."""
-    end = 0
-    for stage, partition in enumerate(partitions):
-        if partition.first_layer != end:
-            raise ValueError(
-                f"partition {stage} starts at layer {partition.first_layer}, "
-                f"but those before it end at {end}; "
-                f"split(layers, stages={len(partitions)}) numbers them along the model"
-            )
-        end += len(partition)
-    layers = [layer for partition in partitions for layer in partition.layers]
-    if len(set(map(id, layers))) < len(layers):  # each partition alone was looked at when it was made
-        require_distinct(layers)
 
 
 def _require_shared_as_labelled(partitions: Sequence[Partition], schedule: Schedule) -> None:

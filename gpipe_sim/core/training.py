@@ -14,16 +14,8 @@ from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss, cross_entropy, require_finite, without_warnings
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Gradients, Partition, require_partitions
-from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.step import (
-    StepResult,
-    kind_of_step,
-    require_fit,
-    require_loss,
-    single_device_step,
-    train_step,
-)
+from gpipe_sim.core.step import StepResult, require_fit, require_loss, single_device_step, train_step
 from gpipe_sim.errors import DivergedError, got, numbers, whole
 
 Array = np.ndarray
@@ -72,8 +64,6 @@ def train(
     require_optimizer("train", optimizer)
     require_schedule("train", schedule)
     require_fit(partitions, schedule)
-    check(schedule)
-    kind_of_step(schedule, weights).require("train", schedule, optimizer, weights)
 
     def step(batch: Batch, number: int) -> StepResult:
         how = {"optimizer": optimizer, "weights": weights, "meter": False, "seed": seed, "step": number}
@@ -152,7 +142,10 @@ def _train(
     seed: int,
     report: Report,
 ) -> History:
-    epochs, batch_size, seed = _read_sizes(epochs, batch_size, seed, report)
+    if report is not None and not callable(report):
+        raise TypeError(f"train needs report to be a function of a line of text, or None {got(report)}")
+    seed, epochs = whole("train", "seed", seed, low=0), whole("train", "epochs", epochs)
+    batch_size = whole("train", "batch_size", batch_size)
     (x, y), held_out = _read_data(partitions, data, loss, batch_size)
     parameters = {key: p for partition in partitions for key, p in partition.parameters.items()}
     history, rng = History(), np.random.default_rng(seed)
@@ -198,13 +191,6 @@ def _held_out(partitions: Sequence[Partition], x: Array, y: Array, losses: list[
     if not np.isfinite(found).all():
         require_finite([nan], losses)
     return _accuracy(found, y)
-
-
-def _read_sizes(epochs: int, batch_size: int, seed: int, report: Report) -> tuple[int, int, int]:
-    if report is not None and not callable(report):
-        raise TypeError(f"train needs report to be a function of a line of text, or None {got(report)}")
-    seed = whole("train", "seed", seed, low=0)
-    return whole("train", "epochs", epochs), whole("train", "batch_size", batch_size), seed
 
 
 def _read_data(

@@ -58,7 +58,7 @@ class Overlay:
     def __post_init__(self):
         require_timeline("overlay", self.simulated)
         require_timeline("overlay", self.measured)
-        if self.simulated.schedule.program.same_order(self.measured.schedule.program):
+        if self.simulated.schedule.actions == self.measured.schedule.actions:
             return
         if odd := list(_differences(_homes(self.simulated), _homes(self.measured))):
             more = f"; and {len(odd) - 1} more such" if len(odd) > 1 else ""

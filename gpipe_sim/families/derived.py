@@ -1,7 +1,9 @@
 """Schedules made from another one: with updates, several steps of it, without pairs."""
 
+from collections.abc import Iterable, Sequence
+
 from gpipe_sim.core.actions import Action, Kind, OverlapFB, U
-from gpipe_sim.core.explicit import Explicit, rearranged
+from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import require_few, whole
 
@@ -53,3 +55,10 @@ def unpaired(schedule: Schedule) -> Schedule:
         return schedule
     rows = [[part for action in row for part in action.parts] for row in schedule.actions]
     return rearranged(schedule, rows, schedule.placement, schedule.microbatches)
+
+
+def rearranged(schedule: Schedule, rows: Iterable, placement: Sequence, microbatches: int) -> Explicit:
+    """What became of a schedule's actions; it is trained with the same ``weights`` as the schedule."""
+    found = Explicit(rows, placement=placement, microbatches=microbatches)
+    object.__setattr__(found, "_weights", schedule.weights)
+    return found

@@ -61,7 +61,7 @@ def recognize(schedule: Schedule) -> str:
     """
     require_schedule("recognize", schedule)
     candidates = list(_candidates(schedule))
-    if names := [name for name, other in candidates if schedule.program.same_order(other.program)]:
+    if names := [name for name, other in candidates if schedule.actions == other.actions]:
         where = "with another choice of weights" if names[0].startswith("PipeDream") else "at this size"
         return f"this is {names[0]}{_so_are(names[1:], where)}"
     yours = "this is yours: no family here has this order"

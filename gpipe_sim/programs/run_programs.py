@@ -23,10 +23,10 @@ from gpipe_sim.core.device import Batch, StepInputs, as_batch, pieces
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.losses import Loss
-from gpipe_sim.core.partition import Partition, require_partitions
+from gpipe_sim.core.partition import Partition, require_one_model, require_partitions
 from gpipe_sim.core.placement import looped, named, read_placement, require_gapless
 from gpipe_sim.core.problems import SENDS, check_actions
-from gpipe_sim.core.step import StepResult, collect, dealt, require_loss, require_one_model
+from gpipe_sim.core.step import StepResult, collect, dealt, require_loss
 from gpipe_sim.core.timeline import Message, Span, Timeline, column_of
 from gpipe_sim.errors import DeadlockError, ScheduleError, duration, got, listed, one_of, require_flags, whole
 from gpipe_sim.programs.blocking import Turns, Wait, freed_by_a_receive, in_words, put, round_trip

@@ -91,21 +91,16 @@ class Stream(Step):
         seed: int = 0,
         step: int = 0,
     ):
+        program = schedule.program
+        updates = program.where.get(Kind.U)
+        if updates is not None and optimizer is None:
+            first = program.action_of(updates[updates >= 0][0])
+            raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
+        chosen = read_weights(owner, schedule, weights)
         super().__init__(owner, schedule, batch, loss, optimizer, weights, seed, step)
-        program, chosen = schedule.program, read_weights(owner, schedule, weights)
         mini_batches = updates_of(program).members
         life = lives(program, chosen) if len(mini_batches) > 1 else None
         self.inputs = StreamInputs(**vars(self.inputs), mini_batches=mini_batches, lives=life)
-
-    @classmethod
-    def require(
-        cls, owner: str, schedule: Schedule, optimizer: Optimizer | None, weights: str | None
-    ) -> None:
-        updates = schedule.program.where.get(Kind.U)
-        if updates is not None and optimizer is None:
-            first = schedule.program.action_of(updates[updates >= 0][0])
-            raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
-        read_weights(owner, schedule, weights)
 
     @classmethod
     def cut(cls, program: Program, samples: int) -> list[Piece]:

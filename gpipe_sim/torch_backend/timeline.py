@@ -177,7 +177,7 @@ def _unfolded(noted: Sequence[Timed], schedule: Schedule) -> Iterator[tuple[Acti
     restored = {(a.stage, a.microbatch): end for a, _, end in noted if a.kind is Kind.R}
     for action, start, end in noted:
         again = action._replace(kind=Kind.R)
-        if action.kind in (Kind.B, Kind.I) and schedule.contains(again):
+        if action.kind in (Kind.B, Kind.I) and schedule.program.find(again) >= 0:
             until = restored.get((action.stage, action.microbatch), start)
             middle = until if until <= end else start
             yield again, (start, middle)

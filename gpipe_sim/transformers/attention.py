@@ -7,12 +7,12 @@ from copy import copy
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, first, with_along
+from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
 from gpipe_sim.core.meta_array import Some, StandIn, like
 from gpipe_sim.errors import got, require_flags, whole
 from gpipe_sim.transformers.inside_layers import look_inside
-from gpipe_sim.transformers.padding import mask_of
+from gpipe_sim.transformers.padding import mask_of, with_along
 from gpipe_sim.transformers.transformer import Dropout
 
 Array = np.ndarray

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, applied, first, with_along
+from gpipe_sim.core.boundary import Boundary, applied, first
 from gpipe_sim.core.layers import GELU, Array, Context, Layer, Linear
 from gpipe_sim.core.meta_array import Some, StandIn, like
 from gpipe_sim.errors import one_of, require
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.inside_layers import alive, look_inside
+from gpipe_sim.transformers.padding import with_along
 from gpipe_sim.transformers.transformer import Dropout, LayerNorm
 
 AGAIN = {"backward_input": "forward", "outline_input": "outline"}  #: what a checkpoint runs before each

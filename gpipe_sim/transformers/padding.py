@@ -1,6 +1,6 @@
 """Padding: which places of a sequence hold no token, and the mask that says so to every attention."""
 
-from gpipe_sim.core.boundary import Boundary
+from gpipe_sim.core.boundary import Boundary, rest
 from gpipe_sim.core.layers import Array, Context, Layer, refused
 from gpipe_sim.core.meta_array import Some, StandIn, like
 from gpipe_sim.errors import whole
@@ -50,3 +50,8 @@ def mask_of(layer: Layer, x: Boundary, ctx: Context) -> Some | None:
     if mask.shape != wanted or mask.dtype != bool:
         raise refused(layer, ctx, f"a mask of truth values {wanted}, one for each place", mask)
     return mask
+
+
+def with_along(y: Some, boundary: Boundary) -> Boundary:
+    """y, and what travels along with the boundary that it was made of."""
+    return (y, *rest(boundary)) if rest(boundary) else y

@@ -1,9 +1,11 @@
 """More numbers measured from a timeline: speed-up, idle spans, phases, bytes through collectives."""
 
+from itertools import accumulate
 from numbers import Real
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.bubbles import bubble_fraction, ratio, useful_time
+from gpipe_sim.core.rules import in_flight as held_more
 from gpipe_sim.core.timeline import Timeline, of_timeline
 
 
@@ -56,3 +58,20 @@ def phases(timeline: Timeline, device: int) -> tuple[Real, Real]:
     if not forwards or not backwards:
         raise ValueError(f"device {device} has no phases: it runs no forward or no backward")
     return min(backwards[0], forwards[-1]), max(backwards[0], forwards[-1])
+
+
+@of_timeline
+def in_flight(timeline: Timeline, device: int) -> list[tuple[Real, int]]:
+    """(time, count) steps: how many (stage, microbatch) pairs are forwarded and not yet freed by B or W.
+
+    Each counts from the end of its F to the end of its B or W. In an overlapped pair both halves run at the
+    same time, so the forward counts from the start of the pair.
+    """
+    changes = []
+    for span in timeline.on(device):
+        *first, last = span.action.parts
+        changes += [(span.start, held_more(half.kind)) for half in first]
+        changes.append((span.end, held_more(last.kind)))
+    changes.sort(key=lambda change: change[0])  # measured spans may end in another order
+    counts = accumulate((more for _, more in changes), initial=0)
+    return list(zip([0, *(time for time, _ in changes)], counts, strict=True))

@@ -192,7 +192,7 @@ def test_each_natural_wrong_guess_is_told_what_it_is():
 
 
 def test_the_wrong_guesses_follow_from_a_thought():
-    crossing = gp.OneFOneB(4, 8).timeline().messages
+    crossing = gp.simulate(gp.OneFOneB(4, 8)).messages
     assert sum((each.source == 1) + (each.target == 1) for each in crossing) == 32
     assert len(crossing) == 48
     sleep = gp.Costs(20, 20, 20)
