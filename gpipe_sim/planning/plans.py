@@ -8,7 +8,6 @@ from itertools import islice
 from numbers import Real
 
 from gpipe_sim.core.bubbles import bubble_fraction
-from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
@@ -158,16 +157,12 @@ class Plan:
         """The model with this cut, and the whole batch."""
         return self.table.share(self.balance, 1)
 
-    @property
-    def costs(self) -> Costs:
-        """What actions take, in the unit of the accelerator."""
-        return costs_from_flops(self.profile, self.table.cluster.accelerator, self.schedule.microbatches)
-
     @cached_property
     def timeline(self) -> Timeline:
         """All devices, from the start to the end of the last all-reduce."""
         links, profile = self.table.cluster.links, self.profile
-        timeline = simulate(self.schedule, self.costs, links=links, profile=profile)
+        costs = costs_from_flops(profile, self.table.cluster.accelerator, self.schedule.microbatches)
+        timeline = simulate(self.schedule, costs, links=links, profile=profile)
         return all_reduce(timeline, profile, links=links)
 
     @property
