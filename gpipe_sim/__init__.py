@@ -71,7 +71,7 @@ _NAMES = {
     "core.boundary": "",
     "dataset": "digits",
     "core.losses": "Loss cross_entropy mse",
-    "transformers.models": "bert_large gpt gpt3_175b",
+    "transformers.models": "bert_large gpt gpt3_175b unpacked",
     "core.meta_array": "StandIn",
     "core.optimizers": "SGD Adam Optimizer",
     "balance.costs_of_stages": "merged",

@@ -179,8 +179,3 @@ V_SHAPED = Explicit(
 )
 #: Two copies of the model, one in each direction: the microbatch fixes the copy.
 BOTH_WAYS = Explicit(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], placement=[[0, 1], [1, 0]])
-
-
-def unpacked(layers):
-    """In place of each Transformer block the layers that it is made of."""
-    return [part for layer in layers for part in getattr(layer, "layers", [layer])]

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from cases import unpacked
 from planned import ALIKE, FEW, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
 
 import gpipe_sim as gp
@@ -220,7 +219,7 @@ def test_bounds_hold_for_models_of_all_kinds():
         layers = pick.choice(
             [
                 layers,
-                unpacked(layers),
+                gp.unpacked(layers),
                 [*layers[:3], gp.Dropout(0.0), *layers[3:]],
             ]
         )

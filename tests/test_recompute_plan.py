@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from cases import unpacked
 from numeric import furthest_apart
 
 import gpipe_sim as gp
@@ -129,7 +128,7 @@ def mixed() -> list[gp.Layer]:
         gp.Linear(6, 8, rng=rng),
         gp.TransformerBlock(8, 2, **how),
         gp.Dropout(0.3),
-        *unpacked([gp.TransformerBlock(8, 4, norm="post", **how), gp.TransformerBlock(8, 2, **how)]),
+        *gp.unpacked([gp.TransformerBlock(8, 4, norm="post", **how), gp.TransformerBlock(8, 2, **how)]),
         gp.Dropout(0.0),
         gp.GELU(),
         gp.Linear(8, 5, rng=rng),
@@ -185,7 +184,7 @@ def test_a_mask_that_travels_along_is_counted_once():
     tokens = rng.integers(6, size=(7, 9))
     blocks = [gp.TransformerBlock(8, 2, dropout=0.1, rng=rng) for _ in range(4)]
     first = gp.PaddingMask(), gp.Embedding(6, 8, rng=rng)
-    layers = [*first, *unpacked(blocks), gp.Linear(8, 6, rng=rng)]
+    layers = [*first, *gp.unpacked(blocks), gp.Linear(8, 6, rng=rng)]
 
     def split(layers: list[gp.Layer]) -> list[gp.Partition]:
         return gp.split(layers, stages=2)
@@ -249,7 +248,7 @@ def halves(features: int, heads: int, sequence: int, blocks: int = 4) -> gp.Prof
     """Attention and network of each block as layers of their own."""
     how = {"dropout": 0.1, "rng": None, "dtype": np.float16}
     layers = [gp.TransformerBlock(features, heads, **how) for _ in range(blocks)]
-    return on_paper(unpacked(layers), sequence, features)
+    return on_paper(gp.unpacked(layers), sequence, features)
 
 
 def test_a_transformers_network_frees_few_bytes_for_its_flops_and_the_attention_core_many():
@@ -265,7 +264,7 @@ def test_a_transformers_network_frees_few_bytes_for_its_flops_and_the_attention_
 
 def test_a_block_in_halves_needs_fewer_flops_for_the_same_bytes():
     blocks = [gp.TransformerBlock(1_024, 16, dropout=0.1, rng=None, dtype=np.float16) for _ in range(4)]
-    whole, apart = (on_paper(layers, 512, 1_024) for layers in (blocks, unpacked(blocks)))
+    whole, apart = (on_paper(layers, 512, 1_024) for layers in (blocks, gp.unpacked(blocks)))
     budget = int(0.35 * recompute_frontier(whole)[-1].bytes)
     assert recompute_frontier(whole)[-1].bytes == recompute_frontier(apart)[-1].bytes
     assert gp.recompute_plan(apart, budget).flops < 0.7 * gp.recompute_plan(whole, budget).flops
@@ -288,6 +287,19 @@ def test_what_a_layer_frees_depends_on_what_its_neighbours_keep():
     [plan] = recompute_frontier(profile)
     assert plan.recompute == ("nothing", "nothing", "nothing", "all", "nothing")
     assert gp.freed(profile, microbatches=5)[3].bytes == 2 * 8
+
+
+def test_blocks_unpacked_are_the_same_model():
+    blocks = [gp.TransformerBlock(8, 2, norm=norm, rng=RNG) for norm in ("pre", "post")]
+    layers = [gp.Linear(6, 8, rng=RNG), *blocks, gp.Linear(8, 5, rng=RNG)]
+    parts = gp.unpacked(layers)
+    assert [type(part).__name__ for part in parts] == [
+        "Linear", "Residual", "Residual", "Residual", "LayerNorm", "Residual", "LayerNorm", "Linear",
+    ]  # fmt: skip
+    steps = [step(each) for each in (layers, parts)]
+    assert steps[0].loss == steps[1].loss
+    sizes = [sorted(np.abs(array).sum() for array in each.gradients.values()) for each in steps]
+    assert sizes[0] == sizes[1]
 
 
 # Bad input

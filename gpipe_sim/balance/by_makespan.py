@@ -65,7 +65,7 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     moves layers from stage to stage as long as that helps. What it finds may not be the best; the ``bound``
     says how far from the best it is at most. It is right to rounding.
 
-    It takes seconds at most: one for 1,000 layers and 1F1B on 64 devices. ValueError for more stages than
+    It takes seconds at most: three for 1,000 layers and 1F1B on 64 devices. ValueError for more stages than
     layers, more than 1,000 layers, or costs that list none; TypeError for another cost model; ScheduleError
     or DeadlockError for a schedule that cannot run.
     """

@@ -1,9 +1,11 @@
 """Models: plain lists of layers."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpipe_sim.core.layers import Layer, Linear
-from gpipe_sim.errors import require_few, whole
+from gpipe_sim.errors import listed, require, require_few, whole
 from gpipe_sim.transformers.blocks import TransformerBlock
 from gpipe_sim.transformers.transformer import Embedding, LayerNorm, Positions
 
@@ -38,6 +40,21 @@ def gpt(
         *(TransformerBlock(features, heads, **how, **made) for _ in range(blocks)),
         LayerNorm(features, on_paper=rng is None, dtype=dtype),
         Linear(features, tokens, **made),
+    ]
+
+
+def unpacked(layers: Sequence[Layer]) -> list[Layer]:
+    """The same layers, but in place of each Transformer block those that it is made of.
+
+    Then ``split`` and ``recompute_plan`` can treat attention and network apart. The weights are the same
+    arrays. Dropout draws other entries, because a layer has another number. TypeError for what is no layer.
+    """
+    for layer in (layers := listed("unpacked", "a list of layers, such as mlp([64, 10])", layers)):
+        require("unpacked", layer, Layer, "a list of layers, such as mlp([64, 10])")
+    return [
+        part
+        for layer in layers
+        for part in (layer.layers if isinstance(layer, TransformerBlock) else [layer])
     ]
 
 
