@@ -67,7 +67,7 @@ def searches() -> bool:
     links = Nodes(8, Link(5e-6, 300e9), Link(5e-6, 25e9))
     cluster = Cluster(64, Accelerator(140e12, 1e-5), 80e9, links)
     start = perf_counter()
-    plans = plan(layers, cluster, batch, cross_entropy, MixedPrecision(Adam(1e-4)), report=None)
+    plans = plan(layers, cluster, batch, cross_entropy, MixedPrecision(Adam(1e-4)))
     taken, count = perf_counter() - start, plans.looked_at
     met = report(f"plan {count:,} candidates on 64 devices, {plans.simulated} simulated", taken, "s", 15)
     return met & report("  each candidate", 1000 * taken / count, "ms", 5)

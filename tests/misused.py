@@ -220,7 +220,7 @@ def programs(rows=(), partitions=None, **options) -> gp.StepResult:
 
 
 def plan(cluster=CLUSTER, batch=(X, Y), **options) -> gp.Plans:
-    return gp.plan(MLP, cluster, batch, gp.cross_entropy, report=None, **options)
+    return gp.plan(MLP, cluster, batch, gp.cross_entropy, **options)
 
 
 def streamed(*rows, schedule=None, **options) -> gp.StepResult:
@@ -230,12 +230,6 @@ def streamed(*rows, schedule=None, **options) -> gp.StepResult:
 
 def cost(costs=(1, 2), stages=2, **options) -> list[int]:
     return gp.balance_by_cost(list(costs), stages, **options)
-
-
-def ended():
-    """A generator that has been read to its end."""
-    program = (step for step in ())
-    return list(program) or program
 
 
 ONCE = "0F0 0B0 0U0 0F1 0B1 0U1"  #: a row of device 0 that updates after each microbatch
@@ -278,7 +272,7 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.with_updates(ENDLESS), "microbatches=4, every=1) has updates already"),
         (lambda: gp.greedy(2, HUGE), "greedy needs at most 1,000,000 pairs of stage and microbatch"),
         (lambda: gp.greedy(2, 2, placement=[[0], [0, 1]]), "stage 0 is on devices 0 and 1"),
-        (lambda: gp.greedy(2, 2, memory_limit=[1, 1, 1]), "needs one memory_limit, or 2, one per device (g"),
+        (lambda: gp.greedy(2, 2, memory_limit=[1, 1, 1]), "needs a number for each of 2 devices"),
         (lambda: gp.greedy(3, 2, profile=PROFILE), "greedy plans 3 stages, but the profile has 2"),
         (lambda: gp.greedy(2, 17, profile=PROFILE), "cannot be cut into 17 microbatches; use a batch of at"),
         (lambda: gp.greedy(2, 2, costs=Takes(NAN)), "Takes needs duration of 0B0 to be finite"),
@@ -364,7 +358,6 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.device_programs("0F0 0SEND_F0"), "no row has an action of stage 1 on microbatch 0"),
         (lambda: gp.device_programs("0F0 0RECV_F0"), "'0RECV_F0': there is no stage before stage 0"),
         (lambda: gp.device_programs("0F0 0SEND_F0>a\n1F0"), "'0SEND_F0>a': a send has no buffer"),
-        (lambda: programs([ended(), []], microbatches=1), "0 is a generator that has ended; make a new"),
         (lambda: programs([["0F0"], ["1F0"]], placement=[[0], [0]]), "for 1 stages, but there are 2 part"),
         (lambda: gp.formulas.microbatches_for_bubble(4, "1e-9999999"), "needs a bubble between 0 and 1"),
         (lambda: gp.formulas.zero_memory(10**9, 64, 4), "zero_memory needs stage from 0 to 3 (got 4)"),
@@ -390,7 +383,6 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: plan(schedules=[gp.PipeDream]), "compute the same gradients, and PipeDream uses older weig"),
         (lambda: plan(replicas=[3]), "replicas that divide the cluster's 2 devices (got 3)"),
         (lambda: plan(replicas=[]), "plan needs replicas to list at least one (got [])"),
-        (lambda: plan(schedules=[gp.LoopedBFS], stages_per_device=[1]), "to list at least one above 1"),
         (lambda: plan(replicas=[2], microbatches=[16]), "16 samples are not 2 x 16 equal microbatches"),
         (
             lambda: gp.lower_bound(MLP, CLUSTER, (X, Y), gp.cross_entropy, microbatches=[5]),
@@ -468,10 +460,9 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: cut(LINEAR), "TensorParallel cuts [Linear, GELU, Linear], such as"),
         (lambda: cut(LINEAR, gp.LayerNorm(64), gp.Linear(64, 4, rng=RNG)), "cuts [Linear, GELU, Linear]"),
         (lambda: programs("0F0 0B0"), "run_programs needs a program per device, such as device_programs("),
-        (lambda: programs([None, []]), "the program of device 0 needs to be a list of steps, or a generator"),
+        (lambda: programs([None, []]), "the program of device 0 needs to be a list of steps (got None)"),
         (lambda: programs(["0F0", "1F0"]), "the program of device 0 is a text; device_programs reads one"),
         (lambda: programs([[3], []]), "the program of device 0 takes actions, Send(F(0, 0), to=1) or Recv("),
-        (lambda: programs([iter([]), []]), "microbatches=, how many: it does not look ahead into generators"),
         (lambda: gp.draw(TIMELINE, titles="My title"), "such as titles=['GPipe'] (got 'My title')"),
         (lambda: gp.draw(TIMELINE, memory=STEP.memory[0]), "needs memory of every device, such as memory=st"),
         (lambda: gp.draw(TIMELINE, highlight="0F0"), "such as highlight=['0F0', '1F0'] (got '0F0')"),

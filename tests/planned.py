@@ -28,7 +28,7 @@ FEW = (gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBV, gp.Chimera)
 
 
 def plan(cluster: gp.Cluster, **options) -> gp.Plans:
-    options = {"report": None, "schedules": FEW} | options
+    options = {"schedules": FEW} | options
     return gp.plan(model(), cluster, (X, Y), gp.cross_entropy, gp.Adam(0.1), **options)
 
 

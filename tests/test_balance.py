@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import gpipe_sim as gp
 from gpipe_sim import balance_by_cost
 
 # Against every other cut
@@ -162,37 +161,6 @@ def test_memory_moves_the_cut_only_where_it_must():
     assert balance_by_cost([1] * 6, 2, sizes=[5, 5, 1, 1, 1, 1], memory=9) == [1, 5]
     assert balance_by_cost([1] * 6, 2, sizes=[5, 5, 1, 1, 1, 1], memory=[11, 3]) == [3, 3]
     assert balance_by_cost([0.1] * 6, 2, sizes=[0.1] * 6, memory=0.1 + 0.1 + 0.1) == [3, 3]
-
-
-# What others do
-
-
-def efficiency(balance: list[int], microbatches: int) -> float:
-    costs = gp.Costs(balance, balance, balance)
-    return 1 - gp.bubble_fraction(gp.simulate(gp.GPipe(len(balance), microbatches), costs))
-
-
-def test_leaving_the_rest_to_the_last_stage_costs_a_fifth_of_the_time_of_all_devices():
-    """11 layers by 11 // 4: 2, 2, 2 and the 5 that are left."""
-    assert balance_by_cost([1] * 11, 4) == [3, 3, 3, 2]
-    assert efficiency([2, 2, 2, 5], 8) == pytest.approx(0.4783, abs=5e-5)
-    assert efficiency([3, 3, 3, 2], 8) == 0.6875
-
-
-def greedy_recipe(costs: list[int], stages: int) -> list[int]:
-    """A recipe that guides give: a stage is full once it has its share. What is left at the end is lost."""
-    balance, size, so_far = [], 0, 0
-    for cost in costs:
-        size, so_far = size + 1, so_far + cost
-        if so_far >= sum(costs) / stages:
-            balance.append(size)
-            size = so_far = 0
-    return balance
-
-
-def test_the_greedy_recipe_loses_layers():
-    assert greedy_recipe([1] * 11, 4) == [3, 3, 3]
-    assert sum(balance_by_cost([1] * 11, 4)) == 11
 
 
 # Bad input that names its cause

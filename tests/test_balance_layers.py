@@ -70,14 +70,9 @@ def test_sizes_of_an_mlp_by_hand():
     W and b of Linear(64, 32) are 16,640 bytes, of (32, 32) 8,448, of (32, 10) 2,640.
     """
     layers = gp.mlp([64, 32, 32, 10])
-    costs = {
-        1: [4096, 4096, 4096, 4096, 1280],
-        2: [4096 + 2 * 16640, 4096, 4096 + 2 * 8448, 4096, 1280 + 2 * 2640],
-    }
+    costs = [4096 + 2 * 16640, 4096, 4096 + 2 * 8448, 4096, 1280 + 2 * 2640]
     for stages in range(1, 6):
-        assert gp.balance_by_size(layers, stages, X, param_scale=0) == gp.balance_by_cost(costs[1], stages)
-        assert gp.balance_by_size(layers, stages, X) == gp.balance_by_cost(costs[2], stages)
-    assert gp.balance_by_size(layers, 3, X, param_scale=0) == [2, 1, 2]
+        assert gp.balance_by_size(layers, stages, X) == gp.balance_by_cost(costs, stages)
     assert gp.balance_by_size(layers, 3, X) == [1, 2, 2]
 
 

@@ -108,13 +108,6 @@ def depth(giant: gp.Profile, devices: int, limit: float) -> int:
     return gp.deepest_model(gp.remat(gp.GPipe(devices, 32), "always"), giant, 2, limit).depth
 
 
-@pytest.mark.parametrize("printed", gp.published.GPIPE_DEPTHS[1:3], ids=lambda column: column.name)
-def test_in_what_the_papers_devices_held_there_is_room_for_the_papers_depth(giant, printed):
-    """Weights and activations as printed, on each device: 15.2 and 13.8 GiB of the 16 that it had."""
-    held = (printed.parameter_memory + printed.activation_memory) / printed.devices
-    assert depth(giant, printed.devices, held * GIB) == printed.blocks
-
-
 def test_12_bytes_for_each_parameter(giant):
     [memory] = gp.deepest_model(gp.remat(gp.GPipe(1, 32), "always"), giant, 2, 16 * GIB).memory
     held = [memory.peak(category) for category in ("parameters", "gradients", "optimizer state")]
@@ -127,12 +120,6 @@ def test_the_depth_is_linear_in_the_devices(giant):
     depths = {devices: depth(giant, devices, 16 * GIB) for devices in (2, 4, 8)}
     assert depths == {2: 30, 4: 62, 8: 126}
     assert all(blocks == 16 * devices - 2 for devices, blocks in depths.items())
-
-
-def test_without_recompute_not_even_the_batch_of_one_block_fits(giant):
-    """The paper's 3 blocks without GPipe took another batch: here 32 sequences of outputs are 4 GB."""
-    with pytest.raises(gp.MemoryLimitError, match=r"GPipe.devices=1, microbatches=1. does not fit: device 0"):
-        gp.deepest_model(gp.GPipe(1, 1), giant, 2, 16 * GIB)
 
 
 # Bad input
@@ -202,7 +189,7 @@ def test_other_arguments_are_refused():
     for arguments, says in (
         ((profile, profile, 2, 1), "deepest_model needs a schedule"),
         ((gp.GPipe(1, 1), gp.GPipe(1, 1), 2, 1), "deepest_model needs a profile"),
-        ((gp.GPipe(1, 1), profile, 2, "1"), "a memory limit needs a number of bytes"),
+        ((gp.GPipe(1, 1), profile, 2, "1"), "a memory limit needs a number, or one"),
     ):
         with pytest.raises(TypeError, match=says):
             gp.deepest_model(*arguments)

@@ -237,12 +237,6 @@ def test_two_copies_of_a_stage_are_refused_with_the_reason():
         ({"priority": "FBB"}, ValueError, "list F and B, or F, I and W"),
         ({"priority": "fb"}, ValueError, r"the most urgent first \(got 'fb'\)"),
         ({"priority": 7}, ValueError, r"the most urgent first \(got 7\)"),
-        ({"memory_limit": [1, 2, 3]}, ValueError, r"one memory_limit, or 2, one per device \(got 3\)"),
-        ({"memory_limit": "4"}, TypeError, r"one, or one per device \(got '4'\)"),
-        ({"memory_limit": [4, None]}, TypeError, r"memory_limit to be a number \(got None\)"),
-        ({"memory_limit": True}, TypeError, r"memory_limit to be a number \(got True\)"),
-        ({"memory_limit": -1}, ValueError, r"memory_limit >= 0 \(got -1\)"),
-        ({"memory_limit": float("nan")}, ValueError, r"memory_limit >= 0 \(got nan\)"),
         ({"costs": Costs(forward=[1, 2, 3])}, ValueError, "forward for 3 stages, but the schedule has 2"),
     ],
 )

@@ -17,7 +17,7 @@ RNG = np.random.default_rng(7)
 #: What a small layer is made with. A layer whose constructor needs an argument of another name adds it here.
 ARGUMENTS = {"inputs": 3, "outputs": 4, "features": 3, "rng": RNG}
 ARGUMENTS |= {"tokens": 6, "longest": 7, "heads": 3, "rate": 0.25}
-OTHERS = (*transformer.LAYERS, *attention.LAYERS, *blocks.LAYERS)
+OTHERS = [getattr(room, name) for room in (transformer, attention, blocks) for name in room.__all__]
 EVERY = (*LAYERS, *OTHERS)
 #: Layers for whole numbers, and for sequences of features.
 TOKENS, SEQUENCES = (Embedding,), (gp.Positions, gp.Attention, gp.SequenceMean, gp.TransformerBlock)

@@ -66,7 +66,7 @@ def test_it_is_reached_where_nothing_is_in_the_way():
     two = gp.Cluster(2, gp.Accelerator(1), 1e9)
     given = {"replicas": [1], "microbatches": [4]}
     assert gp.lower_bound(layers, two, batch, gp.mse, **given) == 4 * 3 * forward
-    plans = gp.plan(layers, two, batch, gp.mse, schedules=[gp.Chimera, gp.OneFOneB], report=None, **given)
+    plans = gp.plan(layers, two, batch, gp.mse, schedules=[gp.Chimera, gp.OneFOneB], **given)
     assert plans.best.words == "1 x Chimera K=2 M=4" and plans.gap == 0
 
 

@@ -41,7 +41,7 @@ def test_gpt3_takes_as_long_as_published():
 def test_gpt3_does_not_fit_8_gpus():
     """S2 puts it there. It takes 16 bytes for each parameter, 2.8 TB."""
     cluster = gp.Cluster(8, gp.Accelerator(140e12), memory=80e9)
-    only = {"schedules": [gp.OneFOneB], "replicas": [1], "microbatches": [8], "report": None}
+    only = {"schedules": [gp.OneFOneB], "replicas": [1], "microbatches": [8]}
     with pytest.raises(gp.MemoryLimitError) as refused:
         gp.plan(gp.gpt3_175b(), cluster, sequences(8, 2_048), gp.cross_entropy, ADAM, **only)
     said = str(refused.value)
@@ -59,7 +59,7 @@ def test_bert_large_on_8_gpus_of_16_gb():
     """
     cluster = gp.Cluster(8, gp.Accelerator(137e12, overhead=1e-5), memory=16e9, links=gp.Link(5e-6, 25e9))
     layers, batch = gp.bert_large(), sequences(256, 512)
-    only = {"schedules": [gp.OneFOneB, gp.Interleaved1F1B], "rows": 1, "report": None}
+    only = {"schedules": [gp.OneFOneB, gp.Interleaved1F1B], "rows": 1}
     plans = gp.plan(layers, cluster, batch, gp.cross_entropy, ADAM, **only)
     assert all(row.peak <= 16e9 for row in plans) and plans.gap < 0.1
     best = {

@@ -348,7 +348,8 @@ def test_a_layer_without_counterpart_is_taken_once_one_is_named_as_the_refusal_s
 
 
 def test_every_counterpart_is_of_a_listed_layer():
-    listed = {*gp.LAYERS, *transformer.LAYERS, *attention.LAYERS, *blocks.LAYERS, gp.PaddingMask}
+    rooms = transformer, attention, blocks
+    listed = {*gp.LAYERS, gp.PaddingMask} | {getattr(room, name) for room in rooms for name in room.__all__}
     assert set(gp.torch_backend.COUNTERPARTS) == listed
 
 

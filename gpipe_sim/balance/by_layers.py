@@ -6,7 +6,6 @@ approximate, this one exact.
 """
 
 from collections.abc import Iterator, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from gpipe_sim.core.memory import roots
 from gpipe_sim.core.meta_array import StandIn
 from gpipe_sim.core.partition import Partition, require_distinct
 from gpipe_sim.core.split import NO_SAMPLE
-from gpipe_sim.errors import duration, got, numbers, one_of, whole
+from gpipe_sim.errors import got, numbers, one_of, whole
 
 
 def balance_by_parameters(layers: Sequence[Layer], stages: int, **options: Any) -> list[int]:
@@ -65,25 +64,23 @@ def balance_by_size(
     sample: np.ndarray | StandIn,
     *,
     microbatches: int = 1,
-    param_scale: Real = 2.0,
     **options: Any,
 ) -> list[int]:
     """How many layers each stage gets, so that the one with the most bytes has as few as possible.
 
     A layer's bytes are what its forward leaves of the largest of so many microbatches of the ``sample``, and
-    its weights ``param_scale`` times: 2 for the weights and their gradients, 3 with a momentum, 4 for Adam.
+    its weights twice, for their gradients.
     Microbatches in flight are not counted; of those the first stages of 1F1B hold more than the last.
 
     Nothing is computed, so the layers and the sample may be on paper. ``options`` are those of
     ``balance_by_cost``. ValueError for more stages than layers, or a sample that they do not take.
     """
     _require("balance_by_size", layers, stages)
-    scale = duration("balance_by_size", "param_scale", param_scale)
     x = _read_sample("balance_by_size", sample)
     [largest, *_] = pieces(len(x), whole("balance_by_size", "microbatches", microbatches))
     x = StandIn((largest.samples, *x.shape[1:]), x.dtype)
     weights = [_weights(layer, "nbytes") for layer in layers]
-    costs = [scale * held + left for held, left in zip(weights, _left_by(layers, x), strict=True)]
+    costs = [2 * held + left for held, left in zip(weights, _left_by(layers, x), strict=True)]
     return balance_by_cost(costs, stages, **options)
 
 

@@ -69,11 +69,9 @@ class Machine:
     def apply(self, entry: int, at: Real = 0) -> list[int]:
         """Run an entry, not before ``at``, and return the entries that become ready by that.
 
-        ValueError unless the entry is ready.
+        KeyError unless the entry is ready.
         """
-        if entry not in self.ready:
-            why = "has run" if self.ends[entry] is not None else "waits for another one"
-            raise ValueError(f"entry {entry} is not ready: it {why}")
+        self.ready.remove(entry)
         device = self.home[entry]
         self.starts[entry] = start = max(self.start(entry), at)
         self.ends[entry] = self.free[device] = start + self.durations[entry]
@@ -81,6 +79,5 @@ class Machine:
         for user in self.users[entry]:
             self.missing[user] -= 1
         opened = [user for user in dict.fromkeys(self.users[entry]) if not self.missing[user]]
-        self.ready.remove(entry)
         self.ready.update(opened)
         return opened

@@ -6,14 +6,13 @@ on device k, gives 1F1B; I before F before W fills with weight gradients what wo
 
 A limit counts stage-activations, or bytes of everything. A planner that counts activations cannot know how
 many bytes wait in messages, because that depends on when other devices send. So a plan within bytes is
-measured by the prediction. If some device would hold too much, it or a device that exchanges messages with it
-gets room for one stage-activation less, and the plan is made again.
+measured by the prediction. If some device would hold too much, the fullest gets room for one stage-activation
+less, or if it has none to spare, those that exchange messages with it; and the plan is made again.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 from numbers import Real
@@ -25,10 +24,9 @@ from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.memory import Inside
 from gpipe_sim.core.placement import looped, read_placement, require_gapless
-from gpipe_sim.core.step import timed
-from gpipe_sim.errors import MOST, ScheduleError, got, listed, number, require, require_few, whole
+from gpipe_sim.errors import MOST, ScheduleError, got, require, require_few, whole
 from gpipe_sim.machine.machine import Machine
-from gpipe_sim.memory.limit import in_bytes
+from gpipe_sim.memory.limit import in_bytes, read_limits
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
 
@@ -75,7 +73,7 @@ def greedy(
     stages = sum(map(len, held))
     require_few("greedy", stages * microbatches, "pairs of stage and microbatch", most=MOST // 10)
     kinds = _read_priority(priority)
-    limits = _read_limits(memory_limit, devices, "stage-activations" if profile is None else "bytes")
+    limits = read_limits(devices, math.inf if memory_limit is None else memory_limit)
     costs = UNIT if costs is None else costs
     require_costs("greedy", costs, stages, devices)
     by_urgency = [
@@ -222,22 +220,7 @@ def _read_placement(placement: Sequence[Sequence[int]] | None, devices: int) -> 
     return held
 
 
-def _read_limits(memory_limit: Real | Sequence[Real] | None, devices: int, unit: str) -> tuple[Real, ...]:
-    """One limit per device, infinite if none is given."""
-    if memory_limit is None:
-        return (math.inf,) * devices
-    if isinstance(memory_limit, Real):
-        memory_limit = [memory_limit] * devices
-    such_as = f"memory_limit in numbers of {unit}: one, or one per device"
-    limits = tuple(number("greedy", "memory_limit", each) for each in listed("greedy", such_as, memory_limit))
-    if len(limits) != devices:
-        raise ValueError(f"greedy needs one memory_limit, or {devices}, one per device (got {len(limits)})")
-    if wrong := [limit for limit in limits if not limit >= 0]:
-        raise ValueError(f"greedy needs memory_limit >= 0 {got(wrong[0])}")
-    return limits
-
-
-def _require_room(held: Placement, limits: tuple[Real, ...]) -> None:
+def _require_room(held: Placement, limits: Sequence[Real]) -> None:
     """ScheduleError if some device has no room for even one microbatch; if all have, there is an order."""
     short = [
         f"  device {device} may hold {math.floor(limit)} stage-activations, and has to hold {len(stages)} "
@@ -248,18 +231,6 @@ def _require_room(held: Placement, limits: tuple[Real, ...]) -> None:
     if short:
         lines = ["greedy finds no order within memory_limit, because there is none:", *short]
         raise ScheduleError("\n".join([*lines, would_do(map(len, held), limits)]))
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A plan, how many stage-activations each device might hold, and what it does hold, in bytes."""
-
-    order: Explicit
-    rooms: Sequence[Real]
-    peaks: list[Inside]
-    over: list[Real]
-    excess: Real  #: in bytes, over all devices; 0 for a plan that fits
-    makespan: Real
 
 
 def within_bytes(
@@ -281,59 +252,38 @@ def within_bytes(
             f"greedy plans {one_by_one.stages} stages, but the profile has {len(profile.stages)}"
         )
 
-    def measured(rooms: Sequence[Real], order: Explicit | None = None) -> Measured:
-        order = order or plan(rooms)
-        peaks = [trace.peak_inside for trace in predict_memory(order, profile, costs)]
-        over = [peak.bytes - limit for peak, limit in zip(peaks, limits, strict=True)]
-        excess = sum(max(0, each) for each in over)
-        return Measured(order, rooms, peaks, over, excess, timed(order, costs).makespan)
+    def held(order: Explicit) -> list[Inside]:
+        return [trace.peak_inside for trace in predict_memory(order, profile, costs)]
 
-    free = measured([math.inf] * len(placement))
-    if not free.excess:
-        return free.order
-    least = measured([len(held) for held in placement], one_by_one)
-    _require_least(least, limits)
-    best = measured(_between(least, free))
-    while best.excess:
-        tried = [measured(rooms) for rooms in _with_less(best, placement)]
-        better = [each for each in tried if each.excess < best.excess]
-        if better:
-            best = min(better, key=lambda each: (each.makespan, each.excess))
-        else:
-            best = min(tried, key=lambda each: (each.excess, each.makespan), default=least)
-    return best.order
+    def over(order: Explicit) -> list[Real]:
+        return [peak.bytes - limit for peak, limit in zip(held(order), limits, strict=True)]
+
+    order = plan([math.inf] * len(placement))
+    if max(excess := over(order)) > 0:
+        _require_least(held(one_by_one), limits)
+    while max(excess) > 0:
+        fullest, rooms = excess.index(max(excess)), peak_in_flight(order)
+        near = {stage + step for stage in placement[fullest] for step in (-1, 0, 1)}
+        less = [k for k, own in enumerate(placement) if near & {*own} and rooms[k] > len(own)]
+        if not less:
+            return one_by_one
+        less = [fullest] if fullest in less else less
+        order = plan([room - (k in less) for k, room in enumerate(rooms)])
+        excess = over(order)
+    return order
 
 
-def _between(least: Measured, free: Measured) -> list[int]:
-    """As much room for each device as would fit if its bytes grew evenly with its stage-activations."""
-    rooms = []
-    for k, most in enumerate(peak_in_flight(free.order)):
-        grows = free.peaks[k].bytes - least.peaks[k].bytes
-        part = -least.over[k] / grows if free.over[k] > 0 else 1
-        rooms.append(least.rooms[k] + math.ceil((most - least.rooms[k]) * part))
-    return rooms
-
-
-def _with_less(last: Measured, placement: Placement) -> Iterator[list[Real]]:
-    """Room for less than it holds: for the fullest device, or one with which it exchanges messages."""
-    fullest = last.over.index(max(last.over))
-    near = {stage + step for stage in placement[fullest] for step in (-1, 0, 1)}
-    for k, most in enumerate(peak_in_flight(last.order)):
-        if near & set(placement[k]) and most > len(placement[k]):
-            yield [*last.rooms[:k], most - 1, *last.rooms[k + 1 :]]
-
-
-def _require_least(least: Measured, limits: Sequence[Real]) -> None:
+def _require_least(least: list[Inside], limits: Sequence[Real]) -> None:
     """ScheduleError, with what would do, if one microbatch after another does not fit."""
     short = [
         f"  device {device} would hold {in_bytes(peak.bytes)} while it runs {peak.action}, "
         f"and may hold {in_bytes(limit)}"
-        for device, (peak, limit) in enumerate(zip(least.peaks, limits, strict=True))
+        for device, (peak, limit) in enumerate(zip(least, limits, strict=True))
         if peak.bytes > limit
     ]
     if short:
         lines = ["greedy finds no order within memory_limit, not even one microbatch after another:", *short]
-        raise ScheduleError("\n".join([*lines, would_do((peak.bytes for peak in least.peaks), limits)]))
+        raise ScheduleError("\n".join([*lines, would_do((peak.bytes for peak in least), limits)]))
 
 
 def would_do(least: Iterable[Real], limits: Sequence[Real]) -> str:

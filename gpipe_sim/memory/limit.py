@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf
 from numbers import Real
 
 from gpipe_sim.core.cost_model import CostModel
@@ -13,7 +12,7 @@ from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.remat import Remat, remat
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.errors import MemoryLimitError, got, listed, require_in
+from gpipe_sim.errors import MemoryLimitError, got, listed, number
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.streams.updates import updates_of
@@ -34,7 +33,7 @@ def require_within(
     much, when, what, and which changes would help. ``weights`` is that of ``train_step``.
     """
     require_schedule("a memory limit", schedule)
-    limits = read_limits(schedule, limit)
+    limits = read_limits(schedule.devices, limit)
     traces = predict_memory(schedule, profile, costs, weights)
     over = [trace.peak_inside.bytes - most for trace, most in zip(traces, limits, strict=True)]
     if max(over) > 0:
@@ -46,15 +45,17 @@ def require_within(
     return traces
 
 
-def read_limits(schedule: Schedule, limit: Limit) -> list[Real]:
-    """A number of bytes for each device; TypeError or ValueError if there are none."""
+def read_limits(devices: int, limit: Limit) -> list[Real]:
+    """A number for each device; TypeError or ValueError if there are none."""
     owner = "a memory limit"
     if isinstance(limit, Real):
-        limit = [limit] * schedule.devices
-    limits = listed(owner, "a number of bytes, or one for each device", limit)
-    limits = [require_in(owner, "bytes", each, 0, inf) for each in limits]
-    if len(limits) != schedule.devices:
-        raise ValueError(f"{owner} needs a number for each of {schedule.devices} devices {got(limits)}")
+        limit = [limit] * devices
+    limits = listed(owner, "a number, or one for each device", limit)
+    limits = [number(owner, "each", each) for each in limits]
+    if wrong := [each for each in limits if not each >= 0]:
+        raise ValueError(f"{owner} needs numbers >= 0 {got(wrong[0])}")
+    if len(limits) != devices:
+        raise ValueError(f"{owner} needs a number for each of {devices} devices {got(limits)}")
     return limits
 
 
@@ -97,9 +98,9 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
     inner = schedule if plain else schedule.inner
     others: dict[str, Callable[[], Schedule]] = {}
     family = not isinstance(inner, Explicit)  # it can be made for another size
-    if family and 2 * inner.microbatches <= profile.samples and (more := _halved(inner)):
-        with_every = f" with every={more['every']}" if "every" in more else ""
-        others[f"{more['microbatches']} microbatches{with_every}"] = partial(replace, inner, **more)
+    more, once = 2 * inner.microbatches, updates_of(inner.program).count == 1
+    if family and once and more <= profile.samples:
+        others[f"{more} microbatches"] = partial(replace, inner, microbatches=more)
     if isinstance(inner, GPipe):
         others["1F1B"] = partial(OneFOneB, inner.devices, inner.microbatches)
     for name, make in others.items():
@@ -111,14 +112,6 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
             yield name, lambda make=make: remat(make(), schedule.mode, schedule.only)
     if plain:
         yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
-
-
-def _halved(schedule: Schedule) -> dict[str, int]:
-    """The sizes with microbatches half as large, in the same mini-batches; nothing if a family has none."""
-    more = {"microbatches": 2 * schedule.microbatches}
-    if updates_of(schedule.program).count == 1:
-        return more
-    return more | {"every": 2 * schedule.every} if hasattr(schedule, "every") else {}
 
 
 def in_bytes(size: Real) -> str:

@@ -22,19 +22,17 @@ from gpipe_sim.papers.formulas import microbatches_for_bubble
 from gpipe_sim.planning.candidates import Candidate, Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster, divisors
 from gpipe_sim.planning.layer_table import LayerTable, table_of
-from gpipe_sim.planning.plans import Plan, no_plan, on_terminal, plans_of, require_report
-from gpipe_sim.planning.search import Report, smallest
+from gpipe_sim.planning.plans import Plan, no_plan, plans_of
+from gpipe_sim.planning.search import smallest
 
 TARGET = "0.1"  #: the bubble fraction that microbatches are counted for
-Numbers = dict[str, float | None]  #: None where no plan fits
 
 
 class Step(NamedTuple):
-    """A question, its answer, and the numbers that were compared for it."""
+    """A question, and its answer with the numbers that were compared for it."""
 
     question: str
     answer: str
-    numbers: Numbers
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -58,8 +56,6 @@ def advise(
     batch: Batch,
     loss: Loss,
     optimizer: Optimizer | None = None,
-    *,
-    report: Report = on_terminal,
 ) -> Advice:
     """How to train a model on a cluster, question by question; see ``plan`` for the arguments.
 
@@ -71,22 +67,19 @@ def advise(
 
     It raises what ``plan`` does, if there is no plan at all.
     """
-    require_report("advise", report)
     table = table_of("advise", layers, cluster, batch, loss, optimizer)
-    asked = _Asked(table, report)
+    asked = _Asked(table)
     if not any(asked.kinds.values()):
         raise no_plan(table, asked.space(None))
     steps = tuple(step(asked) for step in STEPS)
-    if report is not None:
-        report("")
     return Advice(steps, asked.best)
 
 
 class _Asked:
     """The best plans of some kinds, each searched for when it is first asked for."""
 
-    def __init__(self, table: LayerTable, report: Report):
-        self.table, self.report = table, report
+    def __init__(self, table: LayerTable):
+        self.table = table
         self.devices = table.cluster.devices
 
     def space(self, replicas: Sequence[int] | None, **changes) -> Space:
@@ -98,7 +91,7 @@ class _Asked:
     def fastest(self, replicas: Sequence[int] | None, **changes) -> Plan | None:
         if not replicas:
             return None
-        plans = plans_of(self.table, self.space(replicas, **changes), 1, self.report)
+        plans = plans_of(self.table, self.space(replicas, **changes), 1)
         return plans.best if plans else None
 
     @cached_property
@@ -127,31 +120,28 @@ def _fits_one(asked: _Asked) -> Step:
     tried = [each for each in tried if isinstance(each, Candidate)]
     memory = asked.table.cluster.memory
     if not tried:
-        return Step(question, "The batch has no sample for each device.", {"needs": None, "memory": memory})
+        return Step(question, "The batch has no sample for each device.")
     size, _ = smallest(tried)
     fits = "It does" if size <= memory else "It does not"
-    answer = f"{fits}: it holds at least {in_bytes(size)}, and a device has {in_bytes(memory)}."
-    return Step(question, answer, {"needs": size, "memory": memory})
+    return Step(question, f"{fits}: it holds at least {in_bytes(size)}, and a device has {in_bytes(memory)}.")
 
 
 def _shortest(asked: _Asked) -> Step:
-    found: Numbers = {}
+    question = "How long must a pipeline be?"
     for replicas in reversed(divisors(asked.devices)):
-        least = asked.fastest([replicas], schedules=[OneFOneB])
-        found[f"K = {asked.devices // replicas}"] = least and least.peak
-        if least:
-            break
-    name, size = list(found.items())[-1]
-    answer = f"1F1B fits from {name} on, where it holds {in_bytes(size)}." if size else "No 1F1B fits."
-    return Step("How long must a pipeline be?", answer, found)
+        if least := asked.fastest([replicas], schedules=[OneFOneB]):
+            k = asked.devices // replicas
+            return Step(question, f"1F1B fits from K = {k} on, where it holds {in_bytes(least.peak)}.")
+    return Step(question, "No 1F1B fits.")
 
 
 def _which(asked: _Asked) -> Step:
-    times = {name: each and float(each.time) for name, each in asked.kinds.items()}
-    said = ", ".join(f"{name} {number(time) if time else 'has no plan'}" for name, time in times.items())
-    chosen = next(name for name, each in asked.kinds.items() if each is asked.best)
-    answer = f"{chosen.capitalize()}: {said}."
-    return Step("Data parallel, pipeline, or both: what is the fastest step?", answer, times)
+    kinds = asked.kinds.items()
+    said = ", ".join(f"{name} {number(each.time) if each else 'has no plan'}" for name, each in kinds)
+    chosen = next(name for name, each in kinds if each is asked.best)
+    return Step(
+        "Data parallel, pipeline, or both: what is the fastest step?", f"{chosen.capitalize()}: {said}."
+    )
 
 
 def _microbatches(asked: _Asked) -> Step:
@@ -163,8 +153,7 @@ def _microbatches(asked: _Asked) -> Step:
         f"{enough}: 1F1B wants {wanted} for K = {mesh.devices}, and a replica has {there} samples. "
         f"The plan takes {schedule.microbatches}, with a bubble of {bubble:.1%}."
     )
-    numbers = {"wanted": wanted, "samples": there, "taken": schedule.microbatches, "bubble": bubble}
-    return Step("Are there microbatches enough for a bubble of a tenth?", answer, numbers)
+    return Step("Are there microbatches enough for a bubble of a tenth?", answer)
 
 
 def _even(asked: _Asked) -> Step:
@@ -172,15 +161,13 @@ def _even(asked: _Asked) -> Step:
     more = parts["imbalance"] / (parts["compute"] + parts["recompute"])
     layers, stages = asked.table.count, len(asked.best.balance)
     answer = f"{layers} layers in {stages} stages: the busiest device does {more:.1%} more than the mean."
-    return Step("Can the layers be cut evenly?", answer, {"layers": layers, "stages": stages, "more": more})
+    return Step("Can the layers be cut evenly?", answer)
 
 
 def _gpipe(asked: _Asked) -> Step:
-    plans = {family.__name__: asked.at_best(schedules=[family]) for family in (GPipe, OneFOneB)}
-    numbers = {f"{name} time": each and float(each.time) for name, each in plans.items()}
-    numbers |= {f"{name} bytes": each and each.peak for name, each in plans.items()}
-    named = (("GPipe", plans["GPipe"]), ("1F1B", plans["OneFOneB"]))
-    return Step("GPipe or 1F1B?", f"{', '.join(f'{name} {_told(each)}' for name, each in named)}.", numbers)
+    named = {"GPipe": GPipe, "1F1B": OneFOneB}.items()
+    told = (f"{name} {_told(asked.at_best(schedules=[family]))}" for name, family in named)
+    return Step("GPipe or 1F1B?", f"{', '.join(told)}.")
 
 
 def _told(plan: Plan | None) -> str:
@@ -192,7 +179,6 @@ def _told(plan: Plan | None) -> str:
 
 def _schedule(asked: _Asked) -> Step:
     simple = asked.at_best(schedules=[GPipe, OneFOneB])
-    numbers = {"best": float(asked.best.time), "simple": simple and float(simple.time)}
     if simple is None:
         answer = "It has to be another one: neither GPipe nor 1F1B fits."
     elif asked.best.time < simple.time:
@@ -200,12 +186,11 @@ def _schedule(asked: _Asked) -> Step:
         answer = f"{asked.best.candidate.schedule.name} takes {gain:.1%} less than the better of these."
     else:
         answer = "None is faster."
-    return Step("Does another schedule gain anything?", answer, numbers)
+    return Step("Does another schedule gain anything?", answer)
 
 
 def _recompute(asked: _Asked) -> Step:
     without, again = (asked.at_best(recompute=[each]) for each in (False, True))
-    numbers = {"without": without and float(without.time), "with": again and float(again.time)}
     if without is None:
         answer = "It is: without recompute, no plan with as many replicas fits."
     elif again is not None and again.time < without.time:
@@ -213,21 +198,21 @@ def _recompute(asked: _Asked) -> Step:
     else:
         answer = f"It is not: without it {number(without.time)}"
         answer += f", with it {number(again.time)}." if again else "."
-    return Step("Is recompute needed?", answer, numbers)
+    return Step("Is recompute needed?", answer)
 
 
 def _limit(asked: _Asked) -> Step:
-    parts, name = asked.best.parts, asked.best.limited_by
-    share = parts[name] / float(asked.best.time)
-    answer = f"{name.capitalize()}: {share:.1%} of the step."
-    return Step("What takes the most time that is not compute?", answer, parts)
+    name = asked.best.limited_by
+    share = asked.best.parts[name] / float(asked.best.time)
+    return Step(
+        "What takes the most time that is not compute?", f"{name.capitalize()}: {share:.1%} of the step."
+    )
 
 
 def _links(asked: _Asked) -> Step:
-    numbers = {name: each and _crossing(each) for name, each in asked.kinds.items()}
-    shares = (f"{name} {share:.1%}" for name, share in numbers.items() if share is not None)
+    shares = (f"{name} {_crossing(each):.1%}" for name, each in asked.kinds.items() if each)
     answer = f"Of a step of the fastest of each kind: {', '.join(shares)}."
-    return Step("What do messages and all-reduce cost?", answer, numbers)
+    return Step("What do messages and all-reduce cost?", answer)
 
 
 def _crossing(plan: Plan) -> float:

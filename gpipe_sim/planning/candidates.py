@@ -169,17 +169,11 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
         require_flags(OWNER, recompute=each)
     if not families or not recompute:
         raise ValueError(f"{OWNER} needs at least one schedule, and recompute to list False, True or both")
-    per_device = read_wholes(OWNER, "stages_per_device", stages_per_device)
-    if max(per_device) == 1 and all(map(_takes_stages, families)):
-        raise ValueError(
-            f"{OWNER} needs stages_per_device to list at least one above 1 {got(stages_per_device)}: "
-            "with a stage for each device, these schedules are plain 1F1B and GPipe"
-        )
     families.sort(key=lambda family: family is not OneFOneB)  # of what is as good, the best known comes first
     return Space(
         tuple(dict.fromkeys(families)),
         *read_counts(OWNER, cluster, replicas, microbatches),
-        per_device,
+        read_wholes(OWNER, "stages_per_device", stages_per_device),
         tuple(dict.fromkeys(map(bool, recompute))),
     )
 
@@ -226,9 +220,7 @@ def _microbatches(samples: int, replicas: int, wanted: tuple[int, ...] | None) -
 
 
 def _stages_per_device(family, wanted: tuple[int, ...]) -> Sequence[int]:
-    if not _takes_stages(family):
-        return [family.stages_per_device]
-    return [count for count in wanted if count > 1]
+    return wanted if _takes_stages(family) else [family.stages_per_device]
 
 
 def _name(family) -> str:

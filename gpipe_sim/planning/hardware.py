@@ -1,6 +1,5 @@
 """What a device computes in each unit of time, and what the FLOPs of a model take it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 
@@ -27,21 +26,12 @@ class Accelerator:
             raise ValueError(f"Accelerator needs flops > 0, for each unit of time {got(self.flops)}")
 
 
-def costs_from_flops(
-    profile: Profile, device: Accelerator | Sequence[Accelerator], microbatches: int = 1
-) -> Costs:
-    """What the FLOPs of a model take a device, or devices that differ: one for each of a schedule's.
+def costs_from_flops(profile: Profile, device: Accelerator, microbatches: int = 1) -> Costs:
+    """What the FLOPs of a model take a device. For devices that differ see the ``speed`` of ``Costs``.
 
     F, I and W compute what ``profile.costs(microbatches)`` counts. Messages take no time here: for those give
     ``simulate`` links and the profile.
     """
-    if not hasattr(profile, "costs"):
-        raise TypeError(
-            f"costs_from_flops needs a profile, as profile(partitions, batch, loss) {got(profile)}"
-        )
-    several = isinstance(device, Sequence)
-    for each in device if several and device else [device]:
-        require("costs_from_flops", each, Accelerator, "an Accelerator, or a list of them")
-    speed = [each.flops for each in device] if several else device.flops
-    overhead = [each.overhead for each in device] if several else device.overhead
-    return replace(profile.costs(microbatches), speed=speed, overhead=overhead)
+    require("costs_from_flops", profile, Profile, "a profile, as profile(partitions, batch, loss)")
+    require("costs_from_flops", device, Accelerator, "an Accelerator")
+    return replace(profile.costs(microbatches), speed=device.flops, overhead=device.overhead)

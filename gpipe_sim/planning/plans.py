@@ -1,16 +1,13 @@
 """Which plan, on my cluster? The fastest plans that fit, and why the others do not."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from itertools import islice
 from numbers import Real
 
 from gpipe_sim.core.bubbles import bubble_fraction
-from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
@@ -21,7 +18,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.core.timeline import Timeline, number
-from gpipe_sim.errors import MemoryLimitError, got, whole
+from gpipe_sim.errors import MemoryLimitError, whole
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.memory.profile import Profile
@@ -30,23 +27,10 @@ from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, Space, cand
 from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.hardware import costs_from_flops
 from gpipe_sim.planning.layer_table import LayerTable, table_of
-from gpipe_sim.planning.search import Report, Search, fewest_devices, smallest
+from gpipe_sim.planning.search import Search, fewest_devices, smallest
 from gpipe_sim.planning.step_time import StepTime, parts_of
 from gpipe_sim.replicas.all_reduce import all_reduce
 from gpipe_sim.replicas.replicate import replicate
-
-
-def on_terminal(line: str) -> None:
-    """Show progress on one line of the terminal; elsewhere, as in a notebook, show nothing."""
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{line}")
-        sys.stderr.flush()
-
-
-def require_report(owner: str, report: Report) -> None:
-    """TypeError unless it can be told of progress."""
-    if report is not None and not callable(report):
-        raise TypeError(f"{owner} needs report to be a function of a text, or None {got(report)}")
 
 
 def plan(
@@ -62,7 +46,6 @@ def plan(
     stages_per_device: Sequence[int] = (2, 4),
     recompute: Sequence[bool] = (False, True),
     rows: int | None = 10,
-    report: Report = on_terminal,
 ) -> "Plans":
     """The fastest plans for a model on a cluster, of all that fit; and for the others, why not.
 
@@ -78,29 +61,25 @@ def plan(
     messages by the links, then a ring all-reduce for each stage; an optimizer's update takes no time. The
     bytes of each row are exactly those of ``train_step``, also while an action runs. That is on its clock of
     unit costs: on another, a message may wait longer or less. What is faster is simulated; the others only
-    have a bound that is not as fast as the last row. ``rows=None`` simulates all. ``report`` gets a line of
-    text from time to time; unless given, it shows on a terminal.
+    have a bound that is not as fast as the last row. ``rows=None`` simulates all.
 
     MemoryLimitError if no plan fits, with what would; ValueError if there is none because of its sizes, or
     replicas do not divide the devices; TypeError for what is no model, cluster, schedule or number.
     """
     if rows is not None:
         rows = whole(OWNER, "rows", rows)
-    require_report(OWNER, report)
     table = table_of(OWNER, layers, cluster, batch, loss, optimizer)
     space = read_space(cluster, schedules, replicas, microbatches, stages_per_device, recompute)
-    plans = plans_of(table, space, rows, report)
-    if report is not None:
-        report("")
+    plans = plans_of(table, space, rows)
     if not plans:
         raise no_plan(table, space)
     return plans
 
 
-def plans_of(table: LayerTable, space: Space, rows: int | None, report: Report) -> "Plans":
+def plans_of(table: LayerTable, space: Space, rows: int | None) -> "Plans":
     """As many plans of a space as there are, but not more than so many rows."""
     found = list(candidates(table, space))
-    search = Search(table, [each for each in found if isinstance(each, Candidate)], report)
+    search = Search(table, [each for each in found if isinstance(each, Candidate)])
     plans = tuple(Plan(*each) for each in islice(search, rows))
     refused = [each for each in found if isinstance(each, Refused)] + search.refused
     return Plans(plans, tuple(refused), len(found), search.simulated, table, space)
@@ -178,16 +157,12 @@ class Plan:
         """The model with this cut, and the whole batch."""
         return self.table.share(self.balance, 1)
 
-    @property
-    def costs(self) -> Costs:
-        """What actions take, in the unit of the accelerator."""
-        return costs_from_flops(self.profile, self.table.cluster.accelerator, self.schedule.microbatches)
-
     @cached_property
     def timeline(self) -> Timeline:
         """All devices, from the start to the end of the last all-reduce."""
         links, profile = self.table.cluster.links, self.profile
-        timeline = simulate(self.schedule, self.costs, links=links, profile=profile)
+        costs = costs_from_flops(profile, self.table.cluster.accelerator, self.schedule.microbatches)
+        timeline = simulate(self.schedule, costs, links=links, profile=profile)
         return all_reduce(timeline, profile, links=links)
 
     @property
@@ -292,9 +267,6 @@ class Plans:
 
     def __repr__(self) -> str:
         return f"<Plans: {len(self.plans)} of {self.looked_at:,}, the best {self.best!r}>"
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
 
 
 def _row(plan: Plan) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ that; the first of the queue is simulated and put back by the time that it takes
 has its time, no other can be faster, and it is asked what it holds exactly.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -19,18 +19,14 @@ from gpipe_sim.planning.candidates import MEMORY, ROUNDING, Candidate, Refused
 from gpipe_sim.planning.cluster import Mesh
 from gpipe_sim.planning.layer_table import LayerTable
 
-Report = Callable[[str], object] | None
 Memory = tuple[MemoryTrace, ...]  #: of the devices of a replica
 
 
 class Search:
-    """The queue, by the least time of a step or its time; then by bytes, and as the plans came.
+    """The queue, by the least time of a step or its time; then by bytes, and as the plans came."""
 
-    ``report`` gets a line of text from time to time, or nobody does.
-    """
-
-    def __init__(self, table: LayerTable, looked_at: list[Candidate], report: Report):
-        self.table, self.looked_at, self.report = table, looked_at, report
+    def __init__(self, table: LayerTable, looked_at: list[Candidate]):
+        self.table, self.looked_at = table, looked_at
         self.limit = table.cluster.memory
         self.queue: list[tuple[float, float, int, Candidate, Real | None]] = []
         self.numbers, self.to_cut = count(), set()
@@ -45,7 +41,6 @@ class Search:
         for candidate in self.looked_at:
             self.start(candidate)
         while self.queue:
-            self.tell()
             *_, candidate, time = heappop(self.queue)
             if candidate.sort in self.given:
                 continue
@@ -56,14 +51,6 @@ class Search:
             elif memory := self.found(candidate):
                 self.given.add(candidate.sort)
                 yield candidate, time, memory
-
-    def tell(self) -> None:
-        if self.report is not None:
-            of = len(self.looked_at)
-            self.report(
-                f"{of:,} plans: {self.simulated:,} simulated, {len(self.given)} found, "
-                f"{of - len(self.queue):,} done or refused"
-            )
 
     def wait(self, candidate: Candidate, least: float, held: float = 0, time: Real | None = None) -> None:
         heappush(self.queue, (least, held, next(self.numbers), candidate, time))

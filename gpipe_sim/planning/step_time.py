@@ -6,7 +6,6 @@ Replicas exchange nothing before that, so one of them is simulated for each kind
 
 from copy import copy
 from functools import lru_cache
-from itertools import pairwise
 from numbers import Real
 from typing import NamedTuple
 
@@ -105,8 +104,8 @@ def parts_of(
     """Of a replica; ``pipelines`` is when the last of them ends, ``step`` when the last all-reduce does."""
     compute, again = _on_average(profile, schedule, accelerator)
     alone = simulate(schedule, costs_from_flops(profile, accelerator, schedule.microbatches))
-    busy, makespan = _busy(alone), float(alone.makespan)
-    mean, most = sum(busy) / len(busy), max(busy)
+    busy = np.add.reduceat(alone.end - alone.start, schedule.program.rows[:-1]).astype(float).tolist()
+    mean, most, makespan = sum(busy) / len(busy), max(busy), float(alone.makespan)
     return {
         "compute": compute,
         "recompute": again,
@@ -125,9 +124,3 @@ def _on_average(profile: Profile, schedule: Schedule, accelerator: Accelerator) 
     each = profile.samples / schedule.devices / float(accelerator.flops)
     again = forward if Kind.R in schedule.program.where else 0
     return (forward + backward) * each, again * each
-
-
-def _busy(timeline: Timeline) -> list[float]:
-    """How long each device computes."""
-    taken = timeline.end - timeline.start
-    return [float(taken[a:b].sum()) for a, b in pairwise(timeline.schedule.program.rows.tolist())]

@@ -187,6 +187,4 @@ class Attention(Layer):
         return f"Attention({len(self.parameters['W'])}, {self.heads}{', causal=True' * self.causal})"
 
 
-LAYERS = (Attention,)
-
-__all__ = [layer.__name__ for layer in LAYERS]
+__all__ = ["Attention"]

@@ -18,6 +18,8 @@ from gpipe_sim.transformers.inside_layers import alive, look_inside
 from gpipe_sim.transformers.padding import with_along
 from gpipe_sim.transformers.transformer import Dropout, LayerNorm
 
+AGAIN = {"backward_input": "forward", "outline_input": "outline"}  #: what a checkpoint runs before each
+
 
 class Chain(Layer):
     """Layers one after another, as one layer: they cannot be cut apart by ``split``."""
@@ -36,19 +38,19 @@ class Chain(Layer):
         if len(set(map(id, self.parameters.values()))) < len(self.parameters):
             raise ValueError(f"{self!r} has a layer twice; every layer with weights must be one of its own")
 
-    def forward(self, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, list[Any]]:
-        return self._down("forward", x, ctx, keep)
+    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
+        return self._down("forward", x, ctx)
 
-    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
+    def backward_input(self, saved: Any, dy: Array) -> tuple[Array, list[Any]]:
         return self._up("backward_input", saved, dy)
 
     def backward_weight(self, pending: list[Any]) -> dict[str, Array]:
         return self._each("backward_weight", pending)
 
-    def outline(self, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, list[Any]]:
-        return self._down("outline", x, ctx, keep)
+    def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
+        return self._down("outline", x, ctx)
 
-    def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:
+    def outline_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, list[Any]]:
         return self._up("outline_input", saved, dy)
 
     def outline_weight(self, pending: list[Any]) -> dict[str, StandIn]:
@@ -78,7 +80,7 @@ class Chain(Layer):
             x, _ = applied(layer, layer.outline, x, Context())
         return total
 
-    def _down(self, method: str, x: Boundary, ctx: Context, keep: bool) -> tuple[Boundary, list[Any]]:
+    def _down(self, method: str, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, Any]:
         kept = []
         with alive(x, kept):
             for i, layer in enumerate(self.layers):
@@ -119,23 +121,14 @@ class Checkpoint(Chain):
     A single layer draws the same random numbers as without. Chen et al. 2016, arXiv:1604.06174.
     """
 
-    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:
-        y, _ = super().forward(x, ctx, keep=False)
+    def _down(self, method: str, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:
+        y, _ = super()._down(method, x, ctx, keep=False)
         return y, (x, ctx)
 
-    def backward_input(self, saved: tuple[Boundary, Context], dy: Array) -> tuple[Array, list[Any]]:
+    def _up(self, method: str, saved: tuple[Boundary, Context], dy: Some) -> tuple[Some, list[Any]]:
         with alive(saved[0], dy):
-            again = super().forward(*saved)[1]  # its output goes at once
-            return super().backward_input(again, dy)
-
-    def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:
-        y, _ = super().outline(x, ctx, keep=False)
-        return y, (x, ctx)
-
-    def outline_input(self, saved: tuple[Boundary, Context], dy: StandIn) -> tuple[StandIn, list[Any]]:
-        with alive(saved[0], dy):
-            again = super().outline(*saved)[1]
-            return super().outline_input(again, dy)
+            again = super()._down(AGAIN[method], *saved)[1]  # its output goes at once
+            return super()._up(method, again, dy)
 
     def _context(self, ctx: Context, i: int) -> Context:
         return super()._context(ctx, i) if len(self.layers) > 1 else ctx
@@ -150,36 +143,25 @@ class Checkpoint(Chain):
 class Residual(Chain):
     """y = x + what its layers make of x, in x's shape. He et al. 2016, arXiv:1512.03385."""
 
-    def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
-        change, saved = super().forward(x, ctx)
-        self._require(x, change, ctx)
-        y = with_along(first(x) + first(change), x)
-        look_inside(x, change, saved, y)
-        return y, saved
-
-    def _require(self, x: Boundary, change: Boundary, ctx: Context) -> None:
+    def _down(self, method: str, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
+        change, saved = super()._down(method, x, ctx)
         kept, got = first(x).shape, first(change).shape
         if kept != got:
             raise ValueError(f"layer {ctx.layer}, {self!r}, must keep the shape {kept}, got {got}")
-
-    def backward_input(self, saved: list[Any], dy: Array) -> tuple[Array, list[Any]]:
-        change, pending = super().backward_input(saved, dy)
-        dx = dy + change
-        look_inside(saved, dy, change, pending, dx)
-        return dx, pending
-
-    def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
-        change, saved = super().outline(x, ctx)
-        self._require(x, change, ctx)
-        y = with_along(like(first(x), first(change)), x)
+        y = with_along(_plus(first(x), first(change)), x)
         look_inside(x, change, saved, y)
         return y, saved
 
-    def outline_input(self, saved: list[Any], dy: StandIn) -> tuple[StandIn, list[Any]]:
-        change, pending = super().outline_input(saved, dy)
-        dx = like(dy, change)
+    def _up(self, method: str, saved: list[Any], dy: Some) -> tuple[Some, list[Any]]:
+        change, pending = super()._up(method, saved, dy)
+        dx = _plus(dy, change)
         look_inside(saved, dy, change, pending, dx)
         return dx, pending
+
+
+def _plus(a: Some, b: Some) -> Some:
+    """The sum of two arrays, or its outline."""
+    return like(a, b) if isinstance(a, StandIn) else a + b
 
 
 class TransformerBlock(Chain):
@@ -222,10 +204,4 @@ class TransformerBlock(Chain):
         return f"TransformerBlock({self.described})"
 
 
-LAYERS = (
-    Checkpoint,
-    Residual,
-    TransformerBlock,
-)
-
-__all__ = [layer.__name__ for layer in LAYERS]
+__all__ = ["Checkpoint", "Residual", "TransformerBlock"]

@@ -248,13 +248,4 @@ class SequenceMean(Layer):
         return like(dy, shape=(len(dy), saved[0], dy.shape[1])), None
 
 
-LAYERS = (
-    Embedding,
-    Positions,
-    LayerNorm,
-    BatchNorm,
-    Dropout,
-    SequenceMean,
-)
-
-__all__ = [layer.__name__ for layer in LAYERS]
+__all__ = ["BatchNorm", "Dropout", "Embedding", "LayerNorm", "Positions", "SequenceMean"]

@@ -121,7 +121,7 @@ def planned(room, link, layers=16, **options):
     model = [gp.Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(layers)]
     x = gp.StandIn((64, 8, 8), np.float64)
     cluster = gp.Cluster(16, gp.Accelerator(1024, 0.5), room, link)
-    return gp.plan(model, cluster, (x, x), gp.mse, gp.Adam(), report=None, **options)
+    return gp.plan(model, cluster, (x, x), gp.mse, gp.Adam(), **options)
 
 
 def test_the_numbers_of_the_lessons_job_are_those_of_its_layers():
