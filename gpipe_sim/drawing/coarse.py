@@ -17,7 +17,6 @@ from gpipe_sim.core.program import CODE, KINDS
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.geometry import Rows, between, kinds_drawn
 from gpipe_sim.drawing.marks import Entry
-from gpipe_sim.why.metrics import in_flight
 
 MOST_IN_ROW = 372  #: actions that a row shows as boxes: with more, a box is below 2 pixels
 MOST_BOXES = 3000  #: boxes that a page shows: with more, it is beyond about 300 kB in a notebook

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core.bubbles import in_flight, peak_in_flight
+from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.geometry import Rows, between
 from gpipe_sim.drawing.marks import Entry, Name, Shape
 from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY
+from gpipe_sim.why.metrics import in_flight
 
 BELOW = 0.04  #: rows between a lane and its strip
 COUNTS_HIGH, BYTES_HIGH = 0.8, 1.4  #: rows that the fullest strip takes
