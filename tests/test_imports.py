@@ -23,7 +23,6 @@ import pytest
 
 import gpipe_sim
 from gpipe_sim import families
-from gpipe_sim.core import hooks
 
 PACKAGE = Path(gpipe_sim.__file__).parent
 ROOT = PACKAGE.parent
@@ -292,8 +291,10 @@ def test_every_hook_of_the_core_has_a_home_and_every_home_a_hook():
         for node in ast.walk(parsed(file))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Hook"
     ]
-    assert sorted(built) == sorted(hooks.HOMES)
-    assert set(USES) == set(hooks.HOMES) - {"meter"}, "without its meter a step is metered where actions end"
+    assert sorted(built) == sorted(gpipe_sim.HOOKS)
+    assert set(USES) == set(gpipe_sim.HOOKS) - {"meter"}, (
+        "without its meter a step is metered where actions end"
+    )
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
@@ -309,7 +310,7 @@ def test_without_a_chapter_the_rest_imports_and_says_what_is_missing(chapter, tm
     found = json.loads(ran.stdout)
     assert {name: error for name, error in found["imports"].items() if error} == {}
     for hook, error in found["uses"].items():
-        missing = room(hooks.HOMES[hook]) in torn
+        missing = room(gpipe_sim.HOOKS[hook]) in torn
         assert in_one_sentence(error, torn) if missing else not error, (hook, error)
     for name, error in found["names"].items():
         if home(name) in torn:
