@@ -57,10 +57,11 @@ def greedy(
     refuse the result. With other costs messages may wait longer, and take more room.
 
     Planning n actions takes time in proportion to n log n. Within bytes, each plan is measured by
-    ``predict_memory``, and made again with room for fewer microbatches if it does not fit: seldom more than a
-    hundred times. Each decision looks no further than the next action, so the order need not be the shortest,
-    and a pattern that waits on purpose can beat it: on unequal stages, B before F within K-k often takes
-    longer than 1F1B. I before F before W without a limit hardly ever does (1 of 6000 random cases).
+    ``predict_memory``, and made again with room for one microbatch fewer if it does not fit: at most as often
+    as there are microbatches in flight, on all devices. Each decision looks no further than the next action,
+    so the order need not be the shortest, and a pattern that waits on purpose can beat it: on unequal stages,
+    B before F within K-k often takes longer than 1F1B. I before F before W without a limit hardly ever does
+    (1 of 6000 random cases).
 
     ScheduleError, with what would do, if no order keeps within the limit; in bytes, if not even one
     microbatch after another does. (With several stages per device and large gradients, some other order may
