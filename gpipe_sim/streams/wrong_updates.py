@@ -56,7 +56,7 @@ def _parted_copies(program: Program, homes: Column, updates: Column) -> Iterator
         yield (
             last,
             f"{last} is update {times} of stage {stage} on device {most}, but its copy on device {least} has "
-            f"only {times}, counted from 0: their gradients are summed, so update all copies alike",
+            f"only {times}, counted from 0: update all copies alike",
         )
 
 
