@@ -97,7 +97,7 @@ class Log:
         return noted
 
     def astray(self, where: str) -> None:
-        """Where it left the order, even if it stopped afterwards."""
+        """Raise where it left the order, even if it stopped afterwards."""
         if self.strange:
             raise keep_working(f"{where} {self.strange[0]}. Which of `stages` belongs to it?")
         for place, (done, wanted) in enumerate(zip_longest(self.done, self.order[: len(self.done)])):

@@ -103,7 +103,7 @@ def table_and_needs(table: dict, answer: Callable) -> Reply:
 
 
 def _wrong_table(table: object) -> None:
-    """What is wrong with a student's NEEDS, told by what an action would then need."""
+    """Raise what is wrong with a student's NEEDS, told by what an action would then need."""
     for kind, entries in table_lines(table, "NEEDS", "FB"):
         wanted = answers.needs((1, kind, 2), 3, answers.NEEDS)
         got = [(1 + way, other, 2) for other, way in entries]

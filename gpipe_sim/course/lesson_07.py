@@ -102,7 +102,7 @@ def _what_is_wrong_with_rows(rows: Rows, case: tuple, where: str) -> None:
 
 
 def _over_its_cap(order: Explicit, caps: Sequence[int], where: str) -> None:
-    """The first device on which more are in flight than its cap, and the forward with which they are."""
+    """Raise on which device more are in flight than its cap, and with which forward they are."""
     for device, (peak, cap) in enumerate(zip(peak_in_flight(order), caps, strict=True)):
         if peak > cap:
             held = 0

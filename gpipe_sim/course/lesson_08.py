@@ -109,7 +109,7 @@ class _Links(answers.Links):
 def _step(
     light_forward: Callable, recompute: Callable, features: Sequence[int], samples: int, microbatches: int
 ) -> None:
-    """What is wrong with a step in which each microbatch is recomputed everywhere, and then goes back."""
+    """Raise what is wrong with a step in which each microbatch is recomputed everywhere, then goes back."""
     stages, usual = (answers.stages_of(biased(features)) for _ in range(2))
     rng = np.random.default_rng(len(features))
     links, own_links = _Links(), answers.Links()
@@ -192,7 +192,7 @@ def _after_backward(stages: list[dict], m: int, usual: list[dict]) -> None:
 
 
 def _changed(after: str, stage: dict, usual: dict) -> None:
-    """Whether a stage has lost something that it holds all the time, or its parameters have changed."""
+    """Raise that a stage has lost something that it always holds, or that its parameters have changed."""
     for name in OWN:
         if name not in stage:
             raise keep_working(f"after {after} the stage has no {name!r} any more. Who still needs it?")

@@ -118,7 +118,7 @@ def on_links(table: dict, answer: Callable) -> Reply:
 
 
 def _wrong_table(table: object) -> None:
-    """What is wrong with a student's ON_LINKS, told by what an action would then need."""
+    """Raise what is wrong with a student's ON_LINKS, told by what an action would then need."""
     for (kind, entries), stage in zip(table_lines(table, "ON_LINKS", KINDS), (2, 3, 2, 3), strict=True):
         if sorted(entries) != sorted(answers.ON_LINKS[kind]):
             needed = " and ".join(spelled((stage + way, other, 5)) for other, way in entries) or "nothing"

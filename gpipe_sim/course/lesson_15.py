@@ -252,7 +252,7 @@ def _wrong_places(got: list[np.ndarray], vectors: list[np.ndarray]) -> str:
 
 
 def _wrong_bytes(where: str, links: CountedLinks, n: int, length: int) -> None:
-    """What is wrong with how much was sent, while all the sums are right."""
+    """Raise what is wrong with how much was sent, while all the sums are right."""
     whole, sent = 8 * length, [links.of(k) for k in range(n)]
     due = 2 * (n - 1) * whole  # every piece goes to n - 1 devices twice
     most = 2 * (whole - 8 * (length // n))  # all pieces but one, twice

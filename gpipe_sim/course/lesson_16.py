@@ -119,7 +119,7 @@ Every = list[tuple[Job, Given]]
 
 
 def _sizes(job: Job, plans: Given, every: Every) -> None:
-    """Sizes that there are not, or twice."""
+    """Raise a reply to sizes that there are not, or twice."""
     seen: set[tuple[int, int, int]] = set()
     for *_, k, r, m in plans:
         if min(k, r, m) < 1 or k * r != job.devices:

@@ -368,7 +368,7 @@ def _of(gap: Gap) -> str:
 
 
 def _require_time(where: str, said: object) -> None:
-    """To someone whose function gives no number: what it gives, of several values only how many."""
+    """Raise, where a function gives no number, what it gives; of several values only how many."""
     if said is None:
         raise keep_working(f"{where}: {NOTHING_BACK}")
     if isinstance(said, list | tuple | dict):

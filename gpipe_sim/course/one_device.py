@@ -73,7 +73,7 @@ class Trial:
 
 
 def weights_changed(where: str, stage: dict, held: dict[str, Array], which: str = "the stage") -> None:
-    """Whether a stage's parameters are no longer those that it held, to 1e-12."""
+    """Raise that a stage's parameters are no longer those that it held, to 1e-12."""
     for name in GRADIENTS:
         if not is_close(stage.get(name), held[name]):
             raise keep_working(f"{where} {name} of {which} has changed. Who updates weights, and when?")
