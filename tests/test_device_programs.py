@@ -162,6 +162,83 @@ def test_a_blocking_message_begins_when_both_are_there_and_keeps_both():
     assert spans["1F1"] == (7, 8) and spans["0B0"] == (7, 9)
 
 
+# Programs of one's own
+
+
+def last_of_two(microbatches: int):
+    """Device 1 of GPipe on two devices, as a student may write it."""
+    for m in range(microbatches):
+        yield gp.Recv(gp.F(0, m), source=0)
+        yield gp.F(1, m)
+    for m in reversed(range(microbatches)):
+        yield gp.B(1, m)
+        yield gp.Send(gp.B(1, m), to=0)
+
+
+def first_of_two(microbatches: int):
+    for m in range(microbatches):
+        yield gp.F(0, m)
+        yield gp.Send(gp.F(0, m), to=1)
+    for m in reversed(range(microbatches)):
+        yield gp.Recv(gp.B(1, m), source=1)
+        yield gp.B(0, m)
+
+
+@pytest.mark.parametrize("sends", ["buffered", "blocking"])
+def test_a_generator_is_a_program(sends):
+    step = run([first_of_two(4), last_of_two(4)], 2, microbatches=4, sends=sends)
+    assert_as_on_one_device(step)
+    assert step.timeline.schedule.actions == gp.GPipe(2, 4).actions
+    mixed = run([list(first_of_two(4)), last_of_two(4)], 2, microbatches=4, sends=sends)
+    assert mixed.loss == step.loss
+
+
+def test_a_generator_is_asked_for_its_next_step_only_when_the_last_one_has_ended():
+    """Device 1 is at its receive until device 0 has sent; so what it decides then may depend on that."""
+    told = []
+
+    def first():
+        yield gp.F(0, 0)
+        told.append("before the send")
+        yield gp.Send(gp.F(0, 0), 1)
+        yield gp.Recv(gp.B(1, 0), 1)
+        told.append("gradient")
+        yield gp.B(0, 0)
+
+    def last():
+        yield gp.Recv(gp.F(0, 0), 0)
+        told.append("received")
+        yield gp.F(1, 0)
+        yield gp.B(1, 0)
+        yield gp.Send(gp.B(1, 0), 0)
+
+    run([first(), last()], 2, microbatches=1)
+    assert told == ["before the send", "received", "gradient"]
+
+
+def test_a_program_that_would_never_end_is_stopped_at_its_first_mistake():
+    def forwards():
+        m = 0
+        while True:
+            yield gp.F(0, m)
+            m += 1
+
+    with pytest.raises(
+        gp.ScheduleError, match="0F3, which is out of range: stages are 0 to 0, microbatches 0 to 2"
+    ):
+        run([forwards()], 1, microbatches=3)
+
+
+def test_an_error_inside_a_program_says_whose_it_was():
+    def broken():
+        yield gp.F(0, 0)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as error:
+        run([broken()], 1, microbatches=1)
+    assert error.value.__notes__ == ["in the program of device 0"]
+
+
 def test_the_weights_do_not_change_and_layers_draw_by_seed_and_step():
     partitions = gp.split([*gp.mlp([64, 12]), gp.Dropout(0.5), *gp.mlp([12, 10])], stages=2)
     before = [array.copy() for part in partitions for array in part.parameters.values()]

@@ -147,6 +147,15 @@ def test_an_action_that_another_device_has_run():
         run([["0F0"], ["0F0"]], 1, placement=[[0], [0]])
 
 
+def test_a_forward_that_a_generator_wants_to_repeat():
+    def program():
+        yield from (gp.F(0, 0), gp.R(0, 0), gp.B(0, 0))
+
+    assert run([list(program())], 1).loss > 0
+    with pytest.raises(gp.ScheduleError, match=r"0R0, but its forward was not told .* as a list"):
+        run([program()], 1, microbatches=1)
+
+
 # Devices that wait for each other
 
 

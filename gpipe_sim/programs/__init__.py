@@ -1,7 +1,7 @@
 """One device's program: where each device sends and receives, and what happens if sends block.
 
 In the core, messages send themselves: they follow from the rows. Here each device runs a program of its own,
-made from a schedule, read from a text such as PyTorch prints, or written as a list, and a message
+made from a schedule, read from a text such as PyTorch prints, or written as a generator, and a message
 crosses when both ends have come to it. Lesson 12, "Links", has this in its second half.
 
 The hook of the core is ``hangs``: ``problems(schedule, sends="blocking")`` asks ``blocking.blocked_cycles``.

@@ -91,7 +91,8 @@ def round_trip(waits: dict[int, Wait]) -> dict[int, Wait]:
 class Turns:
     """The step that each program is at, and the messages between devices.
 
-    A message crosses once it is both sent and received. If sends are ``blocking``, its send ends then.
+    The next step of a program is asked for when the last one has ended, never ahead. A message crosses once
+    it is both sent and received. If sends are ``blocking``, its send ends then.
     """
 
     def __init__(self, programs: Iterable[Iterable[Step]], blocking: bool):

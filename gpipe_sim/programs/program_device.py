@@ -152,6 +152,11 @@ class ProgramDevice(Device):
                 raise self.error(f"{part}, but holds {named(sorted(self.partitions))}; see placement=")
             if kind is Kind.U:
                 raise self.error(f"{part}, but run_programs updates no weights: leave it out")
+            if kind is Kind.R and not self.inputs.recomputed[stage][m]:
+                raise self.error(
+                    f"{part}, but its forward was not told that it would be run again: a generator cannot "
+                    "say so beforehand; give this device's program as a list"
+                )
 
     def _send(self, kind: Kind, stage: int, m: int, message: Boundary) -> None:
         self.memory.keep(MADE, (kind, stage, m), message)

@@ -12,7 +12,8 @@ when it is sent:
     device 1   [ 1B0        ]Recv............[ 1F0 ]
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from inspect import GEN_CLOSED, getgeneratorstate, isgenerator
 from numbers import Real
 
 from gpipe_sim.core.actions import Action, Kind
@@ -28,14 +29,14 @@ from gpipe_sim.core.placement import looped, named, read_placement, require_gapl
 from gpipe_sim.core.problems import SENDS, check_actions
 from gpipe_sim.core.step import StepResult, collect, dealt, require_loss
 from gpipe_sim.core.timeline import Message, Span, Timeline, column_of
-from gpipe_sim.errors import DeadlockError, ScheduleError, duration, got, listed, one_of, require_flags, whole
+from gpipe_sim.errors import DeadlockError, ScheduleError, duration, got, one_of, require_flags, whole
 from gpipe_sim.programs.blocking import Turns, Wait, freed_by_a_receive, in_words, put, round_trip
 from gpipe_sim.programs.device_programs import DevicePrograms
 from gpipe_sim.programs.program_device import ProgramDevice
 from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, Way, key_of, read_step
 
-Program = Sequence[Step]
-SUCH_AS = "a program per device, such as device_programs(GPipe(2, 4)), or a list of lists"
+Program = Iterable[Step]
+SUCH_AS = "a program per device, such as device_programs(GPipe(2, 4)), or a list of lists and generators"
 
 
 def run_programs(
@@ -54,9 +55,9 @@ def run_programs(
 ) -> StepResult:
     """Run one training step in which every device follows a program of its own.
 
-    A program is a list of actions, ``Send`` and ``Recv``; the first is that of device 0.
+    A program is a list, or a generator, of actions, ``Send`` and ``Recv``; the first is that of device 0.
     With ``sends="blocking"`` a send ends only when the other device receives; "buffered", it ends at once.
-    ``microbatches`` is one more than the largest label in the programs, unless given.
+    ``microbatches`` is one more than the largest label in the programs; with generators it has to be given.
     ``placement`` lists each device's stages; unless given, device s mod K holds stage s.
     ``check_buffers=False`` lets a receive write over a buffer that is still needed, as real devices do.
 
@@ -94,10 +95,15 @@ def run_programs(
     return collect(devices, inputs, timeline=run.timeline(held, count))
 
 
-def _read(owner: str, program: Program) -> list[Step]:
+def _read(owner: str, program: Program) -> Program:
+    """A list's steps are looked at right away; a generator's when it yields them."""
     if isinstance(program, str):
         raise TypeError(f"{owner} is a text; device_programs reads one, with a row per device {got(program)}")
-    return [read_step(owner, each) for each in listed(owner, "to be a list of steps", program)]
+    if not isinstance(program, Iterable) or isinstance(program, Set | Mapping):
+        raise TypeError(f"{owner} needs to be a list of steps, or a generator {got(program)}")
+    if isgenerator(program) and getgeneratorstate(program) == GEN_CLOSED:
+        raise ValueError(f"{owner} is a generator that has ended; make a new one for every run")
+    return [read_step(owner, each) for each in program] if isinstance(program, Sequence) else program
 
 
 def _read_placement(
@@ -117,15 +123,26 @@ def _read_placement(
     return held
 
 
-def _count(rows: list[list[Step]]) -> int:
+def _count(rows: list[Program]) -> int:
+    if not all(isinstance(row, list) for row in rows):
+        raise TypeError("run_programs needs microbatches=, how many: it does not look ahead into generators")
     steps = (step for row in rows for step in row if not isinstance(step, Transfer))
     return 1 + max((part.microbatch for step in steps for part in step.parts), default=0)
 
 
-def _recomputed(rows: list[list[Step]], stages: int, count: int) -> list[list[bool]]:
-    """By stage and microbatch, whether a forward is run again."""
-    known = {step for row in rows for step in row}
+def _recomputed(rows: list[Program], stages: int, count: int) -> list[list[bool]]:
+    """By stage and microbatch, whether a forward is run again; only a list says that beforehand."""
+    known = {step for row in rows if isinstance(row, list) for step in row}
     return [[Action(stage, Kind.R, m) in known for m in range(count)] for stage in range(stages)]
+
+
+def _steps(device: int, program: Program) -> Iterator[Step]:
+    """The steps of a program; an error says whose it was."""
+    try:
+        yield from (read_step(f"the program of device {device}", step) for step in program)
+    except Exception as error:
+        error.add_note(f"in the program of device {device}")
+        raise
 
 
 class _Run(Turns):
@@ -135,9 +152,9 @@ class _Run(Turns):
     """
 
     def __init__(
-        self, programs: list[list[Step]], devices: list[ProgramDevice], blocking: bool, costs: CostModel
+        self, programs: list[Program], devices: list[ProgramDevice], blocking: bool, costs: CostModel
     ):
-        super().__init__(programs, blocking)
+        super().__init__((_steps(*each) for each in enumerate(programs)), blocking)
         self.devices, self.costs = devices, costs
         self.clock: list[Real] = [0] * len(devices)
         self.came: dict[tuple[int, Way], Real] = {}  # by device and message: when it came to its end of it
