@@ -39,7 +39,7 @@ def measured(devices: int, microbatches: int) -> dict:
     return {"actions": actions, "seconds": round(seconds, 3), "megabytes": round(megabytes)}
 
 
-def checked(schedule: gp.Schedule) -> float:
+def checked(schedule: gp.core.Schedule) -> float:
     """CPU seconds to lay out a schedule, check it and time it."""
     began = time.process_time()
     gp.check(schedule)

@@ -6,7 +6,8 @@ from fractions import Fraction
 from subprocess import run as run_process
 
 from benchmarks.timing import medians, report
-from gpipe_sim import ZBV, Costs, Interleaved1F1B, Link, OneFOneB, Schedule, Span, simulate, simulate_many
+from gpipe_sim import ZBV, Costs, Interleaved1F1B, Link, OneFOneB, simulate, simulate_many
+from gpipe_sim.core import Schedule, Span
 from gpipe_sim.core.actions import Action, B, F, I, W
 
 DEVICES, MICROBATCHES = 64, 1024

@@ -1,7 +1,8 @@
 """What a notebook shows of large timelines: how long the drawing takes to make, and how large it is."""
 
 from benchmarks.timing import medians, report
-from gpipe_sim import ZBV, GPipe, OneFOneB, Timeline, draw, simulate
+from gpipe_sim import ZBV, GPipe, OneFOneB, draw, simulate
+from gpipe_sim.core import Timeline
 
 LARGE = (
     OneFOneB(16, 90),

@@ -26,6 +26,7 @@ from torch.nn import functional
 import gpipe_sim as gp
 from benchmarks.timing import report
 from gpipe_sim import torch_backend as tb
+from gpipe_sim.core import Schedule
 
 DEVICES, MICROBATCHES = 4, 8
 SLEEP = {"forward": 20, "input_grad": 20, "weight_grad": 20}  #: milliseconds
@@ -33,7 +34,7 @@ ROUNDS = 7
 RESULTS = Path(__file__).parent / "results"  #: one file per GPU, named after it
 
 
-def schedules() -> list[gp.Schedule]:
+def schedules() -> list[Schedule]:
     return [
         gp.GPipe(DEVICES, MICROBATCHES),
         gp.OneFOneB(DEVICES, MICROBATCHES),
@@ -51,7 +52,7 @@ def sleeping(processes: tb.LocalProcesses) -> bool:
     return met
 
 
-def ratios(schedule: gp.Schedule, processes: tb.LocalProcesses) -> Iterator[float]:
+def ratios(schedule: Schedule, processes: tb.LocalProcesses) -> Iterator[float]:
     """Measured / simulated makespan, with sleeps of 20, 40 and 80 ms.
 
     The fastest step counts, because whatever else the machine does only adds time. The engine adds a
@@ -120,7 +121,7 @@ MODELS = {
 THEIRS = {gp.GPipe: ScheduleGPipe, gp.OneFOneB: Schedule1F1B, gp.ZBV: ScheduleZBVZeroBubble}
 
 
-def in_turn(model: str, schedule: gp.Schedule, rounds: int) -> list[float]:
+def in_turn(model: str, schedule: Schedule, rounds: int) -> list[float]:
     """Run on each process: median seconds per step of this backend and of PyTorch's own class, in turn."""
     make, loss = MODELS[model]
     modules, batch, rank = make(schedule.stages), batch_for(model), dist.get_rank()
@@ -153,9 +154,7 @@ def in_turn(model: str, schedule: gp.Schedule, rounds: int) -> list[float]:
     return [statistics.median(times[1:]) for times in taken]
 
 
-def slower(
-    processes: tb.LocalProcesses, model: str, schedule: gp.Schedule, rounds: int
-) -> tuple[float, float]:
+def slower(processes: tb.LocalProcesses, model: str, schedule: Schedule, rounds: int) -> tuple[float, float]:
     """How many times as long as PyTorch's own class ours takes, on the slowest process; and its seconds."""
     ours, theirs = zip(*processes.run(in_turn, model, schedule, rounds), strict=True)
     return max(ours) / max(theirs), max(theirs)

@@ -1,4 +1,4 @@
-"""Measure the steps that ``gpipe_sim.recorded_run`` returns, and store them. Needs torch and a quiet machine.
+"""Measure the steps that ``gp.export.recorded_run`` returns, and store them. Needs torch and a quiet machine.
 
 Run ``python -m benchmarks.record``, then `make lessons-torch`: lesson 18 prints numbers of these steps.
 """
@@ -16,6 +16,7 @@ from torch import nn
 import gpipe_sim as gp
 from benchmarks.bench_torch import linear_stages, sleeping_stages
 from gpipe_sim import torch_backend as tb
+from gpipe_sim.core import Timeline
 from gpipe_sim.export.recorded import FILE
 
 STEPS = 45  #: measured after a first one for warming up; the fastest is kept
@@ -24,7 +25,7 @@ WIDTHS = {"narrow": (16, 64), "wide": (1024, 512)}  #: (features, samples)
 Batch = tuple[np.ndarray, np.ndarray]
 
 
-def runs() -> Iterator[tuple[str, gp.Schedule, list[nn.Module], Batch]]:
+def runs() -> Iterator[tuple[str, gp.core.Schedule, list[nn.Module], Batch]]:
     """(name, schedule, modules, batch)"""
     zeros = np.zeros((16, 1), np.float32), np.zeros((16, 1), np.float32)
     yield "1f1b", gp.OneFOneB(4, 8), sleeping_stages(4), zeros
@@ -37,12 +38,12 @@ def runs() -> Iterator[tuple[str, gp.Schedule, list[nn.Module], Batch]]:
         yield f"{name}_alone", gp.OneFOneB(1, 8), linear_stages(1, width), batch
 
 
-def fastest(pipeline: tb.Pipeline, batch: Batch) -> gp.Timeline:
+def fastest(pipeline: tb.Pipeline, batch: Batch) -> Timeline:
     steps = [pipeline.step(batch).timeline for _ in range(1 + STEPS)]
     return min(steps[1:], key=lambda timeline: timeline.makespan)
 
 
-def stored(timeline: gp.Timeline) -> dict:
+def stored(timeline: Timeline) -> dict:
     schedule = timeline.schedule
     return {
         "schedule": [type(schedule).__name__, schedule.devices, schedule.microbatches],

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from numbers import Real
 
-from gpipe_sim import Timeline, idle_time
+from gpipe_sim.core import Timeline, idle_time
 
 Table = Mapping[int, Mapping[int, Fraction]]
 

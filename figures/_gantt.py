@@ -4,7 +4,8 @@ from matplotlib.figure import Figure
 
 from figures._exact import bubble, pair, plain
 from figures._page import page
-from gpipe_sim import Action, Costs, Explicit, Schedule, Span, Timeline, peak_in_flight, simulate
+from gpipe_sim import Costs, Explicit, peak_in_flight, simulate
+from gpipe_sim.core import Action, Schedule, Span, Timeline
 from gpipe_sim.drawing.plots import plot_timeline
 from gpipe_sim.export.spans import from_spans
 

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 import gpipe_sim as gp
 from figures._gantt import of_timeline, timeline_of
 from figures._page import page
+from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.drawing.plots import plot_timeline
 
 DEVICES, MICROBATCHES, PLACES = 8, 16, 2_048
@@ -34,7 +35,7 @@ def data() -> dict:
 def draw(data: dict) -> Figure:
     figure, ax = page(6.0)
     traces = [
-        gp.MemoryTrace(tuple(each["times"]), {name: tuple(held) for name, held in each["bytes"].items()})
+        MemoryTrace(tuple(each["times"]), {name: tuple(held) for name, held in each["bytes"].items()})
         for each in data["memory"]
     ]
     first, last = (f"{traces[k].peak() / 10**9:,.0f} GB" for k in (0, -1))

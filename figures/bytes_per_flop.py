@@ -13,8 +13,10 @@ from matplotlib.figure import Figure
 
 import gpipe_sim as gp
 from figures._page import claim, page
+from gpipe_sim.core import Layer
 from gpipe_sim.drawing.palette import CURVES, INK, MARKERS
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
+from gpipe_sim.transformers import TransformerBlock
 
 #: What makes it, the places of a sequence, and the features of each.
 MODELS = {"GPT-3": (gp.gpt3_175b, 2_048, 12_288), "BERT-large": (gp.bert_large, 512, 1_024)}
@@ -28,17 +30,17 @@ def data() -> dict:
 
 
 def _model(make: Callable, sequence: int, features: int) -> dict:
-    block = next(layer for layer in make() if isinstance(layer, gp.TransformerBlock))
+    block = next(layer for layer in make() if isinstance(layer, TransformerBlock))
     x = gp.StandIn((1, sequence, features), np.float16)
 
-    def freed(layers: list[gp.Layer], kind: type[gp.Layer]) -> list[list[int]]:
+    def freed(layers: list[Layer], kind: type[Layer]) -> list[list[int]]:
         """[bytes, FLOPs] of each way to recompute a layer of this kind alone."""
         profile = gp.profile(gp.split(layers, stages=1), (x, x), gp.mse)
-        found = (each for each in gp.freed(profile) if isinstance(layers[each.layer], kind))
+        found = (each for each in gp.memory.freed(profile) if isinstance(layers[each.layer], kind))
         return [[each.bytes, each.flops] for each in found]
 
-    (core, _), attention, network = freed(gp.unpacked([block]), gp.Residual)
-    _, whole = freed([block], gp.TransformerBlock)
+    (core, _), attention, network = freed(gp.transformers.unpacked([block]), gp.transformers.Residual)
+    _, whole = freed([block], TransformerBlock)
     products = block.flops(x) - block.weight_flops(x)  # those without weights
     return dict(zip(PARTS, ([core, products], attention, whole, network), strict=True))
 

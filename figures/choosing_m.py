@@ -15,6 +15,7 @@ from matplotlib.ticker import PercentFormatter
 import gpipe_sim as gp
 from figures._exact import bubble, pair, table
 from figures._page import claim, page
+from gpipe_sim.core import Schedule
 from gpipe_sim.drawing.palette import CURVES, INK, PAPER
 from gpipe_sim.drawing.plots import plot_bubble_curves
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
@@ -106,12 +107,12 @@ def _say(ax: Axes, words: str, at: tuple[float, float], side: str, up: float) ->
     ax.annotate(words, at, color=INK, fontsize=LABEL_SIZE, **aside)
 
 
-def _learned(schedule: gp.Schedule, times: float = 1) -> list[float]:
+def _learned(schedule: Schedule, times: float = 1) -> list[float]:
     """The accuracies of all seeds, with so many times the learning rate."""
     return [_trained(schedule, seed, times * LEARNING_RATE) for seed in range(SEEDS)]
 
 
-def _trained(schedule: gp.Schedule, seed: int, learning_rate: float) -> float:
+def _trained(schedule: Schedule, seed: int, learning_rate: float) -> float:
     history = gp.train(
         gp.split(gp.mlp(SIZES, seed=seed), stages=schedule.devices),
         schedule,

@@ -11,6 +11,7 @@ import gpipe_sim as gp
 from figures._page import claim, page
 from gpipe_sim.drawing.palette import CURVES, INK, MARKERS, REFERENCE
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
+from gpipe_sim.memory.profile import Profile
 
 DEVICES = (1, 2, 4, 8, 16, 32)
 MICROBATCHES, PLACES, LIMIT, BLOCK = 32, 1_024, 16 * 2**30, 2  #: the number of the layer that is repeated
@@ -31,20 +32,20 @@ def data() -> dict:
     }
     printed = [
         [column.devices, column.blocks]
-        for column in gp.published.GPIPE_DEPTHS
+        for column in gp.papers.published.GPIPE_DEPTHS
         if column.name != "Naive-1" and column.devices in DEVICES
     ]
     return {"devices": list(DEVICES), "depth": depth, "printed": printed}
 
 
-def _profile(what: str) -> gp.Profile:
+def _profile(what: str) -> Profile:
     layers = gp.gpt(1, 2_048, 32, tokens=32_000, sequence=PLACES, dropout=0.1)
-    layers[BLOCK] = gp.checkpointed([layers[BLOCK]], [what])[0]
+    layers[BLOCK] = gp.memory.checkpointed([layers[BLOCK]], [what])[0]
     text = gp.StandIn((MICROBATCHES, PLACES), int)
-    return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, gp.RMSProp())
+    return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, gp.transformers.RMSProp())
 
 
-def _depth(schedule: gp.Schedule, profile: gp.Profile) -> int:
+def _depth(schedule: gp.core.Schedule, profile: Profile) -> int:
     return gp.deepest_model(schedule, profile, BLOCK, LIMIT).depth
 
 

@@ -9,10 +9,11 @@ from matplotlib.figure import Figure
 
 from figures._gantt import numbers, timeline_of
 from figures._page import claim, page
-from gpipe_sim import GPipe, OneFOneB, greedy
+from gpipe_sim import GPipe, OneFOneB
 from gpipe_sim.drawing.palette import FAINT, INK
 from gpipe_sim.drawing.plots import plot_bare
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish
+from gpipe_sim.memory import greedy
 
 DEVICES, MICROBATCHES = 4, 8
 DRAWN = (1, 2, 3, 4, 8)  #: the rooms that get a thumbnail

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 import gpipe_sim as gp
 from figures._gantt import of_timeline, timeline_of
 from figures._page import page
+from gpipe_sim.core import Timeline
 from gpipe_sim.core.timeline import number
 from gpipe_sim.drawing.plots import plot_timeline
 
@@ -52,12 +53,12 @@ def claims(data: dict) -> tuple[str, str]:
     )
 
 
-def waits_once_warm(timeline: gp.Timeline, device: int) -> Real:
+def waits_once_warm(timeline: Timeline, device: int) -> Real:
     """How long a device waits from its first backward to its last forward."""
-    start, end = gp.phases(timeline, device)
-    return sum(until - since for since, until in gp.idle_spans(timeline, device) if start <= since < end)
+    start, end = gp.why.phases(timeline, device)
+    return sum(until - since for since, until in gp.why.idle_spans(timeline, device) if start <= since < end)
 
 
-def ages(timeline: gp.Timeline) -> list[int]:
+def ages(timeline: Timeline) -> list[int]:
     """How many updates too old the weights of each device are, at most."""
     return [max(late) for late in gp.staleness(timeline.schedule, WEIGHTS).delay]

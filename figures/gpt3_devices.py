@@ -47,7 +47,7 @@ def data() -> dict:
     }
 
 
-def predicted(schedule: gp.Schedule) -> tuple[MemoryTrace, ...]:
+def predicted(schedule: gp.core.Schedule) -> tuple[MemoryTrace, ...]:
     layers = gp.gpt3_175b()
     balance = [(len(layers) - 2 * ENDS) // schedule.stages] * schedule.stages
     balance[0] += ENDS

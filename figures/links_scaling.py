@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from figures._exact import pair
 from figures._page import claim, page
-from gpipe_sim import Costs, GPipe, Link, OneFOneB, Schedule, simulate
+from gpipe_sim import Costs, GPipe, Link, OneFOneB, simulate
+from gpipe_sim.core import Schedule
 from gpipe_sim.drawing.palette import CURVES
 from gpipe_sim.drawing.plots.curves import name_ends
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, finish

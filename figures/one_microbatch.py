@@ -4,7 +4,8 @@ from matplotlib.figure import Figure
 
 from figures._gantt import numbers, timeline_of
 from figures._page import page
-from gpipe_sim import Costs, Interleaved1F1B, OneFOneB, Schedule, simulate
+from gpipe_sim import Costs, Interleaved1F1B, OneFOneB, simulate
+from gpipe_sim.core import Schedule
 from gpipe_sim.drawing.plots import plot_timeline
 
 SIZE, FOLLOWED = {"devices": 4, "microbatches": 8}, 4

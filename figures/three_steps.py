@@ -4,8 +4,9 @@ from matplotlib.figure import Figure
 
 from figures._gantt import numbers, of_timeline, timeline_of
 from figures._page import page
-from gpipe_sim import ZBH2, repeat, simulate
+from gpipe_sim import repeat, simulate
 from gpipe_sim.drawing.plots import plot_timeline
+from gpipe_sim.families import ZBH2
 
 DEVICES, MICROBATCHES, STEPS = 4, 8, 3
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 import gpipe_sim as gp
 from figures._gantt import of_timeline, timeline_of
 from figures._page import page
-from gpipe_sim.core.memory import CATEGORIES, OLDER, PARAMETERS
+from gpipe_sim.core.memory import CATEGORIES, OLDER, PARAMETERS, MemoryTrace
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.marks import Name, Panel, Shape
 from gpipe_sim.drawing.memory_strips import Strips, bytes_label
@@ -21,7 +21,7 @@ from gpipe_sim.drawing.plots.style import LABEL_SIZE
 
 DEVICES, MICROBATCHES, SAMPLES = 4, 12, 8
 STREAM = gp.PipeDream(DEVICES, MICROBATCHES)
-RUNS = {"stashed": STREAM, "vertical": STREAM, "double": gp.PipeDream2BW(DEVICES, MICROBATCHES)}
+RUNS = {"stashed": STREAM, "vertical": STREAM, "double": gp.streams.PipeDream2BW(DEVICES, MICROBATCHES)}
 
 
 def data() -> dict:
@@ -29,9 +29,9 @@ def data() -> dict:
     return {weights: _trained(schedule, weights) for weights, schedule in RUNS.items()}
 
 
-def _trained(schedule: gp.Schedule, weights: str) -> dict:
+def _trained(schedule: gp.core.Schedule, weights: str) -> dict:
     rng, size, digits = np.random.default_rng(0), SAMPLES * MICROBATCHES, gp.digits()
-    partitions = gp.split([gp.Linear(64, 64, rng=rng) for _ in range(DEVICES)], stages=DEVICES)
+    partitions = gp.split([gp.core.Linear(64, 64, rng=rng) for _ in range(DEVICES)], stages=DEVICES)
     batch = digits.x[:size], digits.y[:size]
     how = {"optimizer": gp.SGD(0.1), "weights": weights}
     step = gp.train_step(partitions, schedule, batch, gp.cross_entropy, **how)
@@ -79,11 +79,11 @@ def lanes(ax: Axes, run: dict, most: int) -> Panel:
     return found._replace(marks=[mark for mark in found.marks if isinstance(mark, Shape)], peaks=peaks)
 
 
-def traces_of(run: dict) -> list[gp.MemoryTrace]:
+def traces_of(run: dict) -> list[MemoryTrace]:
     """What the numbers say of each device, and nothing of all that is no weight."""
     found = []
     for each in run["memory"]:
         held = dict.fromkeys(CATEGORIES, (0,) * len(each["times"]))
         held |= {name: tuple(count) for name, count in each["bytes"].items()}
-        found.append(gp.MemoryTrace(tuple(each["times"]), held))
+        found.append(MemoryTrace(tuple(each["times"]), held))
     return found

@@ -5,19 +5,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from figures._page import claim, page
-from gpipe_sim import (
-    ZBH1,
-    ZBH2,
-    Interleaved1F1B,
-    OneFOneB,
-    Schedule,
-    Timeline,
-    simulate,
-    span_bubble,
-    useful_time,
-)
+from gpipe_sim import ZBH1, Interleaved1F1B, OneFOneB, simulate, span_bubble
+from gpipe_sim.core import Schedule, Timeline, useful_time
 from gpipe_sim.drawing.palette import FAINT, INK
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, TITLE_SIZE, finish
+from gpipe_sim.families import ZBH2
 from gpipe_sim.papers.published import ZERO_BUBBLE, ZeroBubbleRun
 
 FAMILIES = {"1F1B": OneFOneB, "interleaved": Interleaved1F1B, "ZB-H1": ZBH1, "ZB-H2": ZBH2}

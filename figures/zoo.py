@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from figures._exact import plain
 from figures._gantt import of_timeline, timeline_of
 from figures._page import page
-from gpipe_sim import SCHEDULES, Costs, Kind, Schedule, busy_time, peak_in_flight, simulate
+from gpipe_sim import SCHEDULES, Costs, peak_in_flight, simulate
+from gpipe_sim.core import Kind, Schedule, busy_time
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.marks import Scale, Style, legend

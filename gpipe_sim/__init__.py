@@ -9,12 +9,71 @@ A schedule is plain data. It can be timed, run on real arrays, checked, measured
     partitions = gp.split(gp.mlp([64, 32, 32, 10]), stages=4)
     step = gp.train_step(partitions, schedule, (x, y), loss=gp.cross_entropy)
 
-Every public name is listed below, after the file that defines it; ``families`` and, in ``nn``, ``layers``,
-``transformer`` and ``blocks`` list their own. A file is loaded when one of its names is first used, so
-importing the package takes hardly any time. Timing a schedule and training with it need NumPy alone.
+What most people use is a name of the package itself. The rest is one step down, in the chapter that it
+belongs to, such as ``gp.why.critical_path``. Chapter by chapter:
+
+core: schedules, their times, and a training step
+    gp. Adam, bubble_fraction, bubble_overhead, check, Costs, cross_entropy, evaluate, Explicit, GPipe,
+        Interleaved1F1B, mlp, mse, Naive, OneFOneB, peak_in_flight, problems, remat, SGD, simulate,
+        single_device_step, span_bubble, split, StandIn, train, train_step
+    gp.core. Action, B, busy_time, Context, CostModel, F, GELU, I, idle_time, Kind, Layer, LAYERS, Linear,
+        looped, Loss, needs, Optimizer, outputs, OverlapFB, Partition, R, ReLU, roots, Schedule, Span,
+        Tanh, Timeline, train_single_device, U, useful_time, W
+families: later schedules, a small class each
+    gp. repeat, SCHEDULES, with_updates, ZBH1, ZBV
+    gp.families. bidirectional, Chimera, DualPipe, DualPipeV, Eager1F1B, LoopedBFS, v_shaped,
+        VHalf, VMin, WITHOUT_FLUSH, ZBH2
+why: why a device waits
+    gp.why. bytes_through, critical_path, idle_spans, in_flight, phases, speedup, utilization, why_idle
+machine: one action at a time, and orders within a limit
+links: what messages cost
+    gp. Link, Nodes, simulate_many
+    gp.links. simulate_shared
+programs: one device's program, with its sends and receives
+    gp. device_programs, run_programs
+    gp.programs. Recv, Send
+memory: bytes, before anything runs
+    gp. deepest_model, predict_memory, profile, recompute_plan
+    gp.memory. checkpointed, freed, greedy
+transformers: transformers, on arrays and as sizes alone
+    gp. bert_large, gpt, gpt3_175b, MixedPrecision
+    gp.transformers. AdamW, Attention, BatchNorm, Checkpoint, Dropout, Embedding, LayerNorm, PaddingMask,
+        Positions, Residual, RMSProp, SequenceMean, TransformerBlock, unpacked
+replicas: copies of a pipeline, and layers cut in parts
+    gp. all_reduce, replicate
+    gp.replicas. data_parallel_round, ring_all_reduce, ring_moves, shares, side_by_side, TensorParallel
+balance: where to cut a model
+    gp. balance_by_cost, balance_by_makespan, balance_by_parameters, balance_by_size, balance_by_time
+    gp.balance. colocate, merged
+planning: which plan, on a stated cluster
+    gp. Accelerator, advise, Cluster, fit_costs, plan
+    gp.planning. costs_from_flops, lower_bound
+streams: schedules without a flush
+    gp. PipeDream, staleness
+    gp.streams. PipeDream2BW, PipelinedBackprop
+papers: closed forms and printed tables
+    gp. formulas
+    gp.papers. published
+drawing: charts
+    gp. draw, overlay, plots
+    gp.drawing. draw_deadlock, draw_parts, draw_stages, to_svg
+export: schedules and timelines in and out
+    gp.export. from_torch_csv, recognize, recorded_run, recorded_where, to_torch_csv
+data: a small set of images to train on
+    gp. digits
+errors: what is raised
+    gp.errors. DeadlockError, DivergedError, MemoryLimitError, ScheduleError
+
+NumPy is all that these need, but for ``gp.plots``, which draws with matplotlib (``pip install
+'gpipe_sim[plot]'``). The same schedules run on PyTorch in ``gp.torch_backend`` (``pip install
+'gpipe_sim[torch]'``). The lessons are notebooks for Jupyter (``pip install 'gpipe_sim[lessons]'``), and
+``gp.course`` checks what is answered in them.
+
+A name is loaded when it is first used, so importing the package takes hardly any time. ``__init__.pyi`` says
+where each comes from; editors and type checkers read it too.
 """
 
-from importlib import import_module
+from gpipe_sim import lazy
 
 __version__ = "0.1.0"
 
@@ -36,114 +95,7 @@ HOOKS = {
     "stopwatch": "balance.stopwatch:measured",
 }
 
-_NAMES = {
-    "transformers.padding": "PaddingMask PaddingMask",
-    "transformers.optimizers": "RMSProp AdamW MixedPrecision",
-    "families.derived": "repeat with_updates",
-    "families.placements": "bidirectional v_shaped",
-    "why.metrics": "in_flight bytes_through phases idle_spans utilization speedup",
-    "links.collective": "Collective",
-    "core.layers": "mlp",
-    "planning.hardware": "Accelerator costs_from_flops",
-    "errors": "DeadlockError DivergedError MemoryLimitError ScheduleError",
-    "core.actions": "Action B F I Kind OverlapFB R U W",
-    "core.schedule": "Schedule needs",
-    "programs.device_programs": "device_programs",
-    "core.explicit": "Explicit ",
-    "core.placement": "looped ",
-    "core.remat": "remat",
-    "replicas.replicate": "replicate shares side_by_side",
-    "programs.transfers": "Recv Send",
-    "replicas.all_reduce": "all_reduce",
-    "core.cost_model": "CostModel",
-    "core.costs": "Costs",
-    "why.critical_path": "Explanation critical_path why_idle",
-    "replicas.data_parallel_round": "data_parallel_round",
-    "planning.fit_costs": "fit_costs",
-    "links.links": "Link Nodes",
-    "core.bubbles": """bubble_fraction bubble_overhead busy_time idle_time
-        peak_in_flight span_bubble useful_time """,
-    "links.noise": "simulate_many",
-    "core.problems": "Problem check problems",
-    "core.simulate": "simulate",
-    "streams.staleness": "Staleness staleness",
-    "core.timeline": "Message Span Timeline",
-    "links.shared_wire": "simulate_shared",
-    "core.boundary": "",
-    "dataset": "digits",
-    "core.losses": "Loss cross_entropy mse",
-    "transformers.models": "bert_large gpt gpt3_175b unpacked",
-    "core.meta_array": "StandIn",
-    "core.optimizers": "SGD Adam Optimizer",
-    "balance.costs_of_stages": "merged",
-    "balance.by_cost": "balance_by_cost",
-    "balance.by_layers": "balance_by_parameters balance_by_size balance_by_time",
-    "core.memory": "MemoryTrace roots",
-    "core.partition": "Partition",
-    "memory.prediction": "predict_memory",
-    "memory.shape_inference": "profile",
-    "memory.profile": "Profile",
-    "programs.run_programs": "run_programs",
-    "replicas.ring": "ring_all_reduce ring_moves",
-    "core.split": "split",
-    "core.step": "StepResult single_device_step train_step",
-    "replicas.tensor_parallel": "TensorParallel",
-    "core.training": "History evaluate outputs train train_single_device",
-    "planning.advice": "Advice advise",
-    "balance.by_makespan": "BalancePlan balance_by_makespan",
-    "planning.cluster": "Cluster",
-    "balance.colocate": "colocate",
-    "memory.deepest": "Deepest deepest_model",
-    "memory.greedy": "greedy",
-    "planning.bounds": "lower_bound",
-    "planning.plans": "Plan Plans plan",
-    "families.recognize": "recognize",
-    "memory.recompute": "RecomputePlan checkpointed freed recompute_plan",
-    "drawing.deadlock": "draw_deadlock",
-    "drawing.overlay": "Overlay overlay",
-    "drawing.document": "Svg",
-    "drawing.hinton_diagram": "draw_parts",
-    "drawing.stages": "draw_stages",
-    "drawing.svg": "draw to_svg",
-    "export.recorded": "recorded_run recorded_where",
-    "export.torch_csv": "from_torch_csv to_torch_csv",
-}
-#: Modules used by name: ``gp.formulas.gpipe_bubble(4, 8)``. They have many names or need more than NumPy.
-_MODULES = {
-    "course": "course",
-    "formulas": "papers.formulas",
-    "plots": "drawing.plots",
-    "published": "papers.published",
-    "torch_backend": "torch_backend",
-}
-#: Files that list their own names in ``__all__``: a new schedule or layer becomes public without a line here.
-_LISTS = (
-    "families",
-    "core.layers",
-    "transformers.transformer",
-    "transformers.attention",
-    "transformers.blocks",
-)
-_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+#: What needs more than NumPy: (the package, the extra of gpipe_sim that installs it).
+_EXTRAS = {"plots": ("matplotlib", "plot"), "torch_backend": ("torch", "torch")}
 
-
-def _listed() -> dict[str, str]:
-    """name -> file, for the names in ``__all__`` of the files in ``_LISTS``."""
-    return {name: module for module in _LISTS for name in import_module(f"gpipe_sim.{module}").__all__}
-
-
-def __getattr__(name: str):
-    if name == "__all__":
-        return sorted({*_HOME, *_MODULES, *_listed()} - {"torch_backend"})
-    if name in _MODULES:
-        found = import_module(f"gpipe_sim.{_MODULES[name]}")
-    elif home := _HOME.get(name) or (not name.startswith("_") and _listed().get(name)):
-        found = getattr(import_module(f"gpipe_sim.{home}"), name)
-    else:
-        raise AttributeError(f"module 'gpipe_sim' has no attribute {name!r}")
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_MODULES, *_listed()})
+__getattr__, __dir__ = lazy.from_stub(__name__, _EXTRAS)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from numeric import apart, furthest_apart
 
 import gpipe_sim as gp
-from gpipe_sim import Action, Explicit, Kind, Schedule, StepResult, Timeline, U, cross_entropy, needs
+from gpipe_sim import Explicit, cross_entropy
+from gpipe_sim.core import Action, Kind, Layer, Loss, Schedule, Timeline, U, needs
+from gpipe_sim.core.step import StepResult
 
 #: 13 layers: room for four devices of three stages.
 WIDTHS = [6, 5, 5, 5, 5, 5, 5, 4]
@@ -112,7 +114,7 @@ def _ordered(
     return Explicit(rows, placement=whole.placement)
 
 
-def batch_for(microbatches: int, loss: gp.Loss = cross_entropy, dtype: type = np.float64) -> tuple:
+def batch_for(microbatches: int, loss: Loss = cross_entropy, dtype: type = np.float64) -> tuple:
     rng = np.random.default_rng(microbatches)
     x = rng.normal(size=(SAMPLES * microbatches, WIDTHS[0])).astype(dtype)
     if loss is gp.mse:
@@ -120,11 +122,11 @@ def batch_for(microbatches: int, loss: gp.Loss = cross_entropy, dtype: type = np
     return x, rng.integers(0, WIDTHS[-1], len(x))
 
 
-def model(activation: str = "tanh", dtype: type = np.float64) -> list[gp.Layer]:
+def model(activation: str = "tanh", dtype: type = np.float64) -> list[Layer]:
     return gp.mlp(WIDTHS, activation=activation, dtype=dtype)
 
 
-def in_numpy(layers: list[gp.Layer], schedule: Schedule, batch: tuple, loss: gp.Loss) -> StepResult:
+def in_numpy(layers: list[Layer], schedule: Schedule, batch: tuple, loss: Loss) -> StepResult:
     return gp.train_step(gp.split(layers, stages=schedule.stages), schedule, batch, loss, meter=False)
 
 

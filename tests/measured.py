@@ -2,11 +2,23 @@
 
 import random
 
-from gpipe_sim import Costs, MemoryTrace, Schedule, Span, Timeline, in_flight, needs, simulate
-from gpipe_sim.core.memory import BOUNDARY, GRADIENTS, MESSAGES, OLDER, PARAMETERS, PENDING, SAVED, STATE
+from gpipe_sim import Costs, simulate
+from gpipe_sim.core import Schedule, Span, Timeline, needs
+from gpipe_sim.core.memory import (
+    BOUNDARY,
+    GRADIENTS,
+    MESSAGES,
+    OLDER,
+    PARAMETERS,
+    PENDING,
+    SAVED,
+    STATE,
+    MemoryTrace,
+)
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.families.derived import unpaired
 from gpipe_sim.streams.updates import updates_of
+from gpipe_sim.why import in_flight
 
 PLANNED = Costs(20, 20, 20)
 

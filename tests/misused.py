@@ -12,11 +12,24 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import gpipe_sim as gp
+from gpipe_sim.balance import colocate
+from gpipe_sim.core import Action, F, Linear, Partition, ReLU
+from gpipe_sim.core.step import StepResult
+from gpipe_sim.core.training import History
+from gpipe_sim.drawing import draw_parts
+from gpipe_sim.export import from_torch_csv, to_torch_csv
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families import Chimera, DualPipe
+from gpipe_sim.memory import checkpointed, greedy
+from gpipe_sim.planning.plans import Plans
+from gpipe_sim.programs import Send
+from gpipe_sim.replicas import TensorParallel, data_parallel_round, ring_all_reduce, side_by_side
+from gpipe_sim.streams import PipeDream2BW
+from gpipe_sim.transformers import Attention
 
 RNG = np.random.default_rng(0)
 X, Y = np.random.default_rng(0).normal(size=(16, 64)), np.arange(16) % 10
-LINEAR, MLP = gp.Linear(64, 64, rng=RNG), gp.mlp([64, 10, 10])
+LINEAR, MLP = Linear(64, 64, rng=RNG), gp.mlp([64, 10, 10])
 SCHEDULE, ENDLESS = gp.GPipe(2, 2), gp.PipeDream(2, 4)
 TIMELINE, STREAM = gp.simulate(SCHEDULE), gp.simulate(gp.PipeDream(3, 4))
 COPIES = gp.simulate(gp.replicate(SCHEDULE, 2))
@@ -30,15 +43,15 @@ UNPRINTABLE = 10**5000  #: Python refuses to write it out
 LONG = "x" * 100_000
 
 
-def parts() -> list[gp.Partition]:
+def parts() -> list[Partition]:
     return gp.split(gp.mlp([64, 10, 10]), stages=2)
 
 
-def step(schedule=SCHEDULE, batch=(X, Y), loss=gp.cross_entropy, partitions=None, **options) -> gp.StepResult:
+def step(schedule=SCHEDULE, batch=(X, Y), loss=gp.cross_entropy, partitions=None, **options) -> StepResult:
     return gp.train_step(partitions or parts(), schedule, batch, loss, **options)
 
 
-def train(data=(X, Y), schedule=SCHEDULE, **options) -> gp.History:
+def train(data=(X, Y), schedule=SCHEDULE, **options) -> History:
     usual = {"loss": gp.cross_entropy, "optimizer": gp.SGD(0.1), "epochs": 1, "batch_size": 8, "report": None}
     return gp.train(parts(), schedule, data, **usual | options)
 
@@ -73,11 +86,17 @@ PLOTS = {name: found for name, found in vars(gp.plots).items() if name.startswit
 METHODS = (
     *(TIMELINE.on, from_spans, SCHEDULE.device_of),
     *(gp.Costs().per_stage, gp.Costs().duration, gp.Explicit.parse),
-    *(STEP.memory[0].at, STEP.memory[0].peak, STEP.memory[0].over_time, gp.TensorParallel(MLP, 2).step),
+    *(STEP.memory[0].at, STEP.memory[0].peak, STEP.memory[0].over_time, TensorParallel(MLP, 2).step),
 )
+#: Whatever is public: a name of the package, or of a chapter.
+ROOMS = (
+    *(gp, gp.core, gp.families, gp.why, gp.links, gp.programs, gp.memory, gp.transformers),
+    *(gp.replicas, gp.balance, gp.planning, gp.streams, gp.drawing, gp.export),
+)
+PUBLIC = {name: getattr(room, name) for room in ROOMS for name in room.__all__}
 #: Whatever is public and takes arguments, by its name.
 FUNCTIONS: dict[str, Callable] = {
-    **{name: getattr(gp, name) for name in gp.__all__ if name not in RECORDS.split()},
+    **{name: found for name, found in PUBLIC.items() if name not in RECORDS.split()},
     **(FORMULAS | PLOTS | {method.__name__: method for method in METHODS}),
 }
 FUNCTIONS = {name: found for name, found in FUNCTIONS.items() if callable(found)}
@@ -104,7 +123,7 @@ def usual() -> dict:
         **{
             "layers": gp.mlp([64, 10, 10]),
             "partitions": parts(),
-            "layer": gp.Tanh(),
+            "layer": gp.core.Tanh(),
             "optimizer": gp.SGD(0.1),
         },
         **{"loss": gp.cross_entropy, "costs": gp.Costs(), "profile": PROFILE, "cluster": CLUSTER, "rng": RNG},
@@ -162,7 +181,7 @@ def _right(parameter: Parameter, made: dict):
 # Calls whose refusal has much to say
 
 
-class Orders(gp.Schedule):
+class Orders(gp.core.Schedule):
     """A schedule of one's own, on one device, with a wrong order or placement."""
 
     def __init__(self, row, held=((0,),)):
@@ -191,10 +210,10 @@ class Takes(gp.Costs):
         return self.message
 
     def durations(self, program):
-        return self.column or gp.CostModel.durations(self, program)
+        return self.column or gp.core.CostModel.durations(self, program)
 
 
-def measured(**changes) -> gp.Timeline:
+def measured(**changes) -> gp.core.Timeline:
     """The spans of a step, one of them changed."""
     return from_spans(SCHEDULE, [SPANS[0]._replace(**changes), *SPANS[1:]])
 
@@ -203,7 +222,7 @@ def update(parameter, gradient) -> None:
     gp.SGD(0.1).step({(0, "b"): parameter}, {(0, "b"): gradient})
 
 
-def broken() -> list[gp.Partition]:
+def broken() -> list[Partition]:
     """A model that has learned NaN."""
     partitions = parts()
     for array in partitions[0].parameters.values():
@@ -211,19 +230,19 @@ def broken() -> list[gp.Partition]:
     return partitions
 
 
-def cut(*layers, devices: int = 2) -> gp.TensorParallel:
-    return gp.TensorParallel(layers or MLP, devices)
+def cut(*layers, devices: int = 2) -> TensorParallel:
+    return TensorParallel(layers or MLP, devices)
 
 
-def programs(rows=(), partitions=None, **options) -> gp.StepResult:
+def programs(rows=(), partitions=None, **options) -> StepResult:
     return gp.run_programs(rows, partitions or parts(), (X, Y), gp.cross_entropy, **options)
 
 
-def plan(cluster=CLUSTER, batch=(X, Y), **options) -> gp.Plans:
+def plan(cluster=CLUSTER, batch=(X, Y), **options) -> Plans:
     return gp.plan(MLP, cluster, batch, gp.cross_entropy, **options)
 
 
-def streamed(*rows, schedule=None, **options) -> gp.StepResult:
+def streamed(*rows, schedule=None, **options) -> StepResult:
     """A step that updates on the way: of these rows, or of a schedule."""
     return step(schedule or gp.Explicit(list(rows)), **{"optimizer": gp.SGD(0.1)} | options)
 
@@ -233,7 +252,7 @@ def cost(costs=(1, 2), stages=2, **options) -> list[int]:
 
 
 ONCE = "0F0 0B0 0U0 0F1 0B1 0U1"  #: a row of device 0 that updates after each microbatch
-ON_PAPER = gp.Attention(64, 4, rng=None)
+ON_PAPER = Attention(64, 4, rng=None)
 
 #: What is done and what is said, by the error.
 REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
@@ -241,46 +260,49 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.GPipe(2, UNPRINTABLE), "GPipe needs at most 10,000,000 pairs of stage and"),
         (lambda: gp.GPipe(2, 2, drain=LONG), "needs drain to be one of ('reversed', 'in_order')"),
         (lambda: gp.Interleaved1F1B(4, 9), "(devices=4); microbatches=8 or 10 would work"),
-        (lambda: gp.DualPipe(3, 8), "DualPipe needs an even number of devices (got 3); 4 would work"),
-        (lambda: gp.DualPipe(4, 4), "DualPipe needs microbatches >= 8, twice its devices (got 4)"),
-        (lambda: gp.DualPipeV(4, 7), "DualPipeV needs microbatches >= 8"),
-        (lambda: gp.Chimera(3, 3), "Chimera needs an even number of devices (got 3); 4 would work"),
+        (lambda: DualPipe(3, 8), "DualPipe needs an even number of devices (got 3); 4 would work"),
+        (lambda: DualPipe(4, 4), "DualPipe needs microbatches >= 8, twice its devices (got 4)"),
+        (lambda: gp.families.DualPipeV(4, 7), "DualPipeV needs microbatches >= 8"),
+        (lambda: Chimera(3, 3), "Chimera needs an even number of devices (got 3); 4 would work"),
         (
-            lambda: gp.PipeDream2BW(4, 8, 3),
+            lambda: PipeDream2BW(4, 8, 3),
             "every >= devices, here 4, as in its paper (got 3); PipeDream tak",
         ),
-        (lambda: gp.looped(2, HUGE), "looped needs at most 10,000,000 stages"),
-        (lambda: gp.v_shaped(10**9), "v_shaped needs at most 10,000,000 devices (got 1000000000)"),
-        (lambda: gp.Kind("X"), "there are the kinds F, B, I, W, R, U (got 'X')"),
-        (lambda: gp.Action.parse("F0"), "'F0' is not an action; write stage, kind, microbatch"),
+        (lambda: gp.core.looped(2, HUGE), "looped needs at most 10,000,000 stages"),
+        (lambda: gp.families.v_shaped(10**9), "v_shaped needs at most 10,000,000 devices (got 1000000000)"),
+        (lambda: gp.core.Kind("X"), "there are the kinds F, B, I, W, R, U (got 'X')"),
+        (lambda: Action.parse("F0"), "'F0' is not an action; write stage, kind, microbatch"),
         (lambda: gp.Explicit(["0F0 0B999999"]), "far beyond 2 actions: is a label wrong?"),
         (lambda: gp.Explicit(["0F" + "9" * 10**6]), "(1000002 characters) is not an action"),
-        (lambda: gp.Explicit([[gp.F(0, UNPRINTABLE)]]), "Explicit has a label of about 5001 digits"),
+        (lambda: gp.Explicit([[F(0, UNPRINTABLE)]]), "Explicit has a label of about 5001 digits"),
         (lambda: gp.Explicit([]), "Explicit needs at least one action, such as 0F0"),
-        (lambda: gp.Explicit([[gp.Action(0, "Q", 0)]]), "'0Q0' is not an action: there are the kinds"),
+        (lambda: gp.Explicit([[Action(0, "Q", 0)]]), "'0Q0' is not an action: there are the kinds"),
         (lambda: gp.Explicit(["0F0 0B0"], placement=[[0, 0]]), "list a stage once on device 0"),
         (lambda: gp.Explicit(["0F0 0B0"], placement=[[-1]]), "without a gap (got [-1])"),
         (lambda: gp.Explicit(["0F0 0B0"], placement=[[0], [1]]), "needs placement to list 1 devices (got 2)"),
         (lambda: gp.Explicit.parse("device 1: 0F0"), "row 0 is called device 1: rows are devices 0, 1, ..."),
         (lambda: gp.check(Orders([], held=[[-1]])), "has a placement with stage -1; stages are numbered"),
         (lambda: gp.check(Orders([], held=[[]])), "has a placement with no stage"),
-        (lambda: SCHEDULE.device_of(gp.F(7, 0)), "7F0 is not in GPipe(devices=2, microbatches=2)"),
-        (lambda: SCHEDULE.device_of(gp.OverlapFB(gp.F(0, 0), gp.B(0, 1))), "(0F0;0B1)OVERLAP_F_B is not in"),
+        (lambda: SCHEDULE.device_of(F(7, 0)), "7F0 is not in GPipe(devices=2, microbatches=2)"),
+        (
+            lambda: SCHEDULE.device_of(gp.core.OverlapFB(F(0, 0), gp.core.B(0, 1))),
+            "(0F0;0B1)OVERLAP_F_B is not in",
+        ),
         (lambda: gp.remat(gp.remat(SCHEDULE, "always"), "always"), "recomputes already"),
-        (lambda: gp.from_torch_csv("0F" + "1" * 200_000), "from_torch_csv cannot read the text"),
-        (lambda: gp.from_torch_csv("0F0,zz"), "line 1, cell 2: 'zz' is not an action"),
+        (lambda: from_torch_csv("0F" + "1" * 200_000), "from_torch_csv cannot read the text"),
+        (lambda: from_torch_csv("0F0,zz"), "line 1, cell 2: 'zz' is not an action"),
         (lambda: gp.with_updates(ENDLESS), "microbatches=4, every=1) has updates already"),
-        (lambda: gp.greedy(2, HUGE), "greedy needs at most 1,000,000 pairs of stage and microbatch"),
-        (lambda: gp.greedy(2, 2, placement=[[0], [0, 1]]), "stage 0 is on devices 0 and 1"),
-        (lambda: gp.greedy(2, 2, memory_limit=[1, 1, 1]), "needs a number for each of 2 devices"),
-        (lambda: gp.greedy(3, 2, profile=PROFILE), "greedy plans 3 stages, but the profile has 2"),
-        (lambda: gp.greedy(2, 17, profile=PROFILE), "cannot be cut into 17 microbatches; use a batch of at"),
-        (lambda: gp.greedy(2, 2, costs=Takes(NAN)), "Takes needs duration of 0B0 to be finite"),
+        (lambda: greedy(2, HUGE), "greedy needs at most 1,000,000 pairs of stage and microbatch"),
+        (lambda: greedy(2, 2, placement=[[0], [0, 1]]), "stage 0 is on devices 0 and 1"),
+        (lambda: greedy(2, 2, memory_limit=[1, 1, 1]), "needs a number for each of 2 devices"),
+        (lambda: greedy(3, 2, profile=PROFILE), "greedy plans 3 stages, but the profile has 2"),
+        (lambda: greedy(2, 17, profile=PROFILE), "cannot be cut into 17 microbatches; use a batch of at"),
+        (lambda: greedy(2, 2, costs=Takes(NAN)), "Takes needs duration of 0B0 to be finite"),
         (lambda: gp.recompute_plan(PROFILE, 100), "cannot keep 100 bytes or fewer: the least is 9,472 bytes"),
-        (lambda: gp.freed(PROFILE, stage=2), "needs stage from 0 to 1 (got 2)"),
+        (lambda: gp.memory.freed(PROFILE, stage=2), "needs stage from 0 to 1 (got 2)"),
         (lambda: PROFILE.costs(17), "a profile needs microbatches from 1 to 16 (got 17)"),
-        (lambda: gp.checkpointed([LINEAR], [LONG]), "every word to be one of ('nothing', 'att"),
-        (lambda: gp.checkpointed([LINEAR], []), "needs a word for each of 1 layers (got [])"),
+        (lambda: checkpointed([LINEAR], [LONG]), "every word to be one of ('nothing', 'att"),
+        (lambda: checkpointed([LINEAR], []), "needs a word for each of 1 layers (got [])"),
         (lambda: gp.balance_by_time([LINEAR], 1, X[:0]), "needs a sample of one microbatch's inputs"),
         (lambda: gp.balance_by_time(gp.bert_large(), 4, X), "on paper and cannot run; give it a generator"),
         (lambda: gp.balance_by_size([LINEAR], 1, X[:, :3]), "layer 0, Linear(64, 64), takes an input of sha"),
@@ -299,11 +321,11 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1] * 2000)), "needs at most 1,000 layers"),
         (lambda: gp.balance_by_makespan(SCHEDULE, gp.Costs([1e308] * 3)), "longer than the largest float"),
         (
-            lambda: gp.merged(gp.Costs([1, 2, 3]), [2, 2]),
+            lambda: gp.balance.merged(gp.Costs([1, 2, 3]), [2, 2]),
             "3 layers, but the balance has 4; give one number, or",
         ),
         (lambda: gp.Costs([1, 2, 3], [1, 2]), "Costs lists forward for 3 and input_grad for 2 stages"),
-        (lambda: gp.Costs([1, 2]).duration(gp.F(-1, 0)), "lists 2 stages, from 0, and -1 is none of them"),
+        (lambda: gp.Costs([1, 2]).duration(F(-1, 0)), "lists 2 stages, from 0, and -1 is none of them"),
         (lambda: gp.simulate(SCHEDULE, gp.Costs(speed=[1, 2, 3])), "speed for 3 devices, but the schedule h"),
         (lambda: gp.simulate(SCHEDULE, gp.Costs([])), "lists forward for 0 stages"),
         (lambda: gp.simulate(gp.GPipe(4, 8), gp.Costs(1e308)), "lasts longer than the largest float"),
@@ -312,9 +334,9 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.simulate_many(SCHEDULE, gp.Costs(1e307), noise=9), "lasts longer than the largest float"),
         (lambda: gp.simulate_many(SCHEDULE, noise=100), "simulate_many needs 0 <= noise < 100 (got 100)"),
         (lambda: gp.simulate_many(SCHEDULE, noise=0, runs=HUGE), "needs at most 10,000,000 runs"),
-        (lambda: gp.why_idle(TIMELINE, 0, 99), "why_idle needs a time from 0 to 9 (got 99)"),
+        (lambda: gp.why.why_idle(TIMELINE, 0, 99), "why_idle needs a time from 0 to 9 (got 99)"),
         (lambda: from_spans(SCHEDULE, SPANS[1:]), "0F0 of GPipe(devices=2, microbatches=2) was"),
-        (lambda: measured(action=gp.F(9, 9)), "9F9 is not in GPipe(devices=2, microbatches=2)"),
+        (lambda: measured(action=F(9, 9)), "9F9 is not in GPipe(devices=2, microbatches=2)"),
         (lambda: measured(device=1), "0F0 is measured on device 1, but GPipe"),
         (lambda: measured(end=NAN), "the span of 0F0 needs end to be finite"),
         (lambda: measured(start=3, end=2), "0F0 is measured from 3 to 2"),
@@ -339,20 +361,23 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: train((X * NAN, Y)), "train needs finite inputs (sample 0"),
         (lambda: gp.evaluate(broken(), X, Y), "needs a model whose outputs are finite: its weights hold NaN"),
         (lambda: cut(devices=4), "needs devices that divide 10 features in the middle, 2 would work (got 4)"),
-        (lambda: cut(gp.Attention(64, 4, rng=RNG), devices=3), "4 heads, 1 would work"),
-        (lambda: cut(gp.Attention(10**9, 10**8, rng=None), devices=10**7), "needs at most 10,000 devices"),
-        (lambda: cut(LINEAR, gp.ReLU(), gp.Linear(32, 4, rng=RNG)), "needs layers that fit each other"),
+        (lambda: cut(Attention(64, 4, rng=RNG), devices=3), "4 heads, 1 would work"),
+        (lambda: cut(Attention(10**9, 10**8, rng=None), devices=10**7), "needs at most 10,000 devices"),
+        (lambda: cut(LINEAR, ReLU(), Linear(32, 4, rng=RNG)), "needs layers that fit each other"),
         (lambda: cut().step(X, X), "needs dy in the shape of the output, (16, 10) (got (16, 64))"),
         (lambda: cut(ON_PAPER).step(X, X), "layer 0, Attention(64, 2), is on paper and cannot run"),
         (
-            lambda: cut(gp.Attention(64, 4, dropout=0.1, rng=RNG)).step(X[None], X[None]),
+            lambda: cut(Attention(64, 4, dropout=0.1, rng=RNG)).step(X[None], X[None]),
             "step needs an attention without dropout",
         ),
-        (lambda: gp.Send("0W0", 1), "needs one F, B or I: what others make stays on its device (got '0W"),
-        (lambda: gp.Send("0B0", 1), "Send 0B0: there is no stage before stage 0 that needs its gradient"),
-        (lambda: gp.Send(gp.F(-1, 0), 1), "Send needs a stage and a microbatch >= 0 (got '-1F0')"),
-        (lambda: gp.Send("0F0", UNPRINTABLE), "Send needs to= from 0 to 10000000 (got int)"),
-        (lambda: gp.Recv("0F0", 0, into="a b"), "Recv needs into to be a name, such as 'a' (got 'a b')"),
+        (lambda: Send("0W0", 1), "needs one F, B or I: what others make stays on its device (got '0W"),
+        (lambda: Send("0B0", 1), "Send 0B0: there is no stage before stage 0 that needs its gradient"),
+        (lambda: Send(F(-1, 0), 1), "Send needs a stage and a microbatch >= 0 (got '-1F0')"),
+        (lambda: Send("0F0", UNPRINTABLE), "Send needs to= from 0 to 10000000 (got int)"),
+        (
+            lambda: gp.programs.Recv("0F0", 0, into="a b"),
+            "Recv needs into to be a name, such as 'a' (got 'a b')",
+        ),
         (lambda: gp.device_programs(""), "needs at least one action, such as 0F0"),
         (lambda: gp.device_programs(LONG), "a message is written as 0SEND_F0 or 1RECV_F0"),
         (lambda: gp.device_programs("0F0 0SEND_F0"), "no row has an action of stage 1 on microbatch 0"),
@@ -370,12 +395,12 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.draw(TIMELINE, highlight=["0F0", "0W0"]), "cannot highlight 0W0: no timeline has it"),
         (lambda: gp.draw(TIMELINE, weights="stashed"), "so all its actions read the same and draw takes no"),
         (lambda: gp.draw(STREAM, weights="double"), "0F2 use version 1 of stage 0, but 0U0, which makes it"),
-        (lambda: gp.draw_deadlock(SCHEDULE), "can finish: nobody waits for ever"),
+        (lambda: gp.drawing.draw_deadlock(SCHEDULE), "can finish: nobody waits for ever"),
         (lambda: gp.overlay(TIMELINE, gp.simulate(gp.GPipe(2, 3))), "two timelines of the same actions"),
         (lambda: gp.plots.plot_bubble_curves({2: {}}), "plot_bubble_curves needs numbers by two sizes"),
-        (lambda: gp.draw_parts([X, X[:3]], X), "draw_parts needs 2-D arrays of one shape"),
-        (lambda: gp.draw_parts([X], X * NAN), "draw_parts needs every number to be finite"),
-        (lambda: gp.draw_stages([]), "draw_stages needs partitions, such as split(layers, stages=4)"),
+        (lambda: draw_parts([X, X[:3]], X), "draw_parts needs 2-D arrays of one shape"),
+        (lambda: draw_parts([X], X * NAN), "draw_parts needs every number to be finite"),
+        (lambda: gp.drawing.draw_stages([]), "draw_stages needs partitions, such as split(layers, stages=4)"),
         (lambda: gp.Cluster(4, ACCELERATOR, 0), "Cluster needs memory > 0, in bytes for each device (got 0)"),
         (lambda: gp.advise([], CLUSTER, (X, Y), gp.mse), "advise needs at least one layer"),
         (lambda: plan(batch=(X[:0], Y[:0])), "plan needs a batch with at least one sample"),
@@ -385,7 +410,7 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: plan(replicas=[]), "plan needs replicas to list at least one (got [])"),
         (lambda: plan(replicas=[2], microbatches=[16]), "16 samples are not 2 x 16 equal microbatches"),
         (
-            lambda: gp.lower_bound(MLP, CLUSTER, (X, Y), gp.cross_entropy, microbatches=[5]),
+            lambda: gp.planning.lower_bound(MLP, CLUSTER, (X, Y), gp.cross_entropy, microbatches=[5]),
             "cut 16 samples and 3 laye",
         ),
         (lambda: gp.all_reduce(COPIES, [4, 4, 4], links=SLOW), "size for each of 2 stages, or one number (g"),
@@ -395,32 +420,32 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
             lambda: gp.all_reduce(gp.simulate(gp.replicate(ENDLESS, 2)), 4, links=SLOW),
             "stands behind an update that waits until",
         ),
-        (lambda: gp.ring_all_reduce([]), "ring_all_reduce needs an array of each device, such as"),
-        (lambda: gp.ring_all_reduce([X, X.T]), "device 1 has float64 of shape (64, 16), and device 0 float"),
-        (lambda: gp.side_by_side([SCHEDULE, gp.GPipe(4, 2)]), "the same stages in all (got [2, 4])"),
+        (lambda: ring_all_reduce([]), "ring_all_reduce needs an array of each device, such as"),
+        (lambda: ring_all_reduce([X, X.T]), "device 1 has float64 of shape (64, 16), and device 0 float"),
+        (lambda: side_by_side([SCHEDULE, gp.GPipe(4, 2)]), "the same stages in all (got [2, 4])"),
         (
-            lambda: gp.side_by_side([gp.PipeDream2BW(2, 4), gp.PipelinedBackprop(2, 4)]),
+            lambda: side_by_side([PipeDream2BW(2, 4), gp.streams.PipelinedBackprop(2, 4)]),
             "train with the same weights= (got weights='double'",
         ),
-        (lambda: gp.shares(16, [1, NAN]), "every speed to be finite and > 0 (got nan)"),
-        (lambda: gp.data_parallel_round(HUGE, weights=1, links=SLOW), "needs at most 1,000 devices"),
-        (lambda: gp.data_parallel_round(2, weights=1, links={}), "there are links from nowhere"),
-        (lambda: train(schedule=gp.PipeDream2BW(2, 4), weights="stashed"), "be another family; PipeDream c"),
+        (lambda: gp.replicas.shares(16, [1, NAN]), "every speed to be finite and > 0 (got nan)"),
+        (lambda: data_parallel_round(HUGE, weights=1, links=SLOW), "needs at most 1,000 devices"),
+        (lambda: data_parallel_round(2, weights=1, links={}), "there are links from nowhere"),
+        (lambda: train(schedule=PipeDream2BW(2, 4), weights="stashed"), "be another family; PipeDream c"),
         (lambda: gp.staleness(gp.PipeDream(4, 8), "double"), "which makes it, stands behind 0F2 on device 0"),
     ],
     TypeError: [
         (lambda: gp.GPipe(2, chunks=4), "torchgpipe's chunks are microbatches="),
         (lambda: gp.OneFOneB(np.array([2, 4]), 8), "devices to be a whole number (got array([2, 4]))"),
-        (lambda: gp.Action.parse(b"0F0"), "Action.parse needs a text (got b'0F0')"),
+        (lambda: Action.parse(b"0F0"), "Action.parse needs a text (got b'0F0')"),
         (lambda: gp.Explicit([["0F0", 3]]), "of Explicit takes actions or their spelling, such as '0F0' (go"),
         (lambda: gp.Explicit([np.array(3)]), "row 0 of Explicit needs to list actions"),
-        (lambda: gp.Explicit([[gp.F(0.0, 0)]]), "'0.0F0' is not an action: it needs its stage to be a whole"),
-        (lambda: gp.Explicit([[gp.F(0, True)]]), "it needs its microbatch to be a whole number (got True)"),
+        (lambda: gp.Explicit([[F(0.0, 0)]]), "'0.0F0' is not an action: it needs its stage to be a whole"),
+        (lambda: gp.Explicit([[F(0, True)]]), "it needs its microbatch to be a whole number (got True)"),
         (lambda: gp.Explicit(["0F0 0B0"], placement=[["0"]]), "stages of each device, such as [[0, 3], [1,"),
         (lambda: gp.check(Orders(None)), "Orders.order(0) needs to list actions"),
         (lambda: gp.check(Orders([], held=[0])), "Orders needs placement to list the stages of each device"),
         (lambda: gp.recompute_plan(parts(), 100), "a recompute plan needs a profile, such as profile"),
-        (lambda: gp.colocate(SCHEDULE, ["a", ["b"]]), "devices lists a name for each of 2"),
+        (lambda: colocate(SCHEDULE, ["a", ["b"]]), "devices lists a name for each of 2"),
         (lambda: gp.balance_by_parameters([LINEAR], 1, speed=[2]), "unexpected keyword argument 'speed'"),
         (lambda: gp.balance_by_time([LINEAR], 1, gp.StandIn((16, 64), float)), "needs a sample with content"),
         (lambda: gp.split([LINEAR], balance="time"), "split needs stages=, how many, beside balance='time'"),
@@ -443,12 +468,12 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: train(optimizer=gp.SGD), "train needs an optimizer, such as Adam(1e-3) (got <class"),
         (lambda: step(partitions=gp.mlp([64, 10])), "train_step needs a list of partitions, as split("),
         (lambda: gp.Explicit("0F0 0B0"), "Explicit needs one row per device, such as ['0F0 0B0'] (got '0F0"),
-        (lambda: gp.from_torch_csv(None), "from_torch_csv needs a text (got None)"),
+        (lambda: from_torch_csv(None), "from_torch_csv needs a text (got None)"),
         (lambda: gp.fit_costs(STEP), "fit_costs needs a timeline, such as its .timeline"),
         (lambda: from_spans(SCHEDULE, ["0F0"] * 8), "needs spans, such as Span(F(0, 0)"),
         (lambda: measured(device=0.0), "the span of 0F0 needs device to be a whole number"),
-        (lambda: gp.Linear(4, 4, rng=0), "Linear needs rng to be a generator, such as np.random"),
-        (lambda: gp.Partition([gp.ReLU]), "a model needs layers, such as mlp([64, 10]) (got <class"),
+        (lambda: Linear(4, 4, rng=0), "Linear needs rng to be a generator, such as np.random"),
+        (lambda: Partition([ReLU]), "a model needs layers, such as mlp([64, 10]) (got <class"),
         (lambda: gp.mse([[1], [2, 3]], [[1]]), "MSE needs outputs to hold real numbers"),
         (lambda: gp.cross_entropy(np.ones((1, 2)), np.array([0.5])), "to be class numbers, got float64"),
         (lambda: gp.SGD(0.1).step(parts(), {}), "step needs parameters to be arrays of numbers by layer"),
@@ -458,7 +483,10 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.single_device_step(parts()[0], (X, Y), gp.mse), "its layers are partition"),
         (lambda: train((X, Y, X, Y + 0.5)), "cross_entropy needs targets to be class numbers"),
         (lambda: cut(LINEAR), "TensorParallel cuts [Linear, GELU, Linear], such as"),
-        (lambda: cut(LINEAR, gp.LayerNorm(64), gp.Linear(64, 4, rng=RNG)), "cuts [Linear, GELU, Linear]"),
+        (
+            lambda: cut(LINEAR, gp.transformers.LayerNorm(64), Linear(64, 4, rng=RNG)),
+            "cuts [Linear, GELU, Linear]",
+        ),
         (lambda: programs("0F0 0B0"), "run_programs needs a program per device, such as device_programs("),
         (lambda: programs([None, []]), "the program of device 0 needs to be a list of steps (got None)"),
         (lambda: programs(["0F0", "1F0"]), "the program of device 0 is a text; device_programs reads one"),
@@ -476,31 +504,31 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: plan(schedules=[SCHEDULE]), "plan needs schedules to list families, such as [GPipe"),
         (lambda: plan(replicas=2), "replicas to list whole numbers, such as [1, 2] (got 2)"),
     ],
-    gp.ScheduleError: [
-        (lambda: gp.to_torch_csv(gp.Explicit(["0F0"])), "is not a training step"),
-        (lambda: gp.to_torch_csv(gp.Chimera(2, 2)), "PyTorch's engine gives a stage one rank"),
-        (lambda: gp.to_torch_csv(ENDLESS), "0U0 of PipeDream(devices=2"),
-        (lambda: gp.greedy(2, 2, memory_limit=0), "memory_limit=1 would do"),
-        (lambda: gp.greedy(2, 2, memory_limit=0, profile=PROFILE), "not even one microbatch"),
+    gp.errors.ScheduleError: [
+        (lambda: to_torch_csv(gp.Explicit(["0F0"])), "is not a training step"),
+        (lambda: to_torch_csv(Chimera(2, 2)), "PyTorch's engine gives a stage one rank"),
+        (lambda: to_torch_csv(ENDLESS), "0U0 of PipeDream(devices=2"),
+        (lambda: greedy(2, 2, memory_limit=0), "memory_limit=1 would do"),
+        (lambda: greedy(2, 2, memory_limit=0, profile=PROFILE), "not even one microbatch"),
         (lambda: programs([[], []]), "the programs have run no action, such as F(0, 0)"),
         (lambda: programs(gp.device_programs(ENDLESS)), "comes to 1U0, but run_programs updates no weights"),
         (lambda: streamed(ONCE, "1F0 1B0 1F1 1B1 1U1"), "into update 0 of stage 1, but into update 1 of st"),
         (lambda: streamed(ONCE, "1F0 1B0 1F1 1B1"), "1 is never updated, but stage 0 is: all stages update"),
         (lambda: streamed(ONCE + " 0F2 0B2", "1F0 1B0 1U0 1F1 1B1 1U1 1F2 1B2"), "behind the last update of"),
         (
-            lambda: step(gp.side_by_side([ENDLESS, gp.PipeDream(2, 2)]), optimizer=gp.SGD(1)),
+            lambda: step(side_by_side([ENDLESS, gp.PipeDream(2, 2)]), optimizer=gp.SGD(1)),
             "its copy on device 2 has only 2",
         ),
     ],
     IndexError: [
-        (lambda: gp.colocate(SCHEDULE, ["a"]), "too few devices to hold given partitions"),
+        (lambda: colocate(SCHEDULE, ["a"]), "too few devices to hold given partitions"),
     ],
-    gp.DeadlockError: [
+    gp.errors.DeadlockError: [
         (lambda: gp.balance_by_makespan(STUCK, gp.Costs([1, 2])), "cannot finish"),
         (lambda: gp.simulate(STUCK), "device 0 is stuck at 0B0"),
         (lambda: streamed("0F0 0U0 0B0", "1F0 1B0 1U0"), "0 is stuck at 0U0: it needs 0B0 (queued on devic"),
     ],
-    gp.MemoryLimitError: [
+    gp.errors.MemoryLimitError: [
         (
             lambda: plan(gp.Cluster(2, ACCELERATOR, 1_000), schedules=[gp.GPipe]),
             "no plan that fits 2 devices of",
@@ -509,7 +537,7 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
     AttributeError: [
         (lambda: gp.course.lesson_99, "module 'gpipe_sim.course' has no attribute 'lesson_99'"),
     ],
-    gp.DivergedError: [
+    gp.errors.DivergedError: [
         (lambda: streamed(schedule=ENDLESS, batch=(X * NAN, Y)), "the very first loss is not finite: do in"),
         (lambda: streamed(schedule=gp.PipeDream(2, 16), optimizer=gp.SGD(1e200)), "smaller learning rate wo"),
     ],

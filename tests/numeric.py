@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpipe_sim import Loss
+from gpipe_sim.core import Loss
 
 
 def numeric_gradient(value, array: np.ndarray, h: float = 1e-4) -> np.ndarray:

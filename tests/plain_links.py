@@ -1,6 +1,6 @@
 """Devices and links as a student would write them: a clock for each, and nothing else."""
 
-from gpipe_sim import Schedule, needs
+from gpipe_sim.core import Schedule, needs
 
 
 def linked(schedule: Schedule, costs, link, size=lambda _: 1, overlap: bool = True) -> tuple[dict, dict]:

@@ -1,6 +1,6 @@
 """The simulator that a student writes: needs, a clock per device, and nothing else."""
 
-from gpipe_sim import Schedule, needs
+from gpipe_sim.core import Schedule, needs
 
 
 def simulated(schedule: Schedule, costs) -> dict:

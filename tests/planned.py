@@ -5,6 +5,7 @@ import numpy as np
 import gpipe_sim as gp
 from gpipe_sim.planning.candidates import Candidate, candidates, read_space
 from gpipe_sim.planning.layer_table import LayerTable, table_of
+from gpipe_sim.planning.plans import Plans
 
 SAMPLES = 8
 X = np.random.default_rng(0).normal(size=(SAMPLES, 12))
@@ -14,7 +15,7 @@ NODES = gp.Nodes(2, gp.Link(latency=1, bandwidth=800), gp.Link(latency=3, bandwi
 ACCELERATOR = gp.Accelerator(flops=64, overhead=2)
 
 
-def model() -> list[gp.Linear | gp.ReLU]:
+def model() -> list[gp.core.Linear | gp.core.ReLU]:
     """Eight linear layers of several sizes, and activations."""
     return gp.mlp([12, 16, 16, 8, 8, 24, 8, 8, 4], seed=1)
 
@@ -24,10 +25,10 @@ def cluster(devices: int = 4, memory: float = 1e9, links=ALIKE) -> gp.Cluster:
 
 
 #: One family of each kind: the search treats all others alike.
-FEW = (gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBV, gp.Chimera)
+FEW = (gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBV, gp.families.Chimera)
 
 
-def plan(cluster: gp.Cluster, **options) -> gp.Plans:
+def plan(cluster: gp.Cluster, **options) -> Plans:
     options = {"schedules": FEW} | options
     return gp.plan(model(), cluster, (X, Y), gp.cross_entropy, gp.Adam(0.1), **options)
 

@@ -9,7 +9,10 @@ from planned import NODES, X, Y, cluster, every_candidate, model, table
 from planned import plan as planned
 
 import gpipe_sim as gp
+from gpipe_sim.errors import MemoryLimitError
 from gpipe_sim.memory.limit import in_bytes
+from gpipe_sim.planning.advice import Advice
+from gpipe_sim.planning.plans import Plan
 
 QUESTIONS = (
     "Does a replica fit one device?",
@@ -27,7 +30,7 @@ FITS, WHERE, WHICH, LINKS, MICROBATCHES, EVEN, GPIPE, SCHEDULE, RECOMPUTE, LIMIT
 
 
 @cache
-def advise(where: gp.Cluster) -> gp.Advice:
+def advise(where: gp.Cluster) -> Advice:
     return gp.advise(model(), where, (X, Y), gp.cross_entropy, gp.Adam(0.1))
 
 
@@ -35,7 +38,7 @@ ROOMY, TIGHT, NARROW = cluster(4), cluster(4, 17_000), cluster(4, 14_000, NODES)
 
 
 @cache
-def best_of(where: gp.Cluster, replicas: int | None = None) -> gp.Plan:
+def best_of(where: gp.Cluster, replicas: int | None = None) -> Plan:
     counts = None if replicas is None else [replicas]
     return planned(where, schedules=gp.SCHEDULES, replicas=counts, rows=1).best
 
@@ -47,7 +50,7 @@ def test_it_compares_the_best_plans_of_each_kind_and_ends_with_the_best_of_all(w
     for name, replicas in {"data parallel": 4, "pipeline": 1, "both": 2}.items():
         try:
             expected = f"{float(best_of(where, replicas).time):.4g}"
-        except gp.MemoryLimitError:
+        except MemoryLimitError:
             expected = "has no plan"
         assert f"{name} {expected}" in advice.steps[WHICH].answer
     best = best_of(where)
@@ -126,5 +129,5 @@ def test_what_limits_a_step_is_its_largest_part():
 
 
 def test_where_nothing_fits_it_says_what_would():
-    with pytest.raises(gp.MemoryLimitError, match="finds no plan that fits 4 devices of 3 kB"):
+    with pytest.raises(MemoryLimitError, match="finds no plan that fits 4 devices of 3 kB"):
         advise(cluster(4, 3_000))

@@ -8,8 +8,11 @@ import pytest
 from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim import Kind, Link, all_reduce, replicate, with_updates
+from gpipe_sim import Link, all_reduce, replicate, with_updates
+from gpipe_sim.core import Kind, Timeline, busy_time, idle_time
+from gpipe_sim.links.collective import Collective
 from gpipe_sim.replicas.all_reduce import ring_time
+from gpipe_sim.why import critical_path, why_idle
 
 SLOW = Link(latency=1, bandwidth=1)  #: 1 for each round, and 1 for each byte
 SIZES = [(1, 2), (2, 3), (4, 8)]
@@ -24,7 +27,7 @@ def walked(links: list[Link], size) -> Fraction:
     devices = len(links)
     free, last = [0] * devices, 0
     there = {(device, device): 0 for device in range(devices)}
-    for _, source, target, piece, _ in gp.ring_moves(devices):
+    for _, source, target, piece, _ in gp.replicas.ring_moves(devices):
         leaves = max(there[source, piece], free[source])
         free[source] = leaves + links[source].busy(Fraction(size, devices))
         there[target, piece] = free[source] + links[source].latency
@@ -76,8 +79,8 @@ def test_what_is_summed_and_when(schedule, replicas):
     assert summed.spans == timeline.spans and summed.messages == timeline.messages
     assert summed.makespan == max([timeline.makespan, *(each.end for each in summed.collectives)])
     more = (summed.makespan - timeline.makespan) * program.devices
-    assert gp.busy_time(summed) == gp.busy_time(timeline)
-    assert gp.idle_time(summed) == gp.idle_time(timeline) + more, "what is not hidden is waiting"
+    assert busy_time(summed) == busy_time(timeline)
+    assert idle_time(summed) == idle_time(timeline) + more, "what is not hidden is waiting"
     [*_, norm] = [None, *all_reduce(timeline, 3, links=SLOW, clip=True).collectives]
     assert norm is None if program.devices == 1 else norm.start == max(norm_after(timeline, summed))
     for device in range(program.devices):
@@ -85,7 +88,7 @@ def test_what_is_summed_and_when(schedule, replicas):
         assert all(a.end <= b.start for a, b in pairwise(mine)), "one at a time"
 
 
-def norm_after(timeline: gp.Timeline, summed: gp.Timeline) -> list:
+def norm_after(timeline: Timeline, summed: Timeline) -> list:
     """When there is what the norm needs: all sums, and the gradients of stages that nobody shares."""
     made = (s.end for s in timeline.spans if {part.kind for part in s.action.parts} & {Kind.B, Kind.W})
     return [*made, *(each.end for each in summed.collectives)]
@@ -94,12 +97,12 @@ def norm_after(timeline: gp.Timeline, summed: gp.Timeline) -> list:
 @over(every_schedule(OTHER))
 def test_the_critical_path_goes_through_what_ends_last(schedule):
     timeline = all_reduce(gp.simulate(replicate(schedule, 2)), 3, links=SLOW)
-    path = gp.critical_path(timeline)
+    path = critical_path(timeline)
     assert path[-1].end == timeline.makespan and path[0].start == 0
     assert all(b.start <= a.end for a, b in pairwise(path)), "without a gap"
-    assert isinstance(path[-1], gp.Collective)
+    assert isinstance(path[-1], Collective)
     for device in range(timeline.schedule.devices):
-        assert gp.why_idle(timeline, device, timeline.makespan).end <= timeline.makespan
+        assert why_idle(timeline, device, timeline.makespan).end <= timeline.makespan
 
 
 # Buckets
@@ -148,8 +151,8 @@ def test_clipping_is_a_barrier():
     after = {span.device: (span.start, span.end) for span in clipped.spans if span.action.kind is Kind.U}
     assert after == dict.fromkeys(range(4), (51, 52))
     assert (timeline.makespan, clipped.makespan) == (34, 52)
-    assert gp.critical_path(clipped)[-2:] == (norm, clipped.on(3)[-1]), "any of the four"
-    assert str(gp.why_idle(clipped, 3, 40)) == (
+    assert critical_path(clipped)[-2:] == (norm, clipped.on(3)[-1]), "any of the four"
+    assert str(why_idle(clipped, 3, 40)) == (
         "device 3 waits from 27 to 51 for the norm on devices 0 1 2 3, 33\u201351"
     )
 

@@ -6,21 +6,29 @@ from cases import every_schedule, over
 from numeric import furthest_apart
 
 import gpipe_sim as gp
+from gpipe_sim.core import Layer, outputs
 from gpipe_sim.core.boundary import copied
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.memory import BOUNDARY, MESSAGES
+from gpipe_sim.transformers import PaddingMask, SequenceMean
 
 TOKENS, LONGEST, H = 9, 7, 8
 
 
-def model(stages: int = 4, *, recompute: bool = False, dropout: float = 0.0) -> list[gp.Layer]:
+def model(stages: int = 4, *, recompute: bool = False, dropout: float = 0.0) -> list[Layer]:
     """It reads sequences with padding, and gives one row for each."""
     rng = np.random.default_rng(0)
     how = {"rng": rng, "dropout": dropout, "recompute": recompute}
-    blocks = [gp.TransformerBlock(H, 2, norm=("pre", "post")[i % 2], **how) for i in range(stages)]
-    blocks[0] = gp.Checkpoint(blocks[0])
-    first = gp.PaddingMask(0), gp.Embedding(TOKENS, H, rng=rng), gp.Positions(LONGEST, H, rng=rng)
-    return [*first, *blocks, gp.SequenceMean(), gp.Linear(H, 5, rng=rng)]
+    blocks = [
+        gp.transformers.TransformerBlock(H, 2, norm=("pre", "post")[i % 2], **how) for i in range(stages)
+    ]
+    blocks[0] = gp.transformers.Checkpoint(blocks[0])
+    first = (
+        PaddingMask(0),
+        gp.transformers.Embedding(TOKENS, H, rng=rng),
+        gp.transformers.Positions(LONGEST, H, rng=rng),
+    )
+    return [*first, *blocks, SequenceMean(), gp.core.Linear(H, 5, rng=rng)]
 
 
 def padded(samples: int = 9) -> tuple[np.ndarray, np.ndarray]:
@@ -32,8 +40,8 @@ def padded(samples: int = 9) -> tuple[np.ndarray, np.ndarray]:
     return text, rng.integers(5, size=samples)
 
 
-def attention(**how) -> gp.Layer:
-    return gp.Attention(H, 2, rng=np.random.default_rng(0), **how)
+def attention(**how) -> Layer:
+    return gp.transformers.Attention(H, 2, rng=np.random.default_rng(0), **how)
 
 
 def test_nor_is_it_in_any_gradient():
@@ -103,9 +111,9 @@ def test_a_place_that_sees_nothing_gets_zeros_and_no_nan():
         (np.ones((2, 3), int), r"a mask of truth values \(2, 3\), one for each place, got \(2, 3\) of int64"),
     ],
 )
-@pytest.mark.parametrize("layer", [attention(), gp.SequenceMean()], ids=repr)
+@pytest.mark.parametrize("layer", [attention(), SequenceMean()], ids=repr)
 def test_a_mask_of_another_length_is_refused(layer, mask, says):
-    class Masks(gp.Layer):
+    class Masks(Layer):
         def forward(self, x, ctx):
             return (x.copy(), mask), None
 
@@ -113,10 +121,10 @@ def test_a_mask_of_another_length_is_refused(layer, mask, says):
             return dy, None
 
     with pytest.raises(ValueError, match="layer 1, .* takes " + says):
-        gp.outputs(gp.split([Masks(), layer], stages=2), np.ones((2, 3, H)))
+        outputs(gp.split([Masks(), layer], stages=2), np.ones((2, 3, H)))
 
 
-class Skips(gp.Layer):
+class Skips(Layer):
     """It sends its input along, for a later stage to add: a skip connection."""
 
     def forward(self, x, ctx):
@@ -130,7 +138,7 @@ class Skips(gp.Layer):
 
 
 def test_a_skip_connection_across_stages_is_refused_by_name():
-    layers = [Skips(), gp.Tanh()]
+    layers = [Skips(), gp.core.Tanh()]
     batch = np.ones((4, 3)), np.ones((4, 3))
     says = r"layer 0, Skips\(\), lets an array of float64 travel along, as a skip connection .*Residual"
     for refuse in (
@@ -145,10 +153,10 @@ def test_a_skip_connection_across_stages_is_refused_by_name():
 @pytest.mark.parametrize("x", [np.ones((2, 3)), np.ones(3, int), np.ones((2, 3, 4), int)])
 def test_padding_is_found_in_whole_numbers_of_two_axes(x):
     with pytest.raises(ValueError, match=r"PaddingMask\(0\), takes whole numbers \(batch, sequence\), got"):
-        gp.outputs([gp.Partition([gp.PaddingMask()])], x)
+        outputs([gp.core.Partition([PaddingMask()])], x)
 
 
 @pytest.mark.parametrize(("padding", "error"), [(-1, ValueError), ("0", TypeError), (0.5, TypeError)])
 def test_padding_is_a_token(padding, error):
     with pytest.raises(error, match="PaddingMask needs padding"):
-        gp.PaddingMask(padding)
+        PaddingMask(padding)

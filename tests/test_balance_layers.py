@@ -5,11 +5,12 @@ import time
 import numpy as np
 
 import gpipe_sim as gp
+from gpipe_sim.core import Layer, Linear
 
 X = np.random.default_rng(0).normal(size=(16, 64))
 
 
-class Sleeps(gp.Layer):
+class Sleeps(Layer):
     """Takes its time: so many milliseconds for a forward, and again for a backward."""
 
     def __init__(self, milliseconds):
@@ -25,11 +26,11 @@ class Sleeps(gp.Layer):
         return dy, None
 
 
-def slow_in_front() -> list[gp.Layer]:
+def slow_in_front() -> list[Layer]:
     return [Sleeps(40), *(Sleeps(10) for _ in range(8))]
 
 
-def sizes(partitions: list[gp.Partition]) -> list[int]:
+def sizes(partitions: list[gp.core.Partition]) -> list[int]:
     return [len(partition) for partition in partitions]
 
 
@@ -41,7 +42,7 @@ def test_bert_large_by_weights_has_fewer_blocks_beside_its_embedding_and_its_hea
     layers = gp.bert_large()
     balance = gp.balance_by_parameters(layers, 4)
     blocks = [
-        sum(isinstance(layer, gp.TransformerBlock) for layer in p.layers)
+        sum(isinstance(layer, gp.transformers.TransformerBlock) for layer in p.layers)
         for p in gp.split(layers, balance=balance)
     ]
     assert blocks == [5, 7, 7, 5]
@@ -49,8 +50,8 @@ def test_bert_large_by_weights_has_fewer_blocks_beside_its_embedding_and_its_hea
 
 def test_weights_are_counted_not_bytes():
     """The same in float32 and in float64, and for a model on paper."""
-    single = [gp.Linear(64, 64, rng=np.random.default_rng(0), dtype=np.float32) for _ in range(4)]
-    double = [gp.Linear(64, 64, rng=np.random.default_rng(0)) for _ in range(2)]
+    single = [Linear(64, 64, rng=np.random.default_rng(0), dtype=np.float32) for _ in range(4)]
+    double = [Linear(64, 64, rng=np.random.default_rng(0)) for _ in range(2)]
     assert gp.balance_by_parameters([*single, *double], 2) == [3, 3]
     assert gp.balance_by_parameters(gp.gpt(4, 8, 2, tokens=20, sequence=6), 2) == gp.balance_by_parameters(
         gp.gpt(4, 8, 2, tokens=20, sequence=6, rng=np.random.default_rng(0)), 2

@@ -141,7 +141,7 @@ def test_of_cuts_with_as_fast_a_slowest_stage_the_one_with_large_stages_first_is
     assert gp.balance_by_cost([1] * 39 + [Fraction(5, 2)], 16) == [3] * 9 + [2] * 6 + [1]
 
 
-def bounds_of(schedule: gp.Schedule, costs: gp.Costs, limit: float) -> StageBounds:
+def bounds_of(schedule: gp.core.Schedule, costs: gp.Costs, limit: float) -> StageBounds:
     return StageBounds(ManyCuts(schedule.program, costs, len(costs.forward)), limit)
 
 

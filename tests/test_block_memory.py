@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.core import Layer, Linear
+from gpipe_sim.transformers import Dropout, Residual
 
 f = gp.formulas
 GPT3, MT_NLG, BERT = (12_288, 96, 2_048), (20_480, 128, 2_048), (1_024, 16, 512)
@@ -17,37 +19,39 @@ SIZES = pytest.mark.parametrize(("h", "a", "s"), [GPT3, MT_NLG, BERT], ids=["GPT
 ON_PAPER = {"rng": None, "dtype": np.float16}
 
 
-def profiled(layer: gp.Layer, features: int, sequence: int):
+def profiled(layer: Layer, features: int, sequence: int):
     x = gp.StandIn((1, sequence, features), np.float16)
     [[found]] = gp.profile(gp.split([layer], stages=1), (x, x), gp.mse).stages
     return found
 
 
-def saved(layer: gp.Layer, features: int, sequence: int, batch: int = 3) -> list[int]:
+def saved(layer: Layer, features: int, sequence: int, batch: int = 3) -> list[int]:
     """The bytes of each array that a layer saves of a microbatch, its input among them."""
     x = 2 * sequence * batch * features
     return [x if size == "x" else size.of(batch) for size in profiled(layer, features, sequence).saved]
 
 
-def attention(features: int, heads: int, **options) -> gp.Layer:
-    return gp.Residual(gp.Attention(features, heads, dropout=0.1, **options, **ON_PAPER), gp.Dropout(0.1))
-
-
-def network(features: int) -> gp.Layer:
-    wide, narrow = (
-        gp.Linear(*sizes, **ON_PAPER) for sizes in ((features, 4 * features), (4 * features, features))
+def attention(features: int, heads: int, **options) -> Layer:
+    return Residual(
+        gp.transformers.Attention(features, heads, dropout=0.1, **options, **ON_PAPER), Dropout(0.1)
     )
-    return gp.Residual(wide, gp.GELU(), narrow, gp.Dropout(0.1))
 
 
-def block(features: int, heads: int, **options) -> gp.Layer:
-    return gp.TransformerBlock(features, heads, dropout=0.1, **options, **ON_PAPER)
+def network(features: int) -> Layer:
+    wide, narrow = (
+        Linear(*sizes, **ON_PAPER) for sizes in ((features, 4 * features), (4 * features, features))
+    )
+    return Residual(wide, gp.core.GELU(), narrow, Dropout(0.1))
+
+
+def block(features: int, heads: int, **options) -> Layer:
+    return gp.transformers.TransformerBlock(features, heads, dropout=0.1, **options, **ON_PAPER)
 
 
 def core_flops(features: int, heads: int, sequence: int) -> int:
     """What attention computes for one sample beside its two linear layers."""
     x = gp.StandIn((1, sequence, features), np.float16)
-    linear = (gp.Linear(features, out, **ON_PAPER) for out in (3 * features, features))
+    linear = (Linear(features, out, **ON_PAPER) for out in (3 * features, features))
     return attention(features, heads).flops(x) - sum(layer.flops(x) for layer in linear)
 
 
@@ -64,7 +68,7 @@ def test_its_parts_save_11sbh_plus_5as2b_and_19sbh_and_4sbh(h, a, s):
     b = 3
     assert sum(saved(attention(h, a), h, s, b)) == 11 * s * b * h + 5 * a * s * s * b
     assert sum(saved(network(h), h, s, b)) == 19 * s * b * h
-    normal = gp.LayerNorm(h, on_paper=True, dtype=np.float16)
+    normal = gp.transformers.LayerNorm(h, on_paper=True, dtype=np.float16)
     assert 2 * sum(saved(normal, h, s, b)) == 4 * s * b * h + 4 * s * b
 
 
@@ -76,7 +80,7 @@ def test_selective_recompute_frees_the_attention_core_and_full_recompute_all_but
     kept = saved(block(h, a, recompute=True), h, s, b)
     assert sum(kept) == 34 * s * b * h + 4 * s * b
     assert sorted(saved(block(h, a), h, s, b)) == sorted(kept + core)
-    assert saved(gp.Checkpoint(block(h, a)), h, s, b) == [2 * s * b * h]
+    assert saved(gp.transformers.Checkpoint(block(h, a)), h, s, b) == [2 * s * b * h]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def test_24_blocks_save_24_times_as_much_with_either_norm(norm):
 # Stages of blocks under 1F1B and interleaved
 
 
-def first_device(schedule: gp.Schedule, blocks: int) -> int:
+def first_device(schedule: gp.core.Schedule, blocks: int) -> int:
     """The activation peak of device 0, which holds no loss."""
     x = gp.StandIn((schedule.microbatches, 32, 64), np.float16)
     stages = gp.split(

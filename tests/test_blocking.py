@@ -5,22 +5,11 @@ from textwrap import dedent
 import pytest
 from cases import BOTH_WAYS, V_SHAPED, over_every_order, overlapped
 
-from gpipe_sim import (
-    DeadlockError,
-    DualPipe,
-    Explicit,
-    F,
-    GPipe,
-    Interleaved1F1B,
-    LoopedBFS,
-    Naive,
-    OneFOneB,
-    Recv,
-    Send,
-    check,
-    problems,
-    with_updates,
-)
+from gpipe_sim import Explicit, GPipe, Interleaved1F1B, Naive, OneFOneB, check, problems, with_updates
+from gpipe_sim.core import F
+from gpipe_sim.errors import DeadlockError
+from gpipe_sim.families import DualPipe, LoopedBFS
+from gpipe_sim.programs import Recv, Send
 from gpipe_sim.programs.blocking import blocked_cycles
 from gpipe_sim.programs.device_programs import rows_with_messages
 from gpipe_sim.programs.transfers import Transfer

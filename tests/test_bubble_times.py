@@ -8,7 +8,8 @@ import closed_forms as formulas
 import pytest
 from test_zero_bubble import bubble_time
 
-from gpipe_sim import ZBH1, ZBH2, Costs, GPipe, Interleaved1F1B, OneFOneB, simulate
+from gpipe_sim import ZBH1, Costs, GPipe, Interleaved1F1B, OneFOneB, simulate
+from gpipe_sim.families import ZBH2
 
 HAIR = Fraction(1, 1000)
 #: (T_F, T_B, T_W), none with T_W above the others.

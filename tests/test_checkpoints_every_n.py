@@ -16,10 +16,10 @@ ARRAY = WIDTH * SAMPLES * 8
 BATCH = np.random.default_rng(0).normal(size=(2, SAMPLES, WIDTH))
 
 
-def in_pieces(depth: int, pieces: int, make=None) -> tuple[list[gp.Partition], gp.Schedule]:
+def in_pieces(depth: int, pieces: int, make=None) -> tuple[list[gp.core.Partition], gp.core.Schedule]:
     """So many equal layers in as many pieces, each of which recomputes."""
     rng = np.random.default_rng(0)
-    layers = [make() if make else gp.Linear(WIDTH, WIDTH, rng=rng) for _ in range(depth)]
+    layers = [make() if make else gp.core.Linear(WIDTH, WIDTH, rng=rng) for _ in range(depth)]
     schedule = gp.remat(gp.Interleaved1F1B(1, 1, stages_per_device=pieces), "always")
     return gp.split(layers, stages=pieces), schedule
 
@@ -34,7 +34,7 @@ def arrays_held(depth: int, pieces: int, make=None) -> int:
     return held
 
 
-@pytest.mark.parametrize("make", [None, gp.Tanh], ids=["Linear", "Tanh"])
+@pytest.mark.parametrize("make", [None, gp.core.Tanh], ids=["Linear", "Tanh"])
 def test_sixteen_layers_hold_8_arrays_in_four_pieces_and_17_in_one_or_sixteen(make):
     """Whether a layer saves its input or its output."""
     assert [arrays_held(16, pieces, make) for pieces in (1, 2, 4, 8, 16)] == [17, 10, 8, 10, 17]

@@ -11,7 +11,9 @@ from plain_links import linked
 from plain_simulator import simulated
 
 import gpipe_sim as gp
+from gpipe_sim.core import Schedule
 from gpipe_sim.core.cost_model import CostModel
+from gpipe_sim.families import DualPipe
 from gpipe_sim.machine.machine import Machine
 
 SCHEDULES = [
@@ -19,7 +21,7 @@ SCHEDULES = [
     *(gp.remat(gp.GPipe(3, 4), mode) for mode in ("always", "except_last")),
     gp.remat(gp.ZBV(2, 4), "always"),
     gp.with_updates(gp.OneFOneB(3, 4)),
-    gp.with_updates(gp.Chimera(4, 4)),
+    gp.with_updates(gp.families.Chimera(4, 4)),
     gp.with_updates(gp.replicate(gp.ZBH1(2, 2), 3)),
     zero_bubble(3, 4),
     overlapped(3, 4),
@@ -49,11 +51,11 @@ def costs_of_any_kind(draw, stages: int, devices: int) -> gp.Costs:
     return gp.Costs(**options, comm=draw(number), overlap=draw(st.none() | cost))
 
 
-def by_columns(schedule: gp.Schedule, costs, **links) -> dict:
+def by_columns(schedule: Schedule, costs, **links) -> dict:
     return {span.action: (span.start, span.end) for span in gp.simulate(schedule, costs, **links).spans}
 
 
-def by_machine(schedule: gp.Schedule, costs) -> dict:
+def by_machine(schedule: Schedule, costs) -> dict:
     """Told at each step what could start first: of several that of the lowest device."""
     machine, told = Machine(schedule.program, costs), []
     while (entry := machine.earliest()) is not None:
@@ -132,7 +134,7 @@ class HalfSpeed(CostModel):
         return 2 if target == 0 else 0
 
 
-@pytest.mark.parametrize("schedule", [gp.OneFOneB(4, 8), gp.DualPipe(2, 4), gp.ZBV(3, 5)], ids=repr)
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(4, 8), DualPipe(2, 4), gp.ZBV(3, 5)], ids=repr)
 def test_a_cost_model_of_ones_own_is_asked_for_every_action_and_message(schedule):
     model = HalfSpeed()
     assert by_columns(schedule, model) == by_machine(schedule, model) == simulated(schedule, model)
@@ -144,7 +146,7 @@ def test_what_a_subclass_overrides_is_its_own_of_pairs_too():
         def duration(self, action, device):
             return 10 * super().duration(action, device)
 
-    for schedule in (gp.DualPipe(2, 4), gp.OneFOneB(4, 8)):
+    for schedule in (DualPipe(2, 4), gp.OneFOneB(4, 8)):
         assert gp.simulate(schedule, Slow()).makespan == 10 * gp.simulate(schedule).makespan
 
 

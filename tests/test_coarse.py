@@ -14,22 +14,19 @@ from gpipe_sim import (
     ZBH1,
     ZBV,
     Costs,
-    DualPipe,
     Explicit,
     GPipe,
     Interleaved1F1B,
     OneFOneB,
-    Span,
     bubble_fraction,
-    busy_time,
     draw,
-    in_flight,
     overlay,
     remat,
     simulate,
-    to_svg,
 )
+from gpipe_sim.core import Span, busy_time
 from gpipe_sim.core.program import KINDS
+from gpipe_sim.drawing import to_svg
 from gpipe_sim.drawing.coarse import Grain, grain_of, shares
 from gpipe_sim.drawing.geometry import LANE_HIGH
 from gpipe_sim.drawing.memory_strips import Strips, stacks
@@ -40,6 +37,8 @@ from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_timeline
 from gpipe_sim.drawing.svg import at_unit_costs
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families import DualPipe
+from gpipe_sim.why import in_flight
 
 GRAINS = [Grain(1), Grain(2.5), Grain(7), Grain(10**6)]
 LARGE = [OneFOneB(32, 512), GPipe(300, 20), DualPipe(8, 200), ZBV(16, 64)]

@@ -6,6 +6,7 @@ from drawn import words_in as words
 
 import gpipe_sim as gp
 from gpipe_sim import Link, all_reduce, replicate
+from gpipe_sim.drawing import to_svg
 from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.palette import COLLECTIVE
 from gpipe_sim.drawing.panel import COLLECTIVE_HIGH, GAP
@@ -13,8 +14,10 @@ from gpipe_sim.drawing.panel import COLLECTIVE_HIGH, GAP
 SLOW = Link(1, 1)
 PLAIN = gp.simulate(replicate(gp.OneFOneB(2, 3), 2))
 SUMMED = all_reduce(PLAIN, 4, links=SLOW, buckets=2)
-CHIMERA = all_reduce(gp.simulate(gp.Chimera(4, 8)), 4, links=SLOW, clip=True)
-ROUND = gp.data_parallel_round(4, gp.Costs(4, 4, 4), weights=200, inputs=100, outputs=50, links=Link(0, 100))
+CHIMERA = all_reduce(gp.simulate(gp.families.Chimera(4, 8)), 4, links=SLOW, clip=True)
+ROUND = gp.replicas.data_parallel_round(
+    4, gp.Costs(4, 4, 4), weights=200, inputs=100, outputs=50, links=Link(0, 100)
+)
 PAINTERS = pytest.mark.parametrize(
     "painted",
     [
@@ -25,7 +28,7 @@ PAINTERS = pytest.mark.parametrize(
 )
 
 
-def expected(timeline: gp.Timeline, pitch: float) -> list[tuple[float, ...]]:
+def expected(timeline: gp.core.Timeline, pitch: float) -> list[tuple[float, ...]]:
     """Where the strips should be: (left, top, right, bottom)."""
     top, high = Rows().y(0, 1) + GAP, COLLECTIVE_HIGH - GAP
     return sorted(
@@ -67,8 +70,8 @@ def test_a_strip_says_what_it_is_where_there_is_room_and_under_the_mouse():
 
 
 def test_the_title_counts_what_is_not_hidden_as_waiting():
-    assert "2 x 1F1B: 12 long, 25.0% waiting" in gp.to_svg(PLAIN)
-    assert "2 x 1F1B: 19 long, 52.6% waiting" in gp.to_svg(SUMMED)
+    assert "2 x 1F1B: 12 long, 25.0% waiting" in to_svg(PLAIN)
+    assert "2 x 1F1B: 19 long, 52.6% waiting" in to_svg(SUMMED)
 
 
 def test_text_marks_the_cells_in_which_a_device_only_takes_part():

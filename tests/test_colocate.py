@@ -9,8 +9,6 @@ from gpipe_sim import (
     GPipe,
     Interleaved1F1B,
     OneFOneB,
-    busy_time,
-    colocate,
     cross_entropy,
     mlp,
     problems,
@@ -20,6 +18,8 @@ from gpipe_sim import (
     split,
     train_step,
 )
+from gpipe_sim.balance import colocate
+from gpipe_sim.core import busy_time
 
 
 def test_four_partitions_on_two_devices_take_turns():

@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
 def blocks(recipe: str) -> Iterator[Block]:
     for before, language, code in re.findall(r"([^\n]*)\n\n```(\w+)\n(.*?)```", RECIPES[recipe], re.S):
-        named = re.findall(r"`([\w/]+\.py)`", before)
+        named = re.findall(r"`([\w/]+\.pyi?)`", before)
         yield Block(named[-1] if named else None, language, code)
 
 
@@ -108,14 +108,14 @@ def test_a_schedule(copy):
         """
         import gpipe_sim as gp
 
-        schedule, batch = gp.Patient1F1B(3, 4), [array[:12] for array in gp.digits()[:2]]
+        schedule, batch = gp.families.Patient1F1B(3, 4), [array[:12] for array in gp.digits()[:2]]
         gp.check(schedule)
         print(schedule)
-        print("Patient1F1B" in gp.__all__, gp.Patient1F1B in gp.SCHEDULES)
+        print("Patient1F1B" in gp.families.__all__, gp.families.Patient1F1B in gp.SCHEDULES)
         for comm in (0, 1):
-            kinds = gp.OneFOneB(4, 16), gp.Patient1F1B(4, 16)
+            kinds = gp.OneFOneB(4, 16), gp.families.Patient1F1B(4, 16)
             print(*(gp.simulate(kind, gp.Costs(comm=comm)).makespan for kind in kinds))
-        print(gp.peak_in_flight(gp.Patient1F1B(4, 16)))
+        print(gp.peak_in_flight(gp.families.Patient1F1B(4, 16)))
         layers = gp.mlp([64, 32, 32, 10])
         step = gp.train_step(gp.split(layers, stages=3), schedule, batch, gp.cross_entropy)
         alone = gp.single_device_step(layers, batch, gp.cross_entropy)
@@ -123,7 +123,7 @@ def test_a_schedule(copy):
         how = {"loss": gp.cross_entropy, "optimizer": gp.Adam(1e-2), "epochs": 1, "batch_size": 64}
         learnt = gp.train(gp.split(layers, stages=3), schedule, gp.digits(), report=None, **how)
         print(learnt.losses[-1] < learnt.losses[0] / 2)
-        again = gp.from_torch_csv(gp.to_torch_csv(schedule))
+        again = gp.export.from_torch_csv(gp.export.to_torch_csv(schedule))
         print(gp.simulate(gp.remat(schedule, "always")).makespan, again.actions == schedule.actions)
         """,
     )
@@ -144,10 +144,10 @@ def test_a_layer(copy):
         import numpy as np
         import gpipe_sim as gp
 
-        print(gp.Softsign(), gp.Softsign in gp.LAYERS, "Softsign" in gp.__all__)
-        print(gp.Softsign().forward(np.array([[-3.0, 0.0, 1.0]]), gp.Context())[0])
+        print(gp.core.Softsign(), gp.core.Softsign in gp.core.LAYERS, "Softsign" in dir(gp.core))
+        print(gp.core.Softsign().forward(np.array([[-3.0, 0.0, 1.0]]), gp.core.Context())[0])
         rng = np.random.default_rng(0)
-        layers = [gp.Linear(64, 32, rng=rng), gp.Softsign(), gp.Linear(32, 10, rng=rng)]
+        layers = [gp.core.Linear(64, 32, rng=rng), gp.core.Softsign(), gp.core.Linear(32, 10, rng=rng)]
         how = {"loss": gp.cross_entropy, "optimizer": gp.Adam(1e-2), "epochs": 3, "batch_size": 64}
         learnt = gp.train(gp.split(layers, stages=3), gp.OneFOneB(3, 4), gp.digits(), report=None, **how)
         print(learnt.accuracies[-1] > 0.9)
@@ -176,8 +176,8 @@ def test_a_layer_on_pytorch(copy):
         import gpipe_sim as gp
 
         x = np.random.default_rng(0).normal(size=(4, 3))
-        [module] = gp.torch_backend.to_torch([gp.Softsign()])
-        expected, _ = gp.Softsign().forward(x, gp.Context())
+        [module] = gp.torch_backend.to_torch([gp.core.Softsign()])
+        expected, _ = gp.core.Softsign().forward(x, gp.core.Context())
         print(module, abs(module(torch.tensor(x)).numpy() - expected).max() < 1e-15)
         """,
     ) == ["Softsign() True"]
@@ -234,7 +234,7 @@ def test_a_colour(copy):
         from matplotlib.colors import to_hex
 
         timeline = gp.simulate(gp.Explicit(["0F0 0B0 0U0"]), gp.Costs(update=1))
-        svg = gp.to_svg(timeline)
+        svg = gp.drawing.to_svg(timeline)
         boxes = gp.plots.plot_timeline(timeline).collections
         colours = [to_hex(colour) for colour in boxes[3].get_facecolors()]
         print(svg.lower().count("#994f00") > 1, "<pattern" in svg, *colours, boxes[-1].get_hatch())

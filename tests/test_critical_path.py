@@ -8,25 +8,11 @@ import pytest
 from cases import over_every_order, over_every_schedule
 from measured import measured
 
-from gpipe_sim import (
-    B,
-    Costs,
-    DualPipeV,
-    Explicit,
-    F,
-    GPipe,
-    OneFOneB,
-    Span,
-    critical_path,
-    draw,
-    idle_spans,
-    needs,
-    repeat,
-    simulate,
-    why_idle,
-    with_updates,
-)
+from gpipe_sim import Costs, Explicit, GPipe, OneFOneB, draw, repeat, simulate, with_updates
+from gpipe_sim.core import B, F, Span, needs
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families import DualPipeV
+from gpipe_sim.why import critical_path, idle_spans, why_idle
 
 HALF = Fraction(1, 2)
 

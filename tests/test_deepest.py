@@ -7,29 +7,30 @@ import pytest
 from cases import every_schedule, over
 
 import gpipe_sim as gp
-from gpipe_sim.memory.profile import Size
+from gpipe_sim.core import Linear
+from gpipe_sim.memory.profile import Profile, Size
 
 H, TOKENS, PLACES, GIB = 2_048, 32_000, 1_024, 2**30
 
 
-def language(batch: int = 8, features: int = 8, optimizer: gp.Optimizer | None = None) -> gp.Profile:
+def language(batch: int = 8, features: int = 8, optimizer: gp.core.Optimizer | None = None) -> Profile:
     """A small Transformer on paper, one block deep, in a single stage: its block is layer 2."""
     layers = gp.gpt(1, features, 2, tokens=20, sequence=6)
     text = gp.StandIn((batch, 6), int)
     return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, optimizer)
 
 
-def peaks(schedule: gp.Schedule, profile: gp.Profile) -> list[int]:
+def peaks(schedule: gp.core.Schedule, profile: Profile) -> list[int]:
     return [trace.peak_inside.bytes for trace in gp.predict_memory(schedule, profile)]
 
 
-def of_depth(profile: gp.Profile, blocks: list[int]) -> gp.Profile:
+def of_depth(profile: Profile, blocks: list[int]) -> Profile:
     """The same model with so many blocks in each stage."""
     first, second, block, *rest = profile.stages[0]
     stages = [(block,) * count for count in blocks]
     stages[0] = (first, second, *stages[0])
     stages[-1] += tuple(rest)
-    return gp.Profile(profile.samples, profile.input, profile.target, tuple(stages), profile.loss)
+    return Profile(profile.samples, profile.input, profile.target, tuple(stages), profile.loss)
 
 
 @over(
@@ -97,14 +98,14 @@ def test_recompute_and_an_early_backward_both_make_room_for_depth():
 
 
 @pytest.fixture(scope="module")
-def giant() -> gp.Profile:
+def giant() -> Profile:
     """Its Transformer: 32 sequences of 1,024 places in a batch; 4 bytes each for w, g and RMSProp's v."""
     layers = gp.gpt(1, H, 32, tokens=TOKENS, sequence=PLACES, dropout=0.1)
     text = gp.StandIn((32, PLACES), int)
-    return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, gp.RMSProp())
+    return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, gp.transformers.RMSProp())
 
 
-def depth(giant: gp.Profile, devices: int, limit: float) -> int:
+def depth(giant: Profile, devices: int, limit: float) -> int:
     return gp.deepest_model(gp.remat(gp.GPipe(devices, 32), "always"), giant, 2, limit).depth
 
 
@@ -126,7 +127,9 @@ def test_the_depth_is_linear_in_the_devices(giant):
 
 
 def test_what_does_not_fit_even_once_is_refused_with_what_would_help():
-    with pytest.raises(gp.MemoryLimitError, match=r"(?s)device 1 would hold .* and may hold 5 kB.*With"):
+    with pytest.raises(
+        gp.errors.MemoryLimitError, match=r"(?s)device 1 would hold .* and may hold 5 kB.*With"
+    ):
         gp.deepest_model(gp.GPipe(2, 4), language(), 2, 5_000)
 
 
@@ -159,7 +162,7 @@ def test_blocks_that_take_more_bytes_once_there_are_many_are_found():
     So a second block costs 16 bytes, which make a million fit by a straight line, and the hundredth 51 kB.
     """
     x = np.zeros((16, 400))
-    layers = [gp.Linear(400, 400, rng=None), gp.ReLU(), gp.Linear(400, 1, rng=None)]
+    layers = [Linear(400, 400, rng=None), gp.core.ReLU(), Linear(400, 1, rng=None)]
     profile = gp.profile(gp.split(layers, stages=1), (x, x[:, :1]), gp.mse)
     first, relu, last = profile.layers
     light = replace(relu, parameters={"g": 8}, gradients={"g": Size(8, 0)})
@@ -175,7 +178,12 @@ def test_blocks_that_take_more_bytes_once_there_are_many_are_found():
 
 def test_a_block_that_changes_what_travels_along_is_refused():
     text = np.zeros((4, 6), int)
-    layers = [gp.PaddingMask(), gp.Embedding(7, 4, rng=None), gp.Tanh(), gp.SequenceMean()]
+    layers = [
+        gp.transformers.PaddingMask(),
+        gp.transformers.Embedding(7, 4, rng=None),
+        gp.core.Tanh(),
+        gp.transformers.SequenceMean(),
+    ]
     profile = gp.profile(gp.split(layers, stages=1), (text, text[:, 0]), gp.cross_entropy)
     with pytest.raises(ValueError, match="layer 0 cannot follow itself: it changes what travels along"):
         gp.deepest_model(gp.GPipe(1, 2), profile, 0, 60_000)

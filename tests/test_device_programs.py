@@ -10,6 +10,9 @@ from test_along import model, padded
 from test_step import ten_digits
 
 import gpipe_sim as gp
+from gpipe_sim.core import B, F, I
+from gpipe_sim.core.step import StepResult
+from gpipe_sim.programs import Recv, Send
 from gpipe_sim.programs.blocking import blocked_cycles
 
 SIZES = [64] + [12] * 6 + [10]
@@ -20,12 +23,12 @@ BEYOND = [
 ]  # fmt: skip
 
 
-def run(programs, stages: int, **options) -> gp.StepResult:
+def run(programs, stages: int, **options) -> StepResult:
     partitions = gp.split(gp.mlp(SIZES), stages=stages)
     return gp.run_programs(programs, partitions, ten_digits(), gp.cross_entropy, **options)
 
 
-def assert_as_on_one_device(step: gp.StepResult) -> None:
+def assert_as_on_one_device(step: StepResult) -> None:
     expected = gp.single_device_step(gp.mlp(SIZES), ten_digits(), gp.cross_entropy)
     assert furthest_apart(step.gradients, expected.gradients) < 1e-12
     assert step.loss == pytest.approx(expected.loss, rel=1e-13)
@@ -36,14 +39,14 @@ def posted(programs) -> list[list]:
     """The same programs, but nobody waits in a receive."""
 
     def changed(step):
-        return replace(step, wait=False) if isinstance(step, gp.Recv) else step
+        return replace(step, wait=False) if isinstance(step, Recv) else step
 
     return [list(map(changed, row)) for row in programs]
 
 
 def posted_first(programs) -> list[list]:
     """Every receive is posted before anything else."""
-    return [sorted(row, key=lambda step: not isinstance(step, gp.Recv)) for row in posted(programs)]
+    return [sorted(row, key=lambda step: not isinstance(step, Recv)) for row in posted(programs)]
 
 
 # What a program is
@@ -55,7 +58,7 @@ def test_a_schedules_programs_receive_right_before_and_send_right_after():
         device 1: 1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1""")
     assert repr(gp.device_programs(gp.OneFOneB(2, 3))) == "DevicePrograms(devices=2, microbatches=3)"
     first = gp.device_programs(gp.OneFOneB(2, 2))[1]
-    assert first[:4] == (gp.Recv(gp.F(0, 0), 0), gp.F(1, 0), gp.B(1, 0), gp.Send(gp.B(1, 0), 0))
+    assert first[:4] == (Recv(F(0, 0), 0), F(1, 0), B(1, 0), Send(B(1, 0), 0))
 
 
 def test_a_v_names_the_stages_of_each_device_and_what_stays_on_one_is_no_message():
@@ -76,8 +79,8 @@ def test_receives_that_are_posted_and_buffers_have_a_spelling_too():
     text = "device 0: 0F0 0SEND_F0 0IRECV_B0 0B0\ndevice 1: 1RECV_F0>a 1F0 1B0 1SEND_B0"
     programs = gp.device_programs(text)
     assert str(programs) == text
-    assert programs[0][2] == gp.Recv(gp.B(1, 0), source=1, wait=False)
-    assert programs[1][0] == gp.Recv("0F0", source=0, into="a")
+    assert programs[0][2] == Recv(B(1, 0), source=1, wait=False)
+    assert programs[1][0] == Recv("0F0", source=0, into="a")
 
 
 def test_what_pytorch_prints_besides_is_left_out():
@@ -90,14 +93,14 @@ def test_what_pytorch_prints_besides_is_left_out():
 
 def test_a_message_of_a_split_backward_is_what_its_i_made():
     programs = gp.device_programs("0F0 0SEND_F0 0RECV_B0 0I0 0W0\n1RECV_F0 1F0 1I0 1SEND_B0 1W0")
-    assert gp.Recv(gp.I(1, 0), 1) in programs[0] and gp.Send(gp.I(1, 0), 0) in programs[1]
+    assert Recv(I(1, 0), 1) in programs[0] and Send(I(1, 0), 0) in programs[1]
     assert_as_on_one_device(run(programs, 2))
 
 
 def test_the_two_ends_of_a_message_are_not_equal():
-    assert gp.Send(gp.F(0, 0), 1) != gp.Recv(gp.F(0, 0), 1)
-    assert str(gp.Send("0F1", to=1)) == "Send 0F1 to device 1"
-    assert str(gp.Recv("0F1", source=0)) == "Recv 0F1 from device 0"
+    assert Send(F(0, 0), 1) != Recv(F(0, 0), 1)
+    assert str(Send("0F1", to=1)) == "Send 0F1 to device 1"
+    assert str(Recv("0F1", source=0)) == "Recv 0F1 from device 0"
 
 
 # What it gives
@@ -126,7 +129,7 @@ def test_so_do_pairs_copies_split_and_repeated_forwards(schedule):
 def test_with_blocking_sends_it_hangs_where_blocked_cycles_says_and_runs_with_every_swap_made(schedule):
     programs, found = gp.device_programs(schedule), blocked_cycles(schedule)
     if found:
-        with pytest.raises(gp.DeadlockError) as error:
+        with pytest.raises(gp.errors.DeadlockError) as error:
             run(programs, schedule.stages, sends="blocking")
         head, sentence = str(error.value).splitlines()
         assert head == f"the programs of {schedule.devices} devices cannot finish with blocking sends:"
@@ -168,20 +171,20 @@ def test_a_blocking_message_begins_when_both_are_there_and_keeps_both():
 def last_of_two(microbatches: int):
     """Device 1 of GPipe on two devices, as a student may write it."""
     for m in range(microbatches):
-        yield gp.Recv(gp.F(0, m), source=0)
-        yield gp.F(1, m)
+        yield Recv(F(0, m), source=0)
+        yield F(1, m)
     for m in reversed(range(microbatches)):
-        yield gp.B(1, m)
-        yield gp.Send(gp.B(1, m), to=0)
+        yield B(1, m)
+        yield Send(B(1, m), to=0)
 
 
 def first_of_two(microbatches: int):
     for m in range(microbatches):
-        yield gp.F(0, m)
-        yield gp.Send(gp.F(0, m), to=1)
+        yield F(0, m)
+        yield Send(F(0, m), to=1)
     for m in reversed(range(microbatches)):
-        yield gp.Recv(gp.B(1, m), source=1)
-        yield gp.B(0, m)
+        yield Recv(B(1, m), source=1)
+        yield B(0, m)
 
 
 @pytest.mark.parametrize("sends", ["buffered", "blocking"])
@@ -198,19 +201,19 @@ def test_a_generator_is_asked_for_its_next_step_only_when_the_last_one_has_ended
     told = []
 
     def first():
-        yield gp.F(0, 0)
+        yield F(0, 0)
         told.append("before the send")
-        yield gp.Send(gp.F(0, 0), 1)
-        yield gp.Recv(gp.B(1, 0), 1)
+        yield Send(F(0, 0), 1)
+        yield Recv(B(1, 0), 1)
         told.append("gradient")
-        yield gp.B(0, 0)
+        yield B(0, 0)
 
     def last():
-        yield gp.Recv(gp.F(0, 0), 0)
+        yield Recv(F(0, 0), 0)
         told.append("received")
-        yield gp.F(1, 0)
-        yield gp.B(1, 0)
-        yield gp.Send(gp.B(1, 0), 0)
+        yield F(1, 0)
+        yield B(1, 0)
+        yield Send(B(1, 0), 0)
 
     run([first(), last()], 2, microbatches=1)
     assert told == ["before the send", "received", "gradient"]
@@ -220,18 +223,18 @@ def test_a_program_that_would_never_end_is_stopped_at_its_first_mistake():
     def forwards():
         m = 0
         while True:
-            yield gp.F(0, m)
+            yield F(0, m)
             m += 1
 
     with pytest.raises(
-        gp.ScheduleError, match="0F3, which is out of range: stages are 0 to 0, microbatches 0 to 2"
+        gp.errors.ScheduleError, match="0F3, which is out of range: stages are 0 to 0, microbatches 0 to 2"
     ):
         run([forwards()], 1, microbatches=3)
 
 
 def test_an_error_inside_a_program_says_whose_it_was():
     def broken():
-        yield gp.F(0, 0)
+        yield F(0, 0)
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine") as error:
@@ -240,7 +243,7 @@ def test_an_error_inside_a_program_says_whose_it_was():
 
 
 def test_the_weights_do_not_change_and_layers_draw_by_seed_and_step():
-    partitions = gp.split([*gp.mlp([64, 12]), gp.Dropout(0.5), *gp.mlp([12, 10])], stages=2)
+    partitions = gp.split([*gp.mlp([64, 12]), gp.transformers.Dropout(0.5), *gp.mlp([12, 10])], stages=2)
     before = [array.copy() for part in partitions for array in part.parameters.values()]
     schedule, batch = gp.OneFOneB(2, 3), ten_digits()
     for options in ({"seed": 1}, {"seed": 1, "step": 2}):
@@ -266,4 +269,4 @@ def test_a_mask_is_sent_and_received_with_what_it_belongs_to():
 
 
 def is_forward(step) -> bool:
-    return isinstance(step, gp.Recv) and step.what.kind == "F"
+    return isinstance(step, Recv) and step.what.kind == "F"

@@ -8,6 +8,7 @@ from drawn import SVG, words_in
 
 import gpipe_sim as gp
 from gpipe_sim.core.deadlock import cycle, in_words, waiting
+from gpipe_sim.drawing import draw_deadlock
 from gpipe_sim.drawing.deadlock import HEIGHT, IN_THE_WAY, LEFT, ROW, STEP, TOP, WAITS, WIDTH
 from gpipe_sim.drawing.palette import KINDS, PAPER, ink
 
@@ -27,13 +28,13 @@ def place(x: int, y: int) -> tuple[int, int]:
 
 def test_the_two_devices_wait_for_each_other():
     """0B0 needs 1B0, which stands behind 1F1, which needs 0F1, which stands behind 0B0."""
-    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    svg = str(draw_deadlock(gp.Explicit.parse(KNOT)))
     assert arrows(svg, WAITS) == [((0, 1), (1, 3)), ((1, 0), (0, 2))]
     assert arrows(svg, IN_THE_WAY) == [((1, 3), (1, 0)), ((0, 2), (0, 1))]
 
 
 def test_a_device_can_wait_for_itself():
-    svg = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
+    svg = str(draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
     assert arrows(svg, WAITS) == [((0, 1), (1, 0)), ((1, 0), (1, 1))]
     assert arrows(svg, IN_THE_WAY) == [((1, 1), (1, 0))]
 
@@ -41,14 +42,14 @@ def test_a_device_can_wait_for_itself():
 def test_arrows_join_facing_sides_arcs_bend_where_no_long_arrow_goes_and_the_latter_are_dashed():
     """Down from under row 0 to above row 1 and back; an arc is over row 0 if device 1 points at it. If a
     device waits for itself, it needs below its row and stands behind above."""
-    knot = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    knot = str(draw_deadlock(gp.Explicit.parse(KNOT)))
     under, above = TOP + HEIGHT + 3, TOP + ROW - 3
     assert heights(knot, WAITS) == [[under, above], [above, under]]
     assert [set(ys) for ys in heights(knot, IN_THE_WAY)] == [
         {under + ROW, under + ROW + 32},
         {above - ROW, above - ROW - 32},
     ]
-    itself = str(gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
+    itself = str(draw_deadlock(gp.Explicit.parse("0F0 0B0\n1B0 1F0")))
     assert set(heights(itself, WAITS)[1]) == {under + ROW, under + ROW + 32}
     assert set(heights(itself, IN_THE_WAY)[0]) == {above, above - 32}
     paths = re.findall(rf'<path d="[^"]+" fill="none" stroke="({WAITS}|{IN_THE_WAY})" (.*?)/>', knot)
@@ -60,7 +61,7 @@ def test_arrows_join_facing_sides_arcs_bend_where_no_long_arrow_goes_and_the_lat
 
 def test_what_is_written_lies_on_the_sheet_apart_and_on_its_own_box():
     schedule = gp.Explicit.parse(KNOT)
-    root = ElementTree.fromstring(text := str(gp.draw_deadlock(schedule)))
+    root = ElementTree.fromstring(text := str(draw_deadlock(schedule)))
     width, height = float(root.get("width")), float(root.get("height"))
     boxes = {(r.get("x"), r.get("y")) for r in root.iter(f"{SVG}rect")}
     said = {word.words: word for word in words_in(text)}
@@ -89,7 +90,7 @@ def heights(svg: str, colour: str) -> list[list[int]]:
 
 def test_what_has_run_is_filled_what_has_not_is_hollow_and_what_is_stuck_is_framed():
     """Device 0 has run 0F0 and device 1 nothing; 0B0 and 1F1 are stuck."""
-    svg = str(gp.draw_deadlock(gp.Explicit.parse(KNOT)))
+    svg = str(draw_deadlock(gp.Explicit.parse(KNOT)))
     boxes = re.findall(r'<rect [^>]*rx="3" fill="(.*?)"(.*?)/>\n<text [^>]* fill="(.*?)">(\d[FB]\d)<', svg)
     assert [action for *_, action in boxes] == KNOT.split()
     edges = {action: re.findall(r'"(.*?)"', edge) for _, edge, _, action in boxes}
@@ -107,9 +108,9 @@ def test_what_has_run_is_filled_what_has_not_is_hollow_and_what_is_stuck_is_fram
 def test_an_order_that_can_finish_has_no_such_picture():
     assert waiting(gp.OneFOneB(3, 4)) == []
     with pytest.raises(ValueError, match=r"GPipe\(.*\) can finish: nobody waits for ever"):
-        gp.draw_deadlock(gp.GPipe(2, 2))
-    with pytest.raises(gp.ScheduleError, match="1B0 is missing"):
-        gp.draw_deadlock(gp.Explicit.parse("0F0 0B0\n1F0"))
+        draw_deadlock(gp.GPipe(2, 2))
+    with pytest.raises(gp.errors.ScheduleError, match="1B0 is missing"):
+        draw_deadlock(gp.Explicit.parse("0F0 0B0\n1F0"))
 
 
 def test_the_cycle_leaves_out_who_only_queues_up_behind_it():
@@ -139,7 +140,7 @@ def test_of_a_long_queue_it_draws_what_is_near_the_knot():
     """Device 1 of 1F1B on 4 x 100 runs 1F71 too early, so 0B49 never gets its gradient."""
     rows = [list(row) for row in gp.OneFOneB(4, 100).actions]
     rows[1][100], rows[1][140] = rows[1][140], rows[1][100]
-    drawing = str(gp.draw_deadlock(gp.Explicit(rows)))
+    drawing = str(draw_deadlock(gp.Explicit(rows)))
     words = re.findall(r">([^<>]+)</text>", drawing)
     assert words[:9] == [
         "device 0",
@@ -160,10 +161,10 @@ def test_of_very_many_devices_it_draws_the_shortest_cycle():
     rows = [[*(f"{k}F{m}" for m in range(40)), *(f"{k}B{m}" for m in range(40))] for k in range(300)]
     for row in rows[:-1]:
         row[39], row[40] = row[40], row[39]
-    drawing = str(gp.draw_deadlock(gp.Explicit(rows)))
+    drawing = str(draw_deadlock(gp.Explicit(rows)))
     assert re.findall(r">(device \d+)<", drawing) == ["device 298", "device 299"]
     assert "2 of 300 devices: the shortest cycle" in drawing
-    with pytest.raises(gp.DeadlockError) as refused:
+    with pytest.raises(gp.errors.DeadlockError) as refused:
         gp.check(gp.Explicit(rows))
     assert str(refused.value).splitlines()[32:] == [
         "  device 31 is stuck at 31B0: it needs 32B0 (queued on device 32)",

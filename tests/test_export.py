@@ -9,23 +9,11 @@ from engine_cases import legal_orders, one_copy, over_explicit, runnable
 from hypothesis import given
 
 import gpipe_sim as gp
-from gpipe_sim import (
-    ZBV,
-    Chimera,
-    DeadlockError,
-    DualPipe,
-    DualPipeV,
-    Explicit,
-    GPipe,
-    Interleaved1F1B,
-    OneFOneB,
-    Schedule,
-    ScheduleError,
-    from_torch_csv,
-    remat,
-    to_torch_csv,
-    with_updates,
-)
+from gpipe_sim import ZBV, Explicit, GPipe, Interleaved1F1B, OneFOneB, remat, with_updates
+from gpipe_sim.core import Schedule
+from gpipe_sim.errors import DeadlockError, ScheduleError
+from gpipe_sim.export import from_torch_csv, to_torch_csv
+from gpipe_sim.families import WITHOUT_FLUSH, Chimera, DualPipe, DualPipeV
 
 PYTORCH = json.loads((Path(__file__).parent / "data" / "pytorch-orders.json").read_text())["schedules"]
 
@@ -115,7 +103,7 @@ def test_updates_within_the_step_are_refused_with_a_way_out():
         to_torch_csv(with_updates(OneFOneB(2, 3)))
 
 
-@pytest.mark.parametrize("family", gp.WITHOUT_FLUSH)
+@pytest.mark.parametrize("family", WITHOUT_FLUSH)
 def test_streams_are_refused_by_name_with_a_way_out(family):
     for stream in (family(2, 6), remat(family(2, 6), "always"), gp.replicate(family(2, 6), 2)):
         with pytest.raises(ScheduleError) as refused:

@@ -8,20 +8,19 @@ from cases import EQUAL, over_every_schedule, zero_bubble
 
 from gpipe_sim import (
     Costs,
-    DualPipeV,
     GPipe,
     Interleaved1F1B,
     Naive,
     OneFOneB,
     bubble_fraction,
     bubble_overhead,
-    idle_time,
     peak_in_flight,
     problems,
     simulate,
-    useful_time,
-    utilization,
 )
+from gpipe_sim.core import idle_time, useful_time
+from gpipe_sim.families import DualPipeV
+from gpipe_sim.why import utilization
 
 WHOLE = Costs()
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))

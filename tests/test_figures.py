@@ -22,7 +22,8 @@ from figures._exact import plain
 from figures._gantt import numbers, timeline_of
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
-from gpipe_sim import Kind, formulas
+from gpipe_sim import formulas
+from gpipe_sim.core import Kind
 from gpipe_sim.drawing.memory_strips import BYTES_HIGH, COUNTS_HIGH
 from gpipe_sim.drawing.palette import IN_FLIGHT, KINDS
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
@@ -93,7 +94,7 @@ def test_strips_hold_what_is_in_flight_below_each_lane(name):
     chart = chart_in(committed(name).axes[0])
     strips = chart.outlines(IN_FLIGHT.colour)
     for device, strip in enumerate(strips):
-        ends = [*gp.in_flight(timeline, device), (timeline.makespan, 0)]
+        ends = [*gp.why.in_flight(timeline, device), (timeline.makespan, 0)]
         held = sum(count * (end - start) for (start, count), (end, _) in pairwise(ends))
         assert area(strip) == pytest.approx(COUNTS_HIGH * held / most)
     assert len(strips) == 4

@@ -6,12 +6,14 @@ from itertools import pairwise
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim import Link, data_parallel_round
+from gpipe_sim import Link
+from gpipe_sim.core import Timeline
+from gpipe_sim.replicas import data_parallel_round
 
 LINK = Link(bandwidth=100)
 
 
-def both(devices: int) -> tuple[gp.Timeline, gp.Timeline]:
+def both(devices: int) -> tuple[Timeline, Timeline]:
     """The round and the ring: 16 samples of F = 1, I = W = 1, 10 bytes in and 1 out; a model of 400 bytes."""
     costs = gp.Costs(*[16 // devices] * 3)
     sizes = {"weights": 400, "inputs": 160 // devices, "outputs": 16 // devices}
@@ -23,7 +25,7 @@ def test_more_devices_make_the_round_longer_and_the_ring_shorter():
     """As bytes through device 0 grow with the devices, and through any device of a ring they do not."""
     bytes_through, lengths = {}, {}
     for n in (1, 2, 4, 8, 16):
-        through_one, ring = map(gp.bytes_through, timelines := both(n))
+        through_one, ring = map(gp.why.bytes_through, timelines := both(n))
         share = 160 // n + 2 * (16 // n) + 2 * 400
         assert through_one == ((n - 1) * share, *[share] * (n - 1))
         assert ring == (2 * Fraction(2 * (n - 1), n) * 400,) * n
@@ -70,7 +72,7 @@ def test_device_0_takes_part_in_one_transfer_at_a_time_and_each_device_has_what_
         assert [each.what for each in mine] == ["scatter", "replicate", "gather", "scatter", "reduce"]
         assert mine[1].end == forward.start and forward.end <= mine[2].start
         assert mine[3].end == backward.start and backward.end <= mine[4].start
-    path = gp.critical_path(timeline)
+    path = gp.why.critical_path(timeline)
     assert path[0].start == 0 and path[-1].end == timeline.makespan
     assert all(a.end == b.start for a, b in pairwise(path))
 

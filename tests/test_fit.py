@@ -8,21 +8,10 @@ import pytest
 from cases import every_order, every_schedule, over, over_every_order, overlapped, zero_bubble
 from measured import measured
 
-from gpipe_sim import (
-    Costs,
-    DualPipe,
-    Explicit,
-    GPipe,
-    OneFOneB,
-    Span,
-    Timeline,
-    VHalf,
-    fit_costs,
-    remat,
-    simulate,
-    with_updates,
-)
+from gpipe_sim import Costs, Explicit, GPipe, OneFOneB, fit_costs, remat, simulate, with_updates
+from gpipe_sim.core import Span, Timeline
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families import DualPipe, VHalf
 
 FEW = ((1, 3), (2, 1), (3, 2), (4, 8))
 MORE = [

@@ -8,6 +8,9 @@ from numeric import furthest_apart
 from test_layers import EVERY, RNG, input_for, small
 
 import gpipe_sim as gp
+from gpipe_sim.core import Context, Layer, Linear
+from gpipe_sim.memory.profile import Profile
+from gpipe_sim.transformers import Attention, Checkpoint, Residual, TransformerBlock
 
 
 class Counted(np.ndarray):
@@ -31,7 +34,7 @@ def counted(run, *arguments):
     return run(*arguments), Counted.made
 
 
-def counting(layer: gp.Layer) -> gp.Layer:
+def counting(layer: Layer) -> Layer:
     """The layer, with weights that count."""
     for inner in getattr(layer, "layers", ()):
         counting(inner)
@@ -41,10 +44,10 @@ def counting(layer: gp.Layer) -> gp.Layer:
 
 #: Layers that compute something again, beside those of ``EVERY``.
 AGAIN = [
-    gp.Attention(3, 1, recompute=True, rng=RNG),
-    gp.TransformerBlock(3, 3, dropout=0.1, recompute=True, rng=RNG),
-    gp.Checkpoint(gp.TransformerBlock(3, 3, norm="post", recompute=True, rng=RNG)),
-    gp.Residual(gp.Checkpoint(gp.Linear(3, 3, rng=RNG)), gp.Linear(3, 3, rng=RNG)),
+    Attention(3, 1, recompute=True, rng=RNG),
+    TransformerBlock(3, 3, dropout=0.1, recompute=True, rng=RNG),
+    Checkpoint(TransformerBlock(3, 3, norm="post", recompute=True, rng=RNG)),
+    Residual(Checkpoint(Linear(3, 3, rng=RNG)), Linear(3, 3, rng=RNG)),
 ]
 
 
@@ -52,7 +55,7 @@ AGAIN = [
 def test_the_flops_that_a_layer_states_are_those_of_the_products_that_it_makes(layer):
     x = np.ones((5, 4, 3)) if layer in AGAIN else input_for(layer)
     on_paper = gp.StandIn(x.shape, x.dtype)
-    (y, saved), forward = counted(counting(layer).forward, x.view(Counted), gp.Context())
+    (y, saved), forward = counted(counting(layer).forward, x.view(Counted), Context())
     (_, pending), to_input = counted(layer.backward_input, saved, np.ones(y.shape).view(Counted))
     _, to_weights = counted(layer.backward_weight, pending)
     assert forward == layer.flops(on_paper)
@@ -67,8 +70,8 @@ def test_the_count_sees_every_product():
     assert [layer.recompute_flops(on_paper) for layer in AGAIN] == [480, 480, 5760, 360]
 
 
-def block_profile(h: int, a: int, s: int, samples: int = 1, **options) -> gp.Profile:
-    block = gp.TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16, **options)
+def block_profile(h: int, a: int, s: int, samples: int = 1, **options) -> Profile:
+    block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16, **options)
     x = gp.StandIn((samples, s, h), np.float16)
     return gp.profile(gp.split([block], stages=1), (x, x), gp.mse)
 
@@ -103,7 +106,7 @@ def test_selective_recompute_takes_a_sixth_of_the_flops_that_korthikanti_printed
 
 
 def test_costs_are_those_of_the_largest_microbatch_and_exact():
-    partitions = gp.split([gp.Linear(3, 5, rng=RNG), gp.Tanh(), gp.Linear(5, 2, rng=RNG)], stages=3)
+    partitions = gp.split([Linear(3, 5, rng=RNG), gp.core.Tanh(), Linear(5, 2, rng=RNG)], stages=3)
     profile = gp.profile(partitions, (np.ones((7, 3)), np.ones((7, 2))), gp.mse)
     costs = profile.costs(microbatches=2)  # of 4 and 3 samples
     assert costs == gp.Costs([4 * 30, 0, 4 * 20], [4 * 30, 0, 4 * 20], [4 * 30, 0, 4 * 20])
@@ -113,7 +116,7 @@ def test_costs_are_those_of_the_largest_microbatch_and_exact():
 
 
 def test_a_checkpoint_costs_one_more_forward():
-    layers = [gp.Checkpoint(gp.Linear(3, 4, rng=RNG), gp.GELU(), gp.Linear(4, 2, rng=RNG))]
+    layers = [Checkpoint(Linear(3, 4, rng=RNG), gp.core.GELU(), Linear(4, 2, rng=RNG))]
     profile = gp.profile(gp.split(layers, stages=1), (np.ones((1, 3)), np.ones((1, 2))), gp.mse)
     assert profile.costs() == gp.Costs([40], [80], [40])
 
@@ -121,9 +124,9 @@ def test_a_checkpoint_costs_one_more_forward():
 @pytest.mark.parametrize(
     "layer",
     [
-        gp.Attention(4, 2, dropout=0.3, rng=RNG),
-        gp.TransformerBlock(4, 2, dropout=0.3, rng=RNG),
-        gp.Residual(gp.LayerNorm(4), gp.TransformerBlock(4, 2, norm="post", causal=True, rng=RNG)),
+        Attention(4, 2, dropout=0.3, rng=RNG),
+        TransformerBlock(4, 2, dropout=0.3, rng=RNG),
+        Residual(gp.transformers.LayerNorm(4), TransformerBlock(4, 2, norm="post", causal=True, rng=RNG)),
     ],
     ids=repr,
 )
@@ -131,10 +134,10 @@ def test_the_selective_layer_has_the_same_weights_and_gradients_and_saves_less(l
     x, selective = np.random.default_rng(0).normal(size=(3, 5, 4)), layer.selective()
     found, saved = [], []
     for each in (layer, selective):
-        y, kept = each.forward(x, gp.Context())
+        y, kept = each.forward(x, Context())
         dx, pending = each.backward_input(kept, np.sin(y))
         found.append({"x": dx, **each.backward_weight(pending)})
-        saved.append(sum(array.nbytes for array in gp.roots(kept)))
+        saved.append(sum(array.nbytes for array in gp.core.roots(kept)))
     assert selective.parameters is layer.parameters
     assert furthest_apart(*found) == 0
     shares = 3 * 2 * 5 * 5 * 8
@@ -143,9 +146,9 @@ def test_the_selective_layer_has_the_same_weights_and_gradients_and_saves_less(l
 
 
 def test_layers_without_attention_have_no_selective_one():
-    others = [small(kind) for kind in EVERY if kind not in (gp.Attention, gp.TransformerBlock)]
+    others = [small(kind) for kind in EVERY if kind not in (Attention, TransformerBlock)]
     assert [layer.selective() for layer in others] == [None] * len(others)
-    assert gp.Checkpoint(gp.Attention(4, 2, rng=RNG)).selective() is None
+    assert Checkpoint(Attention(4, 2, rng=RNG)).selective() is None
 
 
 @pytest.mark.parametrize("microbatches", [0, 8, 2.0, "2", True])

@@ -18,8 +18,8 @@ from gpipe_sim import (
     peak_in_flight,
     remat,
     simulate,
-    speedup,
 )
+from gpipe_sim.why import speedup
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 TO_TWELVE = range(1, 13)

@@ -11,16 +11,14 @@ from gpipe_sim import (
     Explicit,
     GPipe,
     Interleaved1F1B,
-    Kind,
     Naive,
     OneFOneB,
     PipeDream,
-    Span,
-    idle_spans,
     remat,
     simulate,
     with_updates,
 )
+from gpipe_sim.core import Kind, Span
 from gpipe_sim.core.timeline import number
 from gpipe_sim.drawing.geometry import (
     LANE_HIGH,
@@ -35,6 +33,7 @@ from gpipe_sim.drawing.geometry import (
 from gpipe_sim.drawing.text import short
 from gpipe_sim.drawing.words import caption, described, durations, title
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.why import idle_spans
 
 
 def test_an_overlapped_pair_is_two_boxes_of_half_height():

@@ -10,7 +10,7 @@ from closed_forms import transformer_parameters
 
 import gpipe_sim as gp
 
-COLUMNS = gp.published.GPIPE_DEPTHS
+COLUMNS = gp.papers.published.GPIPE_DEPTHS
 H, TOKENS, PLACES, GIB = 2_048, 32_000, 1_024, 2**30
 EACH = pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
 

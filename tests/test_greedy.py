@@ -13,17 +13,17 @@ from gpipe_sim import (
     Costs,
     GPipe,
     OneFOneB,
-    ScheduleError,
     bubble_fraction,
     check,
-    greedy,
     peak_in_flight,
     simulate,
     span_bubble,
 )
 from gpipe_sim.core.placement import looped
 from gpipe_sim.core.schedule import needs
+from gpipe_sim.errors import ScheduleError
 from gpipe_sim.families.placements import bidirectional, v_shaped
+from gpipe_sim.memory import greedy
 
 GRID = [(1, 3), (2, 1), (2, 5), (3, 2), (4, 3), (4, 8), (5, 16), (8, 15)]
 over_the_grid = pytest.mark.parametrize(("devices", "microbatches"), GRID)

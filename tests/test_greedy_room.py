@@ -10,9 +10,12 @@ from itertools import product
 
 import pytest
 
-from gpipe_sim import B, F, ScheduleError, check, greedy, peak_in_flight
+from gpipe_sim import check, peak_in_flight
+from gpipe_sim.core import B, F
 from gpipe_sim.core.placement import looped
+from gpipe_sim.errors import ScheduleError
 from gpipe_sim.families.placements import v_shaped
+from gpipe_sim.memory import greedy
 from gpipe_sim.memory.greedy import Room
 
 #: One, two, three and more stages per device, looped, turned, and unevenly spread.

@@ -9,9 +9,19 @@ import pytest
 from numeric import apart, furthest_apart, numeric_gradient
 
 import gpipe_sim as gp
-from gpipe_sim import GELU, LAYERS, BatchNorm, Context, Dropout, Embedding, Layer, Linear, ReLU, Tanh
+from gpipe_sim.core import GELU, LAYERS, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.core.meta_array import StandIn
-from gpipe_sim.transformers import attention, blocks, transformer
+from gpipe_sim.transformers import (
+    BatchNorm,
+    Checkpoint,
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Residual,
+    attention,
+    blocks,
+    transformer,
+)
 
 RNG = np.random.default_rng(7)
 #: What a small layer is made with. A layer whose constructor needs an argument of another name adds it here.
@@ -20,15 +30,23 @@ ARGUMENTS |= {"tokens": 6, "longest": 7, "heads": 3, "rate": 0.25}
 OTHERS = [getattr(room, name) for room in (transformer, attention, blocks) for name in room.__all__]
 EVERY = (*LAYERS, *OTHERS)
 #: Layers for whole numbers, and for sequences of features.
-TOKENS, SEQUENCES = (Embedding,), (gp.Positions, gp.Attention, gp.SequenceMean, gp.TransformerBlock)
+TOKENS, SEQUENCES = (
+    (Embedding,),
+    (
+        gp.transformers.Positions,
+        gp.transformers.Attention,
+        gp.transformers.SequenceMean,
+        gp.transformers.TransformerBlock,
+    ),
+)
 
 
 def small(layer: type[Layer], **others) -> Layer:
     """One for three features: a law that needs no more runs over a layer once it stands in ``LAYERS``."""
-    if layer is gp.Residual:
-        return gp.Residual(gp.LayerNorm(3, **others), Linear(3, 3, rng=RNG, **others), Dropout(0.25), Tanh())
-    if layer is gp.Checkpoint:
-        return gp.Checkpoint(Linear(3, 5, rng=RNG, **others), Dropout(0.25), Linear(5, 3, rng=RNG, **others))
+    if layer is Residual:
+        return Residual(LayerNorm(3, **others), Linear(3, 3, rng=RNG, **others), Dropout(0.25), Tanh())
+    if layer is Checkpoint:
+        return Checkpoint(Linear(3, 5, rng=RNG, **others), Dropout(0.25), Linear(5, 3, rng=RNG, **others))
     takes = inspect.signature(layer).parameters.values()
     needed = [argument.name for argument in takes if argument.default is argument.empty]
     unknown = [name for name in needed if name not in ARGUMENTS]
@@ -311,8 +329,9 @@ def test_layers_show_their_sizes():
 
 
 def test_every_listed_layer_is_public_by_its_name():
-    assert [getattr(gp, layer.__name__) for layer in EVERY] == list(EVERY)
-    assert {"LAYERS", "Layer", "Context", *(layer.__name__ for layer in EVERY)} <= set(gp.__all__)
+    public = vars(gp.transformers) | {name: getattr(gp.core, name) for name in dir(gp.core)}
+    assert [public[layer.__name__] for layer in EVERY] == list(EVERY)
+    assert {"LAYERS", "Layer", "Context"} <= set(public)
 
 
 # Randomness
@@ -349,7 +368,7 @@ def test_an_input_of_the_wrong_shape_is_refused_with_the_layers_number(shape):
 @pytest.mark.parametrize("number", [np.float64, Fraction])
 def test_a_number_of_another_kind_changes_no_dtype(number):
     x = np.ones((2, 4), np.float32)
-    for layer in (Dropout(number(1) / 4), gp.LayerNorm(4, eps=number(1) / 8, dtype=np.float32)):
+    for layer in (Dropout(number(1) / 4), LayerNorm(4, eps=number(1) / 8, dtype=np.float32)):
         y, saved = layer.forward(x, Context())
         assert {array.dtype.kind + str(array.dtype.itemsize) for array in (y, *arrays(saved))} <= {"f4", "b1"}
 
@@ -359,7 +378,7 @@ def test_the_weights_of_a_layer_belong_to_it_alone():
     with pytest.raises(
         ValueError, match=r"layers 0 and 1 share the weights '0.W' of Residual\(Linear\(3, 3\)\)"
     ):
-        gp.split([gp.Residual(shared), gp.Residual(shared)], stages=2)
+        gp.split([Residual(shared), Residual(shared)], stages=2)
     with pytest.raises(ValueError, match="has a layer twice"):
-        gp.Residual(shared, Tanh(), shared)
-    gp.Residual(tanh := Tanh(), tanh)
+        Residual(shared, Tanh(), shared)
+    Residual(tanh := Tanh(), tanh)

@@ -11,15 +11,18 @@ from plain_links import linked
 
 import gpipe_sim as gp
 from gpipe_sim import Costs, Link, Nodes
+from gpipe_sim.core import B, Kind
 from gpipe_sim.core.device import Device
 from gpipe_sim.core.numbers import CostColumn
+from gpipe_sim.core.timeline import Message
+from gpipe_sim.why import why_idle
 
 SIZES = [(1, 3), (3, 2), (4, 8)]
 COSTS = [Costs(), Costs(2, 3, 1), Costs(0, 0, 0), Costs(Fraction(1, 3), 1, Fraction(1, 2), comm=2)]
 HALF = Fraction(1, 2)
 
 
-def as_drawn(timeline: gp.Timeline) -> tuple[dict, dict]:
+def as_drawn(timeline: gp.core.Timeline) -> tuple[dict, dict]:
     spans = {span.action: (span.start, span.end) for span in timeline.spans}
     return spans, {(each.action, each.target): (each.start, each.end) for each in timeline.messages}
 
@@ -30,7 +33,7 @@ class Sizes:
     def __init__(self, of):
         self.of, self.require_within = of, None
 
-    def message_bytes(self, schedule: gp.Schedule) -> CostColumn:
+    def message_bytes(self, schedule: gp.core.Schedule) -> CostColumn:
         program = schedule.program
         made = [program.action_of(part) for part in program.needs[program.crosses].tolist()]
         return CostColumn([self.of[action] for action in made], np.arange(len(made)))
@@ -89,10 +92,14 @@ def test_inside_a_node_messages_are_fast_and_between_nodes_slow():
 # Bytes
 
 
-def small(stages: int) -> tuple[list[gp.Partition], tuple]:
+def small(stages: int) -> tuple[list[gp.core.Partition], tuple]:
     rng = np.random.default_rng(0)
-    layers = [gp.PaddingMask(), gp.Embedding(9, 4, rng=rng), *gp.mlp([4, *range(5, 4 + stages), 6])]
-    layers += [gp.SequenceMean(), gp.Linear(6, 3, rng=rng, dtype=np.float32)]
+    layers = [
+        gp.transformers.PaddingMask(),
+        gp.transformers.Embedding(9, 4, rng=rng),
+        *gp.mlp([4, *range(5, 4 + stages), 6]),
+    ]
+    layers += [gp.transformers.SequenceMean(), gp.core.Linear(6, 3, rng=rng, dtype=np.float32)]
     text = rng.integers(9, size=(11, 5))
     return gp.split(layers, stages=stages), (text, np.arange(11) % 3)
 
@@ -116,7 +123,7 @@ def test_messages_have_the_bytes_that_devices_send(schedule, monkeypatch):
     parts = map(program.action_of, program.needs[program.crosses].tolist())
     found = {}
     for part, price in zip(parts, column.index.tolist(), strict=True):
-        kind, step = (gp.Kind.F, 1) if part.kind is gp.Kind.F else (gp.Kind.B, -1)
+        kind, step = (Kind.F, 1) if part.kind is Kind.F else (Kind.B, -1)
         found[kind, part.stage + step, part.microbatch] = column.values[price]
     assert found == sent
 
@@ -175,24 +182,24 @@ def test_what_is_no_link_is_refused(make, error, says):
 @over(every_order(SIZES))
 def test_the_critical_path_runs_through_messages_and_those_that_they_wait_for(schedule):
     timeline = gp.simulate(schedule, Costs(1, 2, 1), links=Link(bandwidth=HALF))
-    path = gp.critical_path(timeline)
+    path = gp.why.critical_path(timeline)
     assert path[0].start == 0 and path[-1].end == timeline.makespan
     for before, after in pairwise(path):
         assert before.end == after.start
-        if isinstance(before, gp.Message) and isinstance(after, gp.Message):
+        if isinstance(before, Message) and isinstance(after, Message):
             assert before[1:3] == after[1:3], "it waited for another message on its link"
-        elif isinstance(after, gp.Message):
+        elif isinstance(after, Message):
             assert after.action in before.action.parts
-        elif isinstance(before, gp.Message) or before.device != after.device:
-            assert set(before.action.parts) & set(gp.needs(after.action, schedule))
+        elif isinstance(before, Message) or before.device != after.device:
+            assert set(before.action.parts) & set(gp.core.needs(after.action, schedule))
 
 
 def test_a_device_that_does_not_compute_while_it_sends_and_receives_is_said_to_do_that():
     """It was said to wait for nothing."""
     timeline = gp.simulate(gp.GPipe(2, 2), links=Link(bandwidth=1), overlap=False)
-    assert str(gp.why_idle(timeline, 0, 1)) == "device 0 sends or receives from 1 to 2"
-    assert str(gp.why_idle(timeline, 1, 4)) == "device 1 sends or receives from 4 to 5"
-    assert str(gp.why_idle(timeline, 1, 0)) == (
+    assert str(why_idle(timeline, 0, 1)) == "device 0 sends or receives from 1 to 2"
+    assert str(why_idle(timeline, 1, 4)) == "device 1 sends or receives from 4 to 5"
+    assert str(why_idle(timeline, 1, 0)) == (
         "device 1 waits from 0 to 3, before its first action, for 0F0, which device 0 runs from 0 to 1 and "
         "which arrives at 2; device 1 receives what 0F0 made until 3"
     )
@@ -204,22 +211,22 @@ def test_no_gap_of_a_simulated_timeline_is_without_a_reason(schedule):
         links = Link(bandwidth=HALF)
         timeline = gp.simulate(schedule, Costs(1, 2, 1), links=links, overlap=overlap)
         for device in range(schedule.devices):
-            for start, end in gp.idle_spans(timeline, device):
-                says = str(gp.why_idle(timeline, device, (start + end) / 2))
+            for start, end in gp.why.idle_spans(timeline, device):
+                says = str(why_idle(timeline, device, (start + end) / 2))
                 assert "nothing that the schedule knows of" not in says, says
 
 
 def test_why_a_device_waits_names_the_message_on_the_link():
     timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=Fraction(1, 4)))
-    assert str(gp.why_idle(timeline, 1, 8)) == (
+    assert str(why_idle(timeline, 1, 8)) == (
         "device 1 waits from 7 to 10 for 0F1, which device 0 runs from 1 to 2 and which waits until 5 for "
         "the link, where 0F0 is, and arrives at 10"
     )
-    assert str(gp.why_idle(timeline, 1, 0)).endswith("which device 0 runs from 0 to 1 and which arrives at 6")
+    assert str(why_idle(timeline, 1, 0)).endswith("which device 0 runs from 0 to 1 and which arrives at 6")
 
 
 def test_an_update_does_not_wait_until_another_copy_has_sent_its_gradient_on():
     slow = gp.Nodes(3, gp.Link(0, 1), gp.Link(0, 0.1))
     schedule = gp.with_updates(gp.replicate(gp.GPipe(2, 1), 2))
     ends = gp.simulate(schedule, gp.Costs(update=1), links=slow, overlap=False).ends
-    assert (ends[gp.B(1, 0)], ends[gp.B(1, 1)], ends[gp.U(1, 0)]) == (6, 24, 25)
+    assert (ends[B(1, 0)], ends[B(1, 1)], ends[gp.core.U(1, 0)]) == (6, 24, 25)

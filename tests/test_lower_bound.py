@@ -7,6 +7,7 @@ import pytest
 from planned import ACCELERATOR, X, Y, cluster, model
 
 import gpipe_sim as gp
+from gpipe_sim.planning import lower_bound
 
 LINK = gp.Link(latency=1, bandwidth=400)
 KINDS = {"full": "FB", "split": "FIW"}
@@ -38,7 +39,7 @@ def fastest(microbatches: int, kinds: str, layers, where: gp.Cluster, batch) -> 
     for first in range(1, len(layers)):
         partitions = gp.split(layers, balance=[first, len(layers) - first])
         profile = gp.profile(partitions, batch, gp.cross_entropy)
-        costs = gp.costs_from_flops(profile, where.accelerator, microbatches)
+        costs = gp.planning.costs_from_flops(profile, where.accelerator, microbatches)
         found += [gp.simulate(each, costs, links=where.links, profile=profile).makespan for each in schedules]
     return min(found)
 
@@ -51,7 +52,7 @@ def test_no_order_of_two_devices_is_faster(kinds, sizes):
         where = gp.Cluster(2, ACCELERATOR, 1e9, links)
         for microbatches in (1, 2):
             given = {"replicas": [1], "microbatches": [microbatches]}
-            bound = gp.lower_bound(layers, where, batch, gp.cross_entropy, **given)
+            bound = lower_bound(layers, where, batch, gp.cross_entropy, **given)
             best = float(fastest(microbatches, kinds, layers, where, batch))
             assert 0.5 * best < bound <= best * (1 + 1e-12)
 
@@ -59,21 +60,21 @@ def test_no_order_of_two_devices_is_faster(kinds, sizes):
 def test_it_is_reached_where_nothing_is_in_the_way():
     """By one layer on one device; and by two copies of two equal layers, where no device waits to start."""
     one = gp.Cluster(1, gp.Accelerator(1), 1e9)
-    layers = [gp.Linear(8, 8, rng=np.random.default_rng(i)) for i in (0, 1)]
+    layers = [gp.core.Linear(8, 8, rng=np.random.default_rng(i)) for i in (0, 1)]
     batch = np.zeros((4, 8)), np.zeros((4, 8))
     forward = 2 * 8 * 8  # of a sample; I and W are as long
-    assert gp.lower_bound(layers[:1], one, batch, gp.mse) == 4 * 3 * forward
+    assert lower_bound(layers[:1], one, batch, gp.mse) == 4 * 3 * forward
     two = gp.Cluster(2, gp.Accelerator(1), 1e9)
     given = {"replicas": [1], "microbatches": [4]}
-    assert gp.lower_bound(layers, two, batch, gp.mse, **given) == 4 * 3 * forward
-    plans = gp.plan(layers, two, batch, gp.mse, schedules=[gp.Chimera, gp.OneFOneB], **given)
+    assert lower_bound(layers, two, batch, gp.mse, **given) == 4 * 3 * forward
+    plans = gp.plan(layers, two, batch, gp.mse, schedules=[gp.families.Chimera, gp.OneFOneB], **given)
     assert plans.best.words == "1 x Chimera K=2 M=4" and plans.gap == 0
 
 
 def test_more_devices_more_speed_and_faster_links_never_raise_it():
     def bound(devices=4, flops=64, overhead=2, latency=1, bandwidth=400):
         where = gp.Cluster(devices, gp.Accelerator(flops, overhead), 1e9, gp.Link(latency, bandwidth))
-        return gp.lower_bound(model(), where, (X, Y), gp.cross_entropy)
+        return lower_bound(model(), where, (X, Y), gp.cross_entropy)
 
     assert bound() < bound(flops=32) and bound() < bound(overhead=4) and bound(2) < bound(1)
     assert bound() <= bound(latency=2) and bound() <= bound(bandwidth=200)
@@ -84,7 +85,7 @@ def test_a_batch_that_cannot_be_cut_has_none():
     with pytest.raises(
         ValueError, match="lower_bound finds no way to cut 8 samples and 15 layers for 3 devices"
     ):
-        gp.lower_bound(model(), cluster(3), (X, Y), gp.cross_entropy, microbatches=[5])
+        lower_bound(model(), cluster(3), (X, Y), gp.cross_entropy, microbatches=[5])
 
 
 def test_devices_wait_for_messages_before_they_start():
@@ -94,7 +95,7 @@ def test_devices_wait_for_messages_before_they_start():
     """
     batch = np.zeros((64, 8)), np.zeros((64, 8))
     bounds = [
-        gp.lower_bound(
+        lower_bound(
             gp.mlp([8] * 5, seed=0),
             gp.Cluster(4, gp.Accelerator(flops=100), 1e9, gp.Link(latency=latency)),
             batch,

@@ -23,8 +23,8 @@ def test_a_timeline_is_made_of_spans_in_any_order():
             lambda spans: [spans[0]._replace(device=1), *spans[1:]],
             "0F0 is measured on device 1, but OneFOneB(",
         ),
-        (lambda spans: [spans[0]._replace(action=gp.I(0, 0)), *spans[1:]], "0I0 is not in OneFOneB"),
-        (lambda spans: [spans[0]._replace(action=gp.F(9, 0)), *spans[1:]], "9F0 is not in OneFOneB"),
+        (lambda spans: [spans[0]._replace(action=gp.core.I(0, 0)), *spans[1:]], "0I0 is not in OneFOneB"),
+        (lambda spans: [spans[0]._replace(action=gp.core.F(9, 0)), *spans[1:]], "9F0 is not in OneFOneB"),
     ],
 )
 def test_spans_that_are_no_step_of_the_schedule_are_refused(change, says):
@@ -37,13 +37,13 @@ def test_spans_that_are_no_step_of_the_schedule_are_refused(change, says):
 def test_spans_that_contradict_the_order_are_refused():
     schedule = gp.Explicit(["0F0 0R0 0F1 0B0 0B1"])
     times = {"0F0": (0, 1), "0F1": (1, 2), "0R0": (2, 3), "0B0": (3, 5), "0B1": (5, 7)}
-    spans = [gp.Span(gp.Action.parse(text), 0, *map(float, when)) for text, when in times.items()]
+    spans = [gp.core.Span(gp.core.Action.parse(text), 0, *map(float, when)) for text, when in times.items()]
     with pytest.raises(
         ValueError, match=r"0F1 is measured before 0R0, but Explicit\(.*\) has it after: give"
     ):
         from_spans(schedule, spans)
     ran = gp.Explicit([[span.action for span in spans]])
-    assert gp.idle_spans(from_spans(ran, spans), 0) == []
+    assert gp.why.idle_spans(from_spans(ran, spans), 0) == []
 
 
 @pytest.mark.parametrize("times", [(2.0, 1.0), (float("nan"), 1.0), (0.0, float("inf"))])

@@ -8,28 +8,17 @@ from cases import every_order, over
 from gpipe_sim import (
     SGD,
     Adam,
-    AdamW,
-    B,
-    Checkpoint,
     Costs,
-    DualPipe,
     Explicit,
     GPipe,
-    Kind,
-    Layer,
-    LayerNorm,
-    Linear,
     MixedPrecision,
-    ReLU,
-    Residual,
-    RMSProp,
-    Tanh,
     cross_entropy,
     mlp,
     remat,
     split,
     train_step,
 )
+from gpipe_sim.core import B, Kind, Layer, Linear, ReLU, Tanh
 from gpipe_sim.core.memory import (
     BOUNDARY,
     CATEGORIES,
@@ -44,7 +33,9 @@ from gpipe_sim.core.memory import (
     roots,
 )
 from gpipe_sim.core.step import METER
+from gpipe_sim.families import DualPipe
 from gpipe_sim.memory.inside import InsideMeter
+from gpipe_sim.transformers import AdamW, Checkpoint, LayerNorm, Residual, RMSProp
 
 COLUMNS = PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES
 BATCH = np.linspace(-1, 1, 12).reshape(4, 3), np.array([0, 3, 1, 2])

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.core import Schedule, Tanh
+from gpipe_sim.errors import MemoryLimitError
+from gpipe_sim.memory import greedy
 from gpipe_sim.memory.limit import in_bytes
 
 DATA = gp.digits()
@@ -13,14 +16,14 @@ BATCH = DATA.x[:64], DATA.y[:64]
 X = np.zeros((2, 4))
 
 
-def model() -> list[gp.Partition]:
+def model() -> list[gp.core.Partition]:
     return gp.split(gp.mlp([64, 64, 64, 64, 10]), stages=4)
 
 
 PROFILE = gp.profile(model(), BATCH, gp.cross_entropy)
 
 
-def fullest(schedule: gp.Schedule) -> int:
+def fullest(schedule: Schedule) -> int:
     return max(trace.peak_inside.bytes for trace in gp.predict_memory(schedule, PROFILE))
 
 
@@ -34,12 +37,12 @@ def test_a_step_that_just_fits_runs_and_one_byte_less_is_refused():
         lambda: gp.train_step(model(), schedule, BATCH, gp.cross_entropy, memory_limit=peak - 1),
         lambda: gp.simulate(schedule, profile=PROFILE, memory_limit=peak - 1),
     ):
-        with pytest.raises(gp.MemoryLimitError):
+        with pytest.raises(MemoryLimitError):
             refused()
 
 
 def test_the_refusal_says_which_device_when_what_and_what_would_help():
-    with pytest.raises(gp.MemoryLimitError) as error:
+    with pytest.raises(MemoryLimitError) as error:
         gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=110_000)
     assert str(error.value).splitlines() == [
         "GPipe(devices=4, microbatches=8) does not fit: device 0 would hold 140.3 kB while it runs 0B7, "
@@ -59,14 +62,14 @@ def test_a_limit_for_each_device():
     peaks = [trace.peak_inside.bytes for trace in gp.predict_memory(gp.GPipe(4, 8), PROFILE)]
     gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=peaks)
     peaks[2] -= 1
-    with pytest.raises(gp.MemoryLimitError, match="device 2 would hold"):
+    with pytest.raises(MemoryLimitError, match="device 2 would hold"):
         gp.simulate(gp.GPipe(4, 8), profile=PROFILE, memory_limit=peaks)
 
 
 def test_nothing_has_changed_when_a_step_is_refused():
     partitions = model()
     before = [array.copy() for partition in partitions for array in partition.parameters.values()]
-    with pytest.raises(gp.MemoryLimitError):
+    with pytest.raises(MemoryLimitError):
         how = {"memory_limit": 1, "optimizer": gp.SGD(1.0)}
         gp.train_step(partitions, gp.with_updates(gp.GPipe(4, 2)), BATCH, gp.cross_entropy, **how)
     after = [array for partition in partitions for array in partition.parameters.values()]
@@ -77,7 +80,7 @@ def test_a_training_that_does_not_fit_is_refused_before_its_first_step():
     how = {"loss": gp.cross_entropy, "optimizer": gp.SGD(0.1), "epochs": 1, "batch_size": 64, "report": None}
     peak, partitions = fullest(gp.OneFOneB(4, 8)), model()
     before = [array.copy() for partition in partitions for array in partition.parameters.values()]
-    with pytest.raises(gp.MemoryLimitError, match="device 0 would hold"):
+    with pytest.raises(MemoryLimitError, match="device 0 would hold"):
         gp.train(partitions, gp.OneFOneB(4, 8), BATCH, memory_limit=peak - 1, **how)
     after = [array for partition in partitions for array in partition.parameters.values()]
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
@@ -85,7 +88,7 @@ def test_a_training_that_does_not_fit_is_refused_before_its_first_step():
 
 
 def test_a_limit_that_nothing_fits_says_so_of_every_change():
-    with pytest.raises(gp.MemoryLimitError) as error:
+    with pytest.raises(MemoryLimitError) as error:
         gp.simulate(gp.remat(gp.OneFOneB(4, 8), "always"), profile=PROFILE, memory_limit=0)
     said = str(error.value).splitlines()
     assert said[-2:] == ["With", "  16 microbatches: at most 80.9 kB on a device, which does not fit"]
@@ -108,15 +111,15 @@ def test_a_limit_that_is_none_is_refused(limit, says):
 @pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.uint64, np.int64, np.float32])
 def test_a_limit_in_numbers_of_numpys_own_is_that_limit(kind):
     """Unsigned ones wrapped round below 0, so whatever had room to spare was refused."""
-    profile, schedule = gp.profile(gp.split([gp.Tanh()], stages=1), (X, X), gp.mse), gp.GPipe(1, 1)
+    profile, schedule = gp.profile(gp.split([Tanh()], stages=1), (X, X), gp.mse), gp.GPipe(1, 1)
     assert max(trace.peak_inside.bytes for trace in gp.predict_memory(schedule, profile)) == 192
     for limit in (kind(192), kind(255), [kind(255)]):
         gp.simulate(schedule, profile=profile, memory_limit=limit)
-        gp.greedy(1, 1, memory_limit=limit, profile=profile)
+        greedy(1, 1, memory_limit=limit, profile=profile)
         gp.deepest_model(schedule, profile, 0, limit)
     for refused in (
         lambda: gp.simulate(schedule, profile=profile, memory_limit=kind(191)),
-        lambda: gp.greedy(1, 1, memory_limit=kind(191), profile=profile),
+        lambda: greedy(1, 1, memory_limit=kind(191), profile=profile),
     ):
         with pytest.raises(ValueError, match="may hold 191 bytes"):
             refused()
@@ -149,7 +152,7 @@ def test_gpt3_does_not_fit_eight_devices_of_80_gb():
     profile = gp.profile(
         gp.split(gp.gpt3_175b(), balance=[14, *6 * [12], 14]), (text, text), gp.cross_entropy
     )
-    with pytest.raises(gp.MemoryLimitError, match="may hold 80 GB"):
+    with pytest.raises(MemoryLimitError, match="may hold 80 GB"):
         gp.simulate(gp.OneFOneB(8, 8), profile=profile, memory_limit=80e9)
 
 
@@ -157,15 +160,15 @@ def test_gpt3_does_not_fit_eight_devices_of_80_gb():
     "schedule", [gp.remat(gp.GPipe(4, 8), "always", stages=[0, 1]), gp.remat(gp.GPipe(4, 8), "except_last")]
 )
 def test_what_recomputes_already_is_changed_in_the_same_stages_and_mode(schedule):
-    with pytest.raises(gp.MemoryLimitError) as error:
+    with pytest.raises(MemoryLimitError) as error:
         gp.simulate(schedule, profile=PROFILE, memory_limit=1)
     found = gp.remat(gp.OneFOneB(4, 8), schedule.mode, schedule.only)
     assert f"  1F1B: at most {in_bytes(fullest(found))} on a device" in str(error.value)
 
 
 def test_where_no_change_can_be_made_a_smaller_batch_is_named():
-    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (X, X), gp.mse)
-    with pytest.raises(gp.MemoryLimitError) as error:
+    profile = gp.profile(gp.split([Tanh()], stages=1), (X, X), gp.mse)
+    with pytest.raises(MemoryLimitError) as error:
         gp.simulate(gp.Explicit(["0F0 0R0 0B0"]), profile=profile, memory_limit=1)
     assert str(error.value).splitlines()[1:] == [
         "When 0R0 starts, it holds boundary inputs 64 bytes; 128 bytes more come while it runs.",
@@ -174,24 +177,24 @@ def test_where_no_change_can_be_made_a_smaller_batch_is_named():
 
 
 def test_what_takes_no_time_is_said_to_be_too_much_but_not_what_was_there_before():
-    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (X, X), gp.mse)
-    with pytest.raises(gp.MemoryLimitError) as error:
+    profile = gp.profile(gp.split([Tanh()], stages=1), (X, X), gp.mse)
+    with pytest.raises(MemoryLimitError) as error:
         gp.simulate(gp.GPipe(1, 2), gp.Costs(0, 0, 0), profile=profile, memory_limit=1)
     assert "from 0 to 0" in str(error.value) and " starts, it holds" not in str(error.value)
-    with pytest.raises(gp.MemoryLimitError, match="When 0F0 starts, it holds nothing; "):
+    with pytest.raises(MemoryLimitError, match="When 0F0 starts, it holds nothing; "):
         gp.simulate(gp.GPipe(1, 1), gp.Costs(9, 1, 1), profile=profile, memory_limit=1)
 
 
 def test_a_schedule_of_ones_own_that_cannot_be_made_in_another_size_is_refused_too():
-    class Own(gp.Schedule):
+    class Own(Schedule):
         def __init__(self):
             super().__init__(1, 1)
 
         def order(self, device):
-            return [gp.F(0, 0), gp.B(0, 0)]
+            return [gp.core.F(0, 0), gp.core.B(0, 0)]
 
-    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (X, X), gp.mse)
-    with pytest.raises(gp.MemoryLimitError, match="With\n  recompute"):
+    profile = gp.profile(gp.split([Tanh()], stages=1), (X, X), gp.mse)
+    with pytest.raises(MemoryLimitError, match="With\n  recompute"):
         gp.simulate(Own(), profile=profile, memory_limit=1)
 
 

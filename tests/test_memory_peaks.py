@@ -12,13 +12,8 @@ from gpipe_sim import (
     SGD,
     ZBV,
     GPipe,
-    Kind,
-    Linear,
     Naive,
     OneFOneB,
-    Tanh,
-    VHalf,
-    VMin,
     peak_in_flight,
     predict_memory,
     profile,
@@ -26,6 +21,8 @@ from gpipe_sim import (
     split,
     train_step,
 )
+from gpipe_sim.core import Kind, Linear, Tanh
+from gpipe_sim.families import VHalf, VMin
 
 
 @cache

@@ -61,7 +61,7 @@ def test_a_strip_has_the_area_of_the_integral_of_what_is_in_flight(schedule):
     most = max(gp.peak_in_flight(schedule))
     assert len(strips) == schedule.devices
     for device, strip in enumerate(strips):
-        steps = [*gp.in_flight(timeline, device), (timeline.makespan, 0)]
+        steps = [*gp.why.in_flight(timeline, device), (timeline.makespan, 0)]
         held = sum(count * (end - start) for (start, count), (end, _) in pairwise(steps))
         a_tenth_of_a_pixel = timeline.makespan * 0.1 / chart.row
         assert area(strip) == pytest.approx(held * COUNTS_HIGH / most, abs=a_tenth_of_a_pixel)
@@ -243,7 +243,7 @@ def test_measured_actions_count_when_they_end_whatever_their_order():
     """A strip ran back in time: microbatch 1 ends before 0. A column shows its fullest moment."""
     order = gp.Explicit([["0F0", "0F1", "0B0", "0B1"]])
     times = [(0, 10), (1, 2), (3, 20), (4, 5)]
-    spans = [gp.Span(action, 0, *time) for action, time in zip(order.actions[0], times, strict=True)]
+    spans = [gp.core.Span(action, 0, *time) for action, time in zip(order.actions[0], times, strict=True)]
     timeline = from_spans(order, spans)
     [stack] = stacks(timeline, Grain(), Strips(1))
     assert list(zip(stack.times, stack.held[0], strict=True))[:4] == [(0, 0), (2, 1), (5, 0), (10, 1)]

@@ -8,28 +8,19 @@ from gpipe_sim import (
     Costs,
     Explicit,
     GPipe,
-    Message,
     Naive,
     OneFOneB,
-    Span,
     bubble_fraction,
     bubble_overhead,
-    busy_time,
-    critical_path,
-    idle_spans,
-    idle_time,
-    in_flight,
-    needs,
     peak_in_flight,
-    phases,
     remat,
     simulate,
     span_bubble,
-    speedup,
-    useful_time,
-    utilization,
 )
+from gpipe_sim.core import Span, busy_time, idle_time, needs, useful_time
+from gpipe_sim.core.timeline import Message
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.why import critical_path, idle_spans, in_flight, phases, speedup, utilization
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 WITH_COMM = Costs(Fraction(3, 2), Fraction(2), Fraction(1, 3), comm=Fraction(1, 4))

@@ -16,10 +16,13 @@ from cases import every_schedule
 from misused import CASES, FUNCTIONS, HANDED_IN, HUGE, TIMELINE, WRONG, X, Y, arguments, parts, step, train
 
 import gpipe_sim as gp
+from gpipe_sim.core import F, looped, needs
 from gpipe_sim.course.build import BUILDS
 from gpipe_sim.course.reply import Reply
 from gpipe_sim.errors import got
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families import bidirectional, v_shaped
+from gpipe_sim.memory import greedy
 from gpipe_sim.papers import formulas
 
 NUMBERS = (int, float, Integral, Real)
@@ -81,7 +84,7 @@ def contents(given: dict) -> list[bytes]:
     """The numbers that a call could change: batches, weights, and what an optimizer remembers."""
     models = [part.parameters for part in given.get("partitions", ())]
     models += [layer.parameters for layer in given.get("layers", ())]
-    return [array.tobytes() for array in gp.roots([list(given.values()), models])]
+    return [array.tobytes() for array in gp.core.roots([list(given.values()), models])]
 
 
 def is_said_by_us(error: Exception) -> bool:
@@ -116,7 +119,7 @@ def test_a_wrong_argument_is_refused_by_its_name_and_changes_nothing(name):
                 if each.annotation in (*NUMBERS, bool) and not meant:
                     assert re.search(rf"\b({said})\b", str(error)), (each.name, str(error))
                     assert got(wrong) in str(error), (each.name, str(error))
-                assert len(str(error)) < 400 or type(error) is gp.MemoryLimitError
+                assert len(str(error)) < 400 or type(error) is gp.errors.MemoryLimitError
             else:
                 assert meant, (each.name, got(wrong))
                 given = given if contents(given) == before else arguments(name)
@@ -191,25 +194,25 @@ def test_every_formula_of_small_numpy_integers_is_that_of_pythons(small):
 
 @pytest.mark.parametrize("small", [np.int8, np.uint8, np.int16])
 def test_small_numpy_integers_are_pythons_in_plans_placements_and_steps_too(small):
-    assert gp.looped(small(2), small(4)) == gp.looped(2, 4)
-    assert gp.v_shaped(small(100)) == gp.v_shaped(100)
-    assert gp.bidirectional(small(100)) == gp.bidirectional(100)
+    assert looped(small(2), small(4)) == looped(2, 4)
+    assert v_shaped(small(100)) == v_shaped(100)
+    assert bidirectional(small(100)) == bidirectional(100)
     explicit = gp.Explicit(["0F0 0B0"], placement=[[small(0)]], microbatches=small(1))
     assert explicit == gp.Explicit(["0F0 0B0"]) and type(explicit.placement[0][0]) is int
-    assert gp.greedy(small(2), small(70)).actions == gp.greedy(2, 70).actions
+    assert greedy(small(2), small(70)).actions == greedy(2, 70).actions
     assert gp.Costs(small(120)).per_stage(small(3)) == gp.Costs(120).per_stage(3)
     assert [len(part.layers) for part in gp.split(gp.mlp([2] * 130), stages=small(2))] == [
         len(part.layers) for part in gp.split(gp.mlp([2] * 130), stages=2)
     ]
     balance = [small(120), small(9)]
-    assert [len(part.layers) for part in gp.split([gp.Tanh() for _ in range(129)], balance=balance)] == [
+    assert [len(part.layers) for part in gp.split([gp.core.Tanh() for _ in range(129)], balance=balance)] == [
         120,
         9,
     ]
     assert train(epochs=small(2), batch_size=small(8)).losses == train(epochs=2, batch_size=8).losses
     spans = [span._replace(start=small(span.start * 10), end=small(span.end * 10)) for span in TIMELINE.spans]
     again = from_spans(TIMELINE.schedule, spans)
-    assert (gp.busy_time(again), gp.idle_time(again), again.makespan) == (120, 60, 90)
+    assert (gp.core.busy_time(again), gp.core.idle_time(again), again.makespan) == (120, 60, 90)
     assert {type(time) for span in again.spans for time in (span.start, span.end)} == {int}
 
 
@@ -247,22 +250,22 @@ def test_what_was_refused_changed_nothing():
 
 
 def test_an_action_is_asked_for_by_its_spelling_or_as_part_of_a_pair():
-    schedule = gp.DualPipe(2, 4)
+    schedule = gp.families.DualPipe(2, 4)
     pair = next(action for row in schedule.actions for action in row if len(action.parts) == 2)
-    apart = gp.OverlapFB(pair.forward, pair.backward._replace(microbatch=3 - pair.backward.microbatch))
+    apart = gp.core.OverlapFB(pair.forward, pair.backward._replace(microbatch=3 - pair.backward.microbatch))
     assert (
         schedule.program.find(pair) >= 0
         and schedule.program.find(pair.forward) >= 0
         and schedule.program.find(apart) < 0
     )
     assert schedule.device_of(pair) == schedule.device_of(str(pair)) == schedule.device_of(pair.backward)
-    assert gp.needs("1F0", schedule) == gp.needs(gp.F(1, np.int8(0)), schedule) == (gp.F(0, 0),)
+    assert needs("1F0", schedule) == needs(F(1, np.int8(0)), schedule) == (F(0, 0),)
     assert gp.Costs(3).duration("0F0") == 3
 
 
 def test_measured_times_are_pythons_own_numbers():
     spans = [
-        gp.Span(a, np.int64(d), np.float64(s), np.float32(e))
+        gp.core.Span(a, np.int64(d), np.float64(s), np.float32(e))
         for a, d, s, e in gp.simulate(gp.GPipe(2, 2)).spans
     ]
     timeline = from_spans(gp.GPipe(2, 2), spans)

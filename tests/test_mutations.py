@@ -6,22 +6,9 @@ from itertools import cycle, islice
 
 from cases import BOTH_WAYS, V_SHAPED, every_order, overlapped
 
-from gpipe_sim import (
-    ZBH1,
-    DeadlockError,
-    Explicit,
-    GPipe,
-    Kind,
-    OneFOneB,
-    OverlapFB,
-    Schedule,
-    ScheduleError,
-    check,
-    problems,
-    remat,
-    simulate,
-    with_updates,
-)
+from gpipe_sim import ZBH1, Explicit, GPipe, OneFOneB, check, problems, remat, simulate, with_updates
+from gpipe_sim.core import Kind, OverlapFB, Schedule
+from gpipe_sim.errors import DeadlockError, ScheduleError
 
 SOUND = [
     *every_order([(1, 2), (2, 2), (2, 3), (2, 4), (3, 2), (4, 2)]),

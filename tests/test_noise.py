@@ -16,7 +16,7 @@ SIZES = [(1, 3), (3, 2), (4, 8)]
 class Drawn(Costs):
     """Costs times the factors that a run has drawn, one for each action of the rows."""
 
-    def of(self, schedule: gp.Schedule, factors: np.ndarray) -> "Drawn":
+    def of(self, schedule: gp.core.Schedule, factors: np.ndarray) -> "Drawn":
         actions = [action for row in schedule.actions for action in row]
         object.__setattr__(self, "factor", dict(zip(actions, factors.tolist(), strict=True)))
         return self

@@ -7,6 +7,7 @@ import pytest
 from closed_forms import transformer_parameters
 
 import gpipe_sim as gp
+from gpipe_sim.core import Linear, outputs
 
 #: (blocks, features, heads, billions of parameters): arXiv:2104.04473, table 1, and GPT-3.
 MEGATRON = (
@@ -24,7 +25,7 @@ MEGATRON = (
 )
 
 
-def weights(layers: list[gp.Layer]) -> int:
+def weights(layers: list[gp.core.Layer]) -> int:
     return sum(array.size for layer in layers for array in layer.parameters.values())
 
 
@@ -82,24 +83,24 @@ def test_a_model_on_paper_holds_what_the_same_model_would():
 
 
 def test_what_is_on_paper_does_not_run():
-    partitions = gp.split([gp.Linear(3, 2, rng=None)], stages=1)
+    partitions = gp.split([Linear(3, 2, rng=None)], stages=1)
     batch = np.zeros((4, 3)), np.zeros((4, 2))
     for run in (
         lambda: gp.train_step(partitions, gp.GPipe(1, 2), batch, gp.mse),
         lambda: gp.single_device_step(partitions[0].layers, batch, gp.mse),
-        lambda: gp.outputs(partitions, batch[0]),
+        lambda: outputs(partitions, batch[0]),
     ):
         with pytest.raises(ValueError, match=r"layer 0, Linear\(3, 2\), is on paper.*rng=.*profile"):
             run()
 
 
 def test_a_batch_on_paper_does_not_run():
-    partitions = gp.split([gp.Tanh()], stages=1)
+    partitions = gp.split([gp.core.Tanh()], stages=1)
     x, on_paper = np.zeros((4, 3)), gp.StandIn((4, 3), float)
     for run in (
         lambda: gp.train_step(partitions, gp.GPipe(1, 2), (on_paper, on_paper), gp.mse),
         lambda: gp.single_device_step(partitions[0].layers, (x, on_paper), gp.mse),
-        lambda: gp.outputs(partitions, on_paper),
+        lambda: outputs(partitions, on_paper),
         lambda: gp.mse(on_paper, x),
         lambda: on_paper[0],
     ):
@@ -129,7 +130,7 @@ def test_a_stand_in_views_the_bytes_of_another_and_of_nothing_else():
 
 
 PAPER, REAL = gp.StandIn((4, 3), float), np.zeros((4, 3))
-ONE = gp.split([gp.Linear(3, 3, rng=None)], stages=1)
+ONE = gp.split([Linear(3, 3, rng=None)], stages=1)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@ import re
 import numpy as np
 import pytest
 
-from gpipe_sim import SGD, Adam, AdamW, MixedPrecision, RMSProp
+from gpipe_sim import SGD, Adam, MixedPrecision
+from gpipe_sim.transformers import AdamW, RMSProp
 
 KEY, ALL = (0, "W"), (SGD, RMSProp, Adam, AdamW)
 EACH = pytest.mark.parametrize(

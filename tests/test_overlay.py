@@ -13,20 +13,19 @@ from measured import PLANNED, measured
 from gpipe_sim import (
     ZBV,
     Costs,
-    DualPipeV,
     Explicit,
     GPipe,
     Naive,
     OneFOneB,
-    Overlay,
     bubble_fraction,
     fit_costs,
     overlay,
     simulate,
 )
 from gpipe_sim.drawing.geometry import boxes
-from gpipe_sim.drawing.overlay import Compared
+from gpipe_sim.drawing.overlay import Compared, Overlay
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families import DualPipeV
 
 SLOWER = Costs(22, 20, 24)
 SEVERAL = [OneFOneB(4, 8), ZBV(4, 8), GPipe(2, 4), DualPipeV(3, 6), OneFOneB(20, 3), Naive(1)]

@@ -11,8 +11,9 @@ from cases import every_order, over, overlapped, zero_bubble
 from drawn import Chart, area, bounds, chart_in, chart_of, charts_in, image
 from measured import measured, metered
 
-from gpipe_sim import ZBH1, Costs, DualPipe, Explicit, GPipe, Link, OneFOneB, draw, overlay, simulate
+from gpipe_sim import ZBH1, Costs, Explicit, GPipe, Link, OneFOneB, draw, overlay, simulate
 from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
+from gpipe_sim.families import DualPipe
 
 SEVERAL = [*every_order([(2, 4)]), overlapped(3, 6), zero_bubble(3, 5), GPipe(1, 1)]
 COARSE = [OneFOneB(8, 300), ZBH1(16, 150), DualPipe(8, 200), GPipe(300, 6)]

@@ -11,21 +11,10 @@ from measured import metered
 
 import figures
 import gpipe_sim
-from gpipe_sim import (
-    ZBH1,
-    Costs,
-    Explicit,
-    GPipe,
-    Interleaved1F1B,
-    Kind,
-    draw,
-    remat,
-    simulate,
-    to_svg,
-    with_updates,
-)
+from gpipe_sim import ZBH1, Costs, Explicit, GPipe, Interleaved1F1B, draw, remat, simulate, with_updates
+from gpipe_sim.core import Kind
 from gpipe_sim.core.memory import CATEGORIES
-from gpipe_sim.drawing import palette
+from gpipe_sim.drawing import palette, to_svg
 from gpipe_sim.drawing.palette import (
     COLLECTIVE,
     DARK,

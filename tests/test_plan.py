@@ -9,16 +9,20 @@ import pytest
 from planned import ALIKE, FEW, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
 
 import gpipe_sim as gp
+from gpipe_sim.errors import MemoryLimitError
+from gpipe_sim.families import Chimera, LoopedBFS
+from gpipe_sim.planning import lower_bound
 from gpipe_sim.planning.bounds import least_bytes, static_bytes
 from gpipe_sim.planning.cluster import Mesh, meshes, ring_of
 from gpipe_sim.planning.layer_table import table_of
+from gpipe_sim.planning.plans import Plans
 
 CLUSTERS = [cluster(4), cluster(6, links=NODES), cluster(3, links=gp.Link())]
 
 
 @pytest.mark.parametrize("where", CLUSTERS, ids=repr)
 def test_no_plan_is_faster_than_its_own_bound_or_the_bound_of_all(where):
-    least = gp.lower_bound(model(), where, (X, Y), gp.cross_entropy)
+    least = lower_bound(model(), where, (X, Y), gp.cross_entropy)
     tried = every_candidate(table(where), schedules=gp.SCHEDULES, microbatches=[1, 4, 8])
     close = 0
     for each in tried:
@@ -43,7 +47,7 @@ def test_no_device_holds_less_than_its_bound():
 @pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
 def test_the_search_finds_what_trying_all_plans_finds(links):
     where, best = cluster(4, 17_000, links), {}
-    families = [gp.OneFOneB, gp.ZBV, gp.Chimera, gp.LoopedBFS]
+    families = [gp.OneFOneB, gp.ZBV, Chimera, LoopedBFS]
     for each in every_candidate(table(where), stages_per_device=(2, 4), schedules=families):
         if each.predicted()[0] <= where.memory:
             time = each.simulated().step
@@ -60,13 +64,13 @@ def test_the_search_finds_what_trying_all_plans_finds(links):
 @pytest.mark.parametrize("links", [ALIKE, NODES], ids=["alike", "nodes"])
 @pytest.mark.parametrize(("devices", "replicas"), [(4, 1), (6, 2), (8, 4)])
 def test_the_time_of_a_row_is_that_of_all_devices_and_all_rings(links, devices, replicas):
-    differ, families = 0, [*FEW, gp.LoopedBFS]
+    differ, families = 0, [*FEW, LoopedBFS]
     for row in plan(cluster(devices, links=links), replicas=[replicas], rows=None, schedules=families):
         assert row.time == row.timeline.makespan
         ends = [end for action, end in row.timeline.ends.items() if action.kind in ("B", "W")]
         rings = row.timeline.collectives
         assert row.time == max([*ends, *(each.end for each in rings)])
-        devices_of_stage_0 = {*row.schedule.program.homes(gp.Kind.F)[0].tolist()}
+        devices_of_stage_0 = {*row.schedule.program.homes(gp.core.Kind.F)[0].tolist()}
         assert bool(rings) == (len(devices_of_stage_0) > 1)
         replica_ends = [each.makespan for each in row.candidate.simulated().timelines]
         assert row.candidate.simulated().pipelines == max(replica_ends)
@@ -77,7 +81,7 @@ def test_the_time_of_a_row_is_that_of_all_devices_and_all_rings(links, devices, 
 @pytest.mark.parametrize(("replicas", "rings"), [(1, 0), (2, 4)])
 def test_copies_that_no_microbatch_goes_through_have_nothing_to_sum_and_no_gradients_to_hold(replicas, rings):
     """Two microbatches of Chimera on four devices go in one direction; it once paid for both."""
-    options = {"schedules": [gp.Chimera], "replicas": [replicas], "microbatches": [2], "recompute": [False]}
+    options = {"schedules": [Chimera], "replicas": [replicas], "microbatches": [2], "recompute": [False]}
     row = plan(cluster(4 * replicas), **options).best
     assert row.time == row.timeline.makespan and len(row.timeline.collectives) == rings
     each = row.candidate
@@ -156,19 +160,19 @@ def test_the_frontier_trades_time_for_bytes():
 
 def test_what_fits_nowhere_is_told_what_would_fit():
     small = 11_500
-    with pytest.raises(gp.MemoryLimitError, match=r"no plan that fits 4 devices of 11\.5 kB") as refused:
+    with pytest.raises(MemoryLimitError, match=r"no plan that fits 4 devices of 11\.5 kB") as refused:
         plan(cluster(4, small))
     said = str(refused.value)
     needed = int(said.split(" bytes. ")[0].split()[-1].replace(",", ""))
     fewest = int(said.split("A pipeline of ")[1].split()[0])
     assert plan(cluster(4, needed)).best.peak == needed
-    with pytest.raises(gp.MemoryLimitError):
+    with pytest.raises(MemoryLimitError):
         plan(cluster(4, needed - 1))
     assert plan(cluster(fewest, small), replicas=[1]).best.peak <= small
 
 
 def test_what_fits_no_number_of_devices_says_so():
-    with pytest.raises(gp.MemoryLimitError, match="However many such devices there are, no pipeline"):
+    with pytest.raises(MemoryLimitError, match="However many such devices there are, no pipeline"):
         plan(cluster(4, 2_000))
 
 
@@ -200,7 +204,7 @@ def test_a_cut_that_fits_is_found_where_the_fastest_does_not():
     batch = gp.StandIn((8, 32), np.int64), gp.StandIn((8, 32), np.int64)
     only = {"schedules": [gp.OneFOneB], "replicas": [1], "microbatches": [8], "recompute": [False]}
 
-    def found(memory: float) -> gp.Plans:
+    def found(memory: float) -> Plans:
         return gp.plan(layers, cluster(4, memory), batch, gp.cross_entropy, **only)
 
     roomy = found(1e9)
@@ -219,8 +223,8 @@ def test_bounds_hold_for_models_of_all_kinds():
         layers = pick.choice(
             [
                 layers,
-                gp.unpacked(layers),
-                [*layers[:3], gp.Dropout(0.0), *layers[3:]],
+                gp.transformers.unpacked(layers),
+                [*layers[:3], gp.transformers.Dropout(0.0), *layers[3:]],
             ]
         )
         near = gp.Link(pick.choice([0, 1, 50]), pick.choice([10, 1000]))
@@ -228,7 +232,7 @@ def test_bounds_hold_for_models_of_all_kinds():
         where = gp.Cluster(pick.choice([2, 3, 4, 6]), gp.Accelerator(100, pick.choice([0, 20])), 1e9, links)
         batch = gp.StandIn((12, 4), np.int64), gp.StandIn((12, 4), np.int64)
         found = table_of("plan", layers, where, batch, gp.cross_entropy, pick.choice([None, gp.Adam(0.1)]))
-        least = gp.lower_bound(layers, where, batch, gp.cross_entropy)
+        least = lower_bound(layers, where, batch, gp.cross_entropy)
         for each in pick.sample(every_candidate(found, microbatches=[1, 2, 6]), 12):
             time = float(each.simulated().step)
             assert max(least * (1 - 1e-12), each.least_time()) <= time, each

@@ -10,35 +10,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpipe_sim as gp
+from gpipe_sim.core import Linear, ReLU, Schedule
 from gpipe_sim.core.placement import looped
+from gpipe_sim.errors import ScheduleError
 from gpipe_sim.families.placements import v_shaped
+from gpipe_sim.memory import greedy
+from gpipe_sim.memory.profile import Profile
 
 PRIORITIES = ("BF", "FB", "IFW", "WIF")
 
 
-def equal_stages(stages: int, samples: int) -> gp.Profile:
+def equal_stages(stages: int, samples: int) -> Profile:
     """Linear and ReLU on every stage, 16 wide."""
     rng = np.random.default_rng(0)
-    layers = [layer for _ in range(stages) for layer in (gp.Linear(16, 16, rng=rng), gp.ReLU())]
+    layers = [layer for _ in range(stages) for layer in (Linear(16, 16, rng=rng), ReLU())]
     batch = np.zeros((samples, 16)), np.zeros((samples, 16))
     return gp.profile(gp.split(layers, stages=stages), batch, gp.mse)
 
 
 @cache
-def unequal_stages(stages: int, samples: int, seed: int) -> gp.Profile:
+def unequal_stages(stages: int, samples: int, seed: int) -> Profile:
     """Widths from 2 to 100, and up to three activations after each Linear."""
     draw, rng = random.Random(seed), np.random.default_rng(0)
     widths = [draw.choice([2, 8, 16, 40, 100]) for _ in range(stages + 1)]
     layers, balance = [], []
     for wide, next_ in pairwise(widths):
-        more = [draw.choice([gp.ReLU, gp.Tanh, gp.GELU])() for _ in range(draw.randint(0, 3))]
-        layers += [gp.Linear(wide, next_, rng=rng), *more]
+        more = [draw.choice([ReLU, gp.core.Tanh, gp.core.GELU])() for _ in range(draw.randint(0, 3))]
+        layers += [Linear(wide, next_, rng=rng), *more]
         balance.append(1 + len(more))
     batch = np.zeros((samples, widths[0])), np.zeros((samples, widths[-1]))
     return gp.profile(gp.split(layers, balance=balance), batch, gp.mse)
 
 
-def peaks(schedule: gp.Schedule, profile: gp.Profile, costs: gp.Costs | None = None) -> list[int]:
+def peaks(schedule: Schedule, profile: Profile, costs: gp.Costs | None = None) -> list[int]:
     return [trace.peak_inside.bytes for trace in gp.predict_memory(schedule, profile, costs)]
 
 
@@ -56,7 +60,7 @@ def one_by_one(placement, microbatches: int, split: bool) -> gp.Explicit:
     return gp.Explicit(rows, placement=placement)
 
 
-def makespan(schedule: gp.Schedule, costs: gp.Costs | None = None):
+def makespan(schedule: Schedule, costs: gp.Costs | None = None):
     return gp.simulate(schedule, costs).makespan
 
 
@@ -80,7 +84,7 @@ def cases(draw):
     costs = draw(st.builds(gp.Costs, times, times, times, comm=st.integers(0, 3)))
     priority = draw(st.sampled_from(PRIORITIES))
     least = peaks(one_by_one(placement, microbatches, "I" in priority), profile, costs)
-    free = gp.greedy(devices, microbatches, placement, priority, None, costs)
+    free = greedy(devices, microbatches, placement, priority, None, costs)
     most, part = peaks(free, profile, costs), draw(st.sampled_from([0, 0.1, 0.3, 0.6, 0.9]))
     limits = [a + int(part * max(0, b - a)) for a, b in zip(least, most, strict=True)]
     return devices, microbatches, placement, priority, limits, costs, profile
@@ -91,7 +95,7 @@ def test_no_plan_ever_holds_more_than_its_limit(case, alike):
     """Down to what one microbatch after another takes, and with pieces of uneven size."""
     *sizes, limits, costs, profile = case
     limit = max(limits) if alike else limits
-    plan = gp.greedy(*sizes, limit, costs, profile=profile)
+    plan = greedy(*sizes, limit, costs, profile=profile)
     gp.simulate(plan, costs, profile=profile, memory_limit=limit)
     assert makespan(plan, costs) <= makespan(one_by_one(sizes[2], sizes[1], "I" in sizes[3]), costs)
 
@@ -99,9 +103,9 @@ def test_no_plan_ever_holds_more_than_its_limit(case, alike):
 @given(cases())
 def test_room_for_the_plan_without_a_limit_gives_that_plan(case):
     *sizes, _, costs, profile = case
-    free = gp.greedy(*sizes, None, costs)
-    assert gp.greedy(*sizes, peaks(free, profile, costs), costs, profile=profile) == free
-    assert gp.greedy(*sizes, None, costs, profile=profile) == free
+    free = greedy(*sizes, None, costs)
+    assert greedy(*sizes, peaks(free, profile, costs), costs, profile=profile) == free
+    assert greedy(*sizes, None, costs, profile=profile) == free
 
 
 def test_a_step_on_real_arrays_holds_what_was_planned():
@@ -110,7 +114,7 @@ def test_a_step_on_real_arrays_holds_what_was_planned():
     partitions = gp.split(layers, stages=4)
     limit = 90_000
     how = {"memory_limit": limit, "profile": gp.profile(partitions, batch, gp.cross_entropy)}
-    plan = gp.greedy(4, 8, **how)
+    plan = greedy(4, 8, **how)
     step = gp.train_step(partitions, plan, batch, gp.cross_entropy, memory_limit=limit)
     assert limit / 2 < max(trace.peak_inside.bytes for trace in step.memory) <= limit
 
@@ -123,7 +127,7 @@ def test_messages_that_pile_up_cost_their_sender_room():
     by_room = {}
     for waiting in range(4):
         limits = [free[0], least[1] + waiting * message]
-        plan = gp.greedy(2, 6, None, "FB", limits, profile=profile)
+        plan = greedy(2, 6, None, "FB", limits, profile=profile)
         assert peaks(plan, profile)[1] <= limits[1]
         by_room[waiting] = gp.peak_in_flight(plan), makespan(plan)
     assert by_room == {0: ((1, 1), 36), 1: ((2, 1), 21), 2: ((4, 1), 21), 3: ((5, 1), 21)}
@@ -136,14 +140,12 @@ def test_messages_that_pile_up_cost_their_sender_room():
 def test_within_the_bytes_of_1f1b_backwards_first_is_1f1b(devices, microbatches):
     profile, classic = equal_stages(devices, 2 * microbatches), gp.OneFOneB(devices, microbatches)
     bytes_ = peaks(classic, profile)
-    assert gp.greedy(devices, microbatches, memory_limit=bytes_, profile=profile).actions == classic.actions
-    plan = gp.greedy(devices, microbatches, memory_limit=max(bytes_), profile=profile)
+    assert greedy(devices, microbatches, memory_limit=bytes_, profile=profile).actions == classic.actions
+    plan = greedy(devices, microbatches, memory_limit=max(bytes_), profile=profile)
     assert makespan(plan) == makespan(classic)
     if devices > 1:
         less = [bytes_[0] - 1, *bytes_[1:]]
-        assert makespan(gp.greedy(devices, microbatches, memory_limit=less, profile=profile)) > makespan(
-            classic
-        )
+        assert makespan(greedy(devices, microbatches, memory_limit=less, profile=profile)) > makespan(classic)
 
 
 # Refusals
@@ -153,17 +155,17 @@ def test_a_byte_below_the_least_is_refused_with_the_least():
     profile = equal_stages(2, 12)
     least = peaks(one_by_one(looped(2, 2), 6, False), profile)
     assert least == [5376, 5376]
-    with pytest.raises(gp.ScheduleError) as refused:
-        gp.greedy(2, 6, memory_limit=5375, profile=profile)
+    with pytest.raises(ScheduleError) as refused:
+        greedy(2, 6, memory_limit=5375, profile=profile)
     assert str(refused.value) == (
         "greedy finds no order within memory_limit, not even one microbatch after another:\n"
         "  device 0 would hold 5.376 kB while it runs 0B0, and may hold 5.375 kB\n"
         "  device 1 would hold 5.376 kB while it runs 1B0, and may hold 5.375 kB\n"
         "memory_limit=5376 would do"
     )
-    with pytest.raises(gp.ScheduleError, match=r"device 1 .*\nmemory_limit=\[9000, 5376\] would do$"):
-        gp.greedy(2, 6, memory_limit=[9000, 0], profile=profile)
-    assert str(gp.greedy(2, 6, memory_limit=5376, profile=profile)) == str(one_by_one(looped(2, 2), 6, False))
+    with pytest.raises(ScheduleError, match=r"device 1 .*\nmemory_limit=\[9000, 5376\] would do$"):
+        greedy(2, 6, memory_limit=[9000, 0], profile=profile)
+    assert str(greedy(2, 6, memory_limit=5376, profile=profile)) == str(one_by_one(looped(2, 2), 6, False))
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -172,10 +174,10 @@ def test_a_single_microbatch_needs_no_more_than_it_holds(split):
     placement, priority = v_shaped(2), "IFW" if split else "BF"
     profile = unequal_stages(4, 3, 5)
     least = peaks(one_by_one(placement, 1, split), profile)
-    assert peaks(gp.greedy(2, 1, placement, priority, least, profile=profile), profile) == least
+    assert peaks(greedy(2, 1, placement, priority, least, profile=profile), profile) == least
     less = [least[0], least[1] - 1]
-    with pytest.raises(gp.ScheduleError, match="not even one microbatch after another:\n  device 1 would"):
-        gp.greedy(2, 1, placement, priority, less, profile=profile)
+    with pytest.raises(ScheduleError, match="not even one microbatch after another:\n  device 1 would"):
+        greedy(2, 1, placement, priority, less, profile=profile)
 
 
 @pytest.mark.parametrize(
@@ -188,4 +190,4 @@ def test_a_single_microbatch_needs_no_more_than_it_holds(split):
 )
 def test_bad_input_is_told_what_would_work(options, error, says):
     with pytest.raises(error, match=says):
-        gp.greedy(2, 6, **{"memory_limit": 9000, "profile": equal_stages(2, 12), **options})
+        greedy(2, 6, **{"memory_limit": 9000, "profile": equal_stages(2, 12), **options})

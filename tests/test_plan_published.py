@@ -42,7 +42,7 @@ def test_gpt3_does_not_fit_8_gpus():
     """S2 puts it there. It takes 16 bytes for each parameter, 2.8 TB."""
     cluster = gp.Cluster(8, gp.Accelerator(140e12), memory=80e9)
     only = {"schedules": [gp.OneFOneB], "replicas": [1], "microbatches": [8]}
-    with pytest.raises(gp.MemoryLimitError) as refused:
+    with pytest.raises(gp.errors.MemoryLimitError) as refused:
         gp.plan(gp.gpt3_175b(), cluster, sequences(8, 2_048), gp.cross_entropy, ADAM, **only)
     said = str(refused.value)
     assert "no plan that fits 8 devices of 80 GB each" in said

@@ -17,18 +17,17 @@ from measured import metered
 
 from gpipe_sim import (
     Costs,
-    DualPipe,
     GPipe,
     Interleaved1F1B,
     Naive,
     OneFOneB,
     PipeDream,
-    Timeline,
     bubble_fraction,
     draw,
     remat,
     simulate,
 )
+from gpipe_sim.core import Timeline
 from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.marks import Scale, Shape
 from gpipe_sim.drawing.options import Wanted
@@ -37,6 +36,7 @@ from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_bubble_curves, plot_losses, plot_pushed, plot_timeline
 from gpipe_sim.drawing.plots.gantt import Fitting
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
+from gpipe_sim.families import DualPipe
 
 TIMELINE = simulate(OneFOneB(2, 3))
 EXACT = Costs(forward=Fraction(1), input_grad=Fraction(1), weight_grad=Fraction(1))

@@ -8,54 +8,60 @@ import pytest
 from cases import every_schedule, over, over_every_order, overlapped
 
 import gpipe_sim as gp
+from gpipe_sim.core import GELU, F, Layer, Linear, Tanh
+from gpipe_sim.families import DualPipe
 from gpipe_sim.memory.prediction import _partitions
 from gpipe_sim.memory.profile import Size
+from gpipe_sim.transformers import Checkpoint, LayerNorm, TransformerBlock
 
 SIZES = ((1, 1), (3, 2), (4, 4))
 RNG = np.random.default_rng(0)
 
 
-def activations(stages: int, dtype: type) -> list[gp.Layer]:
+def activations(stages: int, dtype: type) -> list[Layer]:
     """Linear layers with the activations in turn; what one layer makes, the next may save as well."""
     rng = np.random.default_rng(0)
-    kinds = itertools.cycle([gp.ReLU, gp.GELU, gp.Tanh])
-    layers: list[gp.Layer] = []
+    kinds = itertools.cycle([gp.core.ReLU, GELU, Tanh])
+    layers: list[Layer] = []
     for width in range(stages):
-        layers += [gp.Linear(5 + width, 6 + width, rng=rng, dtype=dtype), next(kinds)()]
+        layers += [Linear(5 + width, 6 + width, rng=rng, dtype=dtype), next(kinds)()]
     return layers
 
 
-def residuals(stages: int, dtype: type) -> list[gp.Layer]:
+def residuals(stages: int, dtype: type) -> list[Layer]:
     rng = np.random.default_rng(0)
-    layers: list[gp.Layer] = [gp.Linear(5, 8, rng=rng, dtype=dtype)]
+    layers: list[Layer] = [Linear(5, 8, rng=rng, dtype=dtype)]
     for _ in range(stages):
-        parts = gp.LayerNorm(8), gp.Linear(8, 8, rng=rng, dtype=dtype), gp.Dropout(0.3), gp.Tanh()
-        layers += [gp.Residual(*parts), gp.BatchNorm(8, dtype=dtype)]
+        parts = LayerNorm(8), Linear(8, 8, rng=rng, dtype=dtype), gp.transformers.Dropout(0.3), Tanh()
+        layers += [gp.transformers.Residual(*parts), gp.transformers.BatchNorm(8, dtype=dtype)]
     return layers
 
 
-def language(stages: int, dtype: type) -> list[gp.Layer]:
+def language(stages: int, dtype: type) -> list[Layer]:
     rng = np.random.default_rng(0)
     how = {"causal": True, "dropout": 0.1, "rng": rng, "dtype": dtype}
-    blocks = [gp.TransformerBlock(8, 2, norm=("pre", "post")[i % 2], **how) for i in range(stages)]
-    first = gp.Embedding(7, 8, rng=rng, dtype=dtype), gp.Positions(6, 8, rng=rng, dtype=dtype)
-    return [*first, *blocks, gp.LayerNorm(8, dtype=dtype), gp.Linear(8, 7, rng=rng, dtype=dtype)]
+    blocks = [TransformerBlock(8, 2, norm=("pre", "post")[i % 2], **how) for i in range(stages)]
+    first = (
+        gp.transformers.Embedding(7, 8, rng=rng, dtype=dtype),
+        gp.transformers.Positions(6, 8, rng=rng, dtype=dtype),
+    )
+    return [*first, *blocks, LayerNorm(8, dtype=dtype), Linear(8, 7, rng=rng, dtype=dtype)]
 
 
-def recomputing(kind: str, stages: int, dtype: type) -> list[gp.Layer]:
+def recomputing(kind: str, stages: int, dtype: type) -> list[Layer]:
     """Layers that compute again, on sequences so long that what they need meanwhile is the most there is."""
     rng = np.random.default_rng(0)
     how = {"dropout": 0.1, "rng": rng, "dtype": dtype}
 
-    def layer() -> gp.Layer:
+    def layer() -> Layer:
         if kind == "attention":
-            return gp.TransformerBlock(8, 2, recompute=True, **how)
+            return TransformerBlock(8, 2, recompute=True, **how)
         if kind == "block":
-            return gp.Checkpoint(gp.TransformerBlock(8, 2, **how))
-        wide, narrow = (gp.Linear(*sizes, rng=rng, dtype=dtype) for sizes in ((8, 64), (64, 8)))
-        return gp.Checkpoint(wide, gp.GELU(), gp.Tanh(), narrow)
+            return Checkpoint(TransformerBlock(8, 2, **how))
+        wide, narrow = (Linear(*sizes, rng=rng, dtype=dtype) for sizes in ((8, 64), (64, 8)))
+        return Checkpoint(wide, GELU(), Tanh(), narrow)
 
-    return [gp.Linear(5, 8, rng=rng, dtype=dtype), *(layer() for _ in range(2 * stages))]
+    return [Linear(5, 8, rng=rng, dtype=dtype), *(layer() for _ in range(2 * stages))]
 
 
 def batch_for(model, samples: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +77,7 @@ def batch_for(model, samples: int, dtype: type) -> tuple[np.ndarray, np.ndarray]
 
 def assert_predicted(schedule, layers, batch, loss=gp.cross_entropy, **options):
     partitions = gp.split(layers, stages=schedule.stages)
-    if gp.Kind.U in schedule.program.where:
+    if gp.core.Kind.U in schedule.program.where:
         options = {"optimizer": gp.SGD(0.01)} | options
     profile = gp.profile(partitions, batch, loss, options.get("optimizer"))
     predicted = gp.predict_memory(schedule, profile, options.get("costs"))
@@ -95,14 +101,14 @@ def test_with_recompute(schedule):
 
 @pytest.mark.parametrize("dtypes", [(np.float32, np.float64), (np.float64, np.float32)], ids=str)
 @pytest.mark.parametrize("model", [activations, residuals, language])
-@over([gp.GPipe(2, 3), gp.remat(gp.ZBH1(2, 3), "always"), gp.ZBV(2, 3), gp.DualPipe(2, 4), overlapped(2, 4)])
+@over([gp.GPipe(2, 3), gp.remat(gp.ZBH1(2, 3), "always"), gp.ZBV(2, 3), DualPipe(2, 4), overlapped(2, 4)])
 def test_of_every_layer_in_every_dtype(schedule, model, dtypes):
     weights, samples = dtypes
     assert_predicted(schedule, model(schedule.stages, weights), batch_for(model, 9, samples))
 
 
 @pytest.mark.parametrize("kind", ["attention", "block", "several"])
-@over([gp.GPipe(2, 3), gp.ZBH1(2, 3), gp.remat(gp.ZBV(2, 3), "always"), gp.DualPipe(2, 4)])
+@over([gp.GPipe(2, 3), gp.ZBH1(2, 3), gp.remat(gp.ZBV(2, 3), "always"), DualPipe(2, 4)])
 def test_of_layers_that_compute_again_what_is_larger_than_all_they_save(schedule, kind):
     layers, batch = recomputing(kind, schedule.stages, np.float32), batch_for(recomputing, 7, np.float64)
     assert_predicted(schedule, layers, batch, gp.mse)
@@ -120,21 +126,21 @@ def test_what_a_layer_computes_again_is_in_the_peak_while_its_backward_runs(kind
 @over(every_schedule([(3, 2)]))
 def test_with_several_stages_on_a_device_and_updates(schedule):
     layers, batch = residuals(schedule.stages, np.float64), batch_for(residuals, 7, np.float64)
-    shared = gp.colocate(schedule, ["a", "b", "a"])
+    shared = gp.balance.colocate(schedule, ["a", "b", "a"])
     assert_predicted(shared, layers, batch)
     assert_predicted(gp.with_updates(schedule), layers, batch, optimizer=gp.SGD(0.0), costs=gp.Costs(comm=2))
 
 
 OPTIMIZERS = (
     lambda: gp.SGD(0.1, momentum=0.9),
-    lambda: gp.RMSProp(0.1),
-    lambda: gp.AdamW(0.1),
+    lambda: gp.transformers.RMSProp(0.1),
+    lambda: gp.transformers.AdamW(0.1),
     lambda: gp.MixedPrecision(gp.Adam(0.1)),
 )
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS)
-@over([gp.with_updates(gp.ZBV(2, 3)), gp.Chimera(4, 4), gp.ZBH1(3, 4)])
+@over([gp.with_updates(gp.ZBV(2, 3)), gp.families.Chimera(4, 4), gp.ZBH1(3, 4)])
 def test_with_what_an_optimizer_keeps_before_and_after_its_first_step(schedule, make):
     layers, batch = residuals(schedule.stages, np.float32), batch_for(residuals, 7, np.float32)
     optimizer = make()
@@ -143,7 +149,7 @@ def test_with_what_an_optimizer_keeps_before_and_after_its_first_step(schedule, 
 
 
 def test_of_an_optimizer_of_ones_own_that_names_the_arrays_it_keeps():
-    class Signs(gp.Optimizer):
+    class Signs(gp.core.Optimizer):
         moments = ("last",)
 
         def change(self, parameter, gradient, state):
@@ -166,7 +172,7 @@ def test_a_prediction_is_what_a_smaller_batch_would_hold_too():
 
 def test_a_profile_counts_linear_by_hand():
     """Linear(3, 2) saves its input; with 4-byte weights and 8-byte inputs all gradients have 8 bytes."""
-    partitions = gp.split([gp.Linear(3, 2, rng=RNG, dtype=np.float32)], stages=1)
+    partitions = gp.split([Linear(3, 2, rng=RNG, dtype=np.float32)], stages=1)
     profile = gp.profile(partitions, (np.zeros((6, 3)), np.zeros((6, 2))), gp.mse)
     [[layer]] = profile.stages
     assert layer.parameters == {"W": 24, "b": 8}
@@ -179,11 +185,11 @@ def test_a_profile_counts_linear_by_hand():
 
 
 def test_nothing_runs():
-    class Loud(gp.Tanh):
+    class Loud(Tanh):
         def forward(self, x, ctx):
             raise AssertionError("it ran")
 
-    partitions = gp.split([gp.Linear(5, 3, rng=RNG), Loud()], stages=2)
+    partitions = gp.split([Linear(5, 3, rng=RNG), Loud()], stages=2)
     profile = gp.profile(partitions, batch_for(activations, 8, np.float64), gp.cross_entropy)
     first, second = gp.predict_memory(gp.GPipe(2, 4), profile, gp.Costs(comm=1))
     assert first.peak() > 0 and second.peak("messages") > 0
@@ -192,12 +198,12 @@ def test_nothing_runs():
 def test_a_peak_among_actions_that_take_no_time_is_after_the_one_that_filled_it():
     """All of them end at 0, and each has a sample of its own; the last one, 0B0, was named."""
     x = np.zeros((8, 4))
-    profile = gp.profile(gp.split([gp.Tanh()], stages=1), (x, x), gp.mse)
+    profile = gp.profile(gp.split([Tanh()], stages=1), (x, x), gp.mse)
     [alone] = gp.predict_memory(gp.GPipe(1, 2), profile, gp.Costs(0, 0, 0))
     assert alone.over_time() == (0, 256, 512, 256, 0)
-    assert alone.peak_moment == (0, 512, gp.F(0, 1))
+    assert alone.peak_moment == (0, 512, F(0, 1))
     [idle] = gp.predict_memory(gp.GPipe(1, 2), profile, gp.Costs(0, 1, 1))
-    assert idle.peak_moment == (0, 512, gp.F(0, 1))
+    assert idle.peak_moment == (0, 512, F(0, 1))
 
 
 # Bad input
@@ -212,7 +218,7 @@ def test_what_does_not_fit_is_refused():
         gp.predict_memory(gp.GPipe(2, 5), profile)
     with pytest.raises(TypeError, match="predict_memory needs a profile"):
         gp.predict_memory(gp.GPipe(2, 4), partitions)
-    with pytest.raises(gp.DeadlockError):
+    with pytest.raises(gp.errors.DeadlockError):
         gp.predict_memory(gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"), profile)
 
 
@@ -229,7 +235,7 @@ def test_a_refusal_shows_the_shape_of_the_batch_not_of_the_samples_that_were_tri
 
 def test_attention_of_what_is_no_sequence_is_refused_in_its_own_words():
     """Its FLOPs were asked for first, which gave NumPy's "not enough values to unpack"."""
-    [attention] = gp.split([gp.Attention(4, 2, rng=RNG)], stages=1)
+    [attention] = gp.split([gp.transformers.Attention(4, 2, rng=RNG)], stages=1)
     with pytest.raises(ValueError, match=r"Attention\(4, 2\), takes \(batch, sequence, 4\), got \(8, 4\)"):
         gp.profile([attention], (np.zeros((8, 4)), np.zeros((8, 4))), gp.mse)
 
@@ -243,7 +249,7 @@ def test_attention_of_what_is_no_sequence_is_refused_in_its_own_words():
 )
 def test_outputs_without_features_are_refused_by_a_profile_and_by_a_step(loss, y, says):
     """The step divided by zero, and the profile went through."""
-    partitions, x = gp.split([gp.Tanh()], stages=1), np.zeros((8, 0))
+    partitions, x = gp.split([Tanh()], stages=1), np.zeros((8, 0))
     for refused in (
         lambda: gp.profile(partitions, (x, y), loss),
         lambda: gp.train_step(partitions, gp.GPipe(1, 2), (x, y), loss),

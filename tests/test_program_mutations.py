@@ -29,7 +29,7 @@ def mutated(programs, rng: random.Random) -> list[list]:
 
 
 def vary(step, rng: random.Random):
-    if not isinstance(step, gp.Recv) or rng.random() < 0.5:
+    if not isinstance(step, gp.programs.Recv) or rng.random() < 0.5:
         return step
     return replace(step, wait=rng.random() < 0.5, into=rng.choice([None, "a", "b", "c"]))
 
@@ -50,12 +50,12 @@ def change(row: list, rng: random.Random) -> None:
 
 
 def relabelled(step, rng: random.Random):
-    if isinstance(step, gp.Action):
+    if isinstance(step, gp.core.Action):
         return step._replace(microbatch=rng.randrange(4))
     if rng.random() < 0.5:
         return replace(step, what=step.what._replace(microbatch=rng.randrange(4)))
     other = rng.randrange(4)
-    return replace(step, **({"to": other} if isinstance(step, gp.Send) else {"source": other}))
+    return replace(step, **({"to": other} if isinstance(step, gp.programs.Send) else {"source": other}))
 
 
 def outcome(programs: list[list], microbatches: int, sends: str) -> str:
@@ -63,9 +63,9 @@ def outcome(programs: list[list], microbatches: int, sends: str) -> str:
     options = {"sends": sends, "microbatches": microbatches}
     try:
         step = gp.run_programs(programs, partitions, (X, Y), gp.cross_entropy, **options)
-    except gp.DeadlockError:
+    except gp.errors.DeadlockError:
         return "deadlock"
-    except gp.ScheduleError as error:
+    except gp.errors.ScheduleError as error:
         return "buffer" if "into buffer" in str(error) else "refused"
     assert furthest_apart(step.gradients, EXPECTED.gradients) < 1e-12
     assert step.loss == pytest.approx(EXPECTED.loss, rel=1e-13)

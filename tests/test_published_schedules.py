@@ -10,27 +10,20 @@ from cases import EQUAL
 
 from gpipe_sim import (
     ZBH1,
-    ZBH2,
     ZBV,
-    Chimera,
     Costs,
-    DualPipe,
-    DualPipeV,
-    Eager1F1B,
     Interleaved1F1B,
-    LoopedBFS,
     OneFOneB,
-    VHalf,
-    VMin,
     bubble_fraction,
     formulas,
-    idle_spans,
     peak_in_flight,
     problems,
     simulate,
 )
 from gpipe_sim.core.actions import F, I, W
+from gpipe_sim.families import ZBH2, Chimera, DualPipe, DualPipeV, Eager1F1B, LoopedBFS, VHalf, VMin
 from gpipe_sim.families.controllable import _in_slot_order, block, choose
+from gpipe_sim.why import idle_spans
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 

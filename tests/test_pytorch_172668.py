@@ -9,6 +9,8 @@ import pytest
 from test_device_programs import assert_as_on_one_device, posted, posted_first, run
 
 import gpipe_sim as gp
+from gpipe_sim.core.step import StepResult
+from gpipe_sim.errors import DeadlockError
 
 FRONT_LOADED = """
 [0UNSHARD, 2UNSHARD, 0F0, 0SEND_F0, 2RECV_F0, 0F1, 0SEND_F1, 2RECV_F1, 2F0, 2SEND_F0, 2F1, 2SEND_F1, 2RECV_B0,
@@ -35,7 +37,7 @@ def pasted(text: str):
     return gp.device_programs(text.replace(",\n", ","))
 
 
-def starts(step: gp.StepResult) -> dict[str, int]:
+def starts(step: StepResult) -> dict[str, int]:
     return {str(span.action): span.start for span in step.timeline.spans}
 
 
@@ -59,7 +61,7 @@ def test_it_hangs_where_the_thread_says_for_the_reason_given_there():
     """Stuck at rank 0 [... 0SEND_F1, 2RECV_F0, 2F0], rank 1 [... 1SEND_F0, 1RECV_F1, 1F1]: both send."""
     programs = pasted(RIGHT_BEFORE)
     assert_as_on_one_device(run(programs, 4))
-    with pytest.raises(gp.DeadlockError) as error:
+    with pytest.raises(DeadlockError) as error:
         run(programs, 4, sends="blocking")
     assert str(error.value) == (
         "the programs of 2 devices cannot finish with blocking sends:\n"
@@ -72,7 +74,7 @@ def swapped_on_odd_ranks(programs) -> list[list]:
     """Each send with the receive right after it, on device 1: the receive comes first."""
     row, swapped = list(programs[1]), []
     while row:
-        ends = [type(step) for step in row[:2]] == [gp.Send, gp.Recv]
+        ends = [type(step) for step in row[:2]] == [gp.programs.Send, gp.programs.Recv]
         swapped += reversed([row.pop(0) for _ in range(2)]) if ends else [row.pop(0)]
     return [list(programs[0]), swapped]
 
@@ -83,7 +85,7 @@ def test_so_it_does_with_sends_and_receives_swapped_on_odd_ranks_later():
     spelled = " ".join(getattr(step, "spelled", str(step)) for step in rows[1])
     assert "3RECV_F1 3SEND_B0 3F1 3B1 1RECV_F2 3SEND_B1 1F2" in spelled
     with pytest.raises(
-        gp.DeadlockError, match="waits in Send 0F2 to device 1; device 1 waits in Send 3B0 to device 0"
+        DeadlockError, match="waits in Send 0F2 to device 1; device 1 waits in Send 3B0 to device 0"
     ):
         run(rows, 4, sends="blocking")
 

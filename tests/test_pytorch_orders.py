@@ -11,19 +11,17 @@ from gpipe_sim import (
     ZBH1,
     ZBV,
     Costs,
-    DualPipeV,
     Explicit,
     GPipe,
     Interleaved1F1B,
-    Kind,
-    LoopedBFS,
     OneFOneB,
-    Schedule,
     bubble_fraction,
     peak_in_flight,
     problems,
     simulate,
 )
+from gpipe_sim.core import Kind, Schedule
+from gpipe_sim.families import DualPipeV, LoopedBFS
 
 PYTORCH = json.loads((Path(__file__).parent / "data" / "pytorch-orders.json").read_text())
 RECORDED = PYTORCH["schedules"]

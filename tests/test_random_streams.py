@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import gpipe_sim as gp
+from gpipe_sim.core import Action, F, Kind, Partition, Schedule
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.schedule import WEIGHTS
 from gpipe_sim.core.step import kind_of_step
@@ -29,15 +30,15 @@ class Plain:
     the microbatches in between. All else follows from asking for them.
     """
 
-    def __init__(self, schedule: gp.Schedule, mode: str, partitions: list[gp.Partition], batch: tuple):
+    def __init__(self, schedule: Schedule, mode: str, partitions: list[Partition], batch: tuple):
         self.mode, self.partitions, self.batch = mode, partitions, batch
         self.before, self.mini_batch = {}, {}
         for row in schedule.actions:
             updates = Counter()
             for action in row:
                 self.before[action] = updates[action.stage]
-                updates[action.stage] += action.kind is gp.Kind.U
-                if action.kind in (gp.Kind.B, gp.Kind.W):
+                updates[action.stage] += action.kind is Kind.U
+                if action.kind in (Kind.B, Kind.W):
                     self.mini_batch[action.stage, action.microbatch] = self.before[action]
         self.rows = [piece.rows for piece in kind_of_step(schedule).cut(schedule.program, len(batch[0]))]
         self.first = [{k: a.copy() for k, a in part.parameters.items()} for part in partitions]
@@ -53,7 +54,7 @@ class Plain:
         together = (self.rows[other] for other in self.members(0, self.mini_batch[0, m]))
         return (rows.stop - rows.start) / sum(other.stop - other.start for other in together)
 
-    def version(self, action: gp.Action) -> int:
+    def version(self, action: Action) -> int:
         stage, _, m = action
         if self.mode == "latest":
             return self.before[action]
@@ -61,13 +62,13 @@ class Plain:
         if self.mode == "double":
             return max(j - 1, 0)
         asked = stage if self.mode == "stashed" else 0
-        return min(self.before[gp.F(asked, m)] for m in self.members(stage, j))
+        return min(self.before[F(asked, m)] for m in self.members(stage, j))
 
-    def among(self, stage: int, m: int, kinds: str) -> gp.Action:
+    def among(self, stage: int, m: int, kinds: str) -> Action:
         """The first of these kinds that the schedule has for this stage and microbatch."""
-        return next(a for kind in kinds if (a := gp.Action(stage, gp.Kind(kind), m)) in self.before)
+        return next(a for kind in kinds if (a := Action(stage, Kind(kind), m)) in self.before)
 
-    def loaded(self, action: gp.Action) -> gp.Partition:
+    def loaded(self, action: Action) -> Partition:
         found = self.weights(action.stage, self.version(action))
         for key, array in self.partitions[action.stage].parameters.items():
             array[...] = found[key]
@@ -108,7 +109,7 @@ class Plain:
         return list(map(sum, shares))
 
 
-def model(stages: int) -> list[gp.Partition]:
+def model(stages: int) -> list[Partition]:
     return gp.split(gp.mlp([64] + [5] * stages + [10], activation="tanh"), stages=stages)
 
 
@@ -122,10 +123,10 @@ def test_training_is_what_the_rows_say(schedule, more):
         assert_trained(schedule, mode, (DIGITS.x[:samples], DIGITS.y[:samples]))
 
 
-def assert_trained(schedule: gp.Schedule, mode: str, batch: tuple) -> None:
+def assert_trained(schedule: Schedule, mode: str, batch: tuple) -> None:
     plain, partitions = Plain(schedule, mode, model(schedule.stages), batch), model(schedule.stages)
     how = {"optimizer": gp.SGD(RATE), "weights": mode}
-    versions = {a: plain.version(a) for a in plain.before if a.kind is not gp.Kind.U}
+    versions = {a: plain.version(a) for a in plain.before if a.kind is not Kind.U}
     if any(version > plain.before[action] for action, version in versions.items()):
         with pytest.raises(ValueError, match="which makes it, stands behind"):
             gp.train_step(partitions, schedule, batch, gp.cross_entropy, **how)
@@ -157,12 +158,12 @@ def test_bytes_are_predicted_and_versions_are_held_while_something_will_use_them
         assert gp.predict_memory(schedule, profile, weights=mode) == step.memory
 
 
-def versions_held(plain: Plain, schedule: gp.Schedule, stage: int) -> int:
+def versions_held(plain: Plain, schedule: Schedule, stage: int) -> int:
     """The newest, and the older ones that some action further on in the row will use."""
-    [own] = ([a for a in row if a.stage == stage] for row in schedule.actions if gp.F(stage, 0) in row)
+    [own] = ([a for a in row if a.stage == stage] for row in schedule.actions if F(stage, 0) in row)
     most = 1
     for at, action in enumerate(own):
-        newest = plain.before[action] + (action.kind is gp.Kind.U)
-        later = {plain.version(a) for a in own[at + 1 :] if a.kind is not gp.Kind.U}
+        newest = plain.before[action] + (action.kind is Kind.U)
+        later = {plain.version(a) for a in own[at + 1 :] if a.kind is not Kind.U}
         most = max(most, 1 + len({version for version in later if version < newest}))
     return most

@@ -7,6 +7,7 @@ import pytest
 from test_imports import FILES, builds_on, lines_of_code
 
 import gpipe_sim as gp
+from gpipe_sim.errors import DeadlockError
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -45,7 +46,7 @@ def test_the_plans_for_a_cluster_are_those_that_it_says(capsys):
 
 
 def test_the_deadlock_reads_as_shown():
-    with pytest.raises(gp.DeadlockError) as error:
+    with pytest.raises(DeadlockError) as error:
         exec(block("python", "Explicit.parse"), {"gp": gp})
     shown = block("text", "stuck").strip()
     assert shown == f"gpipe_sim.errors.DeadlockError: {error.value}"
@@ -54,7 +55,7 @@ def test_the_deadlock_reads_as_shown():
 def test_blocking_sends_hang_as_shown():
     names: dict = {}
     exec(block("python", "import gpipe_sim as gp"), names)
-    with pytest.raises(gp.DeadlockError) as error:
+    with pytest.raises(DeadlockError) as error:
         exec(block("python", "device_programs"), names)
     assert block("text", "blocking sends").strip() == f"gpipe_sim.errors.DeadlockError: {error.value}"
 

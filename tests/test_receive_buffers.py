@@ -6,31 +6,35 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.core import F, Layer
+from gpipe_sim.core.step import StepResult
+from gpipe_sim.errors import ScheduleError
+from gpipe_sim.programs import Recv, Send
 
 X, Y = gp.digits().x[:8], gp.digits().y[:8]
 SIZES = [64, 32, 10]  # Linear, ReLU | Linear: device 1's Linear saves its input, which is the buffer
 
 
-def into(buffer, schedule: gp.Schedule, device: int, **how) -> list[list]:
+def into(buffer, schedule: gp.core.Schedule, device: int, **how) -> list[list]:
     """A schedule's programs; this device receives microbatch m's activation into ``buffer(m)``."""
     rows = [list(row) for row in gp.device_programs(schedule)]
     rows[device] = [
         replace(step, into=buffer(step.what.microbatch), **how)
-        if isinstance(step, gp.Recv) and step.what.kind == "F"
+        if isinstance(step, Recv) and step.what.kind == "F"
         else step
         for step in rows[device]
     ]
     return rows
 
 
-def run(programs, sizes=SIZES, **options) -> gp.StepResult:
+def run(programs, sizes=SIZES, **options) -> StepResult:
     stages = len(programs)
     layers = gp.mlp(sizes)
     partitions = gp.split(layers, balance=[2] * (stages - 1) + [len(layers) - 2 * (stages - 1)])
     return gp.run_programs(programs, partitions, (X, Y), gp.cross_entropy, **options)
 
 
-def wrong(step: gp.StepResult, sizes=SIZES) -> dict[tuple[int, str], float]:
+def wrong(step: StepResult, sizes=SIZES) -> dict[tuple[int, str], float]:
     """How far each gradient is from the right one, as a part of its length; only those that are not right."""
     right = gp.single_device_step(gp.mlp(sizes), (X, Y), gp.cross_entropy).gradients
     off = {k: np.linalg.norm(step.gradients[k] - right[k]) / np.linalg.norm(right[k]) for k in right}
@@ -64,7 +68,7 @@ def test_the_wrong_gradient_is_that_of_the_last_microbatch_read_four_times():
 
 
 def test_it_is_caught_and_the_error_says_what_is_in_the_buffer_and_who_reads_it():
-    with pytest.raises(gp.ScheduleError) as error:
+    with pytest.raises(ScheduleError) as error:
         run(ONE)
     assert str(error.value) == (
         "device 1 receives 0F1 into buffer 'a', where 0F0 still is: 1F0 kept it, and the backward of stage 1 "
@@ -77,9 +81,7 @@ def test_a_buffer_for_each_microbatch_in_flight_is_enough():
     sizes, schedule = [64, 32, 32, 10], gp.OneFOneB(3, 4)
     assert wrong(run(into(lambda m: f"b{m % 2}", schedule, 1), sizes), sizes) == {}
     one = into(lambda m: "b", schedule, 1)
-    with pytest.raises(
-        gp.ScheduleError, match="receives 0F1 into buffer 'b', where 0F0 still is: 1F0 kept it"
-    ):
+    with pytest.raises(ScheduleError, match="receives 0F1 into buffer 'b', where 0F0 still is: 1F0 kept it"):
         run(one, sizes)
     assert list(wrong(run(one, sizes, check_buffers=False), sizes)) == [(2, "W")]
     assert wrong(run(into(lambda m: "b", schedule, 2), sizes), sizes) == {}, "the last device holds one"
@@ -99,7 +101,7 @@ def test_w_still_reads_what_came_in_after_i_has_run():
         "1RECV_F0>a 1F0 1I0 1SEND_B0 1RECV_F1>a 1F1 1I1 1SEND_B1 1W0 1W1"
     )
     with pytest.raises(
-        gp.ScheduleError, match="1F0 kept it, and the weight gradient of stage 1 on microbatch 0"
+        ScheduleError, match="1F0 kept it, and the weight gradient of stage 1 on microbatch 0"
     ):
         run(programs)
     assert list(wrong(run(programs, check_buffers=False))) == [(2, "W")]
@@ -107,26 +109,26 @@ def test_w_still_reads_what_came_in_after_i_has_run():
 
 def test_r_still_reads_what_came_in():
     rows = into(lambda m: "a", gp.remat(gp.GPipe(2, 2), "always"), 1)
-    with pytest.raises(gp.ScheduleError, match="1F0 kept it, and the recompute of stage 1 on microbatch 0"):
+    with pytest.raises(ScheduleError, match="1F0 kept it, and the recompute of stage 1 on microbatch 0"):
         run(rows)
 
 
 def test_what_has_come_but_was_not_read_yet_is_not_written_over_either():
     rows = [list(row) for row in gp.device_programs(gp.GPipe(2, 2))]
-    recv = [step for step in rows[1] if isinstance(step, gp.Recv)]
+    recv = [step for step in rows[1] if isinstance(step, Recv)]
     rows[1] = [replace(step, into="a") for step in recv] + [step for step in rows[1] if step not in recv]
-    with pytest.raises(gp.ScheduleError, match="buffer 'a', where 0F0 still is: 1F0 has not read it yet"):
+    with pytest.raises(ScheduleError, match="buffer 'a', where 0F0 still is: 1F0 has not read it yet"):
         run(rows)
     rows = [list(row) for row in gp.device_programs(gp.GPipe(2, 2))]
-    early = [gp.Recv(gp.B(1, m), 1, wait=False, into="a") for m in range(2)]
-    rows[0] = early + [step for step in rows[0] if not isinstance(step, gp.Recv)]
+    early = [Recv(gp.core.B(1, m), 1, wait=False, into="a") for m in range(2)]
+    rows[0] = early + [step for step in rows[0] if not isinstance(step, Recv)]
     says = "device 0 receives 1B1 into buffer 'a', into which it also receives 1B0, which is not there yet"
-    with pytest.raises(gp.ScheduleError, match=says):
+    with pytest.raises(ScheduleError, match=says):
         run(rows)
 
 
 def test_what_is_sent_on_as_it_came_is_not_written_over_before_it_is_sent():
-    class Same(gp.Layer):
+    class Same(Layer):
         def forward(self, x, ctx):
             return x, None
 
@@ -134,11 +136,11 @@ def test_what_is_sent_on_as_it_came_is_not_written_over_before_it_is_sent():
             return dy, None
 
     rows = [list(row) for row in gp.device_programs(gp.GPipe(3, 2))]
-    first, second = (step for step in rows[1] if isinstance(step, gp.Recv) and step.what.kind == "F")
-    rows[1][:6] = [replace(first, into="a"), gp.F(1, 0), replace(second, into="a"), gp.Send("1F0", 2),
-                   gp.F(1, 1), gp.Send("1F1", 2)]  # fmt: skip
+    first, second = (step for step in rows[1] if isinstance(step, Recv) and step.what.kind == "F")
+    rows[1][:6] = [replace(first, into="a"), F(1, 0), replace(second, into="a"), Send("1F0", 2),
+                   F(1, 1), Send("1F1", 2)]  # fmt: skip
     partitions = gp.split([gp.mlp([64, 10])[0], Same(), gp.mlp([10, 10])[0]], stages=3)
-    with pytest.raises(gp.ScheduleError, match="where 0F0 still is: 2F0 has not been sent it yet"):
+    with pytest.raises(ScheduleError, match="where 0F0 still is: 2F0 has not been sent it yet"):
         gp.run_programs(rows, partitions, (X, Y), gp.cross_entropy)
 
 
@@ -146,7 +148,7 @@ def test_a_smaller_microbatch_is_written_over_a_larger_one():
     """Microbatches of 3 and 2 rows in one buffer: the second takes the place of the first two rows."""
     one, layers = into(lambda m: "a", gp.GPipe(2, 2), 1), gp.mlp(SIZES)
     batch, parts = (X[:5], Y[:5]), gp.split(gp.mlp(SIZES), balance=[2, 1])
-    with pytest.raises(gp.ScheduleError, match="where 0F0 still is"):
+    with pytest.raises(ScheduleError, match="where 0F0 still is"):
         gp.run_programs(one, parts, batch, gp.cross_entropy)
     found = gp.run_programs(one, parts, batch, gp.cross_entropy, check_buffers=False)
     right = gp.single_device_step(layers, batch, gp.cross_entropy)
@@ -157,7 +159,7 @@ def test_a_buffer_is_used_again_and_a_message_without_one_has_its_own_memory():
     """Device 1 of 1F1B holds one microbatch at a time; device 0 keeps what it sent."""
     came, went = [], []
 
-    class Sees(gp.Layer):
+    class Sees(Layer):
         def __init__(self, seen):
             super().__init__()
             self.seen = seen
@@ -181,7 +183,7 @@ def test_a_buffer_is_used_again_and_a_message_without_one_has_its_own_memory():
 @pytest.mark.parametrize(("family", "check"), [(gp.GPipe, False), (gp.OneFOneB, True)])
 def test_an_output_that_is_the_buffer_itself_stays_when_the_next_message_comes(family, check):
     """The outputs of all microbatches were those of the last one."""
-    layers = [gp.Linear(64, 10, rng=np.random.default_rng(0)), gp.Dropout(0)]
+    layers = [gp.core.Linear(64, 10, rng=np.random.default_rng(0)), gp.transformers.Dropout(0)]
     rows = into(lambda m: "a", family(2, 4), 1)
     step = gp.run_programs(rows, gp.split(layers, stages=2), (X, Y), gp.cross_entropy, check_buffers=check)
     alone = gp.single_device_step(layers, (X, Y), gp.cross_entropy)

@@ -9,8 +9,12 @@ import pytest
 from numeric import furthest_apart
 
 import gpipe_sim as gp
+from gpipe_sim.core import Layer, Linear, Tanh
+from gpipe_sim.core.step import StepResult
+from gpipe_sim.memory import checkpointed, freed
 from gpipe_sim.memory.profile import LayerProfile, LossProfile, Profile, Selective, Size
 from gpipe_sim.memory.recompute import recompute_frontier
+from gpipe_sim.transformers import Checkpoint, Dropout, TransformerBlock, unpacked
 
 # Against all choices
 
@@ -81,7 +85,7 @@ def held(profile: Profile, stage: int, ways: tuple[str, ...], samples: int) -> t
     if stage == len(profile.stages) - 1:
         known = {"x": there["x"], "target": made(profile.target)}
         kept += [known[each] if isinstance(each, str) else made(each) for each in profile.loss.saved]
-    return sum(root.nbytes for root in gp.roots(kept)), flops
+    return sum(root.nbytes for root in gp.core.roots(kept)), flops
 
 
 def unbeaten(profile: Profile, stage: int, samples: int) -> list[tuple[int, int]]:
@@ -121,18 +125,18 @@ def test_where_nearly_every_choice_is_the_best_for_some_budget_it_is_refused():
 RNG = np.random.default_rng(0)
 
 
-def mixed() -> list[gp.Layer]:
+def mixed() -> list[Layer]:
     rng = np.random.default_rng(0)
     how = {"dropout": 0.2, "rng": rng}
     return [
-        gp.Linear(6, 8, rng=rng),
-        gp.TransformerBlock(8, 2, **how),
-        gp.Dropout(0.3),
-        *gp.unpacked([gp.TransformerBlock(8, 4, norm="post", **how), gp.TransformerBlock(8, 2, **how)]),
-        gp.Dropout(0.0),
-        gp.GELU(),
-        gp.Linear(8, 5, rng=rng),
-        gp.Tanh(),
+        Linear(6, 8, rng=rng),
+        TransformerBlock(8, 2, **how),
+        Dropout(0.3),
+        *unpacked([TransformerBlock(8, 4, norm="post", **how), TransformerBlock(8, 2, **how)]),
+        Dropout(0.0),
+        gp.core.GELU(),
+        Linear(8, 5, rng=rng),
+        Tanh(),
     ]
 
 
@@ -140,11 +144,11 @@ BATCH = RNG.normal(size=(7, 9, 6)), RNG.integers(5, size=(7, 9))
 STAGES, MICROBATCHES = 2, 3
 
 
-def profiled(layers: list[gp.Layer]) -> gp.Profile:
+def profiled(layers: list[Layer]) -> Profile:
     return gp.profile(gp.split(layers, stages=STAGES), BATCH, gp.cross_entropy)
 
 
-def step(layers: list[gp.Layer]) -> gp.StepResult:
+def step(layers: list[Layer]) -> StepResult:
     return gp.train_step(
         gp.split(layers, stages=STAGES), gp.GPipe(STAGES, MICROBATCHES), BATCH, gp.cross_entropy
     )
@@ -162,7 +166,7 @@ def test_a_plan_holds_the_bytes_that_a_step_measures_and_changes_no_gradient(sha
         plans.append(gp.recompute_plan(before, budget, stage, MICROBATCHES))
     words = [word for plan in plans for word in plan.recompute]
     assert share != 0.5 or {*words} == {"nothing", "attention", "all"}
-    lighter = gp.checkpointed(layers, words)
+    lighter = checkpointed(layers, words)
     after, again = profiled(lighter), step(lighter)
     samples = before.largest(MICROBATCHES)
     for stage, plan in enumerate(plans):
@@ -182,11 +186,11 @@ def test_a_mask_that_travels_along_is_counted_once():
     """Every attention that recomputes keeps it, and so does every checkpoint."""
     rng = np.random.default_rng(0)
     tokens = rng.integers(6, size=(7, 9))
-    blocks = [gp.TransformerBlock(8, 2, dropout=0.1, rng=rng) for _ in range(4)]
-    first = gp.PaddingMask(), gp.Embedding(6, 8, rng=rng)
-    layers = [*first, *gp.unpacked(blocks), gp.Linear(8, 6, rng=rng)]
+    blocks = [TransformerBlock(8, 2, dropout=0.1, rng=rng) for _ in range(4)]
+    first = gp.transformers.PaddingMask(), gp.transformers.Embedding(6, 8, rng=rng)
+    layers = [*first, *unpacked(blocks), Linear(8, 6, rng=rng)]
 
-    def split(layers: list[gp.Layer]) -> list[gp.Partition]:
+    def split(layers: list[Layer]) -> list[gp.core.Partition]:
         return gp.split(layers, stages=2)
 
     profile = gp.profile(split(layers), (tokens, tokens), gp.cross_entropy)
@@ -198,7 +202,7 @@ def test_a_mask_that_travels_along_is_counted_once():
             least, *_, most = (plan.bytes for plan in recompute_frontier(profile, stage, 3))
             plans.append(gp.recompute_plan(profile, least + share * (most - least), stage, 3))
         words = [word for plan in plans for word in plan.recompute]
-        lighter = gp.checkpointed(layers, words)
+        lighter = checkpointed(layers, words)
         step = gp.train_step(split(lighter), gp.GPipe(2, 3), (tokens, tokens), gp.cross_entropy)
         for stage, plan in enumerate(plans):
             held = step.memory[stage].at(stage + 1)
@@ -209,19 +213,19 @@ def test_a_mask_that_travels_along_is_counted_once():
 
 
 def test_one_layer_in_a_checkpoint_draws_what_it_would_alone():
-    x, ctx = np.ones((4, 5)), gp.Context(seed=3, layer=2)
-    outputs = [layer.forward(x, ctx)[0] for layer in (gp.Dropout(0.5), gp.Checkpoint(gp.Dropout(0.5)))]
+    x, ctx = np.ones((4, 5)), gp.core.Context(seed=3, layer=2)
+    outputs = [layer.forward(x, ctx)[0] for layer in (Dropout(0.5), Checkpoint(Dropout(0.5)))]
     assert (outputs[0] == outputs[1]).all()
-    block = gp.TransformerBlock(4, 2, dropout=0.3, rng=RNG)
+    block = TransformerBlock(4, 2, dropout=0.3, rng=RNG)
     x = RNG.normal(size=(2, 3, 4))
-    outputs = [layer.forward(x, ctx)[0] for layer in (block, gp.Checkpoint(block))]
+    outputs = [layer.forward(x, ctx)[0] for layer in (block, Checkpoint(block))]
     assert (outputs[0] == outputs[1]).all()
 
 
 # Of real models
 
 
-def on_paper(layers: list[gp.Layer], sequence: int, features: int) -> gp.Profile:
+def on_paper(layers: list[Layer], sequence: int, features: int) -> Profile:
     x = gp.StandIn((1, sequence, features), np.float16)
     return gp.profile(gp.split(layers, stages=1), (x, x), gp.mse)
 
@@ -244,16 +248,16 @@ def test_attention_only_comes_out_for_gpt3_by_itself():
     assert corner[12] == plan.recompute and corner[0] == 12 * ("all",)
 
 
-def halves(features: int, heads: int, sequence: int, blocks: int = 4) -> gp.Profile:
+def halves(features: int, heads: int, sequence: int, blocks: int = 4) -> Profile:
     """Attention and network of each block as layers of their own."""
     how = {"dropout": 0.1, "rng": None, "dtype": np.float16}
-    layers = [gp.TransformerBlock(features, heads, **how) for _ in range(blocks)]
-    return on_paper(gp.unpacked(layers), sequence, features)
+    layers = [TransformerBlock(features, heads, **how) for _ in range(blocks)]
+    return on_paper(unpacked(layers), sequence, features)
 
 
 def test_a_transformers_network_frees_few_bytes_for_its_flops_and_the_attention_core_many():
     """In units of sh bytes and FLOPs: 80 for 4096, 91 for 106496, 19 for 196608. Korthikanti et al. 2022."""
-    core, attention, network = gp.freed(halves(12_288, 96, 2_048))[:3]
+    core, attention, network = freed(halves(12_288, 96, 2_048))[:3]
     sh = 12_288 * 2_048
     assert [each[:2] for each in (core, attention, network)] == [(0, "attention"), (0, "all"), (1, "all")]
     std = 2 * 2_048  # a LayerNorm's 1/std, 2 bytes for each place
@@ -263,8 +267,8 @@ def test_a_transformers_network_frees_few_bytes_for_its_flops_and_the_attention_
 
 
 def test_a_block_in_halves_needs_fewer_flops_for_the_same_bytes():
-    blocks = [gp.TransformerBlock(1_024, 16, dropout=0.1, rng=None, dtype=np.float16) for _ in range(4)]
-    whole, apart = (on_paper(layers, 512, 1_024) for layers in (blocks, gp.unpacked(blocks)))
+    blocks = [TransformerBlock(1_024, 16, dropout=0.1, rng=None, dtype=np.float16) for _ in range(4)]
+    whole, apart = (on_paper(layers, 512, 1_024) for layers in (blocks, unpacked(blocks)))
     budget = int(0.35 * recompute_frontier(whole)[-1].bytes)
     assert recompute_frontier(whole)[-1].bytes == recompute_frontier(apart)[-1].bytes
     assert gp.recompute_plan(apart, budget).flops < 0.7 * gp.recompute_plan(whole, budget).flops
@@ -272,27 +276,33 @@ def test_a_block_in_halves_needs_fewer_flops_for_the_same_bytes():
 
 def test_what_a_layer_frees_depends_on_what_its_neighbours_keep():
     """A Tanh alone frees nothing: Linear saves the same array. A mask is smaller than what makes it again."""
-    layers = [gp.Linear(4, 4, rng=RNG), gp.Tanh(), gp.Linear(4, 4, rng=RNG), gp.LayerNorm(4), gp.Dropout(0.5)]
+    layers = [
+        Linear(4, 4, rng=RNG),
+        Tanh(),
+        Linear(4, 4, rng=RNG),
+        gp.transformers.LayerNorm(4),
+        Dropout(0.5),
+    ]
     x = np.ones((10, 4))
     profile = gp.profile(gp.split(layers, stages=1), (x, x), gp.mse)
     array = 10 * 4 * 8
-    assert gp.freed(profile) == (
+    assert freed(profile) == (
         (0, "all", 0, 10 * 32),
         (1, "all", -array, 0),  # it keeps its input as well
         (2, "all", 0, 10 * 32),
         (3, "all", 10 * 8, 0),  # 1/std
         (4, "all", 40 - array, 0),
     )
-    assert [each.per_flop for each in gp.freed(profile)] == [0, 0, 0, float("inf"), 0]
+    assert [each.per_flop for each in freed(profile)] == [0, 0, 0, float("inf"), 0]
     [plan] = recompute_frontier(profile)
     assert plan.recompute == ("nothing", "nothing", "nothing", "all", "nothing")
-    assert gp.freed(profile, microbatches=5)[3].bytes == 2 * 8
+    assert freed(profile, microbatches=5)[3].bytes == 2 * 8
 
 
 def test_blocks_unpacked_are_the_same_model():
-    blocks = [gp.TransformerBlock(8, 2, norm=norm, rng=RNG) for norm in ("pre", "post")]
-    layers = [gp.Linear(6, 8, rng=RNG), *blocks, gp.Linear(8, 5, rng=RNG)]
-    parts = gp.unpacked(layers)
+    blocks = [TransformerBlock(8, 2, norm=norm, rng=RNG) for norm in ("pre", "post")]
+    layers = [Linear(6, 8, rng=RNG), *blocks, Linear(8, 5, rng=RNG)]
+    parts = unpacked(layers)
     assert [type(part).__name__ for part in parts] == [
         "Linear", "Residual", "Residual", "Residual", "LayerNorm", "Residual", "LayerNorm", "Linear",
     ]  # fmt: skip
@@ -333,7 +343,7 @@ def test_what_cannot_be_planned_is_refused(changes, says):
         gp.recompute_plan(**given)
     if "budget" not in changes:
         del given["budget"]
-        for function in (recompute_frontier, gp.freed):
+        for function in (recompute_frontier, freed):
             with pytest.raises((TypeError, ValueError), match=says):
                 function(**given)
 
@@ -341,14 +351,14 @@ def test_what_cannot_be_planned_is_refused(changes, says):
 @pytest.mark.parametrize(
     ("layers", "words", "says"),
     [
-        ([gp.Tanh()], ["attention"], r"Tanh\(\) has no attention to recompute; use 'nothing' or 'all'"),
-        ([gp.Tanh()], ["some"], r"every word to be one of \('nothing', 'attention', 'all'\)"),
-        ([gp.Tanh()], ["all", "all"], "a word for each of 1 layers"),
-        ([gp.Tanh()], "all", "a word for each layer, such as plan.recompute"),
-        (gp.Tanh(), ["all"], "a list of layers"),
-        ([gp.Tanh], ["all"], "a list of layers"),
+        ([Tanh()], ["attention"], r"Tanh\(\) has no attention to recompute; use 'nothing' or 'all'"),
+        ([Tanh()], ["some"], r"every word to be one of \('nothing', 'attention', 'all'\)"),
+        ([Tanh()], ["all", "all"], "a word for each of 1 layers"),
+        ([Tanh()], "all", "a word for each layer, such as plan.recompute"),
+        (Tanh(), ["all"], "a list of layers"),
+        ([Tanh], ["all"], "a list of layers"),
     ],
 )
 def test_what_cannot_be_checkpointed_is_refused(layers, words, says):
     with pytest.raises((TypeError, ValueError), match=says):
-        gp.checkpointed(layers, words)
+        checkpointed(layers, words)

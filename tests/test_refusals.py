@@ -7,6 +7,17 @@ import pytest
 from cases import overlapped
 
 import gpipe_sim as gp
+from gpipe_sim.balance import colocate
+from gpipe_sim.core import (
+    Action,
+    B,
+    F,
+    Kind,
+    Layer,
+    OverlapFB,
+    Partition,
+)
+from gpipe_sim.errors import ScheduleError
 
 SIZES = [8, 8, 8, 8]
 
@@ -60,7 +71,7 @@ def test_held_out_samples_that_do_not_fit_are_refused_before_training(held_out, 
 def test_partitions_must_form_one_model_in_order():
     layers = gp.mlp(SIZES)
     halves = gp.split(layers, stages=2)
-    for wrong in (halves[::-1], [halves[0]] * 2, [gp.Partition(layers[:2]), gp.Partition(layers[2:])]):
+    for wrong in (halves[::-1], [halves[0]] * 2, [Partition(layers[:2]), Partition(layers[2:])]):
         with pytest.raises(ValueError, match=r"starts at layer \d, but those before it end at \d"):
             gp.train_step(wrong, gp.OneFOneB(2, 4), batch(), gp.cross_entropy)
 
@@ -68,7 +79,7 @@ def test_partitions_must_form_one_model_in_order():
 def test_a_layer_with_weights_stands_once():
     shared = gp.mlp([8, 8])[0]
     with pytest.raises(ValueError, match=r"layers 0 and 2 are the same Linear\(8, 8\)"):
-        gp.split([shared, gp.Tanh(), shared], stages=3)
+        gp.split([shared, gp.core.Tanh(), shared], stages=3)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +105,7 @@ def test_an_update_needs_the_whole_gradient_of_its_stage(rows, placement, words)
     schedule = gp.Explicit(rows, placement=placement)
     partitions = gp.split(gp.mlp(SIZES), stages=schedule.stages)
     before = weights(partitions)
-    with pytest.raises(gp.ScheduleError, match=words):
+    with pytest.raises(ScheduleError, match=words):
         gp.train_step(partitions, schedule, batch(), gp.cross_entropy, optimizer=gp.SGD(1.0))
     assert (weights(partitions) == before).all()
 
@@ -120,7 +131,7 @@ def test_an_action_that_takes_no_time_hides_no_bytes():
 
 
 def test_an_optimizer_belongs_to_one_model():
-    optimizer, small, large = gp.Adam(), gp.Partition(gp.mlp([4, 4])), gp.Partition(gp.mlp([8, 8]))
+    optimizer, small, large = gp.Adam(), Partition(gp.mlp([4, 4])), Partition(gp.mlp([8, 8]))
     for model, refused in ((small, False), (large, True)):
         gradients = {key: np.ones_like(array) for key, array in model.parameters.items()}
         before = weights([model])
@@ -153,17 +164,15 @@ def test_shared_devices_take_turns_in_the_order_of_the_starts():
     """On devices of their own 0F1 starts beside 1F0, and 1B0 before 0F2: the rows merge by the clock."""
     schedule = gp.OneFOneB(2, 4)
     starts = {span.action: span.start for span in gp.simulate(schedule).spans}
-    merged = gp.colocate(schedule, ["a", "a"]).actions[0]
+    merged = colocate(schedule, ["a", "a"]).actions[0]
     assert [starts[action] for action in merged] == sorted(starts.values())
-    assert (
-        merged != gp.colocate(schedule, ["a", "b"]).actions[0] + gp.colocate(schedule, ["a", "b"]).actions[1]
-    )
+    assert merged != colocate(schedule, ["a", "b"]).actions[0] + colocate(schedule, ["a", "b"]).actions[1]
 
 
 def test_each_step_of_a_training_draws_its_own_randomness():
     steps = []
 
-    class Witness(gp.Layer):
+    class Witness(Layer):
         def forward(self, x, ctx):
             if ctx.training:
                 steps.append(ctx.step)
@@ -180,7 +189,7 @@ def test_the_seed_of_a_training_is_the_seed_of_each_of_its_steps():
     """For layers that draw numbers, such as dropout: another seed, other numbers."""
     seeds = set()
 
-    class Witness(gp.Layer):
+    class Witness(Layer):
         def forward(self, x, ctx):
             seeds.add((ctx.training, ctx.seed))
             return x, None
@@ -195,7 +204,7 @@ def test_the_seed_of_a_training_is_the_seed_of_each_of_its_steps():
 def test_a_star_import_brings_names_and_hides_no_modules():
     names = {}
     exec("from gpipe_sim import *", names)
-    assert {"GPipe", "simulate", "plots", "course", "formulas", "MemoryTrace", "Svg"} <= set(names)
+    assert {"GPipe", "simulate", "train_step", "formulas", "SCHEDULES"} <= set(names)
     assert not {"layers", "schedule", "costs", "partition", "memory", "training"} & set(names)
 
 
@@ -207,33 +216,33 @@ def test_an_overlapped_pair_still_runs():
 
 
 def test_only_a_forward_and_a_backward_overlap():
-    schedule = gp.Explicit([[gp.OverlapFB(gp.F(0, 0), gp.F(0, 1)), gp.B(0, 0), gp.B(0, 1)]])
-    assert [(found.rule, found.action) for found in gp.problems(schedule)] == [("pair", gp.F(0, 0))]
-    with pytest.raises(gp.ScheduleError, match="is no pair: a forward and a backward overlap"):
+    schedule = gp.Explicit([[OverlapFB(F(0, 0), F(0, 1)), B(0, 0), B(0, 1)]])
+    assert [(found.rule, found.action) for found in gp.problems(schedule)] == [("pair", F(0, 0))]
+    with pytest.raises(ScheduleError, match="is no pair: a forward and a backward overlap"):
         gp.simulate(schedule)
 
 
-@pytest.mark.parametrize("first", gp.Kind)
-@pytest.mark.parametrize("second", gp.Kind)
+@pytest.mark.parametrize("first", Kind)
+@pytest.mark.parametrize("second", Kind)
 def test_of_all_36_pairs_of_kinds_only_a_forward_with_a_backward_after_it_is_one(first, second):
     """The rest of the order is right: around the pair, microbatch 0 and 1 each do what is still to do."""
     before, after = zip(split_around(first, 0), split_around(second, 1), strict=True)
-    pair = gp.OverlapFB(gp.Action(0, first, 0), gp.Action(0, second, 1))
+    pair = OverlapFB(Action(0, first, 0), Action(0, second, 1))
     schedule = gp.Explicit([[*before[0], *before[1], pair, *after[0], *after[1]]])
     rules = {problem.rule for problem in gp.problems(schedule)}
     if (first, second) == ("F", "B"):
         assert not rules and gp.simulate(schedule).makespan == 6
     else:
         assert "pair" in rules and rules <= {"pair"} | ({"update"} if "U" in (first, second) else set())
-        with pytest.raises(gp.ScheduleError, match="is no pair: a forward and a backward overlap"):
+        with pytest.raises(ScheduleError, match="is no pair: a forward and a backward overlap"):
             gp.simulate(schedule)
 
 
-def split_around(kind: str, microbatch: int) -> tuple[list[gp.Action], list[gp.Action]]:
+def split_around(kind: str, microbatch: int) -> tuple[list[Action], list[Action]]:
     """What a microbatch has to do before and after an action of this kind."""
     chain = {"R": "FRB", "U": "FBU"}.get(kind, "FB" if kind in "FB" else "FIW")
     before, after = chain.split(kind)
-    return tuple([gp.Action(0, gp.Kind(each), microbatch) for each in side] for side in (before, after))
+    return tuple([Action(0, Kind(each), microbatch) for each in side] for side in (before, after))
 
 
 def test_a_row_stands_under_its_own_number():
@@ -266,7 +275,7 @@ def test_mse_of_whole_numbers_cuts_no_targets():
 
 
 @dataclass(frozen=True)
-class Own(gp.Schedule):
+class Own(gp.core.Schedule):
     gives: object = None
 
     def order(self, device):
@@ -278,9 +287,12 @@ class Own(gp.Schedule):
     [
         (None, "needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' (got None)"),
         (3, "needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' (got 3)"),
-        (gp.F(0, 0), f"needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' (got {gp.F(0, 0)!r})"),
+        (
+            F(0, 0),
+            f"needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' (got {gp.core.F(0, 0)!r})",
+        ),
         ([0], "takes actions or their spelling, such as '0F0' (got 0)"),
-        ([gp.OverlapFB(gp.F(0, 0), None)], "takes actions or their spelling, such as '0F0' (got "),
+        ([OverlapFB(F(0, 0), None)], "takes actions or their spelling, such as '0F0' (got "),
     ],
     ids=repr,
 )
@@ -293,13 +305,13 @@ def test_a_schedule_of_ones_own_that_gives_no_actions_is_told_where(gives, says)
 
 @pytest.mark.parametrize("label", [0.0, "0", None])
 def test_a_label_is_a_whole_number(label):
-    for order in ([gp.F(0, label)], [gp.F(label, 0)]):
+    for order in ([F(0, label)], [F(label, 0)]):
         with pytest.raises(TypeError, match="is not an action"):
             gp.check(Own(1, 1, order))
 
 
 def test_a_schedule_of_ones_own_may_spell_its_actions():
-    for order in ("0F0 0B0", ["0F0", "0B0"], [gp.F(np.int64(0), 0), gp.B(0, np.int64(0))]):
+    for order in ("0F0 0B0", ["0F0", "0B0"], [F(np.int64(0), 0), B(0, np.int64(0))]):
         assert Own(1, 1, order).actions == gp.GPipe(1, 1).actions
 
 

@@ -6,11 +6,12 @@ from numeric import furthest_apart
 
 import gpipe_sim as gp
 from gpipe_sim import replicate
+from gpipe_sim.core.step import StepResult
 
 SIZES = [(1, 2), (2, 3), (4, 8)]
 
 
-def step(schedule: gp.Schedule, **options) -> tuple[gp.StepResult, gp.StepResult]:
+def step(schedule: gp.core.Schedule, **options) -> tuple[StepResult, StepResult]:
     """The step of a schedule, and that of one device."""
     data = gp.digits()
     layers = gp.mlp([64] + [8] * schedule.stages + [10], seed=1)
@@ -77,14 +78,14 @@ def test_a_replica_of_replicas_and_with_recompute():
         part.microbatch
         for row in nested.actions
         for part in row
-        if part.kind is gp.Kind.F and nested.program.find(gp.R(part.stage, part.microbatch)) < 0
+        if part.kind is gp.core.Kind.F and nested.program.find(gp.core.R(part.stage, part.microbatch)) < 0
     }
     assert kept == {2, 5, 8, 11}, "the last microbatch of each replica"
     found, alone = step(nested, meter=False)
     assert furthest_apart(found.gradients, alone.gradients) < 1e-12
 
 
-@pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 3), gp.DualPipe(2, 4), gp.ZBV(2, 3)], ids=repr)
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 3), gp.families.DualPipe(2, 4), gp.ZBV(2, 3)], ids=repr)
 def test_its_bytes_are_predicted_and_are_those_of_one_replica(schedule):
     both = replicate(schedule, 2)
     found, _ = step(both)
@@ -115,7 +116,7 @@ def test_what_cannot_be_copied_is_refused(make, error, says):
 
 def test_copies_that_update_within_the_schedule_sum_their_gradients_once():
     both = replicate(gp.OneFOneB(2, 3), 2)
-    updates = [gp.U(stage, m) for m in (2, 5) for stage in (0, 1)]
+    updates = [gp.core.U(stage, m) for m in (2, 5) for stage in (0, 1)]
     rows = [[*row, update] for row, update in zip(both.actions, updates, strict=True)]
     updating = gp.Explicit(rows, placement=both.placement)
     (found, _), (plain, alone) = step(updating, optimizer=gp.SGD(0.1)), step(both)

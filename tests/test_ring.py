@@ -7,6 +7,9 @@ import pytest
 from cases import every_schedule, over
 
 import gpipe_sim as gp
+from gpipe_sim.core import Linear
+from gpipe_sim.replicas import ring_all_reduce, ring_moves
+from gpipe_sim.why import bytes_through
 
 COUNTS = [1, 2, 3, 4, 7, 16]
 
@@ -20,25 +23,25 @@ def arrays(devices: int, shape=(5, 7), dtype=float) -> list[np.ndarray]:
 def test_every_device_ends_with_the_very_same_bits_of_the_sum(devices):
     own = arrays(devices)
     before = [array.copy() for array in own]
-    found = gp.ring_all_reduce(own)
+    found = ring_all_reduce(own)
     assert {total.tobytes() for total in found.sums} == {found.sums[0].tobytes()}
     np.testing.assert_allclose(found.sums[0], sum(own), rtol=1e-13)
     assert all((a == b).all() for a, b in zip(own, before, strict=True)), "what was given has not changed"
     held = [*own, *found.sums]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(held) for b in held[:i])
     whole = arrays(devices, (3, 4), np.int64)
-    assert (gp.ring_all_reduce(whole).sums[0] == sum(whole)).all(), "exactly, in any order"
+    assert (ring_all_reduce(whole).sums[0] == sum(whole)).all(), "exactly, in any order"
 
 
 def test_uneven_pieces_of_35_numbers_on_4_devices_are_416_to_424_bytes_sent():
     """280 bytes are cut into 72, 72, 72 and 64; 2(n-1)/n of the whole is 420."""
-    assert gp.ring_all_reduce(arrays(4)).sent == (416, 424, 424, 416)
+    assert ring_all_reduce(arrays(4)).sent == (416, 424, 424, 416)
 
 
 @pytest.mark.parametrize("devices", COUNTS)
 @pytest.mark.parametrize("size", [0, 1, 48, 35])
 def test_on_average_a_device_sends_what_the_formula_says(devices, size):
-    sent = gp.ring_all_reduce(arrays(devices, size)).sent
+    sent = ring_all_reduce(arrays(devices, size)).sent
     assert Fraction(sum(sent), devices) == Fraction(2 * (devices - 1), devices) * 8 * size
     if size % devices == 0:
         assert len(set(sent)) == 1
@@ -46,14 +49,14 @@ def test_on_average_a_device_sends_what_the_formula_says(devices, size):
 
 def test_three_devices_are_drawn_as_in_the_docstring():
     rows = {}
-    for move in gp.ring_moves(3):
+    for move in ring_moves(3):
         rows.setdefault((move.source, move.target), []).append(f"p{move.piece}")
     assert rows == {
         (0, 1): ["p0", "p2", "p1", "p0"],
         (1, 2): ["p1", "p0", "p2", "p1"],
         (2, 0): ["p2", "p1", "p0", "p2"],
     }
-    assert [move.adds for move in gp.ring_moves(3)] == 6 * [True] + 6 * [False]
+    assert [move.adds for move in ring_moves(3)] == 6 * [True] + 6 * [False]
 
 
 @pytest.mark.parametrize(
@@ -70,10 +73,10 @@ def test_three_devices_are_drawn_as_in_the_docstring():
 )
 def test_what_cannot_be_added_is_refused(given, error, says):
     with pytest.raises(error, match=says):
-        gp.ring_all_reduce(given)
+        ring_all_reduce(given)
 
 
-class Narrow(gp.Linear):
+class Narrow(Linear):
     """Its gradients are of its own dtype, though what comes back is wider."""
 
     def backward_weight(self, pending):
@@ -82,7 +85,7 @@ class Narrow(gp.Linear):
 
 def test_gradients_of_two_dtypes_are_summed_each_in_its_own():
     rng = np.random.default_rng(0)
-    layers = [Narrow(64, 12, rng=rng, dtype=np.float32), gp.Linear(12, 10, rng=rng)]
+    layers = [Narrow(64, 12, rng=rng, dtype=np.float32), Linear(12, 10, rng=rng)]
     data = gp.digits()
     batch = data.x[:12], data.y[:12]
     found = gp.train_step(
@@ -108,7 +111,7 @@ def test_a_step_sends_the_bytes_that_the_pass_over_its_timeline_says(schedule, r
     profile = gp.profile(layers, batch, gp.cross_entropy)
     timeline = gp.all_reduce(step.timeline, profile, links=gp.Link())
     assert len(step.ring_bytes) == both.devices
-    assert 2 * sum(step.ring_bytes) == sum(gp.bytes_through(timeline)), "what is sent is received"
-    for found, mean in zip(step.ring_bytes, gp.bytes_through(timeline), strict=True):
+    assert 2 * sum(step.ring_bytes) == sum(bytes_through(timeline)), "what is sent is received"
+    for found, mean in zip(step.ring_bytes, bytes_through(timeline), strict=True):
         assert abs(found - mean / 2) <= 16 * len(timeline.collectives)
     assert (sum(step.ring_bytes) > 0) == bool(timeline.collectives)

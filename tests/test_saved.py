@@ -20,7 +20,7 @@ DRAWINGS = {
     "memory": gp.draw(TIMELINE, memory=metered(TIMELINE), highlight=["0F0"]),
     "coarse": gp.draw(gp.simulate(gp.OneFOneB(32, 512)), in_flight=True),
     "overlay": gp.overlay(gp.simulate(gp.ZBH1(2, 3), gp.Costs(20, 20, 20)), measured(gp.ZBH1(2, 3))).drawing,
-    "deadlock": gp.draw_deadlock(KNOT),
+    "deadlock": gp.drawing.draw_deadlock(KNOT),
 }
 EACH = pytest.mark.parametrize("drawing", DRAWINGS.values(), ids=DRAWINGS)
 
@@ -62,7 +62,7 @@ def test_the_dark_version_covers_every_light_colour_that_occurs(drawing):
 @over([*every_order([(2, 3), (4, 8)]), overlapped(3, 6)])
 def test_a_file_says_in_words_what_each_device_does(schedule):
     """For a reader who cannot see the boxes."""
-    root = ElementTree.fromstring(gp.to_svg(gp.simulate(schedule)))
+    root = ElementTree.fromstring(gp.drawing.to_svg(gp.simulate(schedule)))
     assert root.find(f"{SVG}desc").text == str(schedule)
     rows = root.find(f"{SVG}desc").text.splitlines()
     assert len(rows) == schedule.devices

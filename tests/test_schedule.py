@@ -8,28 +8,18 @@ from cases import V_SHAPED, entrances, every_order, over_every_order, overlapped
 
 from gpipe_sim import (
     SCHEDULES,
-    ZBH2,
-    Action,
-    B,
     Explicit,
-    F,
     GPipe,
-    I,
     Interleaved1F1B,
-    Kind,
     OneFOneB,
-    OverlapFB,
-    R,
-    Schedule,
-    U,
-    W,
-    needs,
     peak_in_flight,
     problems,
     remat,
     repeat,
     simulate,
 )
+from gpipe_sim.core import Action, B, F, I, Kind, OverlapFB, R, Schedule, U, W, needs
+from gpipe_sim.families import ZBH2
 
 
 def test_a_schedule_is_one_class_with_one_method():

@@ -8,6 +8,7 @@ from drawn import SVG
 
 import gpipe_sim as gp
 from gpipe_sim.core.memory import PARAMETERS
+from gpipe_sim.drawing import draw_stages
 from gpipe_sim.drawing.palette import INK, LANE, MEMORY
 from gpipe_sim.drawing.stages import HIGH, TOP
 
@@ -31,7 +32,7 @@ def said(drawing) -> list[str]:
 
 
 def test_each_layer_stands_in_the_model_and_once_on_the_device_of_its_stage(layers):
-    drawing = gp.draw_stages(gp.split(layers, balance=[3, 2, 3, 1]))
+    drawing = draw_stages(gp.split(layers, balance=[3, 2, 3, 1]))
     rows: dict[float, list[float]] = {}
     for left, top, *_ in areas(drawing, INK):
         rows.setdefault(top, []).append(left)
@@ -42,14 +43,14 @@ def test_each_layer_stands_in_the_model_and_once_on_the_device_of_its_stage(laye
 
 
 def test_a_box_is_as_full_as_its_layer_has_bytes(layers):
-    drawing = gp.draw_stages(gp.split(layers, stages=4))
+    drawing = draw_stages(gp.split(layers, stages=4))
     sizes = [sum(array.nbytes for array in layer.parameters.values()) for layer in layers if layer.parameters]
     in_the_model = [high for _, top, _, high in areas(drawing, FULL) if top < TOP + HIGH]
     assert in_the_model == pytest.approx([HIGH * size / max(sizes) for size in sizes], abs=0.06)
 
 
 def test_it_names_layers_stages_and_devices_and_says_them_in_words(layers):
-    drawing = gp.draw_stages(gp.split(layers, stages=2))
+    drawing = draw_stages(gp.split(layers, stages=2))
     words = said(drawing)
     assert [word for word in words if word.startswith(("stage", "device", "model"))] == [
         *("model", "stage 0", "device 0", "stage 1", "device 1")
@@ -60,11 +61,11 @@ def test_it_names_layers_stages_and_devices_and_says_them_in_words(layers):
 
 
 def test_names_that_have_no_room_are_left_out_and_a_long_model_widens_the_page():
-    drawing = gp.draw_stages(gp.split(gp.mlp([4] * 80), stages=8))
+    drawing = draw_stages(gp.split(gp.mlp([4] * 80), stages=8))
     assert "Linear" not in said(drawing) and "stage 7" in said(drawing)
     assert drawing.size[0] > 1000 and "-" not in "".join(str(each) for each in areas(drawing, INK))
 
 
 def test_a_model_without_weights_is_drawn_empty():
-    drawing = gp.draw_stages(gp.split([gp.ReLU(), gp.Tanh()], stages=2))
+    drawing = draw_stages(gp.split([gp.core.ReLU(), gp.core.Tanh()], stages=2))
     assert not areas(drawing, FULL) and len(areas(drawing, INK)) == 4

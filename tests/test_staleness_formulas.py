@@ -11,8 +11,9 @@ from math import ceil
 import pytest
 
 import gpipe_sim as gp
-from gpipe_sim import PipeDream, PipeDream2BW
+from gpipe_sim import PipeDream
 from gpipe_sim.core.memory import ACTIVATIONS, BOUNDARY, OLDER, PARAMETERS
+from gpipe_sim.streams import PipeDream2BW
 
 DEPTHS, EVERY = range(1, 7), range(1, 9)
 
@@ -86,7 +87,7 @@ def test_what_2bw_and_gpipe_hold_with_recompute(devices):
     microbatches, width, samples = 3 * devices, 16, 4
     x = gp.StandIn((samples * microbatches, width), "f8")
     layers = gp.mlp([width] * (2 * devices + 1), activation="tanh")
-    layers.append(gp.Tanh())
+    layers.append(gp.core.Tanh())
     partitions = gp.split(layers, balance=[4] * devices)
     profile = gp.profile(partitions, (x, x), gp.mse, gp.SGD(0.1))
     one = samples * width * 8  # bytes of what is between two layers

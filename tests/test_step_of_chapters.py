@@ -11,19 +11,10 @@ from test_step import MODES, OVER_EVERY, SIZES, alone, assert_refused, parameter
 from gpipe_sim import (
     SGD,
     Adam,
-    Chimera,
-    Context,
-    DeadlockError,
-    Dropout,
-    DualPipe,
     Explicit,
     GPipe,
     Interleaved1F1B,
-    Layer,
-    Linear,
-    LoopedBFS,
     OneFOneB,
-    StepResult,
     cross_entropy,
     mlp,
     remat,
@@ -33,6 +24,11 @@ from gpipe_sim import (
     train_step,
     with_updates,
 )
+from gpipe_sim.core import Context, Layer, Linear
+from gpipe_sim.core.step import StepResult
+from gpipe_sim.errors import DeadlockError
+from gpipe_sim.families import Chimera, DualPipe, LoopedBFS
+from gpipe_sim.transformers import Dropout
 
 
 @OVER_EVERY

@@ -27,24 +27,13 @@ from drawn import (
 )
 from measured import measured
 
-from gpipe_sim import (
-    Costs,
-    DualPipe,
-    Explicit,
-    GPipe,
-    Interleaved1F1B,
-    Naive,
-    OneFOneB,
-    Timeline,
-    draw,
-    idle_time,
-    remat,
-    simulate,
-    to_svg,
-)
+from gpipe_sim import Costs, Explicit, GPipe, Interleaved1F1B, Naive, OneFOneB, draw, remat, simulate
+from gpipe_sim.core import Timeline, idle_time
+from gpipe_sim.drawing import to_svg
 from gpipe_sim.drawing.document import LARGE
 from gpipe_sim.drawing.page import LEFT, LEGEND_LINE, NUMBER, WIDTH
 from gpipe_sim.drawing.palette import KINDS
+from gpipe_sim.families import DualPipe
 
 DIGIT_WIDE, DIGIT_HIGH = 6.7, 8.7  #: pixels of a digit of Helvetica or Arial at 12 px
 SEVERAL = [*every_order([(2, 3)]), OneFOneB(4, 8), overlapped(3, 6), zero_bubble(3, 5)]

@@ -61,7 +61,9 @@ def test_on_the_critical_path_are_the_messages_that_kept_a_link_busy_for_others(
     timeline = gp.simulate(gp.GPipe(2, 5), links=gp.Link(bandwidth=Fraction(1, 2)))
     chart = chart_of(str(gp.draw(timeline, messages=True, critical_path=True)))
     assert len([tip for _, (_, tip) in chart.arrows if tip > 1]) == 5
-    assert len(chart.frames) == len([s for s in gp.critical_path(timeline) if isinstance(s, gp.Span)])
+    assert len(chart.frames) == len(
+        [s for s in gp.why.critical_path(timeline) if isinstance(s, gp.core.Span)]
+    )
 
 
 def test_the_head_sits_on_the_end_of_its_line_and_is_as_wide_as_long():

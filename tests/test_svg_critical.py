@@ -6,21 +6,12 @@ import pytest
 from cases import over_every_order, overlapped
 from drawn import Chart, bounds, chart_of, charts_in
 
-from gpipe_sim import (
-    ZBH1,
-    Costs,
-    DualPipe,
-    F,
-    GPipe,
-    Interleaved1F1B,
-    OneFOneB,
-    Span,
-    critical_path,
-    draw,
-    simulate,
-)
+from gpipe_sim import ZBH1, Costs, GPipe, Interleaved1F1B, OneFOneB, draw, simulate
+from gpipe_sim.core import F, Span
 from gpipe_sim.drawing.options import CRITICAL, HIGHLIGHTED
 from gpipe_sim.drawing.palette import FADED, FAINT, KINDS, LANE, ink, tint
+from gpipe_sim.families import DualPipe
+from gpipe_sim.why import critical_path
 
 
 def spans(timeline, outlines) -> list[str]:

@@ -10,7 +10,9 @@ from measured import metered
 from test_painters import assert_both_same
 
 import gpipe_sim as gp
-from gpipe_sim import Costs, OneFOneB, PipeDream, PipeDream2BW, PipelinedBackprop, draw, simulate
+from gpipe_sim import Costs, OneFOneB, PipeDream, draw, simulate
+from gpipe_sim.core import Kind
+from gpipe_sim.streams import PipeDream2BW, PipelinedBackprop
 
 DATA = gp.digits()
 FLUSHED = gp.repeat(gp.with_updates(OneFOneB(3, 3)), 2)
@@ -70,12 +72,12 @@ def test_each_box_has_the_version_that_training_really_used(schedule, mode):
     timeline = simulate(schedule, Costs(2, 1, 1, update=2))
     found = numbered(str(draw(timeline, weights=mode)))
     sizes, rng = [64] + [10] * schedule.stages, np.random.default_rng(0)
-    layers = [gp.Linear(*pair, rng=rng) for pair in pairwise(sizes)]
+    layers = [gp.core.Linear(*pair, rng=rng) for pair in pairwise(sizes)]
     size = 2 * schedule.microbatches
     batch, how = (DATA.x[:size], DATA.y[:size]), {"optimizer": gp.SGD(0.01), "weights": mode, "meter": False}
     step = gp.train_step(gp.split(layers, stages=schedule.stages), schedule, batch, gp.cross_entropy, **how)
-    used = {str(action): version for action, version in step.versions.items() if action.kind is not gp.Kind.U}
-    made, row = {}, [action for row in schedule.actions for action in row if action.kind is gp.Kind.U]
+    used = {str(action): version for action, version in step.versions.items() if action.kind is not Kind.U}
+    made, row = {}, [action for row in schedule.actions for action in row if action.kind is Kind.U]
     for action in row:  # the stage's first update makes version 1
         made[str(action)] = 1 + sum(other.stage == action.stage for other in row[: row.index(action)])
     assert found == used | made

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.core import Context, Layer, Linear, Partition
+from gpipe_sim.replicas import TensorParallel
+from gpipe_sim.transformers import Attention
 
 f = gp.formulas
 B, S, H, A = 3, 8, 16, 4
 DEVICES = pytest.mark.parametrize("t", [1, 2, 4])
 
 
-def drawn(layers: list[gp.Layer]) -> list[gp.Layer]:
+def drawn(layers: list[Layer]) -> list[Layer]:
     """The same layers with biases that are not 0, so that one that is counted twice shows."""
     rng = np.random.default_rng(1)
     for layer in layers:
@@ -19,12 +22,12 @@ def drawn(layers: list[gp.Layer]) -> list[gp.Layer]:
     return layers
 
 
-def network(activation="gelu") -> list[gp.Layer]:
+def network(activation="gelu") -> list[Layer]:
     return drawn(gp.mlp([H, 4 * H, H], activation=activation))
 
 
-def attention(**how) -> list[gp.Layer]:
-    return drawn([gp.Attention(H, A, rng=np.random.default_rng(0), **how)])
+def attention(**how) -> list[Layer]:
+    return drawn([Attention(H, A, rng=np.random.default_rng(0), **how)])
 
 
 KINDS = {
@@ -44,8 +47,8 @@ def arrays():
 
 def uncut(layers, x, dy):
     """Output, gradient of the input, and gradients of the weights, on one device."""
-    model, gradients = gp.Partition(layers), {}
-    y, saved = model.forward(x, gp.Context())
+    model, gradients = Partition(layers), {}
+    y, saved = model.forward(x, Context())
     return y, model.backward(saved, dy, gradients), gradients
 
 
@@ -58,7 +61,7 @@ def far(a, b):
 @EACH
 def test_output_and_all_gradients_are_those_of_the_layer_that_is_not_cut(layers, t):
     layers, (x, dy) = layers(), arrays()
-    step = gp.TensorParallel(layers, t).step(x, dy)
+    step = TensorParallel(layers, t).step(x, dy)
     y, dx, gradients = uncut(layers, x, dy)
     assert far(step.output, y) < 1e-12 and far(step.input_gradient, dx) < 1e-12
     assert set(step.gradients) == set(gradients) and len(gradients) == 4
@@ -67,8 +70,8 @@ def test_output_and_all_gradients_are_those_of_the_layer_that_is_not_cut(layers,
 
 @EACH
 def test_a_device_holds_its_share_of_every_matrix_and_nothing_of_anothers(layers):
-    whole = gp.Partition(layers())
-    parts = gp.TensorParallel(list(whole.layers), 4).parts
+    whole = Partition(layers())
+    parts = TensorParallel(list(whole.layers), 4).parts
     for key, array in whole.parameters.items():
         own = [part.parameters[key] for part in parts]
         alone = key[1] == "bo" or key == (2, "b")
@@ -81,9 +84,9 @@ def test_a_device_holds_its_share_of_every_matrix_and_nothing_of_anothers(layers
 def test_q_k_and_v_of_a_head_go_to_the_same_device():
     """Equal stretches of the columns would give device 0 the queries and a bit of the keys."""
     [layer], (x, _) = attention(), arrays()
-    _, qkv, *_ = layer.forward(x, gp.Context())[1]
-    for device, part in enumerate(gp.TensorParallel([layer], 2).parts):
-        [(_, own, *_)] = part.forward(x, gp.Context())[1]
+    _, qkv, *_ = layer.forward(x, Context())[1]
+    for device, part in enumerate(TensorParallel([layer], 2).parts):
+        [(_, own, *_)] = part.forward(x, Context())[1]
         heads = qkv.reshape(B, S, 3, 2, -1)[:, :, :, device]
         assert far(own.reshape(heads.shape), heads) < 1e-12
 
@@ -95,7 +98,7 @@ def test_q_k_and_v_of_a_head_go_to_the_same_device():
 def test_each_device_sends_what_megatrons_formula_says(t):
     """Section 3.2 of Narayanan et al. 2021: 8bsh (t-1)/t numbers for attention and network, both ways."""
     x, dy = arrays()
-    steps = [gp.TensorParallel(layers, t).step(x, dy) for layers in (attention(), network())]
+    steps = [TensorParallel(layers, t).step(x, dy) for layers in (attention(), network())]
     assert [list(step.sent) for step in steps] == [["forward", "backward"]] * 2
     for device in range(t):
         sent = [each[device] for step in steps for each in step.sent.values()]
@@ -107,7 +110,7 @@ def test_each_device_sends_what_megatrons_formula_says(t):
 # What a device keeps
 
 
-def kept(part: gp.Partition, s: int, h: int) -> int:
+def kept(part: Partition, s: int, h: int) -> int:
     """What a device saves of one sample, in bytes, beside dropout behind the part and the LayerNorm."""
     x = gp.StandIn((1, s, h), np.float16)
     [found] = gp.profile([part], (x, x), gp.mse).stages
@@ -127,9 +130,9 @@ def kept(part: gp.Partition, s: int, h: int) -> int:
 def test_of_gpt3s_block_every_device_keeps_10sbh_and_its_share_of_the_rest(h, a, s, t):
     """Korthikanti et al. 2022: two LayerNorms (4sbh) and two dropouts (2sbh) beside what the parts keep."""
     paper = {"rng": None, "dtype": np.float16}
-    core = gp.TensorParallel([gp.Attention(h, a, dropout=0.1, **paper)], t)
-    wide, narrow = gp.Linear(h, 4 * h, **paper), gp.Linear(4 * h, h, **paper)
-    both = [kept(cut.parts[0], s, h) for cut in (core, gp.TensorParallel([wide, gp.GELU(), narrow], t))]
+    core = TensorParallel([Attention(h, a, dropout=0.1, **paper)], t)
+    wide, narrow = Linear(h, 4 * h, **paper), Linear(4 * h, h, **paper)
+    both = [kept(cut.parts[0], s, h) for cut in (core, TensorParallel([wide, gp.core.GELU(), narrow], t))]
     assert sum(both) + 6 * s * h == f.tensor_parallel_block_memory(s, 1, h, a, t)
     assert f.tensor_parallel_block_memory(s, 1, h, a, 1) == f.block_memory(s, 1, h, a)
 
@@ -139,11 +142,11 @@ def test_the_flops_are_shared_out_evenly(t):
     x = gp.StandIn((1, S, H), np.float64)
     for layers in (network(), attention(), attention(recompute=True)):
         for kind in ("flops", "weight_flops", "recompute_flops"):
-            total = sum(getattr(layer, kind) for layer in profiled(gp.Partition(layers), x))
-            for part in gp.TensorParallel(layers, t).parts:
+            total = sum(getattr(layer, kind) for layer in profiled(Partition(layers), x))
+            for part in TensorParallel(layers, t).parts:
                 assert sum(getattr(layer, kind) for layer in profiled(part, x)) * t == total
 
 
-def profiled(part: gp.Partition, x: gp.StandIn):
+def profiled(part: Partition, x: gp.StandIn):
     [layers] = gp.profile([part], (x, x), gp.mse).stages
     return layers

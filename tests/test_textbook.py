@@ -32,7 +32,9 @@ def one_f_one_b(K: int, M: int, cost: dict = COSTS[0]) -> list[list[tuple]]:
 
 def a_v(K: int, M: int, pause: int) -> tuple[list, gp.Explicit]:
     rows = textbook.stamped(textbook.v_strand(K, pause), M, 6)
-    return rows, gp.Explicit([[gp.Action(*a) for a in row] for row in rows], placement=gp.v_shaped(K))
+    return rows, gp.Explicit(
+        [[gp.core.Action(*a) for a in row] for row in rows], placement=gp.families.v_shaped(K)
+    )
 
 
 #: the textbook's rows, the library's schedule, the needs and the work
@@ -106,7 +108,7 @@ def test_the_clock_stops_where_nothing_can_run():
 
 
 def test_a_v_takes_what_v_min_takes_where_no_two_of_a_strand_collide():
-    assert gp.simulate(a_v(4, 11, 0)[1]).makespan == gp.simulate(gp.VMin(4, 11)).makespan == 77
+    assert gp.simulate(a_v(4, 11, 0)[1]).makespan == gp.simulate(gp.families.VMin(4, 11)).makespan == 77
     for K, pause in ((4, 0), (5, 0), (3, 2)):
         assert all(len({slot % 6 for slot in slots.values()}) == 6 for slots in textbook.v_strand(K, pause))
 
@@ -119,7 +121,7 @@ def test_what_it_prints_is_what_the_library_finds(capsys):
     assert step == f"1F1B, 4 devices, 8 microbatches: a step takes {timeline.makespan}, bubble {bubble}"
     how = {"loss": OneHot(), "optimizer": gp.SGD(0.5), "batch_size": 32, "report": None}
     layers = gp.mlp([64, 64, 64, 64, 10])
-    history = gp.train_single_device(layers, gp.digits(), epochs=20, **how)
+    history = gp.core.train_single_device(layers, gp.digits(), epochs=20, **how)
     right = f"{history.accuracies[-1]:.1%}"
     assert learned == f"20 epochs: {right} of 359 digits that it has not seen are read right"
     assert history.accuracies[-1] > 0.95

@@ -8,8 +8,10 @@ from cases import BOTH_WAYS, parts  # noqa: E402
 from engine_cases import legal_orders, over_every_runnable, over_explicit  # noqa: E402
 from hypothesis import given  # noqa: E402
 
-from gpipe_sim import Explicit, GPipe, OneFOneB, Schedule, from_torch_csv, to_torch_csv  # noqa: E402
+from gpipe_sim import Explicit, GPipe, OneFOneB  # noqa: E402
+from gpipe_sim.core import Schedule  # noqa: E402
 from gpipe_sim.core.simulate import simulate  # noqa: E402
+from gpipe_sim.export import from_torch_csv, to_torch_csv  # noqa: E402
 from gpipe_sim.torch_backend import program  # noqa: E402
 
 

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpipe_sim import F  # noqa: E402
+from gpipe_sim.core import F  # noqa: E402
 from gpipe_sim.core.actions import Kind  # noqa: E402
 from gpipe_sim.torch_backend.timeline import Recorder  # noqa: E402
 

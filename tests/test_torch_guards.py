@@ -16,7 +16,7 @@ from gpipe_sim.torch_backend.private import HOOKS, TENSOR, TESTED, RepairedStage
 ENGINE = schedules._PipelineScheduleRuntime
 
 
-def unsupported(schedule: gp.Schedule | None = None, **options) -> str:
+def unsupported(schedule: gp.core.Schedule | None = None, **options) -> str:
     """What a step says; no parameter has a gradient after that."""
     modules = linears(2)
     with pytest.raises(UnsupportedTorch) as error:

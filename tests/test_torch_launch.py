@@ -15,13 +15,14 @@ from torch_modules import ran  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy  # noqa: E402
+from gpipe_sim.core.step import StepResult  # noqa: E402
 from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend.meter import ON_CPU  # noqa: E402
 
 SCHEDULES = {
     "1F1B": gp.OneFOneB(2, 4),
     "V": gp.remat(gp.ZBV(2, 4), "except_last"),
-    "pairs": gp.DualPipeV(2, 4),
+    "pairs": gp.families.DualPipeV(2, 4),
 }
 
 #: Each process writes what its steps gave, and what is refused. One leaves the process group itself.
@@ -102,9 +103,9 @@ def test_each_process_has_loss_and_timeline_and_what_its_own_stages_give_as_nump
         outputs[rank] = step.outputs
         assert_a_timeline_of(step.timeline, schedule)
         assert step.timeline.spans == ranks[0][0][name][0].timeline.spans
-    whole = outputs.pop(schedule.device_of(gp.F(schedule.stages - 1, 0)))
+    whole = outputs.pop(schedule.device_of(gp.core.F(schedule.stages - 1, 0)))
     assert list(outputs.values()) == [None]
-    assert_equal(gp.StepResult(expected.loss, gradients, whole), expected)
+    assert_equal(StepResult(expected.loss, gradients, whole), expected)
 
 
 def test_what_does_not_fit_is_refused_on_all_and_nothing_has_happened(ranks):

@@ -13,6 +13,7 @@ from torch_modules import Gives, four, linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mse, remat  # noqa: E402
+from gpipe_sim.core import F  # noqa: E402
 from gpipe_sim.core.actions import Kind  # noqa: E402
 from gpipe_sim.core.memory import GRADIENTS, PARAMETERS  # noqa: E402
 from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED  # noqa: E402
@@ -39,11 +40,16 @@ def peaks(trace) -> list[int]:
     return [trace.peak(category) for category in COUNTED]
 
 
-def language_model(**options) -> list[gp.Layer]:
+def language_model(**options) -> list[gp.core.Layer]:
     rng = np.random.default_rng(0)
-    blocks = [gp.TransformerBlock(FEATURES, HEADS, causal=True, rng=rng, **options) for _ in range(2)]
-    start = [gp.Embedding(TOKENS, FEATURES, rng=rng), gp.Positions(PLACES, FEATURES, rng=rng)]
-    return [*start, *blocks, gp.LayerNorm(FEATURES), gp.Linear(FEATURES, TOKENS, rng=rng)]
+    blocks = [
+        gp.transformers.TransformerBlock(FEATURES, HEADS, causal=True, rng=rng, **options) for _ in range(2)
+    ]
+    start = [
+        gp.transformers.Embedding(TOKENS, FEATURES, rng=rng),
+        gp.transformers.Positions(PLACES, FEATURES, rng=rng),
+    ]
+    return [*start, *blocks, gp.transformers.LayerNorm(FEATURES), gp.core.Linear(FEATURES, TOKENS, rng=rng)]
 
 
 def text(samples: int = 16) -> tuple[np.ndarray, np.ndarray]:
@@ -56,7 +62,9 @@ def text(samples: int = 16) -> tuple[np.ndarray, np.ndarray]:
 
 def whole_backwards(schedule) -> bool:
     """Whether it has neither I, W nor R, nor pairs, whose halves torch runs one after the other."""
-    return all(type(a) is gp.Action and a.kind in (Kind.F, Kind.B) for row in schedule.actions for a in row)
+    return all(
+        type(a) is gp.core.Action and a.kind in (Kind.F, Kind.B) for row in schedule.actions for a in row
+    )
 
 
 WHOLE = list(filter(whole_backwards, runnable([(2, 3), (4, 8)])))
@@ -68,7 +76,7 @@ WHOLE = list(filter(whole_backwards, runnable([(2, 3), (4, 8)])))
     ids=repr,
 )
 def test_an_mlp_holds_what_is_predicted_and_one_number_per_microbatch_for_the_loss(schedule, activation):
-    last = schedule.device_of(gp.F(schedule.stages - 1, 0))
+    last = schedule.device_of(F(schedule.stages - 1, 0))
     memory = both(model(activation), schedule, batch_for(schedule.microbatches))
     for device, (found, expected) in enumerate(memory):
         losses = (peaks(found)[3] - peaks(expected)[3]) / NUMBER
@@ -237,7 +245,7 @@ def test_the_peak_says_after_which_action_by_the_microbatchs_own_number():
     """And it is shown so."""
     layers, schedule = gp.mlp([3, 3, 3]), gp.Explicit(["0F1 0F0 0B1 0B0", "1F1 1B1 1F0 1B0"])
     found, _ = both(layers, schedule, (np.ones((4, 3)), np.ones((4, 3))), mse)[0]
-    assert found.peak_moment.action == gp.F(0, 0)
+    assert found.peak_moment.action == F(0, 0)
     assert [str(action) for action in found.actions] == ["0F1", "0F0", "0B1", "0B0"]
     assert re.fullmatch(r"<MeasuredMemory: at most [0-9,]+ bytes after 0F0 at \S+ ms>", repr(found))
 

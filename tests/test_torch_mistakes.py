@@ -163,14 +163,14 @@ def mistakes_with_a_loss() -> Iterator[tuple[str, dict]]:
 
 
 def mistakes_with_a_schedule() -> Iterator[tuple[str, dict]]:
-    for copies in (gp.Chimera(2, 4), gp.DualPipe(2, 4)):
+    for copies in (gp.families.Chimera(2, 4), gp.families.DualPipe(2, 4)):
         says = (
             f"{copies!r} holds stage …gives a stage one rank: it cannot run schedules that keep two copies…"
         )
         yield f"ScheduleError: {says}", {"schedule": copies}
     says = "0U3 of Explicit(devices=2, microbatches=4) updates weights within the step…"
     yield f"ScheduleError: {says}", {"schedule": with_updates(SCHEDULE)}
-    for family in gp.WITHOUT_FLUSH:
+    for family in gp.families.WITHOUT_FLUSH:
         says = "updates weights within the step. PyTorch's engine runs one synchronous step…"
         yield f"ScheduleError: …of {family(2, 4)!r} {says}", {"schedule": family(2, 4)}
     stuck = gp.Explicit(["0F0 0B0 0F1 0B1", "1F1 1B1 1F0 1B0"])
@@ -229,7 +229,7 @@ def test_one_stage_may_use_a_parameter_twice():
 
 
 def test_one_layer_is_told_to_come_in_a_list_and_what_is_no_layer_what_is():
-    for one in (gp.mlp([3, 3])[0], gp.Partition(gp.mlp([3, 3]))):
+    for one in (gp.mlp([3, 3])[0], gp.core.Partition(gp.mlp([3, 3]))):
         with pytest.raises(TypeError, match=r"to_torch takes a list of layers or partitions: "):
             to_torch(one)
     with pytest.raises(TypeError, match=r"takes NumPy layers, and partitions of them \(got 'Linear'\)"):
@@ -323,9 +323,10 @@ def test_without_torch_everything_else_works():
     found = ran(
         WITHOUT + "import gpipe_sim as gp\n"
         "from gpipe_sim import *\n"
-        "assert 'torch_backend' not in gp.__all__ and 'to_torch_csv' in dir(gp)\n"
-        "assert from_torch_csv(to_torch_csv(OneFOneB(2, 3))).actions == OneFOneB(2, 3).actions\n"
-        "assert [getattr(gp, name) for name in gp.__all__ if name not in ('plots', 'course')]\n"
+        "assert 'torch_backend' not in gp.__all__ and 'export' in dir(gp)\n"
+        "text = gp.export.to_torch_csv(OneFOneB(2, 3))\n"
+        "assert gp.export.from_torch_csv(text).actions == OneFOneB(2, 3).actions\n"
+        "assert [getattr(gp, name) for name in gp.__all__]\n"
         "print(simulate(OneFOneB(4, 8)).makespan)"
     )
     assert found.stdout == "33\n", found.stderr
@@ -344,4 +345,4 @@ def test_in_one_process_devices_take_turns_and_nothing_is_gained():
     step = train_step(to_torch(gp.split(gp.mlp([3] * 9), stages=4)), gp.OneFOneB(4, 8), some_batch(), mse)
     spans = sorted(step.timeline.spans, key=lambda span: span.start)
     assert all(a.end <= b.start for a, b in pairwise(spans))
-    assert gp.speedup(step.timeline) < 1
+    assert gp.why.speedup(step.timeline) < 1

@@ -306,7 +306,7 @@ def test_stages_may_be_listed_in_any_order(placement):
 TIED = cross_entropy, nn.functional.cross_entropy
 
 
-def assert_tied_right(schedule: gp.Schedule, devices=None) -> None:
+def assert_tied_right(schedule: gp.core.Schedule, devices=None) -> None:
     """Two steps: ``.grad`` grows by the gradient of plain autograd once, and both stages tell of it."""
     modules = tied_ends()
     for _ in range(2):
@@ -318,7 +318,7 @@ def assert_tied_right(schedule: gp.Schedule, devices=None) -> None:
 
 @pytest.mark.parametrize(
     "schedule",
-    [gp.ZBV(2, 4), gp.DualPipeV(2, 4), gp.remat(gp.ZBV(2, 4), "always"), gp.VHalf(2, 8)],
+    [gp.ZBV(2, 4), gp.families.DualPipeV(2, 4), gp.remat(gp.ZBV(2, 4), "always"), gp.families.VHalf(2, 8)],
     ids=repr,
 )
 def test_the_first_and_last_stage_of_one_device_may_be_tied(schedule):

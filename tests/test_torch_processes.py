@@ -55,7 +55,7 @@ def grads(modules: list[nn.Module]) -> dict:
 # The same numbers
 
 
-FAMILIES = [gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBH1, gp.ZBV, gp.DualPipeV]
+FAMILIES = [gp.GPipe, gp.OneFOneB, gp.Interleaved1F1B, gp.ZBH1, gp.ZBV, gp.families.DualPipeV]
 SCHEDULES = [*runnable([(4, 8), (3, 2), (1, 3)]), *(remat(family(4, 8), "always") for family in FAMILIES)]
 
 
@@ -65,7 +65,7 @@ SCHEDULES = [*runnable([(4, 8), (3, 2), (1, 3)]), *(remat(family(4, 8), "always"
         *((schedule, np.float64) for schedule in (*SCHEDULES, *EXPLICIT.values())),
         (gp.OneFOneB(4, 8), np.float32),
     ],
-    ids=lambda one: repr(one) if isinstance(one, gp.Schedule) else one.__name__,
+    ids=lambda one: repr(one) if isinstance(one, gp.core.Schedule) else one.__name__,
 )
 def test_every_schedule_gives_what_numpy_gives(schedule, dtype):
     """On as many of the four processes as it has devices, and in the caller's modules, too."""
@@ -92,7 +92,9 @@ def test_the_timeline_has_one_clock_and_a_step_says_what_moving_numbers_took():
         assert min(span.start for span in timeline.spans) == 0
         assert timeline.messages == (), "nobody measured when they came"
         for span in timeline.spans:
-            assert all(timeline.ends[need] <= span.start for need in gp.needs(span.action, timeline.schedule))
+            assert all(
+                timeline.ends[need] <= span.start for need in gp.core.needs(span.action, timeline.schedule)
+            )
     assert train_step(linears(2), gp.OneFOneB(2, 4), some_batch(), mse).moved == 0
 
 

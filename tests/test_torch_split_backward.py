@@ -13,6 +13,8 @@ from torch_modules import Gives, LastOf, linears, some_batch  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import mse, remat  # noqa: E402
+from gpipe_sim.core.step import StepResult  # noqa: E402
+from gpipe_sim.errors import ScheduleError  # noqa: E402
 from gpipe_sim.torch_backend import train_step  # noqa: E402
 
 COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
@@ -42,7 +44,7 @@ def summed() -> Ways:
 
 def assert_refused(modules, schedule, says: str, shape: tuple[int, ...] = ()) -> None:
     """A ScheduleError that says so, and ``.grad`` as it was. Whole backwards work."""
-    with pytest.raises(gp.ScheduleError, match=f"{says}: use a schedule without I and W"):
+    with pytest.raises(ScheduleError, match=f"{says}: use a schedule without I and W"):
         train_step(modules, schedule, some_batch(shape=shape), mse)
     assert all(p.grad is None for stage in modules for p in stage.parameters())
     assert_like_autograd(modules, gp.OneFOneB(len(modules), 4), some_batch(shape=shape))
@@ -163,13 +165,13 @@ def test_weights_in_several_places_count_once_or_are_refused(function, mode):
     modules, schedule = [*linears(1), Ways(function)], remat(gp.ZBH1(2, 4), mode)
     try:
         assert_like_autograd(modules, schedule, some_batch())
-    except gp.ScheduleError:
+    except ScheduleError:
         assert_refused(modules, schedule, r"at stage 1 .* may (count|go|lose).* \w+")
     else:
         assert_like_autograd(modules, gp.OneFOneB(2, 4), some_batch())
 
 
-@pytest.mark.parametrize("schedule", [gp.OneFOneB(3, 4), gp.ZBH1(3, 4), gp.ZBH2(3, 5)], ids=repr)
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(3, 4), gp.ZBH1(3, 4), gp.families.ZBH2(3, 5)], ids=repr)
 def test_parameters_with_one_gradient_each_get_their_own(schedule):
     modules = [Ways(lambda own, x: torch.tanh(own.left(x + (own.row + own.other)))) for _ in range(3)]
     assert_like_autograd(modules, schedule, some_batch(2 * schedule.microbatches))
@@ -186,7 +188,7 @@ class Squares(nn.Module):
         return functional.gelu(self.inner(x))
 
 
-def compiled_step(donated: bool) -> gp.StepResult:
+def compiled_step(donated: bool) -> StepResult:
     torch._dynamo.reset()
     modules = [torch.compile(Squares(), backend="aot_eager") for _ in range(2)]
     with torch._functorch.config.patch(donated_buffer=donated):

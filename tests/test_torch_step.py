@@ -21,14 +21,30 @@ from torch_modules import Does, Gives, OwnError, fail, linears, some_batch  # no
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mlp, mse, remat  # noqa: E402
+from gpipe_sim.core import (  # noqa: E402
+    GELU,
+    LAYERS,
+    Layer,
+    Linear,
+    Loss,
+    ReLU,
+    Schedule,
+    Tanh,
+)
 from gpipe_sim.core.memory import ACTIVATIONS  # noqa: E402
+from gpipe_sim.core.step import StepResult  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, devices, place, split, to_torch, train_step  # noqa: E402
-from gpipe_sim.transformers import attention, blocks, transformer  # noqa: E402
+from gpipe_sim.transformers import (  # noqa: E402
+    PaddingMask,
+    attention,
+    blocks,
+    transformer,
+)
 
 
 def both(
-    layers: list[gp.Layer], schedule: gp.Schedule, batch: tuple, loss: gp.Loss, meter: bool = True, **cut
-) -> tuple[gp.StepResult, gp.StepResult]:
+    layers: list[Layer], schedule: Schedule, batch: tuple, loss: Loss, meter: bool = True, **cut
+) -> tuple[StepResult, StepResult]:
     """A step on torch and in NumPy. The first has the schedule's timeline, and holds nothing in the end."""
     cut = cut or {"stages": schedule.stages}
     names = ["cpu"] * schedule.devices
@@ -78,10 +94,10 @@ def test_any_order_of_any_model_cut_anywhere_gives_the_same(data, meter):
     layers, width = [], next(widths)
     for kind in kinds:
         if kind == "L":
-            layers.append(gp.Linear(width, following := int(next(widths)), rng=rng))
+            layers.append(Linear(width, following := int(next(widths)), rng=rng))
             width = following
         else:
-            layers.append({"R": gp.ReLU, "T": gp.Tanh, "G": gp.GELU}[kind]())
+            layers.append({"R": ReLU, "T": Tanh, "G": GELU}[kind]())
     cuts = np.sort(rng.choice(np.arange(1, count), schedule.stages - 1, replace=False))
     x = rng.normal(size=(2 * schedule.microbatches, 4))
     batch = x, rng.normal(size=(len(x), width))
@@ -217,7 +233,7 @@ def test_a_batch_norm_sees_each_microbatch_once(family, mode):
 
 @pytest.mark.parametrize("family", [gp.GPipe, gp.ZBH1])
 def test_dropout_is_recomputed_with_the_mask_that_it_had(family):
-    def dropped(mode: str) -> gp.StepResult:
+    def dropped(mode: str) -> StepResult:
         modules = [nn.Sequential(linear, nn.Dropout(0.5), nn.Tanh()) for linear in linears(2, 8)]
         torch.manual_seed(5)
         return train_step(modules, remat(family(2, 4), mode), some_batch(8, 8), mse)
@@ -260,7 +276,7 @@ def batches() -> dict:
 def test_a_batch_is_read_whatever_its_memory_is_like_and_not_changed(name):
     """A first stage may change what comes in."""
 
-    def step(batch: tuple) -> gp.StepResult:
+    def step(batch: tuple) -> StepResult:
         modules = [nn.Sequential(nn.Hardtanh(0, 1, inplace=True), *linears(1)), *linears(1)]
         return train_step(modules, gp.GPipe(2, 1), batch, mse)
 
@@ -331,7 +347,7 @@ def test_to_torch_makes_a_sequential_of_a_partition():
 
 
 def test_a_layer_without_counterpart_is_taken_once_one_is_named_as_the_refusal_says(monkeypatch):
-    class Softsign(gp.Tanh):
+    class Softsign(Tanh):
         pass
 
     with pytest.raises(TypeError) as refused:
@@ -349,7 +365,7 @@ def test_a_layer_without_counterpart_is_taken_once_one_is_named_as_the_refusal_s
 
 def test_every_counterpart_is_of_a_listed_layer():
     rooms = transformer, attention, blocks
-    listed = {*gp.LAYERS, gp.PaddingMask} | {getattr(room, name) for room in rooms for name in room.__all__}
+    listed = {*LAYERS, PaddingMask} | {getattr(room, name) for room in rooms for name in room.__all__}
     assert set(gp.torch_backend.COUNTERPARTS) == listed
 
 

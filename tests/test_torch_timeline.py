@@ -12,14 +12,23 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 import gpipe_sim as gp  # noqa: E402
-from gpipe_sim import B, F, I, Kind, R, W, mse, plots, remat  # noqa: E402
+from gpipe_sim import mse, plots, remat  # noqa: E402
+from gpipe_sim.core import (  # noqa: E402
+    B,
+    F,
+    I,
+    Kind,
+    R,
+    Timeline,
+    W,
+)
 from gpipe_sim.core import bubbles as metrics  # noqa: E402
 from gpipe_sim.torch_backend import Sleep, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend.sleep import MOST_LATE  # noqa: E402
 from gpipe_sim.torch_backend.timeline import measured  # noqa: E402
 
 
-def timed(schedule: gp.Schedule) -> gp.Timeline:
+def timed(schedule: gp.core.Schedule) -> Timeline:
     modules = to_torch(gp.split(model(), stages=schedule.stages))
     return train_step(modules, schedule, batch_for(schedule.microbatches), gp.cross_entropy).timeline
 
@@ -40,7 +49,7 @@ def test_without_pairs_the_rows_are_the_schedules_with_each_recompute_before_its
 SLEEPS = {"f": 50, "i": 30, "w": 40}
 
 
-def lasted(timeline: gp.Timeline, kind: Kind, stage: int) -> list[float]:
+def lasted(timeline: Timeline, kind: Kind, stage: int) -> list[float]:
     spans = (span for span in timeline.spans if span.action[:2] == (stage, kind))
     return [span.end - span.start for span in spans]
 
@@ -143,17 +152,17 @@ def test_a_recompute_within_w_leaves_an_instant_before_i():
 
 
 @pytest.mark.parametrize(
-    "schedule", [remat(gp.ZBH1(3, 4), "except_last"), gp.DualPipeV(2, 4), gp.GPipe(1, 3)], ids=repr
+    "schedule", [remat(gp.ZBH1(3, 4), "except_last"), gp.families.DualPipeV(2, 4), gp.GPipe(1, 3)], ids=repr
 )
 def test_it_is_explained_fitted_simulated_again_printed_and_drawn(schedule):
     timeline = timed(schedule)
     devices, until = schedule.devices, timeline.makespan
     assert metrics.idle_time(timeline) == pytest.approx(devices * until - metrics.busy_time(timeline))
     assert 0 < metrics.speedup(timeline) <= devices
-    chain = gp.critical_path(timeline)
+    chain = gp.why.critical_path(timeline)
     assert chain[0].start == 0 and chain[-1].end == until
     for device in range(devices):
-        assert gp.why_idle(timeline, device, until / 2).sentence
+        assert gp.why.why_idle(timeline, device, until / 2).sentence
         assert (
             max(count for _, count in metrics.in_flight(timeline, device))
             == gp.peak_in_flight(schedule)[device]

@@ -7,20 +7,29 @@ from numeric import apart, furthest_apart
 torch = pytest.importorskip("torch")
 
 import gpipe_sim as gp  # noqa: E402
+from gpipe_sim.core import Context, Linear  # noqa: E402
 from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
+from gpipe_sim.transformers import (  # noqa: E402
+    Attention,
+    Embedding,
+    LayerNorm,
+    Positions,
+    SequenceMean,
+    TransformerBlock,
+)
 
 RNG = np.random.default_rng(0)
 SEQUENCES = np.random.default_rng(1).normal(size=(3, 5, 8))
 LAYERS = [
-    gp.LayerNorm(8),
-    gp.BatchNorm(8),
-    gp.Positions(7, 8, rng=RNG),
-    gp.Attention(8, 2, rng=RNG),
-    gp.Attention(8, 4, causal=True, rng=RNG),
-    gp.SequenceMean(),
-    gp.Residual(gp.LayerNorm(8), gp.Linear(8, 8, rng=RNG)),
-    gp.TransformerBlock(8, 2, rng=RNG),
-    gp.TransformerBlock(8, 2, norm="post", causal=True, rng=RNG),
+    LayerNorm(8),
+    gp.transformers.BatchNorm(8),
+    Positions(7, 8, rng=RNG),
+    Attention(8, 2, rng=RNG),
+    Attention(8, 4, causal=True, rng=RNG),
+    SequenceMean(),
+    gp.transformers.Residual(LayerNorm(8), Linear(8, 8, rng=RNG)),
+    TransformerBlock(8, 2, rng=RNG),
+    TransformerBlock(8, 2, norm="post", causal=True, rng=RNG),
 ]
 
 
@@ -31,7 +40,7 @@ def test_outputs_and_gradients_are_torchs(layer):
     [module] = to_torch([layer])
     x = torch.tensor(SEQUENCES, requires_grad=True)
     expected = module(x)
-    y, saved = layer.forward(SEQUENCES, gp.Context())
+    y, saved = layer.forward(SEQUENCES, Context())
     dy = np.random.default_rng(3).normal(size=y.shape)
     expected.backward(torch.tensor(dy))
     dx, pending = layer.backward_input(saved, dy)
@@ -43,29 +52,29 @@ def test_outputs_and_gradients_are_torchs(layer):
 
 
 def test_an_embedding_takes_whole_numbers_of_every_size():
-    layer = gp.Embedding(5, 3, rng=RNG)
+    layer = Embedding(5, 3, rng=RNG)
     [module] = to_torch([layer])
     for dtype in (np.int8, np.uint8, np.int32, np.int64):
         x = np.array([[0, 4, 4]], dtype)
-        assert (module(torch.tensor(x)).detach().numpy() == layer.forward(x, gp.Context())[0]).all()
+        assert (module(torch.tensor(x)).detach().numpy() == layer.forward(x, Context())[0]).all()
 
 
 @pytest.mark.parametrize(
     ("layer", "x"),
     [
-        (gp.Embedding(5, 3, rng=RNG), np.array([[0, 5]])),
-        (gp.Embedding(5, 3, rng=RNG), np.array([[-1, 4]])),
-        (gp.Embedding(5, 3, rng=RNG), np.array([1, 2])),
-        (gp.Embedding(5, 3, rng=RNG), np.array([[1.0, 2.0]])),
-        (gp.Embedding(5, 3, rng=RNG), np.array([[True]])),
-        (gp.Positions(4, 3, rng=RNG), np.zeros((2, 5, 3))),
-        (gp.Positions(4, 3, rng=RNG), np.zeros((2, 4, 2))),
-        (gp.Positions(4, 3, rng=RNG), np.zeros((2, 3))),
+        (Embedding(5, 3, rng=RNG), np.array([[0, 5]])),
+        (Embedding(5, 3, rng=RNG), np.array([[-1, 4]])),
+        (Embedding(5, 3, rng=RNG), np.array([1, 2])),
+        (Embedding(5, 3, rng=RNG), np.array([[1.0, 2.0]])),
+        (Embedding(5, 3, rng=RNG), np.array([[True]])),
+        (Positions(4, 3, rng=RNG), np.zeros((2, 5, 3))),
+        (Positions(4, 3, rng=RNG), np.zeros((2, 4, 2))),
+        (Positions(4, 3, rng=RNG), np.zeros((2, 3))),
     ],
 )
 def test_what_numpys_layer_refuses_is_refused_in_the_same_words(layer, x):
     with pytest.raises(ValueError) as expected:
-        layer.forward(x, gp.Context())
+        layer.forward(x, Context())
     [module] = to_torch([layer])
     with pytest.raises(ValueError) as found:
         module(torch.tensor(x))
@@ -74,7 +83,7 @@ def test_what_numpys_layer_refuses_is_refused_in_the_same_words(layer, x):
 
 
 def test_in_a_step_an_unknown_token_says_in_which_stage():
-    layers = [gp.Embedding(5, 3, rng=RNG), gp.Positions(4, 3, rng=RNG), gp.Linear(3, 5, rng=RNG)]
+    layers = [Embedding(5, 3, rng=RNG), Positions(4, 3, rng=RNG), Linear(3, 5, rng=RNG)]
     modules, tokens = to_torch(gp.split(layers, stages=2)), np.array([[0, 1], [2, 5]])
     with pytest.raises(ValueError, match=r"Embedding\(5, 3\) takes tokens from 0 to 4, got 2 to 5") as error:
         train_step(modules, gp.GPipe(2, 2), (tokens, tokens), gp.cross_entropy)
@@ -83,7 +92,7 @@ def test_in_a_step_an_unknown_token_says_in_which_stage():
 
 def test_where_reading_a_number_would_wait_for_a_gpu_tokens_are_not_read():
     """A meta tensor has no numbers, so whoever reads one fails."""
-    [module] = to_torch([gp.Embedding(5, 3, rng=RNG)])
+    [module] = to_torch([Embedding(5, 3, rng=RNG)])
     assert module.to("meta")(torch.zeros(2, 4, dtype=torch.long, device="meta")).shape == (2, 4, 3)
 
 
@@ -107,9 +116,9 @@ def masked(padding: int = 0) -> tuple[np.ndarray, np.ndarray]:
 )
 def test_a_language_model_and_its_mask_travel_on_pytorchs_engine_too(schedule, pooled, causal):
     rng = np.random.default_rng(0)
-    blocks = [gp.TransformerBlock(8, 2, causal=causal, rng=rng, norm=norm) for norm in ("pre", "post")]
-    layers = [gp.PaddingMask(), gp.Embedding(7, 8, rng=rng), gp.Positions(6, 8, rng=rng), *blocks]
-    layers += [gp.LayerNorm(8), *([gp.SequenceMean()] if pooled else []), gp.Linear(8, 3, rng=rng)]
+    blocks = [TransformerBlock(8, 2, causal=causal, rng=rng, norm=norm) for norm in ("pre", "post")]
+    layers = [gp.transformers.PaddingMask(), Embedding(7, 8, rng=rng), Positions(6, 8, rng=rng), *blocks]
+    layers += [LayerNorm(8), *([SequenceMean()] if pooled else []), Linear(8, 3, rng=rng)]
     text, classes = masked()
     batch = text, classes if pooled else text % 3
     expected = gp.train_step(gp.split(layers, stages=3), schedule, batch, gp.cross_entropy)

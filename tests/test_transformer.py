@@ -5,7 +5,19 @@ import pytest
 from numeric import furthest_apart
 
 import gpipe_sim as gp
-from gpipe_sim import Context
+from gpipe_sim.core import GELU, Context, Linear, roots
+from gpipe_sim.transformers import (
+    Attention,
+    BatchNorm,
+    Checkpoint,
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Positions,
+    Residual,
+    SequenceMean,
+    TransformerBlock,
+)
 
 RNG = np.random.default_rng(5)
 
@@ -17,7 +29,7 @@ def drawn(*shape: int) -> np.ndarray:
 # Attention
 
 
-def by_hand(layer: gp.Attention, x: np.ndarray) -> np.ndarray:
+def by_hand(layer: Attention, x: np.ndarray) -> np.ndarray:
     """Attention with a loop over samples, heads and places: each place mixes the values that it may see."""
     batch, sequence, features = x.shape
     d, mixed = features // layer.heads, np.zeros_like(x)
@@ -35,7 +47,7 @@ def by_hand(layer: gp.Attention, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("heads", [1, 2, 6])
 def test_attention_by_hand(heads, causal):
-    layer = gp.Attention(6, heads, causal=causal, rng=RNG)
+    layer = Attention(6, heads, causal=causal, rng=RNG)
     for name in ("b", "bo"):
         layer.parameters[name][:] = RNG.normal(size=layer.parameters[name].shape)
     x = drawn(3, 5, 6)
@@ -43,7 +55,7 @@ def test_attention_by_hand(heads, causal):
 
 
 def test_with_a_causal_mask_no_place_sees_a_later_one():
-    layer, x = gp.Attention(4, 2, causal=True, rng=RNG), drawn(2, 5, 4)
+    layer, x = Attention(4, 2, causal=True, rng=RNG), drawn(2, 5, 4)
     before, _ = layer.forward(x, Context())
     x[:, 3:] += 1
     after, _ = layer.forward(x, Context())
@@ -51,19 +63,19 @@ def test_with_a_causal_mask_no_place_sees_a_later_one():
 
 
 def test_attention_takes_large_scores():
-    layer, x = gp.Attention(2, 1, rng=RNG), 1e3 * drawn(1, 3, 2)
+    layer, x = Attention(2, 1, rng=RNG), 1e3 * drawn(1, 3, 2)
     assert np.isfinite(layer.forward(x, Context())[0]).all()
 
 
 def test_attention_saves_its_input_once_and_queries_keys_and_values_as_one_array():
     """With s places and h features: x, the three of them, what the last layer reads; s^2 for each head."""
-    layer, x = gp.Attention(6, 3, dropout=0.5, rng=RNG), drawn(2, 5, 6)
+    layer, x = Attention(6, 3, dropout=0.5, rng=RNG), drawn(2, 5, 6)
     saved_x, qkv, (shares, stays, dropped), mixed = layer.forward(x, Context())[1]
     assert saved_x is x
     assert (qkv.size, mixed.size) == (3 * x.size, x.size)
     assert shares.shape == dropped.shape == stays.shape == (2, 3, 5, 5)
     assert stays.dtype == bool
-    _, without = gp.Attention(6, 3, rng=RNG).forward(x, Context())
+    _, without = Attention(6, 3, rng=RNG).forward(x, Context())
     shares, stays, dropped = without[2]
     assert stays is None and dropped is shares, "without dropout it is the softmax itself"
 
@@ -72,7 +84,7 @@ def test_selective_recompute_frees_what_has_the_sequence_twice_and_changes_no_bi
     """70.2% of a GPT-3 block: Korthikanti et al. 2022."""
     how = {"causal": True, "dropout": 0.3}
     layers = [
-        gp.TransformerBlock(8, 2, **how, recompute=again, rng=np.random.default_rng(0))
+        TransformerBlock(8, 2, **how, recompute=again, rng=np.random.default_rng(0))
         for again in (False, True)
     ]
     x, dy, ctx = drawn(2, 6, 8), drawn(2, 6, 8), Context(seed=1)
@@ -82,16 +94,16 @@ def test_selective_recompute_frees_what_has_the_sequence_twice_and_changes_no_bi
         dx, pending = layer.backward_input(saved, dy)
         results.append([y, dx, *layer.backward_weight(pending).values()])
     assert all((a == b).all() for a, b in zip(*results, strict=True))
-    kept, less = (sum(root.nbytes for root in gp.roots(layer.forward(x, ctx)[1])) for layer in layers)
+    kept, less = (sum(root.nbytes for root in roots(layer.forward(x, ctx)[1])) for layer in layers)
     assert kept - less == 2 * 2 * 6 * 6 * (8 + 1 + 8)
 
 
 def test_a_checkpoint_saves_its_input_alone_and_changes_no_bit():
-    parts = [gp.Linear(8, 20, rng=RNG), gp.GELU(), gp.Linear(20, 8, rng=RNG)]
+    parts = [Linear(8, 20, rng=RNG), GELU(), Linear(20, 8, rng=RNG)]
     x, dy = drawn(5, 8), drawn(5, 8)
     (y, dx, many), (same_y, same_dx, kept) = (
-        (y, layer.backward_input(saved, dy)[0], list(gp.roots(saved)))
-        for layer in (gp.Residual(*parts), gp.Residual(gp.Checkpoint(*parts)))
+        (y, layer.backward_input(saved, dy)[0], list(roots(saved)))
+        for layer in (Residual(*parts), Residual(Checkpoint(*parts)))
         for y, saved in [layer.forward(x, Context())]
     )
     assert (y == same_y).all() and (dx == same_dx).all()
@@ -101,14 +113,14 @@ def test_a_checkpoint_saves_its_input_alone_and_changes_no_bit():
 @pytest.mark.parametrize("heads", [0, 4, 2.0])
 def test_heads_must_divide_the_features(heads):
     with pytest.raises((ValueError, TypeError), match="Attention needs heads"):
-        gp.Attention(6, heads, rng=RNG)
+        Attention(6, heads, rng=RNG)
 
 
 # Normalisation
 
 
 def test_layer_norm_by_hand():
-    layer = gp.LayerNorm(4, eps=0)
+    layer = LayerNorm(4, eps=0)
     layer.parameters["g"][:], layer.parameters["b"][:] = 10, 1
     y, _ = layer.forward(np.array([[1.0, 3.0, 1.0, 3.0], [2.0, 2.0, 2.0, 6.0]]), Context())
     assert y == pytest.approx(np.array([[-9, 11, -9, 11], [1 - 10 / 3**0.5] * 3 + [1 + 30 / 3**0.5]]))
@@ -119,7 +131,7 @@ def test_batch_norms_gradient_depends_on_how_the_batch_is_cut():
 
     def gradients(K: int, M: int) -> dict:
         rng = np.random.default_rng(0)
-        layers = [gp.Linear(64, 8, rng=rng), gp.BatchNorm(8), gp.ReLU(), gp.Linear(8, 10, rng=rng)]
+        layers = [Linear(64, 8, rng=rng), BatchNorm(8), gp.core.ReLU(), Linear(8, 10, rng=rng)]
         step = gp.train_step(gp.split(layers, stages=K), gp.GPipe(K, M), batch, gp.cross_entropy)
         return step.gradients
 
@@ -134,19 +146,19 @@ def test_batch_norms_gradient_depends_on_how_the_batch_is_cut():
 
 def test_dropout_keeps_the_mean_and_drops_its_share():
     x = np.ones((400, 500))
-    y, stays = gp.Dropout(0.3).forward(x, Context())
+    y, stays = Dropout(0.3).forward(x, Context())
     assert stays.mean() == pytest.approx(0.7, abs=0.005) and y.mean() == pytest.approx(1, abs=0.01)
     assert set(np.unique(y)) == {0, 1 / 0.7}
-    assert gp.Dropout(0.3).forward(x, Context(training=False))[0] is x
+    assert Dropout(0.3).forward(x, Context(training=False))[0] is x
 
 
 def test_a_recomputed_dropout_draws_the_same_entries_under_every_schedule():
     """And two in one layer, or in two layers, do not draw the same ones."""
 
-    def model() -> list[gp.Layer]:
+    def model() -> list[gp.core.Layer]:
         rng = np.random.default_rng(0)
-        blocks = [gp.TransformerBlock(8, 2, dropout=0.4, rng=rng) for _ in range(3)]
-        return [*blocks, gp.SequenceMean()]
+        blocks = [TransformerBlock(8, 2, dropout=0.4, rng=rng) for _ in range(3)]
+        return [*blocks, SequenceMean()]
 
     batch = drawn(8, 4, 8), drawn(8, 8)
     alone = gp.single_device_step(model(), batch, gp.mse, microbatches=4, seed=3, step=2)
@@ -155,9 +167,9 @@ def test_a_recomputed_dropout_draws_the_same_entries_under_every_schedule():
         step = gp.train_step(partitions, schedule, batch, gp.mse, seed=3, step=2)
         assert furthest_apart(step.gradients, alone.gradients) < 1e-12
     x = np.ones((2, 3, 8))
-    twice = gp.Residual(gp.Dropout(0.5)).forward(x, Context(layer=1))[0]
-    assert (twice != gp.Residual(gp.Dropout(0.5)).forward(x, Context(layer=2))[0]).any()
-    first, second = gp.TransformerBlock(8, 2, dropout=0.5, rng=RNG).forward(x, Context())[1]
+    twice = Residual(Dropout(0.5)).forward(x, Context(layer=1))[0]
+    assert (twice != Residual(Dropout(0.5)).forward(x, Context(layer=2))[0]).any()
+    first, second = TransformerBlock(8, 2, dropout=0.5, rng=RNG).forward(x, Context())[1]
     assert (first[-1] != second[-1]).any()
 
 
@@ -165,7 +177,7 @@ def test_a_recomputed_dropout_draws_the_same_entries_under_every_schedule():
 
 
 def test_an_embedding_looks_up_rows_and_adds_up_their_gradients():
-    layer = gp.Embedding(3, 2, rng=RNG)
+    layer = Embedding(3, 2, rng=RNG)
     x = np.array([[0, 2, 2]])
     y, saved = layer.forward(x, Context())
     assert (y[0] == layer.parameters["E"][[0, 2, 2]]).all()
@@ -175,7 +187,7 @@ def test_an_embedding_looks_up_rows_and_adds_up_their_gradients():
 
 
 def test_positions_are_told_apart_and_unused_ones_get_no_gradient():
-    layer = gp.Positions(4, 2, rng=RNG)
+    layer = Positions(4, 2, rng=RNG)
     y, saved = layer.forward(np.zeros((3, 2, 2)), Context())
     assert (y == layer.parameters["P"][:2]).all()
     gradient = layer.backward_weight(layer.backward_input(saved, np.ones((3, 2, 2)))[1])["P"]
@@ -183,9 +195,9 @@ def test_positions_are_told_apart_and_unused_ones_get_no_gradient():
 
 
 def test_the_mean_over_a_sequence():
-    y, saved = gp.SequenceMean().forward(np.array([[[1.0, 2.0], [3.0, 6.0]]]), Context())
+    y, saved = SequenceMean().forward(np.array([[[1.0, 2.0], [3.0, 6.0]]]), Context())
     assert y.tolist() == [[2, 4]]
-    assert gp.SequenceMean().backward_input(saved, y)[0].tolist() == [[[1, 2], [1, 2]]]
+    assert SequenceMean().backward_input(saved, y)[0].tolist() == [[[1, 2], [1, 2]]]
 
 
 # Layers of layers
@@ -193,37 +205,37 @@ def test_the_mean_over_a_sequence():
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_block_is_its_parts(norm):
-    block, x = gp.TransformerBlock(6, 2, norm=norm, causal=True, rng=RNG), drawn(2, 4, 6)
+    block, x = TransformerBlock(6, 2, norm=norm, causal=True, rng=RNG), drawn(2, 4, 6)
     layers = [layer for part in block.layers for layer in getattr(part, "layers", [part])]
     run = {type(layer).__name__: layer for layer in layers}
     attend, wide, narrow = (
         run["Attention"],
-        *(layer for layer in layers if isinstance(layer, gp.Linear)),
+        *(layer for layer in layers if isinstance(layer, Linear)),
     )
-    first, second = (layer for layer in layers if isinstance(layer, gp.LayerNorm))
+    first, second = (layer for layer in layers if isinstance(layer, LayerNorm))
 
     def of(layer, x):
         return layer.forward(x, Context())[0]
 
     if norm == "pre":
         middle = x + of(attend, of(first, x))
-        expected = middle + of(narrow, of(gp.GELU(), of(wide, of(second, middle))))
+        expected = middle + of(narrow, of(GELU(), of(wide, of(second, middle))))
     else:
         middle = of(first, x + of(attend, x))
-        expected = of(second, middle + of(narrow, of(gp.GELU(), of(wide, middle))))
+        expected = of(second, middle + of(narrow, of(GELU(), of(wide, middle))))
     assert (of(block, x) == expected).all()
 
 
 def test_a_block_has_12_h_squared_and_13_h_weights():
     """As Narayanan et al. 2021 count them (arXiv:2104.04473, section 5.1)."""
     for features in (4, 64):
-        block = gp.TransformerBlock(features, 4, rng=RNG)
+        block = TransformerBlock(features, 4, rng=RNG)
         count = sum(array.size for array in block.parameters.values())
         assert count == 12 * features**2 + 13 * features
 
 
 def test_what_a_layer_of_layers_updates_is_what_its_parts_read():
-    block = gp.TransformerBlock(4, 2, rng=RNG)
+    block = TransformerBlock(4, 2, rng=RNG)
     for name, array in block.parameters.items():
         *places, last = name.split(".")
         part = block
@@ -232,14 +244,14 @@ def test_what_a_layer_of_layers_updates_is_what_its_parts_read():
         assert part.parameters[last] is array
 
 
-@pytest.mark.parametrize("of_layers", [gp.Checkpoint, gp.Residual])
+@pytest.mark.parametrize("of_layers", [Checkpoint, Residual])
 def test_a_layer_of_no_layers_is_refused(of_layers):
     with pytest.raises(ValueError, match=f"{of_layers.__name__} needs at least one layer"):
         of_layers()
 
 
 def test_a_residual_that_changes_the_shape_is_refused():
-    layer = gp.Residual(gp.Linear(3, 4, rng=RNG))
+    layer = Residual(Linear(3, 4, rng=RNG))
     with pytest.raises(
         ValueError, match=r"Residual\(Linear\(3, 4\)\), must keep the shape \(5, 3\), got \(5, 4\)"
     ):
@@ -250,7 +262,7 @@ def test_a_residual_that_changes_the_shape_is_refused():
 
 
 def test_a_linear_treats_every_place_alike():
-    layer, x, dy = gp.Linear(3, 4, rng=RNG), drawn(2, 5, 3), drawn(2, 5, 4)
+    layer, x, dy = Linear(3, 4, rng=RNG), drawn(2, 5, 3), drawn(2, 5, 4)
     y, saved = layer.forward(x, Context())
     dx, pending = layer.backward_input(saved, dy)
     flat, flat_saved = layer.forward(x.reshape(10, 3), Context())
@@ -266,15 +278,15 @@ def test_a_linear_treats_every_place_alike():
 @pytest.mark.parametrize(
     ("layer", "x", "says"),
     [
-        (gp.Embedding(3, 2, rng=RNG), np.zeros((2, 2)), "takes whole numbers of shape (batch, sequence)"),
-        (gp.Embedding(3, 2, rng=RNG), np.array([[0, 3]]), "takes tokens from 0 to 2, got 0 to 3"),
-        (gp.Embedding(3, 2, rng=RNG), np.array([[-1, 0]]), "takes tokens from 0 to 2, got -1 to 0"),
-        (gp.Positions(3, 2, rng=RNG), np.zeros((1, 4, 2)), "takes (batch, at most 3, 2), got (1, 4, 2)"),
-        (gp.LayerNorm(3), np.zeros((1, 4, 2)), "takes (batch, 3) or (batch, sequence, 3), got (1, 4, 2)"),
-        (gp.Attention(3, 1, rng=RNG), np.zeros((1, 3)), "takes (batch, sequence, 3), got (1, 3)"),
-        (gp.Attention(3, 1, rng=RNG), np.zeros((1, 0, 3)), "takes (batch, sequence, 3), got (1, 0, 3)"),
-        (gp.SequenceMean(), np.zeros((1, 0, 3)), "takes (batch, sequence, features), got (1, 0, 3)"),
-        (gp.SequenceMean(), np.zeros((1, 3)), "takes (batch, sequence, features), got (1, 3)"),
+        (Embedding(3, 2, rng=RNG), np.zeros((2, 2)), "takes whole numbers of shape (batch, sequence)"),
+        (Embedding(3, 2, rng=RNG), np.array([[0, 3]]), "takes tokens from 0 to 2, got 0 to 3"),
+        (Embedding(3, 2, rng=RNG), np.array([[-1, 0]]), "takes tokens from 0 to 2, got -1 to 0"),
+        (Positions(3, 2, rng=RNG), np.zeros((1, 4, 2)), "takes (batch, at most 3, 2), got (1, 4, 2)"),
+        (LayerNorm(3), np.zeros((1, 4, 2)), "takes (batch, 3) or (batch, sequence, 3), got (1, 4, 2)"),
+        (Attention(3, 1, rng=RNG), np.zeros((1, 3)), "takes (batch, sequence, 3), got (1, 3)"),
+        (Attention(3, 1, rng=RNG), np.zeros((1, 0, 3)), "takes (batch, sequence, 3), got (1, 0, 3)"),
+        (SequenceMean(), np.zeros((1, 0, 3)), "takes (batch, sequence, features), got (1, 0, 3)"),
+        (SequenceMean(), np.zeros((1, 3)), "takes (batch, sequence, features), got (1, 3)"),
     ],
     ids=lambda value: getattr(value, "shape", None) and str(value.shape),
 )
@@ -291,19 +303,19 @@ def test_an_input_that_does_not_fit_is_refused_with_the_layers_number(layer, x, 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: gp.Dropout(1), "Dropout needs 0 <= rate < 1"),
-        (lambda: gp.Embedding(0, 2, rng=RNG), "Embedding needs tokens >= 1"),
-        (lambda: gp.Positions(2, 2, rng=0), "Positions needs rng to be a generator"),
-        (lambda: gp.LayerNorm(-1), "LayerNorm needs features >= 1"),
-        (lambda: gp.TransformerBlock(4, 2, norm="both", rng=RNG), "norm"),
-        (lambda: gp.Residual(4), "Residual needs layers"),
-        (lambda: gp.Embedding(10**9, 10**4, rng=RNG), "weights"),
-        (lambda: gp.LayerNorm(10**9), "LayerNorm needs at most 100,000,000 weights"),
-        (lambda: gp.BatchNorm(10**30), "BatchNorm needs at most 1,000,000,000,000 features"),
-        (lambda: gp.Attention(10**400, 1, rng=None), "Attention needs at most 1,000,000,000,000 features"),
-        (lambda: gp.Linear(10**5000, 1, rng=None), "Linear needs at most 1,000,000,000,000 inputs"),
-        (lambda: gp.Attention(4, 2, causal="no", rng=RNG), "Attention needs causal to be True or False"),
-        (lambda: gp.LayerNorm(4, on_paper="no"), "LayerNorm needs on_paper to be True or False"),
+        (lambda: Dropout(1), "Dropout needs 0 <= rate < 1"),
+        (lambda: Embedding(0, 2, rng=RNG), "Embedding needs tokens >= 1"),
+        (lambda: Positions(2, 2, rng=0), "Positions needs rng to be a generator"),
+        (lambda: LayerNorm(-1), "LayerNorm needs features >= 1"),
+        (lambda: TransformerBlock(4, 2, norm="both", rng=RNG), "norm"),
+        (lambda: Residual(4), "Residual needs layers"),
+        (lambda: Embedding(10**9, 10**4, rng=RNG), "weights"),
+        (lambda: LayerNorm(10**9), "LayerNorm needs at most 100,000,000 weights"),
+        (lambda: BatchNorm(10**30), "BatchNorm needs at most 1,000,000,000,000 features"),
+        (lambda: Attention(10**400, 1, rng=None), "Attention needs at most 1,000,000,000,000 features"),
+        (lambda: Linear(10**5000, 1, rng=None), "Linear needs at most 1,000,000,000,000 inputs"),
+        (lambda: Attention(4, 2, causal="no", rng=RNG), "Attention needs causal to be True or False"),
+        (lambda: LayerNorm(4, on_paper="no"), "LayerNorm needs on_paper to be True or False"),
         (lambda: gp.gpt(10**9, 8, 2, tokens=3, sequence=3), "gpt needs at most 10,000 blocks"),
     ],
 )
@@ -317,6 +329,6 @@ def test_what_is_recomputed_in_evaluation_drops_nothing_either():
     x, dy, ctx = drawn(2, 6, 8), drawn(2, 6, 8), Context(training=False)
     gradients = []
     for again in (False, True):
-        layer = gp.Attention(8, 2, dropout=0.5, recompute=again, rng=np.random.default_rng(0))
+        layer = Attention(8, 2, dropout=0.5, recompute=again, rng=np.random.default_rng(0))
         gradients.append(layer.backward_input(layer.forward(x, ctx)[1], dy)[0])
     assert (gradients[0] == gradients[1]).all()

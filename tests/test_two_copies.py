@@ -8,12 +8,7 @@ from closed_forms import transformer_parameters
 from gpipe_sim import (
     ZBV,
     Adam,
-    Chimera,
-    DualPipe,
-    DualPipeV,
-    Kind,
     OneFOneB,
-    Partition,
     StandIn,
     cross_entropy,
     digits,
@@ -26,8 +21,10 @@ from gpipe_sim import (
     split,
     train_step,
 )
+from gpipe_sim.core import Kind, Partition
 from gpipe_sim.core import step as step_module
 from gpipe_sim.core.memory import PARAMETERS
+from gpipe_sim.families import Chimera, DualPipe, DualPipeV
 
 BOTH_WAYS = pytest.mark.parametrize("schedule", [Chimera(4, 8), Chimera(4, 5), DualPipe(4, 8)], ids=repr)
 

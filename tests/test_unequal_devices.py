@@ -10,6 +10,9 @@ from cases import every_order, over
 import gpipe_sim as gp
 from gpipe_sim import Accelerator, Costs
 from gpipe_sim.balance.stopwatch import seconds
+from gpipe_sim.core import B, F, Linear
+from gpipe_sim.memory.profile import Profile
+from gpipe_sim.planning import costs_from_flops
 
 HALF = Fraction(1, 2)
 
@@ -31,22 +34,22 @@ def test_each_entry_takes_what_duration_says_of_its_device(schedule):
     speeds = [Fraction(1, 1 + k) for k in range(schedule.devices)]
     costs = Costs(2, 3, 1, overlap=4, update=1, speed=speeds, overhead=range(schedule.devices))
     all_at_once = costs.durations(schedule.program)
-    one_by_one = gp.CostModel.durations(costs, schedule.program)
+    one_by_one = gp.core.CostModel.durations(costs, schedule.program)
     assert [all_at_once.values[i] for i in all_at_once.index] == one_by_one.values
     timeline = gp.simulate(schedule, costs)
     assert all(span.end - span.start == costs.duration(span.action, span.device) for span in timeline.spans)
 
 
 def test_a_pair_is_two_actions_and_has_two_overheads():
-    pair = gp.OverlapFB(gp.F(1, 3), gp.B(0, 2))
+    pair = gp.core.OverlapFB(F(1, 3), B(0, 2))
     assert Costs(overhead=5).duration(pair) == 3 + 2 * 5
     assert Costs(overlap=2, overhead=5, speed=2).duration(pair) == 1 + 2 * 5
 
 
 def test_speeds_are_exact_and_a_speed_of_one_changes_nothing():
-    assert Costs(speed=[1, HALF]).duration(gp.F(1, 0), 1) == 2
-    assert type(Costs(3, speed=[1, 3]).duration(gp.F(1, 0), 1)) is int
-    assert Costs(speed=3).duration(gp.F(0, 0), 0) == Fraction(1, 3)
+    assert Costs(speed=[1, HALF]).duration(F(1, 0), 1) == 2
+    assert type(Costs(3, speed=[1, 3]).duration(F(1, 0), 1)) is int
+    assert Costs(speed=3).duration(F(0, 0), 0) == Fraction(1, 3)
     assert gp.simulate(gp.GPipe(4, 8), Costs(speed=1.0)).makespan == 33
 
 
@@ -73,18 +76,22 @@ def test_the_stages_of_a_device_share_neither_its_speed_nor_the_overhead_of_an_a
             ValueError,
             "Costs lists speed for 2 devices, but the schedule has 4; give one number, or 4",
         ),
-        (lambda: gp.greedy(4, 8, costs=Costs(overhead=[1])), ValueError, "lists overhead for 1 devices"),
-        (lambda: Costs(speed=[1, 2]).duration(gp.F(0, 0), 2), ValueError, "lists 2 devices, from 0, and 2"),
+        (
+            lambda: gp.memory.greedy(4, 8, costs=Costs(overhead=[1])),
+            ValueError,
+            "lists overhead for 1 devices",
+        ),
+        (lambda: Costs(speed=[1, 2]).duration(F(0, 0), 2), ValueError, "lists 2 devices, from 0, and 2"),
         (lambda: Accelerator(0), ValueError, r"Accelerator needs flops > 0, for each unit of time \(got 0\)"),
         (lambda: Accelerator(1e12, overhead=-1), ValueError, "Accelerator needs overhead to be finite"),
         (lambda: Accelerator("fast"), TypeError, "Accelerator needs flops to be a number"),
-        (lambda: gp.costs_from_flops(3, Accelerator(1)), TypeError, "costs_from_flops needs a profile"),
+        (lambda: costs_from_flops(3, Accelerator(1)), TypeError, "costs_from_flops needs a profile"),
         (
-            lambda: gp.costs_from_flops(profiled()[0], 1e12),
+            lambda: costs_from_flops(profiled()[0], 1e12),
             TypeError,
             "costs_from_flops needs an Accelerator",
         ),
-        (lambda: gp.costs_from_flops(profiled()[0], []), TypeError, r"an Accelerator, .* \(got \[\]\)"),
+        (lambda: costs_from_flops(profiled()[0], []), TypeError, r"an Accelerator, .* \(got \[\]\)"),
         (lambda: Costs.measured(gp.mlp([4, 2]), batch()), TypeError, "measured needs a list of partitions"),
         (lambda: Costs.measured(gp.split(gp.mlp([4, 2]), stages=1), batch()[0]), TypeError, "a batch is"),
         (lambda: Costs.measured(model(), batch(), runs=0), ValueError, "measured needs runs >= 1"),
@@ -99,7 +106,7 @@ def test_what_is_no_device_is_refused(make, error, says):
 # From FLOPs
 
 
-def model() -> list[gp.Partition]:
+def model() -> list[gp.core.Partition]:
     return gp.split(gp.mlp([4, 6, 2]), stages=2)
 
 
@@ -107,25 +114,25 @@ def batch() -> tuple:
     return np.ones((8, 4)), np.arange(8) % 2
 
 
-def profiled() -> tuple[gp.Profile, Costs]:
+def profiled() -> tuple[Profile, Costs]:
     profile = gp.profile(model(), batch(), gp.cross_entropy)
     return profile, profile.costs(4)
 
 
 def test_costs_from_flops_divide_what_the_profile_counts():
     profile, flops = profiled()
-    costs = gp.costs_from_flops(profile, Accelerator(10, overhead=1), microbatches=4)
-    for action in (gp.F(0, 0), gp.B(1, 0), gp.I(0, 0), gp.W(1, 0)):
+    costs = costs_from_flops(profile, Accelerator(10, overhead=1), microbatches=4)
+    for action in (F(0, 0), B(1, 0), gp.core.I(0, 0), gp.core.W(1, 0)):
         assert costs.duration(action, 0) == Fraction(flops.duration(action), 10) + 1
-    unequal = gp.costs_from_flops(profile, [Accelerator(10), Accelerator(5, overhead=3)], microbatches=4)
-    assert unequal.duration(gp.F(1, 0), 1) == 2 * Fraction(flops.duration(gp.F(1, 0)), 10) + 3
-    assert unequal.duration(gp.F(0, 0), 0) == Fraction(flops.duration(gp.F(0, 0)), 10)
+    unequal = costs_from_flops(profile, [Accelerator(10), Accelerator(5, overhead=3)], microbatches=4)
+    assert unequal.duration(F(1, 0), 1) == 2 * Fraction(flops.duration(F(1, 0)), 10) + 3
+    assert unequal.duration(F(0, 0), 0) == Fraction(flops.duration(F(0, 0)), 10)
 
 
 # Measured
 
 
-class Slow(gp.ReLU):
+class Slow(gp.core.ReLU):
     """A layer whose forward and backward take so many ticks of a clock that only they move."""
 
     def __init__(self, clock: list, forward: int, backward: int):
@@ -141,7 +148,7 @@ class Slow(gp.ReLU):
         return super().backward_input(saved, dy)
 
 
-class SlowWeights(gp.Linear):
+class SlowWeights(Linear):
     def __init__(self, clock: list, inputs: int, outputs: int, rng: np.random.Generator):
         super().__init__(inputs, outputs, rng=rng)
         self.clock, self.ticks = clock, count()
@@ -173,17 +180,15 @@ def test_what_counts_is_the_middle_of_the_runs_after_the_warm_up():
     taken = [300, 1, 1, 6, 2, 100]  # by run, of which the first three warm up
     events = [tick for run in taken for tick in (0, run, 0, 2 * run, 3 * run)]  # F; then I and W together
     clock = accumulate(events)
-    layers = [gp.Linear(4, 4, rng=np.random.default_rng(0))]
+    layers = [Linear(4, 4, rng=np.random.default_rng(0))]
     found = seconds(gp.split(layers, stages=1), np.ones((3, 4)), 3, 3, clock=lambda: next(clock))
     assert found == ([6], [12], [18])
 
 
 def test_measured_costs_are_seconds_for_each_stage_of_the_largest_microbatch(monkeypatch):
     seen = []
-    forward = gp.Linear.forward
-    monkeypatch.setattr(
-        gp.Linear, "forward", lambda self, x, ctx: seen.append(len(x)) or forward(self, x, ctx)
-    )
+    forward = Linear.forward
+    monkeypatch.setattr(Linear, "forward", lambda self, x, ctx: seen.append(len(x)) or forward(self, x, ctx))
     costs = Costs.measured(model(), batch(), microbatches=3, runs=2)
     assert set(seen) == {3} and len(seen) == 2 * 3
     for times in (costs.forward, costs.input_grad, costs.weight_grad):
@@ -192,7 +197,11 @@ def test_measured_costs_are_seconds_for_each_stage_of_the_largest_microbatch(mon
 
 
 def test_layers_with_something_travelling_along_are_timed_too():
-    layers = [gp.PaddingMask(), gp.Embedding(9, 4, rng=np.random.default_rng(0)), gp.SequenceMean()]
+    layers = [
+        gp.transformers.PaddingMask(),
+        gp.transformers.Embedding(9, 4, rng=np.random.default_rng(0)),
+        gp.transformers.SequenceMean(),
+    ]
     text = np.ones((4, 5), int)
     costs = Costs.measured(gp.split(layers, stages=3), (text, text[:, 0]))
     assert len(costs.forward) == 3

@@ -8,7 +8,9 @@ from cases import every_schedule, over
 from numeric import furthest_apart
 
 import gpipe_sim as gp
-from gpipe_sim import Link, shares, side_by_side
+from gpipe_sim import Link
+from gpipe_sim.core.step import StepResult
+from gpipe_sim.replicas import shares, side_by_side
 
 
 def test_a_device_of_twice_the_speed_gets_twice_the_samples():
@@ -32,7 +34,7 @@ def test_no_other_shares_end_sooner(speeds):
         assert max(Fraction(n) / Fraction(s) for n, s in zip(found, speeds, strict=True)) == best
 
 
-def step(schedule: gp.Schedule) -> tuple[gp.StepResult, gp.StepResult]:
+def step(schedule: gp.core.Schedule) -> tuple[StepResult, StepResult]:
     data = gp.digits()
     batch = data.x[: schedule.microbatches + 3], data.y[: schedule.microbatches + 3]
     layers = gp.mlp([64] + [8] * schedule.stages + [10], seed=1)

@@ -10,24 +10,26 @@ from cases import every_order, over
 from closed_forms import zbh1_memory, zbh2_memory
 
 import gpipe_sim as gp
+from gpipe_sim.core import Schedule
 from gpipe_sim.core.memory import PENDING, SAVED
-from gpipe_sim.memory.profile import LayerProfile, LossProfile, Size
+from gpipe_sim.families import ZBH2
+from gpipe_sim.memory.profile import LayerProfile, LossProfile, Profile, Size
 
 f = gp.formulas
 ZERO_BUBBLE = pytest.mark.parametrize(
-    ("family", "formula"), [(gp.ZBH1, zbh1_memory), (gp.ZBH2, zbh2_memory)], ids=["ZB-H1", "ZB-H2"]
+    ("family", "formula"), [(gp.ZBH1, zbh1_memory), (ZBH2, zbh2_memory)], ids=["ZB-H1", "ZB-H2"]
 )
 
 
-def made_up(schedule: gp.Schedule, saved: int, pending: int) -> gp.Profile:
+def made_up(schedule: Schedule, saved: int, pending: int) -> Profile:
     """A model each stage of which holds so many bytes of a microbatch, before I and after it."""
     one = Size(0, 1)
     stage = LayerProfile({}, 0, {}, one, (Size(0, saved),), one, (Size(0, pending),))
     stages = tuple((stage,) for _ in range(schedule.stages))
-    return gp.Profile(schedule.microbatches, one, one, stages, LossProfile((), one))
+    return Profile(schedule.microbatches, one, one, stages, LossProfile((), one))
 
 
-def peaks(schedule: gp.Schedule, saved: int = 10, pending: int = 4) -> list[int]:
+def peaks(schedule: Schedule, saved: int = 10, pending: int = 4) -> list[int]:
     traces = gp.predict_memory(schedule, made_up(schedule, saved, pending))
     return [trace.activation_peak for trace in traces]
 
@@ -35,7 +37,7 @@ def peaks(schedule: gp.Schedule, saved: int = 10, pending: int = 4) -> list[int]
 def test_the_peaks_of_zb_h1_and_zb_h2_for_four_devices():
     """Table 2: (p-i+1) M_B + (i-1) M_W, and (2p-2i+1) M_B + (2i-2) M_W, for workers i from 1 on."""
     assert peaks(gp.ZBH1(4, 8)) == [40, 34, 28, 22]
-    assert peaks(gp.ZBH2(4, 8)) == [70, 58, 46, 34]
+    assert peaks(ZBH2(4, 8)) == [70, 58, 46, 34]
     assert peaks(gp.OneFOneB(4, 8)) == [40, 30, 20, 10]
 
 
@@ -64,7 +66,7 @@ def test_one_microbatch_on_one_device_step_by_step():
     assert steps(gp.OneFOneB(1, 1)) == [(0, 0, 0), (1, 10, 0), (3, 0, 0)]
 
 
-def without_pairs(schedule: gp.Schedule) -> bool:
+def without_pairs(schedule: Schedule) -> bool:
     """While a pair runs, more is in flight than where it ends."""
     return all(len(action.parts) == 1 for row in schedule.actions for action in row)
 
@@ -73,7 +75,7 @@ def without_pairs(schedule: gp.Schedule) -> bool:
 def test_where_w_keeps_as_much_it_is_what_is_in_flight(schedule):
     timeline, traces = gp.simulate(schedule), gp.predict_memory(schedule, made_up(schedule, 3, 3))
     for device, trace in enumerate(traces):
-        for time, count in gp.in_flight(timeline, device):
+        for time, count in gp.why.in_flight(timeline, device):
             assert sum(trace.at(time)[category] for category in (SAVED, PENDING)) == 3 * count
         assert trace.over_time(SAVED, PENDING)[-1] == 0
 
@@ -81,7 +83,7 @@ def test_where_w_keeps_as_much_it_is_what_is_in_flight(schedule):
 # Transformer blocks
 
 
-def of_blocks(schedule: gp.Schedule, blocks: int, features: int, heads: int, sequence: int) -> gp.Profile:
+def of_blocks(schedule: Schedule, blocks: int, features: int, heads: int, sequence: int) -> Profile:
     """Equal stages of this many blocks on paper, in 2-byte numbers, a sequence in each microbatch."""
     x = gp.StandIn((schedule.microbatches, sequence, features), np.float16)
     model = gp.gpt(
@@ -124,7 +126,7 @@ def test_gpt3_in_32_stages_holds_8_gib_of_a_microbatch_until_i_and_2_8_gib_until
 def test_a_step_that_runs_holds_it_too(family, formula):
     """M_B and M_W of each device are what one microbatch alone leaves there after F and after I."""
     devices, rng = 3, np.random.default_rng(0)
-    layers = [gp.TransformerBlock(4, 2, dropout=0.1, rng=rng) for _ in range(devices)]
+    layers = [gp.transformers.TransformerBlock(4, 2, dropout=0.1, rng=rng) for _ in range(devices)]
     x = rng.normal(size=(2 * devices, 12, 4))
 
     def measured(microbatches):

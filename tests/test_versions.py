@@ -6,10 +6,13 @@ import pytest
 from streams import RATE, STREAMS, model, stream, trained
 
 import gpipe_sim as gp
-from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
+from gpipe_sim import PipeDream
+from gpipe_sim.core import Kind, U
 from gpipe_sim.core.memory import Memory
 from gpipe_sim.core.step import kind_of_step
+from gpipe_sim.errors import MemoryLimitError
 from gpipe_sim.memory.limit import in_bytes
+from gpipe_sim.streams import PipeDream2BW, PipelinedBackprop
 
 
 @pytest.mark.parametrize(("schedule", "mode"), STREAMS, ids=repr)
@@ -17,9 +20,9 @@ def test_versions_and_their_bytes_are_those_that_the_rows_say(schedule, mode):
     step, found = trained(schedule, mode), gp.staleness(schedule, mode)
     for action, version in step.versions.items():
         stage, kind, m = action
-        if kind in (gp.Kind.F, gp.Kind.R) and not (kind is gp.Kind.R and mode == "latest"):
+        if kind in (Kind.F, Kind.R) and not (kind is Kind.R and mode == "latest"):
             assert version == found.forward[stage][m], action
-        elif kind in (gp.Kind.B, gp.Kind.I):
+        elif kind in (Kind.B, Kind.I):
             assert version == found.backward[stage][m], action
     assert len(step.losses) == len(found.mini_batches)
     profile = gp.profile(model(schedule.stages), stream(schedule), gp.cross_entropy, gp.SGD(RATE))
@@ -44,7 +47,7 @@ def test_while_an_update_runs_it_holds_what_it_sets_aside():
     before, copy = trace.over_time()[3], trace.peak("older weights")
     inside = {each.action: each.bytes for each in trace.inside}
     assert copy == trace.peak("parameters")
-    assert inside[gp.U(0, 0)] == before + copy and inside[gp.U(0, 1)] < before + copy
+    assert inside[U(0, 0)] == before + copy and inside[U(0, 1)] < before + copy
 
 
 @pytest.mark.parametrize("mode", ["stashed", "vertical"])
@@ -74,7 +77,7 @@ def test_a_version_that_is_not_there_yet_is_told_of_the_update_on_the_same_devic
 def test_what_would_help_is_computed_with_the_versions_that_are_asked_for():
     schedule, peaks = PipeDream(4, 8), {}
     for mode in ("stashed", "latest"):
-        with pytest.raises(gp.MemoryLimitError) as refused:
+        with pytest.raises(MemoryLimitError) as refused:
             trained(schedule, mode, memory_limit=1000)
         again = trained(gp.remat(schedule, "always"), mode).memory
         peaks[mode] = max(trace.peak_inside.bytes for trace in again)
@@ -86,7 +89,7 @@ def test_a_limit_is_that_of_the_versions_that_are_asked_for():
     schedule = PipeDream(3, 6)
     limit = [trace.peak_inside.bytes for trace in trained(schedule, "stashed").memory]
     trained(schedule, "stashed", memory_limit=limit)
-    with pytest.raises(gp.MemoryLimitError, match=r"device [12] would hold"):
+    with pytest.raises(MemoryLimitError, match=r"device [12] would hold"):
         trained(schedule, "vertical", memory_limit=limit)
 
 
@@ -97,10 +100,10 @@ def test_a_stream_that_does_not_fit_is_told_of_smaller_microbatches_in_the_same_
         (PipeDream2BW(4, 8), "  16 microbatches with every=8: at most "),
         (gp.remat(PipeDream(4, 8), "always"), "  16 microbatches with every=2: at most "),
     ):
-        with pytest.raises(gp.MemoryLimitError) as refused:
+        with pytest.raises(MemoryLimitError) as refused:
             trained(schedule, None, memory_limit=1000)
         assert says in str(refused.value)
-    with pytest.raises(gp.MemoryLimitError) as refused:
+    with pytest.raises(MemoryLimitError) as refused:
         trained(PipelinedBackprop(4, 8), None, memory_limit=1000)
     assert "recompute" in str(refused.value) and "16 microbatches" not in str(refused.value)
 
@@ -125,4 +128,4 @@ def test_backwards_are_told_apart_from_what_finishes_them_later():
     """W may stand behind an update that I stood before; only with "latest" does that matter."""
     late = gp.Explicit(["0F0 0I0 0W0 0F1 0I1 0U0 0W1 0U1"])
     assert gp.staleness(late, "latest").backward == ((0, 0),)
-    assert trained(late, "latest").versions[gp.W(0, 1)] == 1
+    assert trained(late, "latest").versions[gp.core.W(0, 1)] == 1

@@ -7,25 +7,13 @@ from cases import every_order, over, overlapped, zero_bubble
 from drawn import Chart, area, bounds, chart_in, charts_in
 from measured import measured
 
-from gpipe_sim import (
-    ZBH1,
-    Costs,
-    DualPipe,
-    Explicit,
-    GPipe,
-    Naive,
-    OneFOneB,
-    Span,
-    bubble_fraction,
-    busy_time,
-    draw,
-    idle_time,
-    simulate,
-)
+from gpipe_sim import ZBH1, Costs, Explicit, GPipe, Naive, OneFOneB, bubble_fraction, draw, simulate
+from gpipe_sim.core import Span, busy_time, idle_time
 from gpipe_sim.drawing.geometry import LANE_HIGH
 from gpipe_sim.drawing.palette import KINDS, LANE, tint
 from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
 from gpipe_sim.export.spans import from_spans
+from gpipe_sim.families import DualPipe
 
 SEVERAL = [*every_order([(2, 3)]), OneFOneB(4, 8), overlapped(3, 6), zero_bubble(3, 5)]
 TITLE = "The same work, pushed left: the waiting is one block"

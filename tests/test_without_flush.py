@@ -8,8 +8,10 @@ from cases import over
 from streams import DIGITS, RATE, SAMPLES, model, stream, trained, weights_of
 
 import gpipe_sim as gp
-from gpipe_sim import PipeDream, PipeDream2BW, PipelinedBackprop
+from gpipe_sim import PipeDream
 from gpipe_sim.core.step import kind_of_step
+from gpipe_sim.replicas import side_by_side
+from gpipe_sim.streams import PipeDream2BW, PipelinedBackprop
 
 
 def plain_loop(partitions, mini_batches, version_of, rule=None) -> list[float]:
@@ -66,7 +68,7 @@ def test_training_is_a_plain_loop_on_delayed_weights(devices, mode, rule):
     assert np.ptp(losses) > 0.05, "and it has learned something"
 
 
-@over([gp.with_updates(family(3, 4)) for family in (gp.GPipe, gp.OneFOneB, gp.ZBH1, gp.ZBH2)])
+@over([gp.with_updates(family(3, 4)) for family in (gp.GPipe, gp.OneFOneB, gp.ZBH1, gp.families.ZBH2)])
 def test_steps_that_overlap_but_update_in_between_are_those_of_one_device(schedule):
     partitions, alone = model(3), model(3)
     several = gp.repeat(schedule, 5)
@@ -77,16 +79,16 @@ def test_steps_that_overlap_but_update_in_between_are_those_of_one_device(schedu
     assert {late for row in gp.staleness(several).delay for late in row} == {0}
 
 
-@pytest.mark.parametrize("family", gp.WITHOUT_FLUSH)
+@pytest.mark.parametrize("family", gp.families.WITHOUT_FLUSH)
 def test_what_is_made_of_a_stream_is_trained_with_its_weights(family):
     """An order of ``colocate`` or ``repeat`` once forgot them, and stashed what was to be the latest."""
     stream = family(2, 4)
     made = [
-        gp.colocate(stream, ["a", "a"]),
+        gp.balance.colocate(stream, ["a", "a"]),
         gp.repeat(stream, 2),
         gp.remat(stream, "always"),
         gp.replicate(stream, 2),
-        gp.side_by_side([stream, stream]),
+        side_by_side([stream, stream]),
         gp.repeat(gp.remat(stream, "always"), 2),
         deepcopy(gp.repeat(stream, 2)),
     ]
@@ -94,7 +96,7 @@ def test_what_is_made_of_a_stream_is_trained_with_its_weights(family):
         assert order.weights == stream.weights
         assert gp.staleness(order).weights == stream.weights[0]
     assert gp.Explicit(stream.actions).weights == PipeDream.weights, "the rows alone do not say"
-    assert gp.side_by_side([PipeDream(2, 4), PipelinedBackprop(2, 4)]).weights == ("latest",)
+    assert side_by_side([PipeDream(2, 4), PipelinedBackprop(2, 4)]).weights == ("latest",)
 
 
 def test_the_loss_is_that_of_the_forward_also_if_it_is_run_again_on_newer_weights():

@@ -12,7 +12,7 @@ KEPT = ("parameters", "gradients", "optimizer state")
 BATCH = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float16), np.arange(8) % 4
 
 
-def copies(n: int) -> gp.Schedule:
+def copies(n: int) -> gp.core.Schedule:
     """The same model on each of n devices, and a microbatch for each."""
     return gp.Explicit([f"0F{m} 0B{m}" for m in range(n)], placement=[[0]] * n)
 

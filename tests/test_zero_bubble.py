@@ -10,18 +10,9 @@ import closed_forms as formulas
 import pytest
 from cases import zero_bubble
 
-from gpipe_sim import (
-    ZBH1,
-    ZBH2,
-    ZBV,
-    Costs,
-    Interleaved1F1B,
-    Kind,
-    OneFOneB,
-    peak_in_flight,
-    simulate,
-    span_bubble,
-)
+from gpipe_sim import ZBH1, ZBV, Costs, Interleaved1F1B, OneFOneB, peak_in_flight, simulate, span_bubble
+from gpipe_sim.core import Kind
+from gpipe_sim.families import ZBH2
 
 CENT = Fraction(1, 100)
 #: (T_F, T_B, T_W), none with T_W above the others: equal, all different, and the extremes.

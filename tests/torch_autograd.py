@@ -9,7 +9,9 @@ import torch
 from numeric import apart
 from torch import Tensor, nn
 
-from gpipe_sim import Schedule, StepResult, mse
+from gpipe_sim import mse
+from gpipe_sim.core import Schedule
+from gpipe_sim.core.step import StepResult
 from gpipe_sim.torch_backend import train_step
 
 

@@ -8,3 +8,8 @@ Adds to the core: ``balance_by_cost`` (the fastest slowest stage, exactly), ``ba
 The core asks for it where ``split`` gets ``balance="time"``, "size" or "parameters", and in
 ``Costs.measured``. Lesson 11, "Balance".
 """
+
+from gpipe_sim.balance.colocate import colocate
+from gpipe_sim.balance.costs_of_stages import merged
+
+__all__ = ["colocate", "merged"]

@@ -16,6 +16,7 @@ from gpipe_sim.families.chimera import Chimera
 from gpipe_sim.families.controllable import VHalf, VMin
 from gpipe_sim.families.dualpipe import DualPipe, DualPipeV
 from gpipe_sim.families.looped_bfs import LoopedBFS
+from gpipe_sim.families.placements import bidirectional, v_shaped
 from gpipe_sim.families.zbv import ZBV
 from gpipe_sim.families.zero_bubble import ZBH1, ZBH2
 from gpipe_sim.streams.pipedream import PipeDream, PipeDream2BW, PipelinedBackprop
@@ -40,4 +41,24 @@ SCHEDULES = (
 #: Those that update on the way: their gradients are those of older weights, so not one device's.
 WITHOUT_FLUSH = (PipeDream, PipeDream2BW, PipelinedBackprop)
 
-__all__ = ["SCHEDULES", "WITHOUT_FLUSH", *(family.__name__ for family in (*SCHEDULES, *WITHOUT_FLUSH))]
+__all__ = [
+    "SCHEDULES",
+    "WITHOUT_FLUSH",
+    "ZBH1",
+    "ZBH2",
+    "ZBV",
+    "Chimera",
+    "DualPipe",
+    "DualPipeV",
+    "Eager1F1B",
+    "GPipe",
+    "Interleaved1F1B",
+    "LoopedBFS",
+    "Naive",
+    "OneFOneB",
+    "PipeDream",
+    "VHalf",
+    "VMin",
+    "bidirectional",
+    "v_shaped",
+]

@@ -10,3 +10,7 @@ It plugs in as a cost model that times a program itself (``CostModel.clock``): `
 asks the hook ``ON_LINKS`` for one. Public names: ``Link``, ``Nodes``, ``simulate_shared``,
 ``simulate_many``, ``Collective``.
 """
+
+from gpipe_sim.links.shared_wire import simulate_shared
+
+__all__ = ["simulate_shared"]

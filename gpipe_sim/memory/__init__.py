@@ -8,3 +8,8 @@ contents. On these stand ``memory_limit=`` (what does not fit is refused, with w
 The core reads a profile as plain numbers: the bytes of messages, FLOPs as costs, and whether a limit is kept.
 Lessons 06, "What a device holds, and until when", and 14, "Transformers and giants, in bytes".
 """
+
+from gpipe_sim.memory.greedy import greedy
+from gpipe_sim.memory.recompute import checkpointed, freed
+
+__all__ = ["checkpointed", "freed", "greedy"]

@@ -2,6 +2,10 @@
 
 Every number and formula names its paper. No metric calls one, so that a test of one against the other means
 something; it plugs into nothing. ``gp.formulas`` has the closed forms (``gp.formulas.gpipe_bubble(4, 8)``),
-and ``gp.published`` the tables: ``ZERO_BUBBLE`` and ``GPIPE_DEPTHS``. All lessons use them,
+and ``gp.papers.published`` the tables: ``ZERO_BUBBLE`` and ``GPIPE_DEPTHS``. All lessons use them,
 "Choosing K and M" most.
 """
+
+from gpipe_sim.papers import published
+
+__all__ = ["published"]

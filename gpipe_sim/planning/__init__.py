@@ -7,3 +7,8 @@ usual questions, each answered by comparing plans), and ``fit_costs`` (costs rea
 It uses the core, the families, links, replicas, memory and balance through their public functions, and none
 of them knows of it. Lessons 16, "Plan a real model, end to end", and 18, "On real devices".
 """
+
+from gpipe_sim.planning.bounds import lower_bound
+from gpipe_sim.planning.hardware import costs_from_flops
+
+__all__ = ["costs_from_flops", "lower_bound"]

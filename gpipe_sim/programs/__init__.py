@@ -9,3 +9,7 @@ The hook of the core is ``hangs``: ``problems(schedule, sends="blocking")`` asks
 
 Names: ``Send``, ``Recv``, ``device_programs``, ``run_programs``.
 """
+
+from gpipe_sim.programs.transfers import Recv, Send
+
+__all__ = ["Recv", "Send"]

@@ -10,3 +10,10 @@ A copied pipeline is a ``Schedule`` like any other, and what is summed is added 
 Two hooks of the core are filled here: ``own_copies`` gives each device partitions of its own, and
 ``sum_copies`` sums their gradients.
 """
+
+from gpipe_sim.replicas.data_parallel_round import data_parallel_round
+from gpipe_sim.replicas.replicate import shares, side_by_side
+from gpipe_sim.replicas.ring import ring_all_reduce, ring_moves
+from gpipe_sim.replicas.tensor_parallel import TensorParallel
+
+__all__ = ["TensorParallel", "data_parallel_round", "ring_all_reduce", "ring_moves", "shares", "side_by_side"]

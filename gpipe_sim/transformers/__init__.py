@@ -8,3 +8,34 @@ takes blocks apart.
 Each is a ``core.layers.Layer``: a forward with its gradients beside it, and an outline that says on arrays
 without contents what it would make. Lesson 14, "Transformers and giants, in bytes".
 """
+
+from gpipe_sim.transformers.attention import Attention
+from gpipe_sim.transformers.blocks import Checkpoint, Residual, TransformerBlock
+from gpipe_sim.transformers.models import unpacked
+from gpipe_sim.transformers.optimizers import AdamW, RMSProp
+from gpipe_sim.transformers.padding import PaddingMask
+from gpipe_sim.transformers.transformer import (
+    BatchNorm,
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Positions,
+    SequenceMean,
+)
+
+__all__ = [
+    "AdamW",
+    "Attention",
+    "BatchNorm",
+    "Checkpoint",
+    "Dropout",
+    "Embedding",
+    "LayerNorm",
+    "PaddingMask",
+    "Positions",
+    "RMSProp",
+    "Residual",
+    "SequenceMean",
+    "TransformerBlock",
+    "unpacked",
+]

@@ -5,3 +5,24 @@ order legal", explains its waiting devices with it; charts frame the critical pa
 
 Names: ``critical_path``, ``why_idle``, and ``Explanation``, which is what ``why_idle`` gives.
 """
+
+from gpipe_sim.why.critical_path import critical_path, why_idle
+from gpipe_sim.why.metrics import (
+    bytes_through,
+    idle_spans,
+    in_flight,
+    phases,
+    speedup,
+    utilization,
+)
+
+__all__ = [
+    "bytes_through",
+    "critical_path",
+    "idle_spans",
+    "in_flight",
+    "phases",
+    "speedup",
+    "utilization",
+    "why_idle",
+]

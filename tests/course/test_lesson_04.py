@@ -5,8 +5,9 @@ from itertools import chain
 
 from replies import assert_each_is_told, each_reply
 
-from gpipe_sim import Costs, GPipe, bubble_fraction, simulate, speedup
+from gpipe_sim import Costs, GPipe, bubble_fraction, simulate
 from gpipe_sim.course import answers, lesson_04
+from gpipe_sim.why import speedup
 
 
 def rows_by(row):

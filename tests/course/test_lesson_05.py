@@ -160,10 +160,10 @@ def warming_up(depths: tuple[int, ...], microbatches: int = 4) -> gp.Explicit:
     """Each device does so many forwards, then a forward and a backward in turn, then what is left."""
     rows = []
     for device, depth in enumerate(depths):
-        row = [gp.F(device, m) for m in range(depth)]
+        row = [gp.core.F(device, m) for m in range(depth)]
         for m in range(microbatches - depth):
-            row += [gp.F(device, depth + m), gp.B(device, m)]
-        rows.append([*row, *(gp.B(device, m) for m in range(microbatches - depth, microbatches))])
+            row += [gp.core.F(device, depth + m), gp.core.B(device, m)]
+        rows.append([*row, *(gp.core.B(device, m) for m in range(microbatches - depth, microbatches))])
     return gp.Explicit(rows)
 
 
@@ -291,8 +291,8 @@ def test_another_order_altogether_is_more_than_a_swap():
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     order = gp.Explicit.parse("0F0 0F1 0F2 0B0 0B1 0B2\n1F0 1B0 1F1 1B1 1F2 1B2")
     other = gp.Explicit.parse("0F0 0F1 0F2 0B2 0B1 0B0\n1F2 1B2 1F1 1B1 1F0 1B0")
-    four = [gp.Action.parse(text) for text in ("0F1", "1F1", "1B1", "0B1")]
-    needs = {str(action): list(map(str, gp.needs(action, order))) for action in four}
+    four = [gp.core.Action.parse(text) for text in ("0F1", "1F1", "1B1", "0B1")]
+    needs = {str(action): list(map(str, gp.core.needs(action, order))) for action in four}
     assert needs == {"0F1": [], "1F1": ["0F1"], "1B1": ["1F1"], "0B1": ["0F1", "1B1"]}
     before = {str(b): str(a) for row in order.actions for a, b in pairwise(row)}
     on_the_row = sum(len({*found, before[text]}) for text, found in needs.items())
@@ -315,7 +315,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
 def lengths(times) -> tuple[float, list[float]]:
     """How long GPipe takes on three such stages, and how much of its critical path is on each device."""
     timeline = gp.simulate(gp.GPipe(3, 4), gp.Costs(forward=times, input_grad=times, weight_grad=times))
-    path = gp.critical_path(timeline)
+    path = gp.why.critical_path(timeline)
     on = [sum(span.end - span.start for span in path if span.device == k) for k in range(3)]
     return timeline.makespan, on
 

@@ -7,15 +7,16 @@ import pytest
 from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
+from gpipe_sim.core import B, F, Linear
 from gpipe_sim.course import lesson_06
 from gpipe_sim.course.lesson_06 import _stages, mistaken
 
 
 def per_sample(layers, features, *, shared=True, sent=False, boundary=False):
     """Numbers that a stage keeps for each sample; the options are mistakes."""
-    numbers, saved = features if boundary and not isinstance(layers[0], gp.Linear) else 0, False
+    numbers, saved = features if boundary and not isinstance(layers[0], Linear) else 0, False
     for layer in layers:
-        if isinstance(layer, gp.Linear):
+        if isinstance(layer, Linear):
             numbers += 0 if saved and shared else features
             features = layer.parameters["W"].shape[1]
             saved = False
@@ -35,7 +36,7 @@ def answering(factor=lambda samples, microbatches: 8 * samples * microbatches, *
 def every_array(layers, features, samples, microbatches):
     numbers = features
     for layer in layers:
-        features = layer.parameters["W"].shape[1] if isinstance(layer, gp.Linear) else features
+        features = layer.parameters["W"].shape[1] if isinstance(layer, Linear) else features
         numbers += features
     return 8 * numbers * samples * microbatches
 
@@ -43,15 +44,17 @@ def every_array(layers, features, samples, microbatches):
 def by_id(layers, features, samples, microbatches):
     """Right, in another way: run the layers, and count each array that one of them saves once."""
     partition, x = gp.split(layers, stages=1)[0], np.ones((samples, features))
-    return microbatches * sum(array.nbytes for array in gp.roots(partition.forward(x, gp.Context())[1]))
+    return microbatches * sum(
+        array.nbytes for array in gp.core.roots(partition.forward(x, gp.core.Context())[1])
+    )
 
 
 def by_pairs(layers, features, samples, microbatches):
     """Right, with NumPy's whole numbers: a Linear saves its input, unless a ReLU in front of it did."""
     total = np.int64(0)
     for before, layer in zip([None, *layers], layers, strict=False):
-        if isinstance(layer, gp.Linear):
-            total += 0 if isinstance(before, gp.ReLU) else features
+        if isinstance(layer, Linear):
+            total += 0 if isinstance(before, gp.core.ReLU) else features
             features = layer.parameters["W"].shape[1]
         else:
             total += features
@@ -76,7 +79,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     turn, waits, peak = (sum(memory.at(time).values()) for time in (8, 17, 19))
     inside = waits + gradients + array
     assert (peak, inside) == (memory.peak(), memory.peak_inside.bytes)
-    assert (19, peak, gp.B(0, 7)) == memory.peak_moment
+    assert (19, peak, B(0, 7)) == memory.peak_moment
     assert peak == waits + gradients - 2 * array
     arrived = memory.at(19)["messages"]
     natural = [
@@ -115,9 +118,9 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
             {round(guess, 1) if guess > 1 else guess: says for guess, says in wrong.items()}, right
         )
     ends = step.timeline.ends
-    sent = ends[gp.F(0, 0)]
-    freed = [ends[action] for action in (gp.B(0, 7), gp.B(0, 0))]
-    first = ends[gp.B(0, 7)] - ends[gp.F(0, 7)]
+    sent = ends[F(0, 0)]
+    freed = [ends[action] for action in (B(0, 7), B(0, 0))]
+    first = ends[B(0, 7)] - ends[F(0, 7)]
     assert list(lesson_06.KEPT_FOR) == [0, first, freed[0] - sent, freed[1] - 2 - sent, freed[1]]
 
 

@@ -11,6 +11,7 @@ import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_07
 from gpipe_sim.course.answers import NEEDS, gpipe_rows, needs
 from gpipe_sim.course.rows import rows_of
+from gpipe_sim.memory import greedy
 
 UNIT = {"F": 1, "B": 2}
 NO_COUNTS = (-1, "a", True, 0.5, [1])
@@ -45,7 +46,7 @@ def moment_by_moment(K, M, caps, table, cost):
 
 def planned(K, M, caps, table, cost):
     costs = gp.Costs(forward=cost["F"], input_grad=cost["B"], weight_grad=0)
-    return rows_of(gp.greedy(K, M, memory_limit=caps, costs=costs))
+    return rows_of(greedy(K, M, memory_limit=caps, costs=costs))
 
 
 def spoiling(K, M, caps, table, cost):
@@ -99,7 +100,7 @@ def test_the_rows_are_the_librarys_planners(caps):
     """So the lesson may say so; for costs where forwards are longer than backwards too."""
     for M, F, B in product((1, 5), (1, 2), (1, 2, 3)):
         costs = gp.Costs(forward=F, input_grad=B, weight_grad=0)
-        library = gp.greedy(len(caps), M, memory_limit=caps, costs=costs)
+        library = greedy(len(caps), M, memory_limit=caps, costs=costs)
         assert answers.capped_rows(len(caps), M, caps, NEEDS, {"F": F, "B": B}) == rows_of(library)
 
 
@@ -107,7 +108,7 @@ def test_the_rows_are_the_librarys_planners(caps):
 def test_no_caps_are_as_short_and_less_anywhere(K, M):
     """All caps are tried: K-k is the least on each device, not only in sum."""
     for caps in product(range(1, M + 1), repeat=K):
-        if gp.simulate(gp.greedy(K, M, memory_limit=caps)).makespan <= gp.formulas.gpipe_makespan(K, M):
+        if gp.simulate(greedy(K, M, memory_limit=caps)).makespan <= gp.formulas.gpipe_makespan(K, M):
             assert all(cap >= min(K - k, M) for k, cap in enumerate(caps))
 
 
@@ -134,18 +135,18 @@ def test_what_is_overwritten_is_what_changes_the_gradient():
         assert np.array_equal(gradient, other) == (lesson_07.overwritten(row, list(chosen)) is None)
 
 
-def lost(schedule: gp.Schedule) -> int:
+def lost(schedule: gp.core.Schedule) -> int:
     return gp.simulate(schedule, gp.Costs(comm=1)).makespan - gp.simulate(schedule).makespan
 
 
 def test_more_microbatches_lose_more_to_messages_and_more_room_loses_less():
     for M, own in {4: 10, 8: 16, 16: 28, 32: 52, 64: 100}.items():
         assert (lost(gp.GPipe(4, M)), lost(gp.OneFOneB(4, M))) == (6, own)
-        assert lost(gp.greedy(4, M, memory_limit=(7, 5, 3, 1))) == 6
+        assert lost(greedy(4, M, memory_limit=(7, 5, 3, 1))) == 6
 
 
 def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
-    dial = [0, *(gp.simulate(gp.greedy(4, 8, memory_limit=room)).makespan for room in range(1, 9))]
+    dial = [0, *(gp.simulate(greedy(4, 8, memory_limit=room)).makespan for room in range(1, 9))]
     trip = 4 * (1 + 2)
     assert list(lesson_07.DIAL) == [2 * trip, 3 * trip, dial[1] / 2, dial[2], (dial[1] + dial[8]) / 2]
     one_f = gp.peak_in_flight(gp.OneFOneB(4, 8))

@@ -115,7 +115,7 @@ def test_each_wrong_guess_is_told_what_it_is():
 def test_the_wrong_guesses_at_the_length_follow_from_a_thought():
     whole = gp.simulate(gp.Interleaved1F1B(4, 8, stages_per_device=2)).makespan
     one_f_one_b = gp.simulate(gp.OneFOneB(4, 8))
-    work = gp.useful_time(one_f_one_b) / 4
+    work = gp.core.useful_time(one_f_one_b) / 4
     down, back = 3 * 1, 3 * 2  # the waits at the start and at the end, through three thick stages
     one_end = {work + down / 2 + back, work + down + back / 2}
     assert set(lesson_09.LENGTHS) == {one_f_one_b.makespan, work, one_f_one_b.makespan / 2, whole} | one_end

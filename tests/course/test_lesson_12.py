@@ -99,7 +99,9 @@ def sends_past_the_ends(rows):
 def test_the_clock_of_lesson_05_on_these_rows_is_the_librarys_on_its_links(rows, busy):
     """So a link is one more row."""
     stages = 1 + max(s for row in rows for s, _, _ in row)
-    order = gp.Explicit([[gp.Action(*each) for each in row] for row in rows], placement=held_by(rows, stages))
+    order = gp.Explicit(
+        [[gp.core.Action(*each) for each in row] for row in rows], placement=held_by(rows, stages)
+    )
     link = gp.Link(bandwidth=1 / Fraction(busy)) if busy else gp.Link()
     ends = answers.clock(with_links(rows), ON_LINKS, {"F": 1, "B": 2, "f": busy, "b": busy})
     assert {a: ends[2 * a.stage, a.kind, a.microbatch] for a in order_of(order)} == gp.simulate(
@@ -414,7 +416,7 @@ PROGRAMS = {
             of_steps(lambda steps, k: [s.replace("SEND_", "SEND") for s in steps]),
             "the step '0SENDF0'. How is that written in the way of 1F0, 1RECV_F0, 1SEND_B0?",
         ),
-        (of_steps(lambda steps, k: [gp.F(0, 0)]), "How is that written in the way of"),
+        (of_steps(lambda steps, k: [gp.core.F(0, 0)]), "How is that written in the way of"),
         (of_steps(lambda steps, k: [s + ">a" if "SEND" in s else s for s in steps]), "a send has no buffer"),
     ],
     "almost": [

@@ -15,6 +15,7 @@ from replies import assert_each_is_told, each_reply
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_13
 from gpipe_sim.course.answers import NEEDS, SPLIT, v_strand
+from gpipe_sim.families import ZBH2, VMin
 
 TURNS = ["2F0", "2I0", "2F1", "2I1", "2F2", "2I2", "2F3", "2I3"]
 GOOD = "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3"
@@ -197,9 +198,9 @@ def test_two_actions_share_a_slot_where_the_devices_are_a_multiple_of_three():
     ("K", "M", "pause"), [(4, 8, 0), (4, 11, 0), (5, 7, 0), (7, 9, 0), (3, 9, 2), (6, 8, 2)]
 )
 def test_a_stamped_v_is_legal_and_seldom_as_short_as_v_min(K, M, pause):
-    rows = [[gp.Action(*action) for action in row] for row in answers.stamped(v_strand(K, pause), M, 6)]
-    order = gp.Explicit(rows, placement=gp.v_shaped(K))
-    longer = gp.simulate(order).makespan - gp.simulate(gp.VMin(K, M)).makespan
+    rows = [[gp.core.Action(*action) for action in row] for row in answers.stamped(v_strand(K, pause), M, 6)]
+    order = gp.Explicit(rows, placement=gp.families.v_shaped(K))
+    longer = gp.simulate(order).makespan - gp.simulate(VMin(K, M)).makespan
     assert longer == (0 if K in (4, 7) else 4)
 
 
@@ -241,13 +242,13 @@ def test_the_settings_are_where_the_formula_holds():
 
 
 def over_the_makespan(K, M, F, I, W):
-    timeline = gp.simulate(gp.ZBH2(K, M), gp.Costs(*map(Fraction, (F, I, W))))
+    timeline = gp.simulate(ZBH2(K, M), gp.Costs(*map(Fraction, (F, I, W))))
     return Fraction((K - 1) * (F + I - 2 * W)) / timeline.makespan
 
 
 def the_bubble_fraction(K, M, F, I, W):
     """It equals the span bubble where W is short: then device 0 is the last to be done."""
-    return gp.bubble_fraction(gp.simulate(gp.ZBH2(K, M), gp.Costs(*map(Fraction, (F, I, W)))))
+    return gp.bubble_fraction(gp.simulate(ZBH2(K, M), gp.Costs(*map(Fraction, (F, I, W)))))
 
 
 def one_f_one_b_in_halves(delay: int = 0) -> gp.Explicit:
@@ -259,21 +260,21 @@ def one_f_one_b_in_halves(delay: int = 0) -> gp.Explicit:
             if action.kind == "F":
                 new.append(action)
                 continue
-            new.append(gp.I(action.stage, action.microbatch))
-            waiting.append(gp.W(action.stage, action.microbatch))
+            new.append(gp.core.I(action.stage, action.microbatch))
+            waiting.append(gp.core.W(action.stage, action.microbatch))
             if len(waiting) > delay:
                 new.append(waiting.pop(0))
         rows.append(new + waiting)
     return gp.Explicit(rows)
 
 
-RUN = gp.published.ZERO_BUBBLE[0]
+RUN = gp.papers.published.ZERO_BUBBLE[0]
 
 
 def test_each_natural_wrong_guess_is_told_what_it_is():
     assert_each_is_told(lesson_13.IN_HALVES, gp.simulate(one_f_one_b_in_halves()).makespan)
     assert_each_is_told(lesson_13.ALL_PUT_OFF, gp.simulate(one_f_one_b_in_halves(delay=3)).makespan)
-    assert_each_is_told(lesson_13.TWICE_THE_WARM_UP, gp.simulate(gp.ZBH2(4, 8)).makespan)
+    assert_each_is_told(lesson_13.TWICE_THE_WARM_UP, gp.simulate(ZBH2(4, 8)).makespan)
     assert_each_is_told(lesson_13.COLLISIONS, "3")
 
 
@@ -284,7 +285,7 @@ def test_the_strand_on_the_page_is_that_of_the_answers():
 
 
 def test_at_the_measured_times_v_min_takes_a_tenth_longer_than_1f1b():
-    v_min = gp.simulate(gp.VMin(RUN.devices, RUN.microbatches), RUN.costs(2)).makespan
+    v_min = gp.simulate(VMin(RUN.devices, RUN.microbatches), RUN.costs(2)).makespan
     one_f_one_b = gp.simulate(gp.OneFOneB(RUN.devices, RUN.microbatches), RUN.costs(1)).makespan
     assert v_min / one_f_one_b == pytest.approx(1.1, abs=0.005)
 
@@ -296,7 +297,7 @@ def test_behind_a_relu_what_waits_for_w_is_more_than_what_waited_for_i(activatio
     batch = np.zeros((16, 64)), np.zeros(16, int)
     step = gp.train_step(network, gp.ZBH1(4, 1), batch, gp.cross_entropy)
     array, held, ends = 8 * 16 * 64, step.memory[0], step.timeline.ends
-    after_f, after_i = (held.at(ends[action]) for action in (gp.F(0, 0), gp.I(0, 0)))
+    after_f, after_i = (held.at(ends[action]) for action in (gp.core.F(0, 0), gp.core.I(0, 0)))
     assert after_i["boundary inputs"] + after_i["kept for W"] == 4 * array
     assert after_f["boundary inputs"] + after_f["saved activations"] == (4 - grows) * array
 

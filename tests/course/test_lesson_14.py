@@ -10,6 +10,7 @@ from replies import assert_each_is_told, each_alone, each_reply
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_14
 from gpipe_sim.course.attended import by_head, mistaken_mixes, mistaken_shares
+from gpipe_sim.transformers import TransformerBlock
 
 
 def mixing(scale="d", swap=False, axis=-1, positive=np.exp, joined=True, over="places"):
@@ -89,9 +90,9 @@ def test_every_mistake_gives_other_bytes_than_the_others():
 def test_the_bytes_are_those_of_real_arrays_as_well():
     """Two bytes of float16 become eight of float64, and dropout's stay one."""
     s, h, a = 6, 20, 5
-    block = gp.TransformerBlock(h, a, dropout=0.1, rng=np.random.default_rng(0))
-    _, saved = block.forward(np.ones((1, s, h)), gp.Context())
-    arrays = list(gp.roots(saved))
+    block = TransformerBlock(h, a, dropout=0.1, rng=np.random.default_rng(0))
+    _, saved = block.forward(np.ones((1, s, h)), gp.core.Context())
+    arrays = list(gp.core.roots(saved))
     assert sum(x.nbytes // (1 if x.dtype == bool else 4) for x in arrays) == lesson_14.saved_bytes(s, h, a)
 
 
@@ -129,7 +130,7 @@ def most_that_stays(parts, goal):
 
 def test_the_account_of_a_block_is_as_written_in_the_papers_letters():
     s, h, a = 2048, 12_288, 96
-    block = gp.TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
+    block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
     text = gp.StandIn((1, s, h), np.float16)
     [[layer]] = gp.profile(gp.split([block], stages=1), (text, text), gp.mse).stages
     lines = lesson_14.account([array.of(1) for array in layer.saved], s, h, a).splitlines()
@@ -142,10 +143,10 @@ def test_the_lessons_formulas_are_the_papers_and_the_librarys():
     """The table of the core and the network says what the library frees; of the core it runs one product."""
     s, h, a = 2048, 12_288, 96
     assert lesson_14.saved_bytes(s, h, a) == gp.formulas.block_memory(s, 1, h, a) + 4 * s
-    block = gp.TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
+    block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
     text = gp.StandIn((1, s, h), np.float16)
     halves = gp.profile(gp.split(list(block.layers), stages=1), (text, text), gp.mse)
-    core, _, network = gp.freed(halves)
+    core, _, network = gp.memory.freed(halves)
     assert (core.recompute, core.bytes, core.flops) == ("attention", 5 * a * s**2, 2 * s**2 * h)
     assert (network.recompute, network.bytes - 2 * s, network.flops) == ("all", 19 * s * h, 16 * s * h**2)
     assert sum(layer.flops for layer in halves.stages[0]) == 24 * s * h**2 + 4 * s**2 * h

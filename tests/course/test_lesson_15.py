@@ -10,6 +10,7 @@ from replies import assert_each_is_told, changed, each_reply
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_15
 from gpipe_sim.course.lesson_15 import HIDDEN_RINGS, HIDDEN_SPEEDS, MESHES, CountedLinks
+from gpipe_sim.replicas import shares
 
 LINK = gp.Link(latency=1, bandwidth=1)
 
@@ -142,7 +143,7 @@ def in_place(vectors, links):
 @pytest.mark.parametrize(("n", "length"), [*HIDDEN_RINGS, (16, 1000), (7, 40)])
 def test_the_folded_ring_is_the_librarys_bit_for_bit_and_byte_for_byte(n, length):
     vectors, links = list(np.random.default_rng(0).normal(size=(n, length))), CountedLinks()
-    own, its = answers.ring_sum(vectors, links), gp.ring_all_reduce(vectors)
+    own, its = answers.ring_sum(vectors, links), gp.replicas.ring_all_reduce(vectors)
     assert all(np.array_equal(a, b) for a, b in zip(own, its.sums, strict=True))
     assert [links.of(k) for k in range(n)] == list(its.sent)
 
@@ -354,7 +355,7 @@ RINGS = {
 SHARES = {
     "correct": [
         (answer, f"nobody could be done sooner, in {len(HIDDEN_SPEEDS)} cases")
-        for answer in (one_by_one, gp.shares, lambda n, s: np.array(gp.shares(n, s)))
+        for answer in (one_by_one, shares, lambda n, s: np.array(shares(n, s)))
     ],
     "keep working": [
         (rounded, "These are"),

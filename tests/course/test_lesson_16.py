@@ -6,6 +6,7 @@ import numpy as np
 from replies import assert_each_is_told, changed, each_alone, each_reply
 
 import gpipe_sim as gp
+from gpipe_sim.core import Linear
 from gpipe_sim.course import answers, lesson_16
 from gpipe_sim.course.jobs import Job, Plan, mistaken_bytes, mistaken_times, number_of_plans, simulated, sizes
 
@@ -118,7 +119,7 @@ def test_what_no_other_beats_is_the_librarys_frontier():
 
 
 def planned(room, link, layers=16, **options):
-    model = [gp.Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(layers)]
+    model = [Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(layers)]
     x = gp.StandIn((64, 8, 8), np.float64)
     cluster = gp.Cluster(16, gp.Accelerator(1024, 0.5), room, link)
     return gp.plan(model, cluster, (x, x), gp.mse, gp.Adam(), **options)
@@ -126,7 +127,7 @@ def planned(room, link, layers=16, **options):
 
 def test_the_numbers_of_the_lessons_job_are_those_of_its_layers():
     x = gp.StandIn((64, 8, 8), np.float64)
-    layer = gp.Linear(8, 8, rng=np.random.default_rng(0))
+    layer = Linear(8, 8, rng=np.random.default_rng(0))
     [[profile]] = gp.profile(gp.split([layer], stages=1), (x, x), gp.mse, gp.Adam()).stages
     assert (profile.flops, profile.input_flops, profile.weight_flops) == (1024, 1024, 1024)
     assert sum(size.fixed for size in profile.gradients.values()) == JOB.gradients

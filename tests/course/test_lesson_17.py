@@ -114,7 +114,7 @@ def test_what_the_exercise_says_of_2bw():
         assert set(gp.staleness(gp.PipeDream(K, 6 * K, max(1, K - 1)), "double").held) == {2}
         assert max(lesson_17.held(K, max(1, K - 1))) == 2
         with pytest.raises(ValueError, match="needs every >= devices"):
-            gp.PipeDream2BW(K, 6 * K, every=K - 1)
+            gp.streams.PipeDream2BW(K, 6 * K, every=K - 1)
     with pytest.raises(ValueError, match="0F6 use version 1 of stage 0"):
         gp.staleness(gp.PipeDream(5, 30, 3), "double")
 
@@ -142,7 +142,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
 
 
 def test_a_flush_is_not_the_only_way_to_have_fresh_weights():
-    overlapped = gp.repeat(gp.with_updates(gp.ZBH2(4, 8)), 7)
+    overlapped = gp.repeat(gp.with_updates(gp.families.ZBH2(4, 8)), 7)
     assert gp.simulate(overlapped).makespan == 171
     assert {late for row in gp.staleness(overlapped).delay for late in row} == {0}
     assert gp.peak_in_flight(overlapped) == (7, 7, 7, 7)

@@ -8,8 +8,10 @@ import numpy as np
 from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
+from gpipe_sim.core import F, needs
 from gpipe_sim.course import lesson_18
 from gpipe_sim.course.clocked import PAUSE, measured
+from gpipe_sim.export import recorded_run
 
 
 def reply(check, answer) -> str:
@@ -30,8 +32,8 @@ def step(timeline, microbatches, family=gp.GPipe, **changed):
 
 
 def test_a_step_by_the_fitted_costs():
-    clock = gp.recorded_run("gpipe16").makespan
-    said = step(gp.recorded_run(), 16)
+    clock = recorded_run("gpipe16").makespan
+    said = step(recorded_run(), 16)
     assert abs(said / clock - 1) < 0.05
     assert reply(lesson_18.gpipe_step, step) == (
         f"correct: for the recorded devices and 16 microbatches you say {said:.0f} ms, and the clock said "
@@ -58,7 +60,7 @@ def turns(timeline, microbatches):
 def slowest(timeline):
     costs = gp.fit_costs(timeline)
     stages = range(timeline.schedule.devices)
-    return max(sum(costs.duration(make(k, 0), k) for make in (gp.F, gp.B)) for k in stages)
+    return max(sum(costs.duration(make(k, 0), k) for make in (F, gp.core.B)) for k in stages)
 
 
 AS_THE_SLOWEST = (
@@ -80,7 +82,7 @@ def pauses(timeline, counts=None):
     schedule = timeline.schedule
     for row in timeline.rows:
         for before, after in pairwise(row):
-            needed = [n for n in gp.needs(after.action, schedule) if schedule.device_of(n) != after.device]
+            needed = [n for n in needs(after.action, schedule) if schedule.device_of(n) != after.device]
             if counts(before, [timeline.ends[need] for need in needed]):
                 yield after.start - before.end
 
@@ -102,14 +104,14 @@ def needs_of_its_own_too(how):
             after.start - before.end
             for row in timeline.rows
             for before, after in pairwise(row)
-            if how(timeline.ends[n] <= before.end for n in gp.needs(after.action, timeline.schedule))
+            if how(timeline.ends[n] <= before.end for n in needs(after.action, timeline.schedule))
         )
 
     return answer
 
 
 def test_the_pause_between_two_actions():
-    own = median(pauses(gp.recorded_run()))
+    own = median(pauses(recorded_run()))
     assert reply(lesson_18.pause, lambda timeline: median(pauses(timeline))) == (
         f"correct: {own:.2f} ms in the recorded run. How many of them lie on the way through the step?"
     )
@@ -128,7 +130,7 @@ def with_numpy(timeline):
     schedule, found = timeline.schedule, []
     for device, row in enumerate(timeline.rows):
         for i in range(1, len(row)):
-            others = [n for n in gp.needs(row[i].action, schedule) if schedule.device_of(n) != device]
+            others = [n for n in needs(row[i].action, schedule) if schedule.device_of(n) != device]
             if max((timeline.ends[n] for n in others), default=0) <= row[i - 1].end:
                 found.append(row[i].start - row[i - 1].end)
     return np.median(found)
@@ -159,7 +161,7 @@ def test_a_made_timeline_is_the_same_every_time_and_respects_its_schedule():
             timeline.schedule.actions
         )
         for span in timeline.spans:
-            assert all(timeline.ends[need] <= span.start for need in gp.needs(span.action, timeline.schedule))
+            assert all(timeline.ends[need] <= span.start for need in needs(span.action, timeline.schedule))
 
 
 def test_a_made_timeline_has_its_costs_a_pause_and_its_slow_actions():
@@ -169,15 +171,15 @@ def test_a_made_timeline_has_its_costs_a_pause_and_its_slow_actions():
 
 
 def recorded_speedup(name):
-    return gp.recorded_run(f"{name}_alone").makespan / gp.recorded_run(name).makespan
+    return recorded_run(f"{name}_alone").makespan / recorded_run(name).makespan
 
 
 #: of each prediction: the known wrong guesses, what was measured, and how far off a guess may be
 PREDICTIONS = [
     (lesson_18.MESSAGES, 32, 0),  # counted below
     (lesson_18.AT_ONCE, 1, 0),  # in one process, which the lesson counts
-    (lesson_18.STAGE_0, round(median(took(gp.recorded_run("zbh1"), 0, "I"))), 0),
-    (lesson_18.GPIPE_16, round(gp.recorded_run("gpipe16").makespan), 0.02),
+    (lesson_18.STAGE_0, round(median(took(recorded_run("zbh1"), 0, "I"))), 0),
+    (lesson_18.GPIPE_16, round(recorded_run("gpipe16").makespan), 0.02),
     (lesson_18.NARROW, round(recorded_speedup("narrow"), 2), 0.25),
     (lesson_18.WIDE, round(recorded_speedup("wide"), 2), 0.15),
     (lesson_18.SENDS_LESS, "pipeline", 0),
@@ -198,7 +200,7 @@ def test_the_wrong_guesses_follow_from_a_thought():
     sleep = gp.Costs(20, 20, 20)
     assert gp.simulate(gp.GPipe(4, 16), sleep).makespan == 1140
     assert 2 * gp.simulate(gp.GPipe(4, 8), sleep).makespan == 1320
-    assert round(2 * gp.recorded_run().makespan) == 1365
+    assert round(2 * recorded_run().makespan) == 1365
     assert round(2 * 8 / (2 + 8 - 1), 2) == 1.78
     assert round(recorded_speedup("narrow"), 2) == 0.85
 
@@ -221,8 +223,8 @@ NUMBERS = [lambda *_, said=said: said for said in (0, -1, 1234.5)]
 
 def only_what_was_shown(timeline, microbatches):
     """The recorded devices are asked for a size that the lesson does not show."""
-    shown = timeline.makespan == gp.recorded_run().makespan
-    return gp.recorded_run("gpipe16").makespan if shown else step(timeline, microbatches)
+    shown = timeline.makespan == recorded_run().makespan
+    return recorded_run("gpipe16").makespan if shown else step(timeline, microbatches)
 
 
 TIMES = {
@@ -240,7 +242,7 @@ TIMES = {
         lambda t, s: took(t, s)[-1],
         lambda t, s: sorted(took(t, s))[-2],
         lambda t, s: t.spans[s].end - t.spans[s].start,
-        lambda t, s: next(span.end for span in t.spans if span.action == gp.F(s, 0)),
+        lambda t, s: next(span.end for span in t.spans if span.action == F(s, 0)),
         lambda t, s: gp.fit_costs(t).forward[0],
         lambda t, s: median(took(t, s, "B")),
         lambda t, s: (min(took(t, s)) + max(took(t, s))) / 2,
@@ -318,7 +320,7 @@ WAITS = {
         lambda t: median(after.start - before.end for before, after in pairwise(t.rows[0])),
         lambda t: median(b.start - a.start for row in t.rows for a, b in pairwise(row)),
         lambda t: gp.fit_costs(t).comm,
-        lambda t: gp.idle_time(t) / len(t.spans),
+        lambda t: gp.core.idle_time(t) / len(t.spans),
         lambda t: sum(pauses(t)),
         lambda t: median(p for p in all_pauses(t) if p < 1),
         *NUMBERS,

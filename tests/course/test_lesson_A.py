@@ -12,6 +12,7 @@ from replies import assert_each_is_told, each_reply
 import gpipe_sim as gp
 from gpipe_sim import peak_in_flight, simulate
 from gpipe_sim.course import lesson_A
+from gpipe_sim.families import Chimera, DualPipe
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -82,7 +83,7 @@ def test_its_links_to_files_lead_somewhere():
 def test_of_equally_fast_ones_any_will_do():
     """Without messages ZB-H1, ZB-H2 and DualPipeV all take 27 at 4 x 8; ZB-V, DualPipe and V-Half less."""
     assert lesson_A._fastest(4, 8, 4, 1) == {"ZBH1", "Chimera"}
-    assert lesson_A._length(gp.ZBH1(4, 8), 1) == lesson_A._length(gp.Chimera(4, 8), 1) == 41
+    assert lesson_A._length(gp.ZBH1(4, 8), 1) == lesson_A._length(Chimera(4, 8), 1) == 41
 
 
 def slowest(devices, microbatches, limit, comm):
@@ -114,7 +115,7 @@ def test_a_wrong_guess_at_the_shortest_length_is_told_what_it_is():
 def measured(name):
     """How long it takes at the times of the zero-bubble paper, a device's share of a microbatch taking 3."""
     schedule = next(family(4, 8) for family in gp.SCHEDULES if family(4, 8).name == name)
-    run = gp.published.ZERO_BUBBLE[0]
+    run = gp.papers.published.ZERO_BUBBLE[0]
     times = run.forward, run.input_grad, run.weight_grad
     part = 3 / sum(times) * 4 / schedule.stages
     return gp.simulate(schedule, gp.Costs(*(time * part for time in times))).makespan
@@ -162,7 +163,7 @@ def sorted_by_length(devices, microbatches, limit, comm):
     """Right, by lists and sorting, and with a name in place of a class."""
     found = []
     for family in reversed(gp.SCHEDULES):
-        if family in (gp.Chimera, gp.DualPipe) and devices % 2:
+        if family in (Chimera, DualPipe) and devices % 2:
             continue
         try:
             schedule = family(devices, microbatches)
@@ -178,9 +179,9 @@ def sorted_by_length(devices, microbatches, limit, comm):
 CHOICES = {
     "correct": [(fastest, ""), (sorted_by_length, "")],
     "wrong": [
-        lambda *case: gp.DualPipe,
+        lambda *case: DualPipe,
         lambda *case: gp.ZBV(4, 8),
-        lambda K, M, limit, comm: gp.OneFOneB if limit >= K else gp.VHalf,
+        lambda K, M, limit, comm: gp.OneFOneB if limit >= K else gp.families.VHalf,
         lambda K, M, limit, comm: gp.GPipe if limit >= M else gp.OneFOneB,
         lambda K, M, limit, comm: fastest(4, 8, limit, comm),
         lambda K, M, limit, comm: fastest(K, M, M, comm),
@@ -204,7 +205,7 @@ CHOICES = {
     "keep working": [
         (lambda *case: gp.ZBV, "you say ZBV, whose fullest device holds 4 microbatches"),
         (lambda *case: gp.Naive, "you say Naive, which takes 96; another within the limit"),
-        (lambda K, *case: gp.Chimera if K == 3 else fastest(K, *case), "4 would work"),
+        (lambda K, *case: Chimera if K == 3 else fastest(K, *case), "4 would work"),
         (lambda *case: "1F1B", "you say '1F1B'. Which class of gp.SCHEDULES is that?"),
         (lambda *case: None, "you give nothing back. Does no schedule fit, or is there no return?"),
         (lambda *case: Fraction(53, 2), "you say 26.5. Which class of gp.SCHEDULES is that?"),

@@ -45,8 +45,8 @@ def right(x, A, B, dy):
     """In other words than the answer's: the gradients of an uncut network that is this small."""
     layers = gp.mlp([A.shape[0], A.shape[1], B.shape[1]])
     layers[0].parameters["W"][:], layers[2].parameters["W"][:] = A, B
-    model, gradients = gp.Partition(layers), {}
-    _, saved = model.forward(x, gp.Context())
+    model, gradients = gp.core.Partition(layers), {}
+    _, saved = model.forward(x, gp.core.Context())
     return [model.backward(saved, dy, gradients), gradients[0, "W"], gradients[2, "W"]]
 
 
@@ -90,7 +90,7 @@ def test_the_picture_is_told_in_its_own_numbers():
 def test_a_block_computes_what_the_lesson_says():
     s, h = 2048, 12_288
     x = gp.StandIn((1, s, h), np.float16)
-    assert gp.TransformerBlock(h, 96, rng=None).flops(x) == 24 * s * h**2 + 4 * s**2 * h
+    assert gp.transformers.TransformerBlock(h, 96, rng=None).flops(x) == 24 * s * h**2 + 4 * s**2 * h
 
 
 NETWORKS = {

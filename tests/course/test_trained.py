@@ -30,7 +30,9 @@ def test_the_first_epoch_comes_out_again():
 
 def test_each_device_has_a_block():
     stages = gp.split(reader(), balance=trained.BALANCE)
-    blocks = [sum(isinstance(layer, gp.TransformerBlock) for layer in stage.layers) for stage in stages]
+    blocks = [
+        sum(isinstance(layer, gp.transformers.TransformerBlock) for layer in stage.layers) for stage in stages
+    ]
     assert blocks == [1, 1, 1, 1]
 
 

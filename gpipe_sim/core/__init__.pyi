@@ -1,0 +1,33 @@
+"""The names of the core that are one step down, such as ``gp.core.Timeline``."""
+
+from gpipe_sim.core.actions import Action as Action
+from gpipe_sim.core.actions import B as B
+from gpipe_sim.core.actions import F as F
+from gpipe_sim.core.actions import I as I
+from gpipe_sim.core.actions import Kind as Kind
+from gpipe_sim.core.actions import OverlapFB as OverlapFB
+from gpipe_sim.core.actions import R as R
+from gpipe_sim.core.actions import U as U
+from gpipe_sim.core.actions import W as W
+from gpipe_sim.core.bubbles import busy_time as busy_time
+from gpipe_sim.core.bubbles import idle_time as idle_time
+from gpipe_sim.core.bubbles import useful_time as useful_time
+from gpipe_sim.core.cost_model import CostModel as CostModel
+from gpipe_sim.core.layers import GELU as GELU
+from gpipe_sim.core.layers import LAYERS as LAYERS
+from gpipe_sim.core.layers import Context as Context
+from gpipe_sim.core.layers import Layer as Layer
+from gpipe_sim.core.layers import Linear as Linear
+from gpipe_sim.core.layers import ReLU as ReLU
+from gpipe_sim.core.layers import Tanh as Tanh
+from gpipe_sim.core.losses import Loss as Loss
+from gpipe_sim.core.memory import roots as roots
+from gpipe_sim.core.optimizers import Optimizer as Optimizer
+from gpipe_sim.core.partition import Partition as Partition
+from gpipe_sim.core.placement import looped as looped
+from gpipe_sim.core.schedule import Schedule as Schedule
+from gpipe_sim.core.schedule import needs as needs
+from gpipe_sim.core.timeline import Span as Span
+from gpipe_sim.core.timeline import Timeline as Timeline
+from gpipe_sim.core.training import outputs as outputs
+from gpipe_sim.core.training import train_single_device as train_single_device
