@@ -4,7 +4,8 @@ import pytest
 from cases import of_size, over_every_schedule
 
 from gpipe_sim import SCHEDULES, Explicit, GPipe, Interleaved1F1B, OneFOneB, PipeDream, remat
-from gpipe_sim.families import Eager1F1B, LoopedBFS, recognize
+from gpipe_sim.export import recognize
+from gpipe_sim.families import Eager1F1B, LoopedBFS
 from gpipe_sim.streams import PipeDream2BW, PipelinedBackprop
 
 YOURS = "this is yours: no family here has this order"
