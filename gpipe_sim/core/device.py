@@ -34,7 +34,7 @@ def as_batch(batch: Batch) -> Batch:
 
 
 class Piece(NamedTuple):
-    """One microbatch: its rows of the batch, and its weight in the mean that one update averages."""
+    """One microbatch: its rows of the batch, and what share of the samples of one update it has."""
 
     rows: slice
     weight: float
@@ -122,9 +122,9 @@ class Device:
         memory.sample(0)
 
     def perform(self, span: Span) -> None:
-        """Run the span's action; it ends when the span does, and then memory is sampled.
+        """Run the span's action: take from memory what it frees, run it, keep what it makes.
 
-        Takes what the action frees out of memory, runs it, and keeps what it makes: both as ``HOLDS`` says.
+        ``HOLDS`` says what these are. At the end of the span memory is sampled.
         """
         self.clock, memory = span.end, self.memory
         for part in span.action.parts:
@@ -199,7 +199,7 @@ class Device:
         return y, saved
 
     def _gradient_of_output(self, stage: int, m: int, saved: list) -> Array:
-        """From the loss, at the last stage, whose part it takes out of ``saved``; or from the next stage."""
+        """From the loss at the last stage, which reads what it saved; elsewhere from the next stage."""
         if stage == self.last_stage:
             dy = self.inputs.loss.backward(saved.pop(), self.inputs.pieces[m].weight)
             self.memory.look(None, dy)

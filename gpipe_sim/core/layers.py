@@ -79,7 +79,7 @@ class Layer(ABC):
         )
 
     def outline_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
-        """What ``backward_input`` gives. By default dx = dy times something saved, and nothing is pending."""
+        """What ``backward_input`` gives. The default fits a layer whose dx is dy times what it saved."""
         return like(dy, saved), None
 
     def outline_weight(self, pending: Any) -> dict[str, StandIn]:
@@ -95,9 +95,9 @@ class Layer(ABC):
         return 0
 
     def weight_flops(self, x: StandIn) -> int:
-        """Of the backward's FLOPs, those of ``backward_weight``: the forward's products with weights.
+        """How much of the backward's work is ``backward_weight``: the forward's products with weights.
 
-        By default all of the forward's for a layer with weights, and none for one without.
+        By default as much as the forward, or nothing for a layer without weights.
         """
         return self.flops(x) if self.parameters else 0
 

@@ -40,7 +40,7 @@ class StepResult:
     ``MemoryTrace`` per device, in bytes, on the clock of ``timeline``; it is empty without a meter.
     ``ring_bytes`` are what each device sent to sum its gradients with those of other copies of its stages.
     ``versions`` has the version of its stage's weights that each action used, if updates are on the way.
-    ``single_device_step`` gives none of these four.
+    ``single_device_step`` gives no memory, timeline, bytes or versions.
     """
 
     loss: float
@@ -219,7 +219,7 @@ def single_device_step(
 
 
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
-    """``simulate(schedule, costs)``, or its last result for this schedule: training repeats one."""
+    """``simulate(schedule, costs)``; the last timeline is kept, because training asks for it every step."""
     if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
         return simulate(schedule, costs)
     kept = schedule.program.kept
