@@ -18,8 +18,8 @@ class Levels(NamedTuple):
 
     ``rank`` is the place of each entry in ``order``. ``before`` has a column for each place in ``order``:
     what must have ended before it, first the entry that its device runs just before, then all that it needs,
-    each as a place. Cells without such an entry hold the number of entries: the start of the step. ``stuck`` maps a device to the
-    entry that it never gets to start; if any device is stuck, ``order`` ends early.
+    each as a place. Cells without such an entry hold the number of entries: the start of the step. ``stuck``
+    maps a device to the entry that it never gets to start; if any device is stuck, ``order`` ends early.
     """
 
     order: Column
