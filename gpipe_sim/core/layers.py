@@ -305,6 +305,3 @@ def mlp(
     for inputs, outputs in pairwise(sizes):
         layers += [Linear(inputs, outputs, rng=rng, dtype=dtype), ACTIVATIONS[activation]()]
     return layers[:-1]
-
-
-__all__ = ["LAYERS", "Context", "Layer", *(layer.__name__ for layer in LAYERS)]

@@ -25,8 +25,8 @@ _BACKWARD = ((Kind.F, 0), (Kind.R, 0), (Kind.B, 1), (Kind.I, 1))
 #: What an action waits for: actions on the same microbatch, each as (kind, step): the action of that kind
 #: ``step`` stages further on, so (F, -1) is the forward of the stage before. If the schedule does not contain
 #: one of them, nobody waits for it. R reads only the boundary input, which is there once F has run, so it
-#: does not wait for a gradient. An update of a stage with several copies also waits for the last gradient of each
-#: (``lowering.NEEDS_OF_UPDATES``): it applies their sum.
+#: does not wait for a gradient. An update of a stage with several copies also waits for the last gradient of
+#: each (``lowering.NEEDS_OF_UPDATES``): it applies their sum.
 NEEDS: dict[Kind, tuple[tuple[Kind, int], ...]] = {
     Kind.F: ((Kind.F, -1),),
     Kind.R: ((Kind.F, 0),),
