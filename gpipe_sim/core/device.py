@@ -74,8 +74,8 @@ class StepInputs:
     recomputed: list[list[bool]]  # by stage and microbatch, whether R runs its forward again
 
 
-#: What an action frees and what it makes, by kind and whether its forward is recomputed: ``HOLDS``, sorted.
-LIFE = {
+#: For each kind, and whether R runs its forward again: which categories it frees, and makes (``HOLDS``).
+FREES_AND_MAKES = {
     (kind, recomputed): tuple(
         [category for category, by in holds(kind, recomputed).items() if by == sign] for sign in (-1, +1)
     )
@@ -113,7 +113,7 @@ class Device:
         self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
         self.counted: set[int] = set()
         self.summed: set[int] = set()  # the stages whose gradients are those of all copies
-        self.sent = 0  # bytes, for that
+        self.ring_bytes = 0  # sent to sum gradients with those of other copies
         self.handlers = {kind: getattr(self, name) for kind, name in self.does.items()}
         for stage, partition in partitions.items():
             memory.keep(PARAMETERS, stage, partition.parameters)
@@ -131,7 +131,7 @@ class Device:
             stage, kind, m = part
             memory.begin(span)
             key, freed = (stage, m), []
-            frees, makes = LIFE[kind, self.inputs.recomputed[stage][m]]
+            frees, makes = FREES_AND_MAKES[kind, self.inputs.recomputed[stage][m]]
             for category in frees:
                 freed.append(memory.take(category, key))
             with memory.watching():
@@ -144,7 +144,7 @@ class Device:
     def forward(self, action: Action) -> Made:
         stage, _, m = action
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)
-        self.memory.look(x)  # on device 0 it is a new copy
+        self.memory.look(x)  # stage 0's input was copied from the batch just now, and nobody counted it yet
         y, saved = self._run(action, x, keep=not self.inputs.recomputed[stage][m])
         if stage == self.last_stage:
             self.outputs[m] = first(y)

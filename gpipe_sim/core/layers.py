@@ -10,8 +10,8 @@ runs the layer decides where that is kept and for how long:
 A full backward is ``backward_input`` and then ``backward_weight``, so splitting it cannot change a gradient.
 Arrays are (batch, features), or (batch, sequence, features), and are never changed in place.
 
-To add a layer, write its class here and name it in ``LAYERS`` at the end. It is then public as ``gp.NAME``,
-and every law in ``tests/test_layers.py`` is tested on it.
+To add a layer, write its class here and name it in ``LAYERS`` at the end. ``core/__init__.pyi``
+makes it ``gp.core.NAME``, and every law in ``tests/test_layers.py`` is tested on it.
 """
 
 import math

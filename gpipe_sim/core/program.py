@@ -83,7 +83,7 @@ class Program:
 
     @property
     def target(self) -> Column:
-        """The device of the entry that each need is of: where a message goes."""
+        """For each need, the device that waits for it: where a message goes."""
         return self.device[self.first][self.owner]
 
     @cached_property

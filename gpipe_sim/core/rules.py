@@ -9,6 +9,8 @@ The life of a message, from the action that makes it to the action that needs it
     device 1                    [ 1F2 ]   | waits in a buffer of device 1   [ 1F3 ]
                                           arrives                         is used up when 1F3 ends
 
+Its bytes count on device 1 from the moment it is sent.
+
 What a stage holds for one microbatch, and for how long (``HOLDS``): with a full backward, with a split
 backward, and with recompute:
 
