@@ -6,13 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gpipe_sim.core import boundary as along
 from gpipe_sim.core import layers as numpy_layers
 from gpipe_sim.core.losses import Loss, cross_entropy, mse
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.errors import got
 from gpipe_sim.torch_backend import transformer as torch_transformer
-from gpipe_sim.transformers import attention, blocks, transformer
+from gpipe_sim.transformers import attention, blocks, padding, transformer
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 
@@ -46,7 +45,7 @@ COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.M
     transformer.Dropout: lambda layer: nn.Dropout(layer.rate),
     attention.Attention: torch_transformer.Attention,
     transformer.SequenceMean: lambda _: torch_transformer.SequenceMean(),
-    along.PaddingMask: lambda layer: torch_transformer.PaddingMask(layer.padding),
+    padding.PaddingMask: lambda layer: torch_transformer.PaddingMask(layer.padding),
     blocks.Checkpoint: lambda layer: torch_transformer.Chain(*to_torch(layer.layers)),
     blocks.Residual: lambda layer: torch_transformer.Residual(*to_torch(layer.layers)),
     blocks.TransformerBlock: lambda layer: torch_transformer.Chain(*to_torch(layer.layers)),
