@@ -100,10 +100,21 @@ def _most(spare: Callable[[Sequence[int]], list[Real]], of_one: list[Real], most
 
 
 def _next(left: dict[int, Real], most: int) -> int:
-    """The count to try, given what other counts leave: twice as many, then halfway. At last the largest."""
+    """The count to try, given what other counts leave: about where nothing is left. At last the largest.
+
+    Each further block takes about as much as the last, so few counts have to be tried, of which each is a
+    prediction. Where that guesses badly, as where other layers need the most at first, it is halfway.
+    """
     fits = max(count for count in left if left[count] >= 0)
     too_many = min((count for count in left if left[count] < 0), default=most + 1)
-    return fits if too_many - fits == 1 else min(2 * fits, (fits + too_many) // 2)
+    if too_many - fits == 1:
+        return fits
+    other = too_many if too_many in left else max((count for count in left if count < fits), default=fits)
+    each = abs(left[other] - left[fits]) // max(1, abs(other - fits))  # what a block takes
+    guess = fits + int(left[fits] // each) if each else 2 * fits
+    if len(left) > 6:
+        guess = (fits + too_many) // 2
+    return max(fits + 1, min(guess, 10 * fits, too_many - 1))
 
 
 def _groups(schedule: Schedule) -> list[set[int]]:
