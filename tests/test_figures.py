@@ -27,67 +27,45 @@ from gpipe_sim.drawing.palette import KINDS
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
 
 GANTT = ["gantt_naive", "gantt_1f1b"]
-#: The titles of every figure but the poster of all schedules (test_figure_zoo.py).
-CLAIMS = {
-    "bubble_curves": ["At the usual M = 4K, GPipe still waits 11% to 19% of the time"],
-    "bytes_in_lanes": ["GPT-3's shape on 8 devices under 1F1B: 634 GB on the first, 393 GB on the last"],
-    "bytes_per_flop": ["GPT-3: attention's core frees 101 times as many bytes per FLOP as the network"],
-    "choosing_m": [
-        "From M = 4 to M = 64 the bubble falls from 43% to 4% ...",
-        "... and 5 epochs teach less, since they have fewer updates",
-    ],
-    "depth_devices": ["From 8 to 32 devices a model may be 4.0 times as deep; without recompute 1.6 times"],
-    "dial": ["1F1B takes 33, as GPipe does, and its devices hold 10 together, not 32"],
-    "endless_timeline": [
-        "Without a flush: once warm, each device waits 0; weights are 3, 2, 1 and 0 updates old",
-        "With 2 flushes weights are 0 updates old; the same microbatches take 49, not 44, and 37% is waiting",
-    ],
-    "gantt_1f1b": ["1F1B: as long as GPipe, and holds 4 microbatches at most instead of 8"],
-    "gantt_naive": ["Without a pipeline, 3/4 of the device time is waiting"],
-    "gpt3_devices": ["1F1B: 635 GB on device 0 and 393 on the last; ZB-V: 21 GB more where both ends are"],
-    "links_scaling": [
-        "GPipe on slow links: 16 devices are 6.6 times as fast as one, 32 only 5.2 times; on fast ones 16.3"
-    ],
-    "meshes": ["Long pipelines wait, many copies make long sums: 4 x 4 is the shortest, 270"],
-    "one_microbatch": [
-        "1F1B: microbatch 4 crosses 6 times; 33 long",
-        "Interleaved 1F1B: microbatch 4 crosses 14 times; 28.5 long",
-    ],
-    "plans": ["Of 46 plans no other beats 10: from 217.4 with 69 kB to 369.1 with 10 kB"],
-    "pushed_rows": [
-        "GPipe leaves 3/11 of the device time unused",
-        "Push every row to the left: the waiting is one block, (K\u22121)(F+B) long",
-    ],
-    "slow_hop": [
-        "Over a late hop 1F1B waits again and again ...",
-        "... over a narrow one GPipe's messages queue",
-    ],
-    "slowest_stage": [
-        "The slowest stage sets the beat: with 2, 2, 2, 5 layers it is 15, and the step takes 138",
-        "... with 3, 3, 3, 2 layers it is 9, and the step takes 93: devices work 71% of the time, not 48%",
-    ],
-    "staleness_curves": [
-        "At a rate of 0.05, 7 of 8 diverge without stashing ...",
-        "... and PipeDream is ahead in time",
-        "At its own rate, a flush wins by samples ...",
-        "... and PipeDream by time",
-    ],
-    "tensor_speedup": [
-        "8 devices in one machine are 7.6 times as fast as one, in machines of their own only 4.7 times"
-    ],
-    "three_steps": ["3 steps of ZB-H2 interlock: 75 long, not 81"],
-    "time_and_memory": [
-        "No schedule is best at both: of these, V-Min holds the least and ZB-V is the shortest"
-    ],
-    "transformer_digits": [
-        "In each of 880 steps both losses agree to 1e-13 ...",
-        "... and both read 96.9% of new digits",
-    ],
-    "versions_in_lanes": [f"{word} versions in all" for word in ("Stashed: 10", "Vertical: 16", "Double: 8")],
-    "zero_bubble_table": [
-        "18 of 24 bubble rates of the zero-bubble paper come out to the last printed digit"
-    ],
-}
+#: The titles of all figures but the poster of all schedules (test_figure_zoo.py), in their order.
+CLAIMS = [
+    "At the usual M = 4K, GPipe still waits 11% to 19% of the time",
+    "GPT-3's shape on 8 devices under 1F1B: 634 GB on the first, 393 GB on the last",
+    "GPT-3: attention's core frees 101 times as many bytes per FLOP as the network",
+    "From M = 4 to M = 64 the bubble falls from 43% to 4% ...",
+    "... and 5 epochs teach less, since they have fewer updates",
+    "From 8 to 32 devices a model may be 4.0 times as deep; without recompute 1.6 times",
+    "1F1B takes 33, as GPipe does, and its devices hold 10 together, not 32",
+    "Without a flush: once warm, each device waits 0; weights are 3, 2, 1 and 0 updates old",
+    "With 2 flushes weights are 0 updates old; the same microbatches take 49, not 44, and 37% is waiting",
+    "1F1B: as long as GPipe, and holds 4 microbatches at most instead of 8",
+    "Without a pipeline, 3/4 of the device time is waiting",
+    "1F1B: 635 GB on device 0 and 393 on the last; ZB-V: 21 GB more where both ends are",
+    "GPipe on slow links: 16 devices are 6.6 times as fast as one, 32 only 5.2 times; on fast ones 16.3",
+    "Long pipelines wait, many copies make long sums: 4 x 4 is the shortest, 270",
+    "1F1B: microbatch 4 crosses 6 times; 33 long",
+    "Interleaved 1F1B: microbatch 4 crosses 14 times; 28.5 long",
+    "Of 46 plans no other beats 10: from 217.4 with 69 kB to 369.1 with 10 kB",
+    "GPipe leaves 3/11 of the device time unused",
+    "Push every row to the left: the waiting is one block, (K\u22121)(F+B) long",
+    "Over a late hop 1F1B waits again and again ...",
+    "... over a narrow one GPipe's messages queue",
+    "The slowest stage sets the beat: with 2, 2, 2, 5 layers it is 15, and the step takes 138",
+    "... with 3, 3, 3, 2 layers it is 9, and the step takes 93: devices work 71% of the time, not 48%",
+    "At a rate of 0.05, 7 of 8 diverge without stashing ...",
+    "... and PipeDream is ahead in time",
+    "At its own rate, a flush wins by samples ...",
+    "... and PipeDream by time",
+    "8 devices in one machine are 7.6 times as fast as one, in machines of their own only 4.7 times",
+    "3 steps of ZB-H2 interlock: 75 long, not 81",
+    "No schedule is best at both: of these, V-Min holds the least and ZB-V is the shortest",
+    "In each of 880 steps both losses agree to 1e-13 ...",
+    "... and both read 96.9% of new digits",
+    "Stashed: 10 versions in all",
+    "Vertical: 16 versions in all",
+    "Double: 8 versions in all",
+    "18 of 24 bubble rates of the zero-bubble paper come out to the last printed digit",
+]
 #: Pictures to remember of a lesson, which a later edition of it will show.
 TO_COME = {"gantt_naive", "one_microbatch", "pushed_rows", "three_steps"}
 
@@ -128,8 +106,8 @@ def test_text_is_large_enough_inside_the_sheet_and_apart(name, drawn_texts):
 
 
 def test_each_figure_claims_its_numbers_in_its_titles():
-    assert {name: [ax.get_title("left") for ax in committed(name).axes] for name in CLAIMS} == CLAIMS
-    assert {*CLAIMS, "zoo"} == set(NAMES)
+    axes = [ax for name in NAMES if name != "zoo" for ax in committed(name).axes]
+    assert [ax.get_title("left") for ax in axes] == CLAIMS
 
 
 @pytest.mark.parametrize("name", GANTT)
@@ -207,7 +185,8 @@ def test_stashing_holds_4_3_2_1_versions_and_the_bytes_of_as_many():
     data, one = read("versions_in_lanes"), (64 * 64 + 64) * 8
     for ax, weights in zip(committed("versions_in_lanes").axes, versions_in_lanes.RUNS, strict=True):
         run, chart = data[weights], chart_in(ax)
-        assert run["held"] == list(gp.staleness(versions_in_lanes.RUNS[weights]).held)
+        schedule = versions_in_lanes.RUNS[weights]
+        assert run["held"] == list(gp.staleness(schedule, weights).held)
         assert chart.peaks == [f"{count} \u00d7 33 kB" for count in run["held"]]
         traces = versions_in_lanes.traces_of(run)
         assert [trace.peak() for trace in traces] == [count * one for count in run["held"]]
