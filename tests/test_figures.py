@@ -18,7 +18,6 @@ import gpipe_sim as gp
 from figures import _store, bytes_per_flop, choosing_m, depth_devices, versions_in_lanes, zero_bubble_table
 from figures.__main__ import DPI, main
 from figures._exact import plain
-from figures._gantt import numbers
 from figures._page import WIDTH
 from figures._store import NAMES, differences, file, folder, module, read, to_text
 from gpipe_sim.core import Kind
@@ -214,7 +213,6 @@ def test_one_microbatch_is_framed_on_each_stage_that_it_crosses():
 def test_the_dial_ends_at_room_for_4_on_each_and_1f1b_is_off_it():
     data = read("dial")
     points = [(sum(own["peak_in_flight"]), own["makespan"]) for own in data["settings"]]
-    assert data["settings"][0]["spans"] == numbers(gp.Naive(4, 8))["spans"]
     ax, *thumbnails = committed("dial").axes + committed("dial").axes[0].child_axes
     line, gpipe, alone = ax.lines
     assert list(map(tuple, line.get_xydata().tolist())) == points
@@ -376,7 +374,6 @@ def test_a_transformer_is_drawn_as_it_was_trained():
     for ax, curves in zip(axes, (data["loss"], data["accuracy"]), strict=True):
         drawn = {line.get_label(): list(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) > 2}
         assert drawn == curves and {len(curve) for curve in curves.values()} == {40}
-    assert 1e-14 <= data["apart"] < 1e-13
 
 
 def test_staleness_is_drawn_as_it_was_trained():

@@ -84,13 +84,6 @@ def test_strips_of_several_timelines_have_one_scale_and_each_its_peak_beside_it(
     assert len(beside) == 4 and all(word.x + 6 * len(word.words) <= drawing.size[0] for word in beside)
 
 
-def test_without_being_asked_there_are_no_strips():
-    timeline = gp.simulate(gp.GPipe(2, 2))
-    assert NAME in chart_of(str(gp.draw(timeline, in_flight=True))).legend
-    plain = chart_of(str(gp.draw(timeline)))
-    assert (NAME in plain.legend, plain.peaks, plain.outlines(COUNTED)) == (False, [], [])
-
-
 def test_a_strip_says_what_it_shows_under_the_mouse():
     text = str(gp.draw(gp.simulate(gp.OneFOneB(2, 3)), in_flight=True))
     assert "<title>device 0: at most 2 in flight</title>" in text

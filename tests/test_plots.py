@@ -108,19 +108,6 @@ def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
             assert label.get_text() in {str(part.microbatch) for part in span.action.parts}
 
 
-def test_labels_are_drawn_where_they_fit_when_the_chart_changes_size():
-    ax = plot_timeline(simulate(OneFOneB(2, 24)), plt.figure(figsize=(30, 2)).add_subplot())
-    shown = {}
-    for size in ((30, 2), (12, 2), (6, 2), (3, 2), (30, 0.3)):
-        ax.figure.set_size_inches(size)
-        ax.figure.canvas.draw()
-        shown[size] = sum(text.fits() for text in box_labels(ax))
-    assert shown[30, 2] == 2 * 48, "forwards and backwards"
-    assert shown[12, 2] == 2 * 24, "backwards, and no forward, as those from 10 on have no room"
-    assert shown[6, 2] == shown[3, 2] == 0
-    assert shown[30, 0.3] == 0  # wide, but too flat
-
-
 def test_a_label_that_does_not_fit_leaves_no_ink():
     ax = plot_timeline(simulate(OneFOneB(2, 8)), plt.figure(figsize=(9, 2)).add_subplot())
     fitting = [text for text in ax.texts if isinstance(text, Fitting)]
