@@ -15,7 +15,7 @@ from gpipe_sim.drawing.memory_strips import BYTES_HIGH, COUNTS_HIGH, Strips, byt
 from gpipe_sim.drawing.palette import MEMORY
 from gpipe_sim.export.spans import from_spans
 
-COUNTED, NAME = "#c6b3ea", "microbatches in flight, and the most"
+COUNTED = "#c6b3ea"
 MOST = 300_000  #: characters in a notebook
 
 
