@@ -382,6 +382,35 @@ def time_axis(found: Iterable[Element]) -> tuple[float, float]:
     return zero, (x - zero) / last
 
 
+def pixels(text: str) -> Iterator[tuple[float, float, float, float, str]]:
+    """(left, top, right, bottom, title) of each box."""
+    for path in ElementTree.fromstring(text).iter(f"{SVG}path"):
+        found = re.fullmatch(r"M(\S+) (\S+)h(\S+)v(\S+)h-\S+z", path.get("d"))
+        if found and (title := path.findtext(f"{SVG}title")):
+            x, y, wide, high = map(float, found.groups())
+            yield x, y, x + wide, y + high, title
+
+
+def extent(word: Word) -> tuple[float, float]:
+    """Where words begin and end, if a letter is half as wide as high."""
+    wide = 0.5 * word.size * len(word.words)
+    left = word.x - {"start": 0, "middle": wide / 2, "end": wide}[word.anchor]
+    return left, left + wide
+
+
+def assert_inside(text: str) -> tuple[float, float]:
+    """All words and boxes lie on the sheet, whose (width, height) this is."""
+    root = ElementTree.fromstring(text)
+    width, height = float(root.get("width")), float(root.get("height"))
+    assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+    for word in words_in(text):
+        left, right = extent(word)
+        assert left >= 0 and right <= width and word.size <= word.y <= height, word
+    for left, top, right, bottom, title in pixels(text):
+        assert 0 <= left <= right <= width and 0 <= top < bottom <= height, title
+    return width, height
+
+
 def in_svg(text: str) -> list[Drawn]:
     """The boxes of an SVG with one timeline, on the scale of its own time axis and device names.
 

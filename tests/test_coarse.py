@@ -18,13 +18,12 @@ from gpipe_sim import (
     GPipe,
     Interleaved1F1B,
     OneFOneB,
-    bubble_fraction,
     draw,
     overlay,
     remat,
     simulate,
 )
-from gpipe_sim.core import Span, busy_time
+from gpipe_sim.core import Span
 from gpipe_sim.core.program import KINDS
 from gpipe_sim.drawing import to_svg
 from gpipe_sim.drawing.coarse import Grain, grain_of, shares
@@ -63,18 +62,6 @@ def test_shares_are_the_time_that_spans_take_of_each_cell(schedule, grain):
                 cell = KINDS.index(part.kind), span.device, column
                 expected[cell] += inside / len(span.action.parts) / (b - a)
     assert shares(timeline, grain) == pytest.approx(expected, abs=1e-12)
-
-
-@over([*LARGE, remat(ZBH1(8, 100), "always")])
-def test_the_shares_sum_to_the_busy_time_and_what_they_leave_is_the_bubble(schedule):
-    timeline = simulate(schedule, Costs(forward=3, input_grad=4, weight_grad=2, comm=1))
-    grain = grain_of(timeline)
-    sizes = np.diff(grain.edges(timeline)) * np.ones(schedule.devices)[:, None]
-    assert grain.column > 0
-    assert (shares(timeline, grain) * sizes).sum() == pytest.approx(float(busy_time(timeline)))
-    assert 1 - (shares(timeline, grain) * sizes).sum() / sizes.sum() == pytest.approx(
-        bubble_fraction(timeline)
-    )
 
 
 def test_measured_times_fill_no_cell_beyond_its_edge():

@@ -149,16 +149,6 @@ def test_kinds_are_listed_in_the_order_of_the_palette():
             "2 devices, 4 microbatches, an update after each; F takes 1, B 2, U 0",
         ),
         (
-            simulate(PipeDream(2, 5, every=2), Costs(update=1)),
-            "PipeDream: 21 long, 14.3% waiting",
-            "2 devices, 5 microbatches, an update after every 2; F takes 1, B 2, U 1",
-        ),
-        (
-            simulate(Explicit(["0F0 0B0 0U0 0F1 0B1 0F2 0B2 0U2"])),
-            "An order written out: 9 long, 0.0% waiting",
-            "1 device, 3 microbatches, 2 updates; F takes 1, B 2, U 0",
-        ),
-        (
             simulate(with_updates(GPipe(1, 2))),
             "An order written out: 6 long, 0.0% waiting",
             "1 device, 2 microbatches; F takes 1, B 2, U 0",

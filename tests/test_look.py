@@ -9,6 +9,8 @@ from look.server import SERVED
 CHART = {"source": "image/svg+xml", "alt": "GPipe: 4 devices", "loaded": True, "bare": False}
 CELL = {"images": [CHART], "wide": False, "markup": False}
 
+SAYS_NOTHING = ["", " ", "Image", "No description has been provided for this image"]
+
 
 def wrong_with(image: dict | None = None, **cell) -> list[str]:
     """What is wrong in a window of 500 pixels, of whose two cells the second has these changes."""
@@ -29,29 +31,19 @@ def test_a_chart_that_shows_with_words_is_right():
     assert wrong_with() == []
 
 
-def test_an_image_that_did_not_load_is_named():
-    image = {"source": "/files/figures/zoo.png", "loaded": False}
-    assert wrong_with(image) == ["cell 2: the image /files/figures/zoo.png did not load"]
-
-
-@pytest.mark.parametrize("alt", ["", " ", "Image", "No description has been provided for this image"])
-def test_no_words_and_words_that_say_nothing_are_the_same(alt):
-    assert wrong_with({"alt": alt}) == ["cell 2: an image, image/svg+xml, has no alt text"]
-
-
-def test_a_bare_output_cannot_have_words_which_is_said():
-    image = {"source": "image/png", "alt": "", "bare": True}
-    assert wrong_with(image) == ["cell 2: a bare output, image/png, has no alt text"]
-
-
-def test_what_does_not_fit_is_said_with_the_window_s_width():
-    assert wrong_with(wide=True) == [
-        "cell 2: what it shows is wider than its place, in a window of 500 pixels"
-    ]
-
-
-def test_markup_is_no_chart():
-    assert wrong_with(images=[], markup=True) == ["cell 2: the text <svg is shown instead of a chart"]
+@pytest.mark.parametrize(
+    ("image", "cell", "said"),
+    [
+        ({"source": "/files/zoo.png", "loaded": False}, {}, "the image /files/zoo.png did not load"),
+        *(({"alt": alt}, {}, "an image, image/svg+xml, has no alt text") for alt in SAYS_NOTHING),
+        # it cannot have words
+        ({"source": "image/png", "alt": "", "bare": True}, {}, "a bare output, image/png, has no alt text"),
+        ({}, {"wide": True}, "what it shows is wider than its place, in a window of 500 pixels"),
+        ({}, {"images": [], "markup": True}, "the text <svg is shown instead of a chart"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_cell(image, cell, said):
+    assert wrong_with(image, **cell) == [f"cell 2: {said}"]
 
 
 def test_cells_that_ran_and_prose_and_empty_cells_are_right():

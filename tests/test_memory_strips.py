@@ -15,7 +15,7 @@ from gpipe_sim.drawing.memory_strips import BYTES_HIGH, COUNTS_HIGH, Strips, byt
 from gpipe_sim.drawing.palette import MEMORY
 from gpipe_sim.export.spans import from_spans
 
-COUNTED, NAME = "#c6b3ea", "microbatches in flight, and the most"
+COUNTED = "#c6b3ea"
 MOST = 300_000  #: characters in a notebook
 
 
@@ -82,13 +82,6 @@ def test_strips_of_several_timelines_have_one_scale_and_each_its_peak_beside_it(
     assert chart_of(str(drawing)).peaks == peaks
     beside = [word for word in words_in(str(drawing)) if word.words in peaks]
     assert len(beside) == 4 and all(word.x + 6 * len(word.words) <= drawing.size[0] for word in beside)
-
-
-def test_without_being_asked_there_are_no_strips():
-    timeline = gp.simulate(gp.GPipe(2, 2))
-    assert NAME in chart_of(str(gp.draw(timeline, in_flight=True))).legend
-    plain = chart_of(str(gp.draw(timeline)))
-    assert (NAME in plain.legend, plain.peaks, plain.outlines(COUNTED)) == (False, [], [])
 
 
 def test_a_strip_says_what_it_shows_under_the_mouse():

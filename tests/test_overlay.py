@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 from cases import over_every_order, overlapped, zero_bubble
-from drawn import OUTLINE, SVG, bounds, chart_of, elements, time_axis, words_in
+from drawn import assert_inside, bounds, chart_of, elements, pixels, time_axis, words_in
 from measured import PLANNED, measured
 
 from gpipe_sim import (
@@ -29,12 +29,6 @@ from gpipe_sim.families import DualPipeV
 
 SLOWER = Costs(22, 20, 24)
 SEVERAL = [OneFOneB(4, 8), ZBV(4, 8), GPipe(2, 4), DualPipeV(3, 6), OneFOneB(20, 3), Naive(1)]
-
-
-def compared(schedule=None) -> Overlay:
-    """1F1B simulated with 20 for each, against forwards of 22 and backwards of 44."""
-    schedule = schedule or OneFOneB(4, 8)
-    return overlay(simulate(schedule, PLANNED), simulate(schedule, SLOWER))
 
 
 def jittered(schedule) -> Overlay:
@@ -113,7 +107,7 @@ def test_each_device_has_two_lanes_close_together_with_the_boxes_of_both_where_t
         assert (above[3] - above[1]) / (below[3] - below[1]) == pytest.approx(0.42 / 0.86, abs=0.03)
         assert not device or above[1] - full[device - 1][3] > 3 * (below[1] - above[3])
     zero, unit = time_axis(elements(ElementTree.fromstring(str(both.drawing))))
-    found = sorted((title, (left - zero) / unit) for left, *_, title in pixels(both))
+    found = sorted((title, (left - zero) / unit) for left, *_, title in pixels(str(both.drawing)))
     starts = sorted((box.title, box.x) for each in (both.simulated, both.measured) for box in boxes(each))
     assert [title for title, _ in found] == [title for title, _ in starts]
     assert [x for _, x in found] == pytest.approx([float(x) for _, x in starts], abs=0.3 / unit)
@@ -132,17 +126,10 @@ def test_rows_and_devices_are_named():
 @pytest.mark.parametrize("schedule", [*SEVERAL, overlapped(3, 6)], ids=repr)
 def test_nothing_is_drawn_outside_the_sheet_or_on_top_of_another_box(schedule):
     both = jittered(schedule)
-    root = ElementTree.fromstring(str(both.drawing))
-    width, height = float(root.get("width")), float(root.get("height"))
+    width, _ = assert_inside(str(both.drawing))
     assert width <= 880
-    for word in words_in(str(both.drawing)):
-        wide = 0.5 * word.size * len(word.words)
-        left = word.x - {"start": 0, "middle": wide / 2, "end": wide}[word.anchor]
-        assert left >= 0 and left + wide <= width
-        assert word.size <= word.y <= height
     by_row: dict[float, list] = {}
-    for left, top, right, bottom, _ in pixels(both):
-        assert 0 <= left <= right <= width and 0 <= top < bottom <= height
+    for left, top, right, _, _ in pixels(str(both.drawing)):
         by_row.setdefault(top, []).append((left, right))
     for row in by_row.values():
         assert all(right <= left + 0.11 for (_, right), (left, _) in pairwise(sorted(row)))
@@ -153,12 +140,3 @@ def test_a_fitted_simulation_lies_closer_than_the_plan():
     planned = overlay(simulate(step.schedule, PLANNED), step)
     fitted = overlay(simulate(step.schedule, fit_costs(step)), step)
     assert 0 < fitted.makespan.error < planned.makespan.error / 2
-
-
-def pixels(both: Overlay):
-    """(left, top, right, bottom, title) of each box."""
-    for path in ElementTree.fromstring(str(both.drawing)).iter(f"{SVG}path"):
-        found, title = OUTLINE.fullmatch(path.get("d")), path.findtext(f"{SVG}title")
-        if found and title:
-            x, y, wide, high, _ = map(float, found.groups())
-            yield x, y, x + wide, y + high, title

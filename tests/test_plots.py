@@ -7,8 +7,8 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from cases import every_order, over, overlapped, zero_bubble
-from drawn import bounds, boxes_in, chart_in, chart_of
+from cases import over, overlapped, zero_bubble
+from drawn import boxes_in, chart_in, chart_of
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
@@ -28,11 +28,7 @@ from gpipe_sim import (
     simulate,
 )
 from gpipe_sim.core import Timeline
-from gpipe_sim.drawing.coarse import Grain
-from gpipe_sim.drawing.marks import Scale, Shape
-from gpipe_sim.drawing.options import Wanted
 from gpipe_sim.drawing.palette import INK
-from gpipe_sim.drawing.panel import panel
 from gpipe_sim.drawing.plots import plot_bubble_curves, plot_losses, plot_pushed, plot_timeline
 from gpipe_sim.drawing.plots.gantt import Fitting
 from gpipe_sim.drawing.plots.style import LABEL_SIZE
@@ -43,22 +39,6 @@ EXACT = Costs(forward=Fraction(1), input_grad=Fraction(1), weight_grad=Fraction(
 MEASURED, LOSSES = {2: {1: 0.5, 8: 0.3}}, {"a": [1.0, 0.5], "b": [1.0, 0.5]}
 CHARTS = [(plot_timeline, TIMELINE), (plot_pushed, TIMELINE)]
 CHARTS += [(plot_bubble_curves, MEASURED), (plot_losses, LOSSES)]
-
-
-@over([*every_order(((2, 3), (4, 8))), overlapped(3, 6)])
-def test_boxes_are_the_spans_on_lanes_from_0_to_the_makespan(schedule):
-    """As high as a box: so what shows of the lanes is the bubble, exactly."""
-    timeline = simulate(schedule, Costs(forward=1.5, comm=0.25, update=1))
-    chart, parts = panel(timeline, Grain(), Scale(1, 1, 1), Wanted()), []
-    lanes, *shapes = (mark for mark in chart.marks if isinstance(mark, Shape) and mark.fill)
-    for box in (bounds(outline) for shape in shapes for outline in shape.outlines):
-        device = int(box[1])
-        left, top, right, bottom = bounds(lanes.outlines[device])
-        assert (left, right) == (0, timeline.makespan) and top - 1e-9 <= box[1] < box[3] <= bottom + 1e-9
-        parts.append((device, box[0], box[2], round((bottom - top) / (box[3] - box[1]))))
-    spans = ((span.action.parts, span) for span in timeline.spans)
-    expected = [(span.device, span.start, span.end, len(each)) for each, span in spans for _ in each]
-    assert sorted(parts) == sorted(expected)
 
 
 def test_device_0_is_on_top_and_time_runs_from_0_to_the_makespan():
@@ -126,19 +106,6 @@ def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
             assert bottom <= extent.y0 and extent.y1 <= top, f"{label}, {width} inches wide"
             [span] = (span for span in timeline.rows[box.device] if span.start == box.start)
             assert label.get_text() in {str(part.microbatch) for part in span.action.parts}
-
-
-def test_labels_are_drawn_where_they_fit_when_the_chart_changes_size():
-    ax = plot_timeline(simulate(OneFOneB(2, 24)), plt.figure(figsize=(30, 2)).add_subplot())
-    shown = {}
-    for size in ((30, 2), (12, 2), (6, 2), (3, 2), (30, 0.3)):
-        ax.figure.set_size_inches(size)
-        ax.figure.canvas.draw()
-        shown[size] = sum(text.fits() for text in box_labels(ax))
-    assert shown[30, 2] == 2 * 48, "forwards and backwards"
-    assert shown[12, 2] == 2 * 24, "backwards, and no forward, as those from 10 on have no room"
-    assert shown[6, 2] == shown[3, 2] == 0
-    assert shown[30, 0.3] == 0  # wide, but too flat
 
 
 def test_a_label_that_does_not_fit_leaves_no_ink():

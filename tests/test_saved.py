@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from cases import every_order, over, overlapped
-from drawn import SVG, image, words_in
+from drawn import SVG, extent, image, words_in
 from measured import measured, metered
 
 import gpipe_sim as gp
@@ -103,10 +103,9 @@ def test_in_a_narrow_window_words_are_larger_and_still_apart_and_on_the_page(dra
     for words in (wide, narrow):
         lines: dict[float, list[tuple[float, float]]] = {}
         for word in words:
-            long = 0.5 * word.size * len(word.words)
-            left = word.x - {"start": 0, "middle": long / 2, "end": long}[word.anchor]
-            assert left >= 0 and left + long <= drawing.size[0], word.words
-            lines.setdefault(word.y, []).append((left, left + long))
+            left, right = extent(word)
+            assert left >= 0 and right <= drawing.size[0], word.words
+            lines.setdefault(word.y, []).append((left, right))
         for line in lines.values():
             assert all(a[1] <= b[0] + 0.5 for a, b in pairwise(sorted(line)))
 

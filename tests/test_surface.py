@@ -170,13 +170,9 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it():
                 print(error)
         """
     )
-    assert (
-        "gpipe_sim.plots needs matplotlib, which is not installed: pip install 'gpipe_sim[plot]'" in printed
-    )
-    assert (
-        "gpipe_sim.torch_backend needs torch, which is not installed: pip install 'gpipe_sim[torch]'"
-        in printed
-    )
+    for name, needs, extra in (("plots", "matplotlib", "plot"), ("torch_backend", "torch", "torch")):
+        how = f"which is not installed: pip install 'gpipe_sim[{extra}]'"
+        assert f"gpipe_sim.{name} needs {needs}, {how}" in printed
 
 
 def test_importing_it_loads_neither_numpy_nor_a_chapter():

@@ -16,12 +16,14 @@ from drawn import (
     SVG,
     Word,
     area,
+    assert_inside,
     bounds,
     bubble,
     chart_of,
     charts_in,
     elements,
     in_svg,
+    pixels,
     points,
     words_in,
 )
@@ -97,17 +99,8 @@ def test_a_single_short_box_costs_the_others_no_number():
 @over([*SEVERAL, remat(GPipe(1, 1), "always"), OneFOneB(40, 3)])
 def test_nothing_is_drawn_outside_the_sheet_nor_much_white_below_it(schedule, options):
     text = str(draw(simulate(schedule), **options))
-    root = ElementTree.fromstring(text)
-    width, height = float(root.get("width")), float(root.get("height"))
-    assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+    width, height = assert_inside(text)
     assert width <= WIDTH + 40
-    for word in words_in(text):
-        wide = 0.5 * word.size * len(word.words)
-        left = word.x - {"start": 0, "middle": wide / 2, "end": wide}[word.anchor]
-        assert left >= 0 and left + wide <= width, word
-        assert word.size <= word.y <= height, word
-    for left, top, right, bottom, _ in pixels(text):
-        assert left >= 0 and right <= width and top >= 0 and bottom <= height
     assert 0 <= height - max(word.y for word in words_in(text)) <= 18, "at most a line of white"
 
 
@@ -250,15 +243,6 @@ def test_a_notebook_shows_schedules_and_timelines_as_drawings():
 def test_low_rows_are_named_one_in_four(devices, named):
     names = re.findall(r">device (\d+)<", to_svg(simulate(GPipe(devices, 2))))
     assert list(map(int, names)) == list(range(0, devices, devices // named))
-
-
-def pixels(text: str):
-    """(left, top, right, bottom, title) of each box."""
-    for path in ElementTree.fromstring(text).iter(f"{SVG}path"):
-        found = re.fullmatch(r"M(\S+) (\S+)h(\S+)v(\S+)h-\S+z", path.get("d"))
-        if found and (title := path.findtext(f"{SVG}title")):
-            x, y, wide, high = map(float, found.groups())
-            yield x, y, x + wide, y + high, title
 
 
 def numbers_in(text: str) -> list[Word]:

@@ -35,20 +35,6 @@ def test_naive_goes_down_the_diagonal_and_back():
         device 2  ·  · F0 B0 --  ·  ·  ·  ·""")
 
 
-def test_gpipe_drains_in_reverse_order():
-    assert grid(GPipe(2, 2)) == picture("""
-        time      0  1  2  3  4  5  6  7  8
-        device 0 F0 F1  ·  ·  · B1 -- B0 --
-        device 1  · F0 F1 B1 -- B0 --  ·  ·""")
-
-
-def test_one_f_one_b_alternates():
-    assert grid(OneFOneB(2, 3)) == picture("""
-        time      0  1  2  3  4  5  6  7  8  9 10 11
-        device 0 F0 F1  ·  · B0 -- F2 B1 --  · B2 --
-        device 1  · F0 B0 -- F1 B1 -- F2 B2 --  ·  ·""")
-
-
 def test_several_stages_per_device_name_the_stage():
     assert grid(Interleaved1F1B(2, 2), input_grad=Fraction(1, 2), weight_grad=Fraction(1, 2)) == picture("""
         time       0   1   2   3   4   5   6   7   8   9
