@@ -196,12 +196,3 @@ def test_a_schedule_of_ones_own_that_cannot_be_made_in_another_size_is_refused_t
     profile = gp.profile(gp.split([Tanh()], stages=1), (X, X), gp.mse)
     with pytest.raises(MemoryLimitError, match="With\n  recompute"):
         gp.simulate(Own(), profile=profile, memory_limit=1)
-
-
-def test_a_limit_of_something_else_is_refused():
-    with pytest.raises(TypeError, match="a memory limit needs a schedule"):
-        PROFILE.require_within("GPipe", 5)
-    with pytest.raises(TypeError, match="simulate needs a profile, as profile"):
-        gp.simulate(gp.GPipe(4, 8), profile=model(), memory_limit=5)
-    with pytest.raises(TypeError, match=r"simulate needs a profile, as profile.* \(got 'big'\)"):
-        gp.simulate(gp.GPipe(4, 8), profile="big")

@@ -55,10 +55,6 @@ def test_the_span_bubble_leaves_out_waiting_before_the_first_and_after_the_last_
     assert span_bubble(timeline) == Fraction(4, 11)
 
 
-def test_zb_h1_at_4_x_8_wastes_a_ninth():
-    assert span_bubble(simulate(zero_bubble(4, 8), EXACT)) == Fraction(1, 9)
-
-
 def test_the_bubble_overhead_can_exceed_one():
     assert bubble_overhead(simulate(GPipe(4, 1), EXACT)) == 3
 
@@ -96,13 +92,6 @@ def test_fractions_give_fractions_and_whole_numbers_give_floats(schedule):
         timeline = simulate(schedule, costs)
         for metric in (bubble_fraction, bubble_overhead, span_bubble, utilization, speedup):
             assert type(metric(timeline)) is kind, metric
-
-
-@pytest.mark.parametrize("family", [GPipe, OneFOneB])
-def test_speedup_is_km_over_k_plus_m_minus_1(family):
-    for devices, microbatches in ((1, 4), (2, 1), (4, 16), (8, 4)):
-        timeline = simulate(family(devices, microbatches), EXACT)
-        assert speedup(timeline) == Fraction(devices * microbatches, devices + microbatches - 1)
 
 
 def test_everything_free_wastes_nothing():
