@@ -2,13 +2,12 @@ from fractions import Fraction
 from itertools import pairwise
 
 import pytest
-from cases import EQUAL, over_every_order, overlapped, zero_bubble
+from cases import over_every_order, overlapped, zero_bubble
 
 from gpipe_sim import (
     Costs,
     Explicit,
     GPipe,
-    Naive,
     OneFOneB,
     bubble_fraction,
     bubble_overhead,
@@ -53,10 +52,6 @@ def test_the_span_bubble_leaves_out_waiting_before_the_first_and_after_the_last_
     assert [(row[0].start, row[-1].end) for row in timeline.rows] == [(0, 5), (1, 12)]
     assert bubble_fraction(timeline) == Fraction(10, 24)
     assert span_bubble(timeline) == Fraction(4, 11)
-
-
-def test_the_bubble_overhead_can_exceed_one():
-    assert bubble_overhead(simulate(GPipe(4, 1), EXACT)) == 3
 
 
 def test_recomputing_is_busy_but_not_useful():
@@ -192,8 +187,3 @@ def test_in_flight_peaks_where_the_schedule_says_and_ends_empty(schedule):
         assert max(count for _, count in steps) == peak
         assert (steps[0], steps[-1][1]) == ((0, 0), 0)
         assert all(count >= 0 for _, count in steps)
-
-
-def test_naive_gains_nothing_over_one_device():
-    assert speedup(simulate(Naive(4, 8), EXACT)) == 1
-    assert speedup(simulate(Naive(4, 8), Costs(**EQUAL))) == 1
