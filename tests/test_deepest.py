@@ -118,9 +118,8 @@ def test_12_bytes_for_each_parameter(giant):
 def test_the_depth_is_linear_in_the_devices(giant):
     """Where there are ends without embedding and head, every further device has room for as many blocks."""
     assert depth(giant, 1, 16 * GIB) == 14
-    depths = {devices: depth(giant, devices, 16 * GIB) for devices in (2, 4, 8)}
-    assert depths == {2: 30, 4: 62, 8: 126}
-    assert all(blocks == 16 * devices - 2 for devices, blocks in depths.items())
+    depths = {devices: depth(giant, devices, 16 * GIB) for devices in (2, 4)}
+    assert depths == {2: 16 * 2 - 2, 4: 16 * 4 - 2}
 
 
 # Bad input
