@@ -162,29 +162,6 @@ def test_clipping_is_a_barrier():
 TIMELINE = gp.simulate(replicate(gp.GPipe(2, 2), 2))
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "says"),
-    [
-        ({"timeline": gp.GPipe(2, 2)}, TypeError, "all_reduce needs a timeline"),
-        ({"timeline": all_reduce(TIMELINE, 4, links=SLOW)}, ValueError, "all_reduce has been there already"),
-        ({"sizes": [4]}, ValueError, "a size for each of 2 stages, or one number"),
-        ({"sizes": -4}, ValueError, "sizes to be finite and >= 0"),
-        ({"sizes": [4, "x"]}, TypeError, "each size to be a number"),
-        ({"sizes": "44"}, TypeError, "sizes in bytes: a number, one for each"),
-        ({"links": 3}, TypeError, "links to be a Link"),
-        ({"links": {(0, 1): SLOW}}, ValueError, "no link from device 1 to device 3"),
-        ({"buckets": 0}, ValueError, "all_reduce needs buckets >= 1"),
-        ({"buckets": 10**12}, ValueError, "needs at most 10,000 buckets"),  # it once ran out of memory
-        ({"buckets": 1.5}, TypeError, "buckets to be a whole number"),
-        ({"clip": 1}, TypeError, "clip to be True or False"),
-    ],
-)
-def test_what_cannot_be_summed_is_refused(changes, error, says):
-    asked = {"timeline": TIMELINE, "sizes": 4, "links": SLOW} | changes
-    with pytest.raises(error, match=says):
-        all_reduce(asked.pop("timeline"), **asked)
-
-
 def test_an_action_behind_an_update_that_waits_is_refused():
     early = gp.Explicit(["0F0 0B0 0U0 1F0 1B0 1U0"], placement=[[0, 1]])
     assert gp.problems(early)

@@ -1,6 +1,5 @@
 """Why a device waits, in sentences that are true of the timeline."""
 
-import re
 from fractions import Fraction
 from itertools import pairwise
 
@@ -92,21 +91,6 @@ def test_a_device_that_is_done_waits_for_nothing():
     assert why_idle(timeline, 1, 8).links == ()
     spare = Explicit(["0F0 0B0", ""], placement=[[0], [0]])
     assert str(why_idle(simulate(spare), 1, 0)) == "device 1 has no actions"
-
-
-@pytest.mark.parametrize(
-    ("device", "time", "said"),
-    [
-        (2, 0, "needs device from 0 to 1 (got 2)"),
-        (-1, 0, "needs device from 0 to 1 (got -1)"),
-        (0, -1, "why_idle needs a time from 0 to 9 (got -1)"),
-        (0, 9.5, "why_idle needs a time from 0 to 9 (got 9.5)"),
-        (0, float("nan"), "why_idle needs a time from 0 to 9 (got nan)"),
-    ],
-)
-def test_a_device_or_time_that_there_is_not_is_refused(device, time, said):
-    with pytest.raises(ValueError, match=re.escape(said)):
-        why_idle(simulate(GPipe(2, 2)), device, time)
 
 
 @over_every_order([(2, 1), (2, 4), (3, 4)])

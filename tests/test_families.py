@@ -4,7 +4,7 @@ from fractions import Fraction
 from textwrap import dedent
 
 import pytest
-from cases import EQUAL, over_every_schedule, zero_bubble
+from cases import over_every_schedule
 
 from gpipe_sim import (
     Costs,
@@ -13,12 +13,11 @@ from gpipe_sim import (
     Naive,
     OneFOneB,
     bubble_fraction,
-    bubble_overhead,
     peak_in_flight,
     problems,
     simulate,
 )
-from gpipe_sim.core import idle_time, useful_time
+from gpipe_sim.core import useful_time
 from gpipe_sim.families import DualPipeV
 from gpipe_sim.why import utilization
 
@@ -114,18 +113,6 @@ def test_four_devices_and_eight_microbatches_take_this_long_and_hold_this_much(
     assert peak_in_flight(schedule) == in_flight
 
 
-def test_interleaved_at_4_x_8_takes_38_when_a_backward_is_as_long_as_a_forward():
-    assert simulate(Interleaved1F1B(4, 8), Costs(**EQUAL)).makespan == 38
-    assert simulate(Interleaved1F1B(4, 8), Costs(1, 0.5, 0.5)).makespan == 38.0
-
-
-def test_interleaved_at_4_x_8_idles_9_of_a_devices_57():
-    """Megatron's (p-1)(t_f+t_b)/v, in units of a stage: 3 x 6 / 2."""
-    timeline = simulate(Interleaved1F1B(4, 8), EXACT)
-    assert idle_time(timeline) == 4 * 9
-    assert bubble_overhead(timeline) == Fraction(9, 48) == Fraction(3, 8) / 2
-
-
 @pytest.mark.parametrize("devices", [1, 2, 4, 7])
 @pytest.mark.parametrize("microbatches", [1, 3])
 def test_naive_idles_k_minus_1_of_k_however_many_microbatches(devices, microbatches):
@@ -134,22 +121,7 @@ def test_naive_idles_k_minus_1_of_k_however_many_microbatches(devices, microbatc
     assert timeline.makespan == 3 * devices * microbatches
 
 
-# Megatron-LM, SC'21, section 2.2.2: what interleaving holds
-
-
-@pytest.mark.parametrize(
-    ("devices", "microbatches", "stages_per_device", "held"),
-    [(4, 8, 2, (11, 9, 7, 5)), (4, 16, 4, (19, 17, 15, 13)), (8, 16, 3, (31, 29, 27, 25, 23, 21, 19, 17))],
-)
-def test_megatrons_interleaving_holds_two_stages_less_on_each_device(
-    devices, microbatches, stages_per_device, held
-):
-    assert peak_in_flight(Interleaved1F1B(devices, microbatches, stages_per_device)) == held
-
-
-def test_interleaving_eight_devices_three_deep_leaves_a_bubble_of_21():
-    timeline = simulate(Interleaved1F1B(8, 16, 3))
-    assert timeline.makespan - 16 * 3 * 3 == 21
+# One stage per device, interleaved
 
 
 def test_one_stage_per_device_interleaved_warms_up_twice_as_far_and_is_not_1f1b():
@@ -158,46 +130,7 @@ def test_one_stage_per_device_interleaved_warms_up_twice_as_far_and_is_not_1f1b(
     assert simulate(Interleaved1F1B(4, 8, 1)).makespan == simulate(OneFOneB(4, 8)).makespan == 33
 
 
-def test_a_hand_written_zb_h1_idles_a_third_of_1f1b():
-    """(p-1)(T_F+T_B-T_W) against (p-1)(T_F+T_B+T_W): Qi et al. 2024, arXiv:2401.10241, table 2."""
-    for devices, microbatches, bubble in ((4, 8, 3), (8, 24, 7)):
-        split, plain = zero_bubble(devices, microbatches), OneFOneB(devices, microbatches)
-        assert simulate(split).makespan - 3 * microbatches == bubble
-        assert simulate(plain).makespan - 3 * microbatches == 3 * bubble
-
-
 # The clocks of the source documents, corrected
-
-
-def test_four_devices_and_four_microbatches_take_14_steps_not_32():
-    """S1's clock never overlaps and idles 75%; the truth is 3/7, 42.9%."""
-    timeline = simulate(GPipe(4, 4), Costs(**EQUAL))
-    assert timeline.makespan == 14
-    assert bubble_fraction(timeline) == Fraction(3, 7)
-    assert f"{float(bubble_fraction(timeline)):.1%}" == "42.9%"
-
-
-def test_three_devices_and_four_microbatches_take_12_columns_not_13():
-    assert simulate(GPipe(3, 4), Costs(**EQUAL)).makespan == 12
-
-
-def test_four_devices_and_eight_microbatches_take_22_columns_not_19():
-    for schedule in (GPipe(4, 8), OneFOneB(4, 8)):
-        assert simulate(schedule, Costs(**EQUAL)).makespan == 22
-
-
-def test_every_stage_of_1f1b_runs_all_eight_forwards():
-    """S2's steady state runs M-(K-1) rounds on every stage, so stages run 8, 7, 6, 5."""
-    rows = OneFOneB(4, 8).actions
-    assert [sum(action.kind == "F" for action in row) for row in rows] == [8, 8, 8, 8]
-
-
-@pytest.mark.parametrize(
-    ("devices", "microbatches", "percent"), [(4, 8, "27%"), (4, 16, "16%"), (8, 16, "30%")]
-)
-def test_s2s_bubble_examples_are_right(devices, microbatches, percent):
-    for family in (GPipe, OneFOneB):
-        assert f"{float(bubble_fraction(simulate(family(devices, microbatches)))):.0%}" == percent
 
 
 @pytest.mark.parametrize(
@@ -250,14 +183,6 @@ def test_interleaved_takes_every_size_that_its_rule_allows_and_three_deep():
 
 
 # Bad input
-
-
-def test_interleaved_names_the_microbatches_that_would_work():
-    with pytest.raises(ValueError, match=r"microbatches=4 or 6 would work") as error:
-        Interleaved1F1B(devices=2, microbatches=5)
-    assert "5 do not cut into 2 (devices=2)" in str(error.value)
-    for microbatches in (4, 6):
-        assert problems(Interleaved1F1B(2, microbatches)) == []
 
 
 def test_a_pair_that_overlaps_well_makes_dualpipe_v_shorter():

@@ -223,28 +223,6 @@ def test_two_copies_of_a_stage_are_refused_with_the_reason():
         greedy(2, 4, [[0], [1, 1]])
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "says"),
-    [
-        ({"devices": 0}, ValueError, r"greedy needs devices >= 1 \(got 0\)"),
-        ({"microbatches": 2.0}, TypeError, r"greedy needs microbatches to be a whole number \(got 2.0\)"),
-        ({"placement": [[0, 1]]}, ValueError, r"placement to list 2 devices \(got 1\)"),
-        ({"placement": [[0], [2]]}, ValueError, r"stages 0, 1, 2, ... without a gap \(got \[0, 2\]\)"),
-        ({"placement": [[0.0], [1.0]]}, TypeError, r"such as \[\[0, 3\], \[1, 2\]\]"),
-        ({"placement": 2}, TypeError, r"list the stages of each device, .* \(got 2\)"),
-        ({"placement": [[], []]}, ValueError, r"without a gap \(got \[\]\)"),
-        ({"priority": ("F",)}, ValueError, r"list F and B, or F, I and W, .* \(got \('F',\)\)"),
-        ({"priority": "FBB"}, ValueError, "list F and B, or F, I and W"),
-        ({"priority": "fb"}, ValueError, r"the most urgent first \(got 'fb'\)"),
-        ({"priority": 7}, ValueError, r"the most urgent first \(got 7\)"),
-        ({"costs": Costs(forward=[1, 2, 3])}, ValueError, "forward for 3 stages, but the schedule has 2"),
-    ],
-)
-def test_bad_input_is_told_what_would_work(options, error, says):
-    with pytest.raises(error, match=says):
-        greedy(**{"devices": 2, "microbatches": 2, **options})
-
-
 def test_limits_may_be_infinite_and_numbers_from_numpy():
     free = greedy(3, 6)
     assert greedy(3, 6, memory_limit=float("inf")) == free

@@ -78,6 +78,7 @@ def test_the_input_gradient_is_what_central_differences_give(layer):
     y, saved = layer.forward(x.copy(), Context())
     dy = np.random.default_rng(1).normal(size=y.shape)
     dx, _ = layer.backward_input(saved, dy)
+    assert (len(y), dx.shape) == (len(x), x.shape)
     if isinstance(layer, TOKENS):
         assert not dx.any()
         return
@@ -93,19 +94,7 @@ def test_every_weight_gradient_is_what_central_differences_give(layer):
     assert found.keys() == layer.parameters.keys()
     for name, parameter in layer.parameters.items():
         expected = numeric_gradient(lambda: (layer.forward(x, Context())[0] * dy).sum(), parameter)
-        assert apart(found[name], expected) < 1e-9
-
-
-@every_layer
-def test_a_gradient_has_the_shape_of_what_it_is_the_gradient_of(layer):
-    x = input_for(layer)
-    y, saved = layer.forward(x, Context())
-    dx, pending = layer.backward_input(saved, np.ones_like(y))
-    gradients = layer.backward_weight(pending)
-    assert (len(y), dx.shape) == (len(x), x.shape)
-    assert {name: array.shape for name, array in gradients.items()} == {
-        name: array.shape for name, array in layer.parameters.items()
-    }
+        assert found[name].shape == parameter.shape and apart(found[name], expected) < 1e-9
 
 
 @every_layer
@@ -144,15 +133,6 @@ def test_a_pipeline_computes_its_gradients_as_one_device_does(layer, schedule):
     step = gp.train_step(gp.split(model(), stages=3), schedule, batch, gp.mse)
     alone = gp.single_device_step(model(), batch, gp.mse, microbatches=4)
     assert furthest_apart(step.gradients, alone.gradients) < 1e-12
-
-
-def test_only_linear_has_weights():
-    assert [sorted(small(layer).parameters) for layer in (Linear, ReLU, Tanh, GELU)] == [
-        ["W", "b"],
-        [],
-        [],
-        [],
-    ]
 
 
 # Values

@@ -142,40 +142,6 @@ def test_a_profile_gives_a_link_the_bytes_that_it_carries():
 # Refused
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "says"),
-    [
-        (lambda: Link(bandwidth=0), ValueError, r"Link needs bandwidth > 0, .* \(got 0\)"),
-        (lambda: Link(bandwidth=-1), ValueError, "Link needs bandwidth > 0"),
-        (lambda: Link(bandwidth=float("nan")), ValueError, "Link needs bandwidth"),
-        (lambda: Link(bandwidth="1"), TypeError, "Link needs bandwidth to be a number"),
-        (lambda: Link(bandwidth=np.array([1, 2])), TypeError, "Link needs bandwidth to be a number"),
-        (lambda: Link(latency=-1), ValueError, "Link needs latency to be finite and >= 0"),
-        (lambda: Link(latency=float("inf")), ValueError, "Link needs latency to be finite"),
-        (lambda: Nodes(0, Link(), Link()), ValueError, "Nodes needs devices_per_node >= 1"),
-        (lambda: Nodes(2, Link(), 3), TypeError, "Nodes needs links, such as Link"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links=3), TypeError, "simulate needs links to be a Link"),
-        (
-            lambda: gp.simulate(gp.GPipe(2, 2), links={(0, 1): Link()}),
-            ValueError,
-            r"there is no link from device 1 to device 0; there are links from 0 to 1",
-        ),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links={}), ValueError, "no link from device 0 to device 1"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links={(0, 1): 1, (1, 0): 1}), TypeError, "a Link"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links={(0, 1): None}), TypeError, r"a Link, .* \(got None\)"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links={0: {}}), TypeError, "; 0 is no pair of devices"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links={"01": Link()}), TypeError, "'01' is no pair of devices"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links={(1, 2, 3): Link()}), TypeError, "is no pair of devices"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), overlap=False), TypeError, "overlap=False needs links"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links=Link(), overlap=2), TypeError, "overlap"),
-        (lambda: gp.simulate(gp.GPipe(2, 2), links=Link(), profile=3), TypeError, "simulate needs a profile"),
-    ],
-)
-def test_what_is_no_link_is_refused(make, error, says):
-    with pytest.raises(error, match=says):
-        make()
-
-
 # Why
 
 

@@ -136,7 +136,7 @@ def test_messages_that_pile_up_cost_their_sender_room():
 # Not needlessly careful
 
 
-@pytest.mark.parametrize(("devices", "microbatches"), [(1, 3), (2, 4), (3, 3), (4, 8), (4, 16), (8, 16)])
+@pytest.mark.parametrize(("devices", "microbatches"), [(1, 3), (2, 4), (3, 3), (4, 8), (6, 7)])
 def test_within_the_bytes_of_1f1b_backwards_first_is_1f1b(devices, microbatches):
     profile, classic = equal_stages(devices, 2 * microbatches), gp.OneFOneB(devices, microbatches)
     bytes_ = peaks(classic, profile)
@@ -178,16 +178,3 @@ def test_a_single_microbatch_needs_no_more_than_it_holds(split):
     less = [least[0], least[1] - 1]
     with pytest.raises(ScheduleError, match="not even one microbatch after another:\n  device 1 would"):
         greedy(2, 1, placement, priority, less, profile=profile)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "says"),
-    [
-        ({"profile": equal_stages(3, 12)}, ValueError, "greedy plans 2 stages, but the profile has 3"),
-        ({"profile": equal_stages(2, 5)}, ValueError, "5 samples cannot be cut into 6 microbatches"),
-        ({"profile": "big"}, TypeError, r"greedy needs a profile, such as .* \(got 'big'\)"),
-    ],
-)
-def test_bad_input_is_told_what_would_work(options, error, says):
-    with pytest.raises(error, match=says):
-        greedy(2, 6, **{"memory_limit": 9000, "profile": equal_stages(2, 12), **options})

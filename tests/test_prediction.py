@@ -209,19 +209,6 @@ def test_a_peak_among_actions_that_take_no_time_is_after_the_one_that_filled_it(
 # Bad input
 
 
-def test_what_does_not_fit_is_refused():
-    partitions = gp.split(activations(2, np.float64), stages=2)
-    profile = gp.profile(partitions, batch_for(activations, 4, np.float64), gp.cross_entropy)
-    with pytest.raises(ValueError, match="has 3 stages, but the profile has 2"):
-        gp.predict_memory(gp.GPipe(3, 4), profile)
-    with pytest.raises(ValueError, match="a batch of 4 samples cannot be cut into 5 microbatches"):
-        gp.predict_memory(gp.GPipe(2, 5), profile)
-    with pytest.raises(TypeError, match="predict_memory needs a profile"):
-        gp.predict_memory(gp.GPipe(2, 4), partitions)
-    with pytest.raises(gp.errors.DeadlockError):
-        gp.predict_memory(gp.Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0"), profile)
-
-
 @pytest.mark.parametrize(
     ("x", "y", "got"),
     [((16, 5), (16,), r"got \(16, 5\)$"), ((16, 8), (16, 3), r"got \(16, 4\) and \(16, 3\)$")],

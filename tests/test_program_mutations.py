@@ -1,4 +1,4 @@
-"""A thousand wrong programs: whatever is not refused in words gives the right gradient."""
+"""Five hundred wrong programs: whatever is not refused in words gives the right gradient."""
 
 import random
 from collections import Counter
@@ -17,7 +17,7 @@ SOUND = [
     gp.device_programs(schedule)
     for schedule in (gp.GPipe(3, 2), gp.OneFOneB(3, 3), gp.ZBH1(3, 2), gp.remat(gp.OneFOneB(3, 2), "always"))
 ]
-TRIALS = 1_000
+TRIALS = 500
 
 
 def mutated(programs, rng: random.Random) -> list[list]:
@@ -72,7 +72,7 @@ def outcome(programs: list[list], microbatches: int, sends: str) -> str:
     return "right"
 
 
-def test_a_thousand_mutated_programs_are_right_or_refused():
+def test_five_hundred_mutated_programs_are_right_or_refused():
     rng, seen = random.Random(172668), Counter()
     for programs in islice(cycle(SOUND), TRIALS):
         rows = mutated(programs, rng)

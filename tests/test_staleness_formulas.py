@@ -75,12 +75,6 @@ def test_a_stream_has_no_bubble_after_its_warm_up_and_flushes_cost_one_each(devi
                 assert mini_batches * alone == (count + mini_batches * (devices - 1)) * sum(times)
 
 
-def test_177_231_and_672():
-    assert gp.simulate(PipeDream(4, 56)).makespan == 177
-    flushed = [56 // every * gp.simulate(gp.OneFOneB(4, every)).makespan for every in (56, 8, 1)]
-    assert flushed == [177, 231, 672]
-
-
 @pytest.mark.parametrize("devices", [2, 3, 4, 6])
 def test_what_2bw_and_gpipe_hold_with_recompute(devices):
     """On the device that holds most, the first: stages are all alike but for the loss behind the last."""

@@ -105,12 +105,6 @@ def test_zero_bubble_holds_what_table_2_says_on_every_device(units):
                 assert found == [formulas.zbh2_memory(devices, k, *units) for k in range(devices)]
 
 
-def test_four_devices_with_m_w_of_two_fifths_hold_4_to_2_8_and_7_to_3_4():
-    fifths = Fraction(2, 5)
-    assert list(map(float, memory(ZBH1(4, 8), 1, fifths))) == [4.0, 3.4, 2.8, 2.2]
-    assert list(map(float, memory(ZBH2(4, 8), 1, fifths))) == [7.0, 5.8, 4.6, 3.4]
-
-
 def test_zb_h1_is_1f1b_with_weight_gradients_put_off_and_holds_no_more_than_its_first_device():
     assert ZBH1(4, 8).actions == zero_bubble(4, 8).actions
     for devices, microbatches in product(range(1, 9), range(1, 17)):
@@ -118,12 +112,6 @@ def test_zb_h1_is_1f1b_with_weight_gradients_put_off_and_holds_no_more_than_its_
         split = [[a for a in row if a.kind is Kind.F] for row in ZBH1(devices, microbatches).actions]
         assert whole == split
         assert max(peak_in_flight(ZBH1(devices, microbatches))) == min(devices, microbatches)
-
-
-def test_the_bubble_of_equal_times_is_9_3_0_on_four_devices_and_21_7_0_on_eight():
-    for devices, microbatches, bubbles in ((4, 8, [9, 3, 0]), (8, 24, [21, 7, 0])):
-        families = OneFOneB, ZBH1, ZBH2
-        assert [bubble_time(family(devices, microbatches), Costs()) for family in families] == bubbles
 
 
 # ZB-V, section 5
@@ -177,18 +165,3 @@ def test_table_9_gives_the_bubble_rates_of_table_5_to_all_four_digits(size, time
     timelines = [simulate(family(devices, microbatches), costs) for family in (OneFOneB, ZBH1, ZBH2)]
     timelines.append(simulate(Interleaved1F1B(devices, microbatches, stages), thin))
     assert tuple(f"{float(span_bubble(timeline)):.4f}" for timeline in timelines) == rates
-
-
-@pytest.mark.parametrize(
-    ("size", "times", "printed"),
-    [
-        ((8, 24, 3), ("18.522", "18.086", "9.337", "0.601"), "0.1055"),
-        ((16, 48, 3), ("11.347", "11.248", "8.132", "0.377"), "0.1104"),
-        ((16, 128, 3), ("11.325", "11.308", "8.109", "0.378"), "0.0445"),
-    ],
-)
-def test_the_papers_interleaved_column_is_k_messages_short(size, times, printed):
-    devices, microbatches, stages = size
-    *work, comm = map(Fraction, times)
-    bubble = formulas.interleaved_bubble_time(devices, stages, *work, comm) - devices * comm
-    assert f"{float(bubble / (bubble + microbatches * sum(work))):.4f}" == printed

@@ -134,20 +134,6 @@ def test_a_balance_must_add_up_to_the_layers(balance):
     assert f"(balance: {balance})" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("stages", "error", "words"),
-    [
-        (6, ValueError, "split cannot cut 5 layers into 6 stages; at most 5"),
-        (0, ValueError, r"split needs stages >= 1 \(got 0\)"),
-        (-1, ValueError, r"split needs stages >= 1 \(got -1\)"),
-        (2.0, TypeError, r"split needs stages to be a whole number \(got 2.0\)"),
-    ],
-)
-def test_a_number_of_stages_that_cannot_be_is_refused(stages, error, words):
-    with pytest.raises(error, match=words):
-        split(mlp([4, 4, 4, 4]), stages=stages)
-
-
 def test_split_needs_either_stages_or_balance():
     for options in ({}, {"stages": 2, "balance": [3, 2]}):
         with pytest.raises(TypeError, match="split needs either stages=, how many, or balance="):

@@ -10,7 +10,6 @@ from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.losses import mse
-from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.placement import looped
 from gpipe_sim.core.problems import REASONS, check, problems
 from gpipe_sim.core.remat import remat
@@ -278,13 +277,3 @@ def test_a_recompute_away_from_what_its_forward_kept_is_told():
     assert "0R0 is on device 1, but what 0F0 saved is on device 0" in [
         p.sentence for p in problems(elsewhere)
     ]
-
-
-@pytest.mark.parametrize(("placement", "found"), [(((0,), (-1,)), "stage -1"), (((), ()), "no stage")])
-def test_a_familys_placement_that_cannot_be_is_refused(placement, found):
-    class Odd(OneFOneB):
-        placement = None
-
-    Odd.placement = placement
-    with pytest.raises(ValueError, match=f"has a placement with {found}; stages are numbered 0, 1, 2"):
-        check(Odd(2, 2))

@@ -1,12 +1,10 @@
-from fractions import Fraction
 from textwrap import dedent
 
 import pytest
-from cases import EQUAL, V_SHAPED, entrances, over_every_schedule, overlapped, parts, zero_bubble
+from cases import V_SHAPED, entrances, over_every_schedule, overlapped, parts, zero_bubble
 
 from gpipe_sim.core.actions import Kind, R
-from gpipe_sim.core.bubbles import bubble_fraction, peak_in_flight
-from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.interleaved import Interleaved1F1B
@@ -79,32 +77,6 @@ def test_gpipe_at_4_x_8_takes_33_and_a_forward_for_each_microbatch_that_it_recom
     """The bubble does not grow, because recomputing may start before the gradient arrives."""
     for mode, makespan in (("always", 41), ("except_last", 40), ("never", 33)):
         assert simulate(remat(GPipe(4, 8), mode)).makespan == makespan
-
-
-@pytest.mark.parametrize(
-    ("devices", "microbatches", "waiting", "early"),
-    [(2, 4, 20, 19), (4, 8, 44, 41), (8, 32, 156, 149)],
-)
-def test_recomputing_early_saves_k_minus_1_forwards(devices, microbatches, waiting, early):
-    """GPipe, section 2.3: "can be scheduled earlier, without waiting for the gradients"."""
-    schedule = GPipe(devices, microbatches)
-    assert simulate(schedule, Costs(1, 1, 2)).makespan == waiting
-    assert simulate(remat(schedule, "always")).makespan == early
-    assert waiting - early == devices - 1
-
-
-def test_gpipe_at_4_x_16_idles_12_percent_of_the_time_when_recomputing_and_16_when_not():
-    idle = [bubble_fraction(simulate(s)) for s in (GPipe(4, 16), remat(GPipe(4, 16), "always"))]
-    assert [f"{share:.1%}" for share in idle] == ["15.8%", "12.3%"]
-
-
-@pytest.mark.parametrize(
-    ("costs", "more"), [(Costs(1, 1, 1), "33%"), (Costs(**EQUAL), "50%")], ids=["B=2F", "B=F"]
-)
-def test_recomputing_is_a_third_more_work_only_if_a_backward_is_two_forwards(costs, more):
-    """S1 says 33% and uses B = F, where it is half."""
-    plain, again = (simulate(s, costs).makespan for s in (GPipe(1, 8), remat(GPipe(1, 8), "always")))
-    assert f"{float(Fraction(again, plain) - 1):.0%}" == more
 
 
 # Bad input
