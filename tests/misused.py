@@ -487,7 +487,10 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
             "cuts [Linear, GELU, Linear]",
         ),
         (lambda: programs("0F0 0B0"), "run_programs needs a program per device, such as device_programs("),
-        (lambda: programs([None, []]), "the program of device 0 needs to be a list of steps (got None)"),
+        (
+            lambda: programs([None, []]),
+            "the program of device 0 needs to be a list of steps, or a generator (got None)",
+        ),
         (lambda: programs(["0F0", "1F0"]), "the program of device 0 is a text; device_programs reads one"),
         (lambda: programs([[3], []]), "the program of device 0 takes actions, Send(F(0, 0), to=1) or Recv("),
         (lambda: gp.draw(TIMELINE, titles="My title"), "such as titles=['GPipe'] (got 'My title')"),

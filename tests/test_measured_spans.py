@@ -50,7 +50,5 @@ def test_spans_that_contradict_the_order_are_refused():
 def test_spans_without_a_length_are_refused(times):
     timeline = gp.simulate(gp.Naive(1))
     spans = [timeline.spans[0]._replace(start=times[0], end=times[1]), timeline.spans[1]]
-    with pytest.raises(
-        ValueError, match=r"0F0 is (measured from 2.0 to 1.0|none: it needs (start|end) to be finite)"
-    ):
+    with pytest.raises(ValueError, match=r"0F0 (is measured from 2.0 to 1.0|needs (start|end) to be finite)"):
         from_spans(timeline.schedule, spans)

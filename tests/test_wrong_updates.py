@@ -62,7 +62,12 @@ def test_an_update_before_what_it_applies_is_named_first(rows, part):
             "1U1",
             "the gradient of microbatch 1 goes into update 0 of stage 1, but into update 1 of stage 0: all",
         ),
-        (["0F0 1F1 1B1 0B0 0U0", "0F1 1F0 1B0 0B1"], [[0, 1], [1, 0]], "0U0", "0U0: stage 0 has two copies"),
+        (
+            ["0F0 1F1 1B1 0B0 0U0", "0F1 1F0 1B0 0B1"],
+            [[0, 1], [1, 0]],
+            "0U0",
+            "0U0 is update 0 of stage 0 on device 0, but its copy on",
+        ),
     ],
 )
 def test_a_wrong_update_is_refused_by_all_alike(rows, placement, action, says):

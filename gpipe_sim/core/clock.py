@@ -1,6 +1,6 @@
 """The clock of a whole order: all actions of a level are timed at once, level after level.
 
-Columns may have a second axis, of runs: then all runs of the order are timed at once.
+To time many runs of one order at once, as with noise, give columns a second axis: one column for each run.
 """
 
 from itertools import pairwise
@@ -26,7 +26,8 @@ class Clock(NamedTuple):
 def timed(program: Program, durations: Column, delays: Column, of: Column | None = None) -> Clock:
     """Every entry lasts as long as its duration says, and every message is on its way for its delay.
 
-    ``of`` marks the needs that have a delay: those that cross, unless given.
+    ``of`` is a mask over the needs: which of them take time to arrive. By default those that cross to another
+    device.
     """
     of = program.crosses if of is None else of
     start, end = _timed(program, durations, delays, of)

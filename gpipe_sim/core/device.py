@@ -34,7 +34,7 @@ def as_batch(batch: Batch) -> Batch:
 
 
 class Piece(NamedTuple):
-    """One microbatch: its rows of the batch, and its weight in the mean that one update averages."""
+    """One microbatch: its rows of the batch, and what share of the samples of one update it has."""
 
     rows: slice
     weight: float
@@ -74,8 +74,8 @@ class StepInputs:
     recomputed: list[list[bool]]  # by stage and microbatch, whether R runs its forward again
 
 
-#: What an action frees and what it makes, by kind and whether its forward is recomputed: ``HOLDS``, sorted.
-LIFE = {
+#: For each kind, and whether R runs its forward again: which categories it frees, and makes (``HOLDS``).
+FREES_AND_MAKES = {
     (kind, recomputed): tuple(
         [category for category, by in holds(kind, recomputed).items() if by == sign] for sign in (-1, +1)
     )
@@ -113,7 +113,7 @@ class Device:
         self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
         self.counted: set[int] = set()
         self.summed: set[int] = set()  # the stages whose gradients are those of all copies
-        self.sent = 0  # bytes, for that
+        self.ring_bytes = 0  # sent to sum gradients with those of other copies
         self.handlers = {kind: getattr(self, name) for kind, name in self.does.items()}
         for stage, partition in partitions.items():
             memory.keep(PARAMETERS, stage, partition.parameters)
@@ -122,16 +122,16 @@ class Device:
         memory.sample(0)
 
     def perform(self, span: Span) -> None:
-        """Run the span's action; it ends when the span does, and then memory is sampled.
+        """Run the span's action: take from memory what it frees, run it, keep what it makes.
 
-        Takes what the action frees out of memory, runs it, and keeps what it makes: both as ``HOLDS`` says.
+        ``HOLDS`` says what these are. At the end of the span memory is sampled.
         """
         self.clock, memory = span.end, self.memory
         for part in span.action.parts:
             stage, kind, m = part
             memory.begin(span)
             key, freed = (stage, m), []
-            frees, makes = LIFE[kind, self.inputs.recomputed[stage][m]]
+            frees, makes = FREES_AND_MAKES[kind, self.inputs.recomputed[stage][m]]
             for category in frees:
                 freed.append(memory.take(category, key))
             with memory.watching():
@@ -144,7 +144,7 @@ class Device:
     def forward(self, action: Action) -> Made:
         stage, _, m = action
         x = self._receive(Kind.F, stage, m) if stage else self._feed(0, m)
-        self.memory.look(x)  # on device 0 it is a new copy
+        self.memory.look(x)  # stage 0's input was copied from the batch just now, and nobody counted it yet
         y, saved = self._run(action, x, keep=not self.inputs.recomputed[stage][m])
         if stage == self.last_stage:
             self.outputs[m] = first(y)
@@ -199,7 +199,7 @@ class Device:
         return y, saved
 
     def _gradient_of_output(self, stage: int, m: int, saved: list) -> Array:
-        """From the loss, at the last stage, whose part it takes out of ``saved``; or from the next stage."""
+        """From the loss at the last stage, which reads what it saved; elsewhere from the next stage."""
         if stage == self.last_stage:
             dy = self.inputs.loss.backward(saved.pop(), self.inputs.pieces[m].weight)
             self.memory.look(None, dy)

@@ -15,7 +15,8 @@ class Interleaved1F1B(Schedule):
     Bubble (K-1)/(K-1+VM) when K divides M. The price is (KV-1)/(K-1) times as many messages, a little more
     than V times. A group of microbatches runs through one stage of a device, then through its next;
     backwards visit the stages in reverse. When K divides M this is Megatron-LM's order; for other M it
-    follows PyTorch, which cuts M into max(1, M // K) equal groups and refuses an M that cannot be cut so.
+    follows PyTorch: it makes M // K groups (at least one) of equal size, and refuses an M for which that is
+    impossible.
     With V = 1 its warm-up is twice that of 1F1B, and it holds more.
     Narayanan et al. 2021, arXiv:2104.04473.
     """

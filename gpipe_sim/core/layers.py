@@ -10,8 +10,8 @@ runs the layer decides where that is kept and for how long:
 A full backward is ``backward_input`` and then ``backward_weight``, so splitting it cannot change a gradient.
 Arrays are (batch, features), or (batch, sequence, features), and are never changed in place.
 
-To add a layer, write its class here and name it in ``LAYERS`` at the end. It is then public as ``gp.NAME``,
-and every law in ``tests/test_layers.py`` is tested on it.
+To add a layer, write its class here and name it in ``LAYERS`` at the end. ``core/__init__.pyi``
+makes it ``gp.core.NAME``, and every law in ``tests/test_layers.py`` is tested on it.
 """
 
 import math
@@ -79,7 +79,7 @@ class Layer(ABC):
         )
 
     def outline_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
-        """What ``backward_input`` gives. By default dx = dy times something saved, and nothing is pending."""
+        """What ``backward_input`` gives. The default fits a layer whose dx is dy times what it saved."""
         return like(dy, saved), None
 
     def outline_weight(self, pending: Any) -> dict[str, StandIn]:
@@ -95,9 +95,9 @@ class Layer(ABC):
         return 0
 
     def weight_flops(self, x: StandIn) -> int:
-        """Of the backward's FLOPs, those of ``backward_weight``: the forward's products with weights.
+        """How much of the backward's work is ``backward_weight``: the forward's products with weights.
 
-        By default all of the forward's for a layer with weights, and none for one without.
+        By default as much as the forward, or nothing for a layer without weights.
         """
         return self.flops(x) if self.parameters else 0
 
@@ -305,6 +305,3 @@ def mlp(
     for inputs, outputs in pairwise(sizes):
         layers += [Linear(inputs, outputs, rng=rng, dtype=dtype), ACTIVATIONS[activation]()]
     return layers[:-1]
-
-
-__all__ = ["LAYERS", "Context", "Layer", *(layer.__name__ for layer in LAYERS)]

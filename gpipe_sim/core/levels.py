@@ -16,10 +16,10 @@ Column = np.ndarray
 class Levels(NamedTuple):
     """The entries sorted by level. Level i is ``order[bounds[i]:bounds[i + 1]]``, at most one per device.
 
-    ``rank`` is the place of each entry in ``order``. ``before`` has a column for each place in ``order``: the
-    place of the entry that its device runs just before, then the places of its needs. Cells without such an
-    entry hold the number of entries, which stands for the start of the step. ``stuck`` maps a device to the
-    entry that it never gets to start; if any device is stuck, ``order`` ends early.
+    ``rank`` is the place of each entry in ``order``. ``before`` has a column for each place in ``order``:
+    what must have ended before it, first the entry that its device runs just before, then all that it needs,
+    each as a place. Cells without such an entry hold the number of entries: the start of the step. ``stuck``
+    maps a device to the entry that it never gets to start; if any device is stuck, ``order`` ends early.
     """
 
     order: Column

@@ -1,7 +1,7 @@
 """A schedule lowered to columns of whole numbers; all code that needs an order reads it here.
 
-A device's row is a list of entries; each entry is an action or an overlapped pair of two. The plain actions
-inside are called parts: one per action, two per pair. Entries are numbered row by row, and so are parts. In
+A device's row is a list of entries. An entry is one action, or a pair of two that run as one block. A part is
+a plain action: an entry has one, a pair has two. Entries are numbered row by row, and so are parts. In
 an order without pairs, entries and parts are the same. Columns are NumPy arrays that cannot be written to.
 """
 
@@ -29,8 +29,8 @@ class Program:
 
     Per part: ``kind`` (its place in ``KINDS``), ``stage``, ``microbatch``, ``device``, ``entry`` (the one
     that it belongs to), and ``position``, the place of that entry in the device's row.
-    Device k has the entries ``rows[k]`` up to, not including, ``rows[k + 1]``; entry e has the parts from
-    ``parts[e]`` up to ``parts[e + 1]``, and the needs from ``needs_from[e]`` up to ``needs_from[e + 1]``.
+    Device k has the entries ``rows[k]:rows[k + 1]``; entry e has the parts ``parts[e]:parts[e + 1]``, and its
+    needs are ``needs[needs_from[e]:needs_from[e + 1]]``.
     Per need: ``needs``, the part that is needed; ``crosses``, whether it is a message from another device.
     """
 
@@ -83,7 +83,7 @@ class Program:
 
     @property
     def target(self) -> Column:
-        """The device of the entry that each need is of: where a message goes."""
+        """For each need, the device that waits for it: where a message goes."""
         return self.device[self.first][self.owner]
 
     @cached_property

@@ -9,6 +9,8 @@ The life of a message, from the action that makes it to the action that needs it
     device 1                    [ 1F2 ]   | waits in a buffer of device 1   [ 1F3 ]
                                           arrives                         is used up when 1F3 ends
 
+Its bytes count on device 1 from the moment it is sent.
+
 What a stage holds for one microbatch, and for how long (``HOLDS``): with a full backward, with a split
 backward, and with recompute:
 
@@ -19,13 +21,14 @@ backward, and with recompute:
 
 from gpipe_sim.core.actions import Kind
 
-#: A backward reads what its forward saved, or what R restored, and the gradient that the next stage sends in
-#: its B or its I.
+#: A backward needs what its forward saved, or what R restored in its place; and the gradient from the next
+#: stage, which that stage's B or I sends.
 _BACKWARD = ((Kind.F, 0), (Kind.R, 0), (Kind.B, 1), (Kind.I, 1))
-#: What an action waits for: actions on the same microbatch, each as (kind, its stage minus this action's
-#: stage). If the schedule does not contain one of them, nobody waits for it. R reads only the boundary input,
-#: which is there once F has run, so it does not wait for a gradient. An update of a stage with several copies
-#: also waits for the last gradient of each (``lowering._with_copies``): it applies their sum.
+#: What an action waits for: actions on the same microbatch, each as (kind, step): the action of that kind
+#: ``step`` stages further on, so (F, -1) is the forward of the stage before. If the schedule does not contain
+#: one of them, nobody waits for it. R reads only the boundary input, which is there once F has run, so it
+#: does not wait for a gradient. An update of a stage with several copies also waits for the last gradient of
+#: each (``lowering.NEEDS_OF_UPDATES``): it applies their sum.
 NEEDS: dict[Kind, tuple[tuple[Kind, int], ...]] = {
     Kind.F: ((Kind.F, -1),),
     Kind.R: ((Kind.F, 0),),
@@ -61,7 +64,7 @@ def holds(kind: Kind, recomputed: bool) -> dict[str, int]:
 
 
 def in_flight(kind: Kind) -> int:
-    """How an action of this kind changes the number of microbatches that its device holds: by +1, 0 or -1.
+    """+1 if an action of this kind makes its device hold one microbatch more, -1 if one less, otherwise 0.
 
     Boundary inputs, saved activations and pending weight gradients all count as holding the microbatch.
     """

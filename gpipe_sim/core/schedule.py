@@ -19,7 +19,7 @@ from gpipe_sim.core.rows import read
 from gpipe_sim.core.rules import NEEDS
 from gpipe_sim.errors import require, require_few, whole
 
-#: Which version of its weights a stage uses, where updates stand on the way: see ``versions``.
+#: Which version of its weights a stage uses, where updates stand on the way: see ``streams/versions.py``.
 WEIGHTS = ("stashed", "vertical", "double", "latest")
 
 
@@ -33,7 +33,9 @@ class Schedule(ABC):
 
     devices: int
     microbatches: int
-    stages_per_device: ClassVar[int] = 1  #: stages of the model for each device, copies not counted
+    stages_per_device: ClassVar[int] = (
+        1  #: stages of the model for each device; several copies of a stage count once
+    )
     #: The ``weights`` that it can be trained with, the first unless others are asked for.
     weights: ClassVar[tuple[str, ...]] = WEIGHTS
 
@@ -100,7 +102,7 @@ class Schedule(ABC):
         return {name: value for name, value in vars(self).items() if name != "program"}
 
     def __str__(self) -> str:
-        """One row per device; it names the device's stages too, where a reader would place them otherwise.
+        """One row per device; it names the device's stages too, unless stage s is on device s mod K.
 
         Of more than 10,000 actions it has only the first of each row, and says how many it leaves out.
         """

@@ -39,7 +39,7 @@ class Sizes(Protocol):
         """MemoryLimitError if a device would hold more than the limit."""
 
 
-#: Costs that time a program whose messages queue: (schedule, costs, links, profile, overlap).
+#: Given (schedule, costs, links, profile, overlap): the same costs, but messages wait on their links.
 ON_LINKS: Hook[Callable[[Schedule, CostModel, object, Sizes | None, bool], CostModel]] = Hook(
     "on_links", "simulate(..., links=...)"
 )
@@ -86,7 +86,7 @@ def simulate(
         costs = ON_LINKS.filled(schedule, costs, links, profile, overlap)
     try:
         with np.errstate(over="ignore"):
-            clock, in_units = costs.clock(program)
+            clock, in_units = costs.clock(program)  # columns of times, and what turns them into costs' units
     except OverflowError:  # of whole numbers beside floats
         raise too_long(schedule) from None
     if clock.end.dtype == float and not np.isfinite(clock.end).all():

@@ -40,7 +40,7 @@ class StepResult:
     ``MemoryTrace`` per device, in bytes, on the clock of ``timeline``; it is empty without a meter.
     ``ring_bytes`` are what each device sent to sum its gradients with those of other copies of its stages.
     ``versions`` has the version of its stage's weights that each action used, if updates are on the way.
-    ``single_device_step`` gives none of these four.
+    ``single_device_step`` gives no memory, timeline, bytes or versions.
     """
 
     loss: float
@@ -101,23 +101,23 @@ def train_step(
         require_optimizer("train_step", optimizer)
     seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
     pieces(len(batch[0]), schedule.microbatches)
-    timeline, kind = timed(schedule, costs), kind_of_step(schedule, weights)
-    told = kind("train_step", schedule, batch, loss, optimizer, weights, seed, step)
+    timeline, make = timed(schedule, costs), kind_of_step(schedule, weights)
+    work = make("train_step", schedule, batch, loss, optimizer, weights, seed, step)
     if memory_limit is not None:
         found = PROFILE.filled(partitions, batch, loss, optimizer)
         found.require_within(schedule, memory_limit, costs, weights)
-    return told.run(partitions, timeline, meter)
+    return work.run(partitions, timeline, meter)
 
 
 def kind_of_step(schedule: Schedule, weights: str | None = None) -> "type[Step]":
-    """What runs a step of this schedule: a ``Step``, or another kind if it updates weights on the way."""
+    """``Step``; or a stream's kind of step if the schedule has any U, or if ``weights`` is given."""
     return STREAM.filled if Kind.U in schedule.program.where or weights is not None else Step
 
 
 class Step:
     """One step of a schedule: what its devices are told, how they run, and what comes of it.
 
-    Everything is looked at before anything runs; ``owner`` names who asks, in refusals. A stream of steps,
+    All arguments are checked first; ``owner`` is the function that error messages name. A stream of steps,
     whose weights change on the way, is a subclass (``STREAM``).
     """
 
@@ -219,7 +219,7 @@ def single_device_step(
 
 
 def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
-    """``simulate(schedule, costs)``, or its last result for this schedule: training repeats one."""
+    """``simulate(schedule, costs)``; the last timeline is kept, because training asks for it every step."""
     if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
         return simulate(schedule, costs)
     kept = schedule.program.kept
@@ -266,7 +266,7 @@ def collect(
         gradients |= next((own for device in devices if (own := device.gradients.get(stage))), {})
     loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
-    sent = tuple(device.sent for device in devices)
+    sent = tuple(device.ring_bytes for device in devices)
     return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline, sent, (loss,))
 
 

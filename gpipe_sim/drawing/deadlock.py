@@ -63,7 +63,7 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     below = (text(LEFT, legend + 20 * i, words, "start") for i, words in enumerate(notes, 1))
     parts = [_heads(), *boxes, *arrows, *_legend(legend), *below]
     says = f"{described(schedule)}: deadlocked"
-    return Svg(lambda hover: iter(parts), (width, legend + 14 + 20 * len(notes)), says)
+    return Svg(lambda hover: iter(parts), (width, legend + 14 + 20 * len(notes)), says, str(schedule))
 
 
 def _queue(schedule: Schedule, device: int, row: int, stuck: dict[int, int], waits: Sequence[Wait]) -> Queue:

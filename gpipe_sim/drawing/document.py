@@ -38,14 +38,17 @@ class Svg:
     no theme, so it leaves out both; a saved file has them.
     """
 
-    def __init__(self, parts: Callable[[bool], Iterator[str]], size: tuple[float, float], says: str):
-        self._parts, self.size, self.says = parts, size, says
+    def __init__(
+        self, parts: Callable[[bool], Iterator[str]], size: tuple[float, float], says: str, more: str = ""
+    ):
+        self._parts, self.size, self.says, self.more = parts, size, says, more
 
     @cached_property
     def text(self) -> str:
         """The file: with words under the mouse and for screen readers, dark for who prefers dark pages."""
         style = f"<style>@media(prefers-color-scheme:dark){{{DARKER}}}</style>"
-        return self._written([f"<title>{escape(self.says)}</title>", style], hover=True)
+        more = f"<desc>{escape(self.more)}</desc>" if self.more else ""
+        return self._written([f"<title>{escape(self.says)}</title>{more}", style], hover=True)
 
     def _written(self, head: Sequence[str], hover: bool) -> str:
         width, height = map(px, self.size)

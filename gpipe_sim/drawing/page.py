@@ -50,7 +50,7 @@ class Laid(NamedTuple):
         return self.at.y(self.panel.height) + (AXIS if self.ends else 0)
 
 
-def sheet(laid: Sequence[Laid], right: float, says: str) -> Svg:
+def sheet(laid: Sequence[Laid], right: float, says: str, more: str = "") -> Svg:
     """The page of these panels, which reach to ``right``, with a legend below them."""
     bottom = laid[-1].floor
     lines = list(_legend_lines(legend((each.panel, each.at.scale) for each in laid)))
@@ -67,7 +67,7 @@ def sheet(laid: Sequence[Laid], right: float, says: str) -> Svg:
         for i, line in enumerate(lines):
             yield from _legend(line, bottom + 6 + i * LEGEND_LINE)
 
-    return Svg(parts, (width, height), says)
+    return Svg(parts, (width, height), says, more)
 
 
 def above(title: str, caption: str) -> float:

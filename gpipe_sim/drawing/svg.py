@@ -17,6 +17,7 @@ from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
 from gpipe_sim.drawing.waiting_block import pushed as pushed_panel
 from gpipe_sim.drawing.words import caption, title
 from gpipe_sim.errors import ScheduleError, listed, require
+from gpipe_sim.streams.staleness import staleness
 
 MOST_TIMED = 300_000  #: actions that are timed unasked
 
@@ -85,7 +86,7 @@ def draw(
     right = max(each.at.x(each.until) for each in laid) + beside - RIGHT
     captions = (caption(timeline, each.weights) for timeline, each in zip(timelines, wanted, strict=True))
     says = "; ".join(f"{words} ({said})" for words, said in zip(titles, captions, strict=True))
-    return sheet(laid, right, f"Chart: {says}")
+    return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))
 
 
 def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list[str]:
@@ -119,3 +120,15 @@ def _laid(
             laid.append(Laid(pushed_panel(timeline, at.scale), at, PUSHED, "", until, [until]))
             floor = laid[-1].floor
     return laid
+
+
+def _rows_as_text(timelines: Sequence[Timeline], grain: Grain, wanted: Sequence[Wanted]) -> str:
+    """For a reader who cannot see the boxes: what each device does, in order, and the versions asked for."""
+    if grain.column:
+        return ""
+    texts = []
+    for timeline, each in zip(timelines, wanted, strict=True):
+        texts.append(str(timeline.schedule))
+        if each.versions:
+            texts.append(f"versions of the weights:\n{staleness(timeline.schedule, each.weights)}")
+    return "\n\n".join(texts)

@@ -21,7 +21,7 @@ def recognize(schedule: Schedule) -> str:
     sentence says that it is yours.
     """
     require_schedule("recognize", schedule)
-    same = [repr(other) for other in _candidates(schedule) if schedule.program.same_order(other.program)]
+    same = [repr(other) for other in _candidates(schedule) if schedule.actions == other.actions]
     return f"this is {' or '.join(same)}" if same else "this is yours: no family here has this order"
 
 

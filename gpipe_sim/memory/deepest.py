@@ -1,7 +1,8 @@
 """How deep a model fits: the most layers that the devices have room for, under a schedule.
 
 What a device holds depends on its own layers and on the order of its actions, not on how deep the other
-stages are. So each device can be asked alone, all of them in one prediction.
+stages are. So each device can be asked alone, all of them in one prediction; and as every further layer takes
+as many bytes as the last one, two predictions nearly tell where the limit is.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import INPUT, LayerProfile, Profile
 
 MOST = 20_000  #: blocks in all, which take some seconds to predict
+STEP = 10  #: how many times as many blocks as are known to fit are tried at most
 Layers = tuple[LayerProfile, ...]
 
 
@@ -95,10 +97,22 @@ def _most(spare: Callable[[Sequence[int]], list[Real]], of_one: list[Real], most
 
 
 def _next(left: dict[int, Real], most: int) -> int:
-    """The count to try, given what other counts leave: twice as many, then halfway. At last the largest."""
-    fits = max(count for count in left if left[count] >= 0)
-    too_many = min((count for count in left if left[count] < 0), default=most + 1)
-    return fits if too_many - fits == 1 else min(2 * fits, (fits + too_many) // 2)
+    """The count to try, given what other counts leave; or the one that is known to be the largest.
+
+    It is where a straight line through two of them meets 0, but no giant's step: what a device holds is the
+    most at any moment, so it may soon grow faster than at first.
+    """
+    counts = sorted(left)
+    fits = max(count for count in counts if left[count] >= 0)
+    too_many = min((count for count in counts if left[count] < 0), default=most + 1)
+    if too_many - fits == 1:
+        return fits
+    furthest = min(STEP * fits, too_many - 1)
+    other = too_many if too_many in left else max((count for count in counts if count < fits), default=None)
+    if other is None or left[other] == left[fits]:
+        return min(2 * fits, furthest)
+    crosses = fits + left[fits] * (other - fits) // (left[fits] - left[other])
+    return int(min(max(crosses, fits + 1), furthest))
 
 
 def _groups(schedule: Schedule) -> list[set[int]]:

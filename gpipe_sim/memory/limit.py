@@ -98,9 +98,9 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
     inner = schedule if plain else schedule.inner
     others: dict[str, Callable[[], Schedule]] = {}
     family = not isinstance(inner, Explicit)  # it can be made for another size
-    more, once = 2 * inner.microbatches, updates_of(inner.program).count == 1
-    if family and once and more <= profile.samples:
-        others[f"{more} microbatches"] = partial(replace, inner, microbatches=more)
+    if family and 2 * inner.microbatches <= profile.samples and (more := _halved(inner)):
+        with_every = f" with every={more['every']}" if "every" in more else ""
+        others[f"{more['microbatches']} microbatches{with_every}"] = partial(replace, inner, **more)
     if isinstance(inner, GPipe):
         others["1F1B"] = partial(OneFOneB, inner.devices, inner.microbatches)
     for name, make in others.items():
@@ -112,6 +112,14 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
             yield name, lambda make=make: remat(make(), schedule.mode, schedule.only)
     if plain:
         yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
+
+
+def _halved(schedule: Schedule) -> dict[str, int]:
+    """The sizes with microbatches half as large, in the same mini-batches; nothing if a family has none."""
+    more = {"microbatches": 2 * schedule.microbatches}
+    if updates_of(schedule.program).count == 1:
+        return more
+    return more | {"every": 2 * schedule.every} if hasattr(schedule, "every") else {}
 
 
 def in_bytes(size: Real) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.boundary import Boundary, copied
-from gpipe_sim.core.device import LIFE, Device, Made
+from gpipe_sim.core.device import FREES_AND_MAKES, Device, Made
 from gpipe_sim.core.memory import MESSAGES, Memory, roots
 from gpipe_sim.core.placement import named
 from gpipe_sim.core.problems import REASONS
@@ -66,7 +66,7 @@ class ProgramDevice(Device):
         """The first action whose result this one reads and that is not on this device; None if all are."""
         stage, kind, m = part
         held, recomputed = self.memory.held, self.inputs.recomputed[stage][m]
-        for category in LIFE[kind, recomputed][0]:
+        for category in FREES_AND_MAKES[kind, recomputed][0]:
             if (category, (stage, m)) not in held:
                 return Action(stage, _MAKER.get(category, Kind.R if recomputed else Kind.F), m)
         key = key_read_by(part)

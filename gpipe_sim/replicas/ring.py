@@ -113,7 +113,7 @@ def sum_copies(held: Sequence[Device], stage: int) -> None:
         return
     for device, sent in zip(held, _go_around(copies), strict=True):
         device.summed.add(stage)
-        device.sent += sent
+        device.ring_bytes += sent
 
 
 def _go_around(copies: Sequence[Gradients]) -> list[int]:
