@@ -9,7 +9,7 @@ from cases import every_order, over
 
 import gpipe_sim as gp
 from gpipe_sim import Accelerator, Costs
-from gpipe_sim.balance.stopwatch import seconds
+from gpipe_sim.balance import stopwatch
 from gpipe_sim.core import B, F, Linear
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning import costs_from_flops
@@ -110,12 +110,13 @@ class SlowWeights(Linear):
         return super().backward_weight(pending)
 
 
-def test_each_stage_is_timed_and_a_slow_run_does_not_move_a_median():
+def test_each_stage_is_timed_and_a_slow_run_does_not_move_a_median(monkeypatch):
     clock = [0]
+    monkeypatch.setattr(stopwatch, "perf_counter", lambda: clock[0])
     rng = np.random.default_rng(0)
     layers = [Slow(clock, 2, 3), SlowWeights(clock, 4, 2, rng), Slow(clock, 5, 11)]
     partitions = gp.split(layers, balance=[2, 1])
-    found = seconds(partitions, np.ones((3, 4)), runs=5, warmup=1, clock=lambda: clock[0])
+    found = stopwatch.seconds(partitions, np.ones((3, 4)), runs=5, warmup=1)
     assert found == ([2, 5], [3, 11], [7, 0])
     assert next(layers[1].ticks) == 6, "a warm-up and five runs"
 
@@ -127,13 +128,14 @@ def test_a_speed_that_no_float_holds_is_refused_beside_floats():
         gp.simulate(gp.GPipe(2, 2), costs)
 
 
-def test_what_counts_is_the_middle_of_the_runs_after_the_warm_up():
+def test_what_counts_is_the_middle_of_the_runs_after_the_warm_up(monkeypatch):
     """The smallest of them, or the middle of all, would have done too."""
     taken = [300, 1, 1, 6, 2, 100]  # by run, of which the first three warm up
     events = [tick for run in taken for tick in (0, run, 0, 2 * run, 3 * run)]  # F; then I and W together
     clock = accumulate(events)
+    monkeypatch.setattr(stopwatch, "perf_counter", lambda: next(clock))
     layers = [Linear(4, 4, rng=np.random.default_rng(0))]
-    found = seconds(gp.split(layers, stages=1), np.ones((3, 4)), 3, 3, clock=lambda: next(clock))
+    found = stopwatch.seconds(gp.split(layers, stages=1), np.ones((3, 4)), 3, 3)
     assert found == ([6], [12], [18])
 
 

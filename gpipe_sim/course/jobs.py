@@ -7,6 +7,7 @@ from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.families import OneFOneB
+from gpipe_sim.planning.cluster import divisors
 
 
 class Job(NamedTuple):
@@ -45,10 +46,6 @@ def sizes(job: Job) -> Iterator[tuple[int, int, int]]:
         r = job.devices // k
         if job.layers % k == 0 and job.samples % r == 0:
             yield from ((k, r, m) for m in divisors(job.samples // r))
-
-
-def divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]
 
 
 def simulated(job: Job, k: int, r: int, m: int) -> Plan:

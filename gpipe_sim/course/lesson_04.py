@@ -96,7 +96,7 @@ def name_the_bubble(answer: Real | None) -> Reply:
         return keep_working(
             f"{answer!r} is not a number. How is it written as a Fraction, like Fraction(1, 2)?"
         )
-    timeline = _gpipe(4, 8)
+    timeline = exact_gpipe(4, 8)
     wanted, waiting = bubble_fraction(timeline), idle_time(timeline)
     if answer == wanted:
         return correct(
@@ -138,7 +138,8 @@ def _named(answer: Real, timeline: Timeline) -> Reply | None:
     return next((reply for number, reply in replies.items() if isclose(answer, number, rel_tol=NEAR)), None)
 
 
-def _gpipe(devices: int, microbatches: int) -> Timeline:
+def exact_gpipe(devices: int, microbatches: int) -> Timeline:
+    """Its step in unit costs that are fractions, so that shares of it are fractions too."""
     return simulate(GPipe(devices, microbatches), EXACT)
 
 

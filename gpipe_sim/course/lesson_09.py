@@ -161,7 +161,7 @@ def best_stages_per_device(answer: Callable | None) -> Reply:
             return keep_working(f"for {_link(*case)} you say {said}. Which of V = 1, 2 and 4 is that?")
         given.append(int(got))
     for case, V in zip(HIDDEN_LINKS, given, strict=True):
-        if _best(*case) != V:
+        if min(CHOICES, key=lambda each: _length(*case, each)) != V:
             return _what_is_wrong_with_choice(given, case, V)
     return correct("no other of the three gives a shorter step, on any size tried")
 
@@ -205,10 +205,6 @@ def _length(devices: int, microbatches: int, comm: Rational, V: int) -> Real:
     """The length of a step if a device's V equal stages together take 1 forward and 2 backward."""
     schedule = Interleaved1F1B(devices, microbatches, stages_per_device=V)
     return simulate(schedule, Costs(comm=comm).per_stage(V)).makespan
-
-
-def _best(*case) -> int:
-    return min(CHOICES, key=lambda V: _length(*case, V))
 
 
 def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:

@@ -15,6 +15,7 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
+from gpipe_sim.course.lesson_04 import exact_gpipe
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.families import GPipe
 
@@ -60,7 +61,6 @@ NEGLIGIBLE = {
 #: What a wrong answer to the other two claims overlooks.
 FEWER_STAGES = {"true": "Put K = 2 and K = 16 into (K-1)/(K-1+M). Which of the two is smaller?"}
 CUT_OFF = {"true": "Try two devices and 15%. Which number does int leave of 17/3?"}
-EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
 #: (devices, percent). At some of these the quotient is whole and a float is a little above it.
 HIDDEN = ((3, 15), (4, 12), (6, 30), (7, 24), (10, 60), (12, 11), (22, 35), (5, 50), (3, 90), (1, 10), (2, 1))
 
@@ -121,14 +121,14 @@ def fewest(devices: int, percent: int) -> int:
     """The fewest microbatches, found by simulating, not from the formula: more of them are never worse."""
 
     def enough(microbatches: int) -> bool:
-        return bubble_fraction(_gpipe(devices, microbatches)) <= Fraction(percent, 100)
+        return bubble_fraction(exact_gpipe(devices, microbatches)) <= Fraction(percent, 100)
 
     some = next(2**i for i in count() if enough(2**i))
     return 1 + bisect_left(range(1, some + 1), True, key=enough)
 
 
 def _bounds_the_overhead(devices: int, percent: int, got: int) -> Reply:
-    timeline = _gpipe(devices, got)
+    timeline = exact_gpipe(devices, got)
     return almost(
         f"for {_devices(devices)} and {percent}% you say {got}. There the bubble overhead is "
         f"{_percent(bubble_overhead(timeline))} and the fraction {_percent(bubble_fraction(timeline))}. "
@@ -211,12 +211,8 @@ def timed(batch: Batch, microbatches: int) -> Timeline:
     return simulate(GPipe(batch.devices, microbatches), Costs(each, each, each))
 
 
-def _gpipe(devices: int, microbatches: int) -> Timeline:
-    return simulate(GPipe(devices, microbatches), EXACT)
-
-
 def _share(devices: int, microbatches: int) -> str:
-    return _percent(bubble_fraction(_gpipe(devices, microbatches)))
+    return _percent(bubble_fraction(exact_gpipe(devices, microbatches)))
 
 
 def _whole(got: object) -> bool:

@@ -1,6 +1,6 @@
 """Lesson 14: Transformers and giants, in bytes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations
 from math import isfinite
@@ -15,7 +15,7 @@ from gpipe_sim.course.attended import mixed_samples, what_is_no_pair, wrong_mix,
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed
-from gpipe_sim.course.trained import Trained, stored
+from gpipe_sim.course.trained import stored as trained  # noqa: F401 (which the lesson calls)
 from gpipe_sim.memory.profile import Size
 from gpipe_sim.memory.shape_inference import profile
 from gpipe_sim.transformers.blocks import TransformerBlock
@@ -74,11 +74,6 @@ def half_the_work(features: int) -> int:
         middle = (few + many) // 2
         few, many = (middle, many) if core_share(middle, features) < 0.5 else (few, middle)
     return many
-
-
-def trained() -> dict[str, Trained]:
-    """The reader's two trainings of 40 epochs that were stored: on one device, and on four."""
-    return stored()
 
 
 #: What a block in front of whose parts a LayerNorm stands saves, in this order.
@@ -181,12 +176,9 @@ MISTAKES = {
         "That has 4sh too few. A LayerNorm's weights scale what it saved: is its output the same array? And "
         "how many arrays of s x h go into the core?"
     ),
-    (
-        -2,
-        0,
-        0,
-        0,
-    ): "That has 2sh too few. Each of two Dropouts, and each of two LayerNorms: what do they keep?",
+    (-2, 0, 0, 0): (
+        "That has 2sh too few. Each of two Dropouts, and each of two LayerNorms: what do they keep?"
+    ),
     (2, 0, 0, 0): "That has 2sh too many. Which array did you count that no backward reads?",
     (4, 0, 0, 0): (
         "That has 4sh too many. Do q, k and v come from one input or three? And what does a sum save?"
@@ -279,7 +271,8 @@ def _what_is_not_cheapest(where: str, chosen: list[Part], parts: list[Part], goa
     names = listed(part.name for part in chosen) or "nothing"
     if frees < goal:
         raise keep_working(f"{where} you recompute {names}, which frees {frees}. What else has to go?")
-    fewest = min(spent for freed, spent in map(_total, _choices(parts)) if freed >= goal)
+    choices = (_total(some) for n in range(len(parts) + 1) for some in combinations(parts, n))
+    fewest = min(spent for freed, spent in choices if freed >= goal)
     if flops == fewest:
         return
     said = f"{where} you recompute {names}: {flops} FLOPs, and {fewest} would do"
@@ -293,11 +286,6 @@ def _what_is_not_cheapest(where: str, chosen: list[Part], parts: list[Part], goa
 
 def _total(parts: Sequence[Part]) -> tuple[int, int]:
     return sum(part.frees for part in parts), sum(part.flops for part in parts)
-
-
-def _choices(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
-    for n in range(len(parts) + 1):
-        yield from combinations(parts, n)
 
 
 def _taken(parts: Sequence[Part], goal: int, key: Callable[[Part], float]) -> list[Part]:

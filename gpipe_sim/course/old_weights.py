@@ -84,7 +84,8 @@ def trained(trial: Trial) -> Trained:
     schedule, weights = _pipeline(trial)
     if schedule is None:
         return mistaken(trial)
-    stages, optimizer = split(biased(trial.widths), balance=_one_linear_each(trial)), SGD(trial.rate)
+    one_linear_each = [2] * (len(trial.delays) - 1) + [1]
+    stages, optimizer = split(biased(trial.widths), balance=one_linear_each), SGD(trial.rate)
     step = train_step(
         stages, schedule, trial.stream(), mse, optimizer=optimizer, weights=weights, meter=False
     )
@@ -101,10 +102,6 @@ def _pipeline(trial: Trial) -> tuple:
     if set(trial.delays) == {1} and trial.samples % n == 0:
         return PipeDream2BW(n, n * trial.count), "double"
     return None, ""
-
-
-def _one_linear_each(trial: Trial) -> list[int]:
-    return [2] * (len(trial.delays) - 1) + [1]
 
 
 Version = Callable[[Sequence[int], int, int], int]

@@ -101,10 +101,6 @@ def off(found: Array, wanted: Array) -> str:
     return f"{apart:.0%}" if apart >= 0.01 else f"{apart:.1g}"
 
 
-def times(ratio: float) -> str:
-    return f"{ratio:.3g} times"
-
-
 def shown(found: object) -> str:
     """What a student returned, sent or kept, in a few words."""
     if isinstance(found, Array):
@@ -139,7 +135,7 @@ def _wrong_loss(where: str, loss: object, wanted: float, target: Array) -> None:
     told = f"{where} you return a loss of {loss:.4g}, and one device has {wanted:.4g}"
     ratio = loss / wanted
     if ratio > 0 and any(abs(ratio / known - 1) < 1e-9 for known in _counts(target)):
-        raise almost(f"{told}: yours is {times(ratio)} that. Over how many numbers is the mean taken?")
+        raise almost(f"{told}: yours is {ratio:.3g} times that. Over how many numbers is the mean taken?")
     raise keep_working(f"{told}. Which numbers does it average?")
 
 
@@ -160,7 +156,7 @@ def _wrong_gradients(where: str, stages: Sequence[dict], wanted: list[dict], que
     ratio = _ratio(*pairs[0][2:])
     if all(is_close(found, ratio * array) for *_, found, array in pairs):
         of_all = FACTORS.get(round(ratio, 9), "By how many numbers should the difference be divided?")
-        raise almost(f"{where} every gradient is {times(ratio)} what one device has. {of_all}")
+        raise almost(f"{where} every gradient is {ratio:.3g} times what one device has. {of_all}")
     s, name, found, array = wrong[-1]
     told = f"{where} d{name} of stage {s}"
     if found.shape != array.shape:

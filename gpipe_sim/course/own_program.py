@@ -48,18 +48,14 @@ def wrong_row(steps: list[str], k: int, K: int, M: int) -> str:
     if wrong := what_is_amiss(actions, wanted):
         return f"its actions are {in_a_row(actions, end='.')} {wrong}"
     if actions != wanted:
+        its = f"its actions are {in_a_row(actions, most=8, end='.')}"
+        ahead, due = ([kind for _, kind, _ in row].index("B") for row in (actions, wanted))
+        if ahead != due:
+            asks = "How many forwards does 1F1B do first on this device?"
+            return f"{its} Before its first backward that is {ahead}. {asks}"
         at = first_other(actions, wanted)
-        ahead = [kind for _, kind, _ in actions].index("B")
-        return f"its actions are {in_a_row(actions, most=8, end='.')} {_one_f_one_b(ahead, at, wanted)}"
+        return f"{its} The one at place {at} is not 1F1B's. What does it do in turn?"
     return _wrong_messages(row, steps, list(_messages(k, K, M)))
-
-
-def _one_f_one_b(ahead: int, at: int, wanted: list) -> str:
-    if ahead != [kind for _, kind, _ in wanted].index("B"):
-        return (
-            f"Before its first backward that is {ahead}. How many forwards does 1F1B do first on this device?"
-        )
-    return f"The one at place {at} is not 1F1B's. What does it do in turn?"
 
 
 def _messages(k: int, K: int, M: int) -> Iterator[tuple[int, str, str, int]]:

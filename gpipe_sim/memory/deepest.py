@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 
-from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import got, require, whole
@@ -42,9 +41,7 @@ class Deepest:
         return f"<Deepest: {self.depth} blocks in {len(self.blocks)} stages>"
 
 
-def deepest_model(
-    schedule: Schedule, profile: Profile, block: int, memory_limit: Limit, costs: CostModel | None = None
-) -> Deepest:
+def deepest_model(schedule: Schedule, profile: Profile, block: int, memory_limit: Limit) -> Deepest:
     """The deepest model of this kind whose step keeps every device within its limit.
 
     ``profile`` is that of a model in which the layer number ``block`` may stand any number of times in a row,
@@ -78,16 +75,14 @@ def deepest_model(
         return [min(left[device] for device in each) for each in devices]
 
     ones = [1] * len(groups)
-    traces = require_within(schedule, model(ones)[1], limits, costs)
+    traces = require_within(schedule, model(ones)[1], limits)
     most = max(1, MOST // schedule.stages)
-    counts = _most(
-        lambda counts: spare(predict_memory(schedule, model(counts)[1], costs)), spare(traces), most
-    )
+    counts = _most(lambda counts: spare(predict_memory(schedule, model(counts)[1])), spare(traces), most)
     if max(counts) == most:
         found = f"{most:,} blocks in each stage fit"
         raise ValueError(f"deepest_model needs a smaller memory_limit, {found} {got(memory_limit)}")
     blocks, deepest = model(counts)
-    return Deepest(blocks, deepest, predict_memory(schedule, deepest, costs))
+    return Deepest(blocks, deepest, predict_memory(schedule, deepest))
 
 
 def _most(spare: Callable[[Sequence[int]], list[Real]], of_one: list[Real], most: int) -> list[int]:

@@ -75,7 +75,7 @@ class Candidate:
     @property
     def samples(self) -> int:
         """In a microbatch."""
-        return self.table.samples_of(self.mesh.replicas, self.schedule.microbatches)
+        return self.table.profile.samples // self.mesh.replicas // self.schedule.microbatches
 
     @property
     def stages(self) -> Stages:

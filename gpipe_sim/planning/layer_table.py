@@ -71,10 +71,6 @@ class LayerTable:
         stages = tuple(self.layers[a:b] for a, b in pairwise(ends))
         return replace(self.profile, stages=stages, samples=self.profile.samples // replicas)
 
-    def samples_of(self, replicas: int, microbatches: int) -> int:
-        """In a microbatch, if each replica has so many."""
-        return self.profile.samples // replicas // microbatches
-
     @cached_property
     def _inside(self) -> tuple[Column, Column]:
         """(fixed, for each sample): running sums of what layers save, and the inputs that are kept.

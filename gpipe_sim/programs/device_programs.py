@@ -110,9 +110,8 @@ def _read_text(text: str) -> DevicePrograms:
     words = [[word for word in row if word and not _LEFT_OUT.fullmatch(word)] for row in words]
     plain = [[_action(word) for word in row if not _TRANSFER.fullmatch(word)] for row in words]
     order = Explicit(plain, placement=held)
-    home: dict[
-        tuple[int, int], int
-    ] = {}  # by stage and microbatch: the first device that has an action of it
+    # By stage and microbatch: the first device that has an action of it.
+    home: dict[tuple[int, int], int] = {}
     split: set[tuple[int, int]] = set()  # where the backward is split
     for device, row in enumerate(order.actions):
         for stage, kind, m in (part for action in row for part in action.parts):
