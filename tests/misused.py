@@ -323,6 +323,7 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: from_torch_csv("0F0,zz"), "line 1, cell 2: 'zz' is not an action"),
         (lambda: gp.with_updates(ENDLESS), "microbatches=4, every=1) has updates already"),
         (lambda: greedy(2, HUGE), "greedy needs at most 1,000,000 pairs of stage and microbatch"),
+        (lambda: greedy(2, 2, placement=[[0], [0, 1]]), "stage 0 is on devices 0 and 1"),
         (lambda: greedy(2, 2, memory_limit=[1, 1, 1]), "needs a number for each of 2 devices"),
         (lambda: greedy(3, 2, profile=PROFILE), "greedy plans 3 stages, but the profile has 2"),
         (lambda: greedy(2, 17, profile=PROFILE), "cannot be cut into 17 microbatches; use a batch of at"),

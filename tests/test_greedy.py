@@ -1,6 +1,7 @@
 """The list scheduler: the classics are special cases, it never gets stuck, it says what it cannot do."""
 
 import random
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from gpipe_sim import (
     simulate,
     span_bubble,
 )
+from gpipe_sim.core.placement import looped
 from gpipe_sim.core.schedule import needs
 from gpipe_sim.errors import ScheduleError
+from gpipe_sim.families.placements import bidirectional, v_shaped
 from gpipe_sim.memory import greedy
 
 GRID = [(1, 3), (2, 1), (2, 5), (3, 2), (4, 3), (4, 8), (5, 16), (8, 15)]
@@ -43,7 +46,7 @@ def test_forwards_first_is_gpipe(devices, microbatches):
 def test_backwards_first_with_room_for_one_microbatch_per_device_to_go_is_1f1b(devices, microbatches):
     plan = greedy(devices, microbatches, memory_limit=range(devices, 0, -1))
     assert plan.actions == OneFOneB(devices, microbatches).actions
-    assert plan == greedy(devices, microbatches, "BF", list(range(devices, 0, -1)), Costs())
+    assert plan == greedy(devices, microbatches, None, "BF", list(range(devices, 0, -1)), Costs())
 
 
 @over_the_grid
@@ -62,8 +65,18 @@ def test_at_4_x_8_room_for_7_microbatches_leaves_no_bubble_and_room_for_4_leaves
     assert span_bubble(simulate(by_limit[7])) == 0 < span_bubble(simulate(by_limit[5]))
 
 
+def test_a_v_within_8_stage_activations_takes_51_as_zb_v_does():
+    plan = greedy(4, 8, v_shaped(4), priority="IFW", memory_limit=8)
+    assert makespan(plan) == 51
+    assert max(peak_in_flight(plan)) == 8
+    assert plan.placement == ((0, 7), (1, 6), (2, 5), (3, 4))
+
+
 def test_a_plan_draws_its_own_picture():
     assert str(greedy(2, 3, memory_limit=[2, 1])) == str(OneFOneB(2, 3))
+    assert str(greedy(2, 2, v_shaped(2), memory_limit=2)) == dedent("""\
+        device 0, stages 0 3: 0F0 3F0 3B0 0F1 0B0 3F1 3B1 0B1
+        device 1, stages 1 2: 1F0 2F0 2B0 1B0 1F1 2F1 2B1 1B1""")
 
 
 # Where no pattern fits
@@ -130,13 +143,17 @@ def test_i_before_f_before_w_is_a_tenth_shorter_on_average(limited):
 
 @st.composite
 def plans(draw, limited=True):
-    """A plan with all that went into it."""
+    """A plan with all that went into it: placements that loop, turn, or are shuffled."""
     devices, microbatches = draw(st.integers(1, 4)), draw(st.integers(1, 5))
-    per_stage = st.lists(st.integers(0, 5), min_size=devices, max_size=devices)
+    shuffled = draw(st.permutations(range(2 * devices)))
+    placements = looped(devices, devices), looped(devices, 2 * devices), v_shaped(devices)
+    placement = draw(st.sampled_from([*placements, list(zip(*[iter(shuffled)] * 2, strict=True))]))
+    stages = sum(map(len, placement))
+    per_stage = st.lists(st.integers(0, 5), min_size=stages, max_size=stages)
     costs = draw(st.builds(Costs, per_stage, per_stage, per_stage, comm=st.integers(0, 4)))
-    room = [1 + draw(st.integers(0, 3)) for _ in range(devices)] if limited else None
+    room = [len(held) + draw(st.integers(0, 3)) for held in placement] if limited else None
     priority = draw(st.sampled_from(["FB", "BF", "IFW", "WIF", "FIW"]))
-    return greedy(devices, microbatches, priority, room, costs), costs, room, priority
+    return greedy(devices, microbatches, placement, priority, room, costs), costs, room, priority
 
 
 @given(plans())
@@ -148,7 +165,7 @@ def test_no_plan_deadlocks_or_exceeds_its_limit(drawn):
 
 @given(plans(limited=False))
 def test_without_a_limit_what_starts_is_the_first_by_priority_and_nothing_that_is_ready_waits(drawn):
-    """Ties go to the lower microbatch."""
+    """Ties go to the lower microbatch, then to the lower stage."""
     plan, costs, _, priority = drawn
     timeline = simulate(plan, costs)
     came = {(message.action, message.target): message.end for message in timeline.messages}
@@ -163,7 +180,7 @@ def test_without_a_limit_what_starts_is_the_first_by_priority_and_nothing_that_i
             free = row[i - 1].end if i else 0
             assert span.start == max(free, min(arrival[later.action] for later in row[i:]))
             rivals = [each.action for each in row[i:] if arrival[each.action] < span.start]
-            first = min([*rivals, span.action], key=lambda a: (priority.index(a.kind), a.microbatch))
+            first = min([*rivals, span.action], key=lambda a: (priority.index(a.kind), a.microbatch, a.stage))
             assert first == span.action
 
 
@@ -171,29 +188,39 @@ def test_without_a_limit_what_starts_is_the_first_by_priority_and_nothing_that_i
 
 
 def test_where_no_order_exists_it_says_who_is_stuck_with_what_and_what_would_do():
-    says = "may hold 0 stage-activations, and has to hold that of"
+    says = "may hold 1 stage-activations, and has to hold 2 before it can free one: those of"
     with pytest.raises(ScheduleError) as refused:
-        greedy(2, 3, memory_limit=0.5)
+        greedy(2, 3, v_shaped(2), memory_limit=1)
     assert str(refused.value) == (
         "greedy finds no order within memory_limit, because there is none:\n"
-        f"  device 0 {says} 0F0\n  device 1 {says} 1F0\n"
-        "memory_limit=1 would do"
+        f"  device 0 {says} 0F0 3F0\n  device 1 {says} 1F0 2F0\n"
+        "memory_limit=2 would do"
     )
-    assert peak_in_flight(greedy(2, 3, memory_limit=1)) == (1, 1)
+    assert max(peak_in_flight(greedy(2, 3, v_shaped(2), memory_limit=2))) == 2
 
 
 def test_only_the_devices_that_are_stuck_are_named_and_only_their_limits_raised():
     with pytest.raises(ScheduleError) as refused:
-        greedy(3, 4, memory_limit=[5, 0, 2])
+        greedy(3, 4, v_shaped(3), memory_limit=[5, 0, 2])
     assert str(refused.value).splitlines()[1:] == [
-        "  device 1 may hold 0 stage-activations, and has to hold that of 1F0",
-        "memory_limit=[5, 1, 2] would do",
+        "  device 1 may hold 0 stage-activations, and has to hold 2 before it can free one: those of 1F0 4F0",
+        "memory_limit=[5, 2, 2] would do",
     ]
-    assert peak_in_flight(greedy(3, 4, memory_limit=[5, 1, 2]))[1] == 1
+    assert peak_in_flight(greedy(3, 4, v_shaped(3), memory_limit=[5, 2, 2]))[1] == 2
 
 
 def test_a_limit_between_two_numbers_of_activations_is_the_lower_one():
     assert greedy(2, 3, memory_limit=[2.5, 1]) == greedy(2, 3, memory_limit=[2, 1])
+    with pytest.raises(ScheduleError, match=r"device 0 may hold 1 .*: those of 0F0 5F0\n"):
+        greedy(3, 1, [[5, 0], [4, 1], [3, 2]], memory_limit=1.5)
+
+
+def test_two_copies_of_a_stage_are_refused_with_the_reason():
+    reason = "which microbatch takes which copy is a pattern of its own, as in Chimera and DualPipe"
+    with pytest.raises(ValueError, match=f"stage 0 is on devices 0 and 1: {reason}"):
+        greedy(2, 4, bidirectional(2))
+    with pytest.raises(ValueError, match=r"to list a stage once on device 1 \(got \(1, 1\)\)"):
+        greedy(2, 4, [[0], [1, 1]])
 
 
 @pytest.mark.parametrize(
@@ -201,6 +228,11 @@ def test_a_limit_between_two_numbers_of_activations_is_the_lower_one():
     [
         ({"devices": 0}, ValueError, r"greedy needs devices >= 1 \(got 0\)"),
         ({"microbatches": 2.0}, TypeError, r"greedy needs microbatches to be a whole number \(got 2.0\)"),
+        ({"placement": [[0, 1]]}, ValueError, r"placement to list 2 devices \(got 1\)"),
+        ({"placement": [[0], [2]]}, ValueError, r"stages 0, 1, 2, ... without a gap \(got \[0, 2\]\)"),
+        ({"placement": [[0.0], [1.0]]}, TypeError, r"such as \[\[0, 3\], \[1, 2\]\]"),
+        ({"placement": 2}, TypeError, r"list the stages of each device, .* \(got 2\)"),
+        ({"placement": [[], []]}, ValueError, r"without a gap \(got \[\]\)"),
         ({"priority": ("F",)}, ValueError, r"list F and B, or F, I and W, .* \(got \('F',\)\)"),
         ({"priority": "FBB"}, ValueError, "list F and B, or F, I and W"),
         ({"priority": "fb"}, ValueError, r"the most urgent first \(got 'fb'\)"),

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import gpipe_sim as gp
 from gpipe_sim.core import Linear, ReLU, Schedule
+from gpipe_sim.core.placement import looped
 from gpipe_sim.errors import ScheduleError
+from gpipe_sim.families.placements import v_shaped
 from gpipe_sim.memory import greedy
 from gpipe_sim.memory.profile import Profile
 
@@ -44,16 +46,28 @@ def peaks(schedule: Schedule, profile: Profile, costs: gp.Costs | None = None) -
     return [trace.peak_inside.bytes for trace in gp.predict_memory(schedule, profile, costs)]
 
 
-def one_by_one(devices: int, microbatches: int, split: bool) -> gp.Explicit:
+def one_by_one(placement, microbatches: int, split: bool) -> gp.Explicit:
     """The order in which each microbatch begins when the one before it is finished."""
-    kinds = "FIW" if split else "FB"
-    return gp.Explicit(
-        [[f"{k}{kind}{m}" for m in range(microbatches) for kind in kinds] for k in range(devices)]
-    )
+    stages = sum(map(len, placement))
+    forwards = [(stage, "F") for stage in range(stages)]
+    steps = forwards + [
+        (stage, kind) for stage in reversed(range(stages)) for kind in ("IW" if split else "B")
+    ]
+    rows = [
+        [f"{stage}{kind}{m}" for m in range(microbatches) for stage, kind in steps if stage in held]
+        for held in placement
+    ]
+    return gp.Explicit(rows, placement=placement)
 
 
 def makespan(schedule: Schedule, costs: gp.Costs | None = None):
     return gp.simulate(schedule, costs).makespan
+
+
+def placements(devices: int) -> list:
+    """One stage each, two looped, two turned, two neighbours."""
+    neighbours = tuple((2 * k, 2 * k + 1) for k in range(devices))
+    return [looped(devices, devices), looped(devices, 2 * devices), v_shaped(devices), neighbours]
 
 
 # The promise
@@ -62,16 +76,18 @@ def makespan(schedule: Schedule, costs: gp.Costs | None = None):
 @st.composite
 def cases(draw):
     devices, microbatches = draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    placement = draw(st.sampled_from(placements(devices)))
+    stages = sum(map(len, placement))
     samples = 2 * microbatches + draw(st.integers(0, 1))
-    profile = unequal_stages(devices, samples, draw(st.integers(0, 9)))
-    times = st.lists(st.integers(0, 4), min_size=devices, max_size=devices)
+    profile = unequal_stages(stages, samples, draw(st.integers(0, 9)))
+    times = st.lists(st.integers(0, 4), min_size=stages, max_size=stages)
     costs = draw(st.builds(gp.Costs, times, times, times, comm=st.integers(0, 3)))
     priority = draw(st.sampled_from(PRIORITIES))
-    least = peaks(one_by_one(devices, microbatches, "I" in priority), profile, costs)
-    free = greedy(devices, microbatches, priority, None, costs)
+    least = peaks(one_by_one(placement, microbatches, "I" in priority), profile, costs)
+    free = greedy(devices, microbatches, placement, priority, None, costs)
     most, part = peaks(free, profile, costs), draw(st.sampled_from([0, 0.1, 0.3, 0.6, 0.9]))
     limits = [a + int(part * max(0, b - a)) for a, b in zip(least, most, strict=True)]
-    return devices, microbatches, priority, limits, costs, profile
+    return devices, microbatches, placement, priority, limits, costs, profile
 
 
 @given(cases(), st.booleans())
@@ -81,7 +97,7 @@ def test_no_plan_ever_holds_more_than_its_limit(case, alike):
     limit = max(limits) if alike else limits
     plan = greedy(*sizes, limit, costs, profile=profile)
     gp.simulate(plan, costs, profile=profile, memory_limit=limit)
-    assert makespan(plan, costs) <= makespan(one_by_one(*sizes[:2], "I" in sizes[2]), costs)
+    assert makespan(plan, costs) <= makespan(one_by_one(sizes[2], sizes[1], "I" in sizes[3]), costs)
 
 
 @given(cases())
@@ -106,12 +122,12 @@ def test_a_step_on_real_arrays_holds_what_was_planned():
 def test_messages_that_pile_up_cost_their_sender_room():
     """Device 0 has room for 6 microbatches, but device 1 only for 1, and for few messages that wait."""
     profile = equal_stages(2, 12)
-    free, least = (peaks(order, profile) for order in (gp.GPipe(2, 6), one_by_one(2, 6, False)))
+    free, least = (peaks(order, profile) for order in (gp.GPipe(2, 6), one_by_one(looped(2, 2), 6, False)))
     message = 2 * 16 * 8
     by_room = {}
     for waiting in range(4):
         limits = [free[0], least[1] + waiting * message]
-        plan = greedy(2, 6, "FB", limits, profile=profile)
+        plan = greedy(2, 6, None, "FB", limits, profile=profile)
         assert peaks(plan, profile)[1] <= limits[1]
         by_room[waiting] = gp.peak_in_flight(plan), makespan(plan)
     assert by_room == {0: ((1, 1), 36), 1: ((2, 1), 21), 2: ((4, 1), 21), 3: ((5, 1), 21)}
@@ -137,7 +153,7 @@ def test_within_the_bytes_of_1f1b_backwards_first_is_1f1b(devices, microbatches)
 
 def test_a_byte_below_the_least_is_refused_with_the_least():
     profile = equal_stages(2, 12)
-    least = peaks(one_by_one(2, 6, False), profile)
+    least = peaks(one_by_one(looped(2, 2), 6, False), profile)
     assert least == [5376, 5376]
     with pytest.raises(ScheduleError) as refused:
         greedy(2, 6, memory_limit=5375, profile=profile)
@@ -149,19 +165,19 @@ def test_a_byte_below_the_least_is_refused_with_the_least():
     )
     with pytest.raises(ScheduleError, match=r"device 1 .*\nmemory_limit=\[9000, 5376\] would do$"):
         greedy(2, 6, memory_limit=[9000, 0], profile=profile)
-    assert str(greedy(2, 6, memory_limit=5376, profile=profile)) == str(one_by_one(2, 6, False))
+    assert str(greedy(2, 6, memory_limit=5376, profile=profile)) == str(one_by_one(looped(2, 2), 6, False))
 
 
 @pytest.mark.parametrize("split", [False, True])
 def test_a_single_microbatch_needs_no_more_than_it_holds(split):
     """Its forward runs before there are gradients, so it needs less than one that comes after another."""
-    priority = "IFW" if split else "BF"
-    profile = unequal_stages(2, 3, 5)
-    least = peaks(one_by_one(2, 1, split), profile)
-    assert peaks(greedy(2, 1, priority, least, profile=profile), profile) == least
+    placement, priority = v_shaped(2), "IFW" if split else "BF"
+    profile = unequal_stages(4, 3, 5)
+    least = peaks(one_by_one(placement, 1, split), profile)
+    assert peaks(greedy(2, 1, placement, priority, least, profile=profile), profile) == least
     less = [least[0], least[1] - 1]
     with pytest.raises(ScheduleError, match="not even one microbatch after another:\n  device 1 would"):
-        greedy(2, 1, priority, less, profile=profile)
+        greedy(2, 1, placement, priority, less, profile=profile)
 
 
 @pytest.mark.parametrize(
