@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from itertools import pairwise
+from textwrap import dedent
 from xml.etree import ElementTree
 
 import pytest
@@ -22,6 +23,7 @@ from gpipe_sim import (
     overlay,
     simulate,
 )
+from gpipe_sim.core.actions import Kind
 from gpipe_sim.drawing.geometry import boxes
 from gpipe_sim.drawing.overlay import Compared, Overlay
 from gpipe_sim.export.spans import from_spans
@@ -140,3 +142,23 @@ def test_a_fitted_simulation_lies_closer_than_the_plan():
     planned = overlay(simulate(step.schedule, PLANNED), step)
     fitted = overlay(simulate(step.schedule, fit_costs(step)), step)
     assert 0 < fitted.makespan.error < planned.makespan.error / 2
+
+
+def test_actions_in_a_pair_are_left_out_of_the_errors():
+    """One pair takes 6 where its halves take 3 + 3: only what stands alone in both is compared."""
+    schedule = Explicit(["0F0 (0F1;0B0)OVERLAP_F_B 0B1"])
+    step = measured(schedule, Costs(3, 1, 2), noise=0)
+    both = overlay(simulate(schedule, Costs(2, 1, 2, overlap=6)), step)
+    assert both.durations == {Kind.F: (2, pytest.approx(3)), Kind.B: (3, pytest.approx(3))}
+
+
+def test_its_text_is_a_table():
+    schedule = OneFOneB(4, 8)
+    both = overlay(simulate(schedule, PLANNED), simulate(schedule, SLOWER))
+    assert str(both) == dedent("""\
+        OneFOneB(devices=4, microbatches=8)
+                         simulated  measured   error
+        makespan               660       726  +10.0%
+        bubble fraction      27.3%     27.3%   +0.0%
+        mean forward            20        22  +10.0%
+        mean backward           40        44  +10.0%""")

@@ -158,13 +158,13 @@ def test_it_is_explained_fitted_simulated_again_printed_and_drawn(schedule):
     timeline = timed(schedule)
     devices, until = schedule.devices, timeline.makespan
     assert metrics.idle_time(timeline) == pytest.approx(devices * until - metrics.busy_time(timeline))
-    assert 0 < metrics.speedup(timeline) <= devices
+    assert 0 < gp.why.speedup(timeline) <= devices
     chain = gp.why.critical_path(timeline)
     assert chain[0].start == 0 and chain[-1].end == until
     for device in range(devices):
         assert gp.why.why_idle(timeline, device, until / 2).sentence
         assert (
-            max(count for _, count in metrics.in_flight(timeline, device))
+            max(count for _, count in gp.why.in_flight(timeline, device))
             == gp.peak_in_flight(schedule)[device]
         )
     again = gp.simulate(timeline.schedule, gp.fit_costs(timeline))

@@ -1,12 +1,14 @@
 """A simulated and a measured step on one time axis: what the simulation gets right, and what it misses."""
 
 import math
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.core.actions import Action
+from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.bubbles import bubble_fraction
 from gpipe_sim.core.timeline import Timeline, number, require_timeline
 from gpipe_sim.drawing.coarse import grain_of
@@ -44,7 +46,7 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Overlay:
-    """Two timelines of the same actions on the same devices: a drawing in a notebook.
+    """Two timelines of the same actions on the same devices: a drawing in a notebook, a table as ``str``.
 
     ``makespan`` and ``bubble`` (the bubble fraction) are ``Compared``: a pair with its ``error``.
     ValueError if the actions or their devices differ, TypeError for anything but timelines.
@@ -71,6 +73,18 @@ class Overlay:
         return Compared(bubble_fraction(self.simulated), bubble_fraction(self.measured))
 
     @cached_property
+    def durations(self) -> dict[Kind, Compared]:
+        """The mean duration of each kind, over the actions outside any overlapped pair in both timelines."""
+        simulated, measured = _alone(self.simulated), _alone(self.measured)
+        both = defaultdict(list)
+        for action in simulated.keys() & measured.keys():
+            both[action.kind].append((simulated[action], measured[action]))
+        means = {
+            kind: (sum(each) / len(each) for each in zip(*pairs, strict=True)) for kind, pairs in both.items()
+        }
+        return {kind: Compared(*means[kind]) for kind in Kind if kind in means}
+
+    @cached_property
     def drawing(self) -> Svg:
         """The chart that a notebook shows; times are in the unit of the two timelines."""
         return _draw(self)
@@ -88,6 +102,12 @@ class Overlay:
             f"<Overlay of {self.simulated.schedule!r}: makespan {simulated} simulated, {measured} measured>"
         )
 
+    def __str__(self) -> str:
+        rows = [("", *NAMES, "error"), *_table(self)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
+        return "\n".join([repr(self.simulated.schedule), *lines])
+
 
 def overlay(simulated: Timeline, measured: Timeline) -> Overlay:
     """Compare a simulated timeline with a measured one of the same actions, both in the same unit of time.
@@ -100,6 +120,18 @@ def overlay(simulated: Timeline, measured: Timeline) -> Overlay:
 
 def _homes(timeline: Timeline) -> dict[Action, int]:
     return {part: span.device for span in timeline.spans for part in span.action.parts}
+
+
+def _alone(timeline: Timeline) -> dict[Action, Real]:
+    """How long each action takes, without those in overlapped pairs."""
+    return {span.action: span.end - span.start for span in timeline.spans if len(span.action.parts) == 1}
+
+
+def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
+    yield "makespan", *map(number, overlay.makespan), _percent(overlay.makespan.error)
+    yield "bubble fraction", *map("{:.1%}".format, map(float, overlay.bubble)), _percent(overlay.bubble.error)
+    for kind, compared in overlay.durations.items():
+        yield f"mean {kind.meaning}", *map(number, compared), _percent(compared.error)
 
 
 def _percent(error: float) -> str:
