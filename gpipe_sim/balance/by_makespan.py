@@ -2,8 +2,8 @@
 
 How fast the slowest stage is does not decide it alone: a slow first stage costs less than a slow stage in the
 middle, which waits for more. So cuts are simulated. Most need not be: the layers of a single stage already
-show that they take longer (``balance.stage_bounds``). From the best of the others, layers are moved about for
-as long as that helps; and the same bounds say how far from the best of all cuts the result may be.
+show that they take longer (``balance.stage_bounds``). If few cuts are left, all of them are simulated, and
+the best one is proven to be the best. Otherwise layers are moved about for as long as that helps.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,8 @@ from gpipe_sim.errors import got, require, require_few
 Column = np.ndarray
 OWNER = "balance_by_makespan"
 MOST = 1_000  #: layers
-TIMED = 40_000_000  #: actions, in all cuts that are moved to from one cut
+TIMED = 40_000_000  #: actions, in all cuts that are moved to from one cut, and in all that may be better
+CUTS = 200_000  #: at most, of however few actions
 STEPS = (-8, -4, -2, -1, 1, 2, 4, 8)  #: layers that are moved at once
 
 
@@ -61,9 +62,9 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     or a head is part of the first or the last layer. Speeds, overheads and ``comm`` count as ``simulate``
     counts them; the order of the actions is the schedule's, whatever the cut.
 
-    It starts from the cut of ``balance_by_cost`` and from the one whose longest stage is the shortest, and
-    moves layers from stage to stage as long as that helps. What it finds may not be the best; the ``bound``
-    says how far from the best it is at most. It is right to rounding.
+    It starts from the cut of ``balance_by_cost`` and simulates all cuts that may be better. Where these are
+    too many, it moves layers from stage to stage as long as that helps. What it finds then may not be the
+    best; the ``bound`` says how far from the best it is at most. It is right to rounding.
 
     It takes seconds at most: three for 1,000 layers and 1F1B on 64 devices. ValueError for more stages than
     layers, more than 1,000 layers, or costs that list none; TypeError for another cost model; ScheduleError
@@ -75,19 +76,27 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     timed = ManyCuts(schedule.program, costs, layers)
     cuts = np.array([_ends(balance) for balance in _even(schedule, costs, layers)])
     bounds = StageBounds(timed, timed.makespans(cuts).min())
-    cuts, least = np.vstack([cuts, _ends(bounds.cut())]), bounds.least()
+    cuts = np.vstack([cuts, _ends(bounds.cut())])
+    if not _few(bounds, timed.makespans(cuts).min()):
+        cuts = np.array([_moved(timed, cut) for cut in cuts])
     cut, time = _shortest(timed, cuts)
-    if least < time * (1 - ROUNDING):
-        cut, time = _shortest(timed, np.array([_moved(timed, cut) for cut in cuts]))
+    if proven := _few(bounds, time):
+        cut, time = _shortest(timed, np.vstack([cut, bounds.cuts(time)]))
     balance = np.diff(cut).tolist()
-    makespan = simulate(schedule, merged(costs, balance)).makespan
-    return BalancePlan(tuple(balance), makespan, least if least < time * (1 - ROUNDING) else makespan)
+    makespan, least = simulate(schedule, merged(costs, balance)).makespan, bounds.least()
+    proven |= least >= time * (1 - ROUNDING)
+    return BalancePlan(tuple(balance), makespan, makespan if proven else least)
 
 
 def _shortest(timed: ManyCuts, cuts: Column) -> tuple[Column, Real]:
     """(the first of the cuts that are as short, what it takes)."""
     times = timed.makespans(cuts)
     return cuts[times.argmin()], times.min()
+
+
+def _few(bounds: StageBounds, limit: Real) -> bool:
+    """Whether there is time for all cuts that may be shorter than a limit."""
+    return bounds.count(limit) <= min(CUTS, TIMED // bounds.program.size)
 
 
 def _moved(timed: ManyCuts, cut: Column) -> Column:

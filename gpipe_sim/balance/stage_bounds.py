@@ -17,6 +17,7 @@ from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from gpipe_sim.balance.cuts import CutSearch, most_even
 from gpipe_sim.balance.many_cuts import PAIR, ManyCuts
@@ -51,10 +52,10 @@ class StageBounds:
         short = [self._alone(stage) <= limit for stage in range(self.program.stages)]
         self.width = max(int(np.flatnonzero(table.any(axis=0))[-1]) + 1 for table in short)
         self.tables = []
-        for stage, cells in enumerate(short):
+        for stage, cells in enumerate(self._reached([table[:, : self.width] for table in short])):
             start, more = np.nonzero(cells)
             least = self._least(stage, start, start + more + 1)
-            table = np.full((self.layers, self.width), np.inf)
+            table = np.full(cells.shape, np.inf)
             table[start, more] = np.where(least <= limit, least, np.inf)
             self.tables.append(table)
 
@@ -72,6 +73,38 @@ class StageBounds:
         return CutSearch(
             lambda stage, _: self.tables[stage], self.width, self.layers, self.program.stages, np.inf
         )
+
+    def count(self, limit: Real) -> float:
+        """How many cuts there are whose step may be shorter than the limit."""
+        return self._ways(self._below(limit))[0][0]
+
+    def cuts(self, limit: Real) -> Column:
+        """All cuts whose step may be shorter than the limit, as ends; (cuts, stages + 1)."""
+        found = np.zeros((1, 1), int)
+        for cells in self._reached(self._below(limit)):
+            cut, more = np.nonzero(cells[found[:, -1]])
+            found = np.column_stack([found[cut], found[cut, -1] + more + 1])
+        return found
+
+    def _below(self, limit: Real) -> list[Table]:
+        return [table < limit * (1 - ROUNDING) for table in self.tables]
+
+    def _ways(self, allowed: list[Table]) -> list[Column]:
+        """For each stage, how many cuts there are of it and those after it; by where it starts."""
+        found = [np.append(np.zeros(self.layers), 1.0)]
+        for table in reversed(allowed):
+            after = np.append(found[-1][1:], np.zeros(self.width - 1))
+            found.append(np.append((table * sliding_window_view(after, self.width)).sum(axis=1), 0.0))
+        return found[::-1]
+
+    def _reached(self, allowed: list[Table]) -> list[Table]:
+        """Of what each stage is allowed, what some cut of all the layers has."""
+        end = np.minimum(np.arange(self.layers)[:, None] + np.arange(1, self.width + 1), self.layers)
+        start, found = np.arange(self.layers + 1) == 0, []
+        for table, ways in zip(allowed, self._ways(allowed)[1:], strict=True):
+            found.append(table & start[:-1, None] & (ways[end] > 0))
+            start = np.isin(np.arange(self.layers + 1), end[found[-1]])
+        return found
 
     def _way(self, kinds: tuple[int, ...]) -> _Way:
         """As a part of a pair, an action may take any time."""
