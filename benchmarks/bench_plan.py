@@ -14,7 +14,7 @@ from gpipe_sim.balance.by_cost import balance_by_cost
 from gpipe_sim.balance.by_makespan import balance_by_makespan
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.losses import cross_entropy
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import Adam
 from gpipe_sim.families.placements import v_shaped
@@ -63,7 +63,7 @@ def balances() -> bool:
 def searches() -> bool:
     """A Transformer of 126 blocks on 8 nodes of 8 devices: the ten fastest plans, with their exact bytes."""
     layers = gpt(126, 1024, 16, tokens=30_522, sequence=512, dtype=np.float16)
-    batch = StandIn((512, 512), np.int64), StandIn((512, 512), np.int64)
+    batch = MetaArray((512, 512), np.int64), MetaArray((512, 512), np.int64)
     links = Nodes(8, Link(5e-6, 300e9), Link(5e-6, 25e9))
     cluster = Cluster(64, Accelerator(140e12, 1e-5), 80e9, links)
     start = perf_counter()

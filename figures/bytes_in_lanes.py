@@ -18,7 +18,7 @@ BALANCE = (2 + 12, *[12] * 6, 12 + 2)  #: embedding and positions first, the las
 
 def data() -> dict:
     """The step's spans; for each device the times of its samples, and its bytes by category then."""
-    text = gp.StandIn((MICROBATCHES, PLACES), int)
+    text = gp.MetaArray((MICROBATCHES, PLACES), int)
     partitions = gp.split(gp.gpt3_175b(), balance=BALANCE)
     profile = gp.profile(partitions, (text, text), gp.cross_entropy, gp.MixedPrecision(gp.Adam()))
     schedule = gp.OneFOneB(DEVICES, MICROBATCHES)

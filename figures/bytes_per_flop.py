@@ -31,7 +31,7 @@ def data() -> dict:
 
 def _model(make: Callable, sequence: int, features: int) -> dict:
     block = next(layer for layer in make() if isinstance(layer, TransformerBlock))
-    x = gp.StandIn((1, sequence, features), np.float16)
+    x = gp.MetaArray((1, sequence, features), np.float16)
 
     def freed(layers: list[Layer], kind: type[Layer]) -> list[list[int]]:
         """[bytes, FLOPs] of each way to recompute a layer of this kind alone."""

@@ -41,7 +41,7 @@ def data() -> dict:
 def _profile(what: str) -> Profile:
     layers = gp.gpt(1, 2_048, 32, tokens=32_000, sequence=PLACES, dropout=0.1)
     layers[BLOCK] = gp.memory.checkpointed([layers[BLOCK]], [what])[0]
-    text = gp.StandIn((MICROBATCHES, PLACES), int)
+    text = gp.MetaArray((MICROBATCHES, PLACES), int)
     return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, gp.transformers.RMSProp())
 
 

@@ -52,7 +52,7 @@ def predicted(schedule: gp.core.Schedule) -> tuple[MemoryTrace, ...]:
     balance = [(len(layers) - 2 * ENDS) // schedule.stages] * schedule.stages
     balance[0] += ENDS
     balance[-1] += ENDS
-    texts = gp.StandIn((MICROBATCHES, PLACES), int)
+    texts = gp.MetaArray((MICROBATCHES, PLACES), int)
     adam = gp.MixedPrecision(gp.Adam())
     stages = gp.split(layers, balance=balance)
     return gp.predict_memory(schedule, gp.profile(stages, (texts, texts), gp.cross_entropy, optimizer=adam))

@@ -34,7 +34,7 @@ MARKS = {False: "o", True: "^"}  #: without recompute, and with it
 def data() -> dict:
     """Of each plan: family, devices of a pipeline, recompute, time, bytes, and whether no other beats it."""
     layers = [gp.core.Linear(ROWS, ROWS, rng=np.random.default_rng(0)) for _ in range(LAYERS)]
-    x = gp.StandIn((SAMPLES, ROWS, ROWS), np.float64)
+    x = gp.MetaArray((SAMPLES, ROWS, ROWS), np.float64)
     how = {"schedules": FAMILIES, "stages_per_device": [2], "rows": None}
     plans = gp.plan(layers, CLUSTER, (x, x), gp.mse, gp.Adam(), **how)
     return {

@@ -38,7 +38,7 @@ def _speedup(devices: int, link: str) -> Fraction:
 def _seconds(devices: int, speed: int) -> Fraction:
     """Of a forward and a backward: what each device computes, and then what it sends."""
     block = gp.transformers.TransformerBlock(FEATURES, HEADS, rng=None, dtype=np.float16)
-    flops = 3 * block.flops(gp.StandIn((1, PLACES, FEATURES), np.float16))
+    flops = 3 * block.flops(gp.MetaArray((1, PLACES, FEATURES), np.float16))
     sent = gp.formulas.tensor_parallel_bytes(PLACES, 1, FEATURES, devices)
     return Fraction(flops, FLOPS * devices) + sent / speed
 

@@ -15,7 +15,7 @@ belongs to, such as ``gp.why.critical_path``. Chapter by chapter:
 core: schedules, their times, and a training step
     gp. Adam, bubble_fraction, bubble_overhead, check, Costs, cross_entropy, evaluate, Explicit, GPipe,
         Interleaved1F1B, mlp, mse, Naive, OneFOneB, peak_in_flight, problems, remat, SGD, simulate,
-        single_device_step, span_bubble, split, StandIn, train, train_step
+        single_device_step, span_bubble, split, MetaArray, train, train_step
     gp.core. Action, B, busy_time, Context, CostModel, F, GELU, I, idle_time, Kind, Layer, LAYERS, Linear,
         looped, Loss, needs, Optimizer, outputs, OverlapFB, Partition, R, ReLU, roots, Schedule, Span,
         Tanh, Timeline, train_single_device, U, useful_time, W

@@ -34,7 +34,7 @@ from gpipe_sim.core.interleaved import Interleaved1F1B as Interleaved1F1B
 from gpipe_sim.core.layers import mlp as mlp
 from gpipe_sim.core.losses import cross_entropy as cross_entropy
 from gpipe_sim.core.losses import mse as mse
-from gpipe_sim.core.meta_array import StandIn as StandIn
+from gpipe_sim.core.meta_array import MetaArray as MetaArray
 from gpipe_sim.core.naive import Naive as Naive
 from gpipe_sim.core.one_f_one_b import OneFOneB as OneFOneB
 from gpipe_sim.core.optimizers import SGD as SGD

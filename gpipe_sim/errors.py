@@ -3,10 +3,13 @@
 import math
 import operator
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
-from numbers import Rational, Real
+from fractions import Fraction
+from numbers import Rational
+from numbers import Real as AnyReal
 
 import numpy as np
 
+Real = int | float | Fraction  #: a time or an amount, as Python's own number
 MOST = 10_000_000  #: of whatever a public call makes one by one: more would take minutes and all memory
 
 
@@ -79,7 +82,7 @@ def whole(owner: str, name: str, value, low: int = 1, high: int | None = None) -
 
 def number(owner: str, name: str, value) -> Real:
     """A number as Python's own; TypeError unless it is a real one."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, AnyReal):
         raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
     return value.item() if hasattr(value, "item") else value
 

@@ -80,7 +80,7 @@ WRONG = (
 RECORDS = """Action Advice B BalancePlan Checkpoint Collective Context CostModel DeadlockError Deepest
     DivergedError Explanation F GELU History I Kind Layer Loss MemoryLimitError MemoryTrace Message Optimizer
     OverlapFB Plan Plans Problem Profile R ReLU RecomputePlan Residual Schedule ScheduleError SequenceMean
-    Span Staleness StandIn StepResult Svg Tanh Timeline U W roots"""
+    Span Staleness MetaArray StepResult Svg Tanh Timeline U W roots"""
 FORMULAS = {name: found for name, found in vars(gp.formulas).items() if hasattr(found, "__wrapped__")}
 PLOTS = {name: found for name, found in vars(gp.plots).items() if name.startswith("plot_")}
 METHODS = (
@@ -486,7 +486,10 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.recompute_plan(parts(), 100), "a recompute plan needs a profile, such as profile"),
         (lambda: colocate(SCHEDULE, ["a", ["b"]]), "devices lists a name for each of 2"),
         (lambda: gp.balance_by_parameters([LINEAR], 1, speed=[2]), "unexpected keyword argument 'speed'"),
-        (lambda: gp.balance_by_time([LINEAR], 1, gp.StandIn((16, 64), float)), "needs a sample with content"),
+        (
+            lambda: gp.balance_by_time([LINEAR], 1, gp.MetaArray((16, 64), float)),
+            "needs a sample with content",
+        ),
         (lambda: gp.split([LINEAR], balance="time"), "split needs stages=, how many, beside balance='time'"),
         (lambda: gp.split([LINEAR], stages=1, balance="time"), "split needs sample=, the inputs of one micr"),
         (lambda: gp.split([LINEAR], stages=1, balance="parameters", sample=X), "sample only for balance='t"),

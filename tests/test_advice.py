@@ -107,7 +107,7 @@ def test_another_schedule_gains_what_the_times_say():
 def test_recompute_is_needed_only_where_nothing_else_fits():
     assert advise(ROOMY).steps[RECOMPUTE].answer.startswith("It is not: without it")
     layers = gp.gpt(6, 8, 2, tokens=6, sequence=64)
-    batch = gp.StandIn((4, 64), np.int64), gp.StandIn((4, 64), np.int64)
+    batch = gp.MetaArray((4, 64), np.int64), gp.MetaArray((4, 64), np.int64)
 
     def of(memory: float):
         where = cluster(4, memory)

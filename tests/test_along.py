@@ -7,7 +7,7 @@ from numeric import furthest_apart
 
 import gpipe_sim as gp
 from gpipe_sim.core import Layer, outputs
-from gpipe_sim.core.boundary import copied
+from gpipe_sim.core.boundary import copy_boundary
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.memory import BOUNDARY, MESSAGES
 from gpipe_sim.transformers import PaddingMask, SequenceMean
@@ -84,7 +84,7 @@ def test_a_mask_is_part_of_the_message_and_of_the_boundary_input():
 
 def test_a_message_is_a_copy_of_all_that_travels():
     sent = np.ones((2, 3, H)), np.ones((2, 3), bool)
-    arrived = copied(sent)
+    arrived = copy_boundary(sent)
     assert all((a == b).all() and not np.shares_memory(a, b) for a, b in zip(sent, arrived, strict=True))
 
 
@@ -131,7 +131,7 @@ class Skips(Layer):
         return (np.tanh(x), x), x
 
     def outline(self, x, ctx):
-        return (gp.StandIn(x.shape, x.dtype), x), x
+        return (gp.MetaArray(x.shape, x.dtype), x), x
 
     def backward_input(self, saved, dy):
         return dy, None

@@ -79,7 +79,7 @@ def test_sizes_of_an_mlp_by_hand():
 
 def test_smaller_microbatches_leave_the_weights_to_decide():
     layers = gp.mlp([64, 32, 32, 10])
-    text = gp.StandIn((1024, 64), float)
+    text = gp.MetaArray((1024, 64), float)
     found = {m: gp.balance_by_size(layers, 2, text, microbatches=m) for m in (1, 1024)}
     assert found == {1: [2, 3], 1024: [1, 4]}
 
@@ -88,7 +88,7 @@ def test_a_model_and_a_sample_on_paper_have_sizes():
     layers = gp.gpt(4, 8, 2, tokens=20, sequence=6)
     real = gp.gpt(4, 8, 2, tokens=20, sequence=6, rng=np.random.default_rng(0))
     text = np.random.default_rng(0).integers(20, size=(8, 6))
-    on_paper = gp.balance_by_size(layers, 3, gp.StandIn((8, 6), text.dtype), microbatches=3)
+    on_paper = gp.balance_by_size(layers, 3, gp.MetaArray((8, 6), text.dtype), microbatches=3)
     assert on_paper == gp.balance_by_size(real, 3, text, microbatches=3)
 
 

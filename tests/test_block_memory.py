@@ -20,7 +20,7 @@ ON_PAPER = {"rng": None, "dtype": np.float16}
 
 
 def profiled(layer: Layer, features: int, sequence: int):
-    x = gp.StandIn((1, sequence, features), np.float16)
+    x = gp.MetaArray((1, sequence, features), np.float16)
     [[found]] = gp.profile(gp.split([layer], stages=1), (x, x), gp.mse).stages
     return found
 
@@ -50,7 +50,7 @@ def block(features: int, heads: int, **options) -> Layer:
 
 def core_flops(features: int, heads: int, sequence: int) -> int:
     """What attention computes for one sample beside its two linear layers."""
-    x = gp.StandIn((1, sequence, features), np.float16)
+    x = gp.MetaArray((1, sequence, features), np.float16)
     linear = (Linear(features, out, **ON_PAPER) for out in (3 * features, features))
     return attention(features, heads).flops(x) - sum(layer.flops(x) for layer in linear)
 
@@ -123,7 +123,7 @@ def test_24_blocks_save_24_times_as_much_with_either_norm(norm):
     h, a, s = BERT
     assert f.block_memory(s, 1, h, a) == 38_797_312
     blocks = [block(h, a, norm=norm) for _ in range(24)]
-    x = gp.StandIn((1, s, h), np.float16)
+    x = gp.MetaArray((1, s, h), np.float16)
     profile = gp.profile(gp.split(blocks, stages=1), (x, x), gp.mse)
     [trace] = gp.predict_memory(gp.GPipe(1, 1), profile)
     error = 2 * s * h
@@ -135,7 +135,7 @@ def test_24_blocks_save_24_times_as_much_with_either_norm(norm):
 
 def first_device(schedule: gp.core.Schedule, blocks: int) -> int:
     """The activation peak of device 0, which holds no loss."""
-    x = gp.StandIn((schedule.microbatches, 32, 64), np.float16)
+    x = gp.MetaArray((schedule.microbatches, 32, 64), np.float16)
     stages = gp.split(
         gp.gpt(blocks, 64, 4, tokens=9, sequence=32, dropout=0.1, dtype=np.float16)[2:-2],
         stages=schedule.stages,

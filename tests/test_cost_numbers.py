@@ -93,7 +93,7 @@ def test_neighbours_send_each_other_2sbh_bytes_for_each_microbatch_and_v_times_a
     """GPT-3 on eight devices, 8 microbatches of one text; 2 bytes a number, counted from the messages."""
     devices, microbatches, places, features = 8, 8, 2_048, 12_288
     schedule = gp.Interleaved1F1B(devices, microbatches, stages_per_device)
-    layers, texts = gp.gpt3_175b(), gp.StandIn((microbatches, places), int)
+    layers, texts = gp.gpt3_175b(), gp.MetaArray((microbatches, places), int)
     blocks = 96 // schedule.stages
     ends = len(layers) - 96 - 2  # the embeddings are in front of the blocks
     balance = [blocks + 2, *[blocks] * (schedule.stages - 2), blocks + ends]

@@ -16,7 +16,7 @@ H, TOKENS, PLACES, GIB = 2_048, 32_000, 1_024, 2**30
 def language(batch: int = 8, features: int = 8, optimizer: gp.core.Optimizer | None = None) -> Profile:
     """A small Transformer on paper, one block deep, in a single stage: its block is layer 2."""
     layers = gp.gpt(1, features, 2, tokens=20, sequence=6)
-    text = gp.StandIn((batch, 6), int)
+    text = gp.MetaArray((batch, 6), int)
     return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, optimizer)
 
 
@@ -76,7 +76,7 @@ def test_the_model_that_was_found_runs_within_its_limit():
 
 
 def test_how_the_profiled_model_is_cut_does_not_matter():
-    text = gp.StandIn((8, 6), int)
+    text = gp.MetaArray((8, 6), int)
     layers = gp.gpt(1, 8, 2, tokens=20, sequence=6)
     whole, cut = (gp.profile(gp.split(layers, stages=n), (text, text), gp.cross_entropy) for n in (1, 5))
     schedule = gp.GPipe(2, 4)
@@ -101,7 +101,7 @@ def test_recompute_and_an_early_backward_both_make_room_for_depth():
 def giant() -> Profile:
     """Its Transformer: 32 sequences of 1,024 places in a batch; 4 bytes each for w, g and RMSProp's v."""
     layers = gp.gpt(1, H, 32, tokens=TOKENS, sequence=PLACES, dropout=0.1)
-    text = gp.StandIn((32, PLACES), int)
+    text = gp.MetaArray((32, PLACES), int)
     return gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, gp.transformers.RMSProp())
 
 

@@ -54,7 +54,7 @@ AGAIN = [
 @pytest.mark.parametrize("layer", [*map(small, EVERY), *AGAIN], ids=repr)
 def test_the_flops_that_a_layer_states_are_those_of_the_products_that_it_makes(layer):
     x = np.ones((5, 4, 3)) if layer in AGAIN else input_for(layer)
-    on_paper = gp.StandIn(x.shape, x.dtype)
+    on_paper = gp.MetaArray(x.shape, x.dtype)
     (y, saved), forward = counted(counting(layer).forward, x.view(Counted), Context())
     (_, pending), to_input = counted(layer.backward_input, saved, np.ones(y.shape).view(Counted))
     _, to_weights = counted(layer.backward_weight, pending)
@@ -65,14 +65,14 @@ def test_the_flops_that_a_layer_states_are_those_of_the_products_that_it_makes(l
 
 def test_the_count_sees_every_product():
     """What is stated of these is not 0, so the test above compares something."""
-    on_paper = gp.StandIn((5, 4, 3), float)
+    on_paper = gp.MetaArray((5, 4, 3), float)
     assert [layer.flops(on_paper) for layer in AGAIN] == [2400, 5280, 5280, 720]
     assert [layer.recompute_flops(on_paper) for layer in AGAIN] == [480, 480, 5760, 360]
 
 
 def block_profile(h: int, a: int, s: int, samples: int = 1, **options) -> Profile:
     block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16, **options)
-    x = gp.StandIn((samples, s, h), np.float16)
+    x = gp.MetaArray((samples, s, h), np.float16)
     return gp.profile(gp.split([block], stages=1), (x, x), gp.mse)
 
 

@@ -10,7 +10,7 @@ from numeric import apart, furthest_apart, numeric_gradient
 
 import gpipe_sim as gp
 from gpipe_sim.core import GELU, LAYERS, Context, Layer, Linear, ReLU, Tanh
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.transformers import (
     BatchNorm,
     Checkpoint,
@@ -256,7 +256,7 @@ def require_outlined(layer: Layer, x_dtype: type, dy_dtype: type) -> None:
     dy = np.ones(y.shape, dy_dtype)
     dx, pending = layer.backward_input(saved, dy)
     found = layer.backward_weight(pending)
-    x_, dy_ = StandIn(x.shape, x.dtype), StandIn(dy.shape, dy.dtype)
+    x_, dy_ = MetaArray(x.shape, x.dtype), MetaArray(dy.shape, dy.dtype)
     y_, saved_ = layer.outline(x_, ctx)
     dx_, pending_ = layer.outline_input(saved_, dy_)
     expected = described(x, y, saved, dy, dx, pending, found if layer.parameters else None)
@@ -296,7 +296,7 @@ def test_a_layer_without_an_outline_says_what_to_write():
         outline = Layer.outline
 
     with pytest.raises(NotImplementedError, match=r"Softsign\(\) does not say .*; give Softsign the methods"):
-        Softsign().outline(StandIn((2, 3), float), Context())
+        Softsign().outline(MetaArray((2, 3), float), Context())
 
 
 @every_layer

@@ -58,7 +58,7 @@ def test_flops_are_those_of_megatrons_equation_3():
     """The forward runs twice and a backward is as long as two, so four forwards; the head's runs once."""
     blocks, h, V, s, B = 3, 256, 1_000, 128, 5
     layers = gp.gpt(blocks, h, 4, tokens=V, sequence=s)
-    text = gp.StandIn((B, s), np.int32)
+    text = gp.MetaArray((B, s), np.int32)
     profile = gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy)
     forward = B * sum(layer.flops for layer in profile.stages[0])
     head = B * 2 * s * h * V
@@ -77,7 +77,7 @@ def test_a_model_on_paper_holds_what_the_same_model_would():
     text = np.random.default_rng(0).integers(11, size=(8, 7))
     batch = text[:, :-1], text[:, 1:]
     step = gp.train_step(made(np.random.default_rng(0)), gp.OneFOneB(2, 4), batch, gp.cross_entropy)
-    on_paper = tuple(gp.StandIn(part.shape, part.dtype) for part in batch)
+    on_paper = tuple(gp.MetaArray(part.shape, part.dtype) for part in batch)
     profile = gp.profile(made(None), on_paper, gp.cross_entropy)
     assert gp.predict_memory(gp.OneFOneB(2, 4), profile) == step.memory
 
@@ -96,7 +96,7 @@ def test_what_is_on_paper_does_not_run():
 
 def test_a_batch_on_paper_does_not_run():
     partitions = gp.split([gp.core.Tanh()], stages=1)
-    x, on_paper = np.zeros((4, 3)), gp.StandIn((4, 3), float)
+    x, on_paper = np.zeros((4, 3)), gp.MetaArray((4, 3), float)
     for run in (
         lambda: gp.train_step(partitions, gp.GPipe(1, 2), (on_paper, on_paper), gp.mse),
         lambda: gp.single_device_step(partitions[0].layers, (x, on_paper), gp.mse),
@@ -104,45 +104,47 @@ def test_a_batch_on_paper_does_not_run():
         lambda: gp.mse(on_paper, x),
         lambda: on_paper[0],
     ):
-        with pytest.raises(TypeError, match=r"StandIn\(\(4, 3\), float64\) is on paper and has no contents"):
+        with pytest.raises(
+            TypeError, match=r"MetaArray\(\(4, 3\), float64\) is on paper and has no contents"
+        ):
             run()
 
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "says"),
     [
-        (3, float, r"StandIn needs a shape, such as \(8, 64\) \(got 3\)"),
+        (3, float, r"MetaArray needs a shape, such as \(8, 64\) \(got 3\)"),
         ((-1,), float, "every size of its shape >= 0"),
         ((2.5,), float, "every size of its shape to be a whole number"),
-        ((3,), "foo", "StandIn needs a dtype, such as np.float32"),
+        ((3,), "foo", "MetaArray needs a dtype, such as np.float32"),
     ],
 )
 def test_an_array_that_cannot_be_is_refused(shape, dtype, says):
     with pytest.raises((TypeError, ValueError), match=says):
-        gp.StandIn(shape, dtype)
+        gp.MetaArray(shape, dtype)
 
 
 def test_a_stand_in_views_the_bytes_of_another_and_of_nothing_else():
-    with pytest.raises(TypeError, match=r"StandIn needs base to be the StandIn .*, or None \(got True\)"):
-        gp.StandIn((3,), float, True)
-    with pytest.raises(TypeError, match=r"StandIn needs a dtype, such as np.float32 \(got int\)"):
-        gp.StandIn((3,), 10**5000)
+    with pytest.raises(TypeError, match=r"MetaArray needs base to be the MetaArray .*, or None \(got True\)"):
+        gp.MetaArray((3,), float, True)
+    with pytest.raises(TypeError, match=r"MetaArray needs a dtype, such as np.float32 \(got int\)"):
+        gp.MetaArray((3,), 10**5000)
 
 
-PAPER, REAL = gp.StandIn((4, 3), float), np.zeros((4, 3))
+PAPER, REAL = gp.MetaArray((4, 3), float), np.zeros((4, 3))
 ONE = gp.split([Linear(3, 3, rng=None)], stages=1)
 
 
 @pytest.mark.parametrize(
     ("of", "says"),
     [
-        ((ONE, (PAPER, REAL), gp.mse), "both arrays, or both StandIns"),
+        ((ONE, (PAPER, REAL), gp.mse), "both arrays, or both MetaArrays"),
         ((ONE, (PAPER,), gp.mse), r"a batch is \(inputs, targets\)"),
         ((ONE, None, gp.mse), r"a batch is \(inputs, targets\)"),
-        ((ONE, (PAPER, gp.StandIn((5, 3), float)), gp.mse), "equal length"),
-        ((ONE, (gp.StandIn((4, 3), complex), PAPER), gp.mse), "real numbers"),
-        ((ONE, (gp.StandIn((4, 7), float), PAPER), gp.mse), r"layer 0, Linear\(3, 3\), takes"),
-        ((ONE, (PAPER, gp.StandIn((4, 2), float)), gp.mse), "mse needs targets of shape"),
+        ((ONE, (PAPER, gp.MetaArray((5, 3), float)), gp.mse), "equal length"),
+        ((ONE, (gp.MetaArray((4, 3), complex), PAPER), gp.mse), "real numbers"),
+        ((ONE, (gp.MetaArray((4, 7), float), PAPER), gp.mse), r"layer 0, Linear\(3, 3\), takes"),
+        ((ONE, (PAPER, gp.MetaArray((4, 2), float)), gp.mse), "mse needs targets of shape"),
         ((ONE, (PAPER, PAPER), gp.cross_entropy), "cross_entropy needs outputs"),
         ((ONE, (PAPER, PAPER), "mse"), "profile needs a loss"),
         ((ONE[0], (PAPER, PAPER), gp.mse), "profile needs a list of partitions"),

@@ -183,7 +183,7 @@ def test_a_batch_that_is_too_small_is_refused_with_a_reason():
 
 def test_on_paper_a_plan_is_as_on_arrays():
     where = cluster(4, 17_000)
-    paper = gp.StandIn((SAMPLES, 12), np.float64), gp.StandIn((SAMPLES,), np.int64)
+    paper = gp.MetaArray((SAMPLES, 12), np.float64), gp.MetaArray((SAMPLES,), np.int64)
     rows = gp.plan(model(), where, paper, gp.cross_entropy, gp.Adam(0.1), rows=2, schedules=FEW)
     assert [(row.words, row.time, row.peak) for row in rows] == [
         (row.words, row.time, row.peak) for row in plan(where, rows=2)
@@ -199,7 +199,7 @@ def test_one_device_has_one_plan_that_matters():
 def test_a_cut_that_fits_is_found_where_the_fastest_does_not():
     """1F1B holds four microbatches on its first device and one on its last."""
     layers = gp.gpt(24, 8, 2, tokens=6, sequence=32)
-    batch = gp.StandIn((8, 32), np.int64), gp.StandIn((8, 32), np.int64)
+    batch = gp.MetaArray((8, 32), np.int64), gp.MetaArray((8, 32), np.int64)
     only = {"schedules": [gp.OneFOneB], "replicas": [1], "microbatches": [8], "recompute": [False]}
 
     def found(memory: float) -> Plans:
@@ -228,7 +228,7 @@ def test_bounds_hold_for_models_of_all_kinds():
         near = gp.Link(pick.choice([0, 1, 50]), pick.choice([10, 1000]))
         links = pick.choice([near, gp.Nodes(2, near, gp.Link(100, pick.choice([5, 2000])))])
         where = gp.Cluster(pick.choice([2, 3, 4, 6]), gp.Accelerator(100, pick.choice([0, 20])), 1e9, links)
-        batch = gp.StandIn((12, 4), np.int64), gp.StandIn((12, 4), np.int64)
+        batch = gp.MetaArray((12, 4), np.int64), gp.MetaArray((12, 4), np.int64)
         found = table_of("plan", layers, where, batch, gp.cross_entropy, pick.choice([None, gp.Adam(0.1)]))
         least = lower_bound(layers, where, batch, gp.cross_entropy)
         for each in pick.sample(every_candidate(found, microbatches=[1, 2, 6]), 12):

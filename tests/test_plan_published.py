@@ -12,8 +12,8 @@ from gpipe_sim.planning.step_time import parts_of
 ADAM = gp.MixedPrecision(gp.Adam(1e-4))
 
 
-def sequences(count: int, places: int) -> tuple[gp.StandIn, gp.StandIn]:
-    return gp.StandIn((count, places), np.int64), gp.StandIn((count, places), np.int64)
+def sequences(count: int, places: int) -> tuple[gp.MetaArray, gp.MetaArray]:
+    return gp.MetaArray((count, places), np.int64), gp.MetaArray((count, places), np.int64)
 
 
 def test_gpt3_takes_as_long_as_published():

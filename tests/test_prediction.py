@@ -213,7 +213,7 @@ def test_a_peak_among_actions_that_take_no_time_is_after_the_one_that_filled_it(
     ("x", "y", "got"),
     [((16, 5), (16,), r"got \(16, 5\)$"), ((16, 8), (16, 3), r"got \(16, 4\) and \(16, 3\)$")],
 )
-@pytest.mark.parametrize("make", [np.zeros, gp.StandIn])
+@pytest.mark.parametrize("make", [np.zeros, gp.MetaArray])
 def test_a_refusal_shows_the_shape_of_the_batch_not_of_the_samples_that_were_tried(make, x, y, got):
     partitions = gp.split(gp.mlp([8, 8, 4]), stages=2)
     with pytest.raises(ValueError, match=got):

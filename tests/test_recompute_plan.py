@@ -62,8 +62,8 @@ def random_profile(seed: int, layers: int, most: int = 20) -> Profile:
 def held(profile: Profile, stage: int, ways: tuple[str, ...], samples: int) -> tuple[int, int] | None:
     """(bytes, FLOPs) of a choice, by making the arrays and counting each once; None if a way is missing."""
 
-    def made(size: Size) -> gp.StandIn:
-        return gp.StandIn((size.of(samples),), "u1")
+    def made(size: Size) -> gp.MetaArray:
+        return gp.MetaArray((size.of(samples),), "u1")
 
     there, kept, flops = {"x": made(profile.input)}, [], 0
     for i, layers in enumerate(profile.stages[: stage + 1]):
@@ -210,13 +210,13 @@ def test_one_layer_in_a_checkpoint_draws_what_it_would_alone():
 
 
 def on_paper(layers: list[Layer], sequence: int, features: int) -> Profile:
-    x = gp.StandIn((1, sequence, features), np.float16)
+    x = gp.MetaArray((1, sequence, features), np.float16)
     return gp.profile(gp.split(layers, stages=1), (x, x), gp.mse)
 
 
 def test_attention_only_comes_out_for_gpt3_by_itself():
     """Korthikanti et al. 2022 recompute the attention core alone: 70.2% fewer bytes. Here nothing says so."""
-    text = gp.StandIn((1, 2_048), np.int32)
+    text = gp.MetaArray((1, 2_048), np.int32)
     partitions = gp.split(gp.gpt3_175b(), balance=[14, *6 * [12], 14])
     profile = gp.profile(partitions, (text, text), gp.cross_entropy)
     everything = recompute_frontier(profile, stage=1)[-1].bytes

@@ -79,7 +79,7 @@ def test_a_stream_has_no_bubble_after_its_warm_up_and_flushes_cost_one_each(devi
 def test_what_2bw_and_gpipe_hold_with_recompute(devices):
     """On the device that holds most, the first: stages are all alike but for the loss behind the last."""
     microbatches, width, samples = 3 * devices, 16, 4
-    x = gp.StandIn((samples * microbatches, width), "f8")
+    x = gp.MetaArray((samples * microbatches, width), "f8")
     layers = gp.mlp([width] * (2 * devices + 1), activation="tanh")
     layers.append(gp.core.Tanh())
     partitions = gp.split(layers, balance=[4] * devices)

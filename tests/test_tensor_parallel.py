@@ -112,7 +112,7 @@ def test_each_device_sends_what_megatrons_formula_says(t):
 
 def kept(part: Partition, s: int, h: int) -> int:
     """What a device saves of one sample, in bytes, beside dropout behind the part and the LayerNorm."""
-    x = gp.StandIn((1, s, h), np.float16)
+    x = gp.MetaArray((1, s, h), np.float16)
     [found] = gp.profile([part], (x, x), gp.mse).stages
     sizes = {"x": 2 * s * h}
     total = 0
@@ -139,7 +139,7 @@ def test_of_gpt3s_block_every_device_keeps_10sbh_and_its_share_of_the_rest(h, a,
 
 @pytest.mark.parametrize("t", [1, 2, 4])
 def test_the_flops_are_shared_out_evenly(t):
-    x = gp.StandIn((1, S, H), np.float64)
+    x = gp.MetaArray((1, S, H), np.float64)
     for layers in (network(), attention(), attention(recompute=True)):
         for kind in ("flops", "weight_flops", "recompute_flops"):
             total = sum(getattr(layer, kind) for layer in profiled(Partition(layers), x))
@@ -147,6 +147,6 @@ def test_the_flops_are_shared_out_evenly(t):
                 assert sum(getattr(layer, kind) for layer in profiled(part, x)) * t == total
 
 
-def profiled(part: Partition, x: gp.StandIn):
+def profiled(part: Partition, x: gp.MetaArray):
     [layers] = gp.profile([part], (x, x), gp.mse).stages
     return layers

@@ -290,7 +290,7 @@ def test_an_input_that_does_not_fit_is_refused_with_the_layers_number(layer, x, 
     assert says in str(error.value)
     if "tokens from" not in says:  # a token on paper is any
         with pytest.raises(ValueError) as on_paper:
-            layer.outline(gp.StandIn(x.shape, x.dtype), Context(layer=7))
+            layer.outline(gp.MetaArray(x.shape, x.dtype), Context(layer=7))
         assert str(on_paper.value) == str(error.value)
 
 

@@ -8,8 +8,8 @@ from closed_forms import transformer_parameters
 from gpipe_sim import (
     ZBV,
     Adam,
+    MetaArray,
     OneFOneB,
-    StandIn,
     cross_entropy,
     digits,
     gpt3_175b,
@@ -87,7 +87,7 @@ def test_two_copies_of_the_model_take_twice_the_parameters():
 
 def test_gpt3_on_paper_takes_twice_its_bytes_under_chimera_and_dualpipe_and_once_otherwise():
     """350 GB of 2-byte weights: its 174.6 billion, the head's own 629 million, and a last LayerNorm."""
-    text = StandIn((8, 2_048), np.int32)
+    text = MetaArray((8, 2_048), np.int32)
     layers = profile(split(gpt3_175b(), stages=4), (text, text), cross_entropy)
     beside = 12_288 * 51_200 + 51_200 + 2 * 12_288
     whole = 2 * (transformer_parameters(96, 12_288, 51_200, 2_048) + beside)

@@ -85,7 +85,7 @@ def test_where_w_keeps_as_much_it_is_what_is_in_flight(schedule):
 
 def of_blocks(schedule: Schedule, blocks: int, features: int, heads: int, sequence: int) -> Profile:
     """Equal stages of this many blocks on paper, in 2-byte numbers, a sequence in each microbatch."""
-    x = gp.StandIn((schedule.microbatches, sequence, features), np.float16)
+    x = gp.MetaArray((schedule.microbatches, sequence, features), np.float16)
     model = gp.gpt(
         blocks * schedule.stages, features, heads, tokens=2, sequence=sequence, dropout=0.1, dtype=np.float16
     )

@@ -41,7 +41,7 @@ def test_a_copy_keeps_the_16_psi_of_stage_0_as_predicted_and_as_metered(n):
 def test_each_stage_shares_out_one_more_of_what_is_measured():
     """State, then gradients, then weights: of 2, 2 and 12 bytes, those that every copy still has."""
     layers, n = gp.gpt(2, 64, 4, tokens=50, sequence=8, dtype=np.float16), 4
-    text, adam = gp.StandIn((n, 8), int), gp.MixedPrecision(gp.Adam())
+    text, adam = gp.MetaArray((n, 8), int), gp.MixedPrecision(gp.Adam())
     found = gp.profile(gp.split(layers, stages=1), (text, text), gp.cross_entropy, optimizer=adam)
     device = gp.predict_memory(copies(n), found)[0]
     weights, kept = found.parameters // 2, [device.peak(kind) for kind in KEPT]

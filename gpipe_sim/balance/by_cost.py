@@ -4,6 +4,7 @@ costs      4   1   1   2   2   2
 3 stages  [4] [1   1   2] [2   2]   the slowest takes 4, and no other cut has a faster slowest stage
 """
 
+import numbers
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -11,13 +12,13 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import ceil, inf, lcm, nextafter
-from numbers import Rational, Real
+from numbers import Rational
 from typing import NamedTuple
 
 import numpy as np
 
 from gpipe_sim.balance.cuts import most_even, slowest
-from gpipe_sim.errors import duration, got, listed, require_few, whole
+from gpipe_sim.errors import Real, duration, got, listed, require_few, whole
 
 MOST = 4_000  #: layers, which take some seconds
 MOST_SPEED = 1_000_000  #: of the slowest
@@ -187,7 +188,7 @@ def _speeds(stages: int, speeds: Sequence[Real] | None) -> list[Real]:
 
 def _each(name: str, value: Each, count: int, of_what: str) -> list[Real]:
     """One number for each, or the same for all."""
-    if isinstance(value, Real):
+    if isinstance(value, numbers.Real):
         return [duration(OWNER, name, value)] * count
     return _list(name, value, count, of_what)
 

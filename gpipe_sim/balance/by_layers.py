@@ -12,11 +12,11 @@ import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
 from gpipe_sim.balance.stopwatch import seconds
-from gpipe_sim.core.boundary import applied
-from gpipe_sim.core.device import pieces
+from gpipe_sim.core.boundary import apply_layer
+from gpipe_sim.core.device import cut_batch
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.memory import roots
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.partition import Partition, require_distinct
 from gpipe_sim.core.split import NO_SAMPLE
 from gpipe_sim.errors import got, numbers, one_of, whole
@@ -51,7 +51,7 @@ def balance_by_time(
     """
     _require("balance_by_time", layers, stages)
     x = _read_sample("balance_by_time", sample)
-    if isinstance(x, StandIn):
+    if isinstance(x, MetaArray):
         raise TypeError(f"balance_by_time needs a sample with contents {got(x)}")
     alone = [Partition([layer], number) for number, layer in enumerate(layers)]
     costs = map(sum, zip(*seconds(alone, x, runs, warmup), strict=True))
@@ -61,7 +61,7 @@ def balance_by_time(
 def balance_by_size(
     layers: Sequence[Layer],
     stages: int,
-    sample: np.ndarray | StandIn,
+    sample: np.ndarray | MetaArray,
     *,
     microbatches: int = 1,
     **options: Any,
@@ -77,18 +77,18 @@ def balance_by_size(
     """
     _require("balance_by_size", layers, stages)
     x = _read_sample("balance_by_size", sample)
-    [largest, *_] = pieces(len(x), whole("balance_by_size", "microbatches", microbatches))
-    x = StandIn((largest.samples, *x.shape[1:]), x.dtype)
+    [largest, *_] = cut_batch(len(x), whole("balance_by_size", "microbatches", microbatches))
+    x = MetaArray((largest.samples, *x.shape[1:]), x.dtype)
     weights = [_weights(layer, "nbytes") for layer in layers]
     costs = [2 * held + left for held, left in zip(weights, _left_by(layers, x), strict=True)]
     return balance_by_cost(costs, stages, **options)
 
 
-def _left_by(layers: Sequence[Layer], x: StandIn) -> Iterator[int]:
+def _left_by(layers: Sequence[Layer], x: MetaArray) -> Iterator[int]:
     """The bytes that each layer's forward leaves and that were not there before."""
     for number, layer in enumerate(layers):
         there = {id(root) for root in roots((x, list(layer.parameters.values())))}
-        y, saved = applied(layer, layer.outline, x, Context(layer=number))
+        y, saved = apply_layer(layer, layer.outline, x, Context(layer=number))
         yield sum(root.nbytes for root in roots((y, saved)) if id(root) not in there)
         x = y
 
@@ -102,8 +102,8 @@ def _require(owner: str, layers: Sequence[Layer], stages: int) -> None:
     read_stages(owner, len(layers), stages)
 
 
-def _read_sample(owner: str, sample: Any) -> np.ndarray | StandIn:
-    x = sample if isinstance(sample, StandIn) else numbers(owner, "sample", sample)
+def _read_sample(owner: str, sample: Any) -> np.ndarray | MetaArray:
+    x = sample if isinstance(sample, MetaArray) else numbers(owner, "sample", sample)
     if not x.shape or not len(x):
         raise ValueError(f"{owner} needs a sample of one microbatch's inputs, a row each {got(sample)}")
     return x

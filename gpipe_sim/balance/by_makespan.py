@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, groupby
 from math import inf
-from numbers import Real
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from gpipe_sim.core.costs import PER_DEVICE, Costs
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
-from gpipe_sim.errors import got, require, require_few
+from gpipe_sim.errors import Real, got, require, require_few
 
 Column = np.ndarray
 OWNER = "balance_by_makespan"

@@ -14,11 +14,12 @@ layers can be worth looking at.
 """
 
 from collections.abc import Callable
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+
+from gpipe_sim.errors import Real
 
 Column = np.ndarray
 Table = Callable[[int, int], np.ndarray]  #: (stage, width) -> what it takes; ``never`` where it cannot be

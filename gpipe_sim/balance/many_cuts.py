@@ -8,14 +8,14 @@ from collections.abc import Hashable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, chain
-from numbers import Real
 
 import numpy as np
 
 from gpipe_sim.core.actions import Action, B, F, OverlapFB
-from gpipe_sim.core.clock import timed
+from gpipe_sim.core.clock import time_program
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.program import KINDS, Program
+from gpipe_sim.errors import Real
 
 Column = np.ndarray
 PAIR = "pair"  #: a kind of its own, where costs say what a pair takes
@@ -62,7 +62,7 @@ class ManyCuts:
             durations = np.stack(list(self._durations(place, ends)))[index]
             if program.paired:
                 durations = np.add.reduceat(durations, program.first)
-            found.append(timed(program, durations, delays).end.max(axis=0))
+            found.append(time_program(program, durations, delays).end.max(axis=0))
         return np.concatenate(found)
 
     def _durations(self, keys: dict, ends: Column) -> Iterator[Column]:

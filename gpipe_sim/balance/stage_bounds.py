@@ -13,7 +13,6 @@ than the longest of a cut's stages; nor than the mean of what the devices do.
 
 from collections import Counter
 from collections.abc import Hashable
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from gpipe_sim.balance.cuts import CutSearch, most_even
 from gpipe_sim.balance.many_cuts import PAIR, ManyCuts
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.program import CODE, KINDS
+from gpipe_sim.errors import Real
 
 Column = np.ndarray
 Table = np.ndarray

@@ -7,7 +7,7 @@ from time import perf_counter
 import numpy as np
 
 from gpipe_sim.core.boundary import first
-from gpipe_sim.core.device import Batch, as_batch, pieces
+from gpipe_sim.core.device import Batch, as_batch, cut_batch
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.partition import Partition, require_partitions
 from gpipe_sim.errors import whole
@@ -23,7 +23,7 @@ def measured(
     ValueError for more microbatches than samples, or for layers on paper.
     """
     x, _ = as_batch(batch)
-    [largest, *_] = pieces(len(x), whole("measured", "microbatches", microbatches))
+    [largest, *_] = cut_batch(len(x), whole("measured", "microbatches", microbatches))
     return seconds(partitions, x[largest.rows], runs, warmup)
 
 

@@ -25,12 +25,12 @@ def rest(boundary: Boundary) -> tuple[Some, ...]:
     return boundary[1:] if isinstance(boundary, tuple) else ()
 
 
-def copied(boundary: Boundary) -> Boundary:
+def copy_boundary(boundary: Boundary) -> Boundary:
     """Copies of all of its arrays."""
     return tuple(each.copy() for each in boundary) if isinstance(boundary, tuple) else boundary.copy()
 
 
-def applied(layer: Layer, forward: Callable, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
+def apply_layer(layer: Layer, forward: Callable, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
     """(output, saved) of a layer's forward, or outline, with what travels along.
 
     ValueError if the layer sends off an array that would need a gradient.

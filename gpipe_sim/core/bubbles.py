@@ -7,7 +7,6 @@ exact if the timeline's are; a ratio of two ints is a float, of two Fractions a 
 
 from collections.abc import Iterator
 from itertools import pairwise
-from numbers import Real
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from gpipe_sim.core.program import CODE, KINDS
 from gpipe_sim.core.rules import in_flight as held_more
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.timeline import Timeline, of_timeline
+from gpipe_sim.errors import Real
 
 
 @of_timeline

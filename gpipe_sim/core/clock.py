@@ -23,19 +23,19 @@ class Clock(NamedTuple):
     arrived: Column
 
 
-def timed(program: Program, durations: Column, delays: Column, of: Column | None = None) -> Clock:
+def time_program(program: Program, durations: Column, delays: Column, of: Column | None = None) -> Clock:
     """Every entry lasts as long as its duration says, and every message is on its way for its delay.
 
     ``of`` is a mask over the needs: which of them take time to arrive. By default those that cross to another
     device.
     """
     of = program.crosses if of is None else of
-    start, end = _timed(program, durations, delays, of)
+    start, end = _time_by_level(program, durations, delays, of)
     sent = end[program.entry[program.needs[of]]]
     return Clock(start, end, sent, sent + delays)
 
 
-def _timed(program: Program, durations: Column, delays: Column, of: Column) -> tuple[Column, Column]:
+def _time_by_level(program: Program, durations: Column, delays: Column, of: Column) -> tuple[Column, Column]:
     """When each entry starts and ends. Inside, columns are sorted by level; what is returned, by entry."""
     levels = program.levels
     before, durations = levels.before, durations[levels.order]

@@ -2,15 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from numbers import Real
 
 import numpy as np
 
 from gpipe_sim.core.actions import Action, OverlapFB
-from gpipe_sim.core.clock import Clock, timed
+from gpipe_sim.core.clock import Clock, time_program
 from gpipe_sim.core.numbers import CostColumn, InUnits, as_columns
 from gpipe_sim.core.program import Program
-from gpipe_sim.errors import duration, got, require
+from gpipe_sim.errors import Real, duration, got, require
 
 
 class CostModel(ABC):
@@ -34,8 +33,8 @@ class CostModel(ABC):
         Here every message is on its way for as long as ``transfer`` says, whatever else crosses. A model
         whose messages wait for each other, as on links, times the program itself.
         """
-        (durations, delays), in_units = as_columns(*priced(self, program))
-        return timed(program, durations, delays), in_units
+        (durations, delays), in_units = as_columns(*price_program(self, program))
+        return time_program(program, durations, delays), in_units
 
     def require_stages(self, stages: int) -> None:  # noqa: B027
         """Raise ValueError if the costs are not for this number of stages. By default they are for any."""
@@ -63,18 +62,18 @@ def require_costs(owner: str, costs, stages: int, devices: int) -> None:
     costs.require_devices(devices)
 
 
-def priced(costs: CostModel, program: Program) -> tuple[CostColumn, CostColumn]:
+def price_program(costs: CostModel, program: Program) -> tuple[CostColumn, CostColumn]:
     """What entries and messages cost; TypeError or ValueError, by model and action, for what is no time."""
     needed, owner = program.needs[program.crosses], type(costs).__name__
     return (
-        _read(owner, "duration", costs.durations(program), program.size, program.entry_of),
-        _read(
+        _read_prices(owner, "duration", costs.durations(program), program.size, program.entry_of),
+        _read_prices(
             owner, "transfer", costs.transfers(program), len(needed), lambda i: program.action_of(needed[i])
         ),
     )
 
 
-def _read(owner: str, name: str, column: CostColumn, count: int, action_of: Callable) -> CostColumn:
+def _read_prices(owner: str, name: str, column: CostColumn, count: int, action_of: Callable) -> CostColumn:
     """The column in Python's own numbers; what nothing pays may be of any kind."""
     if not isinstance(column, CostColumn) or len(column.index) != count:
         raise TypeError(f"{owner}.{name}s needs to give a CostColumn of {count} prices {got(column)}")

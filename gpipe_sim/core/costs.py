@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from numbers import Real
 
 import numpy as np
 
@@ -11,8 +10,8 @@ from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.numbers import CostColumn, quotient
 from gpipe_sim.core.program import CODE, KINDS, Program
-from gpipe_sim.core.rows import read
-from gpipe_sim.errors import duration, got, whole
+from gpipe_sim.core.rows import read_action
+from gpipe_sim.errors import Real, duration, got, whole
 
 Cost = Real | Sequence[Real]
 #: The median seconds of F, I and W of each stage: (partitions, batch, microbatches, runs, warmup).
@@ -74,7 +73,7 @@ class Costs(CostModel):
 
     def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
         """How long this device is busy with the action."""
-        action = read("duration", action)
+        action = read_action("duration", action)
         return self._on(device, self._work(action), len(action.parts))
 
     def _work(self, action: Action | OverlapFB) -> Real:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind
-from gpipe_sim.core.boundary import Boundary, copied, first
+from gpipe_sim.core.boundary import Boundary, copy_boundary, first
 from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.losses import Loss
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
         return self.rows.stop - self.rows.start
 
 
-def pieces(samples: int, microbatches: int) -> list[Piece]:
+def cut_batch(samples: int, microbatches: int) -> list[Piece]:
     """Cut a batch into microbatches whose sizes differ by at most one, the larger ones first.
 
     ValueError for fewer samples than microbatches.
@@ -223,7 +223,7 @@ class Device:
     def _send(self, kind: Kind, stage: int, m: int, message: Boundary) -> None:
         """Give arrays to the device that runs the stage: copies, unless that is this device."""
         peer = self.peers[self.inputs.homes[stage][m]]
-        peer.memory.keep(MESSAGES, (kind, stage, m), message if peer is self else copied(message))
+        peer.memory.keep(MESSAGES, (kind, stage, m), message if peer is self else copy_boundary(message))
         if peer is not self:
             peer.memory.sample(self.clock)
 

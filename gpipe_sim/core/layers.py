@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core.meta_array import StandIn, floated, like, of_parameters
+from gpipe_sim.core.meta_array import MetaArray, floated, like, of_parameters
 from gpipe_sim.errors import floating, got, listed, one_of, require, require_few, whole
 
 Array = np.ndarray
@@ -71,22 +71,22 @@ class Layer(ABC):
         """The gradient of each parameter, by name, in fresh arrays; called only if there are parameters."""
         return {}
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, Any]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, Any]:
         """What ``forward`` gives, in arrays without contents."""
         raise NotImplementedError(
             f"{self!r} does not say what it makes; give {type(self).__name__} the methods outline and "
-            "outline_input, which do on StandIn what forward and backward_input do on arrays"
+            "outline_input, which do on MetaArray what forward and backward_input do on arrays"
         )
 
-    def outline_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
+    def outline_input(self, saved: Any, dy: MetaArray) -> tuple[MetaArray, Any]:
         """What ``backward_input`` gives. The default fits a layer whose dx is dy times what it saved."""
         return like(dy, saved), None
 
-    def outline_weight(self, pending: Any) -> dict[str, StandIn]:
+    def outline_weight(self, pending: Any) -> dict[str, MetaArray]:
         """What ``backward_weight`` gives. By default in the dtype of what is pending, a tuple of arrays."""
         return of_parameters(self.parameters, *pending)
 
-    def flops(self, x: StandIn) -> int:
+    def flops(self, x: MetaArray) -> int:
         """Floating-point operations of a forward: two for each multiplication of its matrix products.
 
         Everything else is left out, as Narayanan et al. 2021 do (arXiv:2104.04473, appendix). A full backward
@@ -94,14 +94,14 @@ class Layer(ABC):
         """
         return 0
 
-    def weight_flops(self, x: StandIn) -> int:
+    def weight_flops(self, x: MetaArray) -> int:
         """How much of the backward's work is ``backward_weight``: the forward's products with weights.
 
         By default as much as the forward, or nothing for a layer without weights.
         """
         return self.flops(x) if self.parameters else 0
 
-    def recompute_flops(self, x: StandIn) -> int:
+    def recompute_flops(self, x: MetaArray) -> int:
         """FLOPs of what ``backward_input`` computes a second time before it begins. By default 0."""
         return 0
 
@@ -113,7 +113,7 @@ class Layer(ABC):
         return f"{type(self).__name__}()"
 
 
-def refused(layer: Layer, ctx: Context, takes: str, x: Array | StandIn) -> ValueError:
+def refused(layer: Layer, ctx: Context, takes: str, x: Array | MetaArray) -> ValueError:
     """The error of a layer that takes another input."""
     return ValueError(f"layer {ctx.layer}, {layer!r}, takes {takes}, got {x.shape} of {x.dtype}")
 
@@ -121,7 +121,7 @@ def refused(layer: Layer, ctx: Context, takes: str, x: Array | StandIn) -> Value
 class Weights:
     """Makes the weights of one layer: from a generator, or on paper where there is none.
 
-    On paper a weight is a ``StandIn``. Such a layer can be profiled, and its memory predicted, but not run.
+    On paper a weight is a ``MetaArray``. Such a layer can be profiled, and its memory predicted, but not run.
     """
 
     def __init__(self, owner: str, rng: np.random.Generator | None, dtype: np.dtype):
@@ -130,17 +130,19 @@ class Weights:
             such_as = "rng to be a generator, such as np.random.default_rng(0), or None for a layer on paper"
             require(owner, rng, np.random.Generator, such_as)
 
-    def normal(self, scale: float, *shape: int) -> Array | StandIn:
+    def normal(self, scale: float, *shape: int) -> Array | MetaArray:
         """Drawn from a normal distribution with this standard deviation."""
         return self._made(shape, lambda rng: rng.normal(0.0, scale, shape).astype(self.dtype))
 
-    def full(self, value: float, *shape: int) -> Array | StandIn:
+    def full(self, value: float, *shape: int) -> Array | MetaArray:
         """All of them this number."""
         return self._made(shape, lambda _: np.full(shape, value, self.dtype))
 
-    def _made(self, shape: tuple[int, ...], make: Callable[[np.random.Generator], Array]) -> Array | StandIn:
+    def _made(
+        self, shape: tuple[int, ...], make: Callable[[np.random.Generator], Array]
+    ) -> Array | MetaArray:
         if self.rng is None:
-            return StandIn(shape, self.dtype)
+            return MetaArray(shape, self.dtype)
         require_few(self.owner, math.prod(shape), "weights", most=LARGEST)
         return make(self.rng)
 
@@ -183,7 +185,7 @@ class Linear(Layer):
         y += self.parameters["b"]
         return y, x
 
-    def _require(self, x: Array | StandIn, ctx: Context) -> None:
+    def _require(self, x: Array | MetaArray, ctx: Context) -> None:
         inputs = self.parameters["W"].shape[0]
         if x.ndim < 2 or x.shape[-1] != inputs:
             raise ValueError(
@@ -198,18 +200,18 @@ class Linear(Layer):
         x, dy = map(by_row, pending)
         return {"W": x.T @ dy, "b": dy.sum(axis=0)}
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, MetaArray]:
         self._require(x, ctx)
         weight = self.parameters["W"]
         return like(x, weight, shape=(*x.shape[:-1], weight.shape[1])), x
 
-    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+    def outline_input(self, saved: MetaArray, dy: MetaArray) -> tuple[MetaArray, tuple[MetaArray, MetaArray]]:
         return like(dy, self.parameters["W"], shape=saved.shape), (saved, dy)
 
-    def flops(self, x: StandIn) -> int:
+    def flops(self, x: MetaArray) -> int:
         return 2 * x.size * self.parameters["W"].shape[1]
 
-    def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
+    def outline_weight(self, pending: tuple[MetaArray, MetaArray]) -> dict[str, MetaArray]:
         _, dy = pending
         return of_parameters(self.parameters, *pending) | {"b": like(dy, shape=dy.shape[-1:])}
 
@@ -228,11 +230,11 @@ class ReLU(Layer):
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
         return dy * (saved > 0), None
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, MetaArray]:
         y = like(x, dtype=np.result_type(x.dtype, 0))
         return y, y
 
-    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, None]:
+    def outline_input(self, saved: MetaArray, dy: MetaArray) -> tuple[MetaArray, None]:
         return like(dy), None
 
 
@@ -246,7 +248,7 @@ class Tanh(Layer):
     def backward_input(self, saved: Array, dy: Array) -> tuple[Array, None]:
         return dy * (1 - saved * saved), None
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, MetaArray]:
         y = floated(x)
         return y, y
 
@@ -267,7 +269,7 @@ class GELU(Layer):
         inner = self.SCALE * (1 + 3 * self.CUBIC * x * x)
         return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner), None
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, MetaArray]:
         return floated(x), x
 
     def _tanh(self, x: Array) -> Array:

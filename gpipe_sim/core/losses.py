@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpipe_sim.core.layers import by_row
-from gpipe_sim.core.meta_array import StandIn, floated, like
+from gpipe_sim.core.meta_array import MetaArray, floated, like
 from gpipe_sim.errors import DivergedError, numbers
 
 Array = np.ndarray
@@ -43,13 +43,13 @@ class Loss(ABC):
     def backward(self, saved: Any, weight: float) -> Array:
         """The gradient of weight x mean loss with respect to the outputs, in their shape."""
 
-    def outline(self, outputs: StandIn, targets: StandIn) -> Any:
+    def outline(self, outputs: MetaArray, targets: MetaArray) -> Any:
         """What ``forward`` keeps, in arrays without contents."""
         raise NotImplementedError(
             f"{type(self).__name__} does not say what it keeps; give it outline and outline_gradient"
         )
 
-    def outline_gradient(self, saved: Any) -> StandIn:
+    def outline_gradient(self, saved: Any) -> MetaArray:
         """What ``backward`` gives. By default it is like what is saved."""
         return like(saved)
 
@@ -67,7 +67,7 @@ class MSE(Loss):
         numbers("mse", "targets", targets)
         self._require_shapes(outputs, targets)
 
-    def _require_shapes(self, outputs: Array | StandIn, targets: Array | StandIn) -> None:
+    def _require_shapes(self, outputs: Array | MetaArray, targets: Array | MetaArray) -> None:
         if outputs.shape != targets.shape:
             raise ValueError(f"mse needs targets of shape {outputs.shape}, got {targets.shape}")
         if not outputs.size:
@@ -82,7 +82,7 @@ class MSE(Loss):
     def backward(self, saved: Array, weight: float) -> Array:
         return saved * (2 * weight / saved.size)
 
-    def outline(self, outputs: StandIn, targets: StandIn) -> StandIn:
+    def outline(self, outputs: MetaArray, targets: MetaArray) -> MetaArray:
         self._require_shapes(outputs, targets)
         return floated(outputs)
 
@@ -101,7 +101,7 @@ class CrossEntropy(Loss):
                 f"got {targets.min()} to {targets.max()}"
             )
 
-    def _require_shapes(self, outputs: Array | StandIn, targets: Array | StandIn) -> None:
+    def _require_shapes(self, outputs: Array | MetaArray, targets: Array | MetaArray) -> None:
         if outputs.ndim < 2 or targets.shape != outputs.shape[:-1]:
             needs = "outputs (batch, classes) and targets (batch,)"
             if outputs.ndim == 3:
@@ -131,11 +131,11 @@ class CrossEntropy(Loss):
         gradient *= weight / targets.size
         return gradient
 
-    def outline(self, outputs: StandIn, targets: StandIn) -> tuple[StandIn, StandIn]:
+    def outline(self, outputs: MetaArray, targets: MetaArray) -> tuple[MetaArray, MetaArray]:
         self._require_shapes(outputs, targets)
         return floated(outputs), targets
 
-    def outline_gradient(self, saved: tuple[StandIn, StandIn]) -> StandIn:
+    def outline_gradient(self, saved: tuple[MetaArray, MetaArray]) -> MetaArray:
         return like(saved[0])
 
 

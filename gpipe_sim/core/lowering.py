@@ -10,7 +10,7 @@ from gpipe_sim.core.actions import Action, Kind, plain, require_labels
 from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.placement import read_placement
 from gpipe_sim.core.program import CODE, KINDS, Column, Program
-from gpipe_sim.core.rows import cells, read
+from gpipe_sim.core.rows import cells, read_action
 from gpipe_sim.core.rules import NEEDS
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _pieces(schedule: "Schedule", lengths: list[int]) -> Iterator[tuple[Column, 
                 sizes += [1] * len(chunk)
                 parts += chunk
             else:
-                entries = [read(owner, cell) for cell in chunk]
+                entries = [read_action(owner, cell) for cell in chunk]
                 sizes += [len(entry.parts) for entry in entries]
                 parts += [part for entry in entries for part in entry.parts]
             if len(parts) >= CHUNK:

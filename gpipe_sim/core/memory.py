@@ -14,7 +14,6 @@ from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.meta_array import ARRAYS, root_of
 from gpipe_sim.core.rules import BOUNDARY, MESSAGES, PENDING, SAVED
 from gpipe_sim.core.timeline import Span
-from gpipe_sim.errors import one_of, require_in
+from gpipe_sim.errors import Real, one_of, require_in
 
 PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "optimizer state"
 OLDER = "older weights"  #: versions that an update has replaced and a later action still uses

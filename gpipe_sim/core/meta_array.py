@@ -1,27 +1,32 @@
 """Arrays without contents: what a step will hold is counted on them, before anything runs."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpipe_sim.errors import got, listed, require, whole
 
+if TYPE_CHECKING:  # it goes wherever an array may, so type checkers take it for one
+    Standard = np.ndarray
+else:
+    Standard = object
 
-class StandIn:
+
+class MetaArray(Standard):
     """Stands in for an array: it has a shape, a dtype and ``nbytes``, and knows whose bytes it views."""
 
     __slots__ = ("__weakref__", "base", "dtype", "shape")
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, base: "StandIn | None" = None):
+    def __init__(self, shape: tuple[int, ...], dtype: Any, base: "MetaArray | None" = None):
         if type(shape) is not tuple or any(type(n) is not int or n < 0 for n in shape):
             shape = _read_shape(shape)
         if base is not None:
-            require("StandIn", base, StandIn, "base to be the StandIn whose bytes it views, or None")
+            require("MetaArray", base, MetaArray, "base to be the MetaArray whose bytes it views, or None")
         try:
             self.shape, self.dtype, self.base = shape, np.dtype(dtype), base
         except (TypeError, ValueError):
-            raise TypeError(f"StandIn needs a dtype, such as np.float32 {got(dtype)}") from None
+            raise TypeError(f"MetaArray needs a dtype, such as np.float32 {got(dtype)}") from None
 
     @property
     def ndim(self) -> int:
@@ -35,23 +40,23 @@ class StandIn:
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
-    def copy(self) -> "StandIn":
-        return StandIn(self.shape, self.dtype)
+    def copy(self) -> "MetaArray":
+        return MetaArray(self.shape, self.dtype)
 
-    def view(self, *shape: int) -> "StandIn":
+    def view(self, *shape: int) -> "MetaArray":
         """The same bytes in another shape."""
-        return StandIn(shape, self.dtype, self)
+        return MetaArray(shape, self.dtype, self)
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> "StandIn":
+    def __getitem__(self, rows: slice) -> "MetaArray":
         """Some of its rows: a view."""
         if not isinstance(rows, slice):
             raise self._no_contents()
         return self.view(len(range(*rows.indices(len(self)))), *self.shape[1:])
 
-    def __iadd__(self, other: "StandIn") -> "StandIn":
+    def __iadd__(self, other: "MetaArray") -> "MetaArray":
         """What is added in place takes no bytes."""
         return self
 
@@ -62,16 +67,16 @@ class StandIn:
         return TypeError(f"{self!r} is on paper and has no contents to compute with; profile(...) takes it")
 
     def __repr__(self) -> str:
-        return f"StandIn({self.shape}, {self.dtype})"
+        return f"MetaArray({self.shape}, {self.dtype})"
 
 
 def _read_shape(shape: Any) -> tuple[int, ...]:
-    sizes = listed("StandIn", "a shape, such as (8, 64)", shape)
-    return tuple(whole("StandIn", "every size of its shape", size, low=0) for size in sizes)
+    sizes = listed("MetaArray", "a shape, such as (8, 64)", shape)
+    return tuple(whole("MetaArray", "every size of its shape", size, low=0) for size in sizes)
 
 
-Some = np.ndarray | StandIn
-ARRAYS = (np.ndarray, StandIn)
+Some = np.ndarray  #: or a MetaArray
+ARRAYS = (np.ndarray, MetaArray)
 
 
 def root_of(array: Some) -> Some:
@@ -81,17 +86,17 @@ def root_of(array: Some) -> Some:
     return array
 
 
-def like(*arrays: Some, shape: tuple[int, ...] | None = None, dtype: Any = None) -> StandIn:
+def like(*arrays: Some, shape: tuple[int, ...] | None = None, dtype: Any = None) -> MetaArray:
     """A stand-in for what is computed from these, in the first one's shape and NumPy's dtype for all."""
     dtype = dtype or np.result_type(*(array.dtype for array in arrays))
-    return StandIn(arrays[0].shape if shape is None else shape, dtype)
+    return MetaArray(arrays[0].shape if shape is None else shape, dtype)
 
 
-def floated(array: Some) -> StandIn:
+def floated(array: Some) -> MetaArray:
     """A stand-in for the array times a Python float: whole numbers become float64."""
     return like(array, dtype=np.result_type(array.dtype, 1.0))
 
 
-def of_parameters(parameters: dict[str, np.ndarray], *read: Some) -> dict[str, StandIn]:
+def of_parameters(parameters: dict[str, np.ndarray], *read: Some) -> dict[str, MetaArray]:
     """Gradients of these parameters, computed from what is ``read``."""
     return {name: like(*read, shape=array.shape) for name, array in parameters.items()}

@@ -8,10 +8,12 @@ own numbers, which are slower.
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from math import lcm
-from numbers import Rational, Real
+from numbers import Rational
 from typing import NamedTuple
 
 import numpy as np
+
+from gpipe_sim.errors import Real
 
 Column = np.ndarray
 LEAST = 5e-324  #: the smallest float above 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core.meta_array import Some, StandIn, like
+from gpipe_sim.core.meta_array import MetaArray, Some, like
 from gpipe_sim.errors import got, listed, require, require_in
 
 Key = tuple[int, str]
@@ -122,7 +122,7 @@ class Adam(Optimizer):
 
 def filled(value: Any, parameter: Some, dtype: Any = None) -> Some:
     """An array of its own in a parameter's shape; on paper if the parameter is."""
-    if isinstance(parameter, StandIn):
+    if isinstance(parameter, MetaArray):
         return like(parameter, dtype=dtype)
     filled = np.empty(parameter.shape, dtype or parameter.dtype)
     filled[...] = value

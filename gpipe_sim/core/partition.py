@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, applied
+from gpipe_sim.core.boundary import Boundary, apply_layer
 from gpipe_sim.core.layers import Context, Layer
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.errors import got, require, whole
 
 Array = np.ndarray
@@ -53,7 +53,7 @@ class Partition:
         kept = []
         training, seed, step, microbatch, *_ = ctx
         for i, layer in enumerate(self.layers, self.first_layer):
-            x, saved = applied(layer, layer.forward, x, Context(training, seed, step, microbatch, i))
+            x, saved = apply_layer(layer, layer.forward, x, Context(training, seed, step, microbatch, i))
             if keep:
                 kept.append(saved)
             look(saved if keep else None, x)
@@ -136,7 +136,7 @@ def require_partitions(
 def require_weights(partition: Partition) -> None:
     """ValueError for a layer on paper, which has no weights to run with."""
     for number, layer in zip(partition.numbers, partition.layers, strict=True):
-        if any(isinstance(weight, StandIn) for weight in layer.parameters.values()):
+        if any(isinstance(weight, MetaArray) for weight in layer.parameters.values()):
             raise ValueError(
                 f"layer {number}, {layer!r}, is on paper and cannot run; give it a generator as rng=..., "
                 "or ask profile(...) and predict_memory(...) what it would hold"

@@ -8,17 +8,17 @@ from gpipe_sim.errors import got, require_few, whole
 
 def looped(devices: int, stages: int) -> tuple[tuple[int, ...], ...]:
     """Stage s on device s mod K: device 0 holds 0, K, 2K, and so on."""
-    devices, stages = sized("looped", "devices", devices), sized("looped", "stages", stages)
+    devices, stages = require_count("looped", "devices", devices), require_count("looped", "stages", stages)
     return tuple(tuple(range(device, stages, devices)) for device in range(devices))
 
 
-def sized(owner: str, name: str, value: int) -> int:
+def require_count(owner: str, name: str, value: int) -> int:
     count = whole(owner, name, value)
     require_few(owner, count, name)
     return count
 
 
-def named(held: Sequence[int]) -> str:
+def say_stages(held: Sequence[int]) -> str:
     """The stages of a device in words: "stage 3", "stages 0 7", "no stage"."""
     if not held:
         return "no stage"

@@ -147,7 +147,7 @@ class Program:
         return homes.reshape(shape)
 
 
-def written(program: Program, heads: Sequence[str], spell: Callable[[int], str], gap: str = " ") -> str:
+def write_rows(program: Program, heads: Sequence[str], spell: Callable[[int], str], gap: str = " ") -> str:
     """A text with a row per device: after its head, its entries as ``spell`` writes them.
 
     If there are very many, it has only the first ones and says how many it leaves out.

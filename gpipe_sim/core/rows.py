@@ -16,10 +16,10 @@ def cells(owner: str, row: str | Iterable) -> Iterator:
 
 def read_row(owner: str, row: str | Iterable) -> Iterator[Action | OverlapFB]:
     """The actions of a row, given as text ("0F0 0B0") or as a list; TypeError or ValueError otherwise."""
-    return (read(owner, cell) for cell in cells(owner, row))
+    return (read_action(owner, cell) for cell in cells(owner, row))
 
 
-def read(owner: str, cell: object) -> Action | OverlapFB:
+def read_action(owner: str, cell: object) -> Action | OverlapFB:
     """One cell of a row as an action or a pair; the cell may also be its spelling, such as '0F0'."""
     if type(cell) is Action and type(cell.stage) is type(cell.microbatch) is int and type(cell.kind) is Kind:
         return cell

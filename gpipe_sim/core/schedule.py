@@ -13,9 +13,9 @@ from typing import ClassVar
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.hooks import Hook, Shown
 from gpipe_sim.core.lowering import lower
-from gpipe_sim.core.placement import looped, named, read_placement
-from gpipe_sim.core.program import Program, written
-from gpipe_sim.core.rows import read
+from gpipe_sim.core.placement import looped, read_placement, say_stages
+from gpipe_sim.core.program import Program, write_rows
+from gpipe_sim.core.rows import read_action
 from gpipe_sim.core.rules import NEEDS
 from gpipe_sim.errors import require, require_few, whole
 
@@ -87,7 +87,7 @@ class Schedule(ABC):
 
     def device_of(self, action: Action | OverlapFB | str) -> int:
         """The device that performs this action, or this pair as one block; ValueError if none does."""
-        part = self.program.find(action := read("device_of", action))
+        part = self.program.find(action := read_action("device_of", action))
         if part < 0:
             raise ValueError(f"{action} is not in {self!r}")
         return int(self.program.device[part])
@@ -109,8 +109,9 @@ class Schedule(ABC):
         program = self.program
         heads = [f"device {device}" for device in range(self.devices)]
         if program.placement != looped(self.devices, 1 + int(program.stage.max(initial=0))):
-            heads = [f"{head}, {named(held)}" for head, held in zip(heads, program.placement, strict=True)]
-        return written(program, heads, lambda entry: str(program.entry_of(entry)))
+            held = map(say_stages, program.placement)
+            heads = [f"{head}, {stages}" for head, stages in zip(heads, held, strict=True)]
+        return write_rows(program, heads, lambda entry: str(program.entry_of(entry)))
 
 
 CHART: Hook[Callable[[Schedule], Shown | None]] = Hook("chart_of_schedule", "a chart in a notebook")
@@ -119,7 +120,7 @@ CHART: Hook[Callable[[Schedule], Shown | None]] = Hook("chart_of_schedule", "a c
 def needs(action: Action | OverlapFB | str, schedule: Schedule) -> tuple[Action, ...]:
     """The actions that must have ended, and sent what they made, before this one can start."""
     require_schedule("needs", schedule)
-    action, program = read("needs", action), schedule.program
+    action, program = read_action("needs", action), schedule.program
     entry = int(program.entry[part]) if (part := program.find(action)) >= 0 else None
     if entry is not None and program.entry_of(entry) == action:
         return tuple(map(program.action_of, program.needs_of(entry)))

@@ -6,7 +6,6 @@ level. An order in which some device gets stuck is refused before anything is ti
 """
 
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -18,7 +17,7 @@ from gpipe_sim.core.numbers import CostColumn
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.errors import got, require_flags
+from gpipe_sim.errors import Real, got, require_flags
 
 Column = np.ndarray
 

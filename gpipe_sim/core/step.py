@@ -5,7 +5,6 @@ The devices take turns in this process, in the order in which their actions end 
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import first
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, as_batch, pieces, sum_copies
+from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, as_batch, cut_batch, sum_copies
 from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
@@ -25,7 +24,7 @@ from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import Sizes, simulate
 from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.errors import require, require_flags, whole
+from gpipe_sim.errors import Real, require, require_flags, whole
 
 Array = np.ndarray
 
@@ -100,8 +99,8 @@ def train_step(
     if optimizer is not None:
         require_optimizer("train_step", optimizer)
     seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
-    pieces(len(batch[0]), schedule.microbatches)
-    timeline, make = timed(schedule, costs), kind_of_step(schedule, weights)
+    cut_batch(len(batch[0]), schedule.microbatches)
+    timeline, make = simulate_once(schedule, costs), kind_of_step(schedule, weights)
     work = make("train_step", schedule, batch, loss, optimizer, weights, seed, step)
     if memory_limit is not None:
         found = PROFILE.filled(partitions, batch, loss, optimizer)
@@ -152,7 +151,7 @@ class Step:
 
         ValueError for fewer samples than microbatches.
         """
-        return pieces(samples, program.microbatches)
+        return cut_batch(samples, program.microbatches)
 
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """What comes of the step."""
@@ -167,7 +166,7 @@ class Step:
         """The devices after they have done what the timeline says."""
         devices: list[Device] = []
         placement = timeline.schedule.program.placement
-        for held, optimizers in dealt(partitions, placement, self.inputs.optimizer, self.inputs.homes):
+        for held, optimizers in share_out(partitions, placement, self.inputs.optimizer, self.inputs.homes):
             devices.append(self.device(self.inputs, held, optimizers, memory(), devices))
         for span in timeline.spans:  # as they end: all that an action changes happens then
             devices[span.device].perform(span)
@@ -205,7 +204,7 @@ def single_device_step(
     batch = as_batch(batch)
     model, gradients, losses, outputs = Partition(layers), {}, [], []
     require_partitions("single_device_step", [model], runnable=True)
-    for m, piece in enumerate(pieces(len(batch[0]), microbatches)):
+    for m, piece in enumerate(cut_batch(len(batch[0]), microbatches)):
         x, targets = (np.ascontiguousarray(part[piece.rows]) for part in batch)  # as every device gets them
         y, saved = model.forward(x, Context(True, seed, step, m))
         y = first(y)
@@ -218,22 +217,22 @@ def single_device_step(
     return StepResult(loss, gradients, np.concatenate(outputs), losses=(loss,))
 
 
-def timed(schedule: Schedule, costs: CostModel | None) -> Timeline:
+def simulate_once(schedule: Schedule, costs: CostModel | None) -> Timeline:
     """``simulate(schedule, costs)``; the last timeline is kept, because training asks for it every step."""
     if not (costs is None or type(costs) is Costs):  # another cost model may have changed since
         return simulate(schedule, costs)
     kept = schedule.program.kept
-    if timed not in kept or kept[timed][0] != costs:
-        kept[timed] = costs, simulate(schedule, costs)
-    return kept[timed][1]
+    if simulate_once not in kept or kept[simulate_once][0] != costs:
+        kept[simulate_once] = costs, simulate(schedule, costs)
+    return kept[simulate_once][1]
 
 
 Share = tuple[dict[int, Partition], dict[int, Optimizer]]  #: of a device: partitions, optimizers, by stage
-#: The shares where several devices hold a stage, as ``dealt`` gives them.
+#: The shares where several devices hold a stage, as ``share_out`` gives them.
 OWN_COPIES: Hook[Callable[..., Iterable[Share]]] = Hook("own_copies", "a stage with several copies")
 
 
-def dealt(
+def share_out(
     partitions: Sequence[Partition],
     placement: Sequence[Sequence[int]],
     optimizer: Optimizer | None,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from itertools import repeat
 from math import isfinite
-from numbers import Real
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.hooks import Hook, Shown
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import got, whole
+from gpipe_sim.errors import Real, got, whole
 
 Column = np.ndarray
 

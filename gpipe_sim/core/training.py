@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import nan
-from numbers import Real
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Gradients, Partition, require_partitions
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import StepResult, require_fit, require_loss, single_device_step, train_step
-from gpipe_sim.errors import DivergedError, got, numbers, whole
+from gpipe_sim.errors import DivergedError, Real, got, numbers, whole
 
 Array = np.ndarray
 Data = Batch | tuple[Array, Array, Array, Array]  #: (x, y), or these and (x, y) that are held out

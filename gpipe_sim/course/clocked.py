@@ -1,12 +1,12 @@
 """Timelines that look measured but come out the same every time; checks use them beside the recorded ones."""
 
 from collections.abc import Callable
-from numbers import Real
 
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline
+from gpipe_sim.errors import Real
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.machine.machine import Machine
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from numbers import Real
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from gpipe_sim.course.one_action import Work, first_wrong
 from gpipe_sim.course.one_device import Trial
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.dataset import digits
+from gpipe_sim.errors import Real
 from gpipe_sim.families import Naive
 
 #: (sizes, samples, dtype) of models that the notebook does not show; the smaller numbers come last.

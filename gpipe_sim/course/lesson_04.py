@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from fractions import Fraction
 from math import isclose
-from numbers import Real
 
 from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time
 from gpipe_sim.core.costs import Costs
@@ -13,6 +12,7 @@ from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.course.rows import Step, in_a_row, rows_from
+from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe, Naive
 from gpipe_sim.why.metrics import utilization
 

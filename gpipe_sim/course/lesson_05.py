@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from fractions import Fraction
 from math import isclose
-from numbers import Real
 
 from gpipe_sim.core.actions import Action
 from gpipe_sim.core.bubbles import peak_in_flight
@@ -40,6 +39,7 @@ from gpipe_sim.course.rows import (
     who_is_stuck,
 )
 from gpipe_sim.course.waits import first_wait
+from gpipe_sim.errors import Real
 
 LONG, ROOM = 18, (3, 2, 1)  #: what three devices and four microbatches can do with unit costs
 NEAR = 6  #: how much longer an order may be that has nearly the right shape

@@ -1,9 +1,10 @@
 """Lesson 06: what a device holds, and until when."""
 
+import numbers
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Integral, Real
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from gpipe_sim.core.step import StepResult, train_step
 from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, keep_working
+from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe
 
 #: (sizes of the mlp, layers per stage, samples per microbatch, microbatches). The last stage is not asked.
@@ -118,7 +120,7 @@ def peak_bytes(answer: Callable | None) -> Reply:
     given = []
     for stage in _stages():
         got = called(answer, *stage[:4], where=str(stage))
-        if isinstance(got, bool) or not isinstance(got, Real):
+        if isinstance(got, bool) or not isinstance(got, numbers.Real):
             return keep_working(f"{stage} you say {got!r}; it should be a number of bytes")
         given.append(got)
     if given == [stage.measured for stage in _stages()]:

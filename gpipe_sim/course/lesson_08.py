@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from numbers import Real
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from gpipe_sim.course.one_device import OWN, biased, is_array, is_close, kept_ar
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.svg import draw
+from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe
 from gpipe_sim.papers.formulas import remat_activation_units
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from numbers import Rational, Real
+from numbers import Rational
 
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.costs import Costs
@@ -22,6 +22,7 @@ from gpipe_sim.course.rows import (
     spelled,
     who_is_stuck,
 )
+from gpipe_sim.errors import Real
 from gpipe_sim.families import Interleaved1F1B, OneFOneB
 
 #: devices, microbatches, stages per device
@@ -177,7 +178,7 @@ def _numbers(got: object) -> list | None:
     if not isinstance(got, Iterable) or isinstance(got, str) or getattr(got, "shape", None) == ():
         return None
     numbers = list(got)
-    return sorted(numbers) if all(isinstance(n, Real) for n in numbers) else None
+    return sorted(numbers) if all(isinstance(n, numbers.Real) for n in numbers) else None
 
 
 def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: int, got: object) -> Reply:

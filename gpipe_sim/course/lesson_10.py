@@ -6,7 +6,6 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import count
 from math import ceil
-from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time
@@ -17,6 +16,7 @@ from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.lesson_04 import exact_gpipe
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
+from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe
 
 #: What natural wrong guesses at the M that halves the bubble of 8 devices and 8 microbatches would be.

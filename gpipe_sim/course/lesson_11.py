@@ -5,7 +5,6 @@ from fractions import Fraction
 from functools import cache
 from itertools import accumulate, combinations, pairwise, permutations
 from math import isfinite
-from numbers import Real
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from gpipe_sim.course.reply import (
     keep_working,
     listed,
 )
+from gpipe_sim.errors import Real
 from gpipe_sim.families import OneFOneB
 
 #: What natural wrong guesses at GPipe's step with one stage of four twice as long would be.

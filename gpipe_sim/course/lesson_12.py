@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from math import inf
-from numbers import Real
 
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.core.simulate import simulate
@@ -33,6 +32,7 @@ from gpipe_sim.course.rows import (
     spelled,
     table_lines,
 )
+from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.links.links import Link
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations, product
-from numbers import Real
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, peak_in_flight, span_bubble
@@ -33,6 +32,7 @@ from gpipe_sim.course.rows import (
     who_is_stuck,
 )
 from gpipe_sim.course.waits import first_wait
+from gpipe_sim.errors import Real
 from gpipe_sim.families import ZBH1, ZBH2, OneFOneB
 from gpipe_sim.why.metrics import idle_spans
 

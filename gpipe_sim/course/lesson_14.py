@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpipe_sim.core.losses import mse
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.split import split
 from gpipe_sim.course.attended import mixed_samples, what_is_no_pair, wrong_mix, wrong_shares
 from gpipe_sim.course.build import build, exercise
@@ -63,7 +63,7 @@ HALF_THE_WORK = {
 
 def core_share(places: int, features: int) -> float:
     """The share of a block's FLOPs that the core takes: its products are those without weights."""
-    block, x = TransformerBlock(features, 1, rng=None), StandIn((1, places, features), np.float16)
+    block, x = TransformerBlock(features, 1, rng=None), MetaArray((1, places, features), np.float16)
     return 1 - block.weight_flops(x) / block.flops(x)
 
 
@@ -150,7 +150,7 @@ def block_bytes(answer: Callable) -> Reply:
 def saved_bytes(places: int, features: int, heads: int) -> int:
     """What a block in 2-byte numbers saves of one sample, by its profile."""
     block = TransformerBlock(features, heads, dropout=0.1, rng=None, dtype=np.float16)
-    sample = StandIn((1, places, features), np.float16)
+    sample = MetaArray((1, places, features), np.float16)
     saved = profile(split([block], stages=1), (sample, sample), mse).stages[0][0].saved
     return sum(array.of(1) for array in saved if isinstance(array, Size))
 

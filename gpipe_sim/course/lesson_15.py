@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from numbers import Real
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from gpipe_sim.course.reply import (
     keep_working,
     listed,
 )
+from gpipe_sim.errors import Real
 from gpipe_sim.replicas.replicate import shares as best_shares
 
 #: Devices, and numbers in the vector of each: pieces that are equal, that are not, and some that are empty.

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isclose, isfinite
-from numbers import Real
 from statistics import mean, median
 
 from gpipe_sim.core.actions import B, F, Kind
@@ -17,6 +16,7 @@ from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.clocked import measured, uneven
 from gpipe_sim.course.reply import NOTHING_BACK, Reply, almost, correct, is_number, keep_working
+from gpipe_sim.errors import Real
 from gpipe_sim.export.recorded import recorded_run
 from gpipe_sim.families import ZBH1, GPipe, OneFOneB
 from gpipe_sim.planning.fit_costs import fit_costs

@@ -1,8 +1,9 @@
 """The replies of a check: a verdict and a sentence. A check gives one back, or raises it from any depth."""
 
+import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 
 MOST = 800  #: characters of a reply
 NOTHING_BACK = "it gives nothing back. What should come after return?"
@@ -49,7 +50,7 @@ def your_turn(text: str) -> Reply:
 
 def is_number(value: object) -> bool:
     """Whether the value is a number that fits into a float; very large whole numbers do not."""
-    if isinstance(value, bool) or not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
     try:
         float(value)

@@ -10,13 +10,12 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from html import escape
 from math import inf
-from numbers import Real
 from operator import itemgetter
 from typing import Any
 
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.reply import Reply, is_number, your_turn
-from gpipe_sim.errors import got, number, require
+from gpipe_sim.errors import Real, got, number, require
 
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
 ASKS = "What happened? Write your guess in the cell above, run it, and run this cell again. Or open this."

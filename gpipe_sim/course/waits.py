@@ -1,10 +1,9 @@
 """Where a device waits in the middle of its work, for a reply that asks why."""
 
-from numbers import Real
-
 from gpipe_sim.core.actions import Action
 from gpipe_sim.core.schedule import needs
 from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import idle_spans
 
 

@@ -94,7 +94,7 @@ def text(
     grows: str = "",
 ) -> str:
     """Words at a place; ``grows`` is their class in a narrow window. The caller escapes <, > and &."""
-    look = sized(size) + (' font-weight="bold"' if bold else "") + css_class(grows)
+    look = font_size(size) + (' font-weight="bold"' if bold else "") + css_class(grows)
     return f'<text x="{px(x)}" y="{px(y)}" text-anchor="{anchor}" fill="{colour}"{look}>{words}</text>'
 
 
@@ -107,7 +107,7 @@ def css_class(name: str) -> str:
     return f' class="{name}"' if name else ""
 
 
-def sized(size: int) -> str:
+def font_size(size: int) -> str:
     return f' font-size="{size}"' if size != FONT else ""
 
 

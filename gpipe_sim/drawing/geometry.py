@@ -7,7 +7,6 @@ boxes stand: what shows of the lane is waiting.
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain, count, takewhile
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.marks import Corner, Label
 from gpipe_sim.drawing.palette import KINDS, LATER, tint
+from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import phases, waits
 
 Versions = Mapping[Action, int]  #: of its weights, that each action uses; an update, that it makes

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from gpipe_sim.drawing.coarse import Grain
 from gpipe_sim.drawing.geometry import Rows, between
 from gpipe_sim.drawing.marks import Entry, Name, Shape
 from gpipe_sim.drawing.palette import IN_FLIGHT, MEMORY
+from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import in_flight
 
 BELOW = 0.04  #: rows between a lane and its strip

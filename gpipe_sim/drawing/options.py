@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.memory import MemoryTrace
-from gpipe_sim.core.rows import read
+from gpipe_sim.core.rows import read_action
 from gpipe_sim.core.timeline import Message, Span, Timeline
 from gpipe_sim.drawing.coarse import Grain, grain_of
 from gpipe_sim.drawing.geometry import Versions
@@ -131,7 +131,7 @@ def _parts(owner: str, timelines: Sequence[Timeline], highlight: Iterable) -> fr
     """The actions to highlight; ValueError for one that no timeline has."""
     such_as = "actions to highlight, such as highlight=['0F0', '1F0']"
     actions = [
-        item.action if isinstance(item, Span) else read(f"{owner}'s highlight", item)
+        item.action if isinstance(item, Span) else read_action(f"{owner}'s highlight", item)
         for item in listed(owner, such_as, highlight)
     ]
     parts = _all_parts(actions)

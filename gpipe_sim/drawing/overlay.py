@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Action, Kind
@@ -21,6 +20,7 @@ from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.words import size
+from gpipe_sim.errors import Real
 
 NAMES = ("simulated", "measured")
 THIN, FULL = Rows(1.55, 0.1, 0.42), Rows(1.55, 0.54, 0.86)  #: lanes of each device

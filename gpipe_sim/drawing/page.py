@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
-from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.core.timeline import Timeline, number
@@ -16,8 +15,8 @@ from gpipe_sim.drawing.document import (
     Font,
     Svg,
     css_class,
+    font_size,
     px,
-    sized,
     text,
     words_wide,
 )
@@ -25,6 +24,7 @@ from gpipe_sim.drawing.geometry import rectangle, ticks
 from gpipe_sim.drawing.marks import DIGIT, Corner, Entry, Lines, Name, Panel, Shape, Style, legend
 from gpipe_sim.drawing.paint import PATTERNS, PIXELS, Place, line_of, outline_all, paint
 from gpipe_sim.drawing.palette import FAINT, INK, Look
+from gpipe_sim.errors import Real
 
 WIDTH = 700  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a timeline of few actions is not blown up
@@ -123,7 +123,7 @@ def _panel(laid: Laid, hover: bool) -> Iterator[str]:
 def _names(names: Sequence[Name], x: float, at: Place, anchor: str) -> Iterator[str]:
     for (size, colour), alike in groupby(names, key=lambda name: (name.size, name.colour)):
         words = "".join(f'<text x="{px(x)}" y="{px(at.y(name.y) + 4)}">{name.words}</text>' for name in alike)
-        look = sized(size) or css_class(GROWS if at.row >= LARGE else "")
+        look = font_size(size) or css_class(GROWS if at.row >= LARGE else "")
         yield f'<g text-anchor="{anchor}" fill="{colour}"{look}>{words}</g>'
 
 

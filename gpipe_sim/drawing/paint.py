@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from math import hypot
-from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.drawing.document import FONT, GROWS, LARGE, css_class, px
 from gpipe_sim.drawing.marks import Corner, Labels, Lines, Mark, Scale, Shape, Style
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, ON_DARK, PAPER
+from gpipe_sim.errors import Real
 
 DASHES = {Style.PHASE: "3 2", Style.QUEUE: "1.4 2"}  #: pixels of line and gap
 HEAD = 7  #: pixels from the point of an arrow to its shaft

@@ -6,7 +6,7 @@ from math import gcd, lcm
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
-from gpipe_sim.core.program import MOST_WRITTEN, written
+from gpipe_sim.core.program import MOST_WRITTEN, write_rows
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.links.collective import names_of
@@ -82,7 +82,7 @@ def _listed(timeline: Timeline) -> str:
         start, end = (number(times[entry]) for times in (timeline.start, timeline.end))
         return f"{short(program.entry_of(entry), schedule)} {start}-{end}"
 
-    rows = written(program, [f"device {device}" for device in range(schedule.devices)], spell, gap="  ")
+    rows = write_rows(program, [f"device {device}" for device in range(schedule.devices)], spell, gap="  ")
     return "\n".join([rows, *map(str, timeline.collectives[:MOST_COLUMNS])])
 
 

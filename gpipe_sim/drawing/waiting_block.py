@@ -5,7 +5,6 @@ An action no longer waits for the one that it needs, so the picture shows how mu
 
 from collections.abc import Iterator
 from itertools import accumulate
-from numbers import Real
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from gpipe_sim.drawing.geometry import Rows, between, boxes
 from gpipe_sim.drawing.marks import Label, Labels, Lines, Panel, Scale, Shape, Style
 from gpipe_sim.drawing.palette import INK, LANE
 from gpipe_sim.drawing.panel import box_marks, device_names, is_fine, lanes
+from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import waits
 
 WAITING = "waiting: "  #: left out where there is no room for it

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from gpipe_sim.core.rows import read
+from gpipe_sim.core.rows import read_action
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.timeline import Span, Timeline, column_of
 from gpipe_sim.errors import duration, listed, require, require_flags, whole
@@ -41,7 +41,7 @@ def from_spans(schedule: Schedule, spans: Iterable[Span], took_turns: bool = Fal
 def _plain(span: Span) -> Span:
     """A span in Python's own numbers; TypeError or ValueError for what is none."""
     action, device, start, end = require("from_spans", span, Span, SPANS)
-    action = read("from_spans", action)
+    action = read_action("from_spans", action)
     owner = f"the span of {action}"
     times = duration(owner, "start", start), duration(owner, "end", end)
     return Span(action, whole(owner, "device", device, 0), *times)

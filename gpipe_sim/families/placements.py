@@ -1,17 +1,17 @@
 """Where other families than the core's put the stages of a model."""
 
-from gpipe_sim.core.placement import sized
+from gpipe_sim.core.placement import require_count
 
 
 def v_shaped(devices: int) -> tuple[tuple[int, ...], ...]:
     """Two stages per device, down and back: device k holds k and 2K-1-k."""
-    devices = sized("v_shaped", "devices", devices)
+    devices = require_count("v_shaped", "devices", devices)
     return tuple((device, 2 * devices - 1 - device) for device in range(devices))
 
 
 def bidirectional(devices: int) -> tuple[tuple[int, ...], ...]:
     """Two copies of the model in opposite directions: device k holds k and K-1-k."""
-    devices = sized("bidirectional", "devices", devices)
+    devices = require_count("bidirectional", "devices", devices)
     return tuple((device, devices - 1 - device) for device in range(devices))
 
 

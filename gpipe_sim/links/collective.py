@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from math import isfinite
-from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import too_long
 from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.errors import Real
 
 ALL_REDUCE, NORM = "all-reduce", "norm"  #: collectives that go around a ring
 

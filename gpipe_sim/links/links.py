@@ -13,19 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
-from numbers import Real
 
 import numpy as np
 
 from gpipe_sim.core.actions import Action, OverlapFB
-from gpipe_sim.core.clock import Clock, timed
-from gpipe_sim.core.cost_model import CostModel, priced
+from gpipe_sim.core.clock import Clock, time_program
+from gpipe_sim.core.cost_model import CostModel, price_program
 from gpipe_sim.core.levels import places
 from gpipe_sim.core.numbers import CostColumn, InUnits, as_columns, quotient
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import Sizes
-from gpipe_sim.errors import duration, got, number, require, whole
+from gpipe_sim.errors import Real, duration, got, number, require, whole
 from gpipe_sim.links.traffic import Traffic, traffic_of
 
 Column = np.ndarray
@@ -130,12 +129,12 @@ class OnLinks(CostModel):
             return _on_devices(program, durations, busy, late), in_units
         if _may_queue(program, durations, busy):
             return queued(program, durations, busy, late), in_units
-        return timed(program, durations, (busy + late)[traffic_of(program).of_need]), in_units
+        return time_program(program, durations, (busy + late)[traffic_of(program).of_need]), in_units
 
     def columns(self, program: Program) -> tuple[tuple[Column, Column, Column], InUnits]:
         """How long each entry takes, each message keeps its link busy, and is on its way after that."""
         traffic = traffic_of(program)
-        bills = *priced(self.costs, program), *prices(traffic, self.links, self.sizes)
+        bills = *price_program(self.costs, program), *prices(traffic, self.links, self.sizes)
         (durations, delays, busy, latency), in_units = as_columns(*bills)
         return (durations, busy, latency + delays[traffic.need]), in_units
 
@@ -183,7 +182,7 @@ def _on_devices(program: Program, durations: Column, busy: Column, late: Column)
     elsewhere = program.device[program.needs] != program.target
     delays = -sending[program.entry[program.needs]]
     delays[program.crosses] += (gap + busy + late)[traffic.of_need]
-    clock = timed(program, receiving + durations + sending, delays[elsewhere], elsewhere)
+    clock = time_program(program, receiving + durations + sending, delays[elsewhere], elsewhere)
     start, end = clock.start + receiving, clock.end - sending
     arrived = clock.arrived[program.crosses[elsewhere]]
     return Clock(start, end, (end[sender] + gap)[traffic.of_need], arrived)

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 from math import log1p, sqrt
-from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.core.clock import timed
-from gpipe_sim.core.cost_model import CostModel, priced, require_costs
+from gpipe_sim.core.clock import time_program
+from gpipe_sim.core.cost_model import CostModel, price_program, require_costs
 from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.numbers import as_columns
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate, too_long
-from gpipe_sim.errors import require_few, require_in, whole
+from gpipe_sim.errors import Real, require_few, require_in, whole
 
 Column = np.ndarray
 RUNS, NUMBERS = 256, 2_000_000  #: at once, of all actions together: more are no quicker and need more memory
@@ -44,7 +43,7 @@ def simulate_many(
     require_few("simulate_many", whole("simulate_many", "runs", runs), "runs")
     rng = np.random.default_rng(whole("simulate_many", "seed", seed, 0))
     simulate(schedule, costs)  # which refuses what cannot run
-    columns, in_units = as_columns(*priced(costs, program))
+    columns, in_units = as_columns(*price_program(costs, program))
     try:
         durations, delays = (in_units(column).astype(float)[:, None] for column in columns)
     except OverflowError:  # of whole numbers that no float holds
@@ -54,7 +53,9 @@ def simulate_many(
     for first in range(0, runs, at_once):
         factors = [draw(rng, program.size) for _ in range(min(at_once, runs - first))]
         with np.errstate(over="ignore"):
-            found += timed(program, durations * np.stack(factors, axis=1), delays).end.max(axis=0).tolist()
+            found += (
+                time_program(program, durations * np.stack(factors, axis=1), delays).end.max(axis=0).tolist()
+            )
     if not np.isfinite(found).all():
         raise too_long(schedule)
     return np.array(found)

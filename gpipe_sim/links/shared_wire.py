@@ -40,11 +40,11 @@ class OnOneWire(OnLinks):
 
     def clock(self, program: Program) -> tuple[Clock, InUnits]:
         columns, in_units = self.columns(program)
-        times = _timed(program, *(column.tolist() for column in columns))
+        times = _time_program(program, *(column.tolist() for column in columns))
         return Clock(*(np.array(each, columns[0].dtype) for each in times)), in_units
 
 
-def _timed(program: Program, durations: list, busy: list, late: list) -> tuple[list, ...]:
+def _time_program(program: Program, durations: list, busy: list, late: list) -> tuple[list, ...]:
     """The columns of a clock. Entries end one by one, the earliest first, and then what they made is sent."""
     size, traffic = program.size, traffic_of(program)
     users, missing, sends = _waits(program)

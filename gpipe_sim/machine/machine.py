@@ -6,14 +6,14 @@ could come next and when that could start. If it is told all actions of an order
 """
 
 from itertools import pairwise
-from numbers import Real
 
 import numpy as np
 
-from gpipe_sim.core.cost_model import CostModel, priced
+from gpipe_sim.core.cost_model import CostModel, price_program
 from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.program import KINDS, Program
 from gpipe_sim.core.rules import in_flight
+from gpipe_sim.errors import Real
 
 
 class Machine:
@@ -28,7 +28,7 @@ class Machine:
     """
 
     def __init__(self, program: Program, costs: CostModel | None = None, ordered: bool = True):
-        durations, delays = priced(UNIT if costs is None else costs, program)
+        durations, delays = price_program(UNIT if costs is None else costs, program)
         self.durations = [durations.values[i] for i in durations.index.tolist()]
         self.home = program.device[program.first].tolist()
         firsts = set(program.rows.tolist())

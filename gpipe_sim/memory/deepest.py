@@ -7,11 +7,10 @@ as many bytes as the last one, two predictions nearly tell where the limit is.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
 
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.errors import got, require, whole
+from gpipe_sim.errors import Real, got, require, whole
 from gpipe_sim.memory.limit import Limit, read_limits, require_within
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import INPUT, LayerProfile, Profile

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
-from numbers import Real
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.bubbles import peak_in_flight
@@ -24,7 +23,7 @@ from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.memory import Inside
 from gpipe_sim.core.placement import looped, read_placement, require_gapless
-from gpipe_sim.errors import MOST, ScheduleError, got, require, require_few, whole
+from gpipe_sim.errors import MOST, Real, ScheduleError, got, require, require_few, whole
 from gpipe_sim.machine.machine import Machine
 from gpipe_sim.memory.limit import in_bytes, read_limits
 from gpipe_sim.memory.prediction import predict_memory

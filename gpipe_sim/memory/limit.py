@@ -1,9 +1,9 @@
 """A memory limit: what does not fit is refused before anything runs, with what would help, computed."""
 
+import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.explicit import Explicit
@@ -12,7 +12,7 @@ from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.remat import Remat, remat
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.errors import MemoryLimitError, got, listed, number
+from gpipe_sim.errors import MemoryLimitError, Real, got, listed, number
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.streams.updates import updates_of
@@ -48,7 +48,7 @@ def require_within(
 def read_limits(devices: int, limit: Limit) -> list[Real]:
     """A number for each device; TypeError or ValueError if there are none."""
     owner = "a memory limit"
-    if isinstance(limit, Real):
+    if isinstance(limit, numbers.Real):
         limit = [limit] * devices
     limits = listed(owner, "a number, or one for each device", limit)
     limits = [number(owner, "each", each) for each in limits]

@@ -11,10 +11,10 @@ from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import MemoryTrace
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.step import kind_of_step, timed
+from gpipe_sim.core.step import kind_of_step, simulate_once
 from gpipe_sim.errors import require
 from gpipe_sim.memory.inside import InsideMeter
 from gpipe_sim.memory.profile import (
@@ -44,17 +44,17 @@ def predict_memory(
     require_schedule("predict_memory", schedule)
     require("predict_memory", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
     profile.require_stages(schedule)
-    timeline = timed(schedule, costs)
+    timeline = simulate_once(schedule, costs)
     batch = _rows(profile.samples, profile.input), _rows(profile.samples, profile.target)
-    loss, optimizer = _StandInLoss(profile.loss), _StandInOptimizer(profile)
+    loss, optimizer = _MetaLoss(profile.loss), _MetaOptimizer(profile)
     step = kind_of_step(schedule, weights)("predict_memory", schedule, batch, loss, optimizer, weights)
     partitions = _partitions(profile, [piece.samples for piece in step.inputs.pieces])
     devices = step.run_devices(partitions, timeline, InsideMeter)
     return tuple(device.memory.trace() for device in devices)
 
 
-def _rows(samples: int, size: Size) -> StandIn:
-    return StandIn((samples, size.per_sample), "u1")
+def _rows(samples: int, size: Size) -> MetaArray:
+    return MetaArray((samples, size.per_sample), "u1")
 
 
 def _partitions(profile: Profile, samples: list[int]) -> list[Partition]:
@@ -63,7 +63,7 @@ def _partitions(profile: Profile, samples: list[int]) -> list[Partition]:
         for layer in stage:
             if id(layer) not in packed:
                 packed[id(layer)] = _packed(layer)
-        partitions.append(Partition([_StandInLayer(packed[id(layer)], samples) for layer in stage], first))
+        partitions.append(Partition([_MetaLayer(packed[id(layer)], samples) for layer in stage], first))
         first += len(stage)
     return partitions
 
@@ -94,7 +94,7 @@ def _sum(sizes: Iterable[Size]) -> tuple[Size, ...]:
     return (Size(fixed, per_sample),) if fixed or per_sample else ()
 
 
-class _Bytes(StandIn):
+class _Bytes(MetaArray):
     """So many bytes: a stand-in that is quick to make and to count."""
 
     __slots__ = ("nbytes",)
@@ -109,12 +109,12 @@ class _Bytes(StandIn):
 _BYTE = np.dtype("u1")
 
 
-def _array(what: Array, samples: int, known: dict[str | int, StandIn]) -> StandIn:
+def _array(what: Array, samples: int, known: dict[str | int, MetaArray]) -> MetaArray:
     """One of the known arrays, or a new one of this size."""
     return _Bytes(what.of(samples)) if isinstance(what, Size) else known[what]
 
 
-class _StandInLayer(Layer):
+class _MetaLayer(Layer):
     """Makes what its profile says, out of nothing. ``samples`` are those of each microbatch."""
 
     carries = True
@@ -123,9 +123,9 @@ class _StandInLayer(Layer):
         self.profile, self.samples = profile, samples
         self.parameters = {name: _Bytes(size) for name, size in profile.parameters.items()}
 
-    def __deepcopy__(self, memo: dict) -> "_StandInLayer":
+    def __deepcopy__(self, memo: dict) -> "_MetaLayer":
         """With parameters of its own; the sizes are those of all, or each older version would copy them."""
-        return _StandInLayer(self.profile, self.samples)
+        return _MetaLayer(self.profile, self.samples)
 
     def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
         samples, known = self.samples[ctx.microbatch], names_of(INPUT, x)
@@ -137,7 +137,7 @@ class _StandInLayer(Layer):
             look_inside(x, _Bytes(size.of(samples)))
         return y, (samples, [_array(one, samples, known) for one in self.profile.saved])
 
-    def backward_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, Any]:
+    def backward_input(self, saved: Any, dy: MetaArray) -> tuple[MetaArray, Any]:
         samples, arrays = saved
         for size in self.profile.backward_inside:
             look_inside(dy, _Bytes(size.of(samples)))
@@ -145,32 +145,32 @@ class _StandInLayer(Layer):
         known = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(arrays))}
         return dx, (samples, [_array(one, samples, known) for one in self.profile.pending])
 
-    def backward_weight(self, pending: Any) -> dict[str, StandIn]:
+    def backward_weight(self, pending: Any) -> dict[str, MetaArray]:
         samples, _ = pending
         return {name: _array(size, samples, {}) for name, size in self.profile.gradients.items()}
 
 
-class _StandInLoss(Loss):
+class _MetaLoss(Loss):
     """Keeps and makes what its profile says; its value is 0."""
 
     def __init__(self, profile: LossProfile):
         self.profile = profile
 
-    def forward(self, outputs: StandIn, targets: StandIn) -> tuple[float, Any]:
+    def forward(self, outputs: MetaArray, targets: MetaArray) -> tuple[float, Any]:
         known = {INPUT: outputs, "target": targets}
         return 0.0, (len(targets), [_array(one, len(targets), known) for one in self.profile.saved])
 
-    def backward(self, saved: Any, weight: float) -> StandIn:
+    def backward(self, saved: Any, weight: float) -> MetaArray:
         return _array(self.profile.gradient, saved[0], {})
 
 
-class _StandInOptimizer:
+class _MetaOptimizer:
     """Keeps what its profile says; an update changes no bytes."""
 
     def __init__(self, profile: Profile):
         self.state = {i: _Bytes(layer.state) for i, layer in enumerate(profile.layers)}
 
-    def prepare(self, parameters: Any) -> dict[int, StandIn]:
+    def prepare(self, parameters: Any) -> dict[int, MetaArray]:
         return {i: self.state[i] for i, _ in parameters}
 
     def step(self, parameters: Any, gradients: Any) -> None:

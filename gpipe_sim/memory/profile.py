@@ -14,7 +14,7 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.boundary import Boundary, first, rest
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.numbers import CostColumn
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
@@ -27,7 +27,7 @@ INPUT, OUTPUT, OUTPUT_GRADIENT, INPUT_GRADIENT = "x", "y", "dy", "dx"
 #: What travels along with an input or an output is "x1", "x2", ... and "y1", "y2", ...
 
 
-def names_of(name: str, boundary: Boundary) -> dict[str, StandIn]:
+def names_of(name: str, boundary: Boundary) -> dict[str, MetaArray]:
     """The arrays of a boundary by name: x, x1, x2, ..."""
     return {name: first(boundary)} | {f"{name}{i}": each for i, each in enumerate(rest(boundary), 1)}
 

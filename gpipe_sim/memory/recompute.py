@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import inf
-from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.core.layers import Layer
-from gpipe_sim.errors import got, listed, one_of, require, require_in, whole
+from gpipe_sim.errors import Real, got, listed, one_of, require, require_in, whole
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.memory.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Sizes, size_of
 from gpipe_sim.transformers.blocks import Checkpoint

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, applied, first, rest
+from gpipe_sim.core.boundary import Boundary, apply_layer, first, rest
 from gpipe_sim.core.device import Batch, as_batch
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import roots
-from gpipe_sim.core.meta_array import StandIn, root_of
+from gpipe_sim.core.meta_array import MetaArray, root_of
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Partition, require_partitions
 from gpipe_sim.errors import got, require, require_batch
@@ -39,7 +39,7 @@ def profile(
 ) -> Profile:
     """What each layer of each stage makes of this batch, in bytes; nothing is computed.
 
-    The batch may be on paper, as a model may: a ``StandIn`` for the inputs and one for the targets. With an
+    The batch may be on paper, as a model may: a ``MetaArray`` for the inputs and one for the targets. With an
     ``optimizer``, what it keeps for each weight belongs to the profile.
     NotImplementedError for a layer or a loss that does not say what it makes (``Layer.outline``). ValueError
     if layers, batch and loss do not fit each other, or the optimizer is another model's, TypeError for
@@ -65,11 +65,11 @@ def _state(i: int, layer: Layer, optimizer: Optimizer | None) -> int:
 def _read_batch(batch: Any) -> tuple[Any, Any]:
     """(inputs, targets): two arrays, or two stand-ins."""
     require_batch(batch)
-    on_paper = [isinstance(part, StandIn) for part in batch]
+    on_paper = [isinstance(part, MetaArray) for part in batch]
     if not any(on_paper):
         return as_batch(batch)
     if not all(on_paper):
-        raise TypeError("profile needs inputs and targets that are both arrays, or both StandIns")
+        raise TypeError("profile needs inputs and targets that are both arrays, or both MetaArrays")
     for part in batch:
         if part.dtype.kind not in "fiub":
             raise TypeError(f"profile needs a batch of real numbers {got(part)}")
@@ -95,13 +95,13 @@ def _outlined(
     optimizer: Optimizer | None,
 ) -> Profile:
     """One pass through the model: a profile with arrays without contents in place of their sizes."""
-    start = y = StandIn((samples, *x.shape[1:]), x.dtype)
-    target = StandIn((samples, *targets.shape[1:]), targets.dtype)
+    start = y = MetaArray((samples, *x.shape[1:]), x.dtype)
+    target = MetaArray((samples, *targets.shape[1:]), targets.dtype)
     steps = []
     for i, layer in enumerate(layer for partition in partitions for layer in partition.layers):
         x, inside = y, []
         with listening(_beside(y, inside)):
-            y, saved = applied(layer, layer.outline, x, Context(layer=i))
+            y, saved = apply_layer(layer, layer.outline, x, Context(layer=i))
         steps.append((i, layer, x, y, saved, inside))
     loss_saved = loss.outline(first(y), target)
     loss_gradient = dy = loss.outline_gradient(loss_saved)
@@ -117,10 +117,10 @@ def _outlined(
 
 
 def _layer(
-    i: int, layer: Layer, x: Boundary, y: Boundary, saved: Any, dy: StandIn
-) -> tuple[StandIn, LayerProfile]:
+    i: int, layer: Layer, x: Boundary, y: Boundary, saved: Any, dy: MetaArray
+) -> tuple[MetaArray, LayerProfile]:
     """(the gradient of its input, what it makes): each array by name where it is one of the others."""
-    inside: list[StandIn] = []
+    inside: list[MetaArray] = []
     with listening(_beside((saved, dy), inside)):
         dx, pending = layer.outline_input(saved, dy)
     forward = names_of(INPUT, x) | names_of(OUTPUT, y)
@@ -142,13 +142,13 @@ def _layer(
     )
 
 
-def _beside(there: Any, found: list[StandIn]) -> Callable[[Any], None]:
+def _beside(there: Any, found: list[MetaArray]) -> Callable[[Any], None]:
     """A listener that adds what exists inside a layer, but not what was there before, as one array."""
     known = {id(root) for root in roots(there)}
 
     def listen(alive: Any) -> None:
         size = sum(root.nbytes for root in roots(alive) if id(root) not in known)
-        found.append(StandIn((size,), np.uint8))
+        found.append(MetaArray((size,), np.uint8))
 
     return listen
 
@@ -166,7 +166,7 @@ def _selective(layer: Layer | None, x: Boundary) -> Selective | None:
     """What the layer that recomputes its attention saves, if there is one."""
     if layer is None:
         return None
-    y, kept = applied(layer, layer.outline, x, Context())
+    y, kept = apply_layer(layer, layer.outline, x, Context())
     return Selective(_named(kept, names_of(INPUT, x) | names_of(OUTPUT, y)), layer.recompute_flops(first(x)))
 
 
@@ -178,7 +178,7 @@ def _named(value: Any, names: dict) -> tuple:
 
 def _merged(one: Any, two: Any) -> Any:
     """Two profiles with arrays, for one sample and for two, as one with sizes; names stay names."""
-    if isinstance(one, StandIn):
+    if isinstance(one, MetaArray):
         per_sample = two.nbytes - one.nbytes
         return Size(one.nbytes - per_sample, per_sample)
     if isinstance(one, dict):

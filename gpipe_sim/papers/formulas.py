@@ -20,10 +20,10 @@ from fractions import Fraction
 from functools import wraps
 from inspect import signature
 from math import ceil
-from numbers import Integral, Rational, Real
+from numbers import Integral, Rational
 
 from gpipe_sim.core.numbers import quotient
-from gpipe_sim.errors import duration, got, whole
+from gpipe_sim.errors import Real, duration, got, whole
 
 
 def formula(function: Callable) -> Callable:

@@ -166,11 +166,11 @@ def _even(asked: _Asked) -> Step:
 
 def _gpipe(asked: _Asked) -> Step:
     named = {"GPipe": GPipe, "1F1B": OneFOneB}.items()
-    told = (f"{name} {_told(asked.at_best(schedules=[family]))}" for name, family in named)
+    told = (f"{name} {_describe(asked.at_best(schedules=[family]))}" for name, family in named)
     return Step("GPipe or 1F1B?", f"{', '.join(told)}.")
 
 
-def _told(plan: Plan | None) -> str:
+def _describe(plan: Plan | None) -> str:
     if plan is None:
         return "does not fit"
     how = " with recompute" if plan.candidate.recompute else ""

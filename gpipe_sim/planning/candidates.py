@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
-from numbers import Real
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.remat import remat
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import got, listed, require_flags
+from gpipe_sim.errors import Real, got, listed, require_flags
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH, OneFOneB
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from numbers import Real
 from typing import NamedTuple
 
-from gpipe_sim.errors import got, listed, number, require, whole
+from gpipe_sim.errors import Real, got, listed, number, require, whole
 from gpipe_sim.links.links import Link, Nodes, link_between
 from gpipe_sim.planning.hardware import Accelerator
 from gpipe_sim.replicas.all_reduce import ring_time

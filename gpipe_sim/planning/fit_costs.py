@@ -5,12 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from numbers import Real
 
 from gpipe_sim.core.actions import B, F, Kind, OverlapFB
 from gpipe_sim.core.costs import Cost, Costs
 from gpipe_sim.core.schedule import needs
 from gpipe_sim.core.timeline import Timeline, require_timeline
+from gpipe_sim.errors import Real
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 

@@ -1,10 +1,9 @@
 """What a device computes in each unit of time, and what the FLOPs of a model take it."""
 
 from dataclasses import dataclass, replace
-from numbers import Real
 
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.errors import duration, got, require
+from gpipe_sim.errors import Real, duration, got, require
 from gpipe_sim.memory.profile import Profile
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from numbers import Real
 
 from gpipe_sim.core.bubbles import bubble_fraction
 from gpipe_sim.core.device import Batch
@@ -18,7 +17,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.core.timeline import Timeline, number
-from gpipe_sim.errors import MemoryLimitError, whole
+from gpipe_sim.errors import MemoryLimitError, Real, whole
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.memory.profile import Profile

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import count
-from numbers import Real
 
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.one_f_one_b import OneFOneB
+from gpipe_sim.errors import Real
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.planning.bounds import bound_of_mesh
 from gpipe_sim.planning.candidates import MEMORY, ROUNDING, Candidate, Refused

@@ -6,7 +6,6 @@ Replicas exchange nothing before that, so one of them is simulated for each kind
 
 from copy import copy
 from functools import lru_cache
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.errors import Real
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.cluster import Cluster, Mesh, ring_of
 from gpipe_sim.planning.hardware import Accelerator, costs_from_flops

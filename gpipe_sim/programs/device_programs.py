@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.explicit import Explicit, row_texts
-from gpipe_sim.core.placement import looped, named
+from gpipe_sim.core.placement import looped, say_stages
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import got, short
 from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer
@@ -57,7 +57,9 @@ class DevicePrograms:
     def __str__(self) -> str:
         stages = 1 + max(stage for held in self.placement for stage in held)
         usual = self.placement == looped(len(self), stages)
-        heads = (f"device {k}{'' if usual else f', {named(held)}'}" for k, held in enumerate(self.placement))
+        heads = (
+            f"device {k}{'' if usual else f', {say_stages(held)}'}" for k, held in enumerate(self.placement)
+        )
         rows = (" ".join(getattr(step, "spelled", str(step)) for step in row) for row in self.rows)
         return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
 

@@ -15,10 +15,10 @@ from math import prod
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
-from gpipe_sim.core.boundary import Boundary, copied
+from gpipe_sim.core.boundary import Boundary, copy_boundary
 from gpipe_sim.core.device import FREES_AND_MAKES, Device, Made
 from gpipe_sim.core.memory import MESSAGES, Memory, roots
-from gpipe_sim.core.placement import named
+from gpipe_sim.core.placement import say_stages
 from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED
 from gpipe_sim.core.timeline import Span
@@ -99,7 +99,7 @@ class ProgramDevice(Device):
                 why = f"it has not run {what}"
             raise self.error(f"{send}, but {why}")
         self.sent_to[what] = send.to
-        return copied(self.memory.take(MADE, send.key))
+        return copy_boundary(self.memory.take(MADE, send.key))
 
     def arrive(self, message: Boundary, recv: Recv) -> None:
         """Keep a message where its receive wants it."""
@@ -149,7 +149,7 @@ class ProgramDevice(Device):
                     f"microbatches 0 to {microbatches - 1}"
                 )
             if stage not in self.partitions:
-                raise self.error(f"{part}, but holds {named(sorted(self.partitions))}; see placement=")
+                raise self.error(f"{part}, but holds {say_stages(sorted(self.partitions))}; see placement=")
             if kind is Kind.U:
                 raise self.error(f"{part}, but run_programs updates no weights: leave it out")
             if kind is Kind.R and not self.inputs.recomputed[stage][m]:

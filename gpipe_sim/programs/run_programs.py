@@ -14,22 +14,21 @@ when it is sent:
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from inspect import GEN_CLOSED, getgeneratorstate, isgenerator
-from numbers import Real
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
-from gpipe_sim.core.device import Batch, StepInputs, as_batch, pieces
+from gpipe_sim.core.device import Batch, StepInputs, as_batch, cut_batch
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.partition import Partition, require_one_model, require_partitions
-from gpipe_sim.core.placement import looped, named, read_placement, require_gapless
+from gpipe_sim.core.placement import looped, read_placement, require_gapless, say_stages
 from gpipe_sim.core.problems import SENDS, check_actions
-from gpipe_sim.core.step import StepResult, collect, dealt, require_loss
+from gpipe_sim.core.step import StepResult, collect, require_loss, share_out
 from gpipe_sim.core.timeline import Message, Span, Timeline, column_of
-from gpipe_sim.errors import DeadlockError, ScheduleError, duration, got, one_of, require_flags, whole
+from gpipe_sim.errors import DeadlockError, Real, ScheduleError, duration, got, one_of, require_flags, whole
 from gpipe_sim.programs.blocking import Turns, Wait, freed_by_a_receive, in_words, put, round_trip
 from gpipe_sim.programs.device_programs import DevicePrograms
 from gpipe_sim.programs.program_device import ProgramDevice
@@ -83,10 +82,10 @@ def run_programs(
     batch = as_batch(batch)
     require_loss(loss)
     seed, step = (whole("run_programs", n, v, low=0) for n, v in (("seed", seed), ("step", step)))
-    cut, contexts = pieces(len(batch[0]), count), [Context(True, seed, step, m) for m in range(count)]
+    cut, contexts = cut_batch(len(batch[0]), count), [Context(True, seed, step, m) for m in range(count)]
     recomputed = _recomputed(rows, len(partitions), count)
     inputs = StepInputs(len(partitions), batch, cut, loss, None, contexts, [], recomputed)
-    copies, ran = dealt(partitions, held, None), {}
+    copies, ran = share_out(partitions, held, None), {}
     devices = [ProgramDevice(k, ran, check_buffers, inputs, *own) for k, own in enumerate(copies)]
     run = _Run(rows, devices, sends == "blocking", costs)
     if waits := run.run():
@@ -218,7 +217,7 @@ class _Run(Turns):
             raise error(f"{step}, but the devices are 0 to {len(self.devices) - 1}")
         held, last = self.devices[to].partitions, len(self.devices[to].inputs.pieces) - 1
         if stage not in held or m > last:
-            holds = f"device {to} holds {named(sorted(held))}, and microbatches are 0 to {last}"
+            holds = f"device {to} holds {say_stages(sorted(held))}, and microbatches are 0 to {last}"
             raise error(f"{step}, which is for {stage}{kind}{m}; {holds}")
 
     def _require_free(self, device: int, step: Recv) -> None:

@@ -8,7 +8,7 @@ by the stage that receives: ``0SEND_F1`` and ``1RECV_F1``; ``1SEND_B1`` and ``0R
 from dataclasses import dataclass
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB, require_labels
-from gpipe_sim.core.rows import read
+from gpipe_sim.core.rows import read_action
 from gpipe_sim.errors import MOST, got, require, require_flags, whole
 
 Way = tuple[Action, int, int]  #: which way a message goes: what, from which device, to which
@@ -115,7 +115,7 @@ def read_step(owner: str, step: object) -> Step:
     if not isinstance(step, str | Action | OverlapFB):
         such_as = "actions, Send(F(0, 0), to=1) or Recv(F(0, 0), source=0)"
         raise TypeError(f"{owner} takes {such_as} {got(step)}")
-    found = read(owner, step)
+    found = read_action(owner, step)
     require_labels(owner, (label for part in found.parts for label in part[::2]))
     return found
 
@@ -124,7 +124,7 @@ def _sent(owner: str, what: object) -> Action:
     """What a message holds, as a plain action; TypeError or ValueError if no other stage needs it."""
     if not isinstance(what, str | Action):
         raise TypeError(f"{owner} needs the action that made the message, such as F(0, 0) {got(what)}")
-    action = read(owner, what)
+    action = read_action(owner, what)
     if not isinstance(action, Action) or action.kind not in (Kind.F, Kind.B, Kind.I):
         raise ValueError(
             f"{owner} needs one F, B or I: what others make stays on its device {got(str(what))}"

@@ -10,10 +10,10 @@ Assumed: all-reduces and the messages of the pipeline do not slow each other, a 
 all-reduce at a time, and a ring goes through its devices in the order of their numbers.
 """
 
+import numbers
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.timeline import Timeline, column_of, number, of_timeline
-from gpipe_sim.errors import duration, got, listed, require_few, require_flags, whole
+from gpipe_sim.errors import Real, duration, got, listed, require_few, require_flags, whole
 from gpipe_sim.links.collective import ALL_REDUCE, NORM, Collective, within_floats
 from gpipe_sim.links.links import Link, Links, link_between
 
@@ -148,7 +148,7 @@ def _sizes(sizes: Any, timeline: Timeline) -> list[Real]:
     if hasattr(sizes, "gradient_bytes"):
         sizes.require_stages(timeline.schedule)
         return list(sizes.gradient_bytes)
-    if isinstance(sizes, Real):
+    if isinstance(sizes, numbers.Real):
         return [duration("all_reduce", "sizes", sizes)] * stages
     such_as = "sizes in bytes: a number, one for each stage, or profile(partitions, batch, loss)"
     found = [duration("all_reduce", "each size", each) for each in listed("all_reduce", such_as, sizes)]

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isfinite
-from numbers import Real
 
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.rows import read_row
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.errors import got, listed, number, one_of, require_few, whole
+from gpipe_sim.errors import Real, got, listed, number, one_of, require_few, whole
 from gpipe_sim.families.derived import later
 
 ADJACENT = ("stages", "replicas")

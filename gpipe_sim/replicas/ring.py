@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpipe_sim.core.device import Device
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.partition import Gradients
 from gpipe_sim.errors import got, listed, numbers, require_few, whole
 
@@ -109,7 +109,7 @@ def sum_copies(held: Sequence[Device], stage: int) -> None:
     if any(stage in device.summed for device in held):
         return
     copies = [device.gradients[stage] for device in held]
-    if isinstance(next(iter(copies[0].values())), StandIn):
+    if isinstance(next(iter(copies[0].values())), MetaArray):
         return
     for device, sent in zip(held, _go_around(copies), strict=True):
         device.summed.add(stage)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpipe_sim.core.layers import GELU, Context, Layer, Linear, ReLU, Tanh
-from gpipe_sim.core.meta_array import Some, StandIn
+from gpipe_sim.core.meta_array import MetaArray, Some
 from gpipe_sim.core.partition import Gradients, Key, Partition, require_distinct, require_weights
 from gpipe_sim.errors import got, numbers, require_few, whole
 from gpipe_sim.replicas.ring import ring_all_reduce
@@ -149,11 +149,11 @@ def _cuts(layers: tuple[Layer, ...], devices: int) -> dict[Key, Cut | None]:
 def _piece(array: Some, cut: Cut | None, device: int, devices: int) -> Some:
     """A device's own part of an array."""
     if cut is ONCE:
-        return array.copy() if device == 0 or isinstance(array, StandIn) else np.zeros_like(array)
+        return array.copy() if device == 0 or isinstance(array, MetaArray) else np.zeros_like(array)
     many = array.shape[cut.axis]
-    if isinstance(array, StandIn):
+    if isinstance(array, MetaArray):
         shape = [many // devices if axis == cut.axis else n for axis, n in enumerate(array.shape)]
-        return StandIn(tuple(shape), array.dtype)
+        return MetaArray(tuple(shape), array.dtype)
     return array.take(_dealt(many, cut, devices)[device], cut.axis)
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gpipe_sim.core.actions import Action, Kind
-from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, pieces, sum_copies
+from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, cut_batch, sum_copies
 from gpipe_sim.core.losses import Loss, require_finite, without_warnings
 from gpipe_sim.core.memory import STATE, MemoryTrace
-from gpipe_sim.core.meta_array import StandIn
+from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.partition import Gradients, Partition
 from gpipe_sim.core.program import Program
@@ -66,7 +66,7 @@ class StreamDevice(Device):
             self.applied.remove(stage)
             self.summed.discard(stage)
             for array in gradients.values():
-                if not isinstance(array, StandIn):
+                if not isinstance(array, MetaArray):
                     array.fill(0)
         return gradients
 
@@ -110,7 +110,7 @@ class Stream(Step):
         sample. ValueError for fewer samples than microbatches.
         """
         mini_batches, count = updates_of(program).members, program.microbatches
-        found = pieces(samples, count)
+        found = cut_batch(samples, count)
         if len(mini_batches) == 1:
             return found
         ends = [samples * m // count for m in range(count + 1)]

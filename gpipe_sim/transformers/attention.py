@@ -9,7 +9,7 @@ import numpy as np
 
 from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
-from gpipe_sim.core.meta_array import Some, StandIn, like
+from gpipe_sim.core.meta_array import MetaArray, Some, like
 from gpipe_sim.errors import got, require_flags, whole
 from gpipe_sim.transformers.inside_layers import look_inside
 from gpipe_sim.transformers.padding import mask_of, with_along
@@ -128,20 +128,22 @@ class Attention(Layer):
         core = (ctx, mask) if self.recompute else (weights, stays, dropped)
         return with_along(like(x, qkv), boundary), (x, qkv, core, mixed)
 
-    def _outlined_weights(self, qkv: StandIn, ctx: Context) -> tuple[StandIn, StandIn | None, StandIn]:
+    def _outlined_weights(
+        self, qkv: MetaArray, ctx: Context
+    ) -> tuple[MetaArray, MetaArray | None, MetaArray]:
         batch, sequence, _ = qkv.shape
         weights = like(qkv, shape=(batch, self.heads, sequence, sequence))
         dropped, stays = self.dropout.outline(weights, ctx)
         return weights, stays, dropped
 
-    def flops(self, x: StandIn) -> int:
+    def flops(self, x: MetaArray) -> int:
         batch, sequence, features = x.shape
         return 2 * batch * sequence * self.mixed * (4 * features + 2 * sequence)
 
-    def weight_flops(self, x: StandIn) -> int:
+    def weight_flops(self, x: MetaArray) -> int:
         return 8 * x.size * self.mixed
 
-    def recompute_flops(self, x: StandIn) -> int:
+    def recompute_flops(self, x: MetaArray) -> int:
         """Of queries times keys. What the weights and the values give is saved, so it is not made again."""
         batch, sequence, _ = x.shape
         return 2 * batch * sequence**2 * self.mixed if self.recompute else 0
@@ -153,13 +155,13 @@ class Attention(Layer):
         other.recompute = True
         return other
 
-    def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple]:
+    def outline_input(self, saved: tuple, dy: MetaArray) -> tuple[MetaArray, tuple]:
         x, qkv, core, mixed = saved
         look_inside(saved, dy, self._outlined_weights(qkv, core[0]) if self.recompute else core)
         d_qkv = like(qkv, dtype=dy.dtype)
         return like(dy, self.parameters["W"]), (x, d_qkv, mixed, dy)
 
-    def outline_weight(self, pending: tuple) -> dict[str, StandIn]:
+    def outline_weight(self, pending: tuple) -> dict[str, MetaArray]:
         x, d_qkv, mixed, dy = pending
         read = {"W": (x, d_qkv), "b": (d_qkv,), "Wo": (mixed, dy), "bo": (dy,)}
         return {name: like(*read[name], shape=array.shape) for name, array in self.parameters.items()}

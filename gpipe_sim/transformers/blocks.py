@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, applied, first
+from gpipe_sim.core.boundary import Boundary, apply_layer, first
 from gpipe_sim.core.layers import GELU, Array, Context, Layer, Linear
-from gpipe_sim.core.meta_array import Some, StandIn, like
+from gpipe_sim.core.meta_array import MetaArray, Some, like
 from gpipe_sim.errors import one_of, require
 from gpipe_sim.transformers.attention import Attention
 from gpipe_sim.transformers.inside_layers import alive, look_inside
@@ -50,19 +50,19 @@ class Chain(Layer):
     def outline(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
         return self._down("outline", x, ctx)
 
-    def outline_input(self, saved: Any, dy: StandIn) -> tuple[StandIn, list[Any]]:
+    def outline_input(self, saved: Any, dy: MetaArray) -> tuple[MetaArray, list[Any]]:
         return self._up("outline_input", saved, dy)
 
-    def outline_weight(self, pending: list[Any]) -> dict[str, StandIn]:
+    def outline_weight(self, pending: list[Any]) -> dict[str, MetaArray]:
         return self._each("outline_weight", pending)
 
-    def flops(self, x: StandIn) -> int:
+    def flops(self, x: MetaArray) -> int:
         return self._sum("flops", x)
 
-    def weight_flops(self, x: StandIn) -> int:
+    def weight_flops(self, x: MetaArray) -> int:
         return self._sum("weight_flops", x)
 
-    def recompute_flops(self, x: StandIn) -> int:
+    def recompute_flops(self, x: MetaArray) -> int:
         return self._sum("recompute_flops", x)
 
     def selective(self) -> "Chain | None":
@@ -73,18 +73,18 @@ class Chain(Layer):
         other.layers = tuple(b if a is None else a for a, b in zip(found, self.layers, strict=True))
         return other
 
-    def _sum(self, method: str, x: StandIn) -> int:
+    def _sum(self, method: str, x: MetaArray) -> int:
         total = 0
         for layer in self.layers:
             total += getattr(layer, method)(first(x))
-            x, _ = applied(layer, layer.outline, x, Context())
+            x, _ = apply_layer(layer, layer.outline, x, Context())
         return total
 
     def _down(self, method: str, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, Any]:
         kept = []
         with alive(x, kept):
             for i, layer in enumerate(self.layers):
-                x, saved = applied(layer, getattr(layer, method), x, self._context(ctx, i))
+                x, saved = apply_layer(layer, getattr(layer, method), x, self._context(ctx, i))
                 if keep:
                     kept.append(saved)
                 del saved
@@ -133,7 +133,7 @@ class Checkpoint(Chain):
     def _context(self, ctx: Context, i: int) -> Context:
         return super()._context(ctx, i) if len(self.layers) > 1 else ctx
 
-    def recompute_flops(self, x: StandIn) -> int:
+    def recompute_flops(self, x: MetaArray) -> int:
         return self.flops(x) + super().recompute_flops(x)
 
     def selective(self) -> None:
@@ -161,7 +161,7 @@ class Residual(Chain):
 
 def _plus(a: Some, b: Some) -> Some:
     """The sum of two arrays, or its outline."""
-    return like(a, b) if isinstance(a, StandIn) else a + b
+    return like(a, b) if isinstance(a, MetaArray) else a + b
 
 
 class TransformerBlock(Chain):

@@ -2,7 +2,7 @@
 
 from gpipe_sim.core.boundary import Boundary, rest
 from gpipe_sim.core.layers import Array, Context, Layer, refused
-from gpipe_sim.core.meta_array import Some, StandIn, like
+from gpipe_sim.core.meta_array import MetaArray, Some, like
 from gpipe_sim.errors import whole
 
 
@@ -28,11 +28,11 @@ class PaddingMask(Layer):
     def backward_input(self, saved: None, dy: Array) -> tuple[Array, None]:
         return dy, None
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[tuple[StandIn, StandIn], None]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[tuple[MetaArray, MetaArray], None]:
         self._require(x, ctx)
         return (x, like(x, dtype=bool)), None
 
-    def outline_input(self, saved: None, dy: StandIn) -> tuple[StandIn, None]:
+    def outline_input(self, saved: None, dy: MetaArray) -> tuple[MetaArray, None]:
         return dy, None
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
-from gpipe_sim.core.meta_array import Some, StandIn, floated, like, of_parameters
+from gpipe_sim.core.meta_array import MetaArray, Some, floated, like, of_parameters
 from gpipe_sim.errors import require_flags, require_in
 from gpipe_sim.transformers.padding import mask_of
 
@@ -49,15 +49,15 @@ class Embedding(Layer):
         np.add.at(gradient, x, dy)
         return {"E": gradient}
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, MetaArray]:
         self._require(x, ctx)
         table = self.parameters["E"]
         return like(table, shape=(*x.shape, table.shape[1])), x
 
-    def outline_input(self, saved: StandIn, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+    def outline_input(self, saved: MetaArray, dy: MetaArray) -> tuple[MetaArray, tuple[MetaArray, MetaArray]]:
         return like(dy, shape=saved.shape), (saved, dy)
 
-    def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
+    def outline_weight(self, pending: tuple[MetaArray, MetaArray]) -> dict[str, MetaArray]:
         return of_parameters(self.parameters, pending[1])
 
     def __repr__(self) -> str:
@@ -93,14 +93,14 @@ class Positions(Layer):
         gradient[: pending.shape[1]] = pending.sum(axis=0)
         return {"P": gradient}
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, None]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, None]:
         self._require(x, ctx)
         return like(x, self.parameters["P"]), None
 
-    def outline_input(self, saved: None, dy: StandIn) -> tuple[StandIn, StandIn]:
+    def outline_input(self, saved: None, dy: MetaArray) -> tuple[MetaArray, MetaArray]:
         return dy, dy
 
-    def outline_weight(self, pending: StandIn) -> dict[str, StandIn]:
+    def outline_weight(self, pending: MetaArray) -> dict[str, MetaArray]:
         return of_parameters(self.parameters, pending)
 
     def __repr__(self) -> str:
@@ -151,16 +151,16 @@ class LayerNorm(Layer):
         normal, dy = pending
         return {"g": by_row(dy * normal).sum(axis=0), "b": by_row(dy).sum(axis=0)}
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, tuple[MetaArray, MetaArray]]:
         self._require(x, ctx)
         axes, normal = np.atleast_1d(self.axes(x)) % x.ndim, floated(x)
         scale = like(normal, shape=tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
         return like(normal, self.parameters["g"]), (normal, scale)
 
-    def outline_input(self, saved: tuple, dy: StandIn) -> tuple[StandIn, tuple[StandIn, StandIn]]:
+    def outline_input(self, saved: tuple, dy: MetaArray) -> tuple[MetaArray, tuple[MetaArray, MetaArray]]:
         return like(dy, self.parameters["g"], *saved), (saved[0], dy)
 
-    def outline_weight(self, pending: tuple[StandIn, StandIn]) -> dict[str, StandIn]:
+    def outline_weight(self, pending: tuple[MetaArray, MetaArray]) -> dict[str, MetaArray]:
         return of_parameters(self.parameters, *pending) | {"b": like(pending[1], shape=pending[1].shape[-1:])}
 
     def __repr__(self) -> str:
@@ -199,10 +199,10 @@ class Dropout(Layer):
     def backward_input(self, saved: Array | None, dy: Array) -> tuple[Array, None]:
         return (dy if saved is None else dy * saved * (1 / (1 - self.rate))), None
 
-    def outline(self, x: StandIn, ctx: Context) -> tuple[StandIn, StandIn | None]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, MetaArray | None]:
         return (floated(x), like(x, dtype=bool)) if ctx.training and self.rate else (x, None)
 
-    def outline_input(self, saved: StandIn | None, dy: StandIn) -> tuple[StandIn, None]:
+    def outline_input(self, saved: MetaArray | None, dy: MetaArray) -> tuple[MetaArray, None]:
         return (dy if saved is None else like(dy)), None
 
     def __repr__(self) -> str:
@@ -240,11 +240,11 @@ class SequenceMean(Layer):
             return np.repeat(dy[:, None] / positions, positions, axis=1), None
         return (dy / self._seen(mask, dy))[:, None] * mask[..., None], None
 
-    def outline(self, boundary: Boundary, ctx: Context) -> tuple[StandIn, tuple[int, StandIn | None]]:
+    def outline(self, boundary: Boundary, ctx: Context) -> tuple[MetaArray, tuple[int, MetaArray | None]]:
         x, mask = self._read(boundary, ctx)
         return like(floated(x), shape=(len(x), x.shape[2])), (x.shape[1], mask)
 
-    def outline_input(self, saved: tuple[int, StandIn | None], dy: StandIn) -> tuple[StandIn, None]:
+    def outline_input(self, saved: tuple[int, MetaArray | None], dy: MetaArray) -> tuple[MetaArray, None]:
         return like(dy, shape=(len(dy), saved[0], dy.shape[1])), None
 
 

@@ -10,12 +10,11 @@ can; a measured one a little later, but the same thing came last.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Real
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.schedule import needs
 from gpipe_sim.core.timeline import Message, Span, Timeline, number, of_timeline
-from gpipe_sim.errors import got
+from gpipe_sim.errors import Real, got
 from gpipe_sim.errors import number as read_number
 from gpipe_sim.links.collective import Collective
 

@@ -1,12 +1,12 @@
 """More numbers measured from a timeline: speed-up, idle spans, phases, bytes through collectives."""
 
 from itertools import accumulate
-from numbers import Real
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.bubbles import bubble_fraction, ratio, useful_time
 from gpipe_sim.core.rules import in_flight as held_more
 from gpipe_sim.core.timeline import Timeline, of_timeline
+from gpipe_sim.errors import Real
 
 
 @of_timeline

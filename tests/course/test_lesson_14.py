@@ -131,7 +131,7 @@ def most_that_stays(parts, goal):
 def test_the_account_of_a_block_is_as_written_in_the_papers_letters():
     s, h, a = 2048, 12_288, 96
     block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
-    text = gp.StandIn((1, s, h), np.float16)
+    text = gp.MetaArray((1, s, h), np.float16)
     [[layer]] = gp.profile(gp.split([block], stages=1), (text, text), gp.mse).stages
     lines = lesson_14.account([array.of(1) for array in layer.saved], s, h, a).splitlines()
     counts = " ".join(line.split()[-1] for line in lines)
@@ -144,7 +144,7 @@ def test_the_lessons_formulas_are_the_papers_and_the_librarys():
     s, h, a = 2048, 12_288, 96
     assert lesson_14.saved_bytes(s, h, a) == gp.formulas.block_memory(s, 1, h, a) + 4 * s
     block = TransformerBlock(h, a, dropout=0.1, rng=None, dtype=np.float16)
-    text = gp.StandIn((1, s, h), np.float16)
+    text = gp.MetaArray((1, s, h), np.float16)
     halves = gp.profile(gp.split(list(block.layers), stages=1), (text, text), gp.mse)
     core, _, network = gp.memory.freed(halves)
     assert (core.recompute, core.bytes, core.flops) == ("attention", 5 * a * s**2, 2 * s**2 * h)

@@ -120,13 +120,13 @@ def test_what_no_other_beats_is_the_librarys_frontier():
 
 def planned(room, link, layers=16, **options):
     model = [Linear(8, 8, rng=np.random.default_rng(0)) for _ in range(layers)]
-    x = gp.StandIn((64, 8, 8), np.float64)
+    x = gp.MetaArray((64, 8, 8), np.float64)
     cluster = gp.Cluster(16, gp.Accelerator(1024, 0.5), room, link)
     return gp.plan(model, cluster, (x, x), gp.mse, gp.Adam(), **options)
 
 
 def test_the_numbers_of_the_lessons_job_are_those_of_its_layers():
-    x = gp.StandIn((64, 8, 8), np.float64)
+    x = gp.MetaArray((64, 8, 8), np.float64)
     layer = Linear(8, 8, rng=np.random.default_rng(0))
     [[profile]] = gp.profile(gp.split([layer], stages=1), (x, x), gp.mse, gp.Adam()).stages
     assert (profile.flops, profile.input_flops, profile.weight_flops) == (1024, 1024, 1024)

@@ -89,7 +89,7 @@ def test_the_picture_is_told_in_its_own_numbers():
 
 def test_a_block_computes_what_the_lesson_says():
     s, h = 2048, 12_288
-    x = gp.StandIn((1, s, h), np.float16)
+    x = gp.MetaArray((1, s, h), np.float16)
     assert gp.transformers.TransformerBlock(h, 96, rng=None).flops(x) == 24 * s * h**2 + 4 * s**2 * h
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from numbers import Real
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from gpipe_sim.drawing.palette import FAINT, GRID
-from gpipe_sim.errors import got, listed, number, require, require_in, whole
+from gpipe_sim.errors import Real, got, listed, number, require, require_in, whole
 
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
 WIDTH = 9.0  #: inches: the widest chart; its labels can still be read on a page
