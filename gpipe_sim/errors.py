@@ -6,6 +6,8 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, S
 from fractions import Fraction
 from numbers import Rational
 from numbers import Real as AnyReal
+from types import UnionType
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +30,7 @@ def short(text: str, most: int = 60) -> str:
     return repr(text) if len(text) <= most else f"{text[:most]!r}... ({len(text)} characters)"
 
 
-def require(owner: str, value, kind: type | tuple[type, ...], such_as: str):
+def require(owner: str, value, kind: type | UnionType, such_as: str):
     """The value; TypeError unless it is of this kind: a class or a name is no instance."""
     if not isinstance(value, kind):
         raise TypeError(f"{owner} needs {such_as} {got(value)}")
@@ -62,7 +64,7 @@ def require_few(owner: str, count: int, of_what: str, most: int = MOST) -> None:
         raise ValueError(f"{owner} needs at most {most:,} {of_what} {got(count)}")
 
 
-def whole(owner: str, name: str, value, low: int = 1, high: int | None = None) -> int:
+def whole(owner: str, name: str, value, low: float = 1, high: int | None = None) -> int:
     """The value as Python's own whole number, which no sum can overflow.
 
     TypeError unless it is one, ValueError outside ``low`` to ``high``, both included.
@@ -80,7 +82,7 @@ def whole(owner: str, name: str, value, low: int = 1, high: int | None = None) -
     return number
 
 
-def number(owner: str, name: str, value) -> Real:
+def number(owner: str, name: str, value: Any) -> Any:
     """A number as Python's own; TypeError unless it is a real one."""
     if isinstance(value, bool) or not isinstance(value, AnyReal):
         raise TypeError(f"{owner} needs {name} to be a number {got(value)}")
@@ -98,7 +100,7 @@ def duration(owner: str, name: str, value) -> Real:
     return time
 
 
-def require_in(owner: str, name: str, value: float, low: float, high: float) -> Real:
+def require_in(owner: str, name: str, value: Real, low: Real, high: Real) -> Real:
     """The value as Python's own number, which no difference can overflow.
 
     TypeError unless it is a number, ValueError if it is NaN or outside [low, high).

@@ -28,7 +28,7 @@ def from_stub(package: str, extras: Extras) -> tuple[Callable[[str], object], Ca
 
     @cache
     def homes() -> dict[str, str]:
-        return _homes(package, module.__file__)
+        return _homes(package, str(module.__file__))
 
     def load(name: str) -> object:
         if name == "__all__":

@@ -61,7 +61,7 @@ def balance_by_time(
 def balance_by_size(
     layers: Sequence[Layer],
     stages: int,
-    sample: np.ndarray | MetaArray,
+    sample: np.ndarray,
     *,
     microbatches: int = 1,
     **options: Any,
@@ -102,7 +102,7 @@ def _require(owner: str, layers: Sequence[Layer], stages: int) -> None:
     read_stages(owner, len(layers), stages)
 
 
-def _read_sample(owner: str, sample: Any) -> np.ndarray | MetaArray:
+def _read_sample(owner: str, sample: Any) -> np.ndarray:
     x = sample if isinstance(sample, MetaArray) else numbers(owner, "sample", sample)
     if not x.shape or not len(x):
         raise ValueError(f"{owner} needs a sample of one microbatch's inputs, a row each {got(sample)}")

@@ -64,10 +64,11 @@ class Action(NamedTuple):
         Raises ValueError for anything else.
         """
         require("Action.parse", text, str, "a text")
-        if pair := _PAIR.fullmatch(text.strip()):
-            return OverlapFB(Action.parse(pair[1]), Action.parse(pair[2]))
-        if word := _WORD.fullmatch(text.strip()):
-            return Action(int(word[1]), Kind(word[2]), int(word[3]))
+        found = [Action(int(stage), Kind(kind), int(m)) for stage, kind, m in _WORD.findall(text)]
+        if _PAIR.fullmatch(text.strip()):
+            return OverlapFB(*found)
+        if _WORD.fullmatch(text.strip()):
+            return found[0]
         raise ValueError(
             f"{short(text)} is not an action; write stage, kind, microbatch, such as 2F0, "
             f"with a kind out of {', '.join(Kind)}, or a pair such as (0F3;7B1)OVERLAP_F_B"
@@ -107,7 +108,7 @@ def require_labels(owner: str, labels: Iterable[int]) -> None:
 
 
 _WORD = re.compile(r"(\d{1,18})([FBIWRU])(\d{1,18})")  # more digits than any label has
-_PAIR = re.compile(r"\((\d+F\d+);(\d+B\d+)\)OVERLAP_F_B")
+_PAIR = re.compile(r"\(\d{1,18}F\d{1,18};\d{1,18}B\d{1,18}\)OVERLAP_F_B")
 
 
 def F(stage: int, microbatch: int) -> Action:

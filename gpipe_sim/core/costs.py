@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from gpipe_sim.errors import Real, duration, got, whole
 
 Cost = Real | Sequence[Real]
 #: The median seconds of F, I and W of each stage: (partitions, batch, microbatches, runs, warmup).
-STOPWATCH: Hook[Callable[..., tuple[list[float], ...]]] = Hook("stopwatch", "Costs.measured")
+STOPWATCH: Hook[Callable[..., tuple[Cost, Cost, Cost]]] = Hook("stopwatch", "Costs.measured")
 PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
 
 
@@ -51,10 +52,8 @@ class Costs(CostModel):
             value = getattr(self, field.name)
             if value is None and field.name in ("recompute", "overlap"):
                 continue
-            if field.name == "comm":
-                plain = duration("Costs", "comm", value)
-            elif isinstance(value, Sequence) and not isinstance(value, str):
-                plain = tuple(duration("Costs", field.name, time) for time in value)
+            if field.name != "comm" and isinstance(value, Sequence) and not isinstance(value, str):
+                plain: Cost = tuple(duration("Costs", field.name, time) for time in value)
             else:
                 plain = duration("Costs", field.name, value)
             object.__setattr__(self, field.name, plain)
@@ -78,7 +77,7 @@ class Costs(CostModel):
 
     def _work(self, action: Action | OverlapFB) -> Real:
         """How long it takes a device of speed 1, apart from overhead."""
-        if len(action.parts) == 1:
+        if isinstance(action, Action):
             return _at(self._of_kind(action.kind), action.stage)
         if self.overlap is not None:
             return _at(self.overlap, action.parts[0].stage)
@@ -115,7 +114,10 @@ class Costs(CostModel):
         """
         stages_per_device = whole("per_stage", "stages_per_device", stages_per_device)
         computing = {field.name for field in fields(self)} - {"comm"} - PER_DEVICE
-        return replace(self, **{name: _divided(getattr(self, name), stages_per_device) for name in computing})
+        shares: dict[str, Any] = {
+            name: _divided(getattr(self, name), stages_per_device) for name in computing
+        }
+        return replace(self, **shares)
 
     def require_stages(self, stages: int) -> None:
         """Raise ValueError if a cost is listed for another number of stages."""
@@ -155,12 +157,12 @@ class Costs(CostModel):
     def _works(self, program: Program) -> CostColumn:
         """What each entry takes a device of speed 1, apart from overhead."""
         kind, stage = program.kind[program.first], program.stage[program.first]
-        index, values = np.zeros(program.size, np.int32), []
+        index, values = np.zeros(program.size, np.int32), list[Real]()
         for code in (CODE[kind] for kind in program.where):
             here = kind == code
             index[here] = stage[here] + len(values)
             cost = self._of_kind(KINDS[code])
-            values += cost if isinstance(cost, tuple) else [cost] * program.stages
+            values += cost if isinstance(cost, Sequence) else [cost] * program.stages
         if program.paired:
             pairs = np.flatnonzero(np.diff(program.parts) > 1)
             first, alike = _alike(program, program.parts[pairs])
@@ -191,7 +193,7 @@ class Costs(CostModel):
 
 
 def _at(cost: Cost, number: int, of_what: str = "stages") -> Real:
-    if not isinstance(cost, tuple):
+    if not isinstance(cost, Sequence):
         return cost
     if not 0 <= number < len(cost):
         raise ValueError(f"Costs lists {len(cost)} {of_what}, from 0, and {number} is none of them")
@@ -209,14 +211,14 @@ def _alike(program: Program, forwards: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _plus(a: Cost, b: Cost) -> Cost:
-    if not (isinstance(a, tuple) or isinstance(b, tuple)):
+    if not isinstance(a, Sequence) and not isinstance(b, Sequence):
         return a + b
-    stages = len(a) if isinstance(a, tuple) else len(b)
+    stages = max(len(cost) for cost in (a, b) if isinstance(cost, Sequence))
     return tuple(_at(a, stage) + _at(b, stage) for stage in range(stages))
 
 
 def _divided(cost: Cost | None, by: int) -> Cost | None:
-    if isinstance(cost, tuple):
+    if isinstance(cost, Sequence):
         return tuple(quotient(time, by) for time in cost)
     return None if cost is None else quotient(cost, by)
 

@@ -20,7 +20,7 @@ from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.partition import Gradients, Partition
 from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED, holds
 from gpipe_sim.core.timeline import Span
-from gpipe_sim.errors import numbers, require_batch
+from gpipe_sim.errors import Real, numbers, require_batch
 
 Array = np.ndarray
 Batch = tuple[Array, Array]
@@ -107,7 +107,7 @@ class Device:
         self.inputs, self.partitions, self.memory, self.peers = inputs, partitions, memory, peers
         self.optimizers = optimizers
         self.last_stage = inputs.stages - 1
-        self.clock = 0
+        self.clock: Real = 0
         self.losses: dict[int, float] = {}
         self.outputs: dict[int, Array] = {}
         self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
@@ -204,7 +204,7 @@ class Device:
             dy = self.inputs.loss.backward(saved.pop(), self.inputs.pieces[m].weight)
             self.memory.look(None, dy)
             return dy
-        return self._receive(Kind.B, stage, m)
+        return first(self._receive(Kind.B, stage, m))
 
     def _send_back(self, stage: int, m: int, dx: Array) -> None:
         if stage:

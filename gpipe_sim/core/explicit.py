@@ -28,8 +28,8 @@ class Explicit(Schedule):
     name = "An order written out"
 
     rows: tuple[tuple[Action | OverlapFB, ...], ...]
-    _placement: tuple[tuple[int, ...], ...]
-    _weights: tuple[str, ...]
+    placement: tuple[tuple[int, ...], ...] = ()
+    weights: tuple[str, ...] = WEIGHTS
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Explicit(Schedule):
         microbatches: int | None = None,
     ):
         rows = listed("Explicit", "one row per device, such as ['0F0 0B0']", rows)
-        rows = tuple(tuple(read_row(f"row {i} of Explicit", row)) for i, row in enumerate(rows))
-        parts = [part for row in rows for action in row for part in action.parts]
+        found = tuple(tuple(read_row(f"row {i} of Explicit", row)) for i, row in enumerate(rows))
+        parts = [part for row in found for action in row for part in action.parts]
         if not parts:
             raise ValueError("Explicit needs at least one action, such as 0F0")
         require_labels("Explicit", (label for part in parts for label in part[::2]))
@@ -54,8 +54,8 @@ class Explicit(Schedule):
         held = read_placement("Explicit", placement, len(rows))
         require_gapless(held)
         _require_room(len({stage for stages in held for stage in stages}), microbatches, len(parts))
-        values = {"devices": len(rows), "microbatches": microbatches, "rows": rows}
-        for name, value in (values | {"_placement": held, "_weights": WEIGHTS}).items():
+        values = {"devices": len(rows), "microbatches": microbatches, "rows": found, "placement": held}
+        for name, value in values.items():
             object.__setattr__(self, name, value)
         self.__post_init__()
 
@@ -73,14 +73,6 @@ class Explicit(Schedule):
             options = {"placement": held} | options
         return cls(rows, **options)
 
-    @property
-    def placement(self) -> tuple[tuple[int, ...], ...]:
-        return self._placement
-
-    @property
-    def weights(self) -> tuple[str, ...]:
-        return self._weights
-
     def order(self, device: int) -> Iterable[Action | OverlapFB]:
         return self.rows[device]
 
@@ -94,7 +86,7 @@ def row_texts(text: str) -> tuple[list[str], list[tuple[int, ...]] | None]:
     ValueError for a row that begins with another device's number, or if only some rows name their stages.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    rows = [_HEAD.fullmatch(line) for line in lines]
+    rows = [row for line in lines if (row := _HEAD.fullmatch(line))]  # anything is a row
     for device, row in enumerate(rows):
         if row[1] and int(row[1]) != device:
             raise ValueError(f"row {device} is called device {row[1]}: rows are devices 0, 1, ...")

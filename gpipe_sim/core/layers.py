@@ -21,6 +21,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpipe_sim.core.meta_array import MetaArray, floated, like, of_parameters
 from gpipe_sim.errors import floating, got, listed, one_of, require, require_few, whole
@@ -113,7 +114,7 @@ class Layer(ABC):
         return f"{type(self).__name__}()"
 
 
-def refused(layer: Layer, ctx: Context, takes: str, x: Array | MetaArray) -> ValueError:
+def refused(layer: Layer, ctx: Context, takes: str, x: Array) -> ValueError:
     """The error of a layer that takes another input."""
     return ValueError(f"layer {ctx.layer}, {layer!r}, takes {takes}, got {x.shape} of {x.dtype}")
 
@@ -124,23 +125,21 @@ class Weights:
     On paper a weight is a ``MetaArray``. Such a layer can be profiled, and its memory predicted, but not run.
     """
 
-    def __init__(self, owner: str, rng: np.random.Generator | None, dtype: np.dtype):
+    def __init__(self, owner: str, rng: np.random.Generator | None, dtype: DTypeLike):
         self.owner, self.rng, self.dtype = owner, rng, floating(owner, dtype)
         if rng is not None:
             such_as = "rng to be a generator, such as np.random.default_rng(0), or None for a layer on paper"
             require(owner, rng, np.random.Generator, such_as)
 
-    def normal(self, scale: float, *shape: int) -> Array | MetaArray:
+    def normal(self, scale: float, *shape: int) -> Array:
         """Drawn from a normal distribution with this standard deviation."""
         return self._made(shape, lambda rng: rng.normal(0.0, scale, shape).astype(self.dtype))
 
-    def full(self, value: float, *shape: int) -> Array | MetaArray:
+    def full(self, value: float, *shape: int) -> Array:
         """All of them this number."""
         return self._made(shape, lambda _: np.full(shape, value, self.dtype))
 
-    def _made(
-        self, shape: tuple[int, ...], make: Callable[[np.random.Generator], Array]
-    ) -> Array | MetaArray:
+    def _made(self, shape: tuple[int, ...], make: Callable[[np.random.Generator], Array]) -> Array:
         if self.rng is None:
             return MetaArray(shape, self.dtype)
         require_few(self.owner, math.prod(shape), "weights", most=LARGEST)
@@ -170,7 +169,7 @@ class Linear(Layer):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
+        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: DTypeLike = np.float64
     ):
         inputs, outputs = size("Linear", "inputs", inputs), size("Linear", "outputs", outputs)
         draw = Weights("Linear", rng, dtype)
@@ -185,7 +184,7 @@ class Linear(Layer):
         y += self.parameters["b"]
         return y, x
 
-    def _require(self, x: Array | MetaArray, ctx: Context) -> None:
+    def _require(self, x: Array, ctx: Context) -> None:
         inputs = self.parameters["W"].shape[0]
         if x.ndim < 2 or x.shape[-1] != inputs:
             raise ValueError(
@@ -283,11 +282,11 @@ LAYERS = (
     GELU,
 )
 
-ACTIVATIONS = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
+ACTIVATIONS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 
 
 def mlp(
-    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: np.dtype = np.float64
+    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: DTypeLike = np.float64
 ) -> list[Layer]:
     """Linear layers with an activation between them; ``sizes`` lists the features, from input to output.
 

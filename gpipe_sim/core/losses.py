@@ -67,7 +67,7 @@ class MSE(Loss):
         numbers("mse", "targets", targets)
         self._require_shapes(outputs, targets)
 
-    def _require_shapes(self, outputs: Array | MetaArray, targets: Array | MetaArray) -> None:
+    def _require_shapes(self, outputs: Array, targets: Array) -> None:
         if outputs.shape != targets.shape:
             raise ValueError(f"mse needs targets of shape {outputs.shape}, got {targets.shape}")
         if not outputs.size:
@@ -101,7 +101,7 @@ class CrossEntropy(Loss):
                 f"got {targets.min()} to {targets.max()}"
             )
 
-    def _require_shapes(self, outputs: Array | MetaArray, targets: Array | MetaArray) -> None:
+    def _require_shapes(self, outputs: Array, targets: Array) -> None:
         if outputs.ndim < 2 or targets.shape != outputs.shape[:-1]:
             needs = "outputs (batch, classes) and targets (batch,)"
             if outputs.ndim == 3:

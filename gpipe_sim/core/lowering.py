@@ -118,7 +118,7 @@ def _whole(schedule: "Schedule", labels: tuple[int, ...]) -> Column:
     return np.array(labels, np.int64 if least < -(1 << 31) or most >= 1 << 31 else np.int32)
 
 
-def offsets(sizes: Sequence[int]) -> Column:
+def offsets(sizes: Sequence[int] | Column) -> Column:
     """For runs of these sizes, one after the other: where each begins, and last where the final one ends."""
     ends = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=ends[1:])

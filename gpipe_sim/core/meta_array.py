@@ -24,7 +24,7 @@ class MetaArray(Standard):
         if base is not None:
             require("MetaArray", base, MetaArray, "base to be the MetaArray whose bytes it views, or None")
         try:
-            self.shape, self.dtype, self.base = shape, np.dtype(dtype), base
+            self.shape, self.dtype, self.base = shape, np.dtype(dtype), base  # type: ignore[misc]
         except (TypeError, ValueError):
             raise TypeError(f"MetaArray needs a dtype, such as np.float32 {got(dtype)}") from None
 
@@ -40,23 +40,23 @@ class MetaArray(Standard):
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
-    def copy(self) -> "MetaArray":
+    def copy(self) -> "MetaArray":  # type: ignore[override]
         return MetaArray(self.shape, self.dtype)
 
-    def view(self, *shape: int) -> "MetaArray":
+    def view(self, *shape: int) -> "MetaArray":  # type: ignore[override]
         """The same bytes in another shape."""
         return MetaArray(shape, self.dtype, self)
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: slice) -> "MetaArray":
+    def __getitem__(self, rows: slice) -> "MetaArray":  # type: ignore[override]
         """Some of its rows: a view."""
         if not isinstance(rows, slice):
             raise self._no_contents()
         return self.view(len(range(*rows.indices(len(self)))), *self.shape[1:])
 
-    def __iadd__(self, other: "MetaArray") -> "MetaArray":
+    def __iadd__(self, other: "MetaArray") -> "MetaArray":  # type: ignore
         """What is added in place takes no bytes."""
         return self
 

@@ -12,6 +12,7 @@ from numbers import Rational
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpipe_sim.errors import Real
 
@@ -34,7 +35,7 @@ class CostColumn(NamedTuple):
     """What each of many entries or messages costs: number i costs ``values[index[i]]``."""
 
     values: Sequence[Real]
-    index: Column
+    index: Column  # type: ignore[assignment]
 
 
 def as_columns(*prices: CostColumn) -> tuple[list[Column], InUnits]:
@@ -42,7 +43,7 @@ def as_columns(*prices: CostColumn) -> tuple[list[Column], InUnits]:
     paid = [bill for price in prices for bill in _bill(price)]
     types = {type(value) for value, _ in paid}
     if types <= {int, Fraction}:
-        unit = lcm(*(value.denominator for value, _ in paid))
+        unit = lcm(*(value.denominator for value, _ in paid if not isinstance(value, float)))
         fits = sum(int(value * unit) * count for value, count in paid) < 1 << 63
         columns = [_filled(price, np.int64 if fits else object, unit) for price in prices]
         return columns, (lambda times: _in_fractions(times, unit)) if Fraction in types else _same
@@ -57,9 +58,9 @@ def _bill(price: CostColumn) -> Iterator[tuple[Real, int]]:
     return ((value, count) for value, count in zip(price.values, counts, strict=True) if count)
 
 
-def _filled(price: CostColumn, dtype: type, unit: int = 1) -> Column:
+def _filled(price: CostColumn, dtype: DTypeLike, unit: int = 1) -> Column:
     """What each thing costs. A price that nothing pays may be of any size, and is left out."""
-    found = np.zeros(len(price.values), dtype)
+    found: Column = np.zeros(len(price.values), dtype)
     for i in np.flatnonzero(np.bincount(price.index)).tolist():
         found[i] = int(price.values[i] * unit) if unit > 1 else price.values[i]
     return found[price.index]

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.deadlock import Wait, all_waits, cycle, in_words, waiting
 from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.program import Program
@@ -35,7 +35,7 @@ class Problem(NamedTuple):
     """One thing that is wrong: a short name for the rule that is broken, the action, and a sentence."""
 
     rule: str
-    action: Action
+    action: Action | OverlapFB
     sentence: str
 
 
@@ -201,7 +201,7 @@ def _gaps_of(on: dict[Kind, int], s: int, m: int) -> Iterator[Problem]:
         (there & HALVES == {Kind.I}, "missing", Kind.W, f"is missing; {s}I{m} leaves it to do"),
         (there & HALVES == {Kind.W}, "missing", Kind.I, f"is missing; {s}W{m} finishes what it starts"),
     )
-    yield from (say(*problem) for wrong, *problem in rules if wrong)
+    yield from (say(rule, kind, text) for wrong, rule, kind, text in rules if wrong)
     for kind in (Kind.R, Kind.B, Kind.I, Kind.W):
         if {kind, Kind.F} <= there and on[kind] != on[Kind.F]:
             text = f"is on device {on[kind]}, but what {s}F{m} saved is on device {on[Kind.F]}"

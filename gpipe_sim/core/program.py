@@ -91,13 +91,10 @@ class Program:
         """The order as objects again: one row per device."""
         kinds = map(KINDS.__getitem__, self.kind.tolist())
         parts = list(map(Action, self.stage.tolist(), kinds, self.microbatch.tolist()))
+        entries: Sequence[Action | OverlapFB] = parts
         if self.paired:
-            ends = self.parts.tolist()
-            entries = [_joined(parts[a:b]) for a, b in pairwise(ends)]
-        else:
-            entries = parts
-        ends = self.rows.tolist()
-        return tuple(tuple(entries[a:b]) for a, b in pairwise(ends))
+            entries = [_joined(parts[a:b]) for a, b in pairwise(self.parts.tolist())]
+        return tuple(tuple(entries[a:b]) for a, b in pairwise(self.rows.tolist()))
 
     @cached_property
     def levels(self) -> Levels:

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.hooks import Hook, Shown
@@ -33,11 +32,6 @@ class Schedule(ABC):
 
     devices: int
     microbatches: int
-    stages_per_device: ClassVar[int] = (
-        1  #: stages of the model for each device; several copies of a stage count once
-    )
-    #: The ``weights`` that it can be trained with, the first unless others are asked for.
-    weights: ClassVar[tuple[str, ...]] = WEIGHTS
 
     def __new__(cls, *args, **kwargs):
         if "chunks" in kwargs:
@@ -54,6 +48,16 @@ class Schedule(ABC):
                 object.__setattr__(self, name, size)
         count = self.devices * self.stages_per_device * self.microbatches
         require_few(type(self).__name__, count, "pairs of stage and microbatch")
+
+    @property
+    def stages_per_device(self) -> int:
+        """Stages of the model for each device; several copies of a stage count once."""
+        return 1
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """The ``weights`` that it can be trained with, the first unless others are asked for."""
+        return WEIGHTS
 
     @property
     def name(self) -> str:
@@ -95,7 +99,7 @@ class Schedule(ABC):
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the timeline for unit costs. An order that cannot run stays text."""
         chart = CHART.filled(self)
-        return chart and chart._repr_html_()
+        return chart._repr_html_() if chart else None
 
     def __getstate__(self) -> dict:
         """What is copied or pickled: everything but the program, which a copy can make again."""

@@ -90,7 +90,8 @@ def simulate(
         raise too_long(schedule) from None
     if clock.end.dtype == float and not np.isfinite(clock.end).all():
         raise too_long(schedule)
-    return Timeline(schedule, *map(in_units, clock))
+    start, end, sent, arrived = map(in_units, clock)
+    return Timeline(schedule, start, end, sent, arrived)
 
 
 def too_long(schedule: Schedule) -> ValueError:

@@ -58,10 +58,10 @@ def split(
 
 def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> list[int]:
     """How many layers each stage gets: ``balance`` itself if it fits, or nearly equal numbers."""
-    if (stages is None) == (balance is None):
-        raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
-    if balance is None:
+    if stages is not None and balance is None:
         return _even(layers, stages)
+    if stages is not None or balance is None:
+        raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
     balance = listed("split", "balance to list how many layers each stage gets", balance)
     return _read_balance(balance, layers)
 

@@ -155,10 +155,11 @@ class Step:
 
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """What comes of the step."""
-        if not meter:
-            return self.collect(self.run_devices(partitions, timeline, Memory), (), timeline)
-        devices = self.run_devices(partitions, timeline, METER.filled if METER.there else MeteredMemory)
-        return self.collect(devices, tuple(device.memory.trace() for device in devices), timeline)
+        metered = METER.filled if meter and METER.there else MeteredMemory
+        devices = self.run_devices(partitions, timeline, metered if meter else Memory)
+        memories = [device.memory for device in devices]
+        traces = tuple(memory.trace() for memory in memories if isinstance(memory, MeteredMemory))
+        return self.collect(devices, traces, timeline)
 
     def run_devices(
         self, partitions: Sequence[Partition], timeline: Timeline, memory: type[Memory]
@@ -202,7 +203,8 @@ def single_device_step(
     seed, step = (whole("single_device_step", n, v, low=0) for n, v in (("seed", seed), ("step", step)))
     require_loss(loss)
     batch = as_batch(batch)
-    model, gradients, losses, outputs = Partition(layers), {}, [], []
+    model, losses, outputs = Partition(layers), list[float](), list[Array]()
+    gradients: Gradients = {}
     require_partitions("single_device_step", [model], runnable=True)
     for m, piece in enumerate(cut_batch(len(batch[0]), microbatches)):
         x, targets = (np.ascontiguousarray(part[piece.rows]) for part in batch)  # as every device gets them
@@ -213,8 +215,8 @@ def single_device_step(
         del saved, loss_saved  # or they would take up memory during the next forward
         losses.append(piece.weight * value)
         outputs.append(y)
-    loss, gradients = sum(losses), dict(sorted(gradients.items()))
-    return StepResult(loss, gradients, np.concatenate(outputs), losses=(loss,))
+    total = sum(losses)
+    return StepResult(total, dict(sorted(gradients.items())), np.concatenate(outputs), losses=(total,))
 
 
 def simulate_once(schedule: Schedule, costs: CostModel | None) -> Timeline:

@@ -108,7 +108,7 @@ class Timeline:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """What crossed from one device to another, sorted by arrival; empty if that was not measured."""
-        if self.arrived is None:
+        if self.sent is None or self.arrived is None:
             return ()
         program = self.schedule.program
         needed = program.needs[program.crosses]
@@ -171,4 +171,4 @@ def number(value: Real) -> str:
         return str(value)
     if value == int(value):
         return str(int(value))
-    return f"{float(value):.4g}" if abs(value) < 1000 else f"{float(value):.0f}"
+    return f"{float(value):.4g}" if -1000 < value < 1000 else f"{float(value):.0f}"

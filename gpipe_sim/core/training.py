@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import nan
 
 import numpy as np
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.boundary import first
+from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.device import Batch, as_batch
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss, cross_entropy, require_finite, without_warnings
@@ -65,9 +66,9 @@ def train(
     require_fit(partitions, schedule)
 
     def step(batch: Batch, number: int) -> StepResult:
-        how = {"optimizer": optimizer, "weights": weights, "meter": False, "seed": seed, "step": number}
         limit = memory_limit if number == 0 else None
-        return train_step(partitions, schedule, batch, loss, memory_limit=limit, **how)
+        how = partial(train_step, optimizer=optimizer, weights=weights, memory_limit=limit, meter=False)
+        return how(partitions, schedule, batch, loss, seed=seed, step=number)
 
     update = None if Kind.U in schedule.program.where else optimizer
     return _train(partitions, step, data, loss, update, epochs, batch_size, seed, report)
@@ -124,10 +125,10 @@ def _accuracy(found: Array, y: Array) -> float:
 def outputs(partitions: Sequence[Partition], x: Array) -> Array:
     """The model's outputs for x, (samples, features of the last layer), in evaluation mode."""
     require_partitions("outputs", partitions, runnable=True)
-    x = numbers("outputs", "x", x)
+    y: Boundary = numbers("outputs", "x", x)
     for partition in partitions:
-        x, _ = partition.forward(x, Context(training=False))
-    return first(x)
+        y, _ = partition.forward(y, Context(training=False))
+    return first(y)
 
 
 def _train(
@@ -203,7 +204,7 @@ def _read_data(
         raise ValueError(f"{needs} (got {len(data)} arrays)")
     require_loss(loss)
     x, y = as_batch(data[:2])
-    held_out = as_batch(data[2:]) if data[2:] else None
+    held_out = as_batch(data[2:]) if len(data) == 4 else None
     if batch_size > len(x):
         raise ValueError(f"train needs batch_size <= {len(x)}, the number of samples (got {batch_size})")
     _require_targets(partitions, loss, x, y)

@@ -60,5 +60,5 @@ def unpaired(schedule: Schedule) -> Schedule:
 def rearranged(schedule: Schedule, rows: Iterable, placement: Sequence, microbatches: int) -> Explicit:
     """What became of a schedule's actions; it is trained with the same ``weights`` as the schedule."""
     found = Explicit(rows, placement=placement, microbatches=microbatches)
-    object.__setattr__(found, "_weights", schedule.weights)
+    object.__setattr__(found, "weights", schedule.weights)
     return found

@@ -6,6 +6,7 @@ It saves queries, keys and values as the one array that they were made as, not a
 from copy import copy
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
@@ -44,7 +45,7 @@ class Attention(Layer):
         dropout: float = 0.0,
         recompute: bool = False,
         rng: np.random.Generator | None,
-        dtype: np.dtype = np.float64,
+        dtype: DTypeLike = np.float64,
     ):
         features, heads = size("Attention", "features", features), whole("Attention", "heads", heads)
         if features % heads:

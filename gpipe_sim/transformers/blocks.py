@@ -8,6 +8,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpipe_sim.core.boundary import Boundary, apply_layer, first
 from gpipe_sim.core.layers import GELU, Array, Context, Layer, Linear
@@ -182,7 +183,7 @@ class TransformerBlock(Chain):
         dropout: float = 0.0,
         recompute: bool = False,
         rng: np.random.Generator | None,
-        dtype: np.dtype = np.float64,
+        dtype: DTypeLike = np.float64,
     ):
         one_of("TransformerBlock", "norm", norm, ("pre", "post"))
         how = {"causal": causal, "dropout": dropout, "recompute": recompute}

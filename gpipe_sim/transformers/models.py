@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpipe_sim.core.layers import Layer, Linear
 from gpipe_sim.errors import listed, require, require_few, whole
@@ -23,7 +24,7 @@ def gpt(
     causal: bool = True,
     dropout: float = 0.0,
     rng: np.random.Generator | None = None,
-    dtype: np.dtype = np.float32,
+    dtype: DTypeLike = np.float32,
 ) -> list[Layer]:
     """A language model: embedding, positions, Transformer blocks, LayerNorm, and a linear head over tokens.
 

@@ -5,6 +5,7 @@ output, or owns its bytes. Attention has a file of its own.
 """
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.layers import Context, Layer, Weights, by_row, refused, size
@@ -23,7 +24,7 @@ class Embedding(Layer):
     """
 
     def __init__(
-        self, tokens: int, features: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
+        self, tokens: int, features: int, *, rng: np.random.Generator | None, dtype: DTypeLike = np.float64
     ):
         tokens, features = size("Embedding", "tokens", tokens), size("Embedding", "features", features)
         self.parameters = {"E": Weights("Embedding", rng, dtype).normal(0.02, tokens, features)}
@@ -71,7 +72,7 @@ class Positions(Layer):
     """
 
     def __init__(
-        self, longest: int, features: int, *, rng: np.random.Generator | None, dtype: np.dtype = np.float64
+        self, longest: int, features: int, *, rng: np.random.Generator | None, dtype: DTypeLike = np.float64
     ):
         longest, features = size("Positions", "longest", longest), size("Positions", "features", features)
         self.parameters = {"P": Weights("Positions", rng, dtype).normal(0.02, longest, features)}
@@ -115,7 +116,7 @@ class LayerNorm(Layer):
     """
 
     def __init__(
-        self, features: int, *, eps: float = 1e-5, on_paper: bool = False, dtype: np.dtype = np.float64
+        self, features: int, *, eps: float = 1e-5, on_paper: bool = False, dtype: DTypeLike = np.float64
     ):
         owner = type(self).__name__
         features = size(owner, "features", features)
