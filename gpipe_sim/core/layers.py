@@ -28,7 +28,7 @@ from gpipe_sim.errors import floating, got, listed, one_of, require, require_few
 
 Array = np.ndarray
 LARGEST = 100_000_000  #: weights of a layer: 800 MB in float64
-LONGEST = 10**12  #: features, tokens or places of a layer, also of one on paper
+LONGEST = 10**12  #: features, tokens or positions of a layer, also of one on paper
 
 
 class Context(NamedTuple):
@@ -147,7 +147,7 @@ class Weights:
 
 
 def size(owner: str, name: str, value: Any) -> int:
-    """How many features, tokens or places a layer has; TypeError or ValueError if it cannot have so many."""
+    """How many features, tokens or positions a layer has; TypeError or ValueError if it cannot have so many."""
     number = whole(owner, name, value)
     require_few(owner, number, name, most=LONGEST)
     return number

@@ -90,7 +90,7 @@ class MSE(Loss):
 class CrossEntropy(Loss):
     """The mean of -log softmax(outputs)[target]. ``outputs`` (batch, classes), ``targets`` (batch,) ints.
 
-    Of sequences it is the mean over all places: (batch, sequence, classes) and (batch, sequence).
+    Of sequences it is the mean over all positions: (batch, sequence, classes) and (batch, sequence).
     """
 
     def require(self, outputs: Array, targets: Array) -> None:

@@ -87,13 +87,13 @@ def root_of(array: Some) -> Some:
 
 
 def like(*arrays: Some, shape: tuple[int, ...] | None = None, dtype: Any = None) -> MetaArray:
-    """A stand-in for what is computed from these, in the first one's shape and NumPy's dtype for all."""
+    """A meta array for what is computed from these, in the first one's shape and NumPy's dtype for all."""
     dtype = dtype or np.result_type(*(array.dtype for array in arrays))
     return MetaArray(arrays[0].shape if shape is None else shape, dtype)
 
 
 def floated(array: Some) -> MetaArray:
-    """A stand-in for the array times a Python float: whole numbers become float64."""
+    """A meta array for the array times a Python float: whole numbers become float64."""
     return like(array, dtype=np.result_type(array.dtype, 1.0))
 
 

@@ -95,7 +95,7 @@ def _sum(sizes: Iterable[Size]) -> tuple[Size, ...]:
 
 
 class _Bytes(MetaArray):
-    """So many bytes: a stand-in that is quick to make and to count."""
+    """So many bytes: a meta array that is quick to make and to count."""
 
     __slots__ = ("nbytes",)
 

@@ -63,7 +63,7 @@ def _state(i: int, layer: Layer, optimizer: Optimizer | None) -> int:
 
 
 def _read_batch(batch: Any) -> tuple[Any, Any]:
-    """(inputs, targets): two arrays, or two stand-ins."""
+    """(inputs, targets): two arrays, or two meta arrays."""
     require_batch(batch)
     on_paper = [isinstance(part, MetaArray) for part in batch]
     if not any(on_paper):

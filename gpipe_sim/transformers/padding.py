@@ -1,4 +1,4 @@
-"""Padding: which places of a sequence hold no token, and the mask that says so to every attention."""
+"""Padding: which positions of a sequence hold no token, and the mask that says so to every attention."""
 
 from gpipe_sim.core.boundary import Boundary, rest
 from gpipe_sim.core.layers import Array, Context, Layer, refused
@@ -9,7 +9,7 @@ from gpipe_sim.errors import whole
 class PaddingMask(Layer):
     """Gives its input, whole numbers (batch, sequence), and a mask: where they are not ``padding``.
 
-    The mask travels along to every attention, which then sees no padding, and to a mean over the places. It
+    The mask travels along to every attention, which then sees no padding, and to a mean over the positions. It
     is no output. ValueError for an input of another shape.
     """
 
