@@ -40,10 +40,10 @@ class Message(NamedTuple):
 class Together(Protocol):
     """What several devices do together, beside their actions: an all-reduce, see ``links.collective``."""
 
-    what: str
-    devices: tuple[int, ...]
-    start: Real
-    end: Real
+    @property
+    def start(self) -> Real: ...
+    @property
+    def end(self) -> Real: ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpipe_sim.core.actions import Action, B, F
-from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.families.placements import bidirectional, require_even
+from gpipe_sim.families.placements import Bidirectional
 
 
 @dataclass(frozen=True)
-class Chimera(Schedule):
+class Chimera(Bidirectional):
     """Two copies of the model run in opposite directions; each device holds one stage of each copy.
 
     Microbatches come in units of K, half of them in each direction. A device has time slots, each for one
@@ -19,14 +18,6 @@ class Chimera(Schedule):
     does not divide M, the last unit is not full, and the bubble is larger.
     Li and Hoefler 2021, arXiv:2107.06925.
     """
-
-    def __post_init__(self):
-        super().__post_init__()
-        require_even("Chimera", devices=self.devices)
-
-    @property
-    def placement(self) -> tuple[tuple[int, ...], ...]:
-        return bidirectional(self.devices)
 
     def order(self, device: int) -> Iterator[Action]:
         slots = {}

@@ -17,8 +17,7 @@ from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, F, I, Kind, W
 from gpipe_sim.core.explicit import Explicit
-from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.families.placements import v_shaped
+from gpipe_sim.families.placements import VShaped, v_shaped
 from gpipe_sim.machine.machine import Machine
 
 PERIOD = 6
@@ -74,12 +73,13 @@ def filled(
     A device holds at most ``limit`` stage-activations, from F until W.
     """
     slots, placement = block(devices, hops, gaps), v_shaped(devices)
-    orders = [_in_slot_order(*held, slots[k], microbatches) for k, held in enumerate(placement)]
+    orders = [_in_slot_order(held, slots[k], microbatches) for k, held in enumerate(placement)]
     weights = [[W(a.stage, a.microbatch) for a in order if a.kind is Kind.I] for order in orders]
     work = Explicit([a + b for a, b in zip(orders, weights, strict=True)], placement=placement)
     entry = {action: i for i, action in enumerate(action for row in work.actions for action in row)}
     machine, clock = Machine(work.program, ordered=False), 0
-    coming, due = list(map(deque, orders)), [deque() for _ in orders]
+    coming = list(map(deque, orders))
+    due: list[deque[Action]] = [deque() for _ in orders]
     rows: list[list[Action]] = [[] for _ in orders]
 
     def ready(action: Action) -> bool:
@@ -99,20 +99,19 @@ def filled(
     return tuple(map(tuple, rows))
 
 
-def _in_slot_order(down: int, back: int, slots: tuple[int, ...], microbatches: int) -> list[Action]:
+def _in_slot_order(held: tuple[int, ...], slots: tuple[int, ...], microbatches: int) -> list[Action]:
     """A device's F and I, sorted by slot; the block is repeated every ``PERIOD`` slots.
 
     If two share a slot, the one that comes earlier in the block comes first.
     """
+    down, back = held
     legs = (F, down), (F, back), (I, back), (I, down)
-    placed = sorted(
-        (slot + PERIOD * m, leg, m) for m in range(microbatches) for leg, slot in enumerate(slots)
-    )
-    return [kind(stage, m) for _, leg, m in placed for kind, stage in [legs[leg]]]
+    placed = [(slot + PERIOD * m, leg, m) for m in range(microbatches) for leg, slot in enumerate(slots)]
+    return [kind(stage, m) for _, leg, m in sorted(placed) for kind, stage in [legs[leg]]]
 
 
 @dataclass(frozen=True)
-class VMin(Schedule):
+class VMin(VShaped):
     """V-Min, the shortest block: about a third of 1F1B's memory, about two thirds of its bubble.
 
     A device holds at most 2 ceil((K+2)/3) stage-activations from F until W: as much as (K+4)//3 microbatches
@@ -127,17 +126,12 @@ class VMin(Schedule):
 
     name = "V-Min"
 
-    stages_per_device: ClassVar[int] = 2
     hops: ClassVar[Hops] = (1, 1, 1, 1)
 
     @property
     def gaps(self) -> Gaps:
         """Slots at the turns of the block. With gaps of 1, 1, 1 a step at 8 x 64 would take 409, not 407."""
         return 1, 3, 1
-
-    @property
-    def placement(self) -> tuple[tuple[int, ...], ...]:
-        return v_shaped(self.devices)
 
     @property
     def limit(self) -> int:

@@ -44,9 +44,8 @@ def repeat(schedule: Schedule, steps: int) -> Explicit:
 
 def later(action: Action | OverlapFB, by: int) -> Action | OverlapFB:
     """The same action on a later microbatch."""
-    if isinstance(action, OverlapFB):
-        return OverlapFB(*(later(part, by) for part in action.parts))
-    return action._replace(microbatch=action.microbatch + by)
+    parts = [part._replace(microbatch=part.microbatch + by) for part in action.parts]
+    return OverlapFB(*parts) if len(parts) > 1 else parts[0]
 
 
 def unpaired(schedule: Schedule) -> Schedule:
@@ -57,7 +56,12 @@ def unpaired(schedule: Schedule) -> Schedule:
     return rearranged(schedule, rows, schedule.placement, schedule.microbatches)
 
 
-def rearranged(schedule: Schedule, rows: Iterable, placement: Sequence, microbatches: int) -> Explicit:
+def rearranged(
+    schedule: Schedule,
+    rows: Sequence[Iterable[Action | OverlapFB]],
+    placement: Sequence[Sequence[int]],
+    microbatches: int,
+) -> Explicit:
     """What became of a schedule's actions; it is trained with the same ``weights`` as the schedule."""
     found = Explicit(rows, placement=placement, microbatches=microbatches)
     object.__setattr__(found, "weights", schedule.weights)

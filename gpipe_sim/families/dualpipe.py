@@ -8,11 +8,9 @@ steps, as in the authors' program: DeepSeek-AI 2024, arXiv:2412.19437, and githu
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, B, F, I, OverlapFB, W
-from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.families.placements import bidirectional, require_even, v_shaped
+from gpipe_sim.families.placements import Bidirectional, VShaped, require_even
 
 NEAR, FAR = 0, 1
 
@@ -20,7 +18,7 @@ NEAR, FAR = 0, 1
 class _Feed:
     """Makes a device's next action on its near or far stage, and remembers the weight gradients due."""
 
-    def __init__(self, stages: tuple[int, int], first: tuple[int, int]):
+    def __init__(self, stages: tuple[int, ...], first: tuple[int, int]):
         self.stages = stages
         self.forwards, self.backwards = list(first), list(first)
         self.due: deque[Action] = deque()
@@ -71,7 +69,7 @@ def _eight_steps(depth: int, place: int, microbatches: int, feed: _Feed) -> Iter
 
 
 @dataclass(frozen=True)
-class DualPipeV(Schedule):
+class DualPipeV(VShaped):
     """DualPipe folded in the middle: one copy of the model that goes down the devices and back.
 
     Bubble (K-1)(F&B + B - 3W) if I takes as long as F, on K devices of two stages each. A device holds at
@@ -80,15 +78,9 @@ class DualPipeV(Schedule):
     takes 51; with each pair as one block it takes 54.
     """
 
-    stages_per_device: ClassVar[int] = 2
-
     def __post_init__(self):
         super().__post_init__()
         _require_filled("DualPipeV", self.microbatches, 2 * self.devices)
-
-    @property
-    def placement(self) -> tuple[tuple[int, ...], ...]:
-        return v_shaped(self.devices)
 
     def order(self, device: int) -> Iterator[Action | OverlapFB]:
         feed = _Feed(self.placement[device], (0, 0))
@@ -96,7 +88,7 @@ class DualPipeV(Schedule):
 
 
 @dataclass(frozen=True)
-class DualPipe(Schedule):
+class DualPipe(Bidirectional):
     """Two copies of the model in opposite directions, with half of the microbatches each.
 
     Bubble (K/2-1)(F&B + B - 3W) if I takes as long as F. A device holds at most K+1 activations, and twice
@@ -105,12 +97,8 @@ class DualPipe(Schedule):
 
     def __post_init__(self):
         super().__post_init__()
-        require_even("DualPipe", devices=self.devices, microbatches=self.microbatches)
+        require_even("DualPipe", microbatches=self.microbatches)
         _require_filled("DualPipe", self.microbatches, 2 * self.devices)
-
-    @property
-    def placement(self) -> tuple[tuple[int, ...], ...]:
-        return bidirectional(self.devices)
 
     def order(self, device: int) -> Iterator[Action | OverlapFB]:
         depth, half = self.devices // 2, self.microbatches // 2

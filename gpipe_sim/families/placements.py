@@ -1,6 +1,29 @@
 """Where other families than the core's put the stages of a model."""
 
 from gpipe_sim.core.placement import require_count
+from gpipe_sim.core.schedule import Schedule
+
+
+class VShaped(Schedule):
+    """A family whose model goes down the devices and comes back, in two stages on each."""
+
+    stages_per_device = 2
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        return v_shaped(self.devices)
+
+
+class Bidirectional(Schedule):
+    """A family of two copies of the model, whose microbatches go in opposite directions."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        require_even(type(self).__name__, devices=self.devices)
+
+    @property
+    def placement(self) -> tuple[tuple[int, ...], ...]:
+        return bidirectional(self.devices)
 
 
 def v_shaped(devices: int) -> tuple[tuple[int, ...], ...]:

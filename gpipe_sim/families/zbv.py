@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, repeat
-from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, F, I, W
-from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.families.placements import v_shaped
+from gpipe_sim.families.placements import VShaped
 
 
 @dataclass(frozen=True)
-class ZBV(Schedule):
+class ZBV(VShaped):
     """Device k holds stage k on the way down and stage 2K-1-k on the way back.
 
     So device 0 has both the first stage and the loss. For T_F = T_B = T_W and M >= 2K-1, no device waits
@@ -25,12 +23,6 @@ class ZBV(Schedule):
     """
 
     name = "ZB-V"
-
-    stages_per_device: ClassVar[int] = 2
-
-    @property
-    def placement(self) -> tuple[tuple[int, ...], ...]:
-        return v_shaped(self.devices)
 
     def order(self, device: int) -> Iterator[Action]:
         """For M < 2K-1: generate 2K-1 microbatches and drop the extra ones."""

@@ -42,20 +42,23 @@ class Collective(NamedTuple):
         return self.what in (ALL_REDUCE, NORM)
 
     def __str__(self) -> str:
-        if self.in_ring:
-            few = len(self.devices) <= 4
-            on = (
-                f"on devices {' '.join(map(str, self.devices))}" if few else f"on {len(self.devices)} devices"
-            )
-        else:
+        on = f"on {len(self.devices)} devices"
+        if not self.in_ring:
             on = "from device {} to {}".format(*self.devices)
+        elif len(self.devices) <= 4:
+            on = f"on devices {' '.join(map(str, self.devices))}"
         of = "" if self.stage is None else f" of stage {self.stage}"
         return f"{self.what}{of} {on}, {number(self.start)}\u2013{number(self.end)}"
 
 
+def collectives_of(timeline: Timeline) -> list[Collective]:
+    """What its devices sent each other together, in the order of starts."""
+    return [each for each in timeline.collectives if isinstance(each, Collective)]
+
+
 def names_of(timeline: Timeline) -> list[str]:
     """What kinds of collectives a timeline has, each once."""
-    return list(dict.fromkeys(each.what for each in timeline.collectives))
+    return list(dict.fromkeys(each.what for each in collectives_of(timeline)))
 
 
 def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:

@@ -53,9 +53,8 @@ def simulate_many(
     for first in range(0, runs, at_once):
         factors = [draw(rng, program.size) for _ in range(min(at_once, runs - first))]
         with np.errstate(over="ignore"):
-            found += (
-                time_program(program, durations * np.stack(factors, axis=1), delays).end.max(axis=0).tolist()
-            )
+            clock = time_program(program, durations * np.stack(factors, axis=1), delays)
+        found += clock.end.max(axis=0).tolist()
     if not np.isfinite(found).all():
         raise too_long(schedule)
     return np.array(found)

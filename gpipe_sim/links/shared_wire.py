@@ -77,10 +77,10 @@ def _waits(program: Program) -> tuple[list[list[int]], list[int], list[list[int]
     waited_for[program.crosses] = size + traffic.of_need
     waits = [(entry - 1, entry) for a, b in pairwise(program.rows.tolist()) for entry in range(a + 1, b)]
     waits += zip(waited_for.tolist(), program.owner.tolist(), strict=True)
-    users = [[] for _ in range(size + len(traffic.sender))]
+    users: list[list[int]] = [[] for _ in range(size + len(traffic.sender))]
     for what, user in waits:
         users[what].append(user)
-    sends = [[] for _ in range(size)]
+    sends: list[list[int]] = [[] for _ in range(size)]
     for message, entry in enumerate(program.levels.order[traffic.sender].tolist()):
         sends[entry].append(message)
     return users, np.bincount([user for _, user in waits], minlength=size).tolist(), sends

@@ -29,7 +29,7 @@ from gpipe_sim.errors import Real, duration, got, whole
 def formula(function: Callable) -> Callable:
     """A formula whose sizes are whole numbers of at least 1, and whose times are finite and not negative.
 
-    ``device`` counts from 0 to K-1. TypeError or ValueError, by the name of the argument, for anything else.
+    TypeError or ValueError, by the name of the argument, for anything else.
     """
     parameters, owner = signature(function), function.__name__
 
@@ -39,9 +39,7 @@ def formula(function: Callable) -> Callable:
         read = given.arguments
         for name, value in list(read.items()):
             kind = parameters.parameters[name].annotation
-            if name == "device":
-                read[name] = whole(owner, name, value, 0, read["devices"] - 1)
-            elif kind is int:
+            if kind is int:
                 read[name] = whole(owner, name, value)
             elif kind is Real:
                 read[name] = duration(owner, name, value)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from gpipe_sim.core.costs import Costs
 
 
+Four = tuple[float, float, float, float]
+
+
 @dataclass(frozen=True)
 class ZeroBubbleRun:
     """One row of the zero-bubble paper's tables 9 (times, measured on its devices) and 5 (bubble rates).
@@ -33,11 +36,9 @@ class ZeroBubbleRun:
         return whole.per_stage(stages_per_device)
 
 
-def _run(model: str, size: tuple[int, int, int], times: tuple[float, ...], rates: tuple[float, ...]):
+def _run(model: str, size: tuple[int, int, int], times: Four, rates: Four) -> ZeroBubbleRun:
     names = "OneFOneB", "Interleaved1F1B", "ZBH1", "ZBH2"
-    devices, microbatches, stages_per_device = size
-    table_5 = dict(zip(names, rates, strict=True))
-    return ZeroBubbleRun(model, devices, microbatches, stages_per_device, *times, table_5)
+    return ZeroBubbleRun(model, *size, *times, dict(zip(names, rates, strict=True)))
 
 
 #: The smallest and the second largest of the paper's four models, each with three numbers of microbatches.

@@ -16,7 +16,7 @@ from gpipe_sim.core.schedule import needs
 from gpipe_sim.core.timeline import Message, Span, Timeline, number, of_timeline
 from gpipe_sim.errors import Real, got
 from gpipe_sim.errors import number as read_number
-from gpipe_sim.links.collective import Collective
+from gpipe_sim.links.collective import Collective, collectives_of
 
 Cause = Span | Message | Collective
 
@@ -38,7 +38,8 @@ def critical_path(timeline: Timeline) -> tuple[Cause, ...]:
     previous action ends, the chain stays on the device.
     """
     held_back = _HeldBack(timeline)
-    chain = [max([*timeline.spans, *timeline.collectives], key=lambda each: each.end)]
+    every: list[Cause] = [*timeline.spans, *held_back.collectives]
+    chain = [max(every, key=lambda each: each.end)]
     while chain[-1].start > 0 and (cause := held_back.by(chain[-1])):
         chain.append(cause)
     return tuple(reversed(chain))
@@ -48,7 +49,7 @@ class _HeldBack:
     """For each span, message and collective of a timeline, the predecessor that determined its start."""
 
     def __init__(self, timeline: Timeline):
-        self.schedule, self.rows, self.collectives = timeline.schedule, timeline.rows, timeline.collectives
+        self.timeline, self.collectives = timeline, collectives_of(timeline)
         self.messages = {(message.action, message.target): message for message in timeline.messages}
         in_order = sorted(self.messages.values(), key=lambda each: (each.source, each.target, each.start))
         self.on_link = {b: a for a, b in pairwise(in_order) if a[1:3] == b[1:3]}  # the one before it
@@ -79,10 +80,10 @@ class _HeldBack:
         """A collective of this device that ends just then."""
         return next((each for each in self.collectives if each.end == end and device in each.devices), None)
 
-    def before_together(self, cause: Collective) -> Span | Collective | None:
+    def before_together(self, cause: Collective) -> Cause | None:
         """What a collective waited for: another one on a device of its own, or what it sums or passes on."""
-        found = [each for device in cause.devices if (each := self.together(device, cause.start))]
-        for span in (span for device in cause.devices for span in self.rows[device]):
+        found: list[Cause] = [each for k in cause.devices if (each := self.together(k, cause.start))]
+        for span in (span for device in cause.devices for span in self.timeline.rows[device]):
             here = cause.stage is None or any(part.stage == cause.stage for part in span.action.parts)
             if here and span.start < cause.start and span.action.parts[-1].kind is not Kind.U:
                 found.append(span)
@@ -104,7 +105,8 @@ class _HeldBack:
 
     def need(self, span: Span) -> Action | None:
         """Of everything that the span needs, what arrived last; None if it needs nothing."""
-        return max(needs(span.action, self.schedule), key=lambda need: self.arrival(need, span), default=None)
+        wanted = needs(span.action, self.timeline.schedule)
+        return max(wanted, key=lambda need: self.arrival(need, span), default=None)
 
     def could_start(self, span: Span) -> Real:
         """When its device was free and all that it needs had arrived."""
@@ -153,8 +155,9 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     start = max((span.end for span in row if span.end <= time), default=0)
     after = next((span for span in row if span.start > time), None)
     if after is None:
-        says = _done(device, start, until, bool(row))
-        return Explanation(device, start, until, (), says)
+        ends = "with it the step ends" if start == until else f"the step ends at {number(until)}"
+        says = f"is done at {number(start)}; {ends}" if row else "has no actions"
+        return Explanation(device, start, until, (), f"device {device} {says}")
     held_back = _HeldBack(timeline)
     first = ", before its first action," if after is row[0] else ""
     waits = f"device {device} waits from {number(start)} to {number(after.start)}{first} for"
@@ -174,22 +177,14 @@ def why_idle(timeline: Timeline, device: int, time: Real) -> Explanation:
     return Explanation(device, start, after.start, links, says)
 
 
-def _done(device: int, start: Real, until: Real, worked: bool) -> str:
-    if not worked:
-        return f"device {device} has no actions"
-    ends = "with it the step ends" if start == until else f"the step ends at {number(until)}"
-    return f"device {device} is done at {number(start)}; {ends}"
-
-
 def _chain(held_back: _HeldBack, span: Span, since: Real) -> Iterator[tuple[Span, str]]:
     """What a span waited for, then what held that back if it could not start before the gap; with words.
 
     ``since`` is when the gap begins. There are at most three links. The chain ends early at a span that could
     start by then, or at the action with which the device was busy instead.
     """
-    head = ""
-    for _ in range(2):
-        need = held_back.need(span)
+    head, more = "", 2
+    while more and (need := held_back.need(span)):
         source = held_back.of[need]
         yield source, head + _runs(need, source, held_back, held_back.messages.get((need, span.device)))
         if held_back.could_start(source) <= since:
@@ -199,7 +194,7 @@ def _chain(held_back: _HeldBack, span: Span, since: Real) -> Iterator[tuple[Span
             busy = held_back.took_time(cause)
             yield busy, f"device {busy.device} is busy with {busy.action} until {number(busy.end)}"
             return
-        span, head = source, f"{need} itself waits for "
+        span, head, more = source, f"{need} itself waits for ", more - 1
 
 
 def _runs(need: Action, source: Span, held_back: _HeldBack, message: Message | None) -> str:
@@ -208,9 +203,8 @@ def _runs(need: Action, source: Span, held_back: _HeldBack, message: Message | N
     if message is None or message.end <= source.end:
         return says
     if ahead := held_back.ahead(message):
-        on_it = ahead.action
-        of_another = ahead[1:3] != message[1:3]
-        where = f"while what {on_it} made is sent" if of_another else f"for the link, where {on_it} is"
+        on_it, same_link = ahead.action, ahead[1:3] == message[1:3]
+        where = f"for the link, where {on_it} is" if same_link else f"while what {on_it} made is sent"
         says += f" and which waits until {number(message.start)} {where}"
         return f"{says}, and arrives at {number(message.end)}"
     return f"{says} and which arrives at {number(message.end)}"

@@ -7,6 +7,7 @@ from gpipe_sim.core.bubbles import bubble_fraction, ratio, useful_time
 from gpipe_sim.core.rules import in_flight as held_more
 from gpipe_sim.core.timeline import Timeline, of_timeline
 from gpipe_sim.errors import Real
+from gpipe_sim.links.collective import collectives_of
 
 
 @of_timeline
@@ -27,11 +28,8 @@ def bytes_through(timeline: Timeline) -> tuple[Real, ...]:
 
     Of each collective they are its ``through``. The messages between stages are not in it.
     """
-    found: list[Real] = [0] * timeline.schedule.devices
-    for each in timeline.collectives:
-        for device in each.devices:
-            found[device] += each.through
-    return tuple(found)
+    every, devices = collectives_of(timeline), range(timeline.schedule.devices)
+    return tuple(sum(each.through for each in every if device in each.devices) for device in devices)
 
 
 @of_timeline
