@@ -31,7 +31,7 @@ from gpipe_sim.drawing.geometry import (
     ticks,
 )
 from gpipe_sim.drawing.text import short
-from gpipe_sim.drawing.words import caption, described, durations, title
+from gpipe_sim.drawing.words import caption, durations, size, title
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.why import idle_spans
 
@@ -177,7 +177,7 @@ def test_updates_that_come_unevenly_are_counted():
         ("0F0 0F1 0B0 0B1 0U1 0F2 0B2 0U2 0F3 0B3 0U3", "3 updates"),
         ("0F0 0F1 0B0 0B1 0U1 0F2 0F3 0B2 0B3 0U3", "an update after every 2"),
     ):
-        assert described(Explicit([row])).endswith(f"4 microbatches, {says}")
+        assert size(Explicit([row])).endswith(f"4 microbatches, {says}")
 
 
 def test_rounding_is_no_difference_between_actions():

@@ -169,7 +169,7 @@ def test_no_block_can_get_stuck_for_want_of_room(family):
         schedule = family(devices, devices + 6)
         slots = block(devices, schedule.hops, schedule.gaps)
         for k in range(devices):
-            order = _in_slot_order(k, 2 * devices - 1 - k, slots[k], schedule.microbatches)
+            order = _in_slot_order((k, 2 * devices - 1 - k), slots[k], schedule.microbatches)
             held = accumulate(1 if action.kind == "F" else -1 for action in order)
             assert max(held) <= schedule.limit
 

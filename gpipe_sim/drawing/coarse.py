@@ -15,15 +15,13 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.program import CODE, KINDS
 from gpipe_sim.core.timeline import Timeline, number
-from gpipe_sim.drawing.geometry import Rows, between, kinds_drawn
+from gpipe_sim.drawing.geometry import Array, Rows, between, kinds_drawn
 from gpipe_sim.drawing.marks import Entry
 
 MOST_IN_ROW = 372  #: actions that a row shows as boxes: with more, a box is below 2 pixels
 MOST_BOXES = 3000  #: boxes that a page shows: with more, it is beyond about 300 kB in a notebook
 EXTRA, AXIS = 0.4, 24  #: how many boxes are as long to write as one of the extras, or as a further axis
 MOST_ROWS, MOST_CELLS = 128, 4000  #: rows of a page with boxes and strips; cells of one without boxes
-
-Array = np.ndarray
 
 
 class Grain(NamedTuple):
@@ -105,7 +103,7 @@ def _time_after(times: Array, row: Array, weight: Array | None, edges: Array, sh
 def areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[tuple[Kind, list[Array]]]:
     """Per kind, in the order of the palette: an outline, (corners, 2), for each row in which it occurs."""
     found, edges = shares(timeline, grain), grain.edges(timeline)
-    below, ground = np.zeros(found.shape[1:]), rows.y(np.arange(found.shape[1])[:, None], 1)
+    below, ground = np.zeros(found.shape[1:]), np.array([[rows.y(row, 1)] for row in range(found.shape[1])])
     for kind in kinds_drawn(timeline):
         above = below + found[CODE[kind]]
         busy = np.flatnonzero(found[CODE[kind]].any(axis=1)).tolist()

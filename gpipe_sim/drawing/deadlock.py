@@ -14,7 +14,7 @@ from gpipe_sim.core.problems import check_actions
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.drawing.document import Svg, text
 from gpipe_sim.drawing.palette import FAINT, INK, KINDS, PAPER, ink
-from gpipe_sim.drawing.words import described
+from gpipe_sim.drawing.words import size
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
@@ -62,7 +62,7 @@ def draw_deadlock(schedule: Schedule) -> Svg:
     arrows = _arrows([wait for wait in waits if wait.other in queues], stuck, queues)
     below = (text(LEFT, legend + 20 * i, words, "start") for i, words in enumerate(notes, 1))
     parts = [_heads(), *boxes, *arrows, *_legend(legend), *below]
-    says = f"{described(schedule)}: deadlocked"
+    says = f"{schedule.name}, {size(schedule)}: deadlocked"
     return Svg(lambda hover: iter(parts), (width, legend + 14 + 20 * len(notes)), says, str(schedule))
 
 

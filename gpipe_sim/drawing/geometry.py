@@ -20,6 +20,8 @@ from gpipe_sim.drawing.palette import KINDS, LATER, tint
 from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import phases, waits
 
+Array = np.ndarray
+Levels = Sequence[float] | Array
 Versions = Mapping[Action, int]  #: of its weights, that each action uses; an update, that it makes
 LONG = 12  #: a wait is long, and says how long, from this part of the makespan on
 LANE_HIGH = 0.86  #: how much of a row's height a lane takes
@@ -83,7 +85,7 @@ def rectangle(left: Real, top: float, right: Real, bottom: float) -> list[Corner
     return [(left, top), (right, top), (right, bottom), (left, bottom)]
 
 
-def between(edges: Sequence[Real], above: Sequence[Real], below: Sequence[Real]) -> np.ndarray:
+def between(edges: Sequence[Real] | Array, above: Levels, below: Levels) -> Array:
     """(corners, 2): the outline between two lines of steps, each with a level from every edge to the next."""
     along = np.repeat(np.array(edges, float), 2)[1:-1]
     forth, back = (np.column_stack([along, np.repeat(levels, 2)]) for levels in (above, below))
@@ -112,13 +114,8 @@ def boxes(
                 shades[span.device][part.stage],
                 str(versions[part] if versions else part.microbatch),
                 span,
-                _noted(part, versions) if versions else "",
+                f", {'makes ' * (part.kind is Kind.U)}version {versions[part]}" if versions else "",
             )
-
-
-def _noted(part: Action, versions: Versions) -> str:
-    """Which version of the weights an action uses, or an update makes, for the box's title."""
-    return f", {'makes ' if part.kind is Kind.U else ''}version {versions[part]}"
 
 
 def long_waits(timeline: Timeline, rows: Rows) -> Iterator[Label]:
@@ -166,7 +163,7 @@ def kinds_drawn(timeline: Timeline) -> list[Kind]:
     return [kind for kind in KINDS if kind in program.where and kind not in unseen]
 
 
-def ticks(until: Real, at_most: int = 12) -> list[Real]:
+def ticks(until: Real, at_most: int = 12) -> list[float]:
     """Round times for an axis from 0: steps of 1, 2 or 5 times a power of ten.
 
     From a length of 5 on a step is 1 or more: halves say nothing about times that are whole.

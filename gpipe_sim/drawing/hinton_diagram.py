@@ -33,7 +33,7 @@ def draw_parts(parts: Sequence[Array], whole: Array) -> Svg:
         raise ValueError(f"draw_parts needs {such_as} {got(shapes)}")
     if not all(np.isfinite(panel).all() for panel in (*parts, whole)):
         raise ValueError("draw_parts needs every number to be finite: NaN and infinity have no size")
-    total = sum(parts)
+    total = np.sum(parts, axis=0)
     panels = {f"part {i}": part for i, part in enumerate(parts)}
     panels |= {"sum": total, "whole": whole, "sum \u2212 whole": total - whole}
     most = max(abs(panel).max() for panel in panels.values()) or 1
@@ -41,11 +41,9 @@ def draw_parts(parts: Sequence[Array], whole: Array) -> Svg:
     wide = max(NARROWEST, (WIDTH - 2 * MARGIN) / len(panels) - BETWEEN)
     cell = min(wide / whole.shape[1], 160 / whole.shape[0])
     step = max(whole.shape[1] * cell, words_wide(NOTHING)) + BETWEEN
-    drawn = [
-        part
-        for i, (words, panel) in enumerate(panels.items())
-        for part in _panel(MARGIN + BETWEEN + i * step, words, signs[i], panel, most, cell)
-    ]
+    drawn: list[str] = []
+    for i, (words, panel) in enumerate(panels.items()):
+        drawn += _panel(MARGIN + BETWEEN + i * step, words, signs[i], panel, most, cell)
     says = f"{len(parts)} arrays, their sum, and the whole; sum minus whole: {_largest(total - whole, most)}"
     size = MARGIN + BETWEEN + len(panels) * step, TOP + whole.shape[0] * cell + BELOW
     return Svg(lambda hover: iter(drawn), size, says)
@@ -57,16 +55,16 @@ def _panel(left: float, words: str, sign: str, panel: Array, most: float, cell: 
     yield text(left - BETWEEN / 2, TOP + high / 2 + 5, sign, "middle", 16)
     yield f'<path d="{outline(left, TOP, wide, high)}" fill="{REFERENCE}"/>'
     for colour, shown in ((INK, panel > 0), (PAPER, panel < 0)):
-        squares = (_square(left, *at, abs(panel[*at]) / most, cell) for at in np.argwhere(shown).tolist())
+        squares = (_square(left, at, abs(panel[*at]) / most, cell) for at in np.argwhere(shown).tolist())
         if path := "".join(squares):
             yield f'<path d="{path}" fill="{colour}"/>'
     yield text(left, TOP + high + 18, _largest(panel, most), "start", colour=FAINT)
 
 
-def _square(left: float, row: int, column: int, share: float, cell: float) -> str:
+def _square(left: float, at: Sequence[int], share: float, cell: float) -> str:
     """A square in the middle of its cell, whose area is this share of it."""
     side = sqrt(share) * cell
-    x, y = left + (column + 0.5) * cell - side / 2, TOP + (row + 0.5) * cell - side / 2
+    x, y = left + (at[1] + 0.5) * cell - side / 2, TOP + (at[0] + 0.5) * cell - side / 2
     return outline(x, y, side, side) if side >= 0.05 else ""
 
 

@@ -8,11 +8,14 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
+
 from gpipe_sim.drawing.palette import INK, Look
 
 DIGIT, LETTER = 0.58, 0.5  #: the width of a character, in sizes of its font
 PADS = {DIGIT: 0.12, LETTER: 0.4}  #: room on both sides of a number and of words together
 Corner = tuple[float, float]
+Outline = Sequence[Corner] | np.ndarray  #: corners, (corners, 2) if it is an array
 
 
 class Scale(NamedTuple):
@@ -52,7 +55,7 @@ class Shape(NamedTuple):
     is below shows through if it is not ``opaque``.
     """
 
-    outlines: Sequence[Sequence[Corner]]
+    outlines: Sequence[Outline]
     fill: str
     entry: Entry | None = None
     pattern: str = ""
@@ -64,7 +67,7 @@ class Shape(NamedTuple):
 class Lines(NamedTuple):
     """Lines of one style: frames around all of their corners, others from the first to the last of two."""
 
-    paths: Sequence[Sequence[Corner]]
+    paths: Sequence[Outline]
     style: Style
     entry: Entry | None = None
     says: Sequence[str] = ()

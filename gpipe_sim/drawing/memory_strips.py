@@ -30,7 +30,7 @@ class Strips(NamedTuple):
     ``steps`` is thinned.
     """
 
-    most: Real
+    most: int
     traces: Sequence[MemoryTrace] = ()
     steps: int = MOST_STEPS
 

@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
     strips: Strips | None = None
     messages: bool = False
     picked: Picked | None = None
-    notes: tuple[Entry, ...] = ()
+    notes: Sequence[Entry] = ()
     weights: str = ""
     versions: Versions | None = None
 
@@ -94,7 +94,7 @@ def read_options(
     picked = [_picked(timeline, listed_parts) if picks and fine else None for timeline in timelines]
     below = strips_of(timelines, traces) if strips else repeat(None)
     return grain, [
-        Wanted(strip, fine and few, parts, tuple(notes), mode, _versions(timeline, mode) if mode else None)
+        Wanted(strip, fine and few, parts, notes, mode, _versions(timeline, mode) if mode else None)
         for timeline, strip, parts, mode in zip(timelines, below, picked, modes, strict=False)
     ]
 

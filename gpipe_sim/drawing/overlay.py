@@ -1,7 +1,6 @@
 """A simulated and a measured step on one time axis: what the simulation gets right, and what it misses."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +36,7 @@ class Compared(NamedTuple):
     measured: Real
 
     @property
-    def error(self) -> float:
+    def error(self) -> Real:
         """measured / simulated - 1; 0 if both are 0, infinite if only the simulated number is 0."""
         if self.simulated:
             return self.measured / self.simulated - 1
@@ -76,13 +75,13 @@ class Overlay:
     def durations(self) -> dict[Kind, Compared]:
         """The mean duration of each kind, over the actions outside any overlapped pair in both timelines."""
         simulated, measured = _alone(self.simulated), _alone(self.measured)
-        both = defaultdict(list)
-        for action in simulated.keys() & measured.keys():
-            both[action.kind].append((simulated[action], measured[action]))
-        means = {
-            kind: (sum(each) / len(each) for each in zip(*pairs, strict=True)) for kind, pairs in both.items()
-        }
-        return {kind: Compared(*means[kind]) for kind in Kind if kind in means}
+        means = {}
+        for kind in Kind:
+            both = [action for action in simulated if action in measured and action.kind is kind]
+            if both:
+                totals = (sum(times[action] for action in both) for times in (simulated, measured))
+                means[kind] = Compared(*(total / len(both) for total in totals))
+        return means
 
     @cached_property
     def drawing(self) -> Svg:
@@ -124,7 +123,7 @@ def _homes(timeline: Timeline) -> dict[Action, int]:
 
 def _alone(timeline: Timeline) -> dict[Action, Real]:
     """How long each action takes, without those in overlapped pairs."""
-    return {span.action: span.end - span.start for span in timeline.spans if len(span.action.parts) == 1}
+    return {span.action: span.end - span.start for span in timeline.spans if isinstance(span.action, Action)}
 
 
 def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
@@ -134,7 +133,7 @@ def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
         yield f"mean {kind.meaning}", *map(number, compared), _percent(compared.error)
 
 
-def _percent(error: float) -> str:
+def _percent(error: Real) -> str:
     return f"{float(error):+.1%}" if math.isfinite(error) else "-"
 
 

@@ -105,8 +105,8 @@ def _grows(words: str, font: Font) -> str:
 def _panel(laid: Laid, hover: bool) -> Iterator[str]:
     panel, at = laid.panel, laid.at
     if laid.title:
-        line, look = at.top - (CAPTION if laid.caption else 0) - 9, {"size": HEADLINE.size, "bold": True}
-        yield text(LEFT, line, escape(laid.title), "start", grows=_grows(laid.title, HEADLINE), **look)
+        line, grows = at.top - (CAPTION if laid.caption else 0) - 9, _grows(laid.title, HEADLINE)
+        yield text(LEFT, line, escape(laid.title), "start", HEADLINE.size, bold=True, grows=grows)
     if laid.caption:
         grows = _grows(laid.caption, WORDS)
         yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT, grows=grows)
@@ -144,7 +144,7 @@ def axis(until: Real, at: Place, *ends: Real) -> Iterator[str]:
         yield f'<g text-anchor="middle" {look}{css_class(GROWS)}>{line_of(taken[before:], at.top + 18)}</g>'
 
 
-def _numbered(until: Real, wide: float) -> list[Real]:
+def _numbered(until: Real, wide: float) -> list[float]:
     """Round times on an axis of so many pixels, further apart where their numbers are long."""
     found = ticks(until, at_most=max(2, int(wide / NUMBER)))
     longest = max(map(number, found), key=len)

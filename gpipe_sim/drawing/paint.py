@@ -1,12 +1,12 @@
 """Marks as SVG: areas, lines and labels, each in its place on a page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from math import hypot
 from typing import NamedTuple
 
 from gpipe_sim.drawing.document import FONT, GROWS, LARGE, css_class, px
-from gpipe_sim.drawing.marks import Corner, Labels, Lines, Mark, Scale, Shape, Style
+from gpipe_sim.drawing.marks import Labels, Lines, Mark, Outline, Scale, Shape, Style
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, ON_DARK, PAPER
 from gpipe_sim.errors import Real
 
@@ -108,9 +108,10 @@ def line_of(words: Iterable[tuple[float, str, str]], y: float) -> str:
     return f'<text y="{px(y)}">{"".join(placed)}</text>'
 
 
-def outline_all(outlines: Iterable[Sequence[Corner]], at: Place) -> str:
+def outline_all(outlines: Iterable[Outline], at: Place) -> str:
     """One path along the axes, in tenths of pixels; each outline begins relative to the one before it."""
-    path, begin = [], (0, 0)
+    path: list[str] = []
+    begin = 0, 0
     for corners in outlines:
         points = _points(corners, at)
         if len(points) < 3:
@@ -125,7 +126,7 @@ def outline_all(outlines: Iterable[Sequence[Corner]], at: Place) -> str:
     return "".join(path)
 
 
-def _points(corners: Sequence[Corner], at: Place) -> list[tuple[int, int]]:
+def _points(corners: Outline, at: Place) -> list[tuple[int, int]]:
     """The corners in tenths of pixels, without those that are none once they are rounded."""
     left, top, unit, row = 10 * at.left, 10 * at.top, 10 * at.unit, 10 * at.row
     points = [(round(left + x * unit), round(top + y * row)) for x, y in corners]
@@ -135,11 +136,10 @@ def _points(corners: Sequence[Corner], at: Place) -> list[tuple[int, int]]:
 def _turns(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Those points at which an outline turns."""
     points = [point for point, before in zip(points, [points[-1], *points], strict=False) if point != before]
+    around = zip([points[-1], *points], points, [*points[1:], *points[:1]], strict=False)
     return [
         here
-        for before, here, after in zip(
-            [points[-1], *points], points, [*points[1:], *points[:1]], strict=False
-        )
+        for before, here, after in around
         if not (before[0] == here[0] == after[0] or before[1] == here[1] == after[1])
     ]
 

@@ -5,6 +5,7 @@ Nothing here knows pixels, SVG or matplotlib: a painter says how large a unit, a
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.timeline import Timeline, number
@@ -14,7 +15,7 @@ from gpipe_sim.drawing.marks import DIGIT, Entry, Label, Labels, Lines, Mark, Na
 from gpipe_sim.drawing.memory_strips import strip_marks
 from gpipe_sim.drawing.options import Picked, Wanted
 from gpipe_sim.drawing.palette import COLLECTIVE, FADED, FAINT, INK, KINDS, LANE, LATER, Look, ink, tint
-from gpipe_sim.links.collective import names_of
+from gpipe_sim.links.collective import collectives_of, names_of
 
 FINE = 0.36  #: in sizes of the font: edges are drawn if three quarters of the boxes are at least this wide
 PAIRED = 1.4  #: with overlapped pairs rows are so much higher, and a number fits into half a row
@@ -27,13 +28,14 @@ QUEUED = Entry(30, "message that waits for its link", Style.QUEUE)
 NUMBER = Entry(40, "number: the microbatch")
 VERSION = Entry(40, "number: the version of the weights")
 MADE = Entry(41, "in U: the one that it makes")
+Key = TypeVar("Key")
 RANK = {kind: i for i, kind in enumerate(KINDS)}  #: where a kind of action stands in the legend
 
 
 def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: Rows | None = None) -> Panel:
     """Lanes, what the devices do, and what is wanted besides."""
     rows = rows or rows_of(timeline, wanted)
-    marks = [lanes(timeline, rows)]
+    marks: list[Mark] = [lanes(timeline, rows)]
     marks += _areas(timeline, grain, rows) if grain.column else _detail(timeline, scale, wanted, rows)
     if rows.collectives:
         marks += _collectives(timeline, rows)
@@ -90,7 +92,7 @@ def _collectives(timeline: Timeline, rows: Rows) -> Iterator[Mark]:
     high = rows.collectives - GAP
     for what in names_of(timeline):
         outlines, labels, says = [], [], []
-        for each in (each for each in timeline.collectives if each.what == what):
+        for each in (each for each in collectives_of(timeline) if each.what == what):
             middle, wide = float(each.start + each.end) / 2, float(each.end - each.start)
             words = each.what if each.stage is None else f"stage {each.stage}"
             for device in each.devices:
@@ -132,7 +134,7 @@ def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterat
     first_pale = min((key for key in alike if key[1]), default=None)
     for key, group in sorted(alike.items()):
         box, faded = group[0], key[2]
-        entry = entry_of(box.kind)
+        entry: Entry | None = entry_of(box.kind)
         if key == first_pale:
             entry = Entry(11, LATER_STAGE, Look(tint(KINDS[box.kind].colour, LATER / 2)))
         if box.kind is Kind.U and not any(each.width for each in group):
@@ -144,7 +146,7 @@ def box_marks(every: Sequence[Box], picked: Picked | None, fine: bool) -> Iterat
         yield Shape([box.band for box in group], "", pattern=pattern)
 
 
-def _grouped(every: Iterable[Box], key: Callable[[Box], object]) -> dict[object, list[Box]]:
+def _grouped(every: Iterable[Box], key: Callable[[Box], Key]) -> dict[Key, list[Box]]:
     groups = defaultdict(list)
     for box in every:
         groups[key(box)].append(box)

@@ -78,14 +78,12 @@ def draw(
     titles = _titles(timelines, titles)
     options = in_flight, memory, messages, critical_path, highlight, weights, pushed
     grain, wanted = read_options("draw", timelines, *options)
-    beside = RIGHT
-    if strips := wanted[0].strips:  # what they hold at most is written on the right of the lanes
-        beside = max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE))
+    strips = wanted[0].strips  # what they hold at most is written on the right of the lanes
+    beside = max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
     unit = unit_for(timelines, grain.column > 0, right=beside)
     laid = _laid(timelines, titles, grain, wanted, unit, pushed)
     right = max(each.at.x(each.until) for each in laid) + beside - RIGHT
-    captions = (caption(timeline, each.weights) for timeline, each in zip(timelines, wanted, strict=True))
-    says = "; ".join(f"{words} ({said})" for words, said in zip(titles, captions, strict=True))
+    says = "; ".join(f"{each.title} ({each.caption})" for each in laid if each.caption)
     return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))
 
 

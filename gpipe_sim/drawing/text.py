@@ -9,7 +9,7 @@ from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.program import MOST_WRITTEN, write_rows
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline, number
-from gpipe_sim.links.collective import names_of
+from gpipe_sim.links.collective import collectives_of, names_of
 
 MOST_COLUMNS = 200
 IDLE, GOES_ON, TOGETHER = "·", "-", "="
@@ -36,7 +36,7 @@ def text_grid(timeline: Timeline) -> str:
     lines = ["time".ljust(front) + " " + " ".join(head).rstrip()]
     for device, row in enumerate(timeline.rows):
         cells = [IDLE] * columns
-        for each in timeline.collectives:
+        for each in collectives_of(timeline):
             if device in each.devices:
                 first, last = int(each.start / step), int(each.end / step)
                 cells[first:last] = [TOGETHER * width] * (last - first)
@@ -47,10 +47,8 @@ def text_grid(timeline: Timeline) -> str:
             cells[first:last] = [names[span.action]] + [GOES_ON * width] * (last - first - 1)
         text = " ".join(cell.rjust(width) for cell in cells)
         lines.append(f"device {device}".ljust(front) + " " + text)
-    if timeline.collectives:
-        lines.append(
-            f"{TOGETHER * width}: {', '.join(names_of(timeline))}, where the device computes nothing"
-        )
+    if together := ", ".join(names_of(timeline)):
+        lines.append(f"{TOGETHER * width}: {together}, where the device computes nothing")
     if unseen := sum(map(_unseen, timeline.spans)):
         what = "1 update that takes" if unseen == 1 else f"{unseen} updates that take"
         lines.append(f"not shown: {what} no time")

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpipe_sim.core.timeline import Span, Timeline, number
 from gpipe_sim.drawing.geometry import Rows, between, boxes
-from gpipe_sim.drawing.marks import Label, Labels, Lines, Panel, Scale, Shape, Style
+from gpipe_sim.drawing.marks import Label, Labels, Lines, Mark, Panel, Scale, Shape, Style
 from gpipe_sim.drawing.palette import INK, LANE
 from gpipe_sim.drawing.panel import box_marks, device_names, is_fine, lanes
 from gpipe_sim.errors import Real
@@ -29,7 +29,7 @@ def pushed(timeline: Timeline, scale: Scale) -> Panel:
         for outline in shape.outlines:
             row = int(np.mean(outline, axis=0)[1])
             ends[row] = max(ends[row], *(x for x, _ in outline))
-    marks = [lanes(timeline, rows), *work]
+    marks: list[Mark] = [lanes(timeline, rows), *work]
     if min(ends) < until:
         edges = [rows.y(0), *range(1, devices), rows.y(devices - 1, 1)]
         block, room = between(edges, [until] * devices, ends)[:, ::-1], until - max(ends)

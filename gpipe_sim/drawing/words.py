@@ -27,11 +27,6 @@ def caption(timeline: Timeline, weights: str = "") -> str:
     return "; ".join(filter(None, (size(timeline.schedule), durations(timeline), mode)))
 
 
-def described(schedule: Schedule) -> str:
-    """A schedule in words: its family, and how many of what."""
-    return f"{schedule.name}, {size(schedule)}"
-
-
 def size(schedule: Schedule) -> str:
     """How many devices, stages on each, and microbatches; and how often weights are updated on the way."""
     devices = "1 device" if schedule.devices == 1 else f"{schedule.devices} devices"

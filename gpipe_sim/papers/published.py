@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from gpipe_sim.core.costs import Costs
 
-
 Four = tuple[float, float, float, float]
 
 

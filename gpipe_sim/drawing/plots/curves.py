@@ -82,22 +82,27 @@ def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
 
 def name_ends(ax: Axes, ends: Sequence[tuple[str, float, float]]) -> None:
     """Words beside the last points of curves, (words, x, y), moved apart where they would touch."""
-    high = float(ax.get_position().height) * ax.figure.get_size_inches()[1] * 72
+    high = ax.bbox.height * 72 / ax.figure.dpi
     low, top = ax.get_ylim()
     wanted = sorted((high * (y - low) / (top - low), words, x, y) for words, x, y in ends)
     below = -LINE
     for at, words, x, y in wanted:
-        placed = max(at, below + LINE)
-        below = placed
-        aside = {"xytext": (10, placed - at), "textcoords": "offset points"}
-        ax.annotate(words, (x, y), va="center", fontsize=LABEL_SIZE, annotation_clip=False, **aside)
+        below = max(at, below + LINE)
+        ax.annotate(
+            words,
+            (x, y),
+            (10, below - at),
+            textcoords="offset points",
+            va="center",
+            fontsize=LABEL_SIZE,
+            annotation_clip=False,
+        )
 
 
 def _ring(ax: Axes, x: float, y: float) -> None:
     """A ring around a measured mark, and its value beside it, above a curve that falls."""
     ax.plot(x, y, "o", ms=11, mfc="none", mec=INK)
-    offset = {"xytext": (2, 9), "textcoords": "offset points"}
-    ax.annotate(f"{y:.1%}", (x, y), fontsize=LABEL_SIZE, color=INK, **offset)
+    ax.annotate(f"{y:.1%}", (x, y), (2, 9), textcoords="offset points", fontsize=LABEL_SIZE, color=INK)
 
 
 def _between(low: int, high: int, steps: int = 120) -> list[float]:

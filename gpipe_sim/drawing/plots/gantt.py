@@ -17,7 +17,7 @@ from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.geometry import ticks
 from gpipe_sim.drawing.marks import LETTER, Entry, Label, Labels, Lines, Panel, Scale, Shape, Style, legend
 from gpipe_sim.drawing.options import Wanted, read_options
-from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER
+from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER, Look
 from gpipe_sim.drawing.panel import panel, rows_of, stretch
 from gpipe_sim.drawing.plots.style import LABEL_SIZE, WIDTH, claim, given_or_new, require_axes
 from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
@@ -95,8 +95,8 @@ def plot_bare(timeline: Timeline, ax: Axes) -> Axes:
 
 def scale_of(ax: Axes, timeline: Timeline, rows: float) -> Scale:
     """How large things will be, in points, if the axes fill the figure as far as they do now."""
-    width, height = ax.get_position().size * ax.figure.get_size_inches() * 72
-    return Scale(float(width) / (float(timeline.makespan) or 1), float(height) / rows, LABEL_SIZE, WIDE)
+    wide, high = (side * 72 / ax.figure.dpi for side in (ax.bbox.width, ax.bbox.height))
+    return Scale(wide / (float(timeline.makespan) or 1), high / rows, LABEL_SIZE, WIDE)
 
 
 def paint(ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str = "") -> Axes:
@@ -119,9 +119,10 @@ def paint(ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str =
     ax.tick_params(labelsize=LABEL_SIZE, colors=INK)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    aside = {"xycoords": ("axes fraction", "data"), "xytext": (5, 0), "textcoords": "offset points"}
+    beside = "axes fraction", "data"
     for peak in shown.peaks:
-        ax.annotate(peak.words, (1, peak.y), va="center_baseline", fontsize=LABEL_SIZE, **aside)
+        at, middle = (1, peak.y), "center_baseline"
+        ax.annotate(peak.words, at, (5, 0), beside, "offset points", va=middle, fontsize=LABEL_SIZE)
     claim(ax, title, caption)
     _legend(ax, legend([(shown, scale)]), 1.15 * scale.unit * (until or 1))  # axes grow when laid out
     return ax
@@ -134,19 +135,24 @@ def _add_lines(ax: Axes, mark: Lines) -> None:
             ax.annotate("", end, start, arrowprops=how)
         return
     closed = [[*path, path[0]] if mark.style is Style.FRAME else path for path in mark.paths]
-    dashes = [DASHES.get(mark.style, "solid")]
-    look = {"colors": INK, "linewidths": 0.8 * mark.style.width, "linestyles": dashes}
-    ax.add_collection(LineCollection(closed, capstyle="projecting", **look))
+    width, dashes = 0.8 * mark.style.width, [DASHES.get(mark.style, "solid")]
+    ax.add_collection(
+        LineCollection(closed, capstyle="projecting", colors=INK, linewidths=width, linestyles=dashes)
+    )
 
 
 def _add_shape(ax: Axes, mark: Shape) -> None:
     if mark.fill:
-        look = {"facecolors": to_rgba(mark.fill, mark.opaque), "edgecolors": PAPER}
-        look |= {"linewidths": 0.6 if mark.edged else 0, "label": mark.entry.words if mark.entry else "_"}
-        ax.add_collection(PolyCollection(mark.outlines, **look))
+        colour, width = to_rgba(mark.fill, mark.opaque), 0.6 if mark.edged else 0
+        areas = PolyCollection(mark.outlines, facecolors=colour, edgecolors=PAPER, linewidths=width)
+        areas.set_label(mark.entry.words if mark.entry else "_")
+        ax.add_collection(areas)
     if mark.pattern:
-        look = {"facecolors": "none", "edgecolors": PAPER, "linewidths": 0, "hatch": HATCH[mark.pattern]}
-        ax.add_collection(PolyCollection(mark.outlines, label="_", **look))
+        hatch = HATCH[mark.pattern]
+        areas = PolyCollection(
+            mark.outlines, facecolors="none", edgecolors=PAPER, linewidths=0, hatch=hatch, label="_"
+        )
+        ax.add_collection(areas)
 
 
 class Fitting(Text):
@@ -154,12 +160,12 @@ class Fitting(Text):
 
     def __init__(self, label: Label, among: Labels):
         self.label, self.among = label, among
-        style = {"ha": "center", "va": "center_baseline", "fontsize": LABEL_SIZE, "color": among.colour}
-        super().__init__(label.x, label.y, label.words, **style)
+        super().__init__(label.x, label.y, label.words, color=among.colour, fontsize=LABEL_SIZE)
+        self.set(ha="center", va="center_baseline")
 
     def fits(self) -> bool:
-        unit, row = abs(self.axes.transData.transform([(1, 1)]) - self.axes.transData.transform([(0, 0)]))[0]
-        point = self.figure.dpi / 72
+        begin, end = self.get_transform().transform([(0, 0), (1, 1)])
+        (unit, row), point = abs(end - begin), self.figure.dpi / 72
         return self.among.fits(self.label, Scale(unit / point, row / point, LABEL_SIZE, WIDE))
 
     def draw(self, renderer) -> None:
@@ -194,17 +200,16 @@ def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:
 
 def handle(entry: Entry) -> Patch | Line2D:
     """What stands beside an entry's words."""
-    swatch = entry.swatch
-    if isinstance(swatch, Style) and swatch is not Style.FRAME:
-        x, y = ([0.5, 0.5], [0, 1]) if swatch is Style.PHASE else ([], [])
-        look = {"marker": 9, "ms": 4} if swatch is Style.MESSAGE else {"ls": DASHES[swatch]}
-        return Line2D(x, y, color=INK, lw=0.8 * swatch.width, label=entry.words, **look)
-    look = {"facecolor": "none", "linewidth": 0}
-    if swatch is Style.FRAME:
-        look |= {"edgecolor": INK, "linewidth": 1.6}
-    elif swatch:
-        look |= {"facecolor": swatch.colour, "edgecolor": PAPER, "hatch": HATCH.get(swatch.pattern)}
-    return Patch(label=entry.words, **look)
+    swatch, words = entry.swatch, entry.words
+    if isinstance(swatch, Look):
+        hatch = HATCH.get(swatch.pattern)
+        return Patch(label=words, facecolor=swatch.colour, edgecolor=PAPER, linewidth=0, hatch=hatch)
+    if swatch is None or swatch is Style.FRAME:
+        return Patch(label=words, facecolor="none", edgecolor=INK, linewidth=1.6 if swatch else 0)
+    if swatch is Style.MESSAGE:
+        return Line2D([], [], color=INK, lw=0.8 * swatch.width, label=words, marker=9, ms=4)
+    x, y = ([0.5, 0.5], [0, 1]) if swatch is Style.PHASE else ([], [])
+    return Line2D(x, y, color=INK, lw=0.8 * swatch.width, label=words, ls=DASHES[swatch])
 
 
 def _times(until: float) -> list[float]:

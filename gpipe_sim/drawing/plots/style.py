@@ -30,13 +30,11 @@ def require_axes(ax: Axes) -> Axes:
     return require("a plot", ax, Axes, "axes, such as ax=plt.subplots()[1]")
 
 
-def claim(ax: Axes, words: str, note: str = "") -> Axes:
+def claim(ax: Axes, words: str, note: str = "") -> None:
     """What a chart says, in a sentence, above the axes; and below that, how to read the chart."""
     if note:
-        above = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": LABEL_SIZE}
-        ax.annotate(note, (0, 1), (0, 6), color=FAINT, **above)
+        ax.annotate(note, (0, 1), (0, 6), "axes fraction", "offset points", color=FAINT, fontsize=LABEL_SIZE)
     ax.set_title(words, loc="left", fontsize=TITLE_SIZE, pad=20 if note else 6, weight="bold")
-    return ax
 
 
 def read_measured(owner: str, measured: Measured) -> Measured:
