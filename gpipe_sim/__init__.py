@@ -82,7 +82,7 @@ HOOKS = {
     "chart_of_schedule": "drawing.svg:at_unit_costs",
     "chart_of_timeline": "drawing.svg:draw",
     "text_of_timeline": "drawing.text:text_grid",
-    "on_links": "links.links:on_links",
+    "on_links": "links.links:OnLinks",
     "hangs": "programs.blocking:blocked_cycles",
     "profile": "memory.shape_inference:profile",
     "meter": "memory.inside:InsideMeter",

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.program import CODE, KINDS
+from gpipe_sim.core.program import CODE
 from gpipe_sim.core.timeline import Timeline, number
-from gpipe_sim.drawing.geometry import Array, Rows, between, kinds_drawn
-from gpipe_sim.drawing.marks import Entry
+from gpipe_sim.drawing.geometry import Array, Rows, between, entry_of, kinds_drawn
+from gpipe_sim.drawing.marks import Entry, Shape
+from gpipe_sim.drawing.palette import KINDS
 
 MOST_IN_ROW = 372  #: actions that a row shows as boxes: with more, a box is below 2 pixels
 MOST_BOXES = 3000  #: boxes that a page shows: with more, it is beyond about 300 kB in a notebook
@@ -73,13 +73,13 @@ def _rhythm(timeline: Timeline) -> float:
 
 
 def shares(timeline: Timeline, grain: Grain) -> Array:
-    """(kinds, rows, columns): the share of each cell that each of ``KINDS`` takes.
+    """(kinds, rows, columns): the share of each cell that each kind of a program takes.
 
     Times the length of the column, they sum to the busy time of that kind. Of an overlapped pair, each half
     takes half. Where measured actions overlap, they share what there is.
     """
     program, edges = timeline.schedule.program, grain.edges(timeline)
-    shape = len(KINDS), program.devices, len(edges) - 1
+    shape = len(CODE), program.devices, len(edges) - 1
     row = program.kind.astype(np.int64) * shape[1] + program.device
     weight = 1 / np.diff(program.parts)[program.entry] if program.paired else None
     started, ended = (
@@ -100,13 +100,19 @@ def _time_after(times: Array, row: Array, weight: Array | None, edges: Array, sh
     return here + (moments.cumsum(axis=2) - moments) * np.diff(edges)
 
 
-def areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[tuple[Kind, list[Array]]]:
-    """Per kind, in the order of the palette: an outline, (corners, 2), for each row in which it occurs."""
+def areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
+    """A shape per kind of action, in the order of the palette, and one for its pattern.
+
+    Each has an outline, (corners, 2), for each row in which the kind occurs.
+    """
     found, edges = shares(timeline, grain), grain.edges(timeline)
     below, ground = np.zeros(found.shape[1:]), np.array([[rows.y(row, 1)] for row in range(found.shape[1])])
     for kind in kinds_drawn(timeline):
         above = below + found[CODE[kind]]
         busy = np.flatnonzero(found[CODE[kind]].any(axis=1)).tolist()
         ceiling, floor = (ground - rows.height * level for level in (above, below))
-        yield kind, [between(edges, ceiling[row], floor[row]) for row in busy]
+        outlines = [between(edges, ceiling[row], floor[row]) for row in busy]
+        yield Shape(outlines, KINDS[kind].colour, entry_of(kind))
+        if pattern := KINDS[kind].pattern:
+            yield Shape(outlines, "", pattern=pattern)
         below = above

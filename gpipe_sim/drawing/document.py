@@ -2,7 +2,6 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from html import escape
 from os import PathLike
 from typing import NamedTuple
@@ -43,8 +42,7 @@ class Svg:
     ):
         self._parts, self.size, self.says, self.more = parts, size, says, more
 
-    @cached_property
-    def text(self) -> str:
+    def __str__(self) -> str:
         """The file: with words under the mouse and for screen readers, dark for who prefers dark pages."""
         style = f"<style>@media(prefers-color-scheme:dark){{{DARKER}}}</style>"
         more = f"<desc>{escape(self.more)}</desc>" if self.more else ""
@@ -66,9 +64,6 @@ class Svg:
         data = b64encode(self._written([], hover=False).encode()).decode()
         return f'<img alt="{escape(self.says)}" src="data:image/svg+xml;base64,{data}">'
 
-    def __str__(self) -> str:
-        return self.text
-
     def __repr__(self) -> str:
         return f"<Svg of {self.says}>"
 
@@ -76,7 +71,7 @@ class Svg:
         """Write the file. TypeError for anything but a path; OSError where none can be written."""
         require("save", path, str | PathLike, "a path, such as 'timeline.svg'")
         with open(path, "w", encoding="utf-8") as file:
-            file.write(self.text)
+            file.write(str(self))
 
 
 def words_wide(words: str, font: float = FONT) -> float:

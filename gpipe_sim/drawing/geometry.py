@@ -15,7 +15,7 @@ from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Span, Timeline, number
-from gpipe_sim.drawing.marks import Corner, Label
+from gpipe_sim.drawing.marks import Corner, Entry, Label
 from gpipe_sim.drawing.palette import KINDS, LATER, tint
 from gpipe_sim.errors import Real
 from gpipe_sim.why.metrics import phases, waits
@@ -23,6 +23,7 @@ from gpipe_sim.why.metrics import phases, waits
 Array = np.ndarray
 Levels = Sequence[float] | Array
 Versions = Mapping[Action, int]  #: of its weights, that each action uses; an update, that it makes
+RANK = {kind: i for i, kind in enumerate(KINDS)}  #: where a kind of action stands in the legend
 LONG = 12  #: a wait is long, and says how long, from this part of the makespan on
 LANE_HIGH = 0.86  #: how much of a row's height a lane takes
 
@@ -161,6 +162,11 @@ def kinds_drawn(timeline: Timeline) -> list[Kind]:
     updates = program.entry[program.kind == CODE[Kind.U]]
     unseen = {Kind.U} if not (timeline.end[updates] > timeline.start[updates]).any() else set()
     return [kind for kind in KINDS if kind in program.where and kind not in unseen]
+
+
+def entry_of(kind: Kind) -> Entry:
+    """What the legend says of a kind of action: its letter and its meaning."""
+    return Entry(RANK[kind], f"{kind}  {kind.meaning}", KINDS[kind])
 
 
 def ticks(until: Real, at_most: int = 12) -> list[float]:

@@ -35,9 +35,6 @@ class Picked(NamedTuple):
     words: str
     messages: frozenset[Message] = frozenset()
 
-    def has(self, span: Span) -> bool:
-        return not self.parts.isdisjoint(span.action.parts)
-
 
 class Wanted(NamedTuple):
     """What one panel shows; ``notes`` are what the legend says of how to read it, and of what is missing.

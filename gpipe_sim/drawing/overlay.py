@@ -96,10 +96,8 @@ class Overlay:
         return self.drawing._repr_html_()
 
     def __repr__(self) -> str:
-        simulated, measured = map(number, self.makespan)
-        return (
-            f"<Overlay of {self.simulated.schedule!r}: makespan {simulated} simulated, {measured} measured>"
-        )
+        spans = " simulated, ".join(map(number, self.makespan))
+        return f"<Overlay of {self.simulated.schedule!r}: makespan {spans} measured>"
 
     def __str__(self) -> str:
         rows = [("", *NAMES, "error"), *_table(self)]

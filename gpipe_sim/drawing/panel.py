@@ -10,7 +10,7 @@ from typing import TypeVar
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.coarse import Grain, areas
-from gpipe_sim.drawing.geometry import Box, Rows, boxes, long_waits, phase_lines, rectangle
+from gpipe_sim.drawing.geometry import RANK, Box, Rows, boxes, entry_of, long_waits, phase_lines, rectangle
 from gpipe_sim.drawing.marks import DIGIT, Entry, Label, Labels, Lines, Mark, Name, Panel, Scale, Shape, Style
 from gpipe_sim.drawing.memory_strips import strip_marks
 from gpipe_sim.drawing.options import Picked, Wanted
@@ -29,14 +29,13 @@ NUMBER = Entry(40, "number: the microbatch")
 VERSION = Entry(40, "number: the version of the weights")
 MADE = Entry(41, "in U: the one that it makes")
 Key = TypeVar("Key")
-RANK = {kind: i for i, kind in enumerate(KINDS)}  #: where a kind of action stands in the legend
 
 
 def panel(timeline: Timeline, grain: Grain, scale: Scale, wanted: Wanted, rows: Rows | None = None) -> Panel:
     """Lanes, what the devices do, and what is wanted besides."""
     rows = rows or rows_of(timeline, wanted)
     marks: list[Mark] = [lanes(timeline, rows)]
-    marks += _areas(timeline, grain, rows) if grain.column else _detail(timeline, scale, wanted, rows)
+    marks += areas(timeline, grain, rows) if grain.column else _detail(timeline, scale, wanted, rows)
     if rows.collectives:
         marks += _collectives(timeline, rows)
     shapes, peaks = strip_marks(timeline, grain, rows, wanted.strips) if wanted.strips else ([], [])
@@ -68,23 +67,8 @@ def device_names(timeline: Timeline, rows: Rows, scale: Scale) -> list[Name]:
 def lanes(timeline: Timeline, rows: Rows) -> Shape:
     """From 0 to the makespan for every row: what shows of a lane is waiting."""
     every = range(timeline.schedule.devices)
-    return Shape(
-        [rectangle(0, rows.y(row), timeline.makespan, rows.y(row, 1)) for row in every], LANE, WAITING
-    )
-
-
-def entry_of(kind: Kind) -> Entry:
-    """What the legend says of a kind of action: its letter and its meaning."""
-    return Entry(RANK[kind], f"{kind}  {kind.meaning}", KINDS[kind])
-
-
-def _areas(timeline: Timeline, grain: Grain, rows: Rows) -> Iterator[Shape]:
-    """One shape per kind of action, and one for its pattern."""
-    for kind, outlines in areas(timeline, grain, rows):
-        look = KINDS[kind]
-        yield Shape(outlines, look.colour, entry_of(kind))
-        if look.pattern:
-            yield Shape(outlines, "", pattern=look.pattern)
+    outlines = [rectangle(0, rows.y(row), timeline.makespan, rows.y(row, 1)) for row in every]
+    return Shape(outlines, LANE, WAITING)
 
 
 def _collectives(timeline: Timeline, rows: Rows) -> Iterator[Mark]:
@@ -119,7 +103,7 @@ def _detail(timeline: Timeline, scale: Scale, wanted: Wanted, rows: Rows) -> Ite
 
 def _fades(box: Box, picked: Picked | None) -> bool:
     """Whether something else is picked."""
-    return picked is not None and not picked.has(box.span)
+    return picked is not None and picked.parts.isdisjoint(box.span.action.parts)
 
 
 def is_fine(every: Sequence[Box], scale: Scale) -> bool:

@@ -48,7 +48,9 @@ def _drawn(partitions: list[Partition], wide: float, devices: float) -> Iterator
     most = max(map(_bytes, layers)) or 1
     yield text(LEFT - 10, TOP + HIGH / 2 + 4, "model", "end")
     for i, layer in enumerate(layers):
-        yield from _named(LEFT + i * wide, layer, wide)
+        kind, _, sizes = str(layer).rstrip(")").partition("(")
+        yield _fits(LEFT + i * wide, TOP - 22, kind, wide)
+        yield _fits(LEFT + i * wide, TOP - 7, sizes, wide)
         yield _box(LEFT + i * wide, TOP, layer, wide, most)
     column = 0
     for k, partition in enumerate(partitions):
@@ -65,13 +67,6 @@ def _drawn(partitions: list[Partition], wide: float, devices: float) -> Iterator
 
 def _bytes(layer: Layer) -> int:
     return sum(array.nbytes for array in layer.parameters.values())
-
-
-def _named(left: float, layer: Layer, wide: float) -> Iterator[str]:
-    """What the layer is and, if there is a number of them, its sizes, in two lines."""
-    kind, _, sizes = str(layer).rstrip(")").partition("(")
-    for y, words in ((TOP - 22, kind), (TOP - 7, sizes)):
-        yield _fits(left, y, words, wide)
 
 
 def _fits(left: float, y: float, words: str, room: float) -> str:

@@ -81,7 +81,18 @@ def draw(
     strips = wanted[0].strips  # what they hold at most is written on the right of the lanes
     beside = max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
     unit = unit_for(timelines, grain.column > 0, right=beside)
-    laid = _laid(timelines, titles, grain, wanted, unit, pushed)
+    row = row_height(max(timeline.schedule.devices for timeline in timelines))
+    laid: list[Laid] = []
+    floor = 0.0
+    for timeline, words, each in zip(timelines, titles, wanted, strict=True):  # panels below each other
+        said, until = caption(timeline, each.weights), timeline.makespan
+        at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
+        laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
+        floor = laid[-1].floor
+        if pushed and not grain.column:
+            at = Place(floor + above(PUSHED, ""), unit, row, LEFT)
+            laid.append(Laid(pushed_panel(timeline, at.scale), at, PUSHED, "", until, [until]))
+            floor = laid[-1].floor
     right = max(each.at.x(each.until) for each in laid) + beside - RIGHT
     says = "; ".join(f"{each.title} ({each.caption})" for each in laid if each.caption)
     return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))
@@ -96,28 +107,6 @@ def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list
     if len(titles) != len(timelines):
         raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")
     return titles
-
-
-def _laid(
-    timelines: Sequence[Timeline],
-    titles: Sequence[str],
-    grain: Grain,
-    wanted: Sequence[Wanted],
-    unit: float,
-    pushed: bool,
-) -> list[Laid]:
-    """The panel of each timeline, and the pushed one after it, below each other."""
-    row, laid, floor = row_height(max(each.schedule.devices for each in timelines)), [], 0.0
-    for timeline, words, each in zip(timelines, titles, wanted, strict=True):
-        said, until = caption(timeline, each.weights), timeline.makespan
-        at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
-        laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
-        floor = laid[-1].floor
-        if pushed and not grain.column:
-            at = Place(floor + above(PUSHED, ""), unit, row, LEFT)
-            laid.append(Laid(pushed_panel(timeline, at.scale), at, PUSHED, "", until, [until]))
-            floor = laid[-1].floor
-    return laid
 
 
 def _rows_as_text(timelines: Sequence[Timeline], grain: Grain, wanted: Sequence[Wanted]) -> str:

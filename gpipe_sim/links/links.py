@@ -96,25 +96,19 @@ def link_between(links: Links, source: int, target: int, owner: str = "simulate"
     raise ValueError(f"{says}; there are links from {there}")
 
 
-def message_sizes(schedule: Schedule, profile: Sizes | None) -> CostColumn:
-    """The bytes of each need that crosses; without a profile each is 1."""
-    if profile is None:
-        return CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
-    return profile.message_bytes(schedule)
-
-
-@dataclass(frozen=True, eq=False)
 class OnLinks(CostModel):
     """Other costs, but messages wait for each other on their links: it times a program itself.
 
-    ``sizes`` has the bytes of each need that crosses. Without ``overlap`` a device is busy while it sends and
-    while it receives.
+    A message has the bytes that the ``profile`` says, or 1 without one. Without ``overlap`` a device is busy
+    while it sends and while it receives.
     """
 
-    costs: CostModel
-    links: Links
-    sizes: CostColumn
-    overlap: bool
+    def __init__(
+        self, schedule: Schedule, costs: CostModel, links: Links, profile: Sizes | None, overlap: bool
+    ):
+        self.costs, self.links, self.overlap = costs, links, overlap
+        ones = CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
+        self.sizes = ones if profile is None else profile.message_bytes(schedule)
 
     def duration(self, action: Action | OverlapFB, device: int) -> Real:
         return self.costs.duration(action, device)
@@ -136,13 +130,6 @@ class OnLinks(CostModel):
         bills = *price_program(self.costs, program), *prices(traffic, self.links, self.sizes)
         (durations, delays, busy, latency), in_units = as_columns(*bills)
         return (durations, busy, latency + delays[traffic.need]), in_units
-
-
-def on_links(
-    schedule: Schedule, costs: CostModel, links: Links, profile: Sizes | None, overlap: bool
-) -> OnLinks:
-    """The costs of a schedule whose messages have the bytes that the profile says, or 1 each without one."""
-    return OnLinks(costs, links, message_sizes(schedule, profile), overlap)
 
 
 def prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColumn, CostColumn]:

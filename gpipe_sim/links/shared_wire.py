@@ -18,7 +18,7 @@ from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.links.links import Links, OnLinks, message_sizes
+from gpipe_sim.links.links import Links, OnLinks
 from gpipe_sim.links.traffic import traffic_of
 
 
@@ -32,7 +32,7 @@ def simulate_shared(schedule: Schedule, links: Links, costs: CostModel | None = 
     require_schedule("simulate_shared", schedule)
     costs = UNIT if costs is None else costs
     require_costs("simulate_shared", costs, schedule.stages, schedule.devices)
-    return simulate(schedule, OnOneWire(costs, links, message_sizes(schedule, None), overlap=True))
+    return simulate(schedule, OnOneWire(schedule, costs, links, None, overlap=True))
 
 
 class OnOneWire(OnLinks):

@@ -36,8 +36,10 @@ def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
         ax.plot(grid, [(devices - 1) / (devices - 1 + m) for m in grid], color=colour, lw=1.2)
         found, label = list(map(float, by_m.values())), f"K = {devices}"
         ax.plot(list(by_m), found, MARKERS[i % len(MARKERS)], ms=4.5, color=colour, label=label)
-        if 4 * devices in by_m:
-            _ring(ax, 4 * devices, float(by_m[4 * devices]))
+        if (m := 4 * devices) in by_m:  # a ring around the mark, and its value above a curve that falls
+            at, says = (m, float(by_m[m])), f"{float(by_m[m]):.1%}"
+            ax.plot(*at, "o", ms=11, mfc="none", mec=INK)
+            ax.annotate(says, at, (2, 9), textcoords="offset points", fontsize=LABEL_SIZE, color=INK)
     powers = sorted({m for by_m in measured.values() for m in by_m if m & (m - 1) == 0})
     ax.set_xscale("log", base=2)
     ax.set_xticks(powers, [str(m) for m in powers])
@@ -88,21 +90,8 @@ def name_ends(ax: Axes, ends: Sequence[tuple[str, float, float]]) -> None:
     below = -LINE
     for at, words, x, y in wanted:
         below = max(at, below + LINE)
-        ax.annotate(
-            words,
-            (x, y),
-            (10, below - at),
-            textcoords="offset points",
-            va="center",
-            fontsize=LABEL_SIZE,
-            annotation_clip=False,
-        )
-
-
-def _ring(ax: Axes, x: float, y: float) -> None:
-    """A ring around a measured mark, and its value beside it, above a curve that falls."""
-    ax.plot(x, y, "o", ms=11, mfc="none", mec=INK)
-    ax.annotate(f"{y:.1%}", (x, y), (2, 9), textcoords="offset points", fontsize=LABEL_SIZE, color=INK)
+        name = ax.annotate(words, (x, y), (10, below - at), textcoords="offset points", annotation_clip=False)
+        name.set(va="center", fontsize=LABEL_SIZE)
 
 
 def _between(low: int, high: int, steps: int = 120) -> list[float]:

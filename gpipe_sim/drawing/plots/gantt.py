@@ -83,9 +83,8 @@ def plot_bare(timeline: Timeline, ax: Axes) -> Axes:
     TypeError for anything but a timeline and axes.
     """
     require_axes(ax)
-    grain = grain_of(timeline)
     rows = timeline.schedule.devices * rows_of(timeline, Wanted()).pitch
-    for mark in panel(timeline, grain, scale_of(ax, timeline, rows), Wanted()).marks:
+    for mark in panel(timeline, grain_of(timeline), scale_of(ax, timeline, rows), Wanted()).marks:
         if isinstance(mark, Shape):
             _add_shape(ax, mark._replace(edged=False))
     ax.set(xlim=(0, float(timeline.makespan) or 1), ylim=(rows, 0), xticks=[], yticks=[])
@@ -119,10 +118,9 @@ def paint(ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str =
     ax.tick_params(labelsize=LABEL_SIZE, colors=INK)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    beside = "axes fraction", "data"
     for peak in shown.peaks:
-        at, middle = (1, peak.y), "center_baseline"
-        ax.annotate(peak.words, at, (5, 0), beside, "offset points", va=middle, fontsize=LABEL_SIZE)
+        at, to = (1, peak.y), ("axes fraction", "data")
+        ax.annotate(peak.words, at, (5, 0), to, "offset points", va="center_baseline", fontsize=LABEL_SIZE)
     claim(ax, title, caption)
     _legend(ax, legend([(shown, scale)]), 1.15 * scale.unit * (until or 1))  # axes grow when laid out
     return ax
@@ -136,9 +134,8 @@ def _add_lines(ax: Axes, mark: Lines) -> None:
         return
     closed = [[*path, path[0]] if mark.style is Style.FRAME else path for path in mark.paths]
     width, dashes = 0.8 * mark.style.width, [DASHES.get(mark.style, "solid")]
-    ax.add_collection(
-        LineCollection(closed, capstyle="projecting", colors=INK, linewidths=width, linestyles=dashes)
-    )
+    lines = LineCollection(closed, colors=INK, linewidths=width, linestyles=dashes, capstyle="projecting")
+    ax.add_collection(lines)
 
 
 def _add_shape(ax: Axes, mark: Shape) -> None:
@@ -148,10 +145,8 @@ def _add_shape(ax: Axes, mark: Shape) -> None:
         areas.set_label(mark.entry.words if mark.entry else "_")
         ax.add_collection(areas)
     if mark.pattern:
-        hatch = HATCH[mark.pattern]
-        areas = PolyCollection(
-            mark.outlines, facecolors="none", edgecolors=PAPER, linewidths=0, hatch=hatch, label="_"
-        )
+        areas = PolyCollection(mark.outlines, facecolors="none", edgecolors=PAPER, linewidths=0, label="_")
+        areas.set_hatch(HATCH[mark.pattern])
         ax.add_collection(areas)
 
 

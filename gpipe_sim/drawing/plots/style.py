@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 import matplotlib.pyplot as plt
-import numpy as np
 from matplotlib.axes import Axes
 
 from gpipe_sim.drawing.palette import FAINT, GRID
@@ -13,7 +12,6 @@ from gpipe_sim.errors import Real, got, listed, number, require, require_in, who
 LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
 WIDTH = 9.0  #: inches: the widest chart; its labels can still be read on a page
 
-Array = np.ndarray
 Measured = Mapping[int, Mapping[int, Real]]
 Losses = Mapping[str, Sequence[float]]
 
