@@ -134,17 +134,16 @@ def phase_lines(timeline: Timeline) -> Iterator[tuple[Real, int]]:
 
     There are none if no device runs two forwards before its first backward, as in a naive order.
     """
-    if not any(_warms_up(row) for row in timeline.rows):
+    rows = [[part.kind for span in row for part in span.action.parts] for row in timeline.rows]
+    if not any(map(_warms_up, rows)):
         return
-    for device, row in enumerate(timeline.rows):
-        kinds = {part.kind for span in row for part in span.action.parts}
-        if Kind.F in kinds and kinds & {Kind.B, Kind.I}:
+    for device, kinds in enumerate(rows):
+        if Kind.F in kinds and (Kind.B in kinds or Kind.I in kinds):
             yield from ((time, device) for time in sorted(set(phases(timeline, device))))
 
 
-def _warms_up(row: Sequence[Span]) -> bool:
-    """Whether the device runs at least two forwards before its first backward."""
-    kinds = [part.kind for span in row for part in span.action.parts]
+def _warms_up(kinds: Sequence[Kind]) -> bool:
+    """Whether a device that runs these runs at least two forwards before its first backward."""
     before = list(takewhile(lambda kind: kind not in (Kind.B, Kind.I), kinds))
     return before.count(Kind.F) >= 2
 

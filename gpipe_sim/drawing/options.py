@@ -73,8 +73,7 @@ def read_options(
         raise ValueError(f"{owner} needs critical_path or highlight: both frame actions")
     traces = None if memory is None else _traces(owner, timelines, memory)
     listed_parts = None if highlight is None else _parts(owner, timelines, highlight)
-    shown = weights is not None
-    modes = [read_weights(owner, each.schedule, weights) if shown else "" for each in timelines]
+    modes = ["" if weights is None else read_weights(owner, each.schedule, weights) for each in timelines]
     strips, picks = bool(in_flight or traces), bool(critical_path or listed_parts)
     crossing = sum(int(timeline.schedule.program.crosses.sum()) for timeline in timelines)
     few = bool(messages) and crossing <= MOST_ARROWS
@@ -83,7 +82,7 @@ def read_options(
     too_fine = {
         MESSAGE: messages and not (fine and few),
         CRITICAL if critical_path else f"{HIGHLIGHTED} action": picks and not fine,
-        VERSION: shown and not fine,
+        VERSION: weights is not None and not fine,
         PUSHED: pushed and not fine,
     }
     missing = " or ".join(words for words, left_out in too_fine.items() if left_out)

@@ -85,8 +85,28 @@ class Overlay:
 
     @cached_property
     def drawing(self) -> Svg:
-        """The chart that a notebook shows; times are in the unit of the two timelines."""
-        return _draw(self)
+        """The chart that a notebook shows; times are in the unit of the two timelines.
+
+        Each device has a thin lane, simulated, on top of a full one, measured.
+        """
+        both = self.simulated, self.measured
+        grain, schedule = grain_of(*both), self.simulated.schedule
+        row = row_height(schedule.devices) * stretch(*both)
+        left = LEFT + (NAMES_WIDE if THIN.height * row >= SMALLEST_ROW else 0)
+        at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
+        wanted = Wanted(notes=grain.notes)
+        thin, full = (panel(both[i], grain, at.scale, wanted, rows) for i, rows in enumerate((THIN, FULL)))
+        devices = Panel([], full.height, [name._replace(y=name.y - 0.15) for name in full.names])
+        devices_named = range(len(full.names)) if left > LEFT else ()
+        names = [Name(lane.y(k, 0.5), words, *SMALL) for k in devices_named for lane, words in LANES]
+        page = Panel([*thin.marks, *full.marks], full.height, names, notes=full.notes)
+        title, until = f"{schedule.name}: simulated above, measured below", max(self.makespan)
+        laid = [
+            Laid(devices, at._replace(left=LEFT), ""),
+            Laid(page, at, title, _numbers(self), until, self.makespan),
+        ]
+        says = f"Chart: {title} ({size(schedule)}); {_numbers(self)}"
+        return sheet(laid, at.x(until), says)
 
     def save(self, path: str) -> None:
         """Write the drawing as SVG."""
@@ -133,28 +153,6 @@ def _table(overlay: Overlay) -> Iterator[tuple[str, ...]]:
 
 def _percent(error: Real) -> str:
     return f"{float(error):+.1%}" if math.isfinite(error) else "-"
-
-
-def _draw(overlay: Overlay) -> Svg:
-    """Each device has a thin lane, simulated, on top of a full one, measured."""
-    both = overlay.simulated, overlay.measured
-    grain, schedule = grain_of(*both), overlay.simulated.schedule
-    row = row_height(schedule.devices) * stretch(*both)
-    left = LEFT + (NAMES_WIDE if THIN.height * row >= SMALLEST_ROW else 0)
-    at = Place(above("title", "numbers"), unit_for(both, grain.column > 0, left), row, left)
-    wanted = Wanted(notes=grain.notes)
-    thin, full = (panel(both[i], grain, at.scale, wanted, rows) for i, rows in enumerate((THIN, FULL)))
-    devices = Panel([], full.height, [name._replace(y=name.y - 0.15) for name in full.names])
-    devices_named = range(len(full.names)) if left > LEFT else ()
-    names = [Name(lane.y(k, 0.5), words, *SMALL) for k in devices_named for lane, words in LANES]
-    page = Panel([*thin.marks, *full.marks], full.height, names, notes=full.notes)
-    title, until = f"{schedule.name}: simulated above, measured below", max(overlay.makespan)
-    laid = [
-        Laid(devices, at._replace(left=LEFT), ""),
-        Laid(page, at, title, _numbers(overlay), until, overlay.makespan),
-    ]
-    says = f"Chart: {title} ({size(schedule)}); {_numbers(overlay)}"
-    return sheet(laid, at.x(until), says)
 
 
 def _numbers(overlay: Overlay) -> str:

@@ -83,16 +83,14 @@ def draw(
     unit = unit_for(timelines, grain.column > 0, right=beside)
     row = row_height(max(timeline.schedule.devices for timeline in timelines))
     laid: list[Laid] = []
-    floor = 0.0
     for timeline, words, each in zip(timelines, titles, wanted, strict=True):  # panels below each other
         said, until = caption(timeline, each.weights), timeline.makespan
+        floor = laid[-1].floor if laid else 0
         at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
-        floor = laid[-1].floor
         if pushed and not grain.column:
-            at = Place(floor + above(PUSHED, ""), unit, row, LEFT)
+            at = Place(laid[-1].floor + above(PUSHED, ""), unit, row, LEFT)
             laid.append(Laid(pushed_panel(timeline, at.scale), at, PUSHED, "", until, [until]))
-            floor = laid[-1].floor
     right = max(each.at.x(each.until) for each in laid) + beside - RIGHT
     says = "; ".join(f"{each.title} ({each.caption})" for each in laid if each.caption)
     return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))

@@ -22,9 +22,8 @@ def text_grid(timeline: Timeline) -> str:
     last line says so.
     """
     program = timeline.schedule.program
-    if program.size > MOST_WRITTEN or np.diff(program.rows).max() > MOST_COLUMNS:
-        return _listed(timeline)
-    step = _unit(timeline)
+    few = program.size <= MOST_WRITTEN and np.diff(program.rows).max() <= MOST_COLUMNS
+    step = _unit(timeline) if few else None
     if step is None or timeline.makespan / step > MOST_COLUMNS:
         return _listed(timeline)
     columns = int(timeline.makespan / step)

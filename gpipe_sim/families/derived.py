@@ -7,6 +7,8 @@ from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import require_few, whole
 
+Rows = Sequence[Iterable[Action | OverlapFB]]
+
 
 def with_updates(schedule: Schedule) -> Explicit:
     """The same order with each stage, or copy of one, updated at the end of its device's row.
@@ -56,12 +58,7 @@ def unpaired(schedule: Schedule) -> Schedule:
     return rearranged(schedule, rows, schedule.placement, schedule.microbatches)
 
 
-def rearranged(
-    schedule: Schedule,
-    rows: Sequence[Iterable[Action | OverlapFB]],
-    placement: Sequence[Sequence[int]],
-    microbatches: int,
-) -> Explicit:
+def rearranged(schedule: Schedule, rows: Rows, placement: Sequence, microbatches: int) -> Explicit:
     """What became of a schedule's actions; it is trained with the same ``weights`` as the schedule."""
     found = Explicit(rows, placement=placement, microbatches=microbatches)
     object.__setattr__(found, "weights", schedule.weights)

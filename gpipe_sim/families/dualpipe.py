@@ -97,7 +97,7 @@ class DualPipe(Bidirectional):
 
     def __post_init__(self):
         super().__post_init__()
-        require_even("DualPipe", microbatches=self.microbatches)
+        require_even("DualPipe", "microbatches", self.microbatches)
         _require_filled("DualPipe", self.microbatches, 2 * self.devices)
 
     def order(self, device: int) -> Iterator[Action | OverlapFB]:

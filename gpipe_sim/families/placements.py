@@ -19,7 +19,7 @@ class Bidirectional(Schedule):
 
     def __post_init__(self):
         super().__post_init__()
-        require_even(type(self).__name__, devices=self.devices)
+        require_even(type(self).__name__, "devices", self.devices)
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:
@@ -38,8 +38,7 @@ def bidirectional(devices: int) -> tuple[tuple[int, ...], ...]:
     return tuple((device, devices - 1 - device) for device in range(devices))
 
 
-def require_even(owner: str, **sizes: int) -> None:
+def require_even(owner: str, name: str, value: int) -> None:
     """ValueError for an odd number, as of devices from which two pipelines go in opposite directions."""
-    for name, value in sizes.items():
-        if value % 2:
-            raise ValueError(f"{owner} needs an even number of {name} (got {value}); {value + 1} would work")
+    if value % 2:
+        raise ValueError(f"{owner} needs an even number of {name} (got {value}); {value + 1} would work")
