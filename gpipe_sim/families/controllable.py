@@ -127,7 +127,7 @@ class VMin(Schedule):
 
     name = "V-Min"
 
-    stages_per_device: ClassVar[int] = 2
+    stages_per_device = 2
     hops: ClassVar[Hops] = (1, 1, 1, 1)
 
     @property

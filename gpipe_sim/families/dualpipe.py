@@ -8,7 +8,6 @@ steps, as in the authors' program: DeepSeek-AI 2024, arXiv:2412.19437, and githu
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, B, F, I, OverlapFB, W
 from gpipe_sim.core.schedule import Schedule
@@ -80,7 +79,7 @@ class DualPipeV(Schedule):
     takes 51; with each pair as one block it takes 54.
     """
 
-    stages_per_device: ClassVar[int] = 2
+    stages_per_device = 2
 
     def __post_init__(self):
         super().__post_init__()

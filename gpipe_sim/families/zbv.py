@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, repeat
-from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, F, I, W
 from gpipe_sim.core.schedule import Schedule
@@ -26,7 +25,7 @@ class ZBV(Schedule):
 
     name = "ZB-V"
 
-    stages_per_device: ClassVar[int] = 2
+    stages_per_device = 2
 
     @property
     def placement(self) -> tuple[tuple[int, ...], ...]:
