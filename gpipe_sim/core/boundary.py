@@ -1,9 +1,9 @@
 """A boundary of several arrays: (x, mask, ...). The first is computed on, the others travel along.
 
 A layer that makes a mask gives (y, mask). From then on every layer passes the mask on, also to the next
-stage; most never see it, and those that do, attention and a mean over positions, say so (``carries``). Only the
-first array has a gradient. So whole numbers and truth values may travel along, but no activations: with them
-a skip connection across stages would need a gradient of its own on its way back.
+stage; most never see it, and those that do, attention and a mean over positions, say so (``carries``). Only
+the first array has a gradient. So whole numbers and truth values may travel along, but no activations: with
+them a skip connection across stages would need a gradient of its own on its way back.
 """
 
 from collections.abc import Callable

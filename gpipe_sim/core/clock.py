@@ -23,23 +23,25 @@ class Clock(NamedTuple):
     arrived: Column
 
 
-def time_program(program: Program, durations: Column, delays: Column, of: Column | None = None) -> Clock:
+def time_program(program: Program, durations: Column, delays: Column, travel: Column | None = None) -> Clock:
     """Every entry lasts as long as its duration says, and every message is on its way for its delay.
 
-    ``of`` is a mask over the needs: which of them take time to arrive. By default those that cross to another
-    device.
+    ``travel`` is a mask over the needs: which of them have a delay. By default those that cross to another
+    device; only links with ``overlap=False`` pass another.
     """
-    of = program.crosses if of is None else of
-    start, end = _time_by_level(program, durations, delays, of)
-    sent = end[program.entry[program.needs[of]]]
+    travel = program.crosses if travel is None else travel
+    start, end = _time_by_level(program, durations, delays, travel)
+    sent = end[program.entry[program.needs[travel]]]
     return Clock(start, end, sent, sent + delays)
 
 
-def _time_by_level(program: Program, durations: Column, delays: Column, of: Column) -> tuple[Column, Column]:
+def _time_by_level(
+    program: Program, durations: Column, delays: Column, travel: Column
+) -> tuple[Column, Column]:
     """When each entry starts and ends. Inside, columns are sorted by level; what is returned, by entry."""
     levels = program.levels
     before, durations = levels.before, durations[levels.order]
-    late = _delays(program, levels, delays, of) if delays.dtype == object or delays.any() else None
+    late = _delays(program, levels, delays, travel) if delays.dtype == object or delays.any() else None
     starts = np.empty_like(durations)
     ends = np.zeros((len(durations) + 1, *durations.shape[1:]), durations.dtype)
     for low, high in pairwise(levels.bounds):
@@ -51,9 +53,9 @@ def _time_by_level(program: Program, durations: Column, delays: Column, of: Colu
     return starts[levels.rank], ends[levels.rank]
 
 
-def _delays(program: Program, levels: Levels, delays: Column, of: Column) -> Column:
+def _delays(program: Program, levels: Levels, delays: Column, travel: Column) -> Column:
     """For each cell of ``levels.before``, the time until it is there: a message's delay, or else 0."""
     table = np.zeros((*levels.before.shape, *delays.shape[1:]), delays.dtype)
     row, entry = places(program.needs_from)
-    table[row[of] + 1, levels.rank[entry[of]]] = delays
+    table[row[travel] + 1, levels.rank[entry[travel]]] = delays
     return table

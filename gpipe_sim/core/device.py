@@ -107,7 +107,7 @@ class Device:
         self.inputs, self.partitions, self.memory, self.peers = inputs, partitions, memory, peers
         self.optimizers = optimizers
         self.last_stage = inputs.stages - 1
-        self.clock: Real = 0
+        self.now: Real = 0
         self.losses: dict[int, float] = {}
         self.outputs: dict[int, Array] = {}
         self.gradients: dict[int, Gradients] = {stage: {} for stage in partitions}
@@ -124,9 +124,10 @@ class Device:
     def perform(self, span: Span) -> None:
         """Run the span's action: take from memory what it frees, run it, keep what it makes.
 
-        ``HOLDS`` says what these are. At the end of the span memory is sampled.
+        ``HOLDS`` says what these are. Memory is sampled only at the end of the span, so what an action frees
+        counts until then. A message is not in ``HOLDS``: its action takes it when it reads it (``_receive``).
         """
-        self.clock, memory = span.end, self.memory
+        self.now, memory = span.end, self.memory
         for part in span.action.parts:
             stage, kind, m = part
             memory.begin(span)
@@ -153,6 +154,7 @@ class Device:
         return {BOUNDARY: x, SAVED: saved}
 
     def recompute(self, action: Action, x: Boundary) -> Made:
+        """Run the forward again. It sends nothing, and the loss stays that of F."""
         return {SAVED: self._run(action, x)[1]}
 
     def backward(self, action: Action, saved: list) -> None:
@@ -220,12 +222,16 @@ class Device:
         """This microbatch's inputs (0) or targets (1), copied from the host."""
         return self.inputs.batch[which][self.inputs.pieces[m].rows].copy()
 
-    def _send(self, kind: Kind, stage: int, m: int, message: Boundary) -> None:
-        """Give arrays to the device that runs the stage: copies, unless that is this device."""
-        peer = self.peers[self.inputs.homes[stage][m]]
-        peer.memory.keep(MESSAGES, (kind, stage, m), message if peer is self else copy_boundary(message))
+    def _send(self, way: Kind, to_stage: int, m: int, message: Boundary) -> None:
+        """Give arrays to the device that runs the stage: copies, unless that is this device.
+
+        ``way`` is F for an output and B for a gradient, I's too. The arrays are there at once, and their
+        bytes count from now on; how long they are on their way only the clock knows.
+        """
+        peer = self.peers[self.inputs.homes[to_stage][m]]
+        peer.memory.keep(MESSAGES, (way, to_stage, m), message if peer is self else copy_boundary(message))
         if peer is not self:
-            peer.memory.sample(self.clock)
+            peer.memory.sample(self.now)
 
     def _receive(self, kind: Kind, stage: int, m: int) -> Boundary:
         return self.memory.take(MESSAGES, (kind, stage, m))

@@ -147,7 +147,7 @@ class Weights:
 
 
 def size(owner: str, name: str, value: Any) -> int:
-    """How many features, tokens or positions a layer has; TypeError or ValueError if it cannot have so many."""
+    """How many features, tokens or positions; TypeError or ValueError if there cannot be so many."""
     number = whole(owner, name, value)
     require_few(owner, number, name, most=LONGEST)
     return number

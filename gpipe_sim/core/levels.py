@@ -18,7 +18,7 @@ class Levels(NamedTuple):
 
     ``rank`` is the place of each entry in ``order``. ``before`` has a column for each place in ``order``:
     what must have ended before it, first the entry that its device runs just before, then all that it needs,
-    each as a place. Cells without such an entry hold the number of entries: the start of the step. ``stuck``
+    each as a place. Cells without such an entry hold a place past the last, which ends at time 0. ``stuck``
     maps a device to the entry that it never gets to start; if any device is stuck, ``order`` ends early.
     """
 

@@ -31,7 +31,10 @@ class Program:
     that it belongs to), and ``position``, the place of that entry in the device's row.
     Device k has the entries ``rows[k]:rows[k + 1]``; entry e has the parts ``parts[e]:parts[e + 1]``, and its
     needs are ``needs[needs_from[e]:needs_from[e + 1]]``.
-    Per need: ``needs``, the part that is needed; ``crosses``, whether it is a message from another device.
+    Per need: ``needs``, the part that is needed (``rules.NEEDS``, looked up for every part by ``lower``);
+    ``crosses``, whether it is a message from another device.
+    Here entries and parts are numbers. ``entry_of`` and ``action_of`` turn them into objects; where other
+    code says action and its type is ``Action | OverlapFB``, it means an entry.
     """
 
     placement: tuple[tuple[int, ...], ...]

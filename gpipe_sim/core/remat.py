@@ -32,11 +32,11 @@ class Remat(Schedule):
         return f"{self.inner.name} with recompute"
 
     @property
-    def weights(self) -> tuple[str, ...]:
+    def weights(self) -> tuple[str, ...]:  # type: ignore[override]
         return self.inner.weights
 
     @property
-    def stages_per_device(self) -> int:
+    def stages_per_device(self) -> int:  # type: ignore[override]
         return self.inner.stages_per_device
 
     @property

@@ -1,6 +1,9 @@
 """The two tables that give a schedule its meaning: what an action needs, and what it holds.
 
-Everything that times, checks, counts or runs an order reads these two tables; the rules stand nowhere else.
+Everything that times, checks, counts or runs an order reads these two tables. An order runs if every stage
+and microbatch has its F, and its B or its I and W, once each and on one device (``problems``), and if no
+device gets stuck waiting for what ``NEEDS`` says (``levels``). ``lowering`` looks ``NEEDS`` up once for every
+action; everything else reads ``Program.needs``.
 
 The life of a message, from the action that makes it to the action that needs it (``NEEDS``):
 
@@ -21,8 +24,8 @@ backward, and with recompute:
 
 from gpipe_sim.core.actions import Kind
 
-#: A backward needs what its forward saved, or what R restored in its place; and the gradient from the next
-#: stage, which that stage's B or I sends.
+#: A backward needs all of these that the schedule has: its forward; R, if that restores what the forward
+#: saved; and the next stage's B or I, which sends the gradient.
 _BACKWARD = ((Kind.F, 0), (Kind.R, 0), (Kind.B, 1), (Kind.I, 1))
 #: What an action waits for: actions on the same microbatch, each as (kind, step): the action of that kind
 #: ``step`` stages further on, so (F, -1) is the forward of the stage before. If the schedule does not contain

@@ -19,19 +19,22 @@ from gpipe_sim.core.rules import NEEDS
 from gpipe_sim.errors import require, require_few, whole
 
 #: Which version of its weights a stage uses, where updates stand on the way: see ``streams/versions.py``.
-WEIGHTS = ("stashed", "vertical", "double", "latest")
+WEIGHTS: tuple[str, ...] = ("stashed", "vertical", "double", "latest")
 
 
 @dataclass(frozen=True)
 class Schedule(ABC):
     """The order of actions per device. A family of schedules is one class with one method, ``order``.
 
+    To add one, write its class in ``families/`` and name it there in ``SCHEDULES``: every law tests it then.
     ``devices`` and ``microbatches`` are whole numbers of at least 1: ValueError if one is smaller, TypeError
     if it is no whole number.
     """
 
     devices: int
     microbatches: int
+    stages_per_device = 1  #: stages of the model for each device; several copies of a stage count once
+    weights = WEIGHTS  #: the ``weights`` that it can be trained with, the first unless others are asked for
 
     def __new__(cls, *args, **kwargs):
         if "chunks" in kwargs:
@@ -48,16 +51,6 @@ class Schedule(ABC):
                 object.__setattr__(self, name, size)
         count = self.devices * self.stages_per_device * self.microbatches
         require_few(type(self).__name__, count, "pairs of stage and microbatch")
-
-    @property
-    def stages_per_device(self) -> int:
-        """Stages of the model for each device; several copies of a stage count once."""
-        return 1
-
-    @property
-    def weights(self) -> tuple[str, ...]:
-        """The ``weights`` that it can be trained with, the first unless others are asked for."""
-        return WEIGHTS
 
     @property
     def name(self) -> str:

@@ -38,7 +38,8 @@ class Sizes(Protocol):
         """MemoryLimitError if a device would hold more than the limit."""
 
 
-#: Given (schedule, costs, links, profile, overlap): the same costs, but messages wait on their links.
+#: Given (schedule, costs, links, profile, overlap): the same costs with a clock of their own, which goes
+#: through the same levels and lets a message leave once its link is free.
 ON_LINKS: Hook[Callable[[Schedule, CostModel, object, Sizes | None, bool], CostModel]] = Hook(
     "on_links", "simulate(..., links=...)"
 )
@@ -63,9 +64,10 @@ def simulate(
     does not fit is a MemoryLimitError.
 
     ``costs`` are ``Costs`` or any other ``CostModel``; they default to 1 for F, I and W each, so that a full
-    backward takes 2. Times are in the unit of the costs, and exact if the costs are: whole numbers, however
-    large, and ``Fraction``. It takes some microseconds per level and nanoseconds per action, so it is slow
-    only for an order in which hardly any two devices ever work at the same time.
+    backward takes 2, a recompute 1 like its forward, and an update nothing. Times are in the unit of the
+    costs, and exact if the costs are: whole numbers, however large, and ``Fraction``. It takes some
+    microseconds per level and nanoseconds per action, so it is slow only for an order in which hardly any two
+    devices ever work at the same time.
     """
     require_schedule("simulate", schedule)
     costs = UNIT if costs is None else costs

@@ -99,7 +99,7 @@ def train_step(
     if optimizer is not None:
         require_optimizer("train_step", optimizer)
     seed, step = whole("train_step", "seed", seed, low=0), whole("train_step", "step", step, low=0)
-    cut_batch(len(batch[0]), schedule.microbatches)
+    cut_batch(len(batch[0]), schedule.microbatches)  # a batch that is too small is refused before all else
     timeline, make = simulate_once(schedule, costs), kind_of_step(schedule, weights)
     work = make("train_step", schedule, batch, loss, optimizer, weights, seed, step)
     if memory_limit is not None:
@@ -180,8 +180,10 @@ class Step:
         return collect(devices, self.inputs, memory, timeline)
 
 
-#: A meter that also knows what there is while an action runs; without it, memory is known where actions end.
+#: A meter that also knows what there is while an action runs, used whenever its chapter is there; without it,
+#: ``MeteredMemory`` knows what there is where actions end.
 METER: Hook[type[MeteredMemory]] = Hook("meter", "the peak inside an action")
+#: With it come ``lowering.NEEDS_OF_UPDATES``, what U waits for, and ``problems.WRONG_UPDATES``.
 STREAM: Hook[type[Step]] = Hook("stream", "a schedule with updates, such as 0U0,")
 
 

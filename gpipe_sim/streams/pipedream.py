@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, Kind, U
 from gpipe_sim.core.one_f_one_b import OneFOneB
@@ -52,7 +51,7 @@ class PipeDream2BW(Schedule):
     """
 
     name = "PipeDream-2BW"
-    weights: ClassVar[tuple[str, ...]] = ("double",)
+    weights = ("double",)
 
     every: int | None = None
 
@@ -81,7 +80,7 @@ class PipelinedBackprop(Schedule):
     """
 
     name = "Pipelined backpropagation"
-    weights: ClassVar[tuple[str, ...]] = ("latest",)
+    weights = ("latest",)
 
     def order(self, device: int) -> Iterator[Action]:
         return _stream(self, device, 1)

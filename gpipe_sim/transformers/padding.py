@@ -9,8 +9,8 @@ from gpipe_sim.errors import whole
 class PaddingMask(Layer):
     """Gives its input, whole numbers (batch, sequence), and a mask: where they are not ``padding``.
 
-    The mask travels along to every attention, which then sees no padding, and to a mean over the positions. It
-    is no output. ValueError for an input of another shape.
+    The mask travels along to every attention, which then sees no padding, and to a mean over the positions.
+    It is no output. ValueError for an input of another shape.
     """
 
     def __init__(self, padding: int = 0):
