@@ -44,11 +44,10 @@ class Link:
 
     def __post_init__(self):
         object.__setattr__(self, "latency", duration("Link", "latency", self.latency))
-        object.__setattr__(self, "bandwidth", number("Link", "bandwidth", self.bandwidth))
-        if not self.bandwidth > 0:
-            raise ValueError(
-                f"Link needs bandwidth > 0, in bytes for each unit of time {got(self.bandwidth)}"
-            )
+        bandwidth = number("Link", "bandwidth", self.bandwidth)
+        object.__setattr__(self, "bandwidth", bandwidth)
+        if not bandwidth > 0:
+            raise ValueError(f"Link needs bandwidth > 0, in bytes for each unit of time {got(bandwidth)}")
 
     def busy(self, size: Real) -> Real:
         """How long so many bytes keep it busy; exact where both are."""
