@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from numbers import Rational
+from numbers import Real as AnyReal
 
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.costs import Costs
@@ -13,6 +13,7 @@ from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed
 from gpipe_sim.course.rows import (
+    Order,
     Rows,
     as_schedule,
     first_other,
@@ -91,7 +92,7 @@ def interleaved_rows(answer: Callable) -> Reply:
     return correct(f"the library's rows, at {len(HIDDEN_ROWS)} sizes that are not on this page")
 
 
-def _what_is_wrong_with_rows(rows: Rows, wanted: Rows, K: int, V: int, where: str) -> Reply:
+def _what_is_wrong_with_rows(rows: Rows, wanted: Order, K: int, V: int, where: str) -> Reply:
     for kind, question in (("F", _of_forwards), ("B", _of_backwards)):
         for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
             yours, its = ([action for action in each if action[1] == kind] for each in (row, right))
@@ -177,8 +178,8 @@ def _numbers(got: object) -> list | None:
     """The answer as a sorted list of numbers; None if it is no list of numbers."""
     if not isinstance(got, Iterable) or isinstance(got, str) or getattr(got, "shape", None) == ():
         return None
-    numbers = list(got)
-    return sorted(numbers) if all(isinstance(n, numbers.Real) for n in numbers) else None
+    held = list(got)
+    return sorted(held) if all(isinstance(n, AnyReal) for n in held) else None
 
 
 def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: int, got: object) -> Reply:
@@ -202,13 +203,13 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
     return keep_working(f"{where}. Into how many stages is the model cut, and which of them are here?")
 
 
-def _length(devices: int, microbatches: int, comm: Rational, V: int) -> Real:
+def _length(devices: int, microbatches: int, comm: Fraction, V: int) -> Real:
     """The length of a step if a device's V equal stages together take 1 forward and 2 backward."""
     schedule = Interleaved1F1B(devices, microbatches, stages_per_device=V)
     return simulate(schedule, Costs(comm=comm).per_stage(V)).makespan
 
 
-def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
+def _what_is_wrong_with_choice(given: list[int], case: tuple[int, int, Fraction], V: int) -> Reply:
     where = f"for {_link(*case)} you say V = {V}, which takes {float(_length(*case, V)):.4g}"
     if set(given) == {min(CHOICES)}:  # as if each of V stages took as long as a whole device's work
         return almost(f"{where}. How long is one of V stages that share a device?")
@@ -230,11 +231,11 @@ def _with_smaller_messages() -> list[int]:
 def _with_one_f_one_b() -> list[int]:
     """The answers of someone who thinks that the interleaved order with V = 1 is 1F1B."""
 
-    def length(K: int, M: int, comm: Rational, V: int) -> Real:
+    def length(K: int, M: int, comm: Fraction, V: int) -> Real:
         return simulate(OneFOneB(K, M), Costs(comm=comm)).makespan if V == 1 else _length(K, M, comm, V)
 
     return [min(CHOICES, key=lambda V: length(*case, V)) for case in HIDDEN_LINKS]
 
 
-def _link(devices: int, microbatches: int, comm: Rational) -> str:
+def _link(devices: int, microbatches: int, comm: Fraction) -> str:
     return f"K={devices}, M={microbatches} and messages that take {comm}"

@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import count
 from math import ceil
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time
 from gpipe_sim.core.costs import Costs
@@ -215,7 +215,7 @@ def _share(devices: int, microbatches: int) -> str:
     return _percent(bubble_fraction(exact_gpipe(devices, microbatches)))
 
 
-def _whole(got: object) -> bool:
+def _whole(got: object) -> TypeGuard[Real]:
     return is_number(got) and got % 1 == 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
-from gpipe_sim.course.called import called
+from gpipe_sim.course.called import called, result_of
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, mistaken, trained
 from gpipe_sim.course.one_device import is_array, shown
 from gpipe_sim.course.reply import (
@@ -21,7 +21,7 @@ from gpipe_sim.course.reply import (
     keep_working,
     listed,
 )
-from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, spelled
+from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, rows_of, spelled
 from gpipe_sim.families import OneFOneB, PipeDream
 from gpipe_sim.families.derived import repeat, with_updates
 from gpipe_sim.streams.staleness import staleness
@@ -91,15 +91,13 @@ def delayed(answer: Callable) -> Reply:
 def _trained_by(answer: Callable, trial: Trial) -> Trained:
     where, stages = str(trial), trial.stages()
     with np.errstate(all="ignore"):
-        got = called(
+        got = result_of(
             answer, stages, trial.batches(), list(trial.delays), trial.rate, where=where, copies=False
         )
-    if got is None:
-        raise keep_working(f"{where} {NOTHING_BACK}")
     if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_number, got)):
         asks = "Where do you keep the loss of each mini-batch?"
         raise keep_working(f"{where} you return {shown(got)}; it should be a list of losses. {asks}")
-    if len(got) != trial.count:
+    if len(got) != trial.updates:
         raise keep_working(f"{where} you return {len(got)} losses. How many mini-batches have one?")
     for s, (stage, wanted) in enumerate(zip(stages, trial.stages(), strict=True)):
         for name in "Wb":
@@ -181,7 +179,7 @@ def _hidden_rows() -> tuple[list[Step], ...]:
     """Rows of streams, rows with an update after several backwards, and rows with flushes."""
     schedules = (PipeDream(3, 7), PipeDream(4, 12, every=3), PipeDream(2, 7, every=2))
     flushed = repeat(with_updates(OneFOneB(3, 4)), 3)
-    rows = [row for schedule in (*schedules, flushed) for row in schedule.actions]
+    rows = [row for schedule in (*schedules, flushed) for row in rows_of(schedule)]
     return tuple([(s, str(kind), m) for s, kind, m in row] for row in rows)
 
 
@@ -189,10 +187,7 @@ def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
     given = []
     for row in _hidden_rows():
         where = f"for the row {in_a_row(row, most=14)}"
-        got = called(versions_seen, row, where=where)
-        if wrong := _what_is_no_dict(got, row):
-            raise keep_working(f"{where} {wrong}")
-        given.append(got)
+        given.append(_versions(result_of(versions_seen, row, where=where), row, where))
     for row, got in zip(_hidden_rows(), given, strict=True):
         for m, version in answers.versions_seen(row).items():
             if got[m] != version:
@@ -200,19 +195,25 @@ def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
                 raise keep_working(f"for the row {in_a_row(row, most=14)} {said}. {_asked(given)}")
 
 
-def _what_is_no_dict(got: object, row: list[Step]) -> str:
+def _versions(got: object, row: list[Step], where: str) -> dict[int, int]:
+    """The version of each microbatch, as a student has it; raises a Reply to anything else."""
     right = answers.versions_seen(row)
-    if got is None:
-        return NOTHING_BACK
     if not isinstance(got, dict):
-        return f"you return {shown(got)}. Which dict says the version for each microbatch?"
-    if extra := [m for m in got if m not in right]:
-        return f"your dict has {extra[0]!r}, and no forward is of that microbatch. What are its keys?"
-    if missing := [m for m in right if m not in got]:
-        return f"your dict says nothing of microbatch {missing[0]}. Which actions do you look at?"
-    if other := [m for m in got if not is_whole(got[m])]:
-        return f"your dict has {shown(got[other[0]])} for microbatch {other[0]}. How many updates is that?"
-    return ""
+        says = f"you return {shown(got)}. Which dict says the version for each microbatch?"
+        raise keep_working(f"{where} {says}")
+    for m in got:
+        if m not in right:
+            says = f"your dict has {m!r}, and no forward is of that microbatch. What are its keys?"
+            raise keep_working(f"{where} {says}")
+    for m in right:
+        if m not in got:
+            says = f"your dict says nothing of microbatch {m}. Which actions do you look at?"
+            raise keep_working(f"{where} {says}")
+    for m in got:
+        if not is_whole(got[m]):
+            says = f"your dict has {shown(got[m])} for microbatch {m}. How many updates is that?"
+            raise keep_working(f"{where} {says}")
+    return got
 
 
 def _asked(given: Sequence[dict]) -> str:
