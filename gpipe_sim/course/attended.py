@@ -29,8 +29,7 @@ def mix_and_shares(answer: object, arrays: Array, heads: int, where: str) -> tup
         if not np.isfinite(array).all():
             holds = f"there is {array[~np.isfinite(array)][0]} in the {name}"
             raise keep_working(f"{where} {holds}. Which line makes that?")
-    mix, shares = given
-    return mix, shares
+    return given[0], given[1]
 
 
 def _kind(value: object) -> str:

@@ -39,15 +39,13 @@ QUESTIONS = {
 MISCALLED = "How many things is it given, and how many does it take?"  #: none of the student's own lines ran
 
 
-def called(
-    function: object, *arguments, where: str = "", copies: bool = True, read_out: bool = True
-) -> object:
+def called(function: object, *arguments, where: str = "", copies: bool = True, plain: bool = True) -> object:
     """What the student's function returns.
 
     Raises a Reply, which ends the check, if it is not a function, raises, exits or never ends.
 
     It gets copies of lists, dicts and arrays, to do with as it likes, unless ``copies`` is False. A
-    generator's values come as a list, and a number of NumPy's as Python's own, unless ``read_out`` is False.
+    generator's values come as a list, and a number of NumPy's as Python's own, unless ``plain`` is False.
     ``where`` says in the reply what it was called with, if the arguments are too long to print.
     """
     if not callable(function):
@@ -58,7 +56,7 @@ def called(
     try:
         with time_limit(SECONDS), _exit_raises(), redirect_stdout(_Short(sys.stdout)):
             said = function(*arguments)
-            if read_out and isinstance(said, Iterator):
+            if plain and isinstance(said, Iterator):
                 said = list(islice(said, MOST_STEPS + 1))
                 if len(said) > MOST_STEPS:
                     raise keep_working(f"{where} it gives over {MOST_STEPS:,} values. When does it end?")
@@ -74,7 +72,7 @@ def called(
         raise keep_working(f"{where} {ends}") from None
     except Exception as error:
         raise keep_working(f"{where} it stopped: {stopped(error)}") from None
-    if read_out and isinstance(said, np.number):
+    if plain and isinstance(said, np.number):
         return said.item()  # NumPy's small whole numbers overflow
     return said
 

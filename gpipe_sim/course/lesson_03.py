@@ -111,9 +111,8 @@ class Log:
         if len(self.done) == len(self.order):
             return
         action = self.order[len(self.done)]
-        raise keep_working(
-            f"{where} work[{action[1]!r}] is not called for {action} of the order. Who does it?"
-        )
+        says = f"work[{action[1]!r}] is not called for {action} of the order"
+        raise keep_working(f"{where} {says}. Who does it?")
 
 
 def stage_by_stage(K: int, M: int) -> Order:

@@ -91,10 +91,9 @@ def name_the_bubble(answer: Real | None) -> Reply:
         )
     timeline = exact_gpipe(4, 8)
     wanted, waiting = bubble_fraction(timeline), idle_time(timeline)
+    all_of_it = timeline.schedule.devices * timeline.makespan
     if answer == wanted:
-        return correct(
-            f"{answer} of all device time: {waiting} of {_device_time(timeline)} units are waiting"
-        )
+        return correct(f"{answer} of all device time: {waiting} of {all_of_it} units are waiting")
     if isclose(answer, wanted, rel_tol=NEAR):
         return almost(f"{_short(answer)} is near it, but rounded. Which two whole numbers did you divide?")
     share = answer if isinstance(answer, Fraction) else _short(answer)
@@ -102,7 +101,6 @@ def name_the_bubble(answer: Real | None) -> Reply:
         return named
     if not 0 <= answer <= 1:
         return keep_working(f"{share} is no share. Which numbers can a share be?")
-    all_of_it = _device_time(timeline)
     return keep_working(
         f"with a share of {share}, {_short(answer * all_of_it)} of {all_of_it} units would be waiting. "
         "How long does each of the four devices wait, and out of how long?"
@@ -134,10 +132,6 @@ def _named(answer: Real, timeline: Timeline) -> Reply | None:
 def exact_gpipe(devices: int, microbatches: int) -> Timeline:
     """Its step in unit costs that are fractions, so that shares of it are fractions too."""
     return simulate(GPipe(devices, microbatches), EXACT)
-
-
-def _device_time(timeline: Timeline) -> Real:
-    return timeline.schedule.devices * timeline.makespan
 
 
 def _short(value: Real) -> str:

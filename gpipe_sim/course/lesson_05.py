@@ -122,7 +122,7 @@ def _table_question(kind: str, got: list[Step]) -> str:
 def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -> None:
     where = f"called with ({action!r}, {S}, {name})"
     own = deepcopy(table)
-    got = result_of(answer, action, S, own, where=where, copies=False, read_out=False)
+    got = result_of(answer, action, S, own, where=where, copies=False, plain=False)
     if isinstance(got, tuple | set | Iterator) and not is_action(got, "FB"):
         raise keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list) or not all(is_action(each, "FB") for each in got):
@@ -226,7 +226,8 @@ def _what_is_off(got: dict, rows: Rows, table: dict, cost: Mapping[str, Real]) -
             continue
         row, needed = next(row for row in rows if action in row), answers.needs(action, S, table)
         if action not in got:
-            return _stops_before(action, needed)
+            known = f"its needs, {_named(needed)}, have their ends" if needed else "it needs nothing"
+            return f"your clock stops before {spelled(action)}, and {known}. What keeps it from that row?"
         before = row[: row.index(action)][-1:]
         free, arrived = (max((wanted[one] for one in those), default=0) for those in (before, needed))
         return _moment(action, got[action], free, arrived, cost)
@@ -244,11 +245,6 @@ def _inexact(got: dict, rows: Rows, table: dict, cost: Mapping[str, Real]) -> st
         if got[action] != end:
             return f"{spelled(action)} ends at {got[action]!s} by your clock, and should at {end}"
     return ""
-
-
-def _stops_before(action: Step, needed: list[Step]) -> str:
-    known = f"its needs, {_named(needed)}, have their ends" if needed else "it needs nothing"
-    return f"your clock stops before {spelled(action)}, and {known}. What keeps it from that row?"
 
 
 def _moment(action: Step, got: Real, free: Real, arrived: Real, cost: Mapping[str, Real]) -> str:

@@ -162,8 +162,8 @@ def best_stages_per_device(answer: Callable | None) -> Reply:
             said = f"{float(got):.4g}" if is_number(got) else repr(got)
             return keep_working(f"for {_link(*case)} you say {said}. Which of V = 1, 2 and 4 is that?")
         given.append(int(got))
-    for case, V in zip(HIDDEN_LINKS, given, strict=True):
-        if min(CHOICES, key=lambda each: _length(*case, each)) != V:
+    for case, V, best in zip(HIDDEN_LINKS, given, _shortest(_length), strict=True):
+        if best != V:
             return _what_is_wrong_with_choice(given, case, V)
     return correct("no other of the three gives a shorter step, on any size tried")
 
@@ -183,9 +183,8 @@ def _numbers(got: object) -> list | None:
 
 
 def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: int, got: object) -> Reply:
-    where = (
-        f"of {layers} layers on {devices} devices with {stages} stages each, device {device}: you say {got!r}"
-    )
+    model = f"of {layers} layers on {devices} devices with {stages} stages each"
+    where = f"{model}, device {device}: you say {got!r}"
     numbers, wanted = _numbers(got), _held(layers, devices, stages, device)
     each = layers // devices
     if numbers is None:
@@ -193,9 +192,8 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
     if numbers == [n + 1 for n in wanted]:
         return almost(f"{where}. Which number has the first layer of the model here?")
     if numbers == list(range(device * each, (device + 1) * each)):
-        return keep_working(
-            f"{where}, one run of layers. How many runs does a device with {stages} stages hold?"
-        )
+        asks = f"How many runs does a device with {stages} stages hold?"
+        return keep_working(f"{where}, one run of layers. {asks}")
     if numbers == list(range(device, layers, devices)):
         return almost(f"{where}: you deal out single layers. How many layers has one stage?")
     if len(numbers) != each:
@@ -213,9 +211,9 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple[int, int, Fraction]
     where = f"for {_link(*case)} you say V = {V}, which takes {float(_length(*case, V)):.4g}"
     if set(given) == {min(CHOICES)}:  # as if each of V stages took as long as a whole device's work
         return almost(f"{where}. How long is one of V stages that share a device?")
-    if given == _with_smaller_messages():
+    if given == _shortest(lambda K, M, comm, V: _length(K, M, comm / V, V)):
         return almost(f"{where}. Does a message carry less if the stage that sends it is thinner?")
-    if given == _with_one_f_one_b():
+    if given == _shortest(_one_f_one_b_length):
         return almost(f"{where}. Is 1F1B what `Interleaved1F1B` does with V = 1?")
     if set(given) == {max(CHOICES)}:
         said = f"{where}. You always take the thinnest stages"
@@ -223,18 +221,14 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple[int, int, Fraction]
     return keep_working(f"{where}; another of the three is shorter. What did you compare?")
 
 
-def _with_smaller_messages() -> list[int]:
-    """The answers of someone who thinks that messages get V times quicker too."""
-    return [min(CHOICES, key=lambda V: _length(K, M, comm / V, V)) for K, M, comm in HIDDEN_LINKS]
+def _one_f_one_b_length(K: int, M: int, comm: Fraction, V: int) -> Real:
+    """As if the interleaved order with V = 1 were 1F1B."""
+    return simulate(OneFOneB(K, M), Costs(comm=comm)).makespan if V == 1 else _length(K, M, comm, V)
 
 
-def _with_one_f_one_b() -> list[int]:
-    """The answers of someone who thinks that the interleaved order with V = 1 is 1F1B."""
-
-    def length(K: int, M: int, comm: Fraction, V: int) -> Real:
-        return simulate(OneFOneB(K, M), Costs(comm=comm)).makespan if V == 1 else _length(K, M, comm, V)
-
-    return [min(CHOICES, key=lambda V: length(*case, V)) for case in HIDDEN_LINKS]
+def _shortest(length: Callable[[int, int, Fraction, int], Real]) -> list[int]:
+    """The answers of someone who takes a step to be this long."""
+    return [min(CHOICES, key=lambda V: length(K, M, comm, V)) for K, M, comm in HIDDEN_LINKS]
 
 
 def _link(devices: int, microbatches: int, comm: Fraction) -> str:

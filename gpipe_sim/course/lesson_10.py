@@ -80,18 +80,15 @@ class Batch(NamedTuple):
         return [m for m in range(1, self.samples + 1) if self.samples % m == 0]
 
 
-HIDDEN_BATCHES = tuple(
-    Batch(*sizes)
-    for sizes in (
-        (4, 384, 7),
-        (7, 256, 11),
-        (8, 96, 2),
-        (2, 144, 1),
-        (3, 100, 0),
-        (6, 97, 3),
-        (5, 40, 100),
-        (1, 48, 1),
-    )
+HIDDEN_BATCHES = (
+    Batch(4, 384, 7),
+    Batch(7, 256, 11),
+    Batch(8, 96, 2),
+    Batch(2, 144, 1),
+    Batch(3, 100, 0),
+    Batch(6, 97, 3),
+    Batch(5, 40, 100),
+    Batch(1, 48, 1),
 )
 
 

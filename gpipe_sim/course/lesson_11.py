@@ -137,7 +137,8 @@ def _sizes(where: str, got: object, costs: Sequence[Real], stages: int) -> list[
     if sum(sizes) != len(costs) or min(sizes, default=0) < 0:
         if len(sizes) == stages and sizes == sorted(set(sizes)) and sizes[-1] <= len(costs):
             raise almost(f"{said}. Are those places in the list? How many layers has each stage?")
-        if len(sizes) == stages and set(sizes) <= set(_runs(costs)):
+        runs = {sum(costs[a:b]) for a, b in combinations(range(len(costs) + 1), 2)}
+        if len(sizes) == stages and runs.issuperset(sizes):
             raise almost(f"{said}. Is that what stages take? How many layers has each?")
         held = f"these stages hold {sum(sizes)} of {len(costs)} layers"
         raise keep_working(f"{said}: {held}. Where are the others, or which are there twice?")
@@ -145,11 +146,6 @@ def _sizes(where: str, got: object, costs: Sequence[Real], stages: int) -> list[
         there = f"{len(sizes) - sizes.count(0)} stages with layers, and {stages} devices"
         raise almost(f"{said}: {there}. What does each device do?")
     return sizes
-
-
-def _runs(costs: Sequence[Real]) -> Iterator[Real]:
-    """What every run of layers takes."""
-    return (sum(costs[a:b]) for a, b in combinations(range(len(costs) + 1), 2))
 
 
 #: The devices of the exercise: two at full speed, one at half, and one at two thirds.

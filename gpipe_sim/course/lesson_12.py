@@ -108,7 +108,7 @@ def on_links(table: dict, answer: Callable) -> Reply:
         return keep_working("the table is right. Which rows are there besides those of the devices?")
     for rows in HIDDEN_ROWS:
         where = f"with the rows {in_words(rows)}"
-        got = result_of(answer, rows, where=where, read_out=False)
+        got = result_of(answer, rows, where=where, plain=False)
         found = read_rows(got, len(got) if isinstance(got, list) else 0, where, KINDS)
         if question := _what_is_off(found, rows):
             return keep_working(f"{where}, {question}")
@@ -182,11 +182,11 @@ def _wrong_grouping(found: Rows, wanted: Rows, rows: Order) -> str:
                 says = f"{spelled(row[0])} and {spelled(other)} are on different rows, and both are {way}"
                 return f"{says}. What keeps them from happening at the same time?"
             at = first_other(mine, row)
-            says = f"on the row of what is {_way(row[0], rows)}, " if row[0][1] in "fb" else "on one row, "
-            turn = (
-                "Which of the two does the sender make first?" if row[0][1] in "fb" else "Who changed that?"
-            )
-            return f"{says}{spelled(mine[at])} comes before {spelled(row[at])}. {turn}"
+            says = f"{spelled(mine[at])} comes before {spelled(row[at])}"
+            if row[0][1] in "fb":
+                link = f"on the row of what is {_way(row[0], rows)}"
+                return f"{link}, {says}. Which of the two does the sender make first?"
+            return f"on one row, {says}. Who changed that?"
     return f"a row stands more than once among {in_words(found)}. Which one?"
 
 

@@ -176,7 +176,7 @@ def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> 
     for m in weights:
         if rows[k].index((k, "W", m)) < rows[k].index((k, "I", m)):
             return keep_working(f"{where}: {k}W{m} comes before {k}I{m}. What does a W read?")
-    after, due = (_behind(row, k) for row in (rows[k], wanted[k]))
+    after, due = (_behind(row) for row in (rows[k], wanted[k]))
     if after == due:
         n = first_other(rows[k], wanted[k])
         said = f"after {spelled(rows[k][n - 1])} comes {spelled(rows[k][n])}"
@@ -187,8 +187,8 @@ def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> 
     return reply(f"{where}: {k}W{m} comes right after {k}I{after[m]}. How many microbatches late is that?")
 
 
-def _behind(row: list, k: int) -> list[int]:
-    """Of each microbatch the last one whose I comes before its W on the row of device k."""
+def _behind(row: list) -> list[int]:
+    """Of each microbatch the last one whose I comes before its W on the row."""
     last, behind = -1, {}
     for _, kind, m in row:
         if kind == "I":
@@ -218,20 +218,14 @@ def _a_strand(K: int, period: int) -> list[dict[tuple[int, str], int]]:
         slots: dict = {}
         for s in (2 * K - 1 - k, k):  # not in the order of their slots
             slots |= {(s, "W"): 9 * K - s, (s, "I"): 4 * K - 1 - s, (s, "F"): s}
-        strand.append(_apart(slots, period))
+        taken: set[int] = set()
+        for action, slot in sorted(slots.items(), key=lambda item: item[1]):
+            while slot % period in taken:
+                slot += 1
+            taken.add(slot % period)
+            slots[action] = slot
+        strand.append(slots)
     return strand
-
-
-def _apart(slots: dict, period: int) -> dict:
-    """The same actions, each moved on until no other has its slot modulo ``period``."""
-    taken: set[int] = set()
-    moved = {}
-    for action, slot in sorted(slots.items(), key=lambda item: item[1]):
-        while slot % period in taken:
-            slot += 1
-        taken.add(slot % period)
-        moved[action] = slot
-    return {action: moved[action] for action in slots}
 
 
 def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: str) -> Reply:
@@ -299,12 +293,10 @@ def _who_waits(timeline: Timeline) -> str:
                 waits = f"waits from {start} to {end} for {late}"
                 behind = f"stands behind {ahead[-1]} on your row"
                 return f"Device {LAST - 1} {waits}, which {behind}. Who waits for {ahead[-1]}?"
-    works = timeline.on(LAST)
+    first, *_, last = timeline.on(LAST)
     if wait := first_wait(timeline, LAST):
         return f"Device {LAST} waits from {wait[0]} to {wait[1]}. What could it do then?"
-    return (
-        f"Device {LAST} starts at {works[0].start} and ends at {works[-1].end}. What do the others wait for?"
-    )
+    return f"Device {LAST} starts at {first.start} and ends at {last.end}. What do the others wait for?"
 
 
 def _awaited(timeline: Timeline, at: Real) -> list[Action]:
@@ -318,8 +310,7 @@ def _awaited(timeline: Timeline, at: Real) -> list[Action]:
 def small_weight_times(answer: Callable | None) -> Reply:
     """Check ``answer(K, M, F, I, W)``: ZB-H2's span bubble as an exact fraction, also for W small or 0."""
     for setting in SETTINGS:
-        said = called(answer, *setting)
-        _what_is_wrong(said, *setting)
+        _what_is_wrong(called(answer, *setting), *setting)
     return correct(
         f"exact in {len(SETTINGS)} settings, down to W = 0. What can ZB-H2 fill its bubble with then?"
     )

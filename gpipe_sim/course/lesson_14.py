@@ -1,5 +1,6 @@
 """Lesson 14: Transformers and giants, in bytes."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations
@@ -70,11 +71,7 @@ def core_share(places: int, features: int) -> float:
 
 def half_the_work(features: int) -> int:
     """From how many places on the core takes half of a block's FLOPs, found by trying."""
-    few, many = 1, 100 * features
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (middle, many) if core_share(middle, features) < 0.5 else (few, middle)
-    return many
+    return bisect_left(range(100 * features), 0.5, lo=1, key=lambda places: core_share(places, features))
 
 
 #: What a block in front of whose parts a LayerNorm stands saves, in this order.

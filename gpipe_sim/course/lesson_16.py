@@ -216,13 +216,13 @@ def unbeaten(answer: Callable | None) -> Reply:
     given = []
     for plans in HIDDEN_PLANS:
         where = f"for {list(plans)}"
-        given.append(_some(plans, called(answer, list(plans), where=where), where))
+        given.append(_out_of(plans, called(answer, list(plans), where=where), where))
     for plans, got in zip(HIDDEN_PLANS, given, strict=True):
         _what_is_beaten(plans, got)
     return correct(f"in {len(HIDDEN_PLANS)} lists, all that no other plan beats, and none that one does")
 
 
-def _some(plans: Sequence[tuple], got: object, where: str) -> list[tuple]:
+def _out_of(plans: Sequence[tuple], got: object, where: str) -> list[tuple]:
     """The plans that a student's function gives back; raises a Reply unless all are out of these."""
     if got is None:
         raise keep_working(f"{where} {NOTHING}")
@@ -230,8 +230,8 @@ def _some(plans: Sequence[tuple], got: object, where: str) -> list[tuple]:
         raise keep_working(f"{where} you give {got!r}; it should be a list of plans")
     for plan in got:
         if not isinstance(plan, list | tuple) or tuple(plan) not in plans:
-            asks = "which is none of them. Return whole plans, as they are in the list"
-            raise keep_working(f"{where} you give {plan!r}, {asks}")
+            which = "which is none of them. Return whole plans, as they are in the list"
+            raise keep_working(f"{where} you give {plan!r}, {which}")
     return [tuple(plan) for plan in got]
 
 

@@ -79,10 +79,7 @@ HIDDEN_UPDATES = tuple((K, every) for K in (1, 2, 3, 5, 6, 8) for every in (1, 2
 @build("delayed")
 def delayed(answer: Callable) -> Reply:
     """Check ``answer(stages, batches, delays, rate)`` by the library's pipelines, trained on digits."""
-    found = []
-    for trial in TRIALS:
-        got = _trained_by(answer, trial)
-        found.append(got)
+    found = [_trained_by(answer, trial) for trial in TRIALS]
     if all(got.equals(trained(trial)) for got, trial in zip(found, TRIALS, strict=True)):
         return correct(f"losses and weights to 1e-12, in {len(TRIALS)} trainings that are not on this page")
     return _what_is_wrong_with_training(found)
@@ -187,7 +184,13 @@ def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
     given = []
     for row in _hidden_rows():
         where = f"for the row {in_a_row(row, most=14)}"
-        given.append(_versions(result_of(versions_seen, row, where=where), row, where))
+        got = result_of(versions_seen, row, where=where)
+        if not isinstance(got, dict):
+            asks = "Which dict says the version for each microbatch?"
+            raise keep_working(f"{where} you return {shown(got)}. {asks}")
+        if wrong := _what_is_no_version(got, row):
+            raise keep_working(f"{where} {wrong}")
+        given.append(got)
     for row, got in zip(_hidden_rows(), given, strict=True):
         for m, version in answers.versions_seen(row).items():
             if got[m] != version:
@@ -195,25 +198,16 @@ def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
                 raise keep_working(f"for the row {in_a_row(row, most=14)} {said}. {_asked(given)}")
 
 
-def _versions(got: object, row: list[Step], where: str) -> dict[int, int]:
-    """The version of each microbatch, as a student has it; raises a Reply to anything else."""
+def _what_is_no_version(got: dict, row: list[Step]) -> str:
+    """What keeps a dict from having a version of each microbatch; empty if nothing does."""
     right = answers.versions_seen(row)
-    if not isinstance(got, dict):
-        says = f"you return {shown(got)}. Which dict says the version for each microbatch?"
-        raise keep_working(f"{where} {says}")
-    for m in got:
-        if m not in right:
-            says = f"your dict has {m!r}, and no forward is of that microbatch. What are its keys?"
-            raise keep_working(f"{where} {says}")
-    for m in right:
-        if m not in got:
-            says = f"your dict says nothing of microbatch {m}. Which actions do you look at?"
-            raise keep_working(f"{where} {says}")
-    for m in got:
-        if not is_whole(got[m]):
-            says = f"your dict has {shown(got[m])} for microbatch {m}. How many updates is that?"
-            raise keep_working(f"{where} {says}")
-    return got
+    if extra := [m for m in got if m not in right]:
+        return f"your dict has {extra[0]!r}, and no forward is of that microbatch. What are its keys?"
+    if missing := [m for m in right if m not in got]:
+        return f"your dict says nothing of microbatch {missing[0]}. Which actions do you look at?"
+    if other := [m for m in got if not is_whole(got[m])]:
+        return f"your dict has {shown(got[other[0]])} for microbatch {other[0]}. How many updates is that?"
+    return ""
 
 
 def _asked(given: Sequence[dict]) -> str:
@@ -271,9 +265,8 @@ def versions_held(answer: Callable | None) -> Reply:
             if got is None:
                 return keep_working(f"{where} {NOTHING_BACK}")
             if not is_number(got) or got % 1 != 0:
-                return keep_working(
-                    f"{where} you say {shown(got) if not is_number(got) else got}. How many versions is that?"
-                )
+                said = got if is_number(got) else shown(got)
+                return keep_working(f"{where} you say {said}. How many versions is that?")
             given[K, k, every] = got
     for (K, k, every), got in given.items():
         if got != (right := held(K, every)[k]):

@@ -87,18 +87,12 @@ FORWARDS = (
 @exercise("write a function of (timeline, stage) and pass it in")
 def forward_time(answer: Callable | None) -> Reply:
     """Check ``answer(timeline, stage)``: how long a usual forward of the stage takes, despite slow ones."""
-    asked = 0
     for make, stages in FORWARDS:
         timeline = make()
         for stage in stages:
-            said = called(
-                answer,
-                timeline,
-                stage,
-                where=f"called with a step of {timeline.schedule!r} and stage {stage}",
-            )
-            _forward_is_wrong(said, timeline, stage)
-            asked += 1
+            where = f"called with a step of {timeline.schedule!r} and stage {stage}"
+            _forward_is_wrong(called(answer, timeline, stage, where=where), timeline, stage)
+    asked = sum(len(stages) for _, stages in FORWARDS)
     return correct(
         f"at {asked} stages of {len(FORWARDS)} timelines, with slow actions among them. "
         "How many slow ones would it take to mislead you?"
@@ -300,11 +294,10 @@ def _gaps(timeline: Timeline) -> Iterator[Gap]:
     schedule = timeline.schedule
     for device, row in enumerate(timeline.rows):
         for before, after in pairwise(row):
-            own: list[Real] = []
-            foreign: list[Real] = []
-            for need in needs(after.action, schedule):
-                (own if schedule.device_of(need) == device else foreign).append(timeline.ends[need])
-            yield Gap(before, after, tuple(own), tuple(foreign))
+            wanted = needs(after.action, schedule)
+            own = tuple(timeline.ends[need] for need in wanted if schedule.device_of(need) == device)
+            foreign = tuple(timeline.ends[need] for need in wanted if schedule.device_of(need) != device)
+            yield Gap(before, after, own, foreign)
 
 
 #: Wrong ways to say whether a pause counts.

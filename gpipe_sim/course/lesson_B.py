@@ -147,7 +147,7 @@ def wrong_partial(got: object, size: Size, x: Array, A: Array, B: Array) -> str:
         (middle(x, A) @ B / size.devices, "divides by t. Is y the sum of the parts, or their mean?"),
         (middle(x, A) @ B * size.devices, "multiplies by t. What do the parts make when they are added?"),
     )
-    known = (f"{says}" for wrong, says in mistakes if near(got, wrong))
+    known = (says for wrong, says in mistakes if near(got, wrong))
     return next(
         known, "gives other numbers than its columns and rows make. What is ReLU(x A) B with these alone?"
     )

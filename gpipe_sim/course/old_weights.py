@@ -29,14 +29,12 @@ class Trained(NamedTuple):
     weights: list[tuple[Array, Array]]
 
     def equals(self, other: "Trained") -> bool:
-        return self.same_losses(other) and self.same_weights(other)
+        pairs = zip(self.weights, other.weights, strict=True)
+        same = all(is_close(one, two) for mine, its in pairs for one, two in zip(mine, its, strict=True))
+        return same and self.same_losses(other)
 
     def same_losses(self, other: "Trained") -> bool:
         return is_close(np.array(self.losses), np.array(other.losses))
-
-    def same_weights(self, other: "Trained") -> bool:
-        pairs = zip(self.weights, other.weights, strict=True)
-        return all(is_close(one, two) for mine, its in pairs for one, two in zip(mine, its, strict=True))
 
 
 class Trial(NamedTuple):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from numbers import Real as AnyReal
 from typing import TypeGuard
@@ -35,20 +36,10 @@ class Reply(Exception):
     __str__ = __repr__
 
 
-def correct(text: str) -> Reply:
-    return Reply("correct", text)
-
-
-def almost(text: str) -> Reply:
-    return Reply("almost", text)
-
-
-def keep_working(text: str) -> Reply:
-    return Reply("keep working", text)
-
-
-def your_turn(text: str) -> Reply:
-    return Reply("your turn", text)
+correct = partial(Reply, "correct")
+almost = partial(Reply, "almost")
+keep_working = partial(Reply, "keep working")
+your_turn = partial(Reply, "your turn")
 
 
 def is_number(value: object) -> TypeGuard[Real]:

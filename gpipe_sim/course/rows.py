@@ -78,7 +78,7 @@ def rows_from(function: object, *arguments: object, wanted: Order, where: str = 
     They may stand in any order. Raises a Reply if they are no rows, or not of these actions.
     """
     where = where or f"called with ({', '.join(map(repr, arguments))})"
-    got = result_of(function, *arguments, where=where, read_out=False)
+    got = result_of(function, *arguments, where=where, plain=False)
     rows = read_rows(got, len(wanted), where, {kind for row in wanted for _, kind, _ in row})
     for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
         if wrong := what_is_amiss(row, right):

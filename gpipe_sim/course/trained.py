@@ -5,7 +5,6 @@ So that was done once, on one device and on four simulated ones, and what came o
 """
 
 import json
-from collections.abc import Callable
 from functools import cache, partial
 from importlib.resources import files
 from typing import NamedTuple
@@ -58,13 +57,11 @@ def reader() -> list[Layer]:
 
 def training(name: str, epochs: int = EPOCHS) -> History:
     """Train ``ALONE`` or as a ``PIPELINE``, from the same weights in the same order of digits."""
-    trained: Callable[..., History] = partial(train_single_device, reader(), microbatches=MICROBATCHES)
-    if name != ALONE:
-        stages = split(reader(), balance=BALANCE)
-        trained = partial(train, stages, GPipe(len(BALANCE), MICROBATCHES))
     optimizer, data = AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY), rows_of_eight()
-    how = partial(trained, loss=cross_entropy, optimizer=optimizer, report=None)
-    return how(data=data, epochs=epochs, batch_size=BATCH)
+    alone = partial(train_single_device, reader(), data, microbatches=MICROBATCHES)
+    stages, schedule = split(reader(), balance=BALANCE), GPipe(len(BALANCE), MICROBATCHES)
+    run = alone if name == ALONE else partial(train, stages, schedule, data)
+    return run(loss=cross_entropy, optimizer=optimizer, epochs=epochs, batch_size=BATCH, report=None)
 
 
 @cache
