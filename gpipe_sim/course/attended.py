@@ -1,30 +1,35 @@
 """What is wrong with a student's attention: the natural mistakes, each with its question."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.called import called
 from gpipe_sim.course.one_device import is_array
-from gpipe_sim.course.reply import Reply
+from gpipe_sim.course.reply import Reply, keep_working
 
 Array = np.ndarray
 CLOSE = 1e-9
 
 
-def what_is_no_pair(given: object, *shapes: tuple[int, ...]) -> str:
-    """A sentence on what is not a mix and shares of these shapes; empty if it is."""
+def mix_and_shares(answer: object, arrays: Array, heads: int, where: str) -> tuple[Array, Array]:
+    """The two arrays that a student's attention gives; raises a Reply if they are not of the right shapes."""
+    given, (_, b, s, h) = called(answer, *arrays, heads, where=where), arrays.shape
     if not isinstance(given, tuple | list) or len(given) != 2:
-        return f"it gives back {_kind(given)}. Which two arrays should come after return?"
-    for name, array, shape in zip(("mix", "shares"), given, shapes, strict=True):
+        gives = f"it gives back {_kind(given)}"
+        raise keep_working(f"{where} {gives}. Which two arrays should come after return?")
+    for name, array, shape in zip(("mix", "shares"), given, ((b, s, h), (b, heads, s, s)), strict=True):
         if not is_array(array):
-            return f"the {name} should be an array; you give {_kind(array)}. What holds all samples?"
+            gives = f"the {name} should be an array; you give {_kind(array)}"
+            raise keep_working(f"{where} {gives}. What holds all samples?")
         if array.shape != shape:
-            return f"the {name} should be {_by(shape)}; you give {_by(array.shape)}. Which axis is which?"
+            gives = f"the {name} should be {_by(shape)}; you give {_by(array.shape)}"
+            raise keep_working(f"{where} {gives}. Which axis is which?")
         if not np.isfinite(array).all():
-            return f"there is {array[~np.isfinite(array)][0]} in the {name}. Which line makes that?"
-    return ""
+            holds = f"there is {array[~np.isfinite(array)][0]} in the {name}"
+            raise keep_working(f"{where} {holds}. Which line makes that?")
+    return given[0], given[1]
 
 
 def _kind(value: object) -> str:
@@ -37,14 +42,12 @@ def _by(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape)) or "a single number"
 
 
-def mixed_samples(answer: Callable, given: Sequence[Array], arrays: Array, heads: int) -> str:
+def mixed_samples(answer: object, given: Sequence[Array], arrays: Array, heads: int) -> str:
     """A sentence if a sample changes when the last one leaves its microbatch."""
     last = arrays.shape[1] - 1
     try:
-        fewer = called(answer, *arrays[:, :last], heads)
+        fewer = mix_and_shares(answer, arrays[:, :last], heads, "with fewer samples")
     except Reply:
-        return ""
-    if what_is_no_pair(fewer, *(array[:last].shape for array in given)):
         return ""
     if all(np.allclose(many[:last], few) for many, few in zip(given, fewer, strict=True)):
         return ""
@@ -53,8 +56,8 @@ def mixed_samples(answer: Callable, given: Sequence[Array], arrays: Array, heads
 
 def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on shares that are not those of the answer; empty if they are."""
-    q, k, _ = arrays
-    _, right = answers.attention(*arrays, heads)
+    q, k, v = arrays
+    _, right = answers.attention(q, k, v, heads)
     if _same(found, right):
         return ""
     for question, other in mistaken_shares(q, k, heads).items():
@@ -71,10 +74,11 @@ def wrong_shares(found: Array, arrays: Array, heads: int) -> str:
 
 def wrong_mix(found: Array, arrays: Array, heads: int) -> str:
     """A sentence on a mix that is not that of the answer; empty if it is."""
-    right, shares = answers.attention(*arrays, heads)
+    q, k, v = arrays
+    right, shares = answers.attention(q, k, v, heads)
     if _same(found, right):
         return ""
-    for question, other in mistaken_mixes(shares, *arrays).items():
+    for question, other in mistaken_mixes(shares, q, k, v).items():
         if not np.allclose(other, right) and _same(found, other):
             return question
     i, place, feature = np.unravel_index(abs(found - right).argmax(), right.shape)

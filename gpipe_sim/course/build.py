@@ -46,7 +46,7 @@ def build(*names: str) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]
         @wraps(check)
         def checked(*answers: object) -> Reply:
             reply = check(*answers)
-            if reply.verdict != "correct" or mine.running_cell() is None:
+            if reply.verdict != "correct" or not mine.running_cell():
                 return reply
             return _kept(check, dict(zip(names, answers, strict=True)), reply)
 

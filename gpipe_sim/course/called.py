@@ -4,17 +4,18 @@ import io
 import linecache
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from copy import deepcopy
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
+from traceback import walk_tb
+from typing import TextIO
 
 import numpy as np
 
 from gpipe_sim.course.limit import SECONDS, TooLarge, TooLong, time_limit
-from gpipe_sim.course.reply import Reply, keep_working
+from gpipe_sim.course.reply import NOTHING_BACK, Reply, keep_working
 
 COPIED = list | dict | np.ndarray
 GIVEN = ("send", "receive")  #: methods of the Links that lesson 02 gives: their lines are not the student's
@@ -38,14 +39,14 @@ QUESTIONS = {
 MISCALLED = "How many things is it given, and how many does it take?"  #: none of the student's own lines ran
 
 
-def called(function: Callable, *arguments, where: str = "", copies: bool = True) -> object:
+def called(function: object, *arguments, where: str = "", copies: bool = True, plain: bool = True) -> object:
     """What the student's function returns.
 
     Raises a Reply, which ends the check, if it is not a function, raises, exits or never ends.
 
     It gets copies of lists, dicts and arrays, to do with as it likes, unless ``copies`` is False. A
-    generator's values come as a list. ``where`` says in the reply what it was called with, if the arguments
-    are too long to print.
+    generator's values come as a list, and a number of NumPy's as Python's own, unless ``plain`` is False.
+    ``where`` says in the reply what it was called with, if the arguments are too long to print.
     """
     if not callable(function):
         raise keep_working(f"pass in a function, not {function!r}")
@@ -55,26 +56,33 @@ def called(function: Callable, *arguments, where: str = "", copies: bool = True)
     try:
         with time_limit(SECONDS), _exit_raises(), redirect_stdout(_Short(sys.stdout)):
             said = function(*arguments)
-            if isinstance(said, Iterator):
+            if plain and isinstance(said, Iterator):
                 said = list(islice(said, MOST_STEPS + 1))
                 if len(said) > MOST_STEPS:
                     raise keep_working(f"{where} it gives over {MOST_STEPS:,} values. When does it end?")
             repr(said)  # a reply may quote it
     except Reply:
         raise
-    except TooLarge as error:
-        raise keep_working(
-            f"{where} it takes more and more memory{_line(error)}. Which loop never ends?"
-        ) from None
     except TooLong as error:
-        after = f"it was still running after {SECONDS} seconds{_line(error)}"
-        raise keep_working(f"{where} {after}. Which loop never ends?") from None
+        large = isinstance(error, TooLarge)
+        what = "takes more and more memory" if large else f"was still running after {SECONDS} seconds"
+        raise keep_working(f"{where} it {what}{_line(error)}. Which loop never ends?") from None
     except SystemExit:
         ends = "it calls exit(), which would end the notebook. What should it return?"
         raise keep_working(f"{where} {ends}") from None
     except Exception as error:
         raise keep_working(f"{where} it stopped: {stopped(error)}") from None
-    return said.item() if isinstance(said, np.number) else said  # NumPy's small whole numbers overflow
+    if plain and isinstance(said, np.number):
+        return said.item()  # NumPy's small whole numbers overflow
+    return said
+
+
+def result_of(function: object, *arguments, where: str, **how: bool) -> object:
+    """What ``called`` gives; raises a Reply to None too."""
+    said = called(function, *arguments, where=where, **how)
+    if said is None:
+        raise keep_working(f"{where} {NOTHING_BACK}")
+    return said
 
 
 def stopped(error: BaseException) -> str:
@@ -89,27 +97,19 @@ def stopped(error: BaseException) -> str:
 
 def _line(error: BaseException) -> str:
     """The innermost of the student's own lines at which an error came, as the end of a sentence."""
-    for file, number in _from_the_inside(error.__traceback__):
-        if not file.startswith(LIBRARIES) and (line := linecache.getline(file, number).strip()):
+    for frame, number in reversed(list(walk_tb(error.__traceback__))):
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if name in GIVEN or file.startswith(LIBRARIES):
+            continue
+        if line := linecache.getline(file, number).strip():
             return f", in your line{'' if file == KEPT else f' {number}'}: {line}"
     return ""
-
-
-def _from_the_inside(traceback: TracebackType | None) -> list[tuple[str, int]]:
-    """(file, line) of each frame, the innermost first."""
-    frames = []
-    while traceback:
-        code = traceback.tb_frame.f_code
-        if code.co_name not in GIVEN:
-            frames.append((code.co_filename, traceback.tb_lineno))
-        traceback = traceback.tb_next
-    return frames[::-1]
 
 
 class _Short(io.TextIOBase):
     """Passes on the first of what is printed, and drops the rest: an endless loop may print."""
 
-    def __init__(self, out: io.TextIOBase):
+    def __init__(self, out: TextIO):
         self.out, self.left = out, MOST_PRINTED
 
     def write(self, text: str) -> int:
@@ -122,7 +122,7 @@ class _Short(io.TextIOBase):
 def _exit_raises() -> Iterator[None]:
     """A notebook's own exit() ends it after the cell. Meanwhile it raises SystemExit, as Python's does."""
     names = vars(sys.modules["__main__"])
-    own = {name: names[name] for name in ("exit", "quit") if name in names}
+    own: dict[str, object] = {name: names[name] for name in ("exit", "quit") if name in names}
     names.update(dict.fromkeys(own, sys.exit))
     try:
         yield

@@ -44,12 +44,12 @@ def measured(
     machine = Machine(schedule.program, _Worn(costs, slow or {}))
     done, spans = [0] * schedule.devices, []
     while (entry := machine.earliest()) is not None:
-        device = machine.home[entry]
+        device, start = machine.home[entry], machine.start(entry)
         done[device] += 1
         machine.apply(entry)
-        machine.free[device] += pauses(device, done[device])
         action = schedule.program.entry_of(entry)
-        spans.append(Span(action, device, float(machine.starts[entry]), machine.ends[entry]))
+        spans.append(Span(action, device, float(start), machine.free[device]))
+        machine.free[device] += pauses(device, done[device])
     return from_spans(schedule, spans)
 
 

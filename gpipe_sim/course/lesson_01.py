@@ -1,9 +1,8 @@
 """Lesson 01: why split a model."""
 
 from collections.abc import Callable
-from typing import Any
 
-from gpipe_sim.core.layers import mlp
+from gpipe_sim.core.layers import Layer, mlp
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.split import split
 from gpipe_sim.course.build import exercise
@@ -52,30 +51,26 @@ def training_bytes(partition: Partition) -> int:
     return ARRAYS_PER_WEIGHT * sum(array.nbytes for array in partition.parameters.values())
 
 
-def _fewest(layers: list, capacity: int) -> int:
-    return next(
-        stages
-        for stages in range(1, len(layers) + 1)
-        if max(map(training_bytes, split(layers, stages=stages))) <= capacity
-    )
+def _largest(layers: list[Layer], stages: int) -> int:
+    """The bytes of the largest stage of an even cut."""
+    return max(map(training_bytes, split(layers, stages=stages)))
 
 
-def _capacities(layers: list) -> list[int]:
+def _capacities(layers: list[Layer]) -> list[int]:
     """Capacities, in bytes, into which even cuts of this model just fit; and each with 8 bytes to spare."""
-    largest = [max(map(training_bytes, split(layers, stages=s))) for s in range(1, len(layers) + 1)]
+    largest = [_largest(layers, stages) for stages in range(1, len(layers) + 1)]
     return sorted({*largest, *(size + 8 for size in largest)})
 
 
-def _what_is_wrong(said: str, layers: list, capacity: int, got: Any) -> None:
-    number = is_number(got)
-    if not number or not 1 <= got <= len(layers) or got % 1 != 0:
+def _what_is_wrong(said: str, layers: list[Layer], capacity: int, got: object) -> None:
+    if not is_number(got) or not 1 <= got <= len(layers) or got % 1 != 0:
         made_of = f"{len(layers)} layer{'s' * (len(layers) > 1)}"
         question = (
             f"How many stages can {made_of} make?" if got is not None else "Which return does it reach?"
         )
         raise keep_working(f"{said}; it should be a whole number of devices. {question}")
-    got, wanted = int(got), _fewest(layers, capacity)
-    largest, together = max(map(training_bytes, split(layers, stages=got))), training_bytes(Partition(layers))
+    got, wanted = int(got), next(s for s in range(1, len(layers) + 1) if _largest(layers, s) <= capacity)
+    largest, together = _largest(layers, got), training_bytes(Partition(layers))
     if got * capacity < together:
         room = f"devices that hold {got * capacity:,} bytes together, for {together:,}"
         raise almost(f"{said}: {room}. Which stage does not fit, with all that training keeps?")

@@ -57,7 +57,8 @@ SPLIT_LENGTHS = {
     8: "That is with B in one piece. When does the gradient leave device 1 now?",
 }
 TIMES = 10  #: how many times too large a gradient is that is divided by the samples alone, for ten outputs
-OPTIMIZERS = {"SGD": partial(SGD, 1.0), "Adam": partial(Adam, 0.01)}  # rates with which they learn the digits
+#: with rates with which they learn the digits
+OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {"SGD": partial(SGD, 1.0), "Adam": partial(Adam, 0.01)}
 SMALL_RATE = 0.1
 ANSWERS = ("SGD", "Adam", "both", "neither")
 LISTED = ", ".join(f'"{name}"' for name in ANSWERS)
@@ -196,6 +197,6 @@ class OneHot(MSE):
 def accuracy(optimizer: Optimizer, loss: Loss) -> float:
     """The accuracy on held-out digits, from 0 to 1, after five epochs on two devices."""
     partitions = split(mlp([64, 32, 10]), stages=2)
-    run = {"loss": loss, "optimizer": optimizer, "epochs": 5, "batch_size": 32, "report": None}
+    run = partial(train, epochs=5, batch_size=32, report=None)
     with np.errstate(all="ignore"):  # a training that falls apart may overflow
-        return train(partitions, Naive(devices=2), digits(), **run).accuracies[-1]
+        return run(partitions, Naive(devices=2), digits(), loss=loss, optimizer=optimizer).accuracies[-1]

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product, zip_longest
-from typing import Any
 
 import numpy as np
 
@@ -65,7 +64,7 @@ def run(answer: Callable | None) -> Reply:
             loss = called(answer, *handed, copies=False, where=where)
         finally:
             log.astray(where)
-        log.astray(where) or (loss if isinstance(loss, Reply) else log.undone(where))
+        log.undone(where)
         trial.unlike_one_device(where, loss)
     return correct(
         f"one device's loss and gradients to 1e-12, in each of {len(ORDERS)} orders, even where 11 samples "
@@ -112,9 +111,8 @@ class Log:
         if len(self.done) == len(self.order):
             return
         action = self.order[len(self.done)]
-        raise keep_working(
-            f"{where} work[{action[1]!r}] is not called for {action} of the order. Who does it?"
-        )
+        says = f"work[{action[1]!r}] is not called for {action} of the order"
+        raise keep_working(f"{where} {says}. Who does it?")
 
 
 def stage_by_stage(K: int, M: int) -> Order:
@@ -170,7 +168,7 @@ def one_device(x: Array, y: Array) -> Array:
 
 
 def _what_is_wrong(
-    where: str, got: Any, asked: list[tuple[int, Array]], whole: Array, microbatches: int, samples: int
+    where: str, got: object, asked: list[tuple[int, Array]], whole: Array, microbatches: int, samples: int
 ) -> None:
     sizes = [size for size, _ in asked]
     if not is_array(got) or got.shape != whole.shape:
@@ -195,12 +193,12 @@ def _which_weights(where: str, got: Array, asked: list[tuple[int, Array]], whole
     sizes, gradients = zip(*asked, strict=True)
     cut = f"{where} the sizes are {listed(sizes)}"
     too_large = f"the gradient comes out {np.linalg.norm(got) / np.linalg.norm(whole):.1f} times too large"
-    if is_close(got, sum(gradients) / len(sizes)):
+    if is_close(got, np.mean(gradients, axis=0)):
         question = "What would make every *sample* count equally?"
         return almost(f"{cut} but every weight is 1/{len(sizes)}. {question}")
-    if is_close(got, sum(gradients)):
+    if is_close(got, np.sum(gradients, axis=0)):
         return keep_working(f"{cut} and every weight is 1: {too_large}. What is the batch's loss a mean of?")
-    if is_close(got, sum(size * gradient for size, gradient in asked)):
+    if is_close(got, np.sum([size * gradient for size, gradient in asked], axis=0)):
         return almost(f"{cut} and so are the weights: {too_large}. What should weights add up to?")
     question = "With which weight does each microbatch come in?"
     return keep_working(f"{cut}; your gradient is off by {off(got, whole)} of its largest entry. {question}")

@@ -11,7 +11,7 @@ from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
-from gpipe_sim.course.rows import Step, in_a_row, rows_from
+from gpipe_sim.course.rows import in_a_row, rows_from
 from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe, Naive
 from gpipe_sim.why.metrics import utilization
@@ -69,24 +69,17 @@ ROWS = ((2, 4), (3, 2), (1, 3), (4, 1), (1, 1), (5, 7))
 def gpipe_rows(answer: Callable) -> Reply:
     """Check ``answer(K, M)``: GPipe's rows."""
     for K, M in ROWS:
-        rows = rows_from(answer, K, M, wanted=answers.gpipe_rows(K, M))
-        for k, row in enumerate(rows):
-            if wrong := _what_is_wrong_in(row, k, M):
-                its = f"called with ({K}, {M}), the row of device {k} is {in_a_row(row, end='.')}"
-                return Reply(wrong.verdict, f"{its} {wrong.text}")
+        wanted = answers.gpipe_rows(K, M)
+        for k, row in enumerate(rows_from(answer, K, M, wanted=wanted)):
+            its = f"called with ({K}, {M}), the row of device {k} is {in_a_row(row, end='.')}"
+            if row[:M] != wanted[k][:M]:
+                early = "B" in {kind for _, kind, _ in row[:M]}
+                asks = "Which of these come first in GPipe?" if early else "With which forward does it begin?"
+                return keep_working(f"{its} {asks}")
+            if row != wanted[k]:
+                asks = "Which backward comes first, and which one after that?"
+                return almost(f"{its} The forwards are right. {asks}")
     return correct(f"GPipe's rows at {len(ROWS)} sizes, from {ROWS[4]} to {ROWS[-1]}")
-
-
-def _what_is_wrong_in(row: list[Step], k: int, M: int) -> Reply | None:
-    """What keeps a row from being GPipe's row of device ``k``; None if nothing does."""
-    wanted = [(k, kind, m) for kind in "FB" for m in range(M)]
-    if row[:M] != wanted[:M]:
-        kinds = {kind for _, kind, _ in row[:M]}
-        ask = "Which of these come first in GPipe?" if "B" in kinds else "With which forward does it begin?"
-        return keep_working(ask)
-    if row[M:] != wanted[M:][::-1]:
-        return almost("The forwards are right. Which backward comes first, and which one after that?")
-    return None
 
 
 @exercise("divide the waiting in the chart by all of it, as a Fraction")
@@ -98,10 +91,9 @@ def name_the_bubble(answer: Real | None) -> Reply:
         )
     timeline = exact_gpipe(4, 8)
     wanted, waiting = bubble_fraction(timeline), idle_time(timeline)
+    all_of_it = timeline.schedule.devices * timeline.makespan
     if answer == wanted:
-        return correct(
-            f"{answer} of all device time: {waiting} of {_device_time(timeline)} units are waiting"
-        )
+        return correct(f"{answer} of all device time: {waiting} of {all_of_it} units are waiting")
     if isclose(answer, wanted, rel_tol=NEAR):
         return almost(f"{_short(answer)} is near it, but rounded. Which two whole numbers did you divide?")
     share = answer if isinstance(answer, Fraction) else _short(answer)
@@ -109,7 +101,6 @@ def name_the_bubble(answer: Real | None) -> Reply:
         return named
     if not 0 <= answer <= 1:
         return keep_working(f"{share} is no share. Which numbers can a share be?")
-    all_of_it = _device_time(timeline)
     return keep_working(
         f"with a share of {share}, {_short(answer * all_of_it)} of {all_of_it} units would be waiting. "
         "How long does each of the four devices wait, and out of how long?"
@@ -141,10 +132,6 @@ def _named(answer: Real, timeline: Timeline) -> Reply | None:
 def exact_gpipe(devices: int, microbatches: int) -> Timeline:
     """Its step in unit costs that are fractions, so that shares of it are fractions too."""
     return simulate(GPipe(devices, microbatches), EXACT)
-
-
-def _device_time(timeline: Timeline) -> Real:
-    return timeline.schedule.devices * timeline.makespan
 
 
 def _short(value: Real) -> str:

@@ -1,12 +1,11 @@
 """Lesson 05: what makes an order legal."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from fractions import Fraction
 from math import isclose
 
-from gpipe_sim.core.actions import Action
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.problems import problems
@@ -16,9 +15,8 @@ from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
-from gpipe_sim.course.called import called
+from gpipe_sim.course.called import result_of
 from gpipe_sim.course.reply import (
-    NOTHING_BACK,
     Reply,
     almost,
     correct,
@@ -28,8 +26,8 @@ from gpipe_sim.course.reply import (
 )
 from gpipe_sim.course.rows import (
     A_LIST,
+    Rows,
     Step,
-    given,
     in_words,
     is_action,
     parsed,
@@ -124,9 +122,7 @@ def _table_question(kind: str, got: list[Step]) -> str:
 def _wrong_needs(answer: object, action: Step, S: int, table: dict, name: str) -> None:
     where = f"called with ({action!r}, {S}, {name})"
     own = deepcopy(table)
-    got = given(answer, action, S, own, where=where, copies=False)
-    if got is None:
-        raise keep_working(f"{where} {NOTHING_BACK}")
+    got = result_of(answer, action, S, own, where=where, copies=False, plain=False)
     if isinstance(got, tuple | set | Iterator) and not is_action(got, "FB"):
         raise keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list) or not all(is_action(each, "FB") for each in got):
@@ -155,14 +151,14 @@ def _needs_question(action: Step, S: int, got: list, wanted: list[Step]) -> str:
     return f"Which entry of the table leads to {spelled(extra)}?"
 
 
-def _named(actions: object) -> str:
+def _named(actions: Iterable[Step]) -> str:
     return " and ".join(map(spelled, actions)) or "nothing"
 
 
 OTHER_WAY_ROUND = {kind: pairs[::-1] for kind, pairs in answers.NEEDS.items()}  #: the same needs
 THIRDS = {"F": Fraction(1, 3), "B": Fraction(3, 4)}
 #: What a student's clock is tried on: rows, needs, times. No two leave the same mistakes unseen.
-CLOCKED = (
+CLOCKED: tuple[tuple[Rows, dict, Mapping[str, Real]], ...] = (
     (parsed("0F0 0F1 0B1 0B0"), answers.NEEDS, {"F": 1, "B": 2}),  # one device: one thing at a time
     (answers.gpipe_rows(3, 2), answers.NEEDS, {"F": 3, "B": 4}),
     (parsed("0F0 0F1 0F2 0B0 0B1 0B2\n1F2 1B2 1F0 1B0 1F1 1B1"), answers.NEEDS, {"F": 2, "B": 3}),
@@ -188,9 +184,7 @@ def clock(answer: Callable) -> Reply:
     changed = inexact = ""
     for rows, table, cost in CLOCKED:
         where, own = _where(rows, table, cost), deepcopy((rows, table, cost))
-        got = called(answer, *own, where=where, copies=False)
-        if wrong := _not_ends(got):
-            return keep_working(f"{where} {wrong}")
+        got = _ends(result_of(answer, *own, where=where, copies=False), where)
         if question := _what_is_off(got, rows, table, cost):
             return keep_working(f"{where}, {question}")
         if own != (rows, table, cost) and not changed:
@@ -204,27 +198,26 @@ def clock(answer: Callable) -> Reply:
     return correct(f"every end is right in {len(CLOCKED)} orders, and where devices are stuck it stops")
 
 
-def _where(rows: list[list[Step]], table: dict, cost: dict[str, Real]) -> str:
+def _where(rows: Rows, table: dict, cost: Mapping[str, Real]) -> str:
     times = f"F = {cost['F']}, B = {cost['B']}"
     other = "" if table == answers.NEEDS else f" and the table {table}"
     return f"with the rows {in_words(rows)} and {times}{other}"
 
 
-def _not_ends(got: object) -> str:
-    """What is wrong with something that is no dict from actions to numbers; empty for one that is."""
-    if got is None:
-        return NOTHING_BACK
+def _ends(got: object, where: str) -> dict[Step, Real]:
+    """The ends that a student's clock gives; raises a Reply if it is no dict from actions to numbers."""
     if not isinstance(got, dict):
-        return f"it gives {got!r}. Which moment belongs to which action, in a dict?"
+        raise keep_working(f"{where} it gives {got!r}. Which moment belongs to which action, in a dict?")
     for key, end in got.items():
         if not isinstance(key, tuple):
-            return f"it gives an end to {key!r}. How is an action written as a tuple?"
+            raise keep_working(f"{where} it gives an end to {key!r}. How is an action written as a tuple?")
         if not is_number(end):
-            return f"it says that {spelled(key)} ends at {end!r}. Which number would that be?"
-    return ""
+            says = f"it says that {spelled(key)} ends at {end!r}"
+            raise keep_working(f"{where} {says}. Which number would that be?")
+    return got
 
 
-def _what_is_off(got: dict, rows: list[list[Step]], table: dict, cost: dict[str, Real]) -> str:
+def _what_is_off(got: dict, rows: Rows, table: dict, cost: Mapping[str, Real]) -> str:
     """The first moment that is not as the rows have it, and a question; empty if all are."""
     wanted = answers.clock(rows, table, cost)
     S = 1 + max(s for row in rows for s, _, _ in row)
@@ -233,7 +226,8 @@ def _what_is_off(got: dict, rows: list[list[Step]], table: dict, cost: dict[str,
             continue
         row, needed = next(row for row in rows if action in row), answers.needs(action, S, table)
         if action not in got:
-            return _stops_before(action, needed)
+            known = f"its needs, {_named(needed)}, have their ends" if needed else "it needs nothing"
+            return f"your clock stops before {spelled(action)}, and {known}. What keeps it from that row?"
         before = row[: row.index(action)][-1:]
         free, arrived = (max((wanted[one] for one in those), default=0) for those in (before, needed))
         return _moment(action, got[action], free, arrived, cost)
@@ -245,7 +239,7 @@ def _what_is_off(got: dict, rows: list[list[Step]], table: dict, cost: dict[str,
     return ""
 
 
-def _inexact(got: dict, rows: list[list[Step]], table: dict, cost: dict[str, Real]) -> str:
+def _inexact(got: dict, rows: Rows, table: dict, cost: Mapping[str, Real]) -> str:
     """The first end that is a rounded one, in words; empty if all are exact."""
     for action, end in answers.clock(rows, table, cost).items():
         if got[action] != end:
@@ -253,12 +247,7 @@ def _inexact(got: dict, rows: list[list[Step]], table: dict, cost: dict[str, Rea
     return ""
 
 
-def _stops_before(action: Step, needed: list[Step]) -> str:
-    known = f"its needs, {_named(needed)}, have their ends" if needed else "it needs nothing"
-    return f"your clock stops before {spelled(action)}, and {known}. What keeps it from that row?"
-
-
-def _moment(action: Step, got: Real, free: Real, arrived: Real, cost: dict[str, Real]) -> str:
+def _moment(action: Step, got: Real, free: Real, arrived: Real, cost: Mapping[str, Real]) -> str:
     """What is wrong with an action's end, if its device is free and its inputs arrive at these times."""
     name, ready, start = spelled(action), max(free, arrived), got - cost[action[1]]
     known = start in (free, arrived)  # it begins too early, but lasts as long as it should
@@ -294,23 +283,22 @@ def short_and_small(answer: str | Schedule | None) -> Reply:
 def unlock(answer: str | Schedule | None) -> Reply:
     """Check that the lesson's deadlocked order can run after one swap of two actions within a row."""
     schedule = _sound(answer, KNOT.devices, KNOT.microbatches)
-    took, moved = simulate(schedule).makespan, _moved(schedule)
+    took, moved = simulate(schedule).makespan, []
+    for before, after in zip(KNOT.actions, schedule.actions, strict=True):
+        moved += [action for was, action in zip(before, after, strict=True) if was != action]
     if len(moved) > 2:
-        names = ", ".join(map(str, moved))
-        says = (
-            f"it runs and takes {took}, but {names} stand elsewhere now. Are two actions of one row enough?"
-        )
+        says = f"it runs and takes {took}, but {listed(moved)} stand elsewhere now"
+        says = f"{says}. Are two actions of one row enough?"
         return almost(says) if len(moved) <= 4 else keep_working(says)
     first = "Device 0 now does two forwards before its first backward"
     return correct(f"it runs and takes {took}. {first}. What does it have to keep for that?")
 
 
-def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Schedule:
+def _sound(answer: object, devices: int, microbatches: int) -> Schedule:
     """The answer as a schedule that can run, or raise what is wrong with it."""
-    answer = _as_text(answer, devices)
-    placement = [(device,) for device in range(devices)]
+    rows, placement = _as_text(answer, devices), [(device,) for device in range(devices)]
     try:
-        schedule = Explicit.parse(answer, placement=placement, microbatches=microbatches)
+        schedule = Explicit.parse(rows, placement=placement, microbatches=microbatches)
     except ValueError as error:
         raise keep_working(str(error)) from None
     found = problems(schedule)
@@ -323,33 +311,24 @@ def _sound(answer: str | list | Schedule, devices: int, microbatches: int) -> Sc
     raise keep_working(f"{found[0].sentence}{more}. {ask}")
 
 
-def _as_text(answer: str | list | Schedule, devices: int) -> str:
+def _as_text(answer: object, devices: int) -> str:
     """An order as text, one row for each device; raises a Reply if that is not what it is."""
     if isinstance(answer, list | tuple) and answer and all(isinstance(row, str) for row in answer):
         answer = "\n".join(answer)
     if isinstance(answer, list) and len(answer) == devices:
-        rows = read_rows(answer, devices, "as you wrote it")
-        return "\n".join(" ".join(map(spelled, row)) for row in rows)
-    answer = str(answer) if isinstance(answer, Schedule) else answer
-    if not isinstance(answer, str | list):
+        own = read_rows(answer, devices, "as you wrote it")
+        return "\n".join(" ".join(map(spelled, row)) for row in own)
+    if not isinstance(answer, str | list | Schedule):
         raise keep_working(f"write the rows as one text, such as '0F0 0B0' (got {type(answer).__name__})")
-    rows = answer if isinstance(answer, list) else [row for row in answer.splitlines() if row.strip()]
+    text = "" if isinstance(answer, list) else str(answer)
+    rows = [row for row in text.splitlines() if row.strip()]
     if len(rows) != devices:
-        raise keep_working(f"one row for each of the {devices} devices, please (got {len(rows)})")
+        count = len(answer) if isinstance(answer, list) else len(rows)
+        raise keep_working(f"one row for each of the {devices} devices, please (got {count})")
     words = (word for row in rows for word in re.sub(r"^\s*device \d+:", "", row).split())
     if wrong := next((word for word in words if not WORD.fullmatch(word)), None):
         raise keep_working(f"{wrong!r} is no action: write stage, F or B, microbatch, such as 0F0")
-    return answer
-
-
-def _moved(schedule: Schedule) -> list[Action]:
-    """The actions that stand in another place of their row than in the deadlocked order."""
-    return [
-        action
-        for before, after in zip(KNOT.actions, schedule.actions, strict=True)
-        for was, action in zip(before, after, strict=True)
-        if was != action
-    ]
+    return text
 
 
 def _too_long(timeline: Timeline, peaks: tuple[int, ...]) -> str:
@@ -361,7 +340,7 @@ def _too_long(timeline: Timeline, peaks: tuple[int, ...]) -> str:
         start, end, late = wait
         return f"{says}. Device {last} waits from {start} to {end} for {late}. What keeps {late} so long?"
     if row[0].start > last:
-        late = f"starts at {row[0].start}, and could at {last}"
-        return f"{says}. Device {last} {late}. What do the others do first?"
+        begins = f"starts at {row[0].start}, and could at {last}"
+        return f"{says}. Device {last} {begins}. What do the others do first?"
     left = f"is done at {row[-1].end}; the others go on until {timeline.makespan}"
     return f"{says}. Device {last} {left}. What have they put off?"

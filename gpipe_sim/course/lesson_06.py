@@ -1,15 +1,13 @@
 """Lesson 06: what a device holds, and until when."""
 
-import numbers
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.layers import Layer, Linear, mlp
 from gpipe_sim.core.losses import cross_entropy
 from gpipe_sim.core.memory import GRADIENTS
@@ -17,7 +15,7 @@ from gpipe_sim.core.split import split
 from gpipe_sim.core.step import StepResult, train_step
 from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, keep_working
+from gpipe_sim.course.reply import Reply, almost, apart, correct, keep_working
 from gpipe_sim.errors import Real
 from gpipe_sim.families import GPipe
 
@@ -89,14 +87,16 @@ GROWN = {
 
 def account(step: StepResult) -> str:
     """What is on device 0 when the last layer of its first backward has run; its stages pass on 32 x 64."""
-    memory, [first, *_] = step.memory[0], (s for s in step.timeline.on(0) if s.action.kind is Kind.B)
+    memory = step.memory[0]
+    first = next(
+        each for each in memory.inside if isinstance(each.action, Action) and each.action.kind is Kind.B
+    )
     lines = {
         f"there when {first.action} starts": sum(memory.at(first.start).values()),
         "gradients of its weights": memory.peak(GRADIENTS),
         "passes on, at the end dx": BYTES * 32 * 64,
+        f"the meter, inside {first.action}": first.bytes,
     }
-    inside = next(each for each in memory.inside if each.action == first.action)
-    lines[f"the meter, inside {inside.action}"] = inside.bytes
     return "\n".join(f"{words:<26} {size / 1000:>6.1f} kB" for words, size in lines.items())
 
 
@@ -120,7 +120,7 @@ def peak_bytes(answer: Callable | None) -> Reply:
     given = []
     for stage in _stages():
         got = called(answer, *stage[:4], where=str(stage))
-        if isinstance(got, bool) or not isinstance(got, numbers.Real):
+        if isinstance(got, bool) or not isinstance(got, Real):
             return keep_working(f"{stage} you say {got!r}; it should be a number of bytes")
         given.append(got)
     if given == [stage.measured for stage in _stages()]:
@@ -151,7 +151,7 @@ def _what_is_wrong(given: list[Real]) -> Reply:
     said = f"{stage} you say {_shown(got)}"
     for question in mistaken(stage):
         wrong = [(g, mistaken(s)[question]) for s, g in both]
-        if all(abs(g - w) <= w / 10**9 for g, w in wrong):
+        if all(apart(g, w) <= w / 10**9 for g, w in wrong):
             return almost(f"{said}, and the meter finds {stage.measured:,}. {question}")
     where = f"{said} bytes, and the meter finds {stage.measured:,}"
     per_sample, rest = divmod(got - stage.measured, _rows(stage))
@@ -164,8 +164,8 @@ def _what_is_wrong(given: list[Real]) -> Reply:
 
 
 def _shown(got: Real) -> str:
-    if isinstance(got, Integral):
-        return f"{int(got):,}"
+    if isinstance(got, int):
+        return f"{got:,}"
     return f"{got:,.4g}" if isinstance(got, float) and abs(got) < 1e4 else repr(got)
 
 

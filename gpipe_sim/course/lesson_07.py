@@ -1,6 +1,7 @@
 """Lesson 07: 1F1B."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from gpipe_sim.course.reply import (
     keep_working,
     listed,
 )
-from gpipe_sim.course.rows import Rows, as_schedule, rows_from, who_is_stuck
+from gpipe_sim.course.rows import Rows, as_schedule, done_on, rows_from, rows_of, who_is_stuck
 from gpipe_sim.course.waits import first_wait
 from gpipe_sim.families import GPipe, OneFOneB
 from gpipe_sim.memory.greedy import greedy
@@ -105,12 +106,10 @@ def _over_its_cap(order: Explicit, caps: Sequence[int], where: str) -> None:
     """Raise on which device more are in flight than its cap, and with which forward they are."""
     for device, (peak, cap) in enumerate(zip(peak_in_flight(order), caps, strict=True)):
         if peak > cap:
-            held = 0
-            for action in order.actions[device]:
-                held += 1 if action.kind is Kind.F else -1
-                if held > cap:
-                    break
-            its = f"{where} device {device} has a cap of {cap} and holds {held} with {action}, {peak} at most"
+            held = [*accumulate(1 if action.kind is Kind.F else -1 for action in rows_of(order)[device])]
+            action = order.actions[device][held.index(cap + 1)]
+            its = f"device {device} has a cap of {cap} and holds {cap + 1} with {action}, {peak} at most"
+            its = f"{where} {its}"
             if peak == cap + 1:
                 raise almost(f"{its}. How many are in flight just before a forward that is allowed?")
             raise keep_working(f"{its}. What does your rule count before a forward?")
@@ -120,22 +119,23 @@ def _first_other_choice(theirs: Timeline, best: Timeline, where: str) -> Reply:
     """The first moment at which a device does something else than the rule says, and what it could do."""
     choices = []
     for device in range(best.schedule.devices):
-        for own, right in zip(theirs.on(device), best.on(device), strict=True):
-            if own.action != right.action:
-                choices.append((right.start, device, own, right))
+        both = zip(done_on(theirs, device), done_on(best, device), strict=True)
+        for (own, start, _), (right, due, _) in both:
+            if own != right:
+                choices.append((due, device, own, right, start))
                 break
-    _, device, own, right = min(choices)
-    at = f"{where} at {right.start} device {device}"
-    if own.action.kind is right.action.kind:
-        return keep_working(f"{at} turns to {own.action}. Which microbatch has been there for longer?")
-    if own.action.kind is Kind.F:
+    due, device, own, right, start = min(choices)
+    at = f"{where} at {due} device {device}"
+    if own.kind is right.kind:
+        return keep_working(f"{at} turns to {own}. Which microbatch has been there for longer?")
+    if own.kind is Kind.F:
         return almost(
-            f"{at} turns to {own.action} though {right.action} is ready. When could each of them start, and "
+            f"{at} turns to {own} though {right} is ready. When could each of them start, and "
             "which goes first if both could?"
         )
     return keep_working(
         f"{at} could begin a forward: it has room, and the input is there. Why does it wait for "
-        f"{own.action} until {own.start}?"
+        f"{own} until {start}?"
     )
 
 
@@ -198,7 +198,7 @@ def receive_buffers(answer: Callable | None) -> Reply:
     for devices, microbatches in PIPELINES:
         for device in range(1, devices):
             chosen = _chosen(answer, device, devices, microbatches)
-            row = OneFOneB(devices, microbatches).actions[device]
+            row = rows_of(OneFOneB(devices, microbatches))[device]
             where = f"device {device} of {devices}, {microbatches} microbatches"
             if found := overwritten(row, chosen):
                 return keep_working(f"{where}: {_how_wrong(row, chosen, found)}")
@@ -209,7 +209,7 @@ def receive_buffers(answer: Callable | None) -> Reply:
     return correct("nothing is overwritten, and no device could do with fewer. Which device needs the most?")
 
 
-def _chosen(answer: Callable, device: int, devices: int, microbatches: int) -> list[int]:
+def _chosen(answer: object, device: int, devices: int, microbatches: int) -> list[int]:
     chosen = []
     for m in range(microbatches):
         buffer = called(answer, m, device, devices)
@@ -222,7 +222,7 @@ def _chosen(answer: Callable, device: int, devices: int, microbatches: int) -> l
     return chosen
 
 
-def receives(row: tuple[Action, ...]) -> Iterator[tuple[Action | None, int | None]]:
+def receives(row: Sequence[Action]) -> Iterator[tuple[Action | None, int | None]]:
     """(action, the microbatch received right after it or None): after each forward, the next one arrives.
 
     It starts with (None, 0): microbatch 0 arrives before any action.
@@ -234,9 +234,9 @@ def receives(row: tuple[Action, ...]) -> Iterator[tuple[Action | None, int | Non
         yield action, action.microbatch + 1 if follows else None
 
 
-def overwritten(row: tuple[Action, ...], chosen: list[int]) -> Action | None:
+def overwritten(row: Sequence[Action], chosen: list[int]) -> Action | None:
     """The first action whose buffer holds another microbatch than its own; None if there is none."""
-    holds = {}
+    holds: dict[int, int] = {}
     for action, arriving in receives(row):
         if action and holds[chosen[action.microbatch]] != action.microbatch:
             return action
@@ -245,19 +245,16 @@ def overwritten(row: tuple[Action, ...], chosen: list[int]) -> Action | None:
     return None
 
 
-def fewest_buffers(row: tuple[Action, ...]) -> int:
+def fewest_buffers(row: Sequence[Action]) -> int:
     """The most activations that are arriving, or have yet to be read, at the same time."""
-    kept, most = set(), 0
+    kept = most = 0
     for action, arriving in receives(row):
-        if action and action.kind is Kind.B:
-            kept.remove(action.microbatch)
-        if arriving is not None:
-            kept.add(arriving)
-        most = max(most, len(kept))
+        kept += (arriving is not None) - (action is not None and action.kind is Kind.B)
+        most = max(most, kept)
     return most
 
 
-def _how_wrong(row: tuple[Action, ...], chosen: list[int], action: Action) -> str:
+def _how_wrong(row: Sequence[Action], chosen: list[int], action: Action) -> str:
     """What the overwriting does to a linear layer's gradient, measured.
 
     The loss stays right, because a forward always finds its own microbatch in the buffer.
@@ -270,7 +267,7 @@ def _how_wrong(row: tuple[Action, ...], chosen: list[int], action: Action) -> st
     )
 
 
-def run(row: tuple[Action, ...], chosen: Sequence[int]) -> tuple[float, np.ndarray]:
+def run(row: Sequence[Action], chosen: Sequence[int]) -> tuple[float, np.ndarray]:
     """The loss and the weight gradient of a linear layer that reads its inputs from the buffers."""
     rng = np.random.default_rng(0)
     count, weight = len(chosen), rng.normal(size=(6, 3))

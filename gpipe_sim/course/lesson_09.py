@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from numbers import Rational
+from numbers import Real as AnyReal
 
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.costs import Costs
@@ -13,6 +13,7 @@ from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed
 from gpipe_sim.course.rows import (
+    Order,
     Rows,
     as_schedule,
     first_other,
@@ -91,7 +92,7 @@ def interleaved_rows(answer: Callable) -> Reply:
     return correct(f"the library's rows, at {len(HIDDEN_ROWS)} sizes that are not on this page")
 
 
-def _what_is_wrong_with_rows(rows: Rows, wanted: Rows, K: int, V: int, where: str) -> Reply:
+def _what_is_wrong_with_rows(rows: Rows, wanted: Order, K: int, V: int, where: str) -> Reply:
     for kind, question in (("F", _of_forwards), ("B", _of_backwards)):
         for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
             yours, its = ([action for action in each if action[1] == kind] for each in (row, right))
@@ -161,8 +162,8 @@ def best_stages_per_device(answer: Callable | None) -> Reply:
             said = f"{float(got):.4g}" if is_number(got) else repr(got)
             return keep_working(f"for {_link(*case)} you say {said}. Which of V = 1, 2 and 4 is that?")
         given.append(int(got))
-    for case, V in zip(HIDDEN_LINKS, given, strict=True):
-        if min(CHOICES, key=lambda each: _length(*case, each)) != V:
+    for case, V, best in zip(HIDDEN_LINKS, given, _shortest(_length), strict=True):
+        if best != V:
             return _what_is_wrong_with_choice(given, case, V)
     return correct("no other of the three gives a shorter step, on any size tried")
 
@@ -177,14 +178,13 @@ def _numbers(got: object) -> list | None:
     """The answer as a sorted list of numbers; None if it is no list of numbers."""
     if not isinstance(got, Iterable) or isinstance(got, str) or getattr(got, "shape", None) == ():
         return None
-    numbers = list(got)
-    return sorted(numbers) if all(isinstance(n, numbers.Real) for n in numbers) else None
+    held = list(got)
+    return sorted(held) if all(isinstance(n, AnyReal) for n in held) else None
 
 
 def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: int, got: object) -> Reply:
-    where = (
-        f"of {layers} layers on {devices} devices with {stages} stages each, device {device}: you say {got!r}"
-    )
+    model = f"of {layers} layers on {devices} devices with {stages} stages each"
+    where = f"{model}, device {device}: you say {got!r}"
     numbers, wanted = _numbers(got), _held(layers, devices, stages, device)
     each = layers // devices
     if numbers is None:
@@ -192,9 +192,8 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
     if numbers == [n + 1 for n in wanted]:
         return almost(f"{where}. Which number has the first layer of the model here?")
     if numbers == list(range(device * each, (device + 1) * each)):
-        return keep_working(
-            f"{where}, one run of layers. How many runs does a device with {stages} stages hold?"
-        )
+        asks = f"How many runs does a device with {stages} stages hold?"
+        return keep_working(f"{where}, one run of layers. {asks}")
     if numbers == list(range(device, layers, devices)):
         return almost(f"{where}: you deal out single layers. How many layers has one stage?")
     if len(numbers) != each:
@@ -202,19 +201,19 @@ def _what_is_wrong_with_layers(layers: int, devices: int, stages: int, device: i
     return keep_working(f"{where}. Into how many stages is the model cut, and which of them are here?")
 
 
-def _length(devices: int, microbatches: int, comm: Rational, V: int) -> Real:
+def _length(devices: int, microbatches: int, comm: Fraction, V: int) -> Real:
     """The length of a step if a device's V equal stages together take 1 forward and 2 backward."""
     schedule = Interleaved1F1B(devices, microbatches, stages_per_device=V)
     return simulate(schedule, Costs(comm=comm).per_stage(V)).makespan
 
 
-def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
+def _what_is_wrong_with_choice(given: list[int], case: tuple[int, int, Fraction], V: int) -> Reply:
     where = f"for {_link(*case)} you say V = {V}, which takes {float(_length(*case, V)):.4g}"
     if set(given) == {min(CHOICES)}:  # as if each of V stages took as long as a whole device's work
         return almost(f"{where}. How long is one of V stages that share a device?")
-    if given == _with_smaller_messages():
+    if given == _shortest(lambda K, M, comm, V: _length(K, M, comm / V, V)):
         return almost(f"{where}. Does a message carry less if the stage that sends it is thinner?")
-    if given == _with_one_f_one_b():
+    if given == _shortest(_one_f_one_b_length):
         return almost(f"{where}. Is 1F1B what `Interleaved1F1B` does with V = 1?")
     if set(given) == {max(CHOICES)}:
         said = f"{where}. You always take the thinnest stages"
@@ -222,19 +221,15 @@ def _what_is_wrong_with_choice(given: list[int], case: tuple, V: int) -> Reply:
     return keep_working(f"{where}; another of the three is shorter. What did you compare?")
 
 
-def _with_smaller_messages() -> list[int]:
-    """The answers of someone who thinks that messages get V times quicker too."""
-    return [min(CHOICES, key=lambda V: _length(K, M, comm / V, V)) for K, M, comm in HIDDEN_LINKS]
+def _one_f_one_b_length(K: int, M: int, comm: Fraction, V: int) -> Real:
+    """As if the interleaved order with V = 1 were 1F1B."""
+    return simulate(OneFOneB(K, M), Costs(comm=comm)).makespan if V == 1 else _length(K, M, comm, V)
 
 
-def _with_one_f_one_b() -> list[int]:
-    """The answers of someone who thinks that the interleaved order with V = 1 is 1F1B."""
-
-    def length(K: int, M: int, comm: Rational, V: int) -> Real:
-        return simulate(OneFOneB(K, M), Costs(comm=comm)).makespan if V == 1 else _length(K, M, comm, V)
-
-    return [min(CHOICES, key=lambda V: length(*case, V)) for case in HIDDEN_LINKS]
+def _shortest(length: Callable[[int, int, Fraction, int], Real]) -> list[int]:
+    """The answers of someone who takes a step to be this long."""
+    return [min(CHOICES, key=lambda V: length(K, M, comm, V)) for K, M, comm in HIDDEN_LINKS]
 
 
-def _link(devices: int, microbatches: int, comm: Rational) -> str:
+def _link(devices: int, microbatches: int, comm: Fraction) -> str:
     return f"K={devices}, M={microbatches} and messages that take {comm}"

@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import count
 from math import ceil
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, idle_time
 from gpipe_sim.core.costs import Costs
@@ -80,18 +80,15 @@ class Batch(NamedTuple):
         return [m for m in range(1, self.samples + 1) if self.samples % m == 0]
 
 
-HIDDEN_BATCHES = tuple(
-    Batch(*sizes)
-    for sizes in (
-        (4, 384, 7),
-        (7, 256, 11),
-        (8, 96, 2),
-        (2, 144, 1),
-        (3, 100, 0),
-        (6, 97, 3),
-        (5, 40, 100),
-        (1, 48, 1),
-    )
+HIDDEN_BATCHES = (
+    Batch(4, 384, 7),
+    Batch(7, 256, 11),
+    Batch(8, 96, 2),
+    Batch(2, 144, 1),
+    Batch(3, 100, 0),
+    Batch(6, 97, 3),
+    Batch(5, 40, 100),
+    Batch(1, 48, 1),
 )
 
 
@@ -215,7 +212,7 @@ def _share(devices: int, microbatches: int) -> str:
     return _percent(bubble_fraction(exact_gpipe(devices, microbatches)))
 
 
-def _whole(got: object) -> bool:
+def _whole(got: object) -> TypeGuard[Real]:
     return is_number(got) and got % 1 == 0
 
 

@@ -111,8 +111,7 @@ def best_cut(answer: Callable) -> Reply:
     for costs, stages in HIDDEN_MODELS:
         where = f"for layers that take {listed(costs)} and K = {stages}"
         got = called(answer, list(costs), stages, where=where)
-        _what_is_no_cut(where, got, costs, stages)
-        sizes = [int(size) for size in got]
+        sizes = _sizes(where, got, costs, stages)
         tried.append(((costs, stages), sizes))
         takes, best = stage_costs(costs, sizes), least(costs, stages)
         if max(takes) > best:
@@ -129,7 +128,8 @@ def best_cut(answer: Callable) -> Reply:
     return keep_working(f"{wrong[0]}. What do you compare two cuts by?")
 
 
-def _what_is_no_cut(where: str, got: object, costs: Sequence[Real], stages: int) -> None:
+def _sizes(where: str, got: object, costs: Sequence[Real], stages: int) -> list[int]:
+    """The layers of each stage; raises a Reply if this is no cut of the model into stages."""
     said = f"{where} you give {got!r}"
     if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_whole, got)):
         raise keep_working(f"{said}. It should list how many layers each stage gets: whole numbers")
@@ -137,18 +137,15 @@ def _what_is_no_cut(where: str, got: object, costs: Sequence[Real], stages: int)
     if sum(sizes) != len(costs) or min(sizes, default=0) < 0:
         if len(sizes) == stages and sizes == sorted(set(sizes)) and sizes[-1] <= len(costs):
             raise almost(f"{said}. Are those places in the list? How many layers has each stage?")
-        if len(sizes) == stages and set(sizes) <= set(_runs(costs)):
+        runs = {sum(costs[a:b]) for a, b in combinations(range(len(costs) + 1), 2)}
+        if len(sizes) == stages and runs.issuperset(sizes):
             raise almost(f"{said}. Is that what stages take? How many layers has each?")
         held = f"these stages hold {sum(sizes)} of {len(costs)} layers"
         raise keep_working(f"{said}: {held}. Where are the others, or which are there twice?")
     if len(sizes) != stages or 0 in sizes:
         there = f"{len(sizes) - sizes.count(0)} stages with layers, and {stages} devices"
         raise almost(f"{said}: {there}. What does each device do?")
-
-
-def _runs(costs: Sequence[Real]) -> Iterator[Real]:
-    """What every run of layers takes."""
-    return (sum(costs[a:b]) for a, b in combinations(range(len(costs) + 1), 2))
+    return sizes
 
 
 #: The devices of the exercise: two at full speed, one at half, and one at two thirds.
@@ -160,14 +157,12 @@ def in_this_order(speeds: Sequence[Real]) -> Real:
     return simulate(OneFOneB(len(speeds), 8), Costs(speed=speeds)).makespan
 
 
-def _is_speed(value: object) -> bool:
-    return is_number(value) and isfinite(value)
-
-
 @exercise("write the order of the four devices in this cell, and run it again")
-def best_order(answer: Sequence | None) -> Reply:
+def best_order(answer: object) -> Reply:
     """Check an order of the four devices of ``SPEEDS``, against all others."""
-    if not isinstance(answer, list | tuple | np.ndarray) or not all(map(_is_speed, answer)):
+    if not isinstance(answer, list | tuple | np.ndarray) or not all(
+        is_number(speed) and isfinite(speed) for speed in answer
+    ):
         return keep_working(f"you give {answer!r}. Which speed has device 0, which device 1, ...?")
     speeds = [Fraction(float(speed)).limit_denominator(1000) for speed in answer]
     if sorted(speeds) != sorted(SPEEDS):

@@ -10,8 +10,8 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
-from gpipe_sim.course.called import called
-from gpipe_sim.course.own_program import early, no_steps, wrong_row, wrong_run
+from gpipe_sim.course.called import called, result_of
+from gpipe_sim.course.own_program import early, read_steps, wrong_row, wrong_run
 from gpipe_sim.course.reply import (
     NOTHING_BACK,
     Reply,
@@ -21,10 +21,10 @@ from gpipe_sim.course.reply import (
     keep_working,
 )
 from gpipe_sim.course.rows import (
+    Order,
     Rows,
     Step,
     first_other,
-    given,
     in_words,
     parsed,
     read_rows,
@@ -108,7 +108,7 @@ def on_links(table: dict, answer: Callable) -> Reply:
         return keep_working("the table is right. Which rows are there besides those of the devices?")
     for rows in HIDDEN_ROWS:
         where = f"with the rows {in_words(rows)}"
-        got = given(answer, rows, where=where)
+        got = result_of(answer, rows, where=where, plain=False)
         found = read_rows(got, len(got) if isinstance(got, list) else 0, where, KINDS)
         if question := _what_is_off(found, rows):
             return keep_working(f"{where}, {question}")
@@ -133,7 +133,7 @@ _TABLE = {
 }
 
 
-def _what_is_off(found: Rows, rows: Rows) -> str:
+def _what_is_off(found: Rows, rows: Order) -> str:
     """What is wrong with rows of devices and links, and a question; empty if nothing is."""
     found, wanted = [row for row in found if row], answers.with_links(rows)
     if sorted(found) == sorted(wanted):
@@ -154,7 +154,7 @@ _MADE_BY = {
 }
 
 
-def _does_not_belong(action: Step, rows: Rows) -> str:
+def _does_not_belong(action: Step, rows: Order) -> str:
     """A question about an action or a message that there is not."""
     stage, kind, _ = action
     last = 2 * max(s for row in rows for s, _, _ in row)
@@ -167,7 +167,7 @@ def _does_not_belong(action: Step, rows: Rows) -> str:
     return f"{spelled(action)} is on a row. Which action of which microbatch makes that?"
 
 
-def _wrong_grouping(found: Rows, wanted: Rows, rows: Rows) -> str:
+def _wrong_grouping(found: Rows, wanted: Rows, rows: Order) -> str:
     """A question about rows that have the right actions, but not each device's or link's own in order."""
     home = {action: i for i, row in enumerate(wanted) for action in row}
     for row in found:
@@ -182,15 +182,15 @@ def _wrong_grouping(found: Rows, wanted: Rows, rows: Rows) -> str:
                 says = f"{spelled(row[0])} and {spelled(other)} are on different rows, and both are {way}"
                 return f"{says}. What keeps them from happening at the same time?"
             at = first_other(mine, row)
-            says = f"on the row of what is {_way(row[0], rows)}, " if row[0][1] in "fb" else "on one row, "
-            turn = (
-                "Which of the two does the sender make first?" if row[0][1] in "fb" else "Who changed that?"
-            )
-            return f"{says}{spelled(mine[at])} comes before {spelled(row[at])}. {turn}"
+            says = f"{spelled(mine[at])} comes before {spelled(row[at])}"
+            if row[0][1] in "fb":
+                link = f"on the row of what is {_way(row[0], rows)}"
+                return f"{link}, {says}. Which of the two does the sender make first?"
+            return f"on one row, {says}. Who changed that?"
     return f"a row stands more than once among {in_words(found)}. Which one?"
 
 
-def _mixed(one: Step, other: Step, rows: Rows) -> str:
+def _mixed(one: Step, other: Step, rows: Order) -> str:
     links = [each[1] in "fb" for each in (one, other)]
     says = f"{spelled(one)} and {spelled(other)} are on one row"
     if all(links):
@@ -201,7 +201,7 @@ def _mixed(one: Step, other: Step, rows: Rows) -> str:
     return f"{says}. Which device does which?"
 
 
-def _way(message: Step, rows: Rows) -> str:
+def _way(message: Step, rows: Order) -> str:
     """From which device to which one a message goes."""
     home = {s: k for k, row in enumerate(rows) for s, _, _ in row}
     below, above = home[message[0] // 2], home[message[0] // 2 + 1]
@@ -217,10 +217,7 @@ def program(answer: Callable) -> Reply:
         rows = []
         for k in range(K):
             where = f"called with ({k}, {K}, {M})"
-            steps = called(answer, k, K, M, where=where)
-            if wrong := no_steps(steps):
-                return keep_working(f"{where} {wrong}")
-            rows.append(list(steps))
+            rows.append(read_steps(result_of(answer, k, K, M, where=where), where))
             if wrong := wrong_row(rows[k], k, K, M):
                 return keep_working(f"{where} {wrong}")
             soon = soon or early(rows[k], f"{where} it")
@@ -253,7 +250,7 @@ def gpipe_on_links(answer: Callable | None) -> Reply:
 
 def on_equal_links(K: int, M: int, F: Real, B: Real, busy: Real, latency: Real) -> Real:
     """The length of GPipe, measured."""
-    link = Link(latency, Fraction(1, busy) if busy else inf)
+    link = Link(latency, 1 / Fraction(busy) if busy else inf)
     return simulate(GPipe(K, M), Costs(F, B, 0), links=link).makespan
 
 

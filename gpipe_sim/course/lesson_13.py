@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.bubbles import bubble_fraction, bubble_overhead, peak_in_flight, span_bubble
@@ -16,17 +16,18 @@ from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.halves import what_is_wrong_with_halves
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
+from gpipe_sim.course.reply import Reply, almost, apart, correct, is_number, keep_working
 from gpipe_sim.course.rows import (
     KINDS,
     Rows,
-    Step,
+    done_on,
     first_other,
     in_a_row,
     in_words,
     is_need,
     parsed,
     rows_from,
+    rows_of,
     spelled,
     what_is_amiss,
     who_is_stuck,
@@ -99,7 +100,7 @@ def split_needs(table: dict) -> Reply:
     if wrong := _what_is_no_table(table):
         return keep_working(wrong)
     for rows in product(*(permutations([(k, kind, 0) for kind in "FIW"]) for k in range(3))):
-        ends = called(answers.clock, rows, table, SPLIT_TIMES)
+        ends = answers.clock(rows, table, SPLIT_TIMES)
         if ends != (right := answers.clock(rows, answers.SPLIT, SPLIT_TIMES)):
             return keep_working(_what_is_wrong_with_needs(rows, ends, right))
     return correct(f"it lets run what can run and nothing else, in all {6**3} orders on three devices")
@@ -175,7 +176,7 @@ def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> 
     for m in weights:
         if rows[k].index((k, "W", m)) < rows[k].index((k, "I", m)):
             return keep_working(f"{where}: {k}W{m} comes before {k}I{m}. What does a W read?")
-    after, due = (_behind(row, k) for row in (rows[k], wanted[k]))
+    after, due = (_behind(row) for row in (rows[k], wanted[k]))
     if after == due:
         n = first_other(rows[k], wanted[k])
         said = f"after {spelled(rows[k][n - 1])} comes {spelled(rows[k][n])}"
@@ -186,8 +187,8 @@ def _what_is_wrong_with_delays(rows: Rows, wanted: Rows, k: int, where: str) -> 
     return reply(f"{where}: {k}W{m} comes right after {k}I{after[m]}. How many microbatches late is that?")
 
 
-def _behind(row: list, k: int) -> list[int]:
-    """Of each microbatch the last one whose I comes before its W on the row of device k."""
+def _behind(row: list) -> list[int]:
+    """Of each microbatch the last one whose I comes before its W on the row."""
     last, behind = -1, {}
     for _, kind, m in row:
         if kind == "I":
@@ -210,27 +211,21 @@ def stamped(answer: Callable) -> Reply:
     return correct(f"every slot in its place, at {len(HIDDEN_STAMPS)} sizes that are not on this page")
 
 
-def _a_strand(K: int, period: int) -> list[dict[tuple[str, int], int]]:
+def _a_strand(K: int, period: int) -> list[dict[tuple[int, str], int]]:
     """A V with its turn in the middle and W much later; no two actions of a device share a slot."""
     strand = []
     for k in range(K):
         slots: dict = {}
         for s in (2 * K - 1 - k, k):  # not in the order of their slots
             slots |= {(s, "W"): 9 * K - s, (s, "I"): 4 * K - 1 - s, (s, "F"): s}
-        strand.append(_apart(slots, period))
+        taken: set[int] = set()
+        for action, slot in sorted(slots.items(), key=lambda item: item[1]):
+            while slot % period in taken:
+                slot += 1
+            taken.add(slot % period)
+            slots[action] = slot
+        strand.append(slots)
     return strand
-
-
-def _apart(slots: dict, period: int) -> dict:
-    """The same actions, each moved on until no other has its slot modulo ``period``."""
-    taken: set[int] = set()
-    moved = {}
-    for action, slot in sorted(slots.items(), key=lambda item: item[1]):
-        while slot % period in taken:
-            slot += 1
-        taken.add(slot % period)
-        moved[action] = slot
-    return {action: moved[action] for action in slots}
 
 
 def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: str) -> Reply:
@@ -243,7 +238,7 @@ def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: st
 
 
 @exercise(f"write the row of device {LAST} as text: four F, four I and four W")
-def put_off(answer: str | None) -> Reply:
+def put_off(answer: object) -> Reply:
     """Check the row of the last of three devices: with the given rows, a step as short as that of ZB-H1."""
     goal = simulate(GIVEN).makespan
     schedule = _with_row(answer)
@@ -253,7 +248,7 @@ def put_off(answer: str | None) -> Reply:
     return correct(f"{goal} long, and device {LAST} holds at most {held}. Which of your W fills which hole?")
 
 
-def _with_row(answer: str) -> Explicit:
+def _with_row(answer: object) -> Explicit:
     """The given rows and the student's as a schedule; raises a Reply to a wrong row."""
     if not isinstance(answer, str):
         raise keep_working(f"write the row as text, such as '2F0 2I0 2W0' (got {type(answer).__name__})")
@@ -261,7 +256,7 @@ def _with_row(answer: str) -> Explicit:
     if len(rows) != 1:
         raise keep_working(f"one row please, that of device {LAST} (got {len(rows)})")
     cells = rows[0].rpartition(":")[2].replace(",", " ").split()
-    if wrong := _what_is_no_row(cells) or _what_is_too_early(cells):
+    if wrong := _what_is_no_row(cells):
         raise keep_working(wrong)
     placement, given = GIVEN.placement, str(GIVEN).splitlines()[:LAST]
     schedule = Explicit.parse("\n".join([*given, " ".join(cells)]), placement=placement)
@@ -271,26 +266,17 @@ def _with_row(answer: str) -> Explicit:
 
 
 def _what_is_no_row(cells: list[str]) -> str:
-    """A sentence on a cell that is not of this row, is there twice, or is missing."""
+    """A sentence on a cell that is not of this row, is there twice, is missing or comes too early."""
     for cell in cells:
         if re.fullmatch(r"\d{1,18}B\d{1,18}", cell):
             return f"{cell} is a backward in one piece. Which two halves has it?"
         if not re.fullmatch(r"\d{1,18}[FIW]\d{1,18}", cell):
             return f"{cell!r} is not an F, I or W; write stage, letter, microbatch, such as {LAST}F0"
-    row = _read(cells)
-    wrong = what_is_amiss(row, GIVEN.actions[LAST])
-    return wrong and f"your row is {in_a_row(row, end='.')} {wrong}"
-
-
-def _read(cells: list[str]) -> list[Step]:
-    return [action for cell in cells for action in parsed(cell)[0]]
-
-
-def _what_is_too_early(cells: list[str]) -> str:
-    """A sentence on an I before its F, or a W before its I."""
-    row = _read(cells)
+    row = [action for cell in cells for action in parsed(cell)[0]]
+    if wrong := what_is_amiss(row, rows_of(GIVEN)[LAST]):
+        return f"your row is {in_a_row(row, end='.')} {wrong}"
     for m in range(GIVEN.microbatches):
-        for first, then in ((LAST, "F", m), (LAST, "I", m)), ((LAST, "I", m), (LAST, "W", m)):
+        for first, then in pairwise((LAST, kind, m) for kind in "FIW"):
             if row.index(then) < row.index(first):
                 late = spelled(then)
                 return f"{late} stands before {spelled(first)} on your row. What does {late} read?"
@@ -299,20 +285,18 @@ def _what_is_too_early(cells: list[str]) -> str:
 
 def _who_waits(timeline: Timeline) -> str:
     """A sentence on the first wait of device 1 that a W of the student causes; or else on their own waits."""
-    row = [span.action for span in timeline.on(LAST)]
+    row = [action for action, *_ in done_on(timeline, LAST)]
     for start, end in idle_spans(timeline, LAST - 1):
         for late in _awaited(timeline, end):
             ahead = [action for action in row[: row.index(late)] if action.kind is Kind.W]
             if ahead:
-                wait = f"waits from {start} to {end} for {late}"
+                waits = f"waits from {start} to {end} for {late}"
                 behind = f"stands behind {ahead[-1]} on your row"
-                return f"Device {LAST - 1} {wait}, which {behind}. Who waits for {ahead[-1]}?"
-    works = timeline.on(LAST)
+                return f"Device {LAST - 1} {waits}, which {behind}. Who waits for {ahead[-1]}?"
+    first, *_, last = timeline.on(LAST)
     if wait := first_wait(timeline, LAST):
         return f"Device {LAST} waits from {wait[0]} to {wait[1]}. What could it do then?"
-    return (
-        f"Device {LAST} starts at {works[0].start} and ends at {works[-1].end}. What do the others wait for?"
-    )
+    return f"Device {LAST} starts at {first.start} and ends at {last.end}. What do the others wait for?"
 
 
 def _awaited(timeline: Timeline, at: Real) -> list[Action]:
@@ -326,8 +310,7 @@ def _awaited(timeline: Timeline, at: Real) -> list[Action]:
 def small_weight_times(answer: Callable | None) -> Reply:
     """Check ``answer(K, M, F, I, W)``: ZB-H2's span bubble as an exact fraction, also for W small or 0."""
     for setting in SETTINGS:
-        said = called(answer, *setting)
-        _what_is_wrong(said, *setting)
+        _what_is_wrong(called(answer, *setting), *setting)
     return correct(
         f"exact in {len(SETTINGS)} settings, down to W = 0. What can ZB-H2 fill its bubble with then?"
     )
@@ -345,10 +328,10 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> None
     measured = span_bubble(timeline)
     if said == measured:
         return
-    if abs(said - measured) < ROUNDED:
+    if apart(said, measured) < ROUNDED:
         raise almost(f"{where}: {float(said):.4f} is right but for rounding. What keeps it exact?")
-    for name, other in _mistaken_for(timeline, K, M, costs).items():
-        if abs(said - other) < ROUNDED:
+    for name, other in _mistaken_for(timeline, M * (F + I + W), costs).items():
+        if apart(said, other) < ROUNDED:
             raise almost(f"{where}: {name}")
     raise keep_working(
         f"{where}: you say {float(said):.4g}, measured {float(measured):.4f}. "
@@ -356,10 +339,10 @@ def _what_is_wrong(said: object, K: int, M: int, F: int, I: int, W: int) -> None
     )
 
 
-def _mistaken_for(timeline: Timeline, K: int, M: int, costs: Costs) -> dict[str, Real]:
+def _mistaken_for(timeline: Timeline, useful: int, costs: Costs) -> dict[str, Real]:
     """Wrong numbers that one easily arrives at, each with the question that leads on from it."""
     longest = max(row[-1].end - row[0].start for row in timeline.rows)
-    useful = M * (costs.forward + costs.input_grad + costs.weight_grad)
+    K, M = timeline.schedule.devices, timeline.schedule.microbatches
     return {
         "that is in percent. As a fraction of 1?": 100 * span_bubble(timeline),
         "that is idle over the makespan. Is any device there from 0 to the end?": (

@@ -1,5 +1,6 @@
 """Lesson 14: Transformers and giants, in bytes."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import combinations
@@ -11,11 +12,12 @@ import numpy as np
 from gpipe_sim.core.losses import mse
 from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.split import split
-from gpipe_sim.course.attended import mixed_samples, what_is_no_pair, wrong_mix, wrong_shares
+from gpipe_sim.course.attended import mix_and_shares, mixed_samples, wrong_mix, wrong_shares
 from gpipe_sim.course.build import build, exercise
 from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working, listed
+from gpipe_sim.course.reply import Reply, almost, apart, correct, is_number, keep_working, listed
 from gpipe_sim.course.trained import stored as trained  # noqa: F401 (which the lesson calls)
+from gpipe_sim.errors import Real
 from gpipe_sim.memory.profile import Size
 from gpipe_sim.memory.shape_inference import profile
 from gpipe_sim.transformers.blocks import TransformerBlock
@@ -69,11 +71,7 @@ def core_share(places: int, features: int) -> float:
 
 def half_the_work(features: int) -> int:
     """From how many places on the core takes half of a block's FLOPs, found by trying."""
-    few, many = 1, 100 * features
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (middle, many) if core_share(middle, features) < 0.5 else (few, middle)
-    return many
+    return bisect_left(range(100 * features), 0.5, lo=1, key=lambda places: core_share(places, features))
 
 
 #: What a block in front of whose parts a LayerNorm stands saves, in this order.
@@ -100,9 +98,7 @@ def attention(answer: Callable) -> Reply:
     for b, s, h, heads in HIDDEN_SHAPES:
         arrays = np.random.default_rng(b).normal(size=(3, b, s, h))
         where = f"with {b} samples, {s} places, {h} features and {heads} head{'s' * (heads > 1)}"
-        given = called(answer, *arrays, heads, where=where)
-        if wrong := what_is_no_pair(given, (b, s, h), (b, heads, s, s)):
-            return keep_working(f"{where} {wrong}")
+        given = mix_and_shares(answer, arrays, heads, where)
         if wrong := mixed_samples(answer, given, arrays, heads) or wrong_shares(given[1], arrays, heads):
             return keep_working(f"{where}, {wrong}")
         if wrong := wrong_mix(given[0], arrays, heads):
@@ -139,7 +135,7 @@ def block_bytes(answer: Callable) -> Reply:
         return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
     errors = [(got - right, shape) for got, right, shape in zip(given, measured, shapes, strict=True)]
     for terms, question in MISTAKES.items():
-        if all(abs(error - off_by(terms, *shape)) < 0.5 for error, shape in errors):
+        if all(apart(error, off_by(terms, *shape)) < 0.5 for error, shape in errors):
             return almost(f"{_off(shapes[0], given[0], measured[0])}. {question}")
     wrong = next(i for i in range(len(given)) if given[i] != measured[i])
     off = _off(shapes[wrong], given[wrong], measured[wrong])
@@ -155,7 +151,7 @@ def saved_bytes(places: int, features: int, heads: int) -> int:
     return sum(array.of(1) for array in saved if isinstance(array, Size))
 
 
-def _off(shape: Shape, got: float, measured: int) -> str:
+def _off(shape: Shape, got: Real, measured: int) -> str:
     return f"{shape} you say {got:,.10g} bytes, and the library's block saves {measured:,}"
 
 
@@ -199,14 +195,14 @@ UNITS = {
 }
 
 
-def _in_another_unit(given: Sequence[float], measured: Sequence[int]) -> str:
+def _in_another_unit(given: Sequence[Real], measured: Sequence[int]) -> str:
     """The question for what is right in another unit; empty if it is not."""
     rates = [got / each for got, each in zip(given, measured, strict=True)]
     near = (says for unit, says in UNITS.items() if all(abs(rate / unit - 1) < 1e-3 for rate in rates))
     return next(near, "")
 
 
-def _which_part(shapes: Sequence[Shape], given: Sequence[float], measured: Sequence[int]) -> str:
+def _which_part(shapes: Sequence[Shape], given: Sequence[Real], measured: Sequence[int]) -> str:
     """Which of sh, as² and s it is that the student has another number of."""
     terms = np.array([(s * h, a * s * s, s) for s, h, a in shapes], float)
     off = np.array([float(got) for got in given]) - np.array(measured, float)
@@ -249,21 +245,22 @@ def to_recompute(answer: Callable | None) -> Reply:
         named = {name: Part(name, frees, flops) for name, frees, flops in parts}
         where = f"to free {goal} of {listed(f'{name} ({frees} for {flops})' for name, frees, flops in parts)}"
         got = called(answer, [tuple(part) for part in named.values()], goal, where=where)
-        if wrong := _what_is_no_choice(got, named):
-            return keep_working(f"{where} {wrong}")
-        _what_is_not_cheapest(where, [named[name] for name in got], list(named.values()), goal)
+        _what_is_not_cheapest(where, _chosen(where, got, named), list(named.values()), goal)
     return correct(f"enough bytes for the fewest FLOPs, in {len(HIDDEN_PARTS)} models that are not shown")
 
 
-def _what_is_no_choice(got: object, named: dict[str, Part]) -> str:
+def _chosen(where: str, got: object, named: dict[str, Part]) -> list[Part]:
+    """The parts that a student names; raises a Reply to anything else."""
     if not isinstance(got, list | tuple | set | frozenset):
-        return f"you give {'nothing' if got is None else repr(got)}; it should be a list of names"
+        gives = "nothing" if got is None else repr(got)
+        raise keep_working(f"{where} you give {gives}; it should be a list of names")
     for name in got:
         if not isinstance(name, str) or name not in named:
-            return f"you name {name!r}. Give the names only, such as {next(iter(named))!r}: which ones?"
+            says = f"you name {name!r}. Give the names only, such as {next(iter(named))!r}"
+            raise keep_working(f"{where} {says}: which ones?")
     if len(set(got)) < len(got):
-        return f"you name {listed(got)}. What does the second time free?"
-    return ""
+        raise keep_working(f"{where} you name {listed(got)}. What does the second time free?")
+    return [named[name] for name in got]
 
 
 def _what_is_not_cheapest(where: str, chosen: list[Part], parts: list[Part], goal: int) -> None:

@@ -8,9 +8,8 @@ import numpy as np
 from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.answers import Links
 from gpipe_sim.course.build import build, exercise
-from gpipe_sim.course.called import called
+from gpipe_sim.course.called import result_of
 from gpipe_sim.course.reply import (
-    NOTHING_BACK,
     Reply,
     almost,
     correct,
@@ -144,10 +143,8 @@ def ring_sum(answer: Callable) -> Reply:
 def _run(answer: Callable, vectors: list[np.ndarray], where: str) -> tuple[list, CountedLinks]:
     """What each device has at the end, as vectors, and the links; or raise what is wrong with its form."""
     links = CountedLinks()
-    got = called(answer, vectors, links, where=where)
+    got = result_of(answer, vectors, links, where=where)
     n, length = len(vectors), len(vectors[0])
-    if got is None:
-        raise keep_working(f"{where} {NOTHING_BACK}")
     if isinstance(got, np.ndarray) and got.shape == (n, length):
         got = list(got)
     if isinstance(got, np.ndarray):
@@ -289,9 +286,7 @@ def shares(answer: Callable | None) -> Reply:
     """Check ``answer(samples, speeds)``: each device's samples, so that the last is done soonest."""
     for samples, speeds in HIDDEN_SPEEDS:
         where = f"for {samples} samples and speeds {listed(speeds)}"
-        got = called(answer, samples, list(speeds), where=where)
-        if got is None:
-            return keep_working(f"{where} {NOTHING_BACK}")
+        got = result_of(answer, samples, list(speeds), where=where)
         if not isinstance(got, list | tuple | np.ndarray) or len(got) != len(speeds):
             return keep_working(
                 f"{where} it gives {got!r}. How many samples does each device get, as a list?"

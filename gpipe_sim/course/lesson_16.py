@@ -15,6 +15,7 @@ from gpipe_sim.course.reply import (
     keep_working,
 )
 
+NOTHING = "you give nothing back. What should come after return?"
 #: What natural wrong guesses at the plans of 16 devices and 64 samples would be.
 HOW_MANY = {
     5: "That is how many shapes there are. Into how many microbatches can each cut its share?",
@@ -84,10 +85,7 @@ def plans_that_fit(answer: Callable) -> Reply:
     """Check ``answer(job)``: (time, bytes, K, R, M) of every 1F1B that fits, fastest first."""
     given = []
     for job in HIDDEN_JOBS:
-        got = called(answer, job, where=_where(job))
-        if wrong := _what_are_no_plans(got):
-            return keep_working(f"{_where(job)} {wrong}")
-        given.append([(float(time), float(held), *map(int, rest)) for time, held, *rest in got])
+        given.append(_plans(called(answer, job, where=_where(job)), _where(job)))
     every = list(zip(HIDDEN_JOBS, given, strict=True))
     for ask in (_sizes, _times, _bytes, _fits, _order):
         for job, plans in every:
@@ -99,23 +97,25 @@ def _where(job: Job) -> str:
     return f"with {job.devices} devices, {job.layers} layers and {job.samples} samples"
 
 
-def _what_are_no_plans(got: object) -> str:
-    if got is None:
-        return "you give nothing back. What should come after return?"
-    if not isinstance(got, list | tuple):
-        return f"you give {got!r}; it should be a list of plans"
-    for plan in got:
-        if not isinstance(plan, list | tuple) or len(plan) != 5 or not all(map(is_number, plan)):
-            return f"a plan of yours is {plan!r}. Which five numbers should it have?"
-        if not all(map(isfinite, plan[:2])):
-            return f"a plan of yours is {plan!r}. Which line makes that?"
-        if not all(each == int(each) for each in plan[2:] if isfinite(each)) or not all(map(isfinite, plan)):
-            return f"a plan of yours is {plan!r}. Where are its K, R and M? They come last, and are whole"
-    return ""
-
-
-Given = list[tuple[float, float, int, int, int]]
+Given = list[Plan]
 Every = list[tuple[Job, Given]]
+
+
+def _plans(got: object, where: str) -> Given:
+    """The plans that a student's function gives; raises a Reply to anything else."""
+    if got is None:
+        raise keep_working(f"{where} {NOTHING}")
+    if not isinstance(got, list | tuple):
+        raise keep_working(f"{where} you give {got!r}; it should be a list of plans")
+    for plan in got:
+        said = f"{where} a plan of yours is {plan!r}"
+        if not isinstance(plan, list | tuple) or len(plan) != 5 or not all(map(is_number, plan)):
+            raise keep_working(f"{said}. Which five numbers should it have?")
+        if not all(map(isfinite, plan[:2])):
+            raise keep_working(f"{said}. Which line makes that?")
+        if not all(isfinite(each) and each == int(each) for each in plan[2:]):
+            raise keep_working(f"{said}. Where are its K, R and M? They come last, and are whole")
+    return [Plan(float(time), float(held), *map(int, rest)) for time, held, *rest in got]
 
 
 def _sizes(job: Job, plans: Given, every: Every) -> None:
@@ -189,7 +189,7 @@ def _order(job: Job, plans: Given, every: Every) -> None:
 
 
 #: Lists of plans, (time, bytes, name): one, ties in time or bytes or both, a late one that is small.
-HIDDEN_PLANS = (
+HIDDEN_PLANS: tuple[tuple[tuple[int, int, str], ...], ...] = (
     ((5, 9, "a"), (6, 4, "b"), (7, 6, "c"), (8, 3, "d"), (9, 3, "e")),
     ((5, 9, "a"),),
     ((8, 3, "a"), (5, 9, "b"), (7, 6, "c"), (6, 4, "d")),
@@ -216,24 +216,23 @@ def unbeaten(answer: Callable | None) -> Reply:
     given = []
     for plans in HIDDEN_PLANS:
         where = f"for {list(plans)}"
-        got = called(answer, list(plans), where=where)
-        if wrong := _what_is_no_list(got, plans):
-            return keep_working(f"{where} {wrong}")
-        given.append([tuple(plan) for plan in got])
+        given.append(_out_of(plans, called(answer, list(plans), where=where), where))
     for plans, got in zip(HIDDEN_PLANS, given, strict=True):
         _what_is_beaten(plans, got)
     return correct(f"in {len(HIDDEN_PLANS)} lists, all that no other plan beats, and none that one does")
 
 
-def _what_is_no_list(got: object, plans: Sequence[tuple]) -> str:
+def _out_of(plans: Sequence[tuple], got: object, where: str) -> list[tuple]:
+    """The plans that a student's function gives back; raises a Reply unless all are out of these."""
     if got is None:
-        return "you give nothing back. What should come after return?"
+        raise keep_working(f"{where} {NOTHING}")
     if isinstance(got, str | dict) or not isinstance(got, Iterable):
-        return f"you give {got!r}; it should be a list of plans"
+        raise keep_working(f"{where} you give {got!r}; it should be a list of plans")
     for plan in got:
         if not isinstance(plan, list | tuple) or tuple(plan) not in plans:
-            return f"you give {plan!r}, which is none of them. Return whole plans, as they are in the list"
-    return ""
+            which = "which is none of them. Return whole plans, as they are in the list"
+            raise keep_working(f"{where} you give {plan!r}, {which}")
+    return [tuple(plan) for plan in got]
 
 
 def _what_is_beaten(plans: Sequence[tuple], got: list[tuple]) -> None:

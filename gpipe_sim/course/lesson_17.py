@@ -8,7 +8,7 @@ import numpy as np
 
 from gpipe_sim.course import answers
 from gpipe_sim.course.build import build, exercise
-from gpipe_sim.course.called import called
+from gpipe_sim.course.called import called, result_of
 from gpipe_sim.course.old_weights import MISTAKES, TRIALS, Trained, Trial, mistaken, trained
 from gpipe_sim.course.one_device import is_array, shown
 from gpipe_sim.course.reply import (
@@ -21,7 +21,7 @@ from gpipe_sim.course.reply import (
     keep_working,
     listed,
 )
-from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, spelled
+from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_from, rows_of, spelled
 from gpipe_sim.families import OneFOneB, PipeDream
 from gpipe_sim.families.derived import repeat, with_updates
 from gpipe_sim.streams.staleness import staleness
@@ -79,10 +79,7 @@ HIDDEN_UPDATES = tuple((K, every) for K in (1, 2, 3, 5, 6, 8) for every in (1, 2
 @build("delayed")
 def delayed(answer: Callable) -> Reply:
     """Check ``answer(stages, batches, delays, rate)`` by the library's pipelines, trained on digits."""
-    found = []
-    for trial in TRIALS:
-        got = _trained_by(answer, trial)
-        found.append(got)
+    found = [_trained_by(answer, trial) for trial in TRIALS]
     if all(got.equals(trained(trial)) for got, trial in zip(found, TRIALS, strict=True)):
         return correct(f"losses and weights to 1e-12, in {len(TRIALS)} trainings that are not on this page")
     return _what_is_wrong_with_training(found)
@@ -91,15 +88,13 @@ def delayed(answer: Callable) -> Reply:
 def _trained_by(answer: Callable, trial: Trial) -> Trained:
     where, stages = str(trial), trial.stages()
     with np.errstate(all="ignore"):
-        got = called(
+        got = result_of(
             answer, stages, trial.batches(), list(trial.delays), trial.rate, where=where, copies=False
         )
-    if got is None:
-        raise keep_working(f"{where} {NOTHING_BACK}")
     if not isinstance(got, list | tuple | np.ndarray) or not all(map(is_number, got)):
         asks = "Where do you keep the loss of each mini-batch?"
         raise keep_working(f"{where} you return {shown(got)}; it should be a list of losses. {asks}")
-    if len(got) != trial.count:
+    if len(got) != trial.updates:
         raise keep_working(f"{where} you return {len(got)} losses. How many mini-batches have one?")
     for s, (stage, wanted) in enumerate(zip(stages, trial.stages(), strict=True)):
         for name in "Wb":
@@ -181,7 +176,7 @@ def _hidden_rows() -> tuple[list[Step], ...]:
     """Rows of streams, rows with an update after several backwards, and rows with flushes."""
     schedules = (PipeDream(3, 7), PipeDream(4, 12, every=3), PipeDream(2, 7, every=2))
     flushed = repeat(with_updates(OneFOneB(3, 4)), 3)
-    rows = [row for schedule in (*schedules, flushed) for row in schedule.actions]
+    rows = [row for schedule in (*schedules, flushed) for row in rows_of(schedule)]
     return tuple([(s, str(kind), m) for s, kind, m in row] for row in rows)
 
 
@@ -189,8 +184,11 @@ def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
     given = []
     for row in _hidden_rows():
         where = f"for the row {in_a_row(row, most=14)}"
-        got = called(versions_seen, row, where=where)
-        if wrong := _what_is_no_dict(got, row):
+        got = result_of(versions_seen, row, where=where)
+        if not isinstance(got, dict):
+            asks = "Which dict says the version for each microbatch?"
+            raise keep_working(f"{where} you return {shown(got)}. {asks}")
+        if wrong := _what_is_no_version(got, row):
             raise keep_working(f"{where} {wrong}")
         given.append(got)
     for row, got in zip(_hidden_rows(), given, strict=True):
@@ -200,12 +198,9 @@ def _what_is_wrong_with_versions(versions_seen: Callable) -> None:
                 raise keep_working(f"for the row {in_a_row(row, most=14)} {said}. {_asked(given)}")
 
 
-def _what_is_no_dict(got: object, row: list[Step]) -> str:
+def _what_is_no_version(got: dict, row: list[Step]) -> str:
+    """What keeps a dict from having a version of each microbatch; empty if nothing does."""
     right = answers.versions_seen(row)
-    if got is None:
-        return NOTHING_BACK
-    if not isinstance(got, dict):
-        return f"you return {shown(got)}. Which dict says the version for each microbatch?"
     if extra := [m for m in got if m not in right]:
         return f"your dict has {extra[0]!r}, and no forward is of that microbatch. What are its keys?"
     if missing := [m for m in right if m not in got]:
@@ -270,9 +265,8 @@ def versions_held(answer: Callable | None) -> Reply:
             if got is None:
                 return keep_working(f"{where} {NOTHING_BACK}")
             if not is_number(got) or got % 1 != 0:
-                return keep_working(
-                    f"{where} you say {shown(got) if not is_number(got) else got}. How many versions is that?"
-                )
+                said = got if is_number(got) else shown(got)
+                return keep_working(f"{where} you say {said}. How many versions is that?")
             given[K, k, every] = got
     for (K, k, every), got in given.items():
         if got != (right := held(K, every)[k]):

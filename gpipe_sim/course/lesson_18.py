@@ -87,36 +87,31 @@ FORWARDS = (
 @exercise("write a function of (timeline, stage) and pass it in")
 def forward_time(answer: Callable | None) -> Reply:
     """Check ``answer(timeline, stage)``: how long a usual forward of the stage takes, despite slow ones."""
-    asked = 0
     for make, stages in FORWARDS:
         timeline = make()
         for stage in stages:
-            said = called(
-                answer,
-                timeline,
-                stage,
-                where=f"called with a step of {timeline.schedule!r} and stage {stage}",
-            )
-            _forward_is_wrong(said, timeline, stage)
-            asked += 1
+            where = f"called with a step of {timeline.schedule!r} and stage {stage}"
+            _forward_is_wrong(called(answer, timeline, stage, where=where), timeline, stage)
+    asked = sum(len(stages) for _, stages in FORWARDS)
     return correct(
         f"at {asked} stages of {len(FORWARDS)} timelines, with slow actions among them. "
         "How many slow ones would it take to mislead you?"
     )
 
 
-def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind.F) -> list[Real]:
+def _took(timeline: Timeline, stage: int | None = None, kind: Kind | None = Kind.F) -> list[float]:
     """How long the actions of a stage and kind took; None stands for every stage, or every kind."""
     return [
-        span.end - span.start
+        float(span.end - span.start)
         for span in timeline.spans
-        if stage in (None, span.action.stage) and kind in (None, span.action.kind)
+        for action in span.action.parts
+        if stage in (None, action.stage) and kind in (None, action.kind)
     ]
 
 
-def _forward_is_wrong(said: object, timeline: Timeline, stage: int) -> None:
+def _forward_is_wrong(got: object, timeline: Timeline, stage: int) -> None:
     where = f"stage {stage} of {timeline.schedule!r}"
-    _require_time(where, said)
+    said = _as_time(where, got)
     took = sorted(_took(timeline, stage))
     if isclose(said, median(took), rel_tol=NEAR_FORWARD):
         return
@@ -156,8 +151,8 @@ def gpipe_step(answer: Callable | None) -> Reply:
     last question is about the recorded run, whose answer was really measured.
     """
     for timeline, size, clock in _step_cases():
-        said = called(answer, timeline, size, where=f"called with a step of {timeline.schedule!r} and {size}")
-        _step_is_wrong(said, timeline, size, clock)
+        got = called(answer, timeline, size, where=f"called with a step of {timeline.schedule!r} and {size}")
+        said = _right_step(got, timeline, size, clock)
     return correct(
         f"for the recorded devices and {size} microbatches you say {float(said):.0f} ms, and the clock said "
         f"{clock:.0f} ms. What do your costs leave out?"
@@ -174,15 +169,16 @@ def _step_cases() -> Iterator[tuple[Timeline, int, Real | None]]:
     yield recorded, gpipe.schedule.microbatches, gpipe.makespan
 
 
-def _step_is_wrong(said: object, timeline: Timeline, size: int, clock: Real | None) -> None:
+def _right_step(got: object, timeline: Timeline, size: int, clock: Real | None) -> Real:
+    """The time that a student's function gives; raises a Reply if it is wrong."""
     schedule, costs = timeline.schedule, fit_costs(timeline)
     asked = GPipe(schedule.devices, size)
     where = f"{asked!r} after {schedule!r} of {written(timeline.makespan)}"
-    _require_time(where, said)
+    said = _as_time(where, got)
     fitted = simulate(asked, costs).makespan
     low, high = sorted((fitted, fitted if clock is None else clock))
     if (1 - NEAR) * low <= said <= (1 + NEAR) * high:
-        return
+        return said
     says = f"{where}: you say {written(said)}"
     for other, verdict, question in _other_steps(timeline, asked, costs):
         if isclose(said, other, rel_tol=1e-3):
@@ -244,7 +240,8 @@ def _slowest_only(asked: Schedule, costs: Costs) -> Iterator[tuple[Real, Callabl
 def _alike(costs: Costs, pick: Callable, comm: Real) -> Costs:
     """The same costs at every stage: what ``pick`` makes of the costs of all stages."""
     each = (costs.forward, costs.input_grad, costs.weight_grad)
-    return Costs(*(pick(c) if isinstance(c, Sequence) else c for c in each), comm=comm)
+    forward, input_grad, weight_grad = (pick(c) if isinstance(c, Sequence) else c for c in each)
+    return Costs(forward, input_grad, weight_grad, comm=comm)
 
 
 #: Timelines in which devices pause between actions. In the third few wait, and none of them for long.
@@ -265,8 +262,8 @@ def pause(answer: Callable | None) -> Reply:
     """
     for make in PAUSES:
         timeline = make()
-        said = called(answer, timeline, where=f"called with a step of {timeline.schedule!r}")
-        _pause_is_wrong(said, timeline)
+        got = called(answer, timeline, where=f"called with a step of {timeline.schedule!r}")
+        said = _right_pause(got, timeline)
     return correct(
         f"{float(said):.2f} ms in the recorded run. How many of them lie on the way through the step?"
     )
@@ -285,8 +282,8 @@ class Gap:
     foreign: tuple[Real, ...]
 
     @property
-    def time(self) -> Real:
-        return self.after.start - self.before.end
+    def time(self) -> float:
+        return float(self.after.start - self.before.end)
 
     @property
     def waited(self) -> bool:
@@ -297,10 +294,10 @@ def _gaps(timeline: Timeline) -> Iterator[Gap]:
     schedule = timeline.schedule
     for device, row in enumerate(timeline.rows):
         for before, after in pairwise(row):
-            ends = {True: [], False: []}
-            for need in needs(after.action, schedule):
-                ends[schedule.device_of(need) == device].append(timeline.ends[need])
-            yield Gap(before, after, own=tuple(ends[True]), foreign=tuple(ends[False]))
+            wanted = needs(after.action, schedule)
+            own = tuple(timeline.ends[need] for need in wanted if schedule.device_of(need) == device)
+            foreign = tuple(timeline.ends[need] for need in wanted if schedule.device_of(need) != device)
+            yield Gap(before, after, own, foreign)
 
 
 #: Wrong ways to say whether a pause counts.
@@ -316,13 +313,14 @@ MISJUDGED = (
 )
 
 
-def _pause_is_wrong(said: object, timeline: Timeline) -> None:
+def _right_pause(got: object, timeline: Timeline) -> Real:
+    """The time that a student's function gives; raises a Reply if it is wrong."""
     where = repr(timeline.schedule)
-    _require_time(where, said)
+    said = _as_time(where, got)
     gaps = list(_gaps(timeline))
     alone = [gap.time for gap in gaps if not gap.waited]
     if isclose(said, median(alone), rel_tol=NEAR):
-        return
+        return said
     says = f"{where}: you say {written(said)}"
     if isclose(said, mean(alone), rel_tol=1e-3):
         longest = f"the longest is {written(max(alone))}"
@@ -367,8 +365,8 @@ def _of(gap: Gap) -> str:
     return f"device {gap.after.device}'s pause between {gap.before.action} and {gap.after.action}"
 
 
-def _require_time(where: str, said: object) -> None:
-    """Raise, where a function gives no number, what it gives; of several values only how many."""
+def _as_time(where: str, said: object) -> Real:
+    """The number that a function gives; raises a Reply to anything else, of several values how many."""
     if said is None:
         raise keep_working(f"{where}: {NOTHING_BACK}")
     if isinstance(said, list | tuple | dict):
@@ -376,3 +374,4 @@ def _require_time(where: str, said: object) -> None:
         raise keep_working(f"{where}: {its}. Which one number is the time?")
     if not is_number(said) or not isfinite(said):
         raise keep_working(f"{where}: you say {said!r}. How do you say a time as a plain number?")
+    return said

@@ -4,7 +4,6 @@ import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache
-from numbers import Rational
 
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.costs import Costs
@@ -14,10 +13,11 @@ from gpipe_sim.core.timeline import number as written
 from gpipe_sim.course.build import exercise
 from gpipe_sim.course.called import called
 from gpipe_sim.course.reply import Reply, almost, correct, is_number, keep_working
+from gpipe_sim.errors import Real
 from gpipe_sim.families import SCHEDULES
 
 #: devices, microbatches, the most microbatches that a device may hold, and how long a message is on its way
-HIDDEN = (
+HIDDEN: tuple[tuple[int, int, Real, Fraction], ...] = (
     (4, 8, 3, Fraction(0)),
     (4, 8, 8, Fraction(0)),
     (6, 12, 5, Fraction(1)),
@@ -120,11 +120,11 @@ def _every(devices: int, microbatches: int) -> Iterator[Schedule]:
 
 
 @cache
-def _length(schedule: Schedule, comm: Rational, cut: Cut = _stages_per_device) -> Rational:
+def _length(schedule: Schedule, comm: Real, cut: Cut = _stages_per_device) -> Real:
     return simulate(schedule, Costs(comm=comm).per_stage(cut(schedule))).makespan
 
 
-def _holds(schedule: Schedule) -> Rational:
+def _holds(schedule: Schedule) -> Real:
     return Fraction(max(_peaks(schedule)), _stages_per_device(schedule))
 
 
@@ -136,8 +136,8 @@ def _peaks(schedule: Schedule) -> tuple[int, ...]:
 def _fastest(
     devices: int,
     microbatches: int,
-    limit: Rational,
-    comm: Rational,
+    limit: Real,
+    comm: Real,
     *,
     time: Cut = _stages_per_device,
     memory: Cut = _stages_per_device,
@@ -194,6 +194,6 @@ def _what_is_wrong(case: tuple, name: str) -> Reply:
     )
 
 
-def _where(devices: int, microbatches: int, limit: Rational, comm: Rational) -> str:
+def _where(devices: int, microbatches: int, limit: Real, comm: Real) -> str:
     size = f"K={devices}, M={microbatches}"
     return f"for {size}, limit {written(limit)} and messages that take {written(comm)}"

@@ -1,7 +1,7 @@
 """Lesson B: tensor parallelism in ten minutes."""
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -46,14 +46,9 @@ class Size(NamedTuple):
 
     def arrays(self) -> tuple[Array, Array, Array, Array]:
         """x, A, B, and a gradient of the output."""
-        rng = np.random.default_rng(self)
-        shapes = (
-            (self.rows, self.features),
-            (self.features, self.middle),
-            (self.middle, self.features),
-            (self.rows, self.features),
-        )
-        return tuple(rng.normal(size=shape) for shape in shapes)
+        rng, (rows, h, wide, _) = np.random.default_rng(self), self
+        x, A, B, dy = (rng.normal(size=shape) for shape in ((rows, h), (h, wide), (wide, h), (rows, h)))
+        return x, A, B, dy
 
 
 HIDDEN = (Size(5, 8, 24, 4), Size(9, 6, 12, 3), Size(7, 3, 10, 2), Size(4, 5, 6, 1))
@@ -74,35 +69,33 @@ def network(cut_matrices: Callable, partial_output: Callable) -> Reply:
     for size in HIDDEN:
         x, A, B, _ = size.arrays()
         parts = called(cut_matrices, A, B, size.devices, where=f"cut_matrices, {size},")
+        if not isinstance(parts, list | tuple):
+            gives = f"cut_matrices gives {_kind(parts)}. It should be a list of a pair for each device"
+            return keep_working(f"{size}, {gives}. Which pairs?")
         if wrong := what_is_no_cut(parts, A, B, size):
             return keep_working(f"{size}, {wrong}")
         for device, own in enumerate(parts):
             got = called(partial_output, x, *own, where=f"partial_output, {size},")
-            if wrong := wrong_partial(got, x, *own, size):
+            if wrong := wrong_partial(got, size, x, *own):
                 return keep_working(f"{size}, device {device} {wrong}")
     return correct(
         "the sum is ReLU(x A) B at four sizes. How much did the devices send between the two products?"
     )
 
 
-def what_is_no_cut(parts: object, A: Array, B: Array, size: Size) -> str:
+def what_is_no_cut(parts: Sequence, A: Array, B: Array, size: Size) -> str:
     """What is wrong with the devices' parts of A and B; empty if nothing is."""
-    t = size.devices
-    if not isinstance(parts, list | tuple):
-        return (
-            f"cut_matrices gives {_kind(parts)}. It should be a list of a pair for each device. Which pairs?"
-        )
-    if len(parts) != t:
+    if len(parts) != size.devices:
         return f"cut_matrices gives {len(parts)} parts. How many devices are there?"
     for device, pair in enumerate(parts):
         if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_matrix, pair))):
             return f"device {device} gets {_kind(pair)}. It should be two arrays: which part of A, and of B?"
-        if wrong := _wrong_shapes(device, *pair, size):
+        if wrong := _wrong_shapes(size, device, *pair):
             return wrong
     return _wrong_columns(parts, A, B)
 
 
-def _wrong_shapes(device: int, A: Array, B: Array, size: Size) -> str:
+def _wrong_shapes(size: Size, device: int, A: Array, B: Array) -> str:
     _, h, wide, t = size
     narrow = wide // t
     if (A.shape, B.shape) == ((h, narrow), (narrow, h)):
@@ -117,7 +110,7 @@ def _wrong_shapes(device: int, A: Array, B: Array, size: Size) -> str:
     return f"{has}, of {h} x {wide} and {wide} x {h}. Which way is each cut, and into how many parts?"
 
 
-def _wrong_columns(parts: list, A: Array, B: Array) -> str:
+def _wrong_columns(parts: Sequence, A: Array, B: Array) -> str:
     columns = [[_place(column, A.T) for column in own.T] for own, _ in parts]
     rows = [[_place(row, B) for row in own] for _, own in parts]
     for device, (of_a, of_b) in enumerate(zip(columns, rows, strict=True)):
@@ -126,7 +119,7 @@ def _wrong_columns(parts: list, A: Array, B: Array) -> str:
         if of_a != of_b:
             has = f"device {device} has the columns {listed(of_a)} of A and the rows {listed(of_b)} of B"
             return f"{has}. Which row of B meets what column {of_a[0]} of A makes?"
-    held = sorted(each for own in columns for each in own)
+    held = {each for own in columns for each in own}
     missing = next((i for i in range(A.shape[1]) if i not in held), None)
     return "" if missing is None else f"no device has column {missing} of A. Who makes that feature?"
 
@@ -136,7 +129,7 @@ def _place(row: Array, rows: Array) -> int | None:
     return next((i for i, other in enumerate(rows) if near(row, other)), None)
 
 
-def wrong_partial(got: object, x: Array, A: Array, B: Array, size: Size) -> str:
+def wrong_partial(got: object, size: Size, x: Array, A: Array, B: Array) -> str:
     """What is wrong with what a device computed alone; empty if nothing is."""
     if not _is_matrix(got):
         return f"gives {_kind(got)}. Which array can it add to the others'?"
@@ -154,7 +147,7 @@ def wrong_partial(got: object, x: Array, A: Array, B: Array, size: Size) -> str:
         (middle(x, A) @ B / size.devices, "divides by t. Is y the sum of the parts, or their mean?"),
         (middle(x, A) @ B * size.devices, "multiplies by t. What do the parts make when they are added?"),
     )
-    known = (f"{says}" for wrong, says in mistakes if near(got, wrong))
+    known = (says for wrong, says in mistakes if near(got, wrong))
     return next(
         known, "gives other numbers than its columns and rows make. What is ReLU(x A) B with these alone?"
     )
@@ -167,27 +160,25 @@ def partial_gradients(answer: Callable | None) -> Reply:
         x, A, B, dy = size.arrays()
         for own in zip(np.split(A, size.devices, axis=1), np.split(B, size.devices), strict=True):
             got = called(answer, x, *own, dy, where=f"{size},")
-            if wrong := _no_three(got, [x, *own]):
-                return keep_working(f"{size}, {wrong}")
-            for mistake in _gradient_mistakes(got, x, *own, dy, size.devices):
-                return almost(f"{size}, {mistake}")
+            _wrong_gradient(_three(got, [x, *own], size), x, *own, dy, size)
     return correct("the parts of dx add up to the whole one, and nobody else needs your dA and dB")
 
 
-def _no_three(got: object, like: list[Array]) -> str:
+def _three(got: object, like: list[Array], size: Size) -> Sequence[Array]:
+    """The arrays that a student gives; raises a Reply if they are not three of these shapes."""
     if not (isinstance(got, list | tuple) and len(got) == 3 and all(map(_is_matrix, got))):
-        return f"you give {_kind(got)}; it should be three arrays: a part of dx, dA_own, dB_own. Which?"
+        asks = "it should be three arrays: a part of dx, dA_own, dB_own. Which?"
+        raise keep_working(f"{size}, you give {_kind(got)}; {asks}")
     for name, array, of in zip(GRADIENTS, got, like, strict=True):
         if array.shape != of.shape:
-            return (
-                f"{name} is {_shape(array)}, and what it is the gradient of is {_shape(of)}. Which axes meet?"
-            )
-    return ""
+            says = f"{name} is {_shape(array)}, and what it is the gradient of is {_shape(of)}"
+            raise keep_working(f"{size}, {says}. Which axes meet?")
+    return got
 
 
-def _gradient_mistakes(got: list, x: Array, A: Array, B: Array, dy: Array, t: int) -> Iterator[str]:
-    """What is wrong with each of the three."""
-    there = x @ A > 0
+def _wrong_gradient(got: Sequence[Array], x: Array, A: Array, B: Array, dy: Array, size: Size) -> None:
+    """Raise what is wrong with the first of the three that is."""
+    there, t = x @ A > 0, size.devices
     inside = (dy @ B.T) * there
     right = inside @ A.T, x.T @ inside, middle(x, A).T @ dy
     masked = "Where ReLU gave 0, what is its gradient?"
@@ -204,10 +195,10 @@ def _gradient_mistakes(got: list, x: Array, A: Array, B: Array, dy: Array, t: in
         if not near(array, wanted):
             says = (question for wrong, question in mistakes if near(array, wrong))
             ask = next(says, "Which arrays does the rule of lesson 02 multiply here?")
-            yield f"{name} is not what your own columns and rows give. {ask}"
+            raise almost(f"{size}, {name} is not what your own columns and rows give. {ask}")
 
 
-def _is_matrix(value: object) -> bool:
+def _is_matrix(value: object) -> TypeGuard[Array]:
     return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f"
 
 

@@ -8,10 +8,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-try:
+if sys.platform != "win32":
     import resource
-except ImportError:  # on Windows
-    resource = None
 
 SECONDS = 20  #: generous: a slow answer may be right
 AGAIN = 1  #: seconds until a loop that caught TooLong is stopped once more
@@ -61,11 +59,11 @@ def time_limit(seconds: float = SECONDS) -> Iterator[None]:
 
 def _memory() -> int:
     """The bytes that this process has in memory, or the most that it has had; 0 where no system call says."""
+    if sys.platform == "win32":
+        return 0
     with contextlib.suppress(OSError):
         pages = Path("/proc/self/statm").read_text().split()[1]
         return int(pages) * resource.getpagesize()
-    if resource is None:
-        return 0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
 

@@ -14,7 +14,6 @@ import re
 import sys
 from functools import lru_cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -32,21 +31,17 @@ def __getattr__(name: str) -> Any:
     return names[name]
 
 
+@lru_cache(maxsize=4)
 def pipeline(own: str = "") -> dict[str, Any]:
     """The names of the whole pipeline, with the source ``own`` in place of the answers of the same names.
 
     RuntimeError if ``own`` does not run.
     """
-    return _executed(own)
-
-
-@lru_cache(maxsize=4)
-def _executed(own: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "my_pipeline", "gp": import_module("gpipe_sim")}
     names["mine"] = sys.modules[__name__]
-    for module in ("gpipe_sim.course.answers", "gpipe_sim.textbook"):  # what one imports, the other redefines
-        path = find_spec(module).origin
-        exec(compile(Path(path).read_text(encoding="utf-8"), path, "exec"), names)
+    here = Path(__file__).parent
+    for path in (here / "answers.py", here.parent / "textbook.py"):  # what one imports, the other redefines
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
     linecache.cache[FILE] = len(own), None, own.splitlines(keepends=True), FILE  # a reply can quote its line
     try:
         exec(compile(own, FILE, "exec"), names)
@@ -92,18 +87,12 @@ def _cell_of(answer: Any) -> str:
     return "".join(linecache.getlines(answer.__code__.co_filename))
 
 
-def running_cell() -> str | None:
-    """The source of the notebook cell that is running; None outside a notebook."""
-    if not (shell := _shell()):
-        return None
-    return shell.transform_cell(shell.user_ns["In"][-1])
-
-
-def _shell() -> Any:
-    """A notebook's IPython shell, or None; tests of the lessons keep nothing."""
+def running_cell() -> str:
+    """The source of the notebook cell that is running; empty outside a notebook, and in a lesson's test."""
     if "ipykernel" not in sys.modules or _in_a_test():
-        return None
-    return sys.modules["IPython"].get_ipython()
+        return ""
+    shell = sys.modules["IPython"].get_ipython()
+    return shell.transform_cell(shell.user_ns["In"][-1]) if shell else ""
 
 
 def _in_a_test() -> bool:

@@ -29,37 +29,35 @@ class Trained(NamedTuple):
     weights: list[tuple[Array, Array]]
 
     def equals(self, other: "Trained") -> bool:
-        return self.same_losses(other) and self.same_weights(other)
+        pairs = zip(self.weights, other.weights, strict=True)
+        same = all(is_close(one, two) for mine, its in pairs for one, two in zip(mine, its, strict=True))
+        return same and self.same_losses(other)
 
     def same_losses(self, other: "Trained") -> bool:
         return is_close(np.array(self.losses), np.array(other.losses))
-
-    def same_weights(self, other: "Trained") -> bool:
-        pairs = zip(self.weights, other.weights, strict=True)
-        return all(is_close(one, two) for mine, its in pairs for one, two in zip(mine, its, strict=True))
 
 
 class Trial(NamedTuple):
     """Digits to train on in mini-batches, and how old the weights of each stage are."""
 
     widths: tuple[int, ...]
-    count: int  #: mini-batches
+    updates: int  #: one after each mini-batch
     samples: int  #: in each
     delays: tuple[int, ...]
     rate: float
 
     def __str__(self) -> str:
-        return f"with delays {list(self.delays)} and {self.count} mini-batches"
+        return f"with delays {list(self.delays)} and {self.updates} mini-batches"
 
     def stages(self) -> list[dict]:
         return answers.stages_of(deepcopy(biased(self.widths)))
 
     def batches(self) -> list[tuple[Array, Array]]:
         x, target = self.stream()
-        return list(zip(np.split(x, self.count), np.split(target, self.count), strict=True))
+        return list(zip(np.split(x, self.updates), np.split(target, self.updates), strict=True))
 
     def stream(self) -> tuple[Array, Array]:
-        data, n = digits(), self.count * self.samples
+        data, n = digits(), self.updates * self.samples
         return data.x[:n].copy(), np.eye(10)[data.y[:n]]
 
     def read(self, t: int) -> list[int]:
@@ -96,11 +94,11 @@ def trained(trial: Trial) -> Trained:
 def _pipeline(trial: Trial) -> tuple:
     n = len(trial.delays)
     if trial.delays == tuple(range(n))[::-1]:
-        return PipeDream(n, trial.count), "stashed"
+        return PipeDream(n, trial.updates), "stashed"
     if set(trial.delays) == {n - 1}:
-        return PipeDream(n, trial.count), "vertical"
+        return PipeDream(n, trial.updates), "vertical"
     if set(trial.delays) == {1} and trial.samples % n == 0:
-        return PipeDream2BW(n, n * trial.count), "double"
+        return PipeDream2BW(n, n * trial.updates), "double"
     return None, ""
 
 

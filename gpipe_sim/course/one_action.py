@@ -37,7 +37,9 @@ def first_wrong(work: dict[str, Work | None], widths: Sequence[int], samples: in
     """Do every action twice, as the student does and as it should be, and compare after each."""
     rng, last = np.random.default_rng(0), len(widths) - 2
     theirs, right = World.of(widths), World.of(widths)
-    for s, kind, m in _actions(last + 1):
+    forwards = [(s, "F", m) for m in THERE for s in range(last + 1)]
+    backwards = [(s, "B", m) for m in BACK for s in reversed(range(last + 1))]
+    for s, kind, m in forwards + backwards:
         if work[kind] is None:
             raise keep_working("forward is right on the stages tried. Now write backward")
         if s == (0 if kind == "F" else last):
@@ -52,12 +54,6 @@ def first_wrong(work: dict[str, Work | None], widths: Sequence[int], samples: in
         _differs(where, (s, kind, m), theirs, right, before)
         for world in (theirs, right):
             world.links.arrays.pop(("y", last, m), None)
-
-
-def _actions(stages: int) -> list[tuple[int, str, int]]:
-    """All forwards, microbatch by microbatch, and then all backwards."""
-    forwards = [(s, "F", m) for m in THERE for s in range(stages)]
-    return [*forwards, *((s, "B", m) for m in BACK for s in reversed(range(stages)))]
 
 
 def _before(world: World, s: int, kind: str, m: int) -> dict[str, Any]:
@@ -91,10 +87,8 @@ def _wrong_names(where: str, action: tuple, found: set, wanted: set) -> None:
     if reads in extra:
         raise almost(f"{where} {reads} is still on the link. Which method of the links takes it off?")
     if missing and extra:
-        raise almost(
-            f"{where} {_one(extra)} is sent; the stage that comes next looks for {_one(missing)}. "
-            "Whose array is it?"
-        )
+        sent = f"{_one(extra)} is sent; the stage that comes next looks for {_one(missing)}"
+        raise almost(f"{where} {sent}. Whose array is it?")
     if missing:
         raise keep_working(f"{where} nothing is sent under {_one(missing)}. Who waits for it?")
     if extra:
@@ -185,29 +179,22 @@ def _wrong_gradient(where: str, stage: dict, wanted: dict, before: dict) -> None
             raise almost(f"{said} leaves out dy where y is not above 0. What does `relu` say of this stage?")
         if is_close(found - earlier, whole / len(x)):
             raise almost(f"{said} is divided by {len(x)}, the samples. Has anybody done so before?")
-        question = (
-            "Which entries of y does one entry of W change?"
-            if name == "dW"
-            else "Which entries of y does b[0] change?"
-        )
-        raise keep_working(f"{said} is off by {off(found, right)} of its largest entry. {question}")
+        says = f"{said} is off by {off(found, right)} of its largest entry"
+        entry = "one entry of W" if name == "dW" else "b[0]"
+        raise keep_working(f"{says}. Which entries of y does {entry} change?")
 
 
 def _wrong_dx(where: str, s: int, m: int, theirs: World, right: World, before: dict) -> None:
     if s == 0:
         return
-    dx, wanted, stage = (
-        theirs.links.arrays["dy", s - 1, m],
-        right.links.arrays["dy", s - 1, m],
-        right.stages[s],
-    )
+    dx, wanted = (world.links.arrays["dy", s - 1, m] for world in (theirs, right))
     if is_close(dx, wanted):
         return
     said = f"{where} dW and db are right, but what is sent"
     if not is_array(dx) or dx.shape != wanted.shape:
         shape = f" of shape {dx.shape}" if is_array(dx) else ""
         raise keep_working(f"{said} is {shown(dx)}{shape}; x has {wanted.shape}. Whose gradient is it?")
-    if is_close(dx, before["dy"] @ stage["W"].T):
+    if is_close(dx, before["dy"] @ right.stages[s]["W"].T):
         raise almost(f"{said} takes every y to be above 0. Which dy has passed the ReLU?")
     raise keep_working(
         f"{said} is off by {off(dx, wanted)} of its largest entry. Which entries of y does x[0, 0] change?"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def is_close(found: object, wanted: Array) -> bool:
     return bool(abs(found - wanted).max(initial=0) <= CLOSE * max(1, abs(wanted).max(initial=0)))
 
 
-def is_array(found: object) -> bool:
+def is_array(found: object) -> TypeGuard[Array]:
     return isinstance(found, Array) and found.dtype.kind in "fiu"
 
 
@@ -119,7 +120,8 @@ def _no_gradient(where: str, stages: Sequence[dict]) -> None:
     for s, stage in reversed(list(enumerate(stages))):
         for name in GRADIENTS.values():
             found = stage.get(name)
-            if found is None or ((is_array(found) or is_number(found)) and not np.any(found)):
+            zero = not found.any() if is_array(found) else is_number(found) and found == 0
+            if found is None or zero:
                 missing = f"stage {s} ends without a gradient in {name!r}"
                 raise keep_working(f"{where} {missing}. Which action puts it there?")
             if not is_array(found):

@@ -10,8 +10,8 @@ from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.losses import mse
 from gpipe_sim.core.split import split
 from gpipe_sim.core.step import single_device_step
-from gpipe_sim.course.reply import NOTHING_BACK
-from gpipe_sim.course.rows import first_other, in_a_row, what_is_amiss
+from gpipe_sim.course.reply import keep_working
+from gpipe_sim.course.rows import Step, first_other, in_a_row, rows_of, what_is_amiss
 from gpipe_sim.errors import DeadlockError
 from gpipe_sim.families import OneFOneB
 from gpipe_sim.programs.device_programs import device_programs
@@ -21,22 +21,21 @@ CLOSE = 1e-12
 STEP = re.compile(r"(\d{1,9})((?:I?RECV_|SEND_)?)([FB])(\d{1,9})(>\w+)?")
 
 
-def no_steps(steps: object) -> str:
-    """What is wrong with what should be the steps of a program, as texts; empty if nothing is."""
-    if steps is None:
-        return NOTHING_BACK
+def read_steps(steps: object, where: str) -> list[str]:
+    """The steps of a program, as texts; raises a Reply if they are anything else."""
     if not isinstance(steps, list | tuple):
-        return f"it gives {steps!r}. How does a generator yield one step after the other?"
+        asks = "How does a generator yield one step after the other?"
+        raise keep_working(f"{where} it gives {steps!r}. {asks}")
     for step in steps:
         if not isinstance(step, str) or not STEP.fullmatch(step):
-            such_as = "1F0, 1RECV_F0, 1SEND_B0"
-            return f"it has the step {step!r}. How is that written in the way of {such_as}?"
-    return ""
+            asks = "How is that written in the way of 1F0, 1RECV_F0, 1SEND_B0?"
+            raise keep_working(f"{where} it has the step {step!r}. {asks}")
+    return list(steps)
 
 
 def _read(step: str) -> tuple[int, str, str, int]:
     """Stage, what is done with it ("", "RECV" or "SEND"), kind, microbatch."""
-    s, what, kind, m, _ = STEP.fullmatch(step).groups()
+    s, what, kind, m, _ = STEP.findall(step)[0]
     return int(s), what.strip("_").removeprefix("I"), kind, int(m)
 
 
@@ -44,7 +43,7 @@ def wrong_row(steps: list[str], k: int, K: int, M: int) -> str:
     """What is wrong with one device's program by itself, and a question; empty if nothing is."""
     row = list(map(_read, steps))
     actions = [(s, kind, m) for s, what, kind, m in row if not what]
-    wanted = list(OneFOneB(K, M).actions[k])
+    wanted: list[Step] = [*rows_of(OneFOneB(K, M))[k]]
     if wrong := what_is_amiss(actions, wanted):
         return f"its actions are {in_a_row(actions, end='.')} {wrong}"
     if actions != wanted:

@@ -1,9 +1,13 @@
 """The replies of a check: a verdict and a sentence. A check gives one back, or raises it from any depth."""
 
-import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
+from numbers import Real as AnyReal
+from typing import TypeGuard
+
+from gpipe_sim.errors import Real
 
 MOST = 800  #: characters of a reply
 NOTHING_BACK = "it gives nothing back. What should come after return?"
@@ -32,25 +36,15 @@ class Reply(Exception):
     __str__ = __repr__
 
 
-def correct(text: str) -> Reply:
-    return Reply("correct", text)
+correct = partial(Reply, "correct")
+almost = partial(Reply, "almost")
+keep_working = partial(Reply, "keep working")
+your_turn = partial(Reply, "your turn")
 
 
-def almost(text: str) -> Reply:
-    return Reply("almost", text)
-
-
-def keep_working(text: str) -> Reply:
-    return Reply("keep working", text)
-
-
-def your_turn(text: str) -> Reply:
-    return Reply("your turn", text)
-
-
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[Real]:
     """Whether the value is a number that fits into a float; very large whole numbers do not."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if isinstance(value, bool) or not isinstance(value, AnyReal):
         return False
     try:
         float(value)
@@ -59,9 +53,14 @@ def is_number(value: object) -> bool:
     return True
 
 
-def is_whole(value: object) -> bool:
+def is_whole(value: object) -> TypeGuard[int]:
     """Whether the value is a whole number by its type: one of Python's or NumPy's, and no bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def apart(one: Real, other: Real) -> Real:
+    """How far two numbers are from each other."""
+    return one - other if one > other else other - one
 
 
 def listed(values: Iterable[object]) -> str:

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from gpipe_sim.core.timeline import number as written
-from gpipe_sim.course.reply import Reply, is_number, your_turn
+from gpipe_sim.course.reply import Reply, apart, is_number, your_turn
 from gpipe_sim.errors import Real, got, number, require
 
 NEAR = 0.03  #: how far off, relatively, a guess at a number that is not whole may be
@@ -64,37 +64,40 @@ def reveal(
     happened = f"<p>It is <b>{escape(_amount(measured, unit))}</b>.</p>" + "".join(map(_as_html, shows))
     if guess is None:
         return Revealed(your_turn(YOUR_TURN), happened)
-    compared = _words if isinstance(measured, str) else _numbers
-    return Revealed(compared(guess, measured, unit, within, wrong), happened)
+    if isinstance(measured, str):
+        return Revealed(_words(guess, measured, wrong), happened)
+    return Revealed(_numbers(guess, measured, unit, within, wrong), happened)
 
 
 def _amount(value: Real | str, unit: str) -> str:
     return f"{value if isinstance(value, str) else written(value)} {unit}".strip()
 
 
-def _numbers(guess: Any, measured: Real, unit: str, within: Real, wrong: Mapping) -> Reply:
+def _numbers(
+    guess: object, measured: Real, unit: str, within: Real, wrong: Mapping[Real | str, str]
+) -> Reply:
     if not is_number(guess):
         of = f" of {unit}" if unit else ""
         return Reply(NO_NUMBER, f"a guess here is a number{of}, such as 1 {got(guess, 'you wrote ')}")
-    said, off = f"you said {_amount(guess, unit)}", abs(guess - measured)
+    said, off = f"you said {_amount(guess, unit)}", apart(guess, measured)
     if guess == measured or written(guess) == written(measured):
         return Reply(RIGHT, said)
     known = [
-        (abs(guess - each), says) for each, says in wrong.items() if is_number(each) and _same(guess, each)
+        (apart(guess, each), says) for each, says in wrong.items() if is_number(each) and _same(guess, each)
     ]
     less = f"It is {'less' if measured < guess else 'more'} than you thought."
     from_wrong, meaning = min(known, key=itemgetter(0), default=(inf, less))
     allowed = max(within, NEAR * bool(measured % 1))
-    if off <= from_wrong and off <= (1 + 1e-9) * allowed * abs(measured):
+    if off <= from_wrong and off <= (1 + 1e-9) * allowed * apart(measured, 0):
         return Reply(NEAR_ENOUGH, f"{said}; it is {_amount(measured, unit)}")
     return Reply(OTHERWISE, f"{said}; it is {_amount(measured, unit)}. {meaning}")
 
 
 def _same(guess: Real, natural: Real) -> bool:
-    return abs(guess - natural) <= NEAR * bool(natural % 1) * abs(natural)
+    return apart(guess, natural) <= NEAR * bool(natural % 1) * apart(natural, 0)
 
 
-def _words(guess: Any, measured: str, unit: str, within: Real, wrong: Mapping) -> Reply:
+def _words(guess: object, measured: str, wrong: Mapping[Real | str, str]) -> Reply:
     said = "".join(map(str, guess)) if isinstance(guess, tuple) else str(guess).strip()  # an action: "0F0"
     if _plain(said) == _plain(measured):
         return Reply(RIGHT, f"you said {said}")

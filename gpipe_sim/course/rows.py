@@ -3,19 +3,23 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeGuard
 
 from gpipe_sim.core import deadlock
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.explicit import Explicit
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.course.called import called
-from gpipe_sim.course.reply import NOTHING_BACK, is_whole, keep_working
+from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.course.called import result_of
+from gpipe_sim.course.reply import is_whole, keep_working
+from gpipe_sim.errors import Real
 
 A_LIST = "Later lessons read it more than once, as a list. How do you make one?"
 KINDS = "FBIW"  #: the letters in which students write rows
 MOST = 16  #: actions of a row that a reply quotes
 Step = tuple[int, str, int]  #: an action of a student's: stage, kind, microbatch
 Rows = list[list[Step]]
+Order = Sequence[Sequence[Step]]  #: rows that are only read
 
 
 def spelled(action: Step) -> str:
@@ -41,12 +45,17 @@ def parsed(text: str) -> Rows:
     return [[(int(s), kind, int(m)) for s, kind, m in line] for line in words]
 
 
-def rows_of(schedule: Schedule) -> Rows:
+def rows_of(schedule: Schedule) -> list[list[Action]]:
     """The library's rows as lists; its actions are tuples that equal those of the lessons."""
-    return [list(row) for row in schedule.actions]
+    return [[part for action in row for part in action.parts] for row in schedule.actions]
 
 
-def as_schedule(rows: Rows, placement: Sequence[Sequence[int]] | None = None) -> Explicit:
+def done_on(timeline: Timeline, device: int) -> list[tuple[Action, Real, Real]]:
+    """(action, start, end) of what a device does, in time order."""
+    return [(part, span.start, span.end) for span in timeline.on(device) for part in span.action.parts]
+
+
+def as_schedule(rows: Order, placement: Sequence[Sequence[int]] | None = None) -> Explicit:
     """The rows as a schedule of the library."""
     actions = [[Action(stage, Kind[kind], m) for stage, kind, m in row] for row in rows]
     return Explicit(actions, placement=placement)
@@ -63,20 +72,13 @@ def first_other(found: Sequence, wanted: Sequence) -> int:
     return next(place for place, (one, other) in enumerate(zip(found, wanted, strict=True)) if one != other)
 
 
-def given(function: object, *arguments: object, where: str, copies: bool = True) -> object:
-    """What a student's function returns, where ``called`` would read out a generator."""
-    if not callable(function):
-        return called(function)
-    return called(lambda *each: (function(*each),), *arguments, where=where, copies=copies)[0]
-
-
-def rows_from(function: object, *arguments: object, wanted: Rows, where: str = "") -> Rows:
+def rows_from(function: object, *arguments: object, wanted: Order, where: str = "") -> Rows:
     """The rows that ``function(*arguments)`` gives, in plain Python, if each has the actions that are wanted.
 
     They may stand in any order. Raises a Reply if they are no rows, or not of these actions.
     """
     where = where or f"called with ({', '.join(map(repr, arguments))})"
-    got = given(function, *arguments, where=where)
+    got = result_of(function, *arguments, where=where, plain=False)
     rows = read_rows(got, len(wanted), where, {kind for row in wanted for _, kind, _ in row})
     for k, (row, right) in enumerate(zip(rows, wanted, strict=True)):
         if wrong := what_is_amiss(row, right):
@@ -87,8 +89,6 @@ def rows_from(function: object, *arguments: object, wanted: Rows, where: str = "
 
 def read_rows(got: object, devices: int, where: str, kinds: Iterable[str] = "FB") -> Rows:
     """What a student's function gave, as rows of (int, str, int); raises a Reply if it is anything else."""
-    if got is None:
-        raise keep_working(f"{where} {NOTHING_BACK}")
     if isinstance(got, Iterator | tuple):
         raise keep_working(f"{where} it gives a {type(got).__name__}. {A_LIST}")
     if not isinstance(got, list):
@@ -116,7 +116,7 @@ def _what_is_no_row(row: object, kinds: Iterable[str]) -> str:
     return ""
 
 
-def is_action(each: object, kinds: Iterable[str] = tuple(KINDS)) -> bool:
+def is_action(each: object, kinds: Iterable[str] = tuple(KINDS)) -> TypeGuard[Step]:
     """Whether it is a tuple of a whole number, one of the letters, and a whole number."""
     if not isinstance(each, tuple) or len(each) != 3:
         return False
@@ -124,7 +124,7 @@ def is_action(each: object, kinds: Iterable[str] = tuple(KINDS)) -> bool:
     return is_whole(s) and is_whole(m) and isinstance(kind, str) and kind in tuple(kinds)
 
 
-def is_need(entry: object, kinds: Iterable[str] = "FB") -> bool:
+def is_need(entry: object, kinds: Iterable[str] = "FB") -> TypeGuard[tuple[str, int]]:
     """Whether it can stand in a table of needs: a pair of a letter and a whole number."""
     return isinstance(entry, tuple) and len(entry) == 2 and entry[0] in tuple(kinds) and is_whole(entry[1])
 

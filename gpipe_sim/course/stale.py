@@ -7,13 +7,13 @@ that was done once and what came out is stored; ``python -m benchmarks.staleness
 
 import json
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
 
-from gpipe_sim.core.actions import Kind
+from gpipe_sim.core.actions import U
 from gpipe_sim.core.device import Batch
 from gpipe_sim.core.layers import mlp
 from gpipe_sim.core.losses import cross_entropy
@@ -92,9 +92,9 @@ def losses_of(
     partitions: Sequence[Partition], rows: Schedule, batch: Batch, rate: float, weights: str | None
 ) -> tuple[Sequence[float], int | None]:
     """(the loss of each update, after how many it diverged or None) of a stream trained with SGD."""
-    how = {"optimizer": SGD(rate), "weights": weights, "meter": False}
+    run = partial(train_step, optimizer=SGD(rate), weights=weights, meter=False)
     try:
-        return train_step(partitions, rows, batch, cross_entropy, **how).losses, None
+        return run(partitions, rows, batch, cross_entropy).losses, None
     except DivergedError as error:
         return error.losses, len(error.losses)
 
@@ -123,12 +123,8 @@ def blocks(losses: Sequence[float], method: str, devices: int) -> list[float]:
 @cache
 def times(method: str, devices: int) -> list:
     """When each block is through and its updates are in on every device, with F = 1 and B = 2."""
-    ends: dict[int, float] = {}
-    for row in simulate(order(method, devices)).rows:
-        for span in row:
-            if span.action.kind is Kind.U:
-                ends[span.action.microbatch] = max(ends.get(span.action.microbatch, 0), span.end)
-    return [ends[m] for m in range(BLOCK - 1, MICROBATCHES, BLOCK)]
+    ends = simulate(order(method, devices)).ends
+    return [max(ends[U(stage, m)] for stage in range(devices)) for m in range(BLOCK - 1, MICROBATCHES, BLOCK)]
 
 
 @cache

@@ -5,7 +5,7 @@ So that was done once, on one device and on four simulated ones, and what came o
 """
 
 import json
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -57,17 +57,11 @@ def reader() -> list[Layer]:
 
 def training(name: str, epochs: int = EPOCHS) -> History:
     """Train ``ALONE`` or as a ``PIPELINE``, from the same weights in the same order of digits."""
-    how = {
-        "loss": cross_entropy,
-        "optimizer": AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY),
-        "epochs": epochs,
-        "batch_size": BATCH,
-        "report": None,
-    }
-    if name == ALONE:
-        return train_single_device(reader(), rows_of_eight(), microbatches=MICROBATCHES, **how)
+    optimizer, data = AdamW(LEARNING_RATE, weight_decay=WEIGHT_DECAY), rows_of_eight()
+    alone = partial(train_single_device, reader(), data, microbatches=MICROBATCHES)
     stages, schedule = split(reader(), balance=BALANCE), GPipe(len(BALANCE), MICROBATCHES)
-    return train(stages, schedule, rows_of_eight(), **how)
+    run = alone if name == ALONE else partial(train, stages, schedule, data)
+    return run(loss=cross_entropy, optimizer=optimizer, epochs=epochs, batch_size=BATCH, report=None)
 
 
 @cache
