@@ -116,12 +116,16 @@ def test_real_layers_are_timed_one_by_one_and_cut_for_their_schedule():
 
 
 def test_a_slow_device_gets_fewer_layers():
-    found = gp.balance_by_makespan(gp.OneFOneB(4, 8), gp.Costs([1] * 14, speed=[1, 1, Fraction(1, 2), 1]))
+    found = gp.balance_by_makespan(
+        gp.OneFOneB(4, 8), gp.Costs([1] * 14, 1, 1, speed=[1, 1, Fraction(1, 2), 1])
+    )
     assert found.balance == (4, 4, 2, 4)
 
 
 def test_costs_of_layers_add_up_to_those_of_stages():
-    costs = gp.Costs([1, 2, 3, 4], 2, recompute=[1, 1, 1, Fraction(1, 2)], comm=3, speed=2, overhead=[1, 5])
+    costs = gp.Costs(
+        [1, 2, 3, 4], 2, 1, recompute=[1, 1, 1, Fraction(1, 2)], comm=3, speed=2, overhead=[1, 5]
+    )
     assert merged(costs, [1, 3]) == gp.Costs(
         [1, 9], [2, 6], [1, 3], [1, Fraction(5, 2)], [0, 0], comm=3, speed=2, overhead=[1, 5]
     )
@@ -200,7 +204,7 @@ def test_gpipes_bound_is_its_makespan():
 
 def test_a_device_of_many_actions_makes_a_step_last_as_long_as_all_devices_do_on_average():
     """With two stages on a device, no single stage shows that: it is what all layers take, shared out."""
-    schedule, costs = gp.Interleaved1F1B(2, 4), gp.Costs([1] * 8, overhead=1, speed=[1, 3])
+    schedule, costs = gp.Interleaved1F1B(2, 4), gp.Costs([1] * 8, 1, 1, overhead=1, speed=[1, 3])
     work, overhead = 8 * 4 * 3, 32 * 1
     assert bounds_of(schedule, costs, 1000).least() >= (work + overhead / 2 * (1 + 3)) / (1 + 3)
 

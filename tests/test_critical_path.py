@@ -37,7 +37,7 @@ def test_the_chain_ends_after_two_links():
 
 def test_what_it_waits_for_came_late_because_its_device_was_busy():
     """Device 1 is slow, and in GPipe its four forwards come first."""
-    explanation = why_idle(simulate(GPipe(2, 4), Costs(forward=[1, 3])), 0, 4)
+    explanation = why_idle(simulate(GPipe(2, 4), Costs([1, 3], 1, 1)), 0, 4)
     assert str(explanation) == (
         "device 0 waits from 4 to 15 for 1B3, which device 1 runs from 13 to 15; "
         "device 1 is busy with 1F3 until 13"

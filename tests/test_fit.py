@@ -74,10 +74,10 @@ def test_where_a_stage_has_both_its_halves_win():
 def test_a_recompute_is_read_off_where_there_is_one():
     schedule = remat(OneFOneB(3, 4), "always")
     assert fit_costs(simulate(schedule, Costs(2, recompute=[3, 1, 1]))).recompute == (3, 1, 1)
-    assert fit_costs(simulate(schedule, Costs([4, 5, 6]))).recompute == (4, 5, 6)
+    assert fit_costs(simulate(schedule, Costs([4, 5, 6], 1, 1))).recompute == (4, 5, 6)
     assert fit_costs(simulate(OneFOneB(3, 4), Costs(recompute=3))).recompute is None
     half = Explicit(["0F0 0R0 0B0", "1F0 1B0"])
-    assert fit_costs(simulate(half, Costs([4, 5], recompute=3))).recompute == (3, 5)
+    assert fit_costs(simulate(half, Costs([4, 5], 1, 1, recompute=3))).recompute == (3, 5)
 
 
 def test_a_pair_that_is_quicker_than_its_halves_is_a_cost_of_its_own():

@@ -154,7 +154,7 @@ def test_kinds_are_listed_in_the_order_of_the_palette():
             "1 device, 2 microbatches; F takes 1, B 2, U 0",
         ),
         (
-            simulate(GPipe(2, 2), Costs([1, 2])),
+            simulate(GPipe(2, 2), Costs([1, 2], 1, 1)),
             "GPipe: 11 long, 36.4% waiting",
             "2 devices, 2 microbatches",
         ),

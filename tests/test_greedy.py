@@ -237,7 +237,7 @@ def test_two_copies_of_a_stage_are_refused_with_the_reason():
         ({"priority": "FBB"}, ValueError, "list F and B, or F, I and W"),
         ({"priority": "fb"}, ValueError, r"the most urgent first \(got 'fb'\)"),
         ({"priority": 7}, ValueError, r"the most urgent first \(got 7\)"),
-        ({"costs": Costs(forward=[1, 2, 3])}, ValueError, "forward for 3 stages, but the schedule has 2"),
+        ({"costs": Costs([1, 2, 3], 1, 1)}, ValueError, "forward for 3 stages, but the schedule has 2"),
     ],
 )
 def test_bad_input_is_told_what_would_work(options, error, says):

@@ -90,7 +90,7 @@ def test_a_box_has_its_number_in_it_unless_its_kind_has_none_or_it_has_no_room(s
 
 def test_a_single_short_box_costs_the_others_no_number():
     schedule = OneFOneB(2, 4)
-    slow, quick = Costs(), Costs([1, 0.1])
+    slow, quick = Costs(), Costs([1, 0.1], 1, 1)
     assert len(numbers_in(str(draw(simulate(schedule, slow))))) == 16
     assert len(numbers_in(str(draw(simulate(schedule, quick))))) == 12  # of stage 1, forwards take a tenth
 

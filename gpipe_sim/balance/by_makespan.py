@@ -142,7 +142,7 @@ def _even(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], lis
 
 def _layers(costs: Costs, schedule: Schedule) -> int:
     """How many layers the costs list; what cannot be cut is refused."""
-    require(OWNER, costs, Costs, "costs of single layers, such as Costs([1, 1, 2])")
+    require(OWNER, costs, Costs, "costs of single layers, such as Costs.from_forward([1, 1, 2])")
     if type(costs).duration is not Costs.duration or type(costs).transfer is not Costs.transfer:
         raise TypeError(
             f"{OWNER} adds up the costs of layers, so it needs Costs and no subclass {got(costs)}"
@@ -151,8 +151,10 @@ def _layers(costs: Costs, schedule: Schedule) -> int:
         cost for name, cost in vars(costs).items() if isinstance(cost, tuple) and name not in PER_DEVICE
     ]
     if not listed:
-        raise ValueError(f"{OWNER} needs what each layer costs, such as Costs([1, 1, 2]) {got(costs)}")
-    costs.require_devices(schedule.devices)
+        raise ValueError(
+            f"{OWNER} needs what each layer costs, such as Costs.from_forward([1, 1, 2]) {got(costs)}"
+        )
+    costs.require_length("devices", schedule.devices, PER_DEVICE)
     layers = len(listed[0])
     require_few(OWNER, layers, "layers", MOST)
     read_stages(OWNER, layers, schedule.stages)

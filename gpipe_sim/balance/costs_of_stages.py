@@ -12,10 +12,10 @@ def merged(costs: Costs, balance: Sequence[int]) -> Costs:
     """Read these costs as those of single layers, and add them up: stage s gets ``balance[s]`` layers.
 
     A cost that is one number is that of each layer. A message takes as long as before, and so does the
-    overhead of an action. ``merged(Costs([1, 1, 1, 2]), [3, 1])`` has a forward of 3 and of 2. TypeError or
-    ValueError unless the balance lists whole numbers of at least 1 that add up to all layers.
+    overhead of an action. ``merged(Costs.from_forward([1, 1, 1, 2]), [3, 1])`` has a forward of 3 and of 2.
+    TypeError or ValueError unless the balance lists whole numbers of at least 1 that add up to all layers.
     """
-    require("merged", costs, Costs, "costs, such as Costs([1, 1, 1, 2])")
+    require("merged", costs, Costs, "costs, such as Costs.from_forward([1, 1, 1, 2])")
     balance = listed("merged", "how many layers each stage gets, such as [2, 2, 1]", balance)
     ends = [0, *accumulate(whole("merged", "each stage's layers", size) for size in balance)]
     per_stage = {*vars(costs)} - {"comm"} - PER_DEVICE

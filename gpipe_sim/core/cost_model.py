@@ -36,11 +36,8 @@ class CostModel(ABC):
         (durations, delays), in_units = as_columns(*price_program(self, program))
         return time_program(program, durations, delays), in_units
 
-    def require_stages(self, stages: int) -> None:  # noqa: B027
-        """Raise ValueError if the costs are not for this number of stages. By default they are for any."""
-
-    def require_devices(self, devices: int) -> None:  # noqa: B027
-        """Raise ValueError if the costs are not for this number of devices. By default they are for any."""
+    def require_fit(self, stages: int, devices: int) -> None:  # noqa: B027
+        """Raise ValueError if the costs are for other numbers of them. By default they are for any."""
 
     def durations(self, program: Program) -> CostColumn:
         """``duration`` for every entry of a program."""
@@ -58,8 +55,7 @@ class CostModel(ABC):
 def require_costs(owner: str, costs, stages: int, devices: int) -> None:
     """TypeError unless it is a cost model, ValueError if it is for another number of stages or devices."""
     require(owner, costs, CostModel, "costs, such as Costs(comm=1)")
-    costs.require_stages(stages)
-    costs.require_devices(devices)
+    costs.require_fit(stages, devices)
 
 
 def price_program(costs: CostModel, program: Program) -> tuple[CostColumn, CostColumn]:

@@ -1,6 +1,6 @@
 """How long things take: plain numbers, in one unit of your choice."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -12,11 +12,12 @@ from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.numbers import CostColumn, quotient
 from gpipe_sim.core.program import CODE, KINDS, Program
 from gpipe_sim.core.rows import read_action
-from gpipe_sim.errors import Real, duration, got, whole
+from gpipe_sim.errors import Real, duration, got, listed, whole
 
 Cost = Real | Sequence[Real]
 #: The median seconds of F, I and W of each stage: (partitions, batch, microbatches, runs, warmup).
 STOPWATCH: Hook[Callable[..., tuple[Cost, Cost, Cost]]] = Hook("stopwatch", "Costs.measured")
+UNSAID: Any = None  #: 1, unless the forward is listed
 PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
 
 
@@ -33,13 +34,16 @@ class Costs(CostModel):
     device of speed 2 takes half as long for everything. ``overhead`` is what each action takes in addition,
     however little it computes, such as launching it; an overlapped pair is two actions.
 
+    F, I and W take 1 each unless given. A list of forwards, which says that stages differ, needs
+    ``input_grad`` and ``weight_grad`` beside it, or ``Costs.from_forward``: equal backwards would hide it.
+
     With whole numbers or ``Fraction`` every time stays exact. ValueError for NaN, infinite or negative costs
     and for a speed that is not above 0, TypeError for anything but numbers.
     """
 
     forward: Cost = 1
-    input_grad: Cost = 1
-    weight_grad: Cost = 1
+    input_grad: Cost = UNSAID
+    weight_grad: Cost = UNSAID
     recompute: Cost | None = None
     update: Cost = 0
     overlap: Cost | None = None
@@ -50,16 +54,24 @@ class Costs(CostModel):
     def __post_init__(self):
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is None and field.name in ("recompute", "overlap"):
-                continue
-            if field.name != "comm" and isinstance(value, Sequence) and not isinstance(value, str):
-                plain: Cost = tuple(duration("Costs", field.name, time) for time in value)
+            if value is field.default is None:
+                if field.name in ("recompute", "overlap"):
+                    continue
+                if isinstance(self.forward, tuple):
+                    other = "write Costs.from_forward(forward, backward=2) if backwards take twice as long"
+                    raise ValueError(
+                        f"Costs lists forward, but says no {field.name}; list it too, or {other}"
+                    )
+                value = 1
+            if field.name != "comm" and isinstance(value, Iterable):
+                numbers = listed("Costs", f"{field.name} to be a number or a list of numbers", value)
+                plain: Cost = tuple(duration("Costs", field.name, time) for time in numbers)
             else:
                 plain = duration("Costs", field.name, value)
             object.__setattr__(self, field.name, plain)
         for what, names in (("stages", {*vars(self)} - PER_DEVICE), ("devices", PER_DEVICE)):
             lengths = self._lengths(names)
-            if len({*lengths.values()}) > 1:
+            if len({*lengths.values()}) > 1 or 0 in lengths.values():
                 said = " and ".join(f"{name} for {length}" for name, length in lengths.items())
                 raise ValueError(f"Costs lists {said} {what}; a schedule has one number of them")
         if 0 in (self.speed if isinstance(self.speed, tuple) else (self.speed,)):
@@ -92,6 +104,13 @@ class Costs(CostModel):
         return 0 if source == target else self.comm
 
     @classmethod
+    def from_forward(cls, forward: Cost, backward: Real = 2, **others: Any) -> "Costs":
+        """Each backward takes ``backward`` times as long as its forward: half of that in I, half in W."""
+        given, backward = cls(forward, 0, 0, **others), duration("from_forward", "backward", backward)
+        half = _scaled(given.forward, backward, 2)
+        return replace(given, input_grad=half, weight_grad=half)
+
+    @classmethod
     def measured(
         cls, partitions: Sequence, batch: tuple, *, microbatches: int = 1, runs: int = 5, warmup: int = 1
     ) -> "Costs":
@@ -114,20 +133,14 @@ class Costs(CostModel):
         """
         stages_per_device = whole("per_stage", "stages_per_device", stages_per_device)
         computing = {field.name for field in fields(self)} - {"comm"} - PER_DEVICE
-        shares: dict[str, Any] = {
-            name: _divided(getattr(self, name), stages_per_device) for name in computing
-        }
-        return replace(self, **shares)
+        said = {name: getattr(self, name) for name in computing if getattr(self, name) is not None}
+        costs: dict[str, Any] = {name: _scaled(cost, 1, stages_per_device) for name, cost in said.items()}
+        return replace(self, **costs)
 
-    def require_stages(self, stages: int) -> None:
-        """Raise ValueError if a cost is listed for another number of stages."""
-        whole("require_stages", "stages", stages)
-        self.require_length("stages", stages, {*vars(self)} - PER_DEVICE)
-
-    def require_devices(self, devices: int) -> None:
-        """Raise ValueError if a speed or an overhead is listed for another number of devices."""
-        whole("require_devices", "devices", devices)
-        self.require_length("devices", devices, PER_DEVICE)
+    def require_fit(self, stages: int, devices: int) -> None:
+        """Raise ValueError if a cost is listed for another number of stages, or of devices."""
+        self.require_length("stages", whole("require_fit", "stages", stages), {*vars(self)} - PER_DEVICE)
+        self.require_length("devices", whole("require_fit", "devices", devices), PER_DEVICE)
 
     def require_length(self, what: str, count: int, names: set[str], who: str = "the schedule") -> None:
         """Raise ValueError if one of the named costs is listed for another number of something."""
@@ -217,10 +230,10 @@ def _plus(a: Cost, b: Cost) -> Cost:
     return tuple(_at(a, stage) + _at(b, stage) for stage in range(stages))
 
 
-def _divided(cost: Cost | None, by: int) -> Cost | None:
+def _scaled(cost: Cost, times: Real, by: int) -> Cost:
     if isinstance(cost, Sequence):
-        return tuple(quotient(time, by) for time in cost)
-    return None if cost is None else quotient(cost, by)
+        return tuple(quotient(time * times, by) for time in cost)
+    return quotient(cost * times, by)
 
 
 UNIT = Costs()  #: unit costs, the default everywhere: 1 for F, I and W each; messages take no time

@@ -16,10 +16,13 @@ T = TypeVar("T")
 
 
 class Hook(Generic[T]):
-    """One thing that a later chapter adds; ``use`` is what asks for it, as a message says it."""
+    """One thing that a later chapter adds; ``use`` is what asks for it, as a message says it.
 
-    def __init__(self, name: str, use: str):
-        self.name, self.use = name, use
+    Without its chapter there is what stands ``instead``, if anything.
+    """
+
+    def __init__(self, name: str, use: str, instead: T | None = None):
+        self.name, self.use, self.instead = name, use, instead
 
     @cached_property
     def filled(self) -> T:
@@ -30,15 +33,9 @@ class Hook(Generic[T]):
         except ModuleNotFoundError as error:
             if not str(error.name).startswith("gpipe_sim"):
                 raise
+            if self.instead is not None:
+                return self.instead
             raise ModuleNotFoundError(f"{self.use} needs {error.name}, which is not here") from None
-
-    @property
-    def there(self) -> bool:
-        """Whether its chapter is there."""
-        try:
-            return self.filled is not None
-        except ModuleNotFoundError:
-            return False
 
 
 class Shown(Protocol):

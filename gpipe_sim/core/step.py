@@ -155,8 +155,7 @@ class Step:
 
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """What comes of the step."""
-        metered = METER.filled if meter and METER.there else MeteredMemory
-        devices = self.run_devices(partitions, timeline, metered if meter else Memory)
+        devices = self.run_devices(partitions, timeline, METER.filled if meter else Memory)
         memories = [device.memory for device in devices]
         traces = tuple(memory.trace() for memory in memories if isinstance(memory, MeteredMemory))
         return self.collect(devices, traces, timeline)
@@ -182,7 +181,7 @@ class Step:
 
 #: A meter that also knows what there is while an action runs, used whenever its chapter is there; without it,
 #: ``MeteredMemory`` knows what there is where actions end.
-METER: Hook[type[MeteredMemory]] = Hook("meter", "the peak inside an action")
+METER: Hook[type[MeteredMemory]] = Hook("meter", "the peak inside an action", MeteredMemory)
 #: With it come ``lowering.NEEDS_OF_UPDATES``, what U waits for, and ``problems.WRONG_UPDATES``.
 STREAM: Hook[type[Step]] = Hook("stream", "a schedule with updates, such as 0U0,")
 

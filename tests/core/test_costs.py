@@ -25,7 +25,7 @@ def test_a_full_backward_takes_2_and_everything_else_1_unless_given():
 
 def test_a_recompute_takes_as_long_as_its_forward_unless_given():
     assert Costs(forward=3, recompute=0).duration(R(0, 0), 0) == 0
-    assert Costs(forward=[3, 5]).duration(R(1, 0), 0) == 5
+    assert Costs.from_forward([3, 5]).duration(R(1, 0), 0) == 5
 
 
 def test_a_cost_may_be_listed_per_stage():
@@ -56,7 +56,7 @@ def test_the_stages_of_a_device_share_its_work_exactly_and_messages_stay_as_long
     shared = Costs(1, 2, Fraction(1, 3), recompute=5, update=0, overlap=2.5, comm=7).per_stage(2)
     assert shared == Costs(Fraction(1, 2), 1, Fraction(1, 6), Fraction(5, 2), 0, 1.25, comm=7)
     assert [type(time) for time in (shared.forward, shared.input_grad, shared.comm)] == [Fraction, int, int]
-    assert Costs([1, 4], recompute=None).per_stage(2) == Costs(
+    assert Costs([1, 4], 1, 1, recompute=None).per_stage(2) == Costs(
         (Fraction(1, 2), 2), Fraction(1, 2), Fraction(1, 2)
     )
     assert Costs(3, comm=2).per_stage(1) == Costs(3, comm=2)
@@ -71,10 +71,10 @@ def test_a_model_is_no_more_work_when_it_is_cut_into_more_stages():
 
 
 def test_costs_are_values():
-    assert Costs(forward=[1, 2]) == Costs(forward=(1, 2))
-    assert hash(Costs(forward=[1, 2])) == hash(Costs(forward=(1, 2)))
+    assert Costs([1, 2], 1, 1) == Costs((1, 2), 1, 1) == Costs(np.array([1, 2]), 1, 1)
+    assert hash(Costs([1, 2], 1, 1)) == hash(Costs((1, 2), 1, 1))
     listed = [1, 2]
-    costs = Costs(forward=listed)
+    costs = Costs(listed, 1, 1)
     listed[0] = 99
     assert costs.duration(F(0, 0), 0) == 1
     with pytest.raises(AttributeError):
@@ -86,17 +86,40 @@ def test_costs_are_values():
 
 def test_one_bad_number_in_a_list_is_refused():
     with pytest.raises(ValueError, match=r"forward to be finite and >= 0 \(got nan\)"):
-        Costs(forward=[1, float("nan")])
+        Costs([1, float("nan")], 1, 1)
     with pytest.raises(TypeError, match=r"comm to be a number \(got \[1, 2\]\)"):
         Costs(comm=[1, 2])
 
 
-@pytest.mark.parametrize("listed", [[1, 2, 3], [1], []])
+@pytest.mark.parametrize("listed", [[1, 2, 3], np.array([1, 2.5, 3])])
+def test_a_list_of_forwards_does_not_hide_what_the_backwards_take(listed):
+    for other in ({}, {"input_grad": 1}, {"weight_grad": [1, 2, 3]}):
+        with pytest.raises(
+            ValueError, match=r"says no (input|weight)_grad.*Costs.from_forward\(forward, backwa"
+        ):
+            Costs(listed, **other)
+    assert Costs.from_forward(listed) == Costs(listed, listed, listed)
+    exact = Costs.from_forward([1, 2], Fraction(3, 2), comm=4)
+    assert exact == Costs([1, 2], [Fraction(3, 4), Fraction(3, 2)], [Fraction(3, 4), Fraction(3, 2)], comm=4)
+    assert Costs.from_forward(3, 0) == Costs(3, 0, 0) and Costs.from_forward(1) == Costs()
+    with pytest.raises(ValueError, match="from_forward needs backward to be finite and >= 0"):
+        Costs.from_forward(listed, -1)
+
+
+def test_no_cost_is_an_empty_list_or_a_text():
+    with pytest.raises(ValueError, match="Costs lists update for 0 stages"):
+        Costs(update=[])
+    for text in ("4", b"4", {1, 2}, {1: 2}):
+        with pytest.raises(TypeError, match="forward to be a number or a list of numbers"):
+            Costs(forward=text)
+
+
+@pytest.mark.parametrize("listed", [[1, 2, 3], [1]])
 def test_a_list_must_have_one_cost_per_stage(listed):
     with pytest.raises(
         ValueError, match=rf"lists forward for {len(listed)} stages, but the schedule has 2"
     ) as error:
-        simulate(GPipe(2, 2), Costs(forward=listed))
+        simulate(GPipe(2, 2), Costs(listed, 1, 1))
     assert "give one number, or 2" in str(error.value)
     with pytest.raises(ValueError, match="but the schedule has 4"):
         simulate(Interleaved1F1B(2, 2), Costs(update=[1, 2]))

@@ -101,7 +101,10 @@ def test_what_the_natural_guesses_are():
     """The figures in the sentences: 41.25 is the work spread evenly, 66 every stage twice as long, ..."""
     length = lambda stages: gp.simulate(gp.GPipe(4, 8), gp.Costs(stages, stages, stages)).makespan  # noqa: E731
     assert length([Fraction(5, 4)] * 4) == 41.25 and length([2] * 4) == 66
-    for costs, makespan in ((gp.Costs([1, 2, 1, 1]), 41), (gp.Costs(1, [1, 2, 1, 1], [1, 2, 1, 1]), 49)):
+    for costs, makespan in (
+        (gp.Costs([1, 2, 1, 1], 1, 1), 41),
+        (gp.Costs(1, [1, 2, 1, 1], [1, 2, 1, 1]), 49),
+    ):
         assert gp.simulate(gp.GPipe(4, 8), costs).makespan == makespan
     assert 8 * 2 * 3 == 48 and gp.simulate(gp.GPipe(4, 1), gp.Costs(*[[1, 2, 1, 1]] * 3)).makespan - 12 == 3
 
