@@ -107,8 +107,8 @@ def require_labels(owner: str, labels: Iterable[int]) -> None:
             raise ValueError(f"{owner} has a label of about {int(math.log10(abs(label))) + 1} digits")
 
 
-_WORD = re.compile(r"(\d{1,18})([FBIWRU])(\d{1,18})")  # more digits than any label has
-_PAIR = re.compile(r"\(\d{1,18}F\d{1,18};\d{1,18}B\d{1,18}\)OVERLAP_F_B")
+_WORD = re.compile(r"([0-9]{1,18})([FBIWRU])([0-9]{1,18})")  # more digits than any label has
+_PAIR = re.compile(r"\([0-9]{1,18}F[0-9]{1,18};[0-9]{1,18}B[0-9]{1,18}\)OVERLAP_F_B")
 
 
 def F(stage: int, microbatch: int) -> Action:

@@ -85,7 +85,7 @@ class Costs(CostModel):
     def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
         """How long this device is busy with the action."""
         action = read_action("duration", action)
-        return self._on(device, self._work(action), len(action.parts))
+        return self._on(whole("duration", "device", device, low=0), self._work(action), len(action.parts))
 
     def _work(self, action: Action | OverlapFB) -> Real:
         """How long it takes a device of speed 1, apart from overhead."""

@@ -85,9 +85,8 @@ def remat(schedule: Schedule, mode: str, stages: Collection[int] | None = None) 
 
 def _read_stages(stages: Collection[int], schedule: Schedule) -> frozenset[int]:
     such_as = "stages to be a list of stages, such as [0, 1]"
-    if isinstance(stages, Set):
-        stages = list(stages)
-    read = frozenset(whole("remat", "a stage", stage, low=0) for stage in listed("remat", such_as, stages))
+    given = listed("remat", such_as, list(stages) if isinstance(stages, Set) else stages)
+    read = frozenset(whole("remat", "a stage", stage, low=0) for stage in given)
     if too_high := [stage for stage in read if stage >= schedule.stages]:
         raise ValueError(f"{schedule!r} has stages 0 to {schedule.stages - 1} {got(max(too_high))}")
     return read
