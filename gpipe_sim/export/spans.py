@@ -31,9 +31,8 @@ def from_spans(schedule: Schedule, spans: Iterable[Span], took_turns: bool = Fal
             where = f"on device {span.device}, but {schedule!r} has it on {home}"
             raise ValueError(f"{span.action} is measured {where}")
         found[entry] = span
-    for entry in range(program.size):
-        if entry not in found:
-            raise ValueError(f"{program.entry_of(entry)} of {schedule!r} was not measured")
+    if missing := set(range(program.size)) - found.keys():
+        raise ValueError(f"{program.entry_of(min(missing))} of {schedule!r} was not measured")
     in_order = [found[entry] for entry in range(program.size)]
     _require_in_order(in_order, schedule)
     starts, ends = ([getattr(span, name) for span in in_order] for name in ("start", "end"))
