@@ -16,7 +16,7 @@ class Ambient(NamedTuple):
     cached: bool
     default_dtype: torch.dtype
     matmul_precision: str
-    deterministic: int
+    deterministic: int  # 0 is no, 1 is with a warning, 2 with an error
     anomaly: tuple[bool, bool]
 
     @classmethod
@@ -35,7 +35,7 @@ class Ambient(NamedTuple):
         """Compute as where this was taken."""
         torch.set_default_dtype(self.default_dtype)
         torch.set_float32_matmul_precision(self.matmul_precision)
-        torch.set_deterministic_debug_mode(self.deterministic)
+        torch.use_deterministic_algorithms(self.deterministic > 0, warn_only=self.deterministic == 1)
         with ExitStack() as stack:
             for kind, (on, dtype) in zip(_KINDS, self.autocast, strict=True):
                 if on:

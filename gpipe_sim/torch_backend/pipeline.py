@@ -140,7 +140,7 @@ class MeasuredStep(StepResult):
     ):
         tensors = {labels[key]: tensor for result in results for key, tensor in result.gradients.items()}
         loss = next(result.loss for result in results if result.loss is not None)
-        vars(self)["loss"] = loss  # a StepResult is frozen, but for what it does not have itself
+        vars(self)["loss"] = loss  # a field of StepResult, which is frozen
         self._tensors = {key: (tensors[key], version(tensors[key])) for key in sorted(tensors)}
         self._outputs = next((result.outputs for result in results if result.outputs is not None), None)
         self._noted = [timed for result in results for timed in result.spans]
