@@ -207,11 +207,9 @@ class LocalProcesses:
             code = process.wait(GRACE)
         except subprocess.TimeoutExpired:
             return "closed its connection"
-        how = (
-            f"was ended by signal {signal.Signals(-code).name}"
-            if code < 0
-            else f"ended with exit code {code}"
-        )
+        how = f"ended with exit code {code}"
+        if code < 0:
+            how = f"was ended by signal {signal.Signals(-code).name}"
         last = [*self._text(rank, "log").splitlines(), *self._text(rank, "out").splitlines()][-_LINES:]
         return "\n".join([how + ("; it last wrote:" if last else ""), *last])
 
