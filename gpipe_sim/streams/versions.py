@@ -108,7 +108,7 @@ def lives(program: Program, weights: str) -> Lives:
     places = list(zip(program.device.tolist(), program.stage.tolist(), strict=True))
     #: (device, stage, version) -> the last part that uses it, or the update that replaces it
     last = {(*place, reads[part]): part for part, place in enumerate(places)}
-    keeps, frees, held = set(), {}, {}
+    keeps, frees, held = set[Action](), dict[Action, int](), dict[tuple[int, int], int]()
     aside: dict[tuple[int, int], set[int]] = {}  # by place, the versions that are set aside
     for part, (place, version) in enumerate(zip(places, reads, strict=True)):
         kept, action = aside.setdefault(place, set()), actions[part]
