@@ -79,7 +79,9 @@ class Stream(Step):
     device = StreamDevice
     inputs: StreamInputs
 
-    def complete(self, inputs: StepInputs, owner: str, schedule: Schedule, weights: str | None) -> StreamInputs:
+    def complete(
+        self, inputs: StepInputs, owner: str, schedule: Schedule, weights: str | None
+    ) -> StreamInputs:
         """ValueError without an optimizer, or for weights that the schedule cannot have."""
         program = schedule.program
         updates = program.where.get(Kind.U)
