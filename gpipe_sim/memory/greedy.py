@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
@@ -94,8 +94,8 @@ def greedy(
 def _one_by_one(work: Explicit) -> Explicit:
     """The order in which each microbatch begins when the one before it is finished."""
 
-    def place(action: Action) -> tuple:
-        stage, kind, m = action
+    def place(action: Action | OverlapFB) -> tuple:
+        stage, kind, m = action.parts[0]
         return m, kind is not Kind.F, stage if kind is Kind.F else -stage, kind
 
     rows = [sorted(row, key=place) for row in work.actions]
@@ -147,12 +147,12 @@ class _Plan:
 
     def __init__(self, work: Explicit, limits: Iterable[Real], costs: CostModel):
         self.work, self.machine = work, Machine(work.program, costs, ordered=False)
-        self.actions = [action for row in work.actions for action in row]
+        self.actions = [part for row in work.actions for action in row for part in action.parts]
         self.rooms = [Room(held, limit) for held, limit in zip(work.placement, limits, strict=True)]
         self.rows: list[list[Action]] = [[] for _ in self.rooms]
         # By device, stage and kind: the entries that are ready. A room treats them all alike, so if it has
         # none for the first one, the others need not be tried.
-        self.ready = [defaultdict(list) for _ in self.rooms]
+        self.ready: list[dict] = [defaultdict(list) for _ in self.rooms]
         # (time, device, entry): then all that this entry needs has arrived; -1: then the device becomes free
         self.agenda: list[tuple[Real, int, int]] = []
 

@@ -14,7 +14,6 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.boundary import Boundary, first, rest
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.numbers import CostColumn
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
@@ -22,12 +21,12 @@ from gpipe_sim.core.step import kind_of_step
 from gpipe_sim.errors import whole
 
 #: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
-#: these. A whole number is the place of an array among the saved ones.
+#: these. In what is pending, a whole number is the place of an array among the saved ones.
 INPUT, OUTPUT, OUTPUT_GRADIENT, INPUT_GRADIENT = "x", "y", "dy", "dx"
 #: What travels along with an input or an output is "x1", "x2", ... and "y1", "y2", ...
 
 
-def names_of(name: str, boundary: Boundary) -> dict[str, MetaArray]:
+def names_of(name: str, boundary: Boundary) -> dict[str, Any]:
     """The arrays of a boundary by name: x, x1, x2, ..."""
     return {name: first(boundary)} | {f"{name}{i}": each for i, each in enumerate(rest(boundary), 1)}
 
@@ -42,9 +41,7 @@ class Size(NamedTuple):
         return self.fixed + self.per_sample * samples
 
 
-Array = Size | str | int
-
-
+Array = Size | str  #: of its own, or by its name
 Sizes = dict[str, Size]  #: of arrays, by their names
 
 
@@ -70,7 +67,7 @@ class LayerProfile:
     output: Array
     saved: tuple[Array, ...]
     input_gradient: Array
-    pending: tuple[Array, ...]
+    pending: tuple[Array | int, ...]
     state: int = 0  # what an optimizer keeps for the parameters
     weight_flops: int = 0  # of the weight gradients, for each sample
     recompute_flops: int = 0  # of what the backward computes again, for each sample

@@ -117,7 +117,7 @@ def recompute_frontier(profile: Profile, stage: int = 0, microbatches: int = 1) 
     chain = _read(profile, stage, microbatches)
     states: dict[State, list[_Point]] = {START: [(0, 0, ())]}
     for ways in chain.layers:
-        reached = defaultdict(list)
+        reached: dict[State, list[_Point]] = defaultdict(list)
         for before, points in states.items():
             for word, more, again, kept in ways[before]:
                 reached[kept] += (
@@ -129,7 +129,9 @@ def recompute_frontier(profile: Profile, stage: int = 0, microbatches: int = 1) 
                 f"of {len(chain.layers)} layers, more than {MOST:,} choices may be the best; "
                 "ask for fewer layers, or for layers of fewer sizes"
             )
-    ends = [(size + chain.end[kept], *rest) for kept, points in states.items() for size, *rest in points]
+    ends = [
+        (size + chain.end[kept], flops, how) for kept, points in states.items() for size, flops, how in points
+    ]
     return tuple(RecomputePlan(words, size, flops) for size, flops, words in _unbeaten(ends))
 
 
