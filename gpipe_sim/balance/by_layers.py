@@ -5,14 +5,14 @@ names are torchgpipe's (Kim et al. 2020, arXiv:2004.09910), as is what a size is
 approximate, this one exact.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
 from gpipe_sim.balance.stopwatch import seconds
-from gpipe_sim.core.boundary import apply_layer
+from gpipe_sim.core.boundary import Boundary, apply_layer
 from gpipe_sim.core.device import cut_batch
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.memory import roots
@@ -84,7 +84,7 @@ def balance_by_size(
     return balance_by_cost(costs, stages, **options)
 
 
-def _left_by(layers: Sequence[Layer], x: MetaArray) -> Iterator[int]:
+def _left_by(layers: Sequence[Layer], x: Boundary) -> Iterator[int]:
     """The bytes that each layer's forward leaves and that were not there before."""
     for number, layer in enumerate(layers):
         there = {id(root) for root in roots((x, list(layer.parameters.values())))}
@@ -121,4 +121,8 @@ def balance_by_word(layers: Sequence[Layer], stages: int | None, by: str, sample
 
 
 #: What a stage should have as little of as possible.
-BY = {"parameters": balance_by_parameters, "time": balance_by_time, "size": balance_by_size}
+BY: dict[str, Callable[..., list[int]]] = {
+    "parameters": balance_by_parameters,
+    "time": balance_by_time,
+    "size": balance_by_size,
+}

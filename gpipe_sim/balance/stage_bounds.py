@@ -148,7 +148,8 @@ class StageBounds:
         counts = [
             sum((self._counts(s, k) for k in self._holding(s)), Counter()) for s in range(program.stages)
         ]
-        work = [sum(each[kind] * times for kind, times in count.items()) for count in counts]
+        none = np.zeros(self.layers)
+        work = [sum((each[kind] * times for kind, times in count.items()), none) for count in counts]
         parts = np.bincount(program.device, minlength=program.devices)
         total = np.min(work, axis=0).sum() + (parts * timed.overhead / timed.slowness).sum()
         return total / (1 / timed.slowness).sum()
@@ -163,7 +164,8 @@ class StageBounds:
         own = {kind: sums[end] - sums[start] for kind, sums in timed.sums.items()}
         after = sum(way.work[-1] - way.work[end] for way in (forward, backward))
         turn = sum(way.messages[-1] - way.messages[stage] for way in (forward, backward))
-        free, longest, forwards = np.zeros(len(start)), np.zeros(len(start)), {}
+        forwards: dict[int, Column] = {}
+        free = longest = np.zeros(len(start))
         for entry in range(*program.rows[device : device + 2].tolist()):
             parts = range(program.parts[entry], program.parts[entry + 1])
             mine = [(part, program.microbatch[part]) for part in parts if program.stage[part] == stage]

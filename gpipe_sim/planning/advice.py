@@ -19,7 +19,7 @@ from gpipe_sim.core.timeline import number
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.papers.formulas import microbatches_for_bubble
-from gpipe_sim.planning.candidates import Candidate, Space, candidates, read_space
+from gpipe_sim.planning.candidates import Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster, divisors
 from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.planning.plans import Plan, no_plan, plans_of
@@ -116,8 +116,7 @@ class _Asked:
 
 def _fits_one(asked: _Asked) -> Step:
     question = "Does a replica fit one device?"
-    tried = list(candidates(asked.table, asked.space([asked.devices])))
-    tried = [each for each in tried if isinstance(each, Candidate)]
+    tried, _ = candidates(asked.table, asked.space([asked.devices]))
     memory = asked.table.cluster.memory
     if not tried:
         return Step(question, "The batch has no sample for each device.")

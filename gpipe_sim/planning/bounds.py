@@ -27,6 +27,7 @@ from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.errors import Real
 from gpipe_sim.planning.cluster import MOST_MICROBATCHES, Cluster, Wanted, divisors, quickest, read_counts
 from gpipe_sim.planning.layer_table import LayerTable, Stages, table_of
 from gpipe_sim.planning.step_time import Placement, stages_used
@@ -36,7 +37,7 @@ F, B, I, W = (CODE[kind] for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
 
 
 def least_time(
-    schedule: Schedule, split: bool, recompute: bool, stages: Stages, overhead: float, rings: Sequence[float]
+    schedule: Schedule, split: bool, recompute: bool, stages: Stages, overhead: float, rings: Sequence[Real]
 ) -> float:
     """Of a step; ``split``: whether W is an action of its own.
 
@@ -186,6 +187,6 @@ def _ring(table: LayerTable, copies: int, k: int) -> tuple[float, float]:
     """(how long a device's last ring takes, how long all of the busiest device take): at the least."""
     if copies == 1:
         return 0.0, 0.0
-    links, gradients = table.cluster.links, np.diff(table.gradients)
-    steps, part = 2 * (copies - 1), table.gradients[-1] / k
-    return tuple(steps * float(quickest(links, each / copies)) for each in (gradients.min(), part))
+    links, smallest, part = table.cluster.links, np.diff(table.gradients).min(), table.gradients[-1] / k
+    last, every = (2 * (copies - 1) * float(quickest(links, each / copies)) for each in (smallest, part))
+    return last, every

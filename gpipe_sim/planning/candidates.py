@@ -41,13 +41,13 @@ ROUNDING = 1 - 1e-9  #: bounds are floats, and must not be above what is simulat
 class Candidate:
     """One plan for the layers of a table. ``schedule`` is one replica's, without R.
 
-    ``cut`` is None until one that fits is found.
+    ``cut`` is empty until one that fits is found.
     """
 
     table: LayerTable = field(compare=False)
     schedule: Schedule
     mesh: Mesh
-    cut: Cut | None
+    cut: Cut
     recompute: bool
 
     @property
@@ -177,8 +177,14 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
     )
 
 
-def candidates(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
-    """Each one, or why there is none."""
+def candidates(table: LayerTable, space: Space) -> tuple[list[Candidate], list[Refused]]:
+    """All there are, and why others are none."""
+    found = list(_each(table, space))
+    refused = [each for each in found if isinstance(each, Refused)]
+    return [each for each in found if isinstance(each, Candidate)], refused
+
+
+def _each(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
     samples, cluster = table.profile.samples, table.cluster
     for mesh in meshes(cluster.devices, cluster.links, space.replicas):
         for microbatches in _microbatches(samples, mesh.replicas, space.microbatches):

@@ -94,7 +94,7 @@ def _waits(timeline: Timeline) -> Iterator[Real]:
     program = timeline.schedule.program
     turns = sorted(span.start for span in timeline.spans) if timeline.took_turns else []
     for device, row in enumerate(timeline.rows):
-        free = 0
+        free: Real = 0
         for span in row:
             wanted = needs(span.action, timeline.schedule)
             sent = max(

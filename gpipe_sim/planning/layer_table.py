@@ -217,7 +217,5 @@ def _own(layer: LayerProfile) -> Size:
 
 def _pending(layer: LayerProfile) -> Size:
     """What I of a layer leaves for W: arrays of its own, and those among what it saved."""
-    kept = {array for array in layer.pending if isinstance(array, int)}
-    sizes: list[Size] = [array for array in layer.pending if isinstance(array, Size)]
-    sizes += [layer.saved[i] for i in kept if isinstance(layer.saved[i], Size)]
-    return _sum(sizes)
+    kept = (array for i, array in enumerate(layer.saved) if i in layer.pending)
+    return _sum(array for array in (*layer.pending, *kept) if isinstance(array, Size))

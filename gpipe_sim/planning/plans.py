@@ -77,19 +77,18 @@ def plan(
 
 def plans_of(table: LayerTable, space: Space, rows: int | None) -> "Plans":
     """As many plans of a space as there are, but not more than so many rows."""
-    found = list(candidates(table, space))
-    search = Search(table, [each for each in found if isinstance(each, Candidate)])
+    looked_at, refused = candidates(table, space)
+    search = Search(table, looked_at)
     plans = tuple(Plan(*each) for each in islice(search, rows))
-    refused = [each for each in found if isinstance(each, Refused)] + search.refused
-    return Plans(plans, tuple(refused), len(found), search.simulated, table, space)
+    every = len(looked_at) + len(refused)
+    return Plans(plans, (*refused, *search.refused), every, search.simulated, table, space)
 
 
 def no_plan(table: LayerTable, space: Space) -> ValueError:
     """Why there is no plan, and what would make one fit."""
-    found = list(candidates(table, space))
-    looked_at = [each for each in found if isinstance(each, Candidate)]
+    looked_at, refused = candidates(table, space)
     if not looked_at:
-        whys = "; ".join(f"{count} {why}: {each.says}" for why, count, each in counted(found))
+        whys = "; ".join(f"{count} {why}: {each.says}" for why, count, each in counted(refused))
         return ValueError(f"plan finds no plan at all for this model, batch and cluster. {whys}")
     limit, (size, least) = table.cluster.memory, smallest(looked_at)
     fewest = fewest_devices(table)
@@ -191,7 +190,7 @@ class Plan:
     def limited_by(self) -> str:
         """The largest part of the time that is not compute."""
         parts = {name: time for name, time in self.parts.items() if name != "compute"}
-        return max(parts, key=parts.get)
+        return max(parts, key=parts.__getitem__)
 
     @property
     def words(self) -> str:

@@ -66,7 +66,8 @@ def _summed(timeline: Timeline, sizes: list[Real], links: Links, buckets: int, c
     if clip and timeline.schedule.devices > 1:
         found.append(_norm(timeline, found, links))
     found.sort(key=lambda each: (each.start, each.end))
-    return _with_updates_after(replace(timeline, collectives=tuple(found)), found)
+    summed = replace(timeline, collectives=tuple(found))  # type: ignore[arg-type]  # Together is only read
+    return _with_updates_after(summed, found)
 
 
 Ready = tuple[Real, int, tuple[int, ...]]  #: when a stage's gradients can be summed, and on which devices
@@ -134,7 +135,8 @@ def ring_time(ring: Sequence[Link], size: Real) -> Real:
     devices = len(ring)
     ring = ring[:1] if len(set(ring)) == 1 else ring
     busy = [link.busy(quotient(size, devices)) for link in ring]
-    free, arrived = [0] * len(ring), [0] * len(ring)
+    free: list[Real] = [0] * len(ring)
+    arrived = free
     for _ in range(2 * (devices - 1)):
         free = [max(times) + takes for *times, takes in zip(free, arrived, busy, strict=True)]
         late = [time + link.latency for time, link in zip(free, ring, strict=True)]
@@ -165,7 +167,7 @@ def _with_updates_after(timeline: Timeline, found: Sequence[Collective]) -> Time
     starts, ends = timeline.start.tolist(), timeline.end.tolist()
     after = {(each.stage, device): each.end for each in found for device in each.devices}  # the last part's
     for device, (first, until) in enumerate(pairwise(program.rows.tolist())):
-        moved = 0
+        moved: Real = 0
         for entry in range(first, until):
             stage, kind, _ = program.action_of(int(program.parts[entry]))
             if kind is Kind.U:

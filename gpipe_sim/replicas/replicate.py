@@ -92,9 +92,11 @@ def replicate(schedule: Schedule, replicas: int, *, adjacent: str = "stages") ->
     return _of((schedule,) * replicas, adjacent)
 
 
-def _of(inners: tuple[Schedule, ...], *how: str) -> SideBySide:
-    sizes = (sum(getattr(inner, name) for inner in inners) for name in ("devices", "microbatches"))
-    return SideBySide(*sizes, inners, *how)
+def _of(inners: tuple[Schedule, ...], adjacent: str = ADJACENT[0]) -> SideBySide:
+    devices, microbatches = (
+        sum(getattr(each, name) for each in inners) for name in ("devices", "microbatches")
+    )
+    return SideBySide(devices, microbatches, inners, adjacent)
 
 
 def side_by_side(schedules: Sequence[Schedule]) -> Schedule:
