@@ -40,12 +40,12 @@ class SideBySide(Schedule):
         return f"{len(names)} x {names[0]}" if self.alike else " beside ".join(names)
 
     @property
-    def weights(self) -> tuple[str, ...]:
+    def weights(self) -> tuple[str, ...]:  # type: ignore[override]
         first, *others = (inner.weights for inner in self.inners)
         return tuple(each for each in first if all(each in other for other in others))
 
     @property
-    def stages_per_device(self) -> int:
+    def stages_per_device(self) -> int:  # type: ignore[override]
         return max(inner.stages_per_device for inner in self.inners)
 
     @property
