@@ -5,7 +5,7 @@ names are torchgpipe's (Kim et al. 2020, arXiv:2004.09910), as is what a size is
 approximate, this one exact.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.partition import Partition, require_distinct
 from gpipe_sim.core.split import NO_SAMPLE
 from gpipe_sim.errors import got, numbers, one_of, whole
+
+BY = ("parameters", "time", "size")  #: what a stage should have as little of as possible
 
 
 def balance_by_parameters(layers: Sequence[Layer], stages: int, **options: Any) -> list[int]:
@@ -117,12 +119,6 @@ def balance_by_word(layers: Sequence[Layer], stages: int | None, by: str, sample
     if (sample is None) == (by != "parameters"):
         needs = f"split needs sample=, the inputs of one microbatch, for balance={by!r}"
         raise TypeError(needs if sample is None else NO_SAMPLE)
-    return BY[by](layers, stages, *([] if sample is None else [sample]))
-
-
-#: What a stage should have as little of as possible.
-BY: dict[str, Callable[..., list[int]]] = {
-    "parameters": balance_by_parameters,
-    "time": balance_by_time,
-    "size": balance_by_size,
-}
+    if sample is None:
+        return balance_by_parameters(layers, stages)
+    return (balance_by_time if by == "time" else balance_by_size)(layers, stages, sample)

@@ -20,6 +20,7 @@ from gpipe_sim.planning.cluster import (
     Cluster,
     Mesh,
     Wanted,
+    divisors,
     meshes,
     read_counts,
     read_wholes,
@@ -195,7 +196,8 @@ def _each(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
 
 def _of(table, space: Space, mesh: Mesh, microbatches: int, family, per_device: int):
     options = {"stages_per_device": per_device} if _takes_stages(family) else {}
-    what = in_words(_name(family), mesh, microbatches, options.get("stages_per_device"))
+    name = family.name if isinstance(family.name, str) else family.__name__
+    what = in_words(name, mesh, microbatches, options.get("stages_per_device"))
     samples, stages = table.profile.samples, mesh.devices * per_device
     if samples % (mesh.replicas * microbatches):
         says = f"{samples} samples are not {mesh.replicas} x {microbatches} equal microbatches"
@@ -218,18 +220,11 @@ def _microbatches(samples: int, replicas: int, wanted: tuple[int, ...] | None) -
     """Every number of equal microbatches; if there is none, 1, to be refused."""
     if wanted is not None:
         return wanted
-    share = samples // replicas
-    if samples % replicas:
-        return [1]
-    return [m for m in range(1, min(share, MOST_MICROBATCHES) + 1) if not share % m]
+    return [1] if samples % replicas else divisors(samples // replicas, MOST_MICROBATCHES)
 
 
 def _stages_per_device(family, wanted: tuple[int, ...]) -> Sequence[int]:
     return wanted if _takes_stages(family) else [family.stages_per_device]
-
-
-def _name(family) -> str:
-    return family.name if isinstance(family.name, str) else family.__name__
 
 
 @cache

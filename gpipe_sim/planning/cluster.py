@@ -98,9 +98,9 @@ def ring_of(links: Link | Nodes, members: Sequence[int], size: Real) -> Real:
 _ring_of = lru_cache(maxsize=4096)(ring_time)
 
 
-def divisors(devices: int) -> list[int]:
-    """The numbers of replicas that divide the devices."""
-    return [count for count in range(1, devices + 1) if not devices % count]
+def divisors(total: int, most: int = MOST_DEVICES) -> list[int]:
+    """The whole numbers that divide a total, such as the numbers of replicas that divide the devices."""
+    return [count for count in range(1, min(total, most) + 1) if not total % count]
 
 
 def meshes(devices: int, links: Link | Nodes, replicas: Wanted) -> Iterator[Mesh]:

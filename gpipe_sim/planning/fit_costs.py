@@ -43,7 +43,8 @@ def fit_costs(measured: Timeline) -> Costs:
     require_timeline("fit_costs", measured)
     stages = range(measured.schedule.stages)
     alone, paired = _medians(measured, 1), _medians(measured, 2)
-    forward = [_forward(alone, paired, stage) for stage in stages]
+    thirds = {at: _share(THIRD, time) for at, time in paired.items()}
+    forward = [alone.get((Kind.F, stage), thirds.get((Kind.F, stage), 0)) for stage in stages]
     input_grad, weight_grad = zip(*(_halves(alone, paired, stage) for stage in stages), strict=True)
     recompute = [alone.get((Kind.R, stage), forward[stage]) for stage in stages]
     costs = Costs(
@@ -75,10 +76,6 @@ def _medians(timeline: Timeline, parts: int) -> Times:
             for part in span.action.parts:
                 times[part.kind, part.stage].append(span.end - span.start)
     return {key: _median(found) for key, found in times.items()}
-
-
-def _forward(alone: Times, paired: Times, stage: int) -> Real:
-    return alone.get((Kind.F, stage), _share(THIRD, paired.get((Kind.F, stage), 0)))
 
 
 def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:

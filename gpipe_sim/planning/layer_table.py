@@ -87,15 +87,6 @@ class LayerTable:
             rows.append(_sum(sizes))
         return _both(rows)
 
-    def saved(self, samples: int) -> Column:
-        """Running sums of what layers save of a microbatch, with the inputs that are kept, in bytes."""
-        fixed, per_sample = self._inside
-        return fixed + samples * per_sample
-
-    def inputs(self, samples: int) -> Column:
-        """Of each layer, for a microbatch, in bytes."""
-        return np.array([size.of(samples) for size in self._inputs], float)
-
     @cached_property
     def _pending(self) -> tuple[Column, Column]:
         return _both(map(_pending, self.layers))
@@ -133,10 +124,8 @@ class LayerTable:
 
     def _cut(self, stages: int, which: str, recompute: bool) -> Cut:
         """The cut with the fastest slowest stage."""
-        costs = [
-            layer.flops * (2 if recompute else 1) + layer.input_flops + layer.weight_flops
-            for layer in self.layers
-        ]
+        times = 1 + recompute
+        costs = [times * layer.flops + layer.input_flops + layer.weight_flops for layer in self.layers]
         if which == "early":
             return tuple(balance_by_cost(costs, stages))
         return tuple(balance_by_cost(costs[::-1], stages)[::-1])
@@ -160,7 +149,9 @@ class LayerTable:
             return sums[np.minimum(end, self.count)] - sums[first]
 
         takes = between(self.forward * (1 + recompute) + self.input_grad + self.weight_grad)
-        saved, inputs = between(self.saved(samples)), self.inputs(samples)[:, None]
+        once, per_sample = self._inside
+        saved = between(once + samples * per_sample)
+        inputs = np.array([size.of(samples) for size in self._inputs], float)[:, None]
         kept, again = (inputs, saved) if recompute else (saved + inputs, 0)
         fixed = between(self.fixed + self.gradients) + again
 

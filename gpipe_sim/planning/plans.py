@@ -127,10 +127,6 @@ class Plan:
         return self.candidate.cut
 
     @property
-    def table(self) -> LayerTable:
-        return self.candidate.table
-
-    @property
     def replicas(self) -> int:
         return self.candidate.mesh.replicas
 
@@ -148,20 +144,20 @@ class Plan:
     @property
     def partitions(self) -> list[Partition]:
         """The model, cut."""
-        return split(list(self.table.model), balance=list(self.balance))
+        return split(list(self.candidate.table.model), balance=list(self.balance))
 
     @property
     def profile(self) -> Profile:
         """The model with this cut, and the whole batch."""
-        return self.table.share(self.balance, 1)
+        return self.candidate.table.share(self.balance, 1)
 
     @cached_property
     def timeline(self) -> Timeline:
         """All devices, from the start to the end of the last all-reduce."""
-        links, profile = self.table.cluster.links, self.profile
-        costs = costs_from_flops(profile, self.table.cluster.accelerator, self.schedule.microbatches)
-        timeline = simulate(self.schedule, costs, links=links, profile=profile)
-        return all_reduce(timeline, profile, links=links)
+        cluster, profile = self.candidate.table.cluster, self.profile
+        costs = costs_from_flops(profile, cluster.accelerator, self.schedule.microbatches)
+        timeline = simulate(self.schedule, costs, links=cluster.links, profile=profile)
+        return all_reduce(timeline, profile, links=cluster.links)
 
     @property
     def bubble(self) -> float:
@@ -183,7 +179,7 @@ class Plan:
         - messages: by how much these make the pipelines longer.
         - all-reduce: from the end of the last backward to the end of the last ring.
         """
-        each, accelerator = self.candidate, self.table.cluster.accelerator
+        each, accelerator = self.candidate, self.candidate.table.cluster.accelerator
         return parts_of(each.profile, each.order, accelerator, self._replica.pipelines, self.time)
 
     @property

@@ -66,7 +66,8 @@ def _summed(timeline: Timeline, sizes: list[Real], links: Links, buckets: int, c
     if clip and timeline.schedule.devices > 1:
         found.append(_norm(timeline, found, links))
     found.sort(key=lambda each: (each.start, each.end))
-    summed = replace(timeline, collectives=tuple(found))  # type: ignore[arg-type]  # Together is only read
+    # a Protocol cannot say that the attributes of ``Together`` are only read
+    summed = replace(timeline, collectives=tuple(found))  # type: ignore[arg-type]
     return _with_updates_after(summed, found)
 
 
@@ -182,6 +183,4 @@ def _with_updates_after(timeline: Timeline, found: Sequence[Collective]) -> Time
                 )
             starts[entry], ends[entry] = moved, moved + (ends[entry] - starts[entry])
             moved = ends[entry]
-    if (starts, ends) == (timeline.start.tolist(), timeline.end.tolist()):
-        return timeline
     return replace(timeline, start=column_of(starts), end=column_of(ends))

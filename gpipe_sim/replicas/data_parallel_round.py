@@ -69,8 +69,8 @@ def _through_device_0(alone: Timeline, port: "_Port", weights: Real, inputs: Rea
         column_of([time for both in zip(*each, strict=True) for time in both])
         for each in ((there, back), (made, done))
     )
-    moved = tuple(port.moved)
-    return Timeline(alone.schedule, start, end, collectives=moved)  # type: ignore[arg-type]  # only read
+    # a Protocol cannot say that the attributes of ``Together`` are only read
+    return Timeline(alone.schedule, start, end, collectives=tuple(port.moved))  # type: ignore[arg-type]
 
 
 class _Port:
