@@ -18,18 +18,7 @@ from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import kind_of_step, simulate_once
 from gpipe_sim.errors import require
 from gpipe_sim.memory.inside import InsideMeter
-from gpipe_sim.memory.profile import (
-    INPUT,
-    INPUT_GRADIENT,
-    OUTPUT,
-    OUTPUT_GRADIENT,
-    Array,
-    LayerProfile,
-    LossProfile,
-    Profile,
-    Size,
-    names_of,
-)
+from gpipe_sim.memory.profile import Array, LayerProfile, LossProfile, Profile, Size, names_of
 from gpipe_sim.transformers.inside_layers import look_inside
 
 
@@ -59,14 +48,12 @@ def _rows(samples: int, size: Size) -> MetaArray:
 
 
 def _partitions(profile: Profile, samples: list[int]) -> list[Partition]:
-    partitions, first, packed = [], 0, {}
-    for stage in profile.stages:
-        for layer in stage:
-            if id(layer) not in packed:
-                packed[id(layer)] = _packed(layer)
-        partitions.append(Partition([_MetaLayer(packed[id(layer)], samples) for layer in stage], first))
-        first += len(stage)
-    return partitions
+    layers = {id(layer): layer for layer in profile.layers}  # equal blocks may be one and the same
+    packed = {number: _packed(layer) for number, layer in layers.items()}
+    return [
+        Partition([_MetaLayer(packed[id(layer)], samples) for layer in stage], end - len(stage))
+        for stage, end in zip(profile.stages, profile.ends, strict=True)
+    ]
 
 
 def _packed(layer: LayerProfile) -> LayerProfile:
@@ -126,11 +113,11 @@ class _MetaLayer(Layer):
         return _MetaLayer(self.profile, self.samples)
 
     def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
-        samples, known = self.samples[ctx.microbatch], names_of(INPUT, x)
+        samples, known = self.samples[ctx.microbatch], names_of("x", x)
         output = _array(self.profile.output, samples, known)
         along = [_array(one, samples, known) for one in self.profile.along]
         y = (output, *along) if along else output
-        known |= names_of(OUTPUT, y)
+        known |= names_of("y", y)
         for size in self.profile.forward_inside:
             look_inside(x, _Bytes(size.of(samples)))
         return y, (samples, [_array(one, samples, known) for one in self.profile.saved])
@@ -139,8 +126,8 @@ class _MetaLayer(Layer):
         samples, arrays = saved
         for size in self.profile.backward_inside:
             look_inside(dy, _Bytes(size.of(samples)))
-        dx = _array(self.profile.input_gradient, samples, {OUTPUT_GRADIENT: dy})
-        known = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx} | dict(enumerate(arrays))
+        dx = _array(self.profile.input_gradient, samples, {"dy": dy})
+        known = {"dy": dy, "dx": dx} | dict(enumerate(arrays))
         return dx, (samples, [_array(one, samples, known) for one in self.profile.pending])
 
     def backward_weight(self, pending: Any) -> dict[str, Some]:
@@ -155,7 +142,7 @@ class _MetaLoss(Loss):
         self.profile = profile
 
     def forward(self, outputs: Some, targets: Some) -> tuple[float, Any]:
-        known = {INPUT: outputs, "target": targets}
+        known = {"x": outputs, "target": targets}
         return 0.0, (len(targets), [_array(one, len(targets), known) for one in self.profile.saved])
 
     def backward(self, saved: Any, weight: float) -> Some:

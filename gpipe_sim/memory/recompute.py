@@ -22,7 +22,7 @@ from typing import NamedTuple
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.errors import Real, got, listed, one_of, require, require_in, whole
 from gpipe_sim.memory.limit import in_bytes
-from gpipe_sim.memory.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Sizes, size_of
+from gpipe_sim.memory.profile import Array, LayerProfile, Profile, Sizes, size_of
 from gpipe_sim.transformers.blocks import Checkpoint
 
 NOTHING, ATTENTION, ALL = "nothing", "attention", "all"
@@ -212,7 +212,7 @@ def _added(saved: Sequence[Array], kept: State, sizes: Sizes, samples: int) -> i
 
 def _ways(layer: LayerProfile, comes: Sizes, goes: Sizes, kept: State, samples: int) -> Iterator[_Way]:
     """The ways through a layer of whose inputs these are kept already."""
-    names = {name: name.replace(INPUT, OUTPUT) for name in goes}  # as the layer calls them: y, y1, ...
+    names = {name: name.replace("x", "y") for name in goes}  # as the layer calls them: y, y1, ...
     sizes = comes | {names[name]: size for name, size in goes.items()}
     choices = [(NOTHING, layer.saved, layer.recompute_flops)]
     if layer.selective:

@@ -19,18 +19,7 @@ from gpipe_sim.core.meta_array import MetaArray, Some, root_of
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Partition, require_partitions
 from gpipe_sim.errors import got, require, require_batch
-from gpipe_sim.memory.profile import (
-    INPUT,
-    INPUT_GRADIENT,
-    OUTPUT,
-    OUTPUT_GRADIENT,
-    LayerProfile,
-    LossProfile,
-    Profile,
-    Selective,
-    Size,
-    names_of,
-)
+from gpipe_sim.memory.profile import LayerProfile, LossProfile, Profile, Selective, Size, names_of
 from gpipe_sim.transformers.inside_layers import listening
 
 
@@ -104,7 +93,7 @@ def _outlined(
         with listening(_beside(y, inside)):
             y, saved = apply_layer(layer, layer.outline, x, Context(layer=i))
         steps.append((i, layer, x, y, saved, inside))
-    reads = {INPUT: names_of(INPUT, y)[INPUT], "target": target}
+    reads = {"x": names_of("x", y)["x"], "target": target}
     loss_saved = loss.outline(*reads.values())
     loss_gradient = dy = loss.outline_gradient(loss_saved)
     for i, layer, x, y, saved, inside in reversed(steps):
@@ -128,11 +117,11 @@ def _layer(
     inside: list[Size] = []
     with listening(_beside((saved, dy), inside)):
         dx, pending = layer.outline_input(saved, dy)
-    comes, goes = names_of(INPUT, x), names_of(OUTPUT, y)
-    x_array = comes[INPUT]
-    backward = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx} | dict(enumerate(roots(saved)))
-    [output] = _named(goes[OUTPUT], {INPUT: x_array})
-    [input_gradient] = _named(dx, {OUTPUT_GRADIENT: dy})
+    comes, goes = names_of("x", x), names_of("y", y)
+    x_array = comes["x"]
+    backward = {"dy": dy, "dx": dx} | dict(enumerate(roots(saved)))
+    [output] = _named(goes["y"], {"x": x_array})
+    [input_gradient] = _named(dx, {"dy": dy})
     gradients = layer.outline_weight(pending) if layer.parameters else {}
     return dx, LayerProfile(
         {name: array.nbytes for name, array in layer.parameters.items()},
@@ -174,8 +163,8 @@ def _selective(layer: Layer | None, x: Boundary) -> Selective | None:
     if layer is None:
         return None
     y, kept = apply_layer(layer, layer.outline, x, Context())
-    comes = names_of(INPUT, x)
-    return Selective(_named(kept, comes | names_of(OUTPUT, y)), layer.recompute_flops(comes[INPUT]))
+    comes = names_of("x", x)
+    return Selective(_named(kept, comes | names_of("y", y)), layer.recompute_flops(comes["x"]))
 
 
 def _named(value: Any, names: dict) -> tuple:

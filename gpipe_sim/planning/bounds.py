@@ -28,7 +28,7 @@ from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import Real
-from gpipe_sim.planning.cluster import MOST_MICROBATCHES, Cluster, Wanted, divisors, quickest, read_counts
+from gpipe_sim.planning.cluster import Cluster, Wanted, divisors, equal_cuts, quickest, read_counts
 from gpipe_sim.planning.layer_table import LayerTable, Stages, table_of
 from gpipe_sim.planning.step_time import Placement, stages_used
 
@@ -158,13 +158,10 @@ def _bounds(table: LayerTable, replicas: Wanted, microbatches: Wanted) -> Iterat
     samples, devices = table.profile.samples, table.cluster.devices
     for r in replicas or divisors(devices):
         k = devices // r
-        if k > table.count or samples % r:
-            continue
-        share = samples // r
-        for m in microbatches or range(1, min(share, MOST_MICROBATCHES) + 1):
-            if not share % m:
+        for m in equal_cuts(samples, r, microbatches) if k <= table.count else ():
+            if not samples % (r * m):
                 for copies in (1, 2) if k % 2 == 0 else (1,):
-                    yield bound_of_mesh(table, k, r, m, copies, share // m)
+                    yield bound_of_mesh(table, k, r, m, copies, samples // r // m)
 
 
 def bound_of_mesh(table: LayerTable, k: int, r: int, m: int, copies: int, size: int) -> float:

@@ -15,16 +15,7 @@ from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH, OneFOneB
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.bounds import least_bytes, least_time, static_bytes
-from gpipe_sim.planning.cluster import (
-    MOST_MICROBATCHES,
-    Cluster,
-    Mesh,
-    Wanted,
-    divisors,
-    meshes,
-    read_counts,
-    read_wholes,
-)
+from gpipe_sim.planning.cluster import Cluster, Mesh, Wanted, equal_cuts, meshes, read_counts, read_wholes
 from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable, Stages
 from gpipe_sim.planning.step_time import StepTime, ring_times, stages_used, step_time
 
@@ -122,9 +113,7 @@ class Candidate:
         return least_bytes(self.laid_out.program, self.stages, self.recompute).max()
 
 
-@lru_cache(maxsize=8)
-def _laid_out(schedule: Schedule) -> Schedule:
-    return copy(schedule)
+_laid_out = lru_cache(maxsize=8)(copy)
 
 
 def in_words(name: str, mesh: Mesh, microbatches: int, several: int | None) -> str:
@@ -188,7 +177,7 @@ def candidates(table: LayerTable, space: Space) -> tuple[list[Candidate], list[R
 def _each(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
     samples, cluster = table.profile.samples, table.cluster
     for mesh in meshes(cluster.devices, cluster.links, space.replicas):
-        for microbatches in _microbatches(samples, mesh.replicas, space.microbatches):
+        for microbatches in equal_cuts(samples, mesh.replicas, space.microbatches):
             for family in space.schedules:
                 for per_device in _stages_per_device(family, space.stages_per_device):
                     yield from _of(table, space, mesh, microbatches, family, per_device)
@@ -214,13 +203,6 @@ def _of(table, space: Space, mesh: Mesh, microbatches: int, family, per_device: 
     for recompute in space.recompute:
         for cut in dict.fromkeys(table.cut(stages, which, recompute) for which in CUTS):
             yield Candidate(table, schedule, mesh, cut, recompute)
-
-
-def _microbatches(samples: int, replicas: int, wanted: tuple[int, ...] | None) -> Sequence[int]:
-    """Every number of equal microbatches; if there is none, 1, to be refused."""
-    if wanted is not None:
-        return wanted
-    return [1] if samples % replicas else divisors(samples // replicas, MOST_MICROBATCHES)
 
 
 def _stages_per_device(family, wanted: tuple[int, ...]) -> Sequence[int]:

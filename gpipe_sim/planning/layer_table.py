@@ -22,7 +22,7 @@ from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.split import split
 from gpipe_sim.errors import listed, require
-from gpipe_sim.memory.profile import INPUT, OUTPUT, LayerProfile, Profile, Size
+from gpipe_sim.memory.profile import LayerProfile, Profile, Size
 from gpipe_sim.memory.shape_inference import profile
 from gpipe_sim.planning.cluster import Cluster, quickest
 
@@ -60,7 +60,7 @@ class LayerTable:
         self.weight_grad = _running(layer.weight_flops for layer in self.layers)
         self.fixed = _running(sum(layer.parameters.values()) + layer.state for layer in self.layers)
         self.gradients = _running(_sum(layer.gradients.values()).fixed for layer in self.layers)
-        self._inputs = [sizes[INPUT] for sizes in profile.boundaries[:-1]]
+        self._inputs = [sizes["x"] for sizes in profile.boundaries[:-1]]
         self._passing = profile.passing
         self.stages = lru_cache(maxsize=4096)(self._stages)
         self.cut = lru_cache(maxsize=None)(self._cut)
@@ -82,7 +82,7 @@ class LayerTable:
         for i, layer in enumerate(self.layers):
             sizes = [array for array in layer.saved if isinstance(array, Size)]
             before = self.layers[i - 1] if i else None
-            if before is not None and before.output != INPUT and (OUTPUT in before.saved or _saves(layer)):
+            if before is not None and before.output != "x" and ("y" in before.saved or _saves(layer)):
                 sizes.append(self._inputs[i])
             rows.append(_sum(sizes))
         return _both(rows)
@@ -198,7 +198,7 @@ def _sum(sizes: Iterable[Size]) -> Size:
 
 def _saves(layer: LayerProfile) -> bool:
     """Whether it saves its input."""
-    return INPUT in layer.saved or (layer.output == INPUT and OUTPUT in layer.saved)
+    return "x" in layer.saved or (layer.output == "x" and "y" in layer.saved)
 
 
 def _own(layer: LayerProfile) -> Size:

@@ -105,7 +105,7 @@ def _one_by_one(ready: list[Ready], sizes: list[Real], links: Links, buckets: in
     for when, stage, devices in ready:
         size = quotient(sizes[stage], buckets)
         if stage not in takes:
-            takes[stage] = ring_time(_ring(links, devices), size)
+            takes[stage] = ring_time(ring_links(links, devices), size)
         start = max(when, *(free.get(device, 0) for device in devices))
         free |= dict.fromkeys(devices, start + takes[stage])
         yield Collective(ALL_REDUCE, stage, devices, start, start + takes[stage], size)
@@ -117,11 +117,11 @@ def _norm(timeline: Timeline, before: Sequence[Collective], links: Links) -> Col
     made = timeline.end[program.entry[_makes_gradients(program)]]
     start = max([*made.tolist(), *(each.end for each in before)])
     devices = tuple(range(program.devices))
-    end = start + ring_time(_ring(links, devices), NORM_BYTES)
+    end = start + ring_time(ring_links(links, devices), NORM_BYTES)
     return Collective(NORM, None, devices, start, end, NORM_BYTES)
 
 
-def _ring(links: Links, devices: Sequence[int]) -> list[Link]:
+def ring_links(links: Links, devices: Sequence[int]) -> list[Link]:
     """The link out of each device, to the next one in the ring."""
     pairs = zip(devices, [*devices[1:], devices[0]], strict=True)
     return [link_between(links, *pair, "all_reduce") for pair in pairs]

@@ -93,9 +93,8 @@ def replicate(schedule: Schedule, replicas: int, *, adjacent: str = "stages") ->
 
 
 def _of(inners: tuple[Schedule, ...], adjacent: str = ADJACENT[0]) -> SideBySide:
-    devices, microbatches = (
-        sum(getattr(each, name) for each in inners) for name in ("devices", "microbatches")
-    )
+    devices = sum(inner.devices for inner in inners)
+    microbatches = sum(inner.microbatches for inner in inners)
     return SideBySide(devices, microbatches, inners, adjacent)
 
 
