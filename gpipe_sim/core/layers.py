@@ -61,7 +61,7 @@ class Layer(ABC):
         self.parameters: dict[str, Array] = {}
 
     @abstractmethod
-    def forward(self, x: Array, ctx: Context) -> tuple[Array, Any]:
+    def forward(self, x: Array, ctx: Context) -> tuple[Array | tuple[Array, ...], Any]:
         """(output, what ``backward_input`` will read), for an input of shape (batch, features)."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Layer(ABC):
         """The gradient of each parameter, by name, in fresh arrays; called only if there are parameters."""
         return {}
 
-    def outline(self, x: MetaArray, ctx: Context) -> tuple[MetaArray, Any]:
+    def outline(self, x: MetaArray, ctx: Context) -> tuple[Array | tuple[Array, ...], Any]:
         """What ``forward`` gives, in arrays without contents."""
         raise NotImplementedError(
             f"{self!r} does not say what it makes; give {type(self).__name__} the methods outline and "
