@@ -17,7 +17,7 @@ from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import kind_of_step, simulate_once
 from gpipe_sim.errors import require
-from gpipe_sim.memory.inside import InsideMeter
+from gpipe_sim.memory.meter import InsideMeter
 from gpipe_sim.memory.profile import Array, LayerProfile, LossProfile, Profile, Size, names_of
 from gpipe_sim.transformers.inside_layers import look_inside
 

@@ -68,14 +68,14 @@ def _read_batch(batch: Any) -> tuple[Any, Any]:
 def _twice(*model: Any) -> list[Profile]:
     """For one sample and for two. What is refused there is refused once more, in the shape of the batch."""
     try:
-        return [_outlined(samples, *model) for samples in (1, 2)]
+        return [_outline_layer(samples, *model) for samples in (1, 2)]
     except (TypeError, ValueError) as error:
         refused = error
-    _outlined(len(model[1]), *model)
+    _outline_layer(len(model[1]), *model)
     raise refused
 
 
-def _outlined(
+def _outline_layer(
     samples: int,
     partitions: Sequence[Partition],
     x: Any,
@@ -101,7 +101,7 @@ def _outlined(
         layers.append(replace(made, forward_inside=tuple(inside), state=_state(i, layer, optimizer)))
     ends = np.cumsum([len(partition) for partition in partitions]).tolist()
     stages = tuple(tuple(layers[::-1][a:b]) for a, b in pairwise([0, *ends]))
-    kept = LossProfile(_named(loss_saved, reads), _size(loss_gradient))
+    kept = LossProfile(_name_arrays(loss_saved, reads), _size(loss_gradient))
     return Profile(samples, _size(start), _size(target), stages, kept)
 
 
@@ -120,21 +120,21 @@ def _layer(
     comes, goes = names_of("x", x), names_of("y", y)
     x_array = comes["x"]
     backward = {"dy": dy, "dx": dx} | dict(enumerate(roots(saved)))
-    [output] = _named(goes["y"], {"x": x_array})
-    [input_gradient] = _named(dx, {"dy": dy})
+    [output] = _name_arrays(goes["y"], {"x": x_array})
+    [input_gradient] = _name_arrays(dx, {"dy": dy})
     gradients = layer.outline_weight(pending) if layer.parameters else {}
     return dx, LayerProfile(
         {name: array.nbytes for name, array in layer.parameters.items()},
         layer.flops(x_array),
         {name: _size(array) for name, array in gradients.items()},
         output,
-        _named(saved, comes | goes),
+        _name_arrays(saved, comes | goes),
         input_gradient,
-        _named(pending, backward),
+        _name_arrays(pending, backward),
         weight_flops=layer.weight_flops(x_array),
         recompute_flops=layer.recompute_flops(x_array),
         selective=_selective(layer.selective(), x),
-        along=_named(rest(y), comes),
+        along=_name_arrays(rest(y), comes),
         backward_inside=tuple(inside),
     )
 
@@ -164,10 +164,10 @@ def _selective(layer: Layer | None, x: Boundary) -> Selective | None:
         return None
     y, kept = apply_layer(layer, layer.outline, x, Context())
     comes = names_of("x", x)
-    return Selective(_named(kept, comes | names_of("y", y)), layer.recompute_flops(comes["x"]))
+    return Selective(_name_arrays(kept, comes | names_of("y", y)), layer.recompute_flops(comes["x"]))
 
 
-def _named(value: Any, names: dict) -> tuple:
+def _name_arrays(value: Any, names: dict) -> tuple:
     """The roots inside a value: by the name that one of them has, or as their sizes."""
     known = {id(root_of(array)): name for name, array in reversed(names.items())}
     return tuple(known[id(root)] if id(root) in known else _size(root) for root in roots(value))

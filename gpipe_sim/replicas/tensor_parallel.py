@@ -155,10 +155,10 @@ def _piece(array: Some, cut: Cut | None, device: int, devices: int) -> Some:
     if isinstance(array, MetaArray):
         shape = [many // devices if axis == cut.axis else n for axis, n in enumerate(array.shape)]
         return MetaArray(tuple(shape), array.dtype)
-    return array.take(_dealt(many, cut, devices)[device], cut.axis)
+    return array.take(_deal(many, cut, devices)[device], cut.axis)
 
 
-def _dealt(many: int, cut: Cut, devices: int) -> Array:
+def _deal(many: int, cut: Cut, devices: int) -> Array:
     """Which of so many rows or columns each device has: (devices, its own)."""
     return np.arange(many).reshape(cut.groups, devices, -1).swapaxes(0, 1).reshape(devices, -1)
 
@@ -168,5 +168,5 @@ def _whole(pieces: list[Array], cut: Cut | None) -> Array:
     if cut is ONCE:
         return pieces[0]
     joined = np.concatenate(pieces, cut.axis)
-    order = _dealt(joined.shape[cut.axis], cut, len(pieces)).ravel()
+    order = _deal(joined.shape[cut.axis], cut, len(pieces)).ravel()
     return joined.take(np.argsort(order), cut.axis)

@@ -65,7 +65,7 @@ def versions(program: Program, weights: str) -> Column:
     before = updates_of(program).before
     if weights == "latest":
         return before
-    reads = _chosen(program, weights)[program.stage, program.microbatch]
+    reads = _choose(program, weights)[program.stage, program.microbatch]
     updates = program.kind == CODE[Kind.U]
     reads[updates] = before[updates]
     if (early := reads > before).any():
@@ -86,7 +86,7 @@ def _too_early(program: Program, weights: str, part: int, version: int) -> str:
     )
 
 
-def _chosen(program: Program, weights: str) -> Column:
+def _choose(program: Program, weights: str) -> Column:
     """By stage and microbatch, the version for it: one for a mini-batch."""
     mini_batch = updates_of(program).mini_batch
     if weights == "double":
