@@ -177,7 +177,7 @@ def test_every_link_of_a_path_ends_as_the_next_starts_and_brings_what_that_needs
     """An update was held back by what the gradient of another copy had sent to its device."""
     links = Link(bandwidth=Fraction(1, busy)) if busy else None
     costs = Costs(1, 2, 1, update=update, comm=0 if busy else late)
-    timeline = simulate(schedule, costs, links=links)
+    timeline = simulate(schedule, costs, links=links, message_bytes=1 if busy else None)
     path = critical_path(timeline)
     assert path[0].start == 0 and path[-1].end == timeline.makespan
     for before, after in pairwise(path):
