@@ -46,10 +46,8 @@ class CostModel(ABC):
 
     def transfers(self, program: Program) -> CostColumn:
         """``transfer`` for every need that is a message, in the order of ``program.needs``."""
-        needed = program.needs[program.crosses]
-        targets = program.target[program.crosses].tolist()
-        ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
-        return CostColumn([self.transfer(*way) for way in ways], np.arange(len(needed)))
+        takes = [self.transfer(*way) for way in program.ways]
+        return CostColumn(takes, np.arange(len(takes)))
 
 
 def require_costs(owner: str, costs, stages: int, devices: int) -> None:

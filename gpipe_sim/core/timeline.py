@@ -54,6 +54,7 @@ class Timeline:
     per need that crosses from one device to another; they are None if nobody measured the messages.
     ``took_turns`` says that only one device worked at a time, as in one process on one processor.
     ``collectives`` are what devices did together besides, as ``all_reduce`` adds it, in the order of starts.
+    ``began`` is when, on the clock that measured it, the first action started, which here is time 0.
     Spans, rows, ends and messages are made from the columns when first asked for.
     """
 
@@ -64,6 +65,7 @@ class Timeline:
     arrived: Column | None = None
     took_turns: bool = False
     collectives: tuple[Together, ...] = ()
+    began: Real = 0
 
     def __post_init__(self):
         for column in (self.start, self.end, self.sent, self.arrived):
@@ -110,16 +112,9 @@ class Timeline:
         """What crossed from one device to another, sorted by arrival; empty if that was not measured."""
         if self.sent is None or self.arrived is None:
             return ()
-        program = self.schedule.program
-        needed = program.needs[program.crosses]
-        columns = (
-            map(program.action_of, needed.tolist()),
-            program.device[needed].tolist(),
-            program.target[program.crosses].tolist(),
-            self.sent.tolist(),
-            self.arrived.tolist(),
-        )
-        found = map(Message._make, zip(*columns, strict=True))
+        sent, arrived = self.sent.tolist(), self.arrived.tolist()
+        ways = zip(self.schedule.program.ways, sent, arrived, strict=True)
+        found = (Message(*way, start, end) for way, start, end in ways)
         return tuple(sorted(found, key=lambda message: message.end))
 
     def __repr__(self) -> str:
