@@ -167,7 +167,7 @@ PROFILE = gp.profile(*small(3), gp.cross_entropy)
         (NARROW, {}, r"profile=profile\(partitions, batch, loss\), or message_bytes=, such as"),
         (Nodes(2, Link(), NARROW), {}, "how large messages are, because links have a bandwidth"),
         (NARROW, {"profile": PROFILE, "message_bytes": 1}, "a profile, or message_bytes=: not both"),
-        (None, {"message_bytes": 1}, "message_bytes= need links, such as"),
+        (None, {"message_bytes": 1}, "and so does message_bytes=: such as links="),
         (NARROW, {"message_bytes": [1, 2, 3]}, r"one for each stage but the last: 2 of them \(got \[1, 2, 3"),
         (NARROW, {"message_bytes": -1}, "message_bytes to be finite and >= 0"),
         (NARROW, {"message_bytes": [1, "x"]}, "each of message_bytes to be a number"),

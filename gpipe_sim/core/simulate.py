@@ -76,7 +76,9 @@ def simulate(
     costs = UNIT if costs is None else costs
     require_flags("simulate", overlap=overlap)
     if links is None and not (overlap and message_bytes is None):
-        raise TypeError("overlap=False and message_bytes= need links, such as links=Link(bandwidth=100)")
+        raise TypeError(
+            "overlap=False needs links, and so does message_bytes=: such as links=Link(bandwidth=100)"
+        )
     program = schedule.program
     require_costs("simulate", costs, program.stages, program.devices)
     check(schedule)

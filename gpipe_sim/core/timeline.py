@@ -12,7 +12,7 @@ import numpy as np
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.hooks import Hook, Shown
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import Real, got, whole
+from gpipe_sim.errors import Real, require, whole
 
 Column = np.ndarray
 
@@ -142,11 +142,9 @@ def column_of(times: list[Real]) -> Column:
 
 def require_timeline(owner: str, value) -> None:
     """TypeError unless the value is a timeline; the message says how to get one from what was given."""
-    if isinstance(value, Timeline):
-        return
     has = isinstance(getattr(value, "timeline", None), Timeline)
     such_as = "such as its .timeline" if has else "such as simulate(GPipe(4, 8))"
-    raise TypeError(f"{owner} needs a timeline, {such_as} {got(value)}")
+    require(owner, value, Timeline, f"a timeline, {such_as}")
 
 
 def of_timeline(function: Callable) -> Callable:

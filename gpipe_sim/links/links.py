@@ -151,7 +151,7 @@ def _sizes(program: Program, links: Links, given: Real | Sequence[Real] | None) 
     needed = program.needs[program.crosses]
     boundary = program.stage[needed] - (program.kind[needed] != CODE[Kind.F])  # the stage before it
     if given is None:
-        if any(link_between(links, *pair).bandwidth < inf for pair in traffic_of(program).pairs):
+        if {link_between(links, *pair).bandwidth for pair in traffic_of(program).pairs} - {inf}:
             raise TypeError(
                 "simulate needs to know how large messages are, because links have a bandwidth: give it "
                 "profile=profile(partitions, batch, loss), or message_bytes=, such as message_bytes=1e6"

@@ -19,7 +19,7 @@ from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import Sizes, simulate
 from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.errors import Real
+from gpipe_sim.errors import Real, require
 from gpipe_sim.links.links import Links, OnLinks
 from gpipe_sim.links.traffic import traffic_of
 
@@ -42,6 +42,8 @@ def simulate_shared(
     require_schedule("simulate_shared", schedule)
     costs = UNIT if costs is None else costs
     require_costs("simulate_shared", costs, schedule.stages, schedule.devices)
+    if profile is not None:
+        require("simulate_shared", profile, Sizes, "a profile, as profile(partitions, batch, loss) gives it")
     return simulate(schedule, OnOneWire(schedule, costs, links, profile, message_bytes, overlap=True))
 
 

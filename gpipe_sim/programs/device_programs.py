@@ -81,21 +81,30 @@ def device_programs(
     ``str`` writes them, or as PyTorch prints them, with brackets, commas and UNSHARD; ``1IRECV_F0`` is a
     receive that is only posted, and ``1RECV_F0>a`` goes into the buffer ``a``. Devices and stages are read as
     ``Explicit.parse`` reads them. A list has a program for each device, of steps as ``run_programs`` takes
-    them; generators among them are read to their ends, which uses them up. What neither says,
-    ``placement`` and ``microbatches`` may, as for ``Explicit``.
+    them; generators among them are read to their ends, which uses them up. A text or a list may need a
+    ``placement`` and ``microbatches``, as for ``Explicit``.
 
     TypeError for anything else; ValueError for a text that cannot be read, or a program without an end.
     """
+    return read_programs("device_programs", source, placement, microbatches)
+
+
+def read_programs(owner: str, source: object, placement=None, microbatches=None) -> DevicePrograms:
+    """As ``device_programs``; the errors are those of the owner."""
+    if isinstance(source, Schedule | DevicePrograms) and not placement is microbatches is None:
+        raise TypeError(f"{owner} takes placement= and microbatches= only for a text, or a list of programs")
     if isinstance(source, Schedule):
         rows = tuple(map(tuple, rows_with_messages(source)))
         return DevicePrograms(rows, source.program.placement, source.microbatches)
-    if isinstance(source, str):
-        return _read_text(source, placement, microbatches)
     if isinstance(source, DevicePrograms):
         return source
-    such_as = "a schedule, a text with a row per device, or a program for each device"
-    rows = tuple(_to_its_end(*each) for each in enumerate(listed("device_programs", such_as, source)))
+    if isinstance(source, str):
+        return _read_text(source, placement, microbatches)
+    such_as = "a schedule, such as GPipe(4, 8), or programs: a text with a row per device, or a list of lists"
+    rows = tuple(_to_its_end(*each) for each in enumerate(listed(owner, such_as, source)))
     order = [[step for step in row if not isinstance(step, Transfer)] for row in rows]
+    if not any(order):
+        raise ValueError(f"{owner} needs programs with at least one action, such as 0F0")
     read = Explicit(order, placement=placement, microbatches=microbatches)
     return DevicePrograms(rows, read.placement, read.microbatches)
 

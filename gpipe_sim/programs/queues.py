@@ -17,9 +17,9 @@ from gpipe_sim.core.losses import mse
 from gpipe_sim.core.problems import Problem, in_lines
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.split import split
-from gpipe_sim.errors import DeadlockError, ScheduleError, got
+from gpipe_sim.errors import DeadlockError, ScheduleError
 from gpipe_sim.programs.blocking import blocked_cycles
-from gpipe_sim.programs.device_programs import DevicePrograms, device_programs
+from gpipe_sim.programs.device_programs import DevicePrograms, read_programs
 from gpipe_sim.programs.run_programs import Run, recomputed
 from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer
 
@@ -121,10 +121,7 @@ def _is_end(step: Step, end: Transfer) -> bool:
 
 
 def _read(owner: str, source: object) -> DevicePrograms:
-    if not hasattr(source, "__iter__") and not isinstance(source, Schedule):
-        such_as = "a schedule, such as GPipe(4, 8), or programs, such as device_programs(GPipe(2, 4))"
-        raise TypeError(f"{owner} needs {such_as} {got(source)}")
-    programs = device_programs(source)
+    programs = read_programs(owner, source)
     sends = (step for row in programs for step in row if isinstance(step, Transfer))
     if isinstance(source, str) and len(programs) > 1 and not any(sends):
         hint = "if messages are to follow from the rows, it is Explicit.parse(text)"
