@@ -118,7 +118,8 @@ class Timeline:
         return tuple(sorted(found, key=lambda message: message.end))
 
     def __repr__(self) -> str:
-        return f"<Timeline of {self.schedule!r}: makespan {number(self.makespan)}>"
+        began = f", began at {self.began}" if self.began else ""
+        return f"<Timeline of {self.schedule!r}: makespan {number(self.makespan)}{began}>"
 
     def __str__(self) -> str:
         return TEXT.filled(self)
