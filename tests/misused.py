@@ -369,8 +369,11 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.simulate(gp.GPipe(4, 8), gp.Costs(1e308)), "lasts longer than the largest float"),
         (lambda: gp.simulate(SCHEDULE, Takes(1, INF)), "Takes needs transfer of 1B1 to be finite"),
         (lambda: gp.simulate_many(SCHEDULE, gp.Costs(10**400), noise=0), "lasts longer than the largest fl"),
-        (lambda: gp.simulate_many(SCHEDULE, gp.Costs(1e307), noise=9), "lasts longer than the largest float"),
-        (lambda: gp.simulate_many(SCHEDULE, noise=100), "simulate_many needs 0 <= noise < 100 (got 100)"),
+        (lambda: gp.simulate_many(SCHEDULE, gp.Costs(2e307), noise=1), "lasts longer than the largest float"),
+        (
+            lambda: gp.simulate_many(SCHEDULE, noise=100),
+            "noise from 0 to 3, a share of each time: 0.1 is 10% (got 100)",
+        ),
         (lambda: gp.simulate_many(SCHEDULE, noise=0, runs=HUGE), "needs at most 10,000,000 runs"),
         (lambda: gp.why.why_idle(TIMELINE, 0, 99), "why_idle needs a time from 0 to 9 (got 99)"),
         (lambda: from_spans(SCHEDULE, SPANS[1:]), "0F0 of GPipe(devices=2, microbatches=2) was"),

@@ -9,6 +9,7 @@ message of so many bytes keeps its link busy for bytes / bandwidth, and arrives 
     device 1                    [ 1F0 ]   [ 1F1 ]
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,6 +29,7 @@ from gpipe_sim.errors import Real, duration, got, listed, number, require, whole
 from gpipe_sim.links.traffic import Traffic, traffic_of
 
 Column = np.ndarray
+MOST_BUSY = 10_000  #: times the longest action; a message of a model takes no link for longer
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class OnLinks(CostModel):
         message_bytes: Real | Sequence[Real] | None,
         overlap: bool,
     ):
-        self.costs, self.links, self.overlap = costs, links, overlap
+        self.costs, self.links, self.overlap, self.measured = costs, links, overlap, profile is not None
         if profile is None:
             self.sizes = _sizes(schedule.program, links, message_bytes)
         elif message_bytes is None:
@@ -140,6 +142,12 @@ class OnLinks(CostModel):
         traffic = traffic_of(program)
         bills = *price_program(self.costs, program), *prices(traffic, self.links, self.sizes)
         (durations, delays, busy, latency), in_units = as_columns(*bills)
+        ratio = busy.max(initial=0) / (durations.max() or 1) if self.measured else 0
+        if ratio > MOST_BUSY and durations.any():
+            says = (
+                f"a message keeps its link busy {float(ratio):,.0f} times as long as the longest action takes"
+            )
+            warnings.warn(f"{says}: bandwidth is in bytes, of seconds 25 GB/s are 25e9", stacklevel=4)
         return (durations, busy, latency + delays[traffic.need]), in_units
 
 
