@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from inspect import GEN_CLOSED, getgeneratorstate, isgenerator
 from itertools import islice, pairwise
 
+import numpy as np
+
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.explicit import Explicit, row_texts
 from gpipe_sim.core.placement import looped, say_stages
@@ -143,7 +145,7 @@ def read_program(device: int, program: Program) -> Program:
         raise TypeError(f"{owner} needs to be a list of steps, or a generator {got(program)}")
     if isgenerator(program) and getgeneratorstate(program) == GEN_CLOSED:
         raise ValueError(f"{owner} is a generator that has ended; make a new one for every run")
-    if isinstance(program, Sequence):
+    if isinstance(program, Sequence | np.ndarray):
         return [read_step(owner, step) for step in program]
     return _steps(owner, program)
 

@@ -27,7 +27,17 @@ from gpipe_sim.core.placement import looped, read_placement, require_gapless, sa
 from gpipe_sim.core.problems import SENDS, check_actions
 from gpipe_sim.core.step import StepResult, collect, require_loss, share_out
 from gpipe_sim.core.timeline import Message, Span, Timeline, column_of
-from gpipe_sim.errors import DeadlockError, Real, ScheduleError, duration, got, one_of, require_flags, whole
+from gpipe_sim.errors import (
+    DeadlockError,
+    Real,
+    ScheduleError,
+    duration,
+    got,
+    listed,
+    one_of,
+    require_flags,
+    whole,
+)
 from gpipe_sim.programs.blocking import Turns, Wait, freed_by_a_receive, in_words, put, round_trip
 from gpipe_sim.programs.device_programs import DevicePrograms, Program, read_program
 from gpipe_sim.programs.program_device import ProgramDevice
@@ -68,9 +78,9 @@ def run_programs(
         placement = programs.placement if placement is None else placement
         microbatches = programs.microbatches if microbatches is None else microbatches
         programs = programs.rows
-    if not isinstance(programs, Sequence) or isinstance(programs, str) or not programs:
+    if not (given := listed("run_programs", SUCH_AS, programs)):
         raise TypeError(f"run_programs needs {SUCH_AS} {got(programs)}")
-    rows = [read_program(k, program) for k, program in enumerate(programs)]
+    rows = [read_program(k, program) for k, program in enumerate(given)]
     held = _read_placement(placement, partitions, len(rows))
     count = whole("run_programs", "microbatches", _count(rows) if microbatches is None else microbatches)
     one_of("run_programs", "sends", sends, SENDS)
