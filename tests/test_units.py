@@ -52,7 +52,7 @@ def test_one_number_in_another_unit_is_warned_of(wrong, says):
 
 def test_a_rate_in_tera_and_a_bandwidth_in_giga_are_warned_of_beside_a_model():
     with pytest.warns(
-        UserWarning, match=r"flops=312\) takes .* units of time for one forward.* flops=312e12"
+        UserWarning, match=r"flops=312\) takes .* units of time for one forward: .* flops=312e12"
     ):
         costs_from_flops(PROFILE, Accelerator(312), 8)
     with pytest.warns(UserWarning, match=r"busy [\d,]+ times as long .*: bandwidth is in bytes"):

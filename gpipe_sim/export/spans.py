@@ -37,7 +37,7 @@ def from_spans(schedule: Schedule, spans: Iterable[Span], took_turns: bool = Fal
     if None in found:
         raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
     _require_in_order(found, schedule)
-    began = min(span.start for span in found)
+    began = min(span.start for span in found if span)
     start, end = (column_of([getattr(span, name) - began for span in found]) for name in ("start", "end"))
     return Timeline(schedule, start, end, took_turns=took_turns, began=began)
 

@@ -54,11 +54,10 @@ def costs_from_flops(profile: Profile, device: Accelerator, microbatches: int = 
     require("costs_from_flops", profile, Profile, "a profile, as profile(partitions, batch, loss)")
     require("costs_from_flops", device, Accelerator, "an Accelerator")
     costs = profile.costs(microbatches)
-    longest = max(costs.forward)
-    if device.flops < SLOWEST and longest > LONGEST * Fraction(device.flops):
-        says = (
-            f"Accelerator(flops={brief(device.flops)}) takes {brief(longest / Fraction(device.flops))} units"
-        )
-        says = f"{says} of time for one forward. Of seconds, a device of 312 TFLOP/s computes flops=312e12"
-        warnings.warn(says, stacklevel=2)
+    samples, flops = profile.largest(microbatches), device.flops
+    forward = samples * Fraction(max(sum(layer.flops for layer in stage) for stage in profile.stages))
+    if flops < SLOWEST and forward > LONGEST * Fraction(flops):
+        says = f"Accelerator(flops={brief(flops)}) takes {brief(forward / Fraction(flops))} units of time"
+        hint = "of seconds, a device of 312 TFLOP/s computes flops=312e12"
+        warnings.warn(f"{says} for one forward: {hint}", stacklevel=2)
     return replace(costs, speed=device.flops, overhead=device.overhead)
