@@ -96,6 +96,7 @@ def is_said_by_us(error: Exception) -> bool:
     return "gpipe_sim" in code.co_filename and opname[code.co_code[at.tb_lasti]] == "RAISE_VARARGS"
 
 
+@pytest.mark.filterwarnings("ignore:.*units of time:UserWarning")  # some numbers are only hardly meant
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_wrong_argument_is_refused_by_its_name_and_changes_nothing(name):
     """Whatever comes instead of one right argument: it is meant, or a sentence of ours says what is wrong."""
