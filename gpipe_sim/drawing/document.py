@@ -102,7 +102,7 @@ class Svg:
 
 
 def written(owner: str, words: str, such_as: str) -> str:
-    """The words; TypeError unless they are a text, ValueError if it has what no file can hold, such as NUL."""
+    """The words; TypeError unless they are a text, ValueError for what no file can hold, such as NUL."""
     if found := UNWRITABLE.search(require(owner, words, str, such_as)):
         raise ValueError(f"{owner} needs {such_as}; {found[0]!r} cannot be written {got(words)}")
     return words

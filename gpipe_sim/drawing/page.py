@@ -62,10 +62,9 @@ def read_sheet(owner: str, width: float | None, font_size: float | None) -> Shee
     """The page that is asked for; TypeError or ValueError for what is no size."""
     if width is None and font_size is None:
         return Sheet()
-    font_size = require_in(owner, "font_size", FONT if font_size is None else font_size, 4, 100)
-    width = require_in(owner, "width", WIDTH if width is None else width, NARROWEST * font_size, 10_000)
-    scale = font_size / FONT
-    return Sheet(width / scale, scale)
+    letters = float(require_in(owner, "font_size", FONT if font_size is None else font_size, 4, 100))
+    wide = require_in(owner, "width", WIDTH if width is None else width, NARROWEST * letters, 10_000)
+    return Sheet(float(wide) * FONT / letters, letters / FONT)
 
 
 class Laid(NamedTuple):

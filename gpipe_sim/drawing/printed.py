@@ -5,8 +5,10 @@ It reads the few elements and attributes that are written here: areas, lines, wo
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import IO, Any
 from xml.etree import ElementTree
 
+import numpy as np
 from matplotlib import style
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch, PathPatch, Rectangle
@@ -20,11 +22,12 @@ INCH, SHARP = 96, 192  #: pixels of a drawing to the inch, and of a PNG
 BOLDER = 1.1  #: how much wider bold letters of matplotlib's font are, against Helvetica's
 SIDES = {"start": "left", "middle": "center", "end": "right"}
 UNSEEN = {"defs", "desc", "marker", "style", "title"}
+CODES = {"M": Path.MOVETO, "m": Path.MOVETO, "C": Path.CURVE4, "z": Path.CLOSEPOLY}
 EDITABLE = {"pdf.fonttype": 42}  #: words stay words in a PDF
 Look = Mapping[str, str]
 
 
-def save_printed(svg: str, path: str, kind: str, says: str) -> None:
+def save_printed(svg: str, path: str | IO[bytes], kind: str, says: str) -> None:
     """Write the page as ``kind``, "pdf" or "png", of the size that it states; ``says`` is its title."""
     root = ElementTree.fromstring(svg)
     wide, high = (float(root.attrib[side]) for side in ("width", "height"))
@@ -52,8 +55,8 @@ def _artists(element: ElementTree.Element, around: Look, point: float) -> Iterat
         if not any(side.endswith("%") for side in sides):  # the page itself is white
             yield Rectangle(corner, *map(float, sides), **_paint(look, point))
     elif name == "path" and "marker-end" in look:
-        head = {"arrowstyle": "-|>", "mutation_scale": 8 * point, "shrinkA": 0, "shrinkB": 0}
-        yield FancyArrowPatch(path=_path(look["d"]), **head, **_paint(look | {"fill": look["stroke"]}, point))
+        filled = _paint(look | {"fill": look["stroke"]}, point)
+        yield FancyArrowPatch(path=_path(look["d"]), arrowstyle="-|>", mutation_scale=8 * point, **filled)
     elif name == "path":
         yield PathPatch(_path(look["d"]), **_paint(look, point))
     elif element.text and element.text.strip() and name in ("text", "tspan"):
@@ -62,11 +65,14 @@ def _artists(element: ElementTree.Element, around: Look, point: float) -> Iterat
         yield from _artists(inner, look, point)
 
 
-def _paint(look: Look, point: float) -> dict:
+def _paint(look: Look, point: float) -> dict[str, Any]:
     """How an area or a line is painted; a pattern is white lines or dots on what is there."""
     fill, thick = look.get("fill", "none"), float(look.get("stroke-width", 1)) * point
     dashes = [float(part) * point / thick for part in look.get("stroke-dasharray", "").split()]
-    shown = {"edgecolor": look.get("stroke", "none"), "linewidth": thick if "stroke" in look else 0}
+    shown: dict[str, Any] = {
+        "edgecolor": look.get("stroke", "none"),
+        "linewidth": thick if "stroke" in look else 0,
+    }
     shown |= {"linestyle": (0, dashes)} if dashes else {}
     if fill.startswith("url"):
         return {"facecolor": "none", "edgecolor": PAPER, "linewidth": 0, "hatch": HATCH[fill[5:-1]]}
@@ -86,14 +92,14 @@ def _words(words: str, look: Look, point: float) -> Text:
 def _path(drawn: str) -> Path:
     """The corners and curves of a ``d``; a relative place is one from where the path is, or began last."""
     points: list[tuple[float, float]] = []
-    codes: list[int] = []
+    codes: list[np.uint8] = []
     x = y = 0.0
     begin = x, y
     for letter, rest in re.findall(r"([A-Za-z])([^A-Za-z]*)", drawn):
         numbers = [float(each) for each in re.findall(r"-?[\d.]+", rest)]
         if letter == "z":
             points.append(begin)
-            codes.append(Path.CLOSEPOLY)
+            codes.append(CODES[letter])
             x, y = begin
             continue
         match letter:
@@ -105,7 +111,9 @@ def _path(drawn: str) -> Path:
                 numbers = [x + numbers[0], y + numbers[1]]
         corners = list(zip(numbers[::2], numbers[1::2], strict=True))
         points += corners
-        codes += [{"M": Path.MOVETO, "m": Path.MOVETO, "C": Path.CURVE4}.get(letter, Path.LINETO)] * len(corners)
+        codes += [{"M": Path.MOVETO, "m": Path.MOVETO, "C": Path.CURVE4}.get(letter, Path.LINETO)] * len(
+            corners
+        )
         x, y = corners[-1]
         begin = (x, y) if letter in "Mm" else begin
     return Path(points, codes)
