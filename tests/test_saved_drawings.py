@@ -38,7 +38,7 @@ def words_of_pdf(data: bytes) -> str:
     streams = re.findall(rb"stream\r?\n(.*?)endstream", data, re.S)
     pages = (zlib.decompress(each) for each in streams if each[:1] == b"\x78")
     texts = (re.findall(rb"\(((?:\\.|[^\\)])*)\)", page, re.S) for page in pages if b" Tf" in page)
-    return b"".join(each for page in texts for each in page).translate(None, b"\0 \\").decode("latin-1")
+    return re.sub(r"[^!-\[\]-~]", "", b"".join(each for page in texts for each in page).decode("latin-1"))
 
 
 @pytest.mark.parametrize(
