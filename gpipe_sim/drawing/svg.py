@@ -15,7 +15,7 @@ from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
 from gpipe_sim.drawing.waiting_block import pushed as pushed_panel
-from gpipe_sim.drawing.words import caption, title
+from gpipe_sim.drawing.words import caption, title, unequal_work
 from gpipe_sim.errors import ScheduleError, listed
 from gpipe_sim.streams.staleness import staleness
 
@@ -54,6 +54,9 @@ def draw(
 ) -> Svg:
     """Draw one or more timelines below each other, on one time axis.
 
+    Where they are not the same work, as if more stages cost as much each, the line below a title says so;
+    ``compare`` shares the layers out.
+
     ``in_flight=True`` adds a strip below each lane: how many microbatches the device holds over time, with
     the most on its right. ``memory=step.memory`` shows what it holds in bytes instead, by category, of one
     timeline. ``messages=True`` adds an arrow for each message, from when it leaves to where and when it
@@ -91,9 +94,10 @@ def draw(
     unit = unit_for(timelines, fill, right=beside, width=page.width)
     row = row_height(max(timeline.schedule.devices for timeline in timelines))
     laid: list[Laid] = []
-    for timeline, words, each in zip(timelines, titles, wanted, strict=True):  # panels below each other
+    unequal = unequal_work(timelines)
+    for timeline, words, each, beside_it in zip(timelines, titles, wanted, unequal, strict=True):
         words, until = page.wrapped(words, HEADLINE), timeline.makespan
-        said = page.wrapped(caption(timeline, each.weights), WORDS)
+        said = page.wrapped(caption(timeline, each.weights, beside_it), WORDS)
         floor = laid[-1].floor if laid else 0
         at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
