@@ -52,7 +52,7 @@ def unequal_work(timelines: Sequence[Timeline]) -> list[str]:
         words = (
             "" if alike or not other else f"{number(work / other)} times the work of {least.schedule.name}"
         )
-        said.append(words and f"{words}: see gp.compare")
+        said.append("" if alike or not words else f"{words}: see gp.compare")
     return said
 
 
