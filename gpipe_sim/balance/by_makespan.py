@@ -22,6 +22,7 @@ from gpipe_sim.core.costs import PER_DEVICE, Costs
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.timeline import number
 from gpipe_sim.errors import Real, got, require_few
 
 Column = np.ndarray
@@ -51,7 +52,7 @@ class BalancePlan:
         runs = [(size, len(list(run))) for size, run in groupby(self.balance)]
         balance = ", ".join(f"{size}" if times == 1 else f"{size}x{times}" for size, times in runs)
         within = f"at most {self.gap:.1%} above the best" if self.gap else "no cut is better"
-        return f"<BalancePlan {balance}: makespan {self.makespan}, {within}>"
+        return f"<BalancePlan {balance}: makespan {number(self.makespan)}, {within}>"
 
 
 def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:

@@ -52,7 +52,7 @@ def simulate(
     links: object = None,
     overlap: bool = True,
     profile: Sizes | None = None,
-    memory_limit: Limit | None = None,
+    memory_limit: "Limit | None" = None,
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 

@@ -42,13 +42,13 @@ def at_unit_costs(schedule: Schedule) -> Svg | None:
 def draw(
     *timelines: Timeline,
     in_flight: bool = False,
-    memory: Sequence[MemoryTrace] | None = None,
+    memory: "Sequence[MemoryTrace] | None" = None,
     messages: bool = False,
     critical_path: bool = False,
-    highlight: Iterable[Action | OverlapFB | Span | str] | None = None,
+    highlight: "Iterable[Action | OverlapFB | Span | str] | None" = None,
     weights: str | None = None,
     pushed: bool = False,
-    titles: Sequence[str] | None = None,
+    titles: "Sequence[str] | None" = None,
     width: float | None = None,
     font_size: float | None = None,
 ) -> Svg:

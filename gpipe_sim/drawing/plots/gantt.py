@@ -57,10 +57,10 @@ def plot_timeline(
     title: str | None = None,
     *,
     in_flight: bool = False,
-    memory: Sequence[MemoryTrace] | None = None,
+    memory: "Sequence[MemoryTrace] | None" = None,
     messages: bool = False,
     critical_path: bool = False,
-    highlight: Iterable[Action | OverlapFB | Span | str] | None = None,
+    highlight: "Iterable[Action | OverlapFB | Span | str] | None" = None,
     weights: str | None = None,
 ) -> Axes:
     """The Gantt chart: a lane per device, device 0 on top; what shows of a lane is waiting.
@@ -82,12 +82,12 @@ def plot_timeline(
 
 
 @of_timeline
-def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED) -> Axes:
+def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str | None = None) -> Axes:
     """The same work, pushed to the left: what is left of the lanes is the waiting of all devices.
 
     TypeError for anything but a timeline, axes and a text.
     """
-    title = written("plot_pushed", title, AS_TITLE)
+    title = written("plot_pushed", PUSHED if title is None else title, AS_TITLE)
     return _painted(ax, timeline, timeline.schedule.devices, lambda scale: pushed(timeline, scale), title)
 
 
