@@ -30,9 +30,7 @@ def shown(third) -> dict:
         "comparison": gp.compare(gp.SCHEDULES, 4, 8, costs),
         "html": gp.compare(gp.SCHEDULES, 4, 8, costs)._repr_html_(),
         "why": gp.why.why_idle(timeline, 1, timeline.makespan / 40),
-        "cut": gp.balance_by_makespan(
-            schedule, gp.Costs.from_forward([third * n for n in (1, 2, 1, 3, 2, 1)])
-        ),
+        "cut": gp.balance_by_makespan(schedule, layers),
         "memory": step.memory[1],
         "collective": str(summed.collectives[0]),
         "summed": summed,

@@ -28,6 +28,7 @@ from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.svg import draw
+from gpipe_sim.drawing.words import table
 from gpipe_sim.errors import Real, got, listed, whole
 
 OWNER = "compare"
@@ -110,12 +111,7 @@ class Comparison:
         return [f"{size}; {UNIT_IN_FLIGHT}", *self.refused]
 
     def __str__(self) -> str:
-        table = [HEADS, *(row.cells for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = (
-            "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in table
-        )
-        return "\n".join([*lines, *self._notes])
+        return "\n".join([*table([HEADS, *(row.cells for row in self.rows)]), *self._notes])
 
     def _repr_html_(self) -> str:
         head, *body = (

@@ -90,3 +90,9 @@ def durations(timeline: Timeline) -> str:
         each[CODES[code]] = number(longest)
     first, *others = (f"{kind} {each[kind]}" for kind in KINDS if kind in each)
     return ", ".join([first.replace(" ", " takes "), *others])
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: names on the left, numbers below each other's ends."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

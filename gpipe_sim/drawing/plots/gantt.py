@@ -129,7 +129,7 @@ def _painted(
             figure.set_layout_engine("constrained", h_pad=EDGE / 72, w_pad=EDGE / 72)
     for font in sizes:
         scale = scale_of(ax, timeline, rows, font)
-        shown, wide = lay(scale), _room(timeline, scale)
+        shown, wide = lay(scale), _room(timeline, scale) if grid else inf
         heads = _lines(title, wide, font * TITLE_SIZE / LABEL_SIZE, "bold"), _lines(caption, wide, font)
         if (high := _needs(timeline, shown, scale, heads)) <= room:
             break
