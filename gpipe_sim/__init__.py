@@ -55,7 +55,7 @@ papers: closed forms and printed tables
     gp. formulas
     gp.papers. published
 drawing: charts
-    gp. draw, overlay, plots
+    gp. compare, draw, overlay, plots
     gp.drawing. draw_deadlock, draw_parts, draw_stages, to_svg
 export: schedules and timelines in and out
     gp.export. from_torch_csv, recognize, recorded_run, recorded_where, to_torch_csv

@@ -50,6 +50,7 @@ from gpipe_sim.core.training import evaluate as evaluate
 from gpipe_sim.core.training import train as train
 from gpipe_sim.dataset import digits as digits
 from gpipe_sim.drawing import plots as plots
+from gpipe_sim.drawing.compare import compare as compare
 from gpipe_sim.drawing.overlay import overlay as overlay
 from gpipe_sim.drawing.svg import draw as draw
 from gpipe_sim.families import SCHEDULES as SCHEDULES

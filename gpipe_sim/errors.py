@@ -18,7 +18,7 @@ MOST = 10_000_000  #: of whatever a public call makes one by one: more would tak
 def got(value, word: str = "got ") -> str:
     """The end of a message, "(got 3)": the value, or only its type if it prints long, as arrays do."""
     try:
-        text = repr(value)
+        text = str(value) if isinstance(value, Fraction) else repr(value)
     except Exception:  # of a class of one's own; and Python prints no whole number of 5,000 digits
         text = "\n"
     short = len(text) <= 120 and "\n" not in text

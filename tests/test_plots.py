@@ -109,7 +109,7 @@ def test_labels_lie_inside_boxes_of_their_microbatch(schedule):
 
 
 def test_a_label_that_does_not_fit_leaves_no_ink():
-    ax = plot_timeline(simulate(OneFOneB(2, 8)), plt.figure(figsize=(9, 2)).add_subplot())
+    ax = plot_timeline(simulate(OneFOneB(2, 8)), plt.figure(figsize=(9, 2)).add_axes([0.1, 0.3, 0.8, 0.4]))
     fitting = [text for text in ax.texts if isinstance(text, Fitting)]
     for width, visible in ((9, True), (1, False)):
         ax.figure.set_size_inches(width, 2)
@@ -214,6 +214,46 @@ def test_what_stands_beside_the_axes_is_on_the_figure():
             box = artist.get_window_extent()
             assert whole.x0 <= box.x0 and box.x1 <= whole.x1, artist
             assert whole.y0 <= box.y0 and box.y1 <= whole.y1, artist
+
+
+@pytest.mark.parametrize("size", [(3.3, 1.4), (3.3, 0.9), (4, 2), (9, 5)], ids=str)
+@pytest.mark.parametrize("font", [5, 10, 20])
+def test_in_a_figure_of_any_size_no_word_is_cut_off_or_too_small_and_boxes_have_their_numbers(size, font):
+    """Without a layout engine: a figure of 3.3 x 1.4 inches had its title and its legend cut off."""
+    with plt.rc_context({"font.size": font}):
+        figure, ax = plt.subplots(figsize=size)
+        plot_timeline(simulate(OneFOneB(4, 8)), ax)
+    figure.canvas.draw()
+    legend, numbers = ax.get_legend(), [text for text in box_labels(ax) if text.fits()]
+    words = [*ax.get_xticklabels(), *ax.get_yticklabels(), ax.xaxis.label, ax._left_title, *numbers]
+    words += [] if legend is None else [*legend.texts, *(each for each in ax.texts if each not in words)]
+    assert (legend is None) == (size == (3.3, 0.9)), "there it has no room"
+    assert all(min(6, 0.9 * font) <= text.get_fontsize() <= max(6.5, font) for text in words)
+    whole = figure.bbox
+    for text in [text for text in words if not isinstance(text, Fitting) or text.fits()]:
+        box = text.get_window_extent()
+        assert whole.x0 <= box.x0 and box.x1 <= whole.x1, text
+        assert whole.y0 <= box.y0 and box.y1 <= whole.y1, text
+    assert len(numbers) >= 32  # of the backwards at least
+
+
+@pytest.mark.parametrize("font", [6, 10, 18])
+def test_letters_are_as_large_as_matplotlibs_font_size_says(font):
+    """Those of a figure of its own, which is then as high as they need."""
+    timeline = simulate(OneFOneB(4, 8))
+    with plt.rc_context({"font.size": font}):
+        charts = plot_timeline(timeline), plot_pushed(timeline)
+        curves = plot_bubble_curves(MEASURED), plot_losses(LOSSES)
+    for ax in (*charts, *curves):
+        legends = ax.get_legend().texts if ax.get_legend() else []
+        texts = [*ax.get_xticklabels(), *legends, *ax.texts, ax.xaxis.label]
+        assert {text.get_fontsize() for text in texts} == {0.9 * font}
+    for ax in charts:
+        ax.figure.canvas.draw()
+        assert ax._left_title.get_fontsize() == pytest.approx(font)
+        legend, whole = ax.get_legend().get_window_extent(), ax.figure.bbox
+        assert whole.y0 <= legend.y0 and legend.x1 <= whole.x1
+        assert ax.bbox.height * 72 / ax.figure.dpi >= 4 * 1.1 * 0.9 * font
 
 
 def pixels(ax):

@@ -23,6 +23,11 @@ def test_the_ten_line_example_prints_what_it_says(capsys):
     assert capsys.readouterr().out == block("text", "measured")
 
 
+def test_families_compare_as_it_says(capsys):
+    exec(block("python", "gp.compare"), {"gp": gp})
+    assert capsys.readouterr().out == block("text", "the same layers for all")
+
+
 def test_memory_is_predicted_as_it_says(capsys):
     names: dict = {}
     exec(block("python", "import gpipe_sim as gp") + block("python", "gp.profile"), names)

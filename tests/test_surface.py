@@ -88,6 +88,20 @@ def test_the_docstring_lists_all_of_them_by_chapter():
     }
 
 
+def test_signatures_can_be_read_in_help():
+    """``plan`` had 1,245 characters, of its types and of every schedule; ``Costs`` 949."""
+    found = {name: getattr(gp, name) for name in FLAT - EXTRAS}
+    found |= {f"{room}.{name}": getattr(getattr(gp, room), name) for room in CHAPTERS for name in below(room)}
+    found = {name: value for name, value in found.items() if not name.startswith("errors.")}
+    functions = {name: value for name, value in found.items() if callable(value)}
+    assert len(functions) > 100
+    for name, function in functions.items():
+        signature = inspect.signature(function)
+        defaults = [each.default for each in signature.parameters.values() if each.default is not each.empty]
+        assert len(str(signature)) < 530 and all(len(repr(default)) <= 30 for default in defaults), name
+        assert "Union[" not in str(signature) and "fractions.Fraction | coll" not in str(signature), name
+
+
 def test_results_are_not_public_names():
     for result in ("StepResult", "History", "Plan", "Plans", "Explanation", "BalancePlan", "Overlay", "Svg"):
         assert not hasattr(gp, result) and not any(hasattr(getattr(gp, room), result) for room in CHAPTERS)

@@ -28,12 +28,12 @@ Each = Real | Sequence[Real]
 
 
 def balance_by_cost(
-    costs: Sequence[Real],
+    costs: "Sequence[Real]",
     stages: int,
     *,
-    speeds: Sequence[Real] | None = None,
-    sizes: Sequence[Real] | None = None,
-    memory: Each | None = None,
+    speeds: "Sequence[Real] | None" = None,
+    sizes: "Sequence[Real] | None" = None,
+    memory: "Each | None" = None,
 ) -> list[int]:
     """How many layers each stage gets, so that the slowest stage is as fast as it can be.
 

@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
-from gpipe_sim.balance.costs_of_stages import merged
+from gpipe_sim.balance.costs_of_stages import layers_listed, merged
 from gpipe_sim.balance.many_cuts import ManyCuts, per_device
 from gpipe_sim.balance.stage_bounds import ROUNDING, StageBounds
 from gpipe_sim.core.actions import Action, Kind
@@ -22,7 +22,8 @@ from gpipe_sim.core.costs import PER_DEVICE, Costs
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate
-from gpipe_sim.errors import Real, got, require, require_few
+from gpipe_sim.core.timeline import number
+from gpipe_sim.errors import Real, got, require_few
 
 Column = np.ndarray
 OWNER = "balance_by_makespan"
@@ -51,7 +52,7 @@ class BalancePlan:
         runs = [(size, len(list(run))) for size, run in groupby(self.balance)]
         balance = ", ".join(f"{size}" if times == 1 else f"{size}x{times}" for size, times in runs)
         within = f"at most {self.gap:.1%} above the best" if self.gap else "no cut is better"
-        return f"<BalancePlan {balance}: makespan {self.makespan}, {within}>"
+        return f"<BalancePlan {balance}: makespan {number(self.makespan)}, {within}>"
 
 
 def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
@@ -74,7 +75,7 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     layers = _layers(costs, schedule)
     check(schedule)
     timed = ManyCuts(schedule.program, costs, layers)
-    cuts = np.array([_ends(balance) for balance in _even(schedule, costs, layers)])
+    cuts = np.array([_ends(balance) for balance in even_cuts(schedule, costs, layers)])
     bounds = StageBounds(timed, timed.makespans(cuts).min())
     cuts = np.vstack([cuts, _ends(bounds.cut())])
     if not _few(bounds, timed.makespans(cuts).min()):
@@ -128,7 +129,7 @@ def _ends(balance: list[int]) -> Column:
     return np.cumsum([0, *balance])
 
 
-def _even(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], list[int]]:
+def even_cuts(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], list[int]]:
     """The cuts of ``balance_by_cost``: with the larger of equal stages in front, and at the end."""
     plain = replace(costs, speed=1, overhead=0)
     parts = Kind.F, Kind.I, Kind.W
@@ -144,20 +145,11 @@ def _even(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], lis
 
 def _layers(costs: Costs, schedule: Schedule) -> int:
     """How many layers the costs list; what cannot be cut is refused."""
-    require(OWNER, costs, Costs, "costs of single layers, such as Costs.from_forward([1, 1, 2])")
-    if type(costs).duration is not Costs.duration or type(costs).transfer is not Costs.transfer:
-        raise TypeError(
-            f"{OWNER} adds up the costs of layers, so it needs Costs and no subclass {got(costs)}"
-        )
-    listed = [
-        cost for name, cost in vars(costs).items() if isinstance(cost, tuple) and name not in PER_DEVICE
-    ]
-    if not listed:
+    if not (layers := layers_listed(OWNER, costs)):
         raise ValueError(
             f"{OWNER} needs what each layer costs, such as Costs.from_forward([1, 1, 2]) {got(costs)}"
         )
     costs.require_length("devices", schedule.devices, PER_DEVICE)
-    layers = len(listed[0])
     require_few(OWNER, layers, "layers", MOST)
     read_stages(OWNER, layers, schedule.stages)
     return layers

@@ -6,7 +6,18 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from gpipe_sim.core.costs import PER_DEVICE, Cost, Costs
-from gpipe_sim.errors import listed, require, whole
+from gpipe_sim.errors import got, listed, require, whole
+
+
+def layers_listed(owner: str, costs: Costs) -> int:
+    """How many layers the costs list, 0 if each is one number; TypeError for what nobody can add up."""
+    require(owner, costs, Costs, "costs of single layers, such as Costs.from_forward([1, 1, 2])")
+    if type(costs).duration is not Costs.duration or type(costs).transfer is not Costs.transfer:
+        raise TypeError(
+            f"{owner} adds up the costs of layers, so it needs Costs and no subclass {got(costs)}"
+        )
+    per_stage = (cost for name, cost in vars(costs).items() if name not in PER_DEVICE)
+    return max((len(cost) for cost in per_stage if isinstance(cost, tuple)), default=0)
 
 
 def merged(costs: Costs, balance: Sequence[int]) -> Costs:

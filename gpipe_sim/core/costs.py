@@ -41,15 +41,15 @@ class Costs(CostModel):
     and for a speed that is not above 0, TypeError for anything but numbers.
     """
 
-    forward: Cost = 1
-    input_grad: Cost = UNSAID
-    weight_grad: Cost = UNSAID
-    recompute: Cost | None = None
-    update: Cost = 0
-    overlap: Cost | None = None
+    forward: "Cost" = 1
+    input_grad: "Cost" = UNSAID
+    weight_grad: "Cost" = UNSAID
+    recompute: "Cost | None" = None
+    update: "Cost" = 0
+    overlap: "Cost | None" = None
     comm: Real = 0
-    speed: Cost = 1
-    overhead: Cost = 0
+    speed: "Cost" = 1
+    overhead: "Cost" = 0
 
     def __post_init__(self):
         for field in fields(self):

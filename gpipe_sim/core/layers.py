@@ -128,7 +128,7 @@ class Weights:
     On paper a weight is a ``MetaArray``. Such a layer can be profiled, and its memory predicted, but not run.
     """
 
-    def __init__(self, owner: str, rng: np.random.Generator | None, dtype: DTypeLike):
+    def __init__(self, owner: str, rng: np.random.Generator | None, dtype: "DTypeLike"):
         self.owner, self.rng, self.dtype = owner, rng, floating(owner, dtype)
         if rng is not None:
             such_as = "rng to be a generator, such as np.random.default_rng(0), or None for a layer on paper"
@@ -172,7 +172,7 @@ class Linear(Layer):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: DTypeLike = np.float64
+        self, inputs: int, outputs: int, *, rng: np.random.Generator | None, dtype: "DTypeLike" = np.float64
     ):
         inputs, outputs = size("Linear", "inputs", inputs), size("Linear", "outputs", outputs)
         draw = Weights("Linear", rng, dtype)
@@ -289,7 +289,7 @@ ACTIVATIONS: dict[str, type[Layer]] = {"relu": ReLU, "tanh": Tanh, "gelu": GELU}
 
 
 def mlp(
-    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: DTypeLike = np.float64
+    sizes: Sequence[int], *, activation: str = "relu", seed: int = 0, dtype: "DTypeLike" = np.float64
 ) -> list[Layer]:
     """Linear layers with an activation between them; ``sizes`` lists the features, from input to output.
 

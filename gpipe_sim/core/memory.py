@@ -22,7 +22,7 @@ from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.meta_array import ARRAYS, root_of
 from gpipe_sim.core.rules import BOUNDARY, MESSAGES, PENDING, SAVED
-from gpipe_sim.core.timeline import Span
+from gpipe_sim.core.timeline import Span, number
 from gpipe_sim.errors import Real, one_of, require_in
 
 PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "optimizer state"
@@ -157,7 +157,7 @@ class MemoryTrace:
         at, inside = self.peak_moment, self.peak_inside
         after = f" after {at.action}" if at.action else ""
         while_ = f", {inside.bytes:,} while {inside.action} runs" if inside.action else ""
-        return f"<MemoryTrace: at most {at.bytes:,} bytes{after} at {at.time}{while_}>"
+        return f"<MemoryTrace: at most {at.bytes:,} bytes{after} at {number(at.time)}{while_}>"
 
     def over_time(self, *categories: str) -> tuple[int, ...]:
         """Bytes at each of ``times``: the sum of the named categories, or of all if none is named.

@@ -52,8 +52,8 @@ def simulate(
     links: object = None,
     overlap: bool = True,
     profile: Sizes | None = None,
-    message_bytes: Real | Sequence[Real] | None = None,
-    memory_limit: Limit | None = None,
+    message_bytes: "Real | Sequence[Real] | None" = None,
+    memory_limit: "Limit | None" = None,
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 

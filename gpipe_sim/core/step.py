@@ -71,7 +71,7 @@ def train_step(
     optimizer: Optimizer | None = None,
     weights: str | None = None,
     meter: bool = True,
-    memory_limit: Real | Sequence[Real] | None = None,
+    memory_limit: "Real | Sequence[Real] | None" = None,
     seed: int = 0,
     step: int = 0,
 ) -> StepResult:

@@ -36,16 +36,16 @@ class History:
 def train(
     partitions: Sequence[Partition],
     schedule: Schedule,
-    data: Data,
+    data: "Data",
     *,
     loss: Loss,
     optimizer: Optimizer,
     epochs: int,
     batch_size: int,
     weights: str | None = None,
-    memory_limit: Real | Sequence[Real] | None = None,
+    memory_limit: "Real | Sequence[Real] | None" = None,
     seed: int = 0,
-    report: Report = print,
+    report: "Report" = print,
 ) -> History:
     """Train the partitions' weights in place, each step run by the schedule on simulated devices.
 
@@ -76,7 +76,7 @@ def train(
 
 def train_single_device(
     layers: Sequence[Layer],
-    data: Data,
+    data: "Data",
     *,
     loss: Loss,
     optimizer: Optimizer,
@@ -84,7 +84,7 @@ def train_single_device(
     batch_size: int,
     microbatches: int = 1,
     seed: int = 0,
-    report: Report = print,
+    report: "Report" = print,
 ) -> History:
     """The same training without a pipeline: with every schedule, ``train`` must give this loss curve."""
 
@@ -134,7 +134,7 @@ def outputs(partitions: Sequence[Partition], x: Array) -> Array:
 def _train(
     partitions: Sequence[Partition],
     step: Callable[[Batch, int], StepResult],
-    data: Data,
+    data: "Data",
     loss: Loss,
     optimizer: Optimizer | None,  # None where the steps update the weights themselves
     epochs: int,

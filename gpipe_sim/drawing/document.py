@@ -1,14 +1,15 @@
 """An SVG document: what a notebook gets of it, what a file holds, and how words are written in it."""
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from os import PathLike
+from os import PathLike, fspath
 from typing import NamedTuple
 
 from gpipe_sim.drawing.marks import LETTER
 from gpipe_sim.drawing.palette import DARK, INK, PAPER
-from gpipe_sim.errors import require
+from gpipe_sim.errors import got, require
 
 SHRUNK = 0.68  #: in a window that shows less of its width a page shrinks, and words grow where they have room
 
@@ -24,6 +25,7 @@ class Font(NamedTuple):
 
 WORDS, HEADLINE = Font(12, 17, "n"), Font(14, 20, "t", 1.08)
 FONT, LARGE, GROWS, _ = WORDS
+UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  #: what no XML may hold
 DARKER = "".join(
     f'[{what}="{light}"]{{{what}:{dark}}}' for light, dark in DARK.items() for what in ("fill", "stroke")
 )
@@ -34,13 +36,21 @@ class Svg:
 
     A notebook gets it as an image with the words that it ``says``. That is shown in a fresh clone, too, where
     JupyterLab trusts no stored output, and shows an SVG of its own as text. An image has no hover and knows
-    no theme, so it leaves out both; a saved file has them.
+    no theme, so it leaves out both; a saved SVG has them.
+
+    It is drawn ``scale`` times as large as its parts say, at 96 pixels to the inch. Without one, it is as
+    large as they say, and its words grow in a narrow window.
     """
 
     def __init__(
-        self, parts: Callable[[bool], Iterator[str]], size: tuple[float, float], says: str, more: str = ""
+        self,
+        parts: Callable[[bool], Iterator[str]],
+        size: tuple[float, float],
+        says: str,
+        more: str = "",
+        scale: float | None = None,
     ):
-        self._parts, self.size, self.says, self.more = parts, size, says, more
+        self._parts, self.size, self.says, self.more, self.scale = parts, size, says, more, scale
 
     def __str__(self) -> str:
         """The file: with words under the mouse and for screen readers, dark for who prefers dark pages."""
@@ -49,14 +59,15 @@ class Svg:
         return self._written([f"<title>{escape(self.says)}</title>{more}", style], hover=True)
 
     def _written(self, head: Sequence[str], hover: bool) -> str:
-        width, height = map(px, self.size)
+        width, height = (px(side * (self.scale or 1)) for side in self.size)
         grown = "".join(f".{font.grows}{{font-size:{font.large}px}}" for font in (WORDS, HEADLINE))
         style = f"<style>@media(max-width:{px(SHRUNK * self.size[0])}px){{{grown}}}</style>"
+        style = style if self.scale is None else ""
         ground = f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>'
         body = "\n".join([*head, style, ground, *self._parts(hover)])
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" style="max-width:100%;height:auto" '
+            f'viewBox="0 0 {px(self.size[0])} {px(self.size[1])}" style="max-width:100%;height:auto" '
             f'font-family="Helvetica, Arial, sans-serif" font-size="{FONT}" role="img">\n{body}\n</svg>'
         )
 
@@ -68,10 +79,33 @@ class Svg:
         return f"<Svg of {self.says}>"
 
     def save(self, path: str | PathLike) -> None:
-        """Write the file. TypeError for anything but a path; OSError where none can be written."""
-        require("save", path, str | PathLike, "a path, such as 'timeline.svg'")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(str(self))
+        """Write it as the suffix says: ``.svg``, ``.pdf``, or ``.png``, which has 192 pixels to the inch.
+
+        PDF and PNG are painted by matplotlib, on white. ValueError for another suffix, TypeError for anything
+        but a path, ImportError without matplotlib, OSError where nothing can be written.
+        """
+        such_as = "a path, such as 'timeline.svg'"
+        name = require("save", fspath(require("save", path, str | PathLike, such_as)), str, such_as)
+        kind = name[-4:].lower()
+        if kind == ".svg":
+            with open(name, "w", encoding="utf-8") as file:
+                file.write(str(self))
+        elif kind in (".pdf", ".png"):
+            try:
+                from gpipe_sim.drawing.printed import save_printed
+            except ImportError as error:
+                needs = "matplotlib, which is not installed: pip install 'gpipe_sim[plot]'"
+                raise ImportError(f"to save {kind} needs {needs}; .svg does not") from error
+            save_printed(self._written([], hover=False), name, kind[1:], self.says)
+        else:
+            raise ValueError(f"save writes what the suffix says: .svg, .pdf or .png {got(name)}")
+
+
+def written(owner: str, words: str, such_as: str) -> str:
+    """The words; TypeError unless they are a text, ValueError for what no file can hold, such as NUL."""
+    if found := UNWRITABLE.search(require(owner, words, str, such_as)):
+        raise ValueError(f"{owner} needs {such_as}; {found[0]!r} cannot be written {got(words)}")
+    return words
 
 
 def words_wide(words: str, font: float = FONT) -> float:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Action, Kind
@@ -18,7 +19,7 @@ from gpipe_sim.drawing.page import LEFT, Laid, above, row_height, sheet, unit_fo
 from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.palette import FAINT
 from gpipe_sim.drawing.panel import panel, stretch
-from gpipe_sim.drawing.words import size
+from gpipe_sim.drawing.words import size, table
 from gpipe_sim.errors import Real
 
 NAMES = ("simulated", "measured")
@@ -108,8 +109,8 @@ class Overlay:
         says = f"Chart: {title} ({size(schedule)}); {_numbers(self)}"
         return sheet(laid, at.x(until), says)
 
-    def save(self, path: str) -> None:
-        """Write the drawing as SVG."""
+    def save(self, path: str | PathLike) -> None:
+        """Write the drawing, as its ``save`` does."""
         self.drawing.save(path)
 
     def _repr_html_(self) -> str:
@@ -120,10 +121,7 @@ class Overlay:
         return f"<Overlay of {self.simulated.schedule!r}: makespan {spans} measured>"
 
     def __str__(self) -> str:
-        rows = [("", *NAMES, "error"), *_table(self)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
-        return "\n".join([repr(self.simulated.schedule), *lines])
+        return "\n".join([repr(self.simulated.schedule), *table([("", *NAMES, "error"), *_table(self)])])
 
 
 def overlay(simulated: Timeline, measured: Timeline) -> Overlay:

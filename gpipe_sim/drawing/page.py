@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
+from textwrap import wrap
 from typing import NamedTuple
 
 from gpipe_sim.core.timeline import Timeline, number
@@ -24,14 +25,46 @@ from gpipe_sim.drawing.geometry import rectangle, ticks
 from gpipe_sim.drawing.marks import DIGIT, Corner, Entry, Lines, Name, Panel, Shape, Style, legend
 from gpipe_sim.drawing.paint import PATTERNS, PIXELS, Place, line_of, outline_all, paint
 from gpipe_sim.drawing.palette import FAINT, INK, Look
-from gpipe_sim.errors import Real
+from gpipe_sim.errors import Real, require_in
 
 WIDTH = 700  #: the most pixels that a chart takes from left to right
 UNIT = 28  #: the most pixels for one unit of time, so that a timeline of few actions is not blown up
 LEFT, RIGHT = 84, 24
+NARROWEST, MARGIN = 20, 10  #: a width that is asked for, in sizes of its font; what is left of words in it
 TITLE, CAPTION, AXIS = 26, 17, 26  #: pixels of the lines above a panel, and of the axis below
 LEGEND_LINE, SWATCH = 19, 12  #: from one line of a legend to the next, and the side of a swatch
 NUMBER, FINER = 34, 9  #: pixels from one number of the axis to the next, and from one tick to the next
+
+
+class Sheet(NamedTuple):
+    """The width of a page, in pixels before it is drawn ``scale`` times as large.
+
+    Without a scale nobody asked for this width: a page may be wider or less wide, and its words may grow.
+    """
+
+    width: float = WIDTH
+    scale: float | None = None
+
+    @property
+    def left(self) -> float:
+        """Where words begin: at the lanes, or at the edge of a page that is narrow."""
+        return LEFT if self.width >= WIDTH else MARGIN
+
+    def wrapped(self, words: str, font: Font, more: float = 0) -> str:
+        """The words, in as many lines as they need on a page of a width that was asked for."""
+        if self.scale is None:
+            return words
+        room = self.width - self.left - MARGIN - more
+        return "\n".join(line for part in words.split("\n") for line in wrap(part, _letters(room, font)))
+
+
+def read_sheet(owner: str, width: float | None, font_size: float | None) -> Sheet:
+    """The page that is asked for; TypeError or ValueError for what is no size."""
+    if width is None and font_size is None:
+        return Sheet()
+    letters = float(require_in(owner, "font_size", FONT if font_size is None else font_size, 4, 100))
+    wide = require_in(owner, "width", WIDTH if width is None else width, NARROWEST * letters, 10_000)
+    return Sheet(float(wide) * FONT / letters, letters / FONT)
 
 
 class Laid(NamedTuple):
@@ -50,12 +83,13 @@ class Laid(NamedTuple):
         return self.at.y(self.panel.height) + (AXIS if self.ends else 0)
 
 
-def sheet(laid: Sequence[Laid], right: float, says: str, more: str = "") -> Svg:
+def sheet(laid: Sequence[Laid], right: float, says: str, more: str = "", page: Sheet = Sheet()) -> Svg:  # noqa: B008
     """The page of these panels, which reach to ``right``, with a legend below them."""
     bottom = laid[-1].floor
-    lines = list(_legend_lines(legend((each.panel, each.at.scale) for each in laid)))
+    lines = list(_legend_lines(legend((each.panel, each.at.scale) for each in laid), page))
     words = [_room(each.title, HEADLINE) for each in laid] + [_room(each.caption, WORDS) for each in laid]
-    width = max(right, LEFT + max([*map(_legend_width, lines), *words])) + RIGHT
+    widths = (_legend_width(line, page) for line in lines)
+    width = max(right, LEFT + max([*widths, *words])) + RIGHT if page.scale is None else page.width
     height = bottom + len(lines) * LEGEND_LINE + 14
 
     def parts(hover: bool) -> Iterator[str]:
@@ -63,26 +97,28 @@ def sheet(laid: Sequence[Laid], right: float, says: str, more: str = "") -> Svg:
         if used:
             yield f"<defs>{''.join(PATTERNS[pattern] for pattern in sorted(used))}</defs>"
         for each in laid:
-            yield from _panel(each, hover)
+            yield from _panel(each, hover, page.left)
         for i, line in enumerate(lines):
-            yield from _legend(line, bottom + 6 + i * LEGEND_LINE)
+            yield from _legend(line, bottom + 6 + i * LEGEND_LINE, page)
 
-    return Svg(parts, (width, height), says, more)
+    return Svg(parts, (width, height), says, more, page.scale)
 
 
 def above(title: str, caption: str) -> float:
-    """Pixels of the lines above a panel: of the first, whichever it is, and of a caption below a title."""
-    first = TITLE if title or caption else 0
-    return first + (CAPTION if title and caption else 0)
+    """Pixels of the lines above a panel: of the first, whichever it is, and of the others below it."""
+    lines = len(title.splitlines()) + len(caption.splitlines())
+    return TITLE + CAPTION * (lines - 1) if lines else 0
 
 
-def unit_for(timelines: Sequence[Timeline], fill: bool, left: float = LEFT, right: float = RIGHT) -> float:
+def unit_for(
+    timelines: Sequence[Timeline], fill: bool, left: float = LEFT, right: float = RIGHT, width: float = WIDTH
+) -> float:
     """Pixels for one unit of time, so that the longest timeline fits; with ``fill``, it takes all the room.
 
     Otherwise a unit takes at most ``UNIT`` pixels; if every action is shorter than that, as in a step that
     was measured in seconds, the longest action does.
     """
-    wide = (WIDTH - left - right) / (float(max(each.makespan for each in timelines)) or 1)
+    wide = (width - left - right) / (float(max(each.makespan for each in timelines)) or 1)
     longest = max(float((each.end - each.start).max()) for each in timelines)
     return wide if fill else min(UNIT / (min(1, longest) or 1), wide)
 
@@ -102,14 +138,20 @@ def _grows(words: str, font: Font) -> str:
     return font.grows if LEFT + words_wide(words, font.large * font.wide) <= WIDTH - RIGHT else ""
 
 
-def _panel(laid: Laid, hover: bool) -> Iterator[str]:
+def _letters(room: float, font: Font) -> int:
+    """How many letters there is room for."""
+    return int(room / words_wide("n", font.size * font.wide))
+
+
+def _panel(laid: Laid, hover: bool, left: float) -> Iterator[str]:
     panel, at = laid.panel, laid.at
-    if laid.title:
-        line, grows = at.top - (CAPTION if laid.caption else 0) - 9, _grows(laid.title, HEADLINE)
-        yield text(LEFT, line, escape(laid.title), "start", HEADLINE.size, bold=True, grows=grows)
-    if laid.caption:
-        grows = _grows(laid.caption, WORDS)
-        yield text(LEFT, at.top - 8, escape(laid.caption), "start", colour=FAINT, grows=grows)
+    titles, captions = laid.title.splitlines(), laid.caption.splitlines()
+    for i, words in enumerate(titles):
+        line, grows = at.top - CAPTION * (len(captions) + len(titles) - 1 - i) - 9, _grows(words, HEADLINE)
+        yield text(left, line, escape(words), "start", HEADLINE.size, bold=True, grows=grows)
+    for i, words in enumerate(captions):
+        line, grows = at.top - CAPTION * (len(captions) - 1 - i) - 8, _grows(words, WORDS)
+        yield text(left, line, escape(words), "start", colour=FAINT, grows=grows)
     for mark in panel.marks:
         yield from paint(mark, at, hover)
     yield from _names(panel.names, at.left - 8, at, "end")
@@ -160,8 +202,8 @@ def _ticks(times: Sequence[Real], at: Place, long: int) -> str:
     return "".join(f"M{px(at.x(time))} {px(at.top + 1)}v{long}" for time in times)
 
 
-def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
-    x = float(LEFT)
+def _legend(entries: Sequence[Entry], top: float, page: Sheet) -> Iterator[str]:
+    x = float(page.left)
     for entry in entries:
         if isinstance(entry.swatch, Style):
             yield from _line_swatch(entry.swatch, x, top)
@@ -169,7 +211,7 @@ def _legend(entries: Sequence[Entry], top: float) -> Iterator[str]:
             yield from _swatch(entry.swatch, x, top)
         left = x + (SWATCH + 5 if entry.swatch else 0)
         yield text(left, top + 10, escape(entry.words), "start", grows=GROWS)
-        x += _entry_width(entry)
+        x += _entry_width(entry, page)
 
 
 def _swatch(look: Look, x: float, top: float) -> Iterator[str]:
@@ -194,20 +236,23 @@ def _line_swatch(style: Style, x: float, top: float) -> Iterator[str]:
     return paint(Lines([path], style), PIXELS, hover=False)
 
 
-def _legend_lines(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+def _legend_lines(entries: Sequence[Entry], page: Sheet) -> Iterator[Sequence[Entry]]:
     """The entries, line by line: as many on each as fit into the width of a chart."""
     line: list[Entry] = []
     for entry in entries:
-        if line and _legend_width([*line, entry]) > WIDTH - LEFT:
-            yield line
-            line = []
-        line.append(entry)
+        first, *more = page.wrapped(entry.words, WORDS, SWATCH + 20).split("\n")
+        for part in (entry._replace(words=first), *(Entry(entry.rank, words) for words in more)):
+            if line and _legend_width([*line, part], page) > page.width - page.left:
+                yield line
+                line = []
+            line.append(part)
     yield line
 
 
-def _legend_width(entries: Sequence[Entry]) -> float:
-    return sum(map(_entry_width, entries))
+def _legend_width(entries: Sequence[Entry], page: Sheet) -> float:
+    return sum(_entry_width(entry, page) for entry in entries)
 
 
-def _entry_width(entry: Entry) -> float:
-    return (SWATCH + 5 if entry.swatch else 0) + words_wide(entry.words, LARGE) + 15
+def _entry_width(entry: Entry, page: Sheet) -> float:
+    words = words_wide(entry.words, LARGE if page.scale is None else FONT)
+    return (SWATCH + 5 if entry.swatch else 0) + words + 15

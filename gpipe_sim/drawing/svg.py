@@ -8,15 +8,15 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Span, Timeline, of_timeline, require_timeline
 from gpipe_sim.drawing.coarse import Grain
-from gpipe_sim.drawing.document import LARGE, Svg, words_wide
+from gpipe_sim.drawing.document import HEADLINE, LARGE, WORDS, Svg, words_wide, written
 from gpipe_sim.drawing.options import Wanted, read_options
-from gpipe_sim.drawing.page import LEFT, RIGHT, Laid, above, row_height, sheet, unit_for
+from gpipe_sim.drawing.page import LEFT, RIGHT, Laid, above, read_sheet, row_height, sheet, unit_for
 from gpipe_sim.drawing.paint import Place
 from gpipe_sim.drawing.panel import panel, stretch
 from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
 from gpipe_sim.drawing.waiting_block import pushed as pushed_panel
-from gpipe_sim.drawing.words import caption, title
-from gpipe_sim.errors import ScheduleError, listed, require
+from gpipe_sim.drawing.words import caption, title, unequal_work
+from gpipe_sim.errors import ScheduleError, listed
 from gpipe_sim.streams.staleness import staleness
 
 MOST_TIMED = 300_000  #: actions that are timed unasked
@@ -42,15 +42,20 @@ def at_unit_costs(schedule: Schedule) -> Svg | None:
 def draw(
     *timelines: Timeline,
     in_flight: bool = False,
-    memory: Sequence[MemoryTrace] | None = None,
+    memory: "Sequence[MemoryTrace] | None" = None,
     messages: bool = False,
     critical_path: bool = False,
-    highlight: Iterable[Action | OverlapFB | Span | str] | None = None,
+    highlight: "Iterable[Action | OverlapFB | Span | str] | None" = None,
     weights: str | None = None,
     pushed: bool = False,
-    titles: Sequence[str] | None = None,
+    titles: "Sequence[str] | None" = None,
+    width: float | None = None,
+    font_size: float | None = None,
 ) -> Svg:
     """Draw one or more timelines below each other, on one time axis.
+
+    Where they are not the same work, as if more stages cost as much each, the line below a title says so;
+    ``compare`` shares the layers out.
 
     ``in_flight=True`` adds a strip below each lane: how many microbatches the device holds over time, with
     the most on its right. ``memory=step.memory`` shows what it holds in bytes instead, by category, of one
@@ -63,37 +68,46 @@ def draw(
     ``train_step``. ``pushed=True`` adds the same work pushed to the left, so that what is left is waiting.
     ``titles`` replaces the line above each.
 
+    ``width`` is that of the page in pixels, 96 to the inch, and ``font_size`` that of its letters: 700 and 12
+    unless one of them is given. Then the page is exactly so wide, and lines that are too long for it are
+    broken: ``draw(timeline, width=317, font_size=9).save("column.pdf")`` is 3.3 inches wide, in 6.75 points.
+
     With too many actions for a box each, the chart shows how much of its time each device spends on what, and
     the legend says so; it leaves out what is too fine to see: messages, versions, and what is highlighted or
     pushed.
 
     ValueError without a timeline, for another number of titles, for memory of other devices or of several
     timelines, for weights that a schedule cannot have, and for an action that is not there; TypeError for
-    anything but timelines.
+    anything but timelines, and sizes that are no numbers.
     """
     if not timelines:
         raise ValueError("draw needs at least one timeline")
     for timeline in timelines:
         require_timeline("draw", timeline)
     titles = _titles(timelines, titles)
+    page = read_sheet("draw", width, font_size)
     options = in_flight, memory, messages, critical_path, highlight, weights, pushed
     grain, wanted = read_options("draw", timelines, *options)
     strips = wanted[0].strips  # what they hold at most is written on the right of the lanes
     beside = max(RIGHT, 12 + words_wide(strips.in_words(strips.most), LARGE)) if strips else RIGHT
-    unit = unit_for(timelines, grain.column > 0, right=beside)
+    fill = grain.column > 0 or page.scale is not None
+    unit = unit_for(timelines, fill, right=beside, width=page.width)
     row = row_height(max(timeline.schedule.devices for timeline in timelines))
     laid: list[Laid] = []
-    for timeline, words, each in zip(timelines, titles, wanted, strict=True):  # panels below each other
-        said, until = caption(timeline, each.weights), timeline.makespan
+    unequal = unequal_work(timelines)
+    for timeline, words, each, beside_it in zip(timelines, titles, wanted, unequal, strict=True):
+        words, until = page.wrapped(words, HEADLINE), timeline.makespan
+        said = page.wrapped(caption(timeline, each.weights, beside_it), WORDS)
         floor = laid[-1].floor if laid else 0
         at = Place(floor + above(words, said), unit, row * stretch(timeline), LEFT)
         laid.append(Laid(panel(timeline, grain, at.scale, each), at, words, said, until, [until]))
         if pushed and not grain.column:
-            at = Place(laid[-1].floor + above(PUSHED, ""), unit, row, LEFT)
-            laid.append(Laid(pushed_panel(timeline, at.scale), at, PUSHED, "", until, [until]))
+            words = page.wrapped(PUSHED, HEADLINE)
+            at = Place(laid[-1].floor + above(words, ""), unit, row, LEFT)
+            laid.append(Laid(pushed_panel(timeline, at.scale), at, words, "", until, [until]))
     right = max(each.at.x(each.until) for each in laid) + beside - RIGHT
-    says = "; ".join(f"{each.title} ({each.caption})" for each in laid if each.caption)
-    return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted))
+    says = "; ".join(f"{each.title} ({each.caption})" for each in laid if each.caption).replace("\n", " ")
+    return sheet(laid, right, f"Chart: {says}", _rows_as_text(timelines, grain, wanted), page)
 
 
 def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list[str]:
@@ -101,7 +115,7 @@ def _titles(timelines: Sequence[Timeline], titles: Sequence[str] | None) -> list
     such_as = "titles, one for each timeline, such as titles=['GPipe']"
     if titles is None:
         titles = [title(timeline) for timeline in timelines]
-    titles = [require("draw", words, str, such_as) for words in listed("draw", such_as, titles)]
+    titles = [written("draw", words, such_as) for words in listed("draw", such_as, titles)]
     if len(titles) != len(timelines):
         raise ValueError(f"draw needs a title for each of {len(timelines)} timelines (got {len(titles)})")
     return titles

@@ -1,14 +1,17 @@
 """What a chart says: its title is a claim in numbers, its caption says what was run."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from gpipe_sim.core.bubbles import bubble_fraction
+from gpipe_sim.core.bubbles import bubble_fraction, useful_time
 from gpipe_sim.core.program import KINDS as CODES
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.timeline import Timeline, number
 from gpipe_sim.drawing.palette import KINDS
 from gpipe_sim.streams.updates import updates_of
 
+OVERHEAD = 1.25  #: work is equal up to this factor
 SAME = 1e-9  #: times differ by rounding up to this part of them
 
 
@@ -18,13 +21,39 @@ def title(timeline: Timeline) -> str:
     return f"{timeline.schedule.name}: {number(timeline.makespan)} long, {waiting}"
 
 
-def caption(timeline: Timeline, weights: str = "") -> str:
+def caption(timeline: Timeline, weights: str = "", beside: str = "") -> str:
     """What was run: how many of what, and how long an action of each kind takes if all take the same.
 
-    With the mode in which it uses its weights, if the chart shows their versions.
+    With the mode in which it uses its weights, if the chart shows their versions; and what has to be said
+    because of what it stands ``beside``.
     """
     mode = f"weights: {weights}" if weights else ""
-    return "; ".join(filter(None, (size(timeline.schedule), durations(timeline), mode)))
+    return "; ".join(filter(None, (size(timeline.schedule), durations(timeline), mode, beside)))
+
+
+def unequal_work(timelines: Sequence[Timeline]) -> list[str]:
+    """For each, what to say if one of fewer stages beside it, of the same size otherwise, has other work.
+
+    That is so wherever stages cost as much although there are more of them. A little more is the overhead of
+    more actions.
+    """
+    said = []
+    for each in timelines:
+        of = each.schedule
+        beside = [
+            other
+            for other in timelines
+            if other.schedule.stages < of.stages
+            and (other.schedule.devices, other.schedule.microbatches) == (of.devices, of.microbatches)
+        ]
+        least = min(beside, key=lambda other: other.schedule.stages, default=each)
+        work, other = float(useful_time(each)), float(useful_time(least))
+        alike = work <= OVERHEAD * other and other <= OVERHEAD * work
+        words = (
+            "" if alike or not other else f"{number(work / other)} times the work of {least.schedule.name}"
+        )
+        said.append("" if alike or not words else f"{words}: see gp.compare")
+    return said
 
 
 def size(schedule: Schedule) -> str:
@@ -61,3 +90,9 @@ def durations(timeline: Timeline) -> str:
         each[CODES[code]] = number(longest)
     first, *others = (f"{kind} {each[kind]}" for kind in KINDS if kind in each)
     return ", ".join([first.replace(" ", " takes "), *others])
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: names on the left, numbers below each other's ends."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

@@ -40,7 +40,7 @@ class Deepest:
         return f"<Deepest: {self.depth} blocks in {len(self.blocks)} stages>"
 
 
-def deepest_model(schedule: Schedule, profile: Profile, block: int, memory_limit: Limit) -> Deepest:
+def deepest_model(schedule: Schedule, profile: Profile, block: int, memory_limit: "Limit") -> Deepest:
     """The deepest model of this kind whose step keeps every device within its limit.
 
     ``profile`` is that of a model in which the layer number ``block`` may stand any number of times in a row,

@@ -37,7 +37,7 @@ def greedy(
     microbatches: int,
     placement: Sequence[Sequence[int]] | None = None,
     priority: Sequence[Kind | str] = ("B", "F"),
-    memory_limit: Real | Sequence[Real] | None = None,
+    memory_limit: "Real | Sequence[Real] | None" = None,
     costs: CostModel | None = None,
     *,
     profile: Profile | None = None,

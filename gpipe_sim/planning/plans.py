@@ -39,23 +39,24 @@ def plan(
     loss: Loss,
     optimizer: Optimizer | None = None,
     *,
-    schedules: Sequence[type[Schedule]] = SCHEDULES,
-    replicas: Sequence[int] | None = None,
-    microbatches: Sequence[int] | None = None,
-    stages_per_device: Sequence[int] = (2, 4),
-    recompute: Sequence[bool] = (False, True),
+    schedules: "Sequence[type[Schedule]] | None" = None,
+    replicas: "Sequence[int] | None" = None,
+    microbatches: "Sequence[int] | None" = None,
+    stages_per_device: "Sequence[int]" = (2, 4),
+    recompute: "Sequence[bool]" = (False, True),
     rows: int | None = 10,
 ) -> "Plans":
     """The fastest plans for a model on a cluster, of all that fit; and for the others, why not.
 
     It searches schedules x pipeline length x replicas x microbatches x stages per device x two cuts x
-    recompute. All devices are used, as pipelines times replicas; with ``Nodes``, either the stages of a
-    pipeline or the copies of a stage are neighbours. Microbatches are equal, for each replica any number up
-    to 4,096 that divides its share of the batch. ``stages_per_device`` are those of interleaved 1F1B and
-    looped BFS; on a pipeline of one device they are buckets, whose rings run while the device computes the
-    rest. In a cut the slowest stage is as fast as can be; where stages differ by a layer, the larger ones
-    come first or last; each row's ``cut_gap`` bounds what the best of all cuts could still give. A family
-    with one mesh, with recompute or without, is one row: its fastest.
+    recompute; the schedules are all of ``gp.SCHEDULES`` unless given. All devices are used, as pipelines
+    times replicas; with ``Nodes``, either the stages of a pipeline or the copies of a stage are neighbours.
+    Microbatches are equal, for each replica any number up to 4,096 that divides its share of the batch.
+    ``stages_per_device`` are those of interleaved 1F1B and looped BFS; on a pipeline of one device they are
+    buckets, whose rings run while the device computes the rest. In a cut the slowest stage is as fast as can
+    be; where stages differ by a layer, the larger ones come first or last; each row's ``cut_gap`` bounds what
+    the best of all cuts could still give. A family with one mesh, with recompute or without, is one row: its
+    fastest.
 
     Model and batch may be on paper, as for ``profile``. Times are computed: FLOPs by the accelerator,
     messages by the links, then a ring all-reduce for each stage; an optimizer's update takes no time. The
@@ -69,6 +70,7 @@ def plan(
     if rows is not None:
         rows = whole(OWNER, "rows", rows)
     table = table_of(OWNER, layers, cluster, batch, loss, optimizer)
+    schedules = SCHEDULES if schedules is None else schedules
     space = read_space(cluster, schedules, replicas, microbatches, stages_per_device, recompute)
     plans = plans_of(table, space, rows)
     if not plans:

@@ -47,14 +47,14 @@ SUCH_AS = "a program per device, such as device_programs(GPipe(2, 4)), or a list
 
 
 def run_programs(
-    programs: DevicePrograms | Sequence[Program],
+    programs: "DevicePrograms | Sequence[Program]",
     partitions: Sequence[Partition],
     batch: Batch,
     loss: Loss,
     *,
     sends: str = "buffered",
     microbatches: int | None = None,
-    placement: Sequence[Sequence[int]] | None = None,
+    placement: "Sequence[Sequence[int]] | None" = None,
     costs: CostModel | None = None,
     check_buffers: bool = True,
     seed: int = 0,

@@ -25,10 +25,10 @@ def data_parallel_round(
     devices: int,
     costs: CostModel | None = None,
     *,
-    weights: Real,
-    inputs: Real = 0,
-    outputs: Real = 0,
-    links: Links,
+    weights: "Real",
+    inputs: "Real" = 0,
+    outputs: "Real" = 0,
+    links: "Links",
 ) -> Timeline:
     """One step of nn.DataParallel: scatter, replicate, compute, gather, and the gradients back.
 

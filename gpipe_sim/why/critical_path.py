@@ -127,9 +127,9 @@ class _HeldBack:
         return None if span.action.parts[0].kind is Kind.U else self.messages.get((need, span.device))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """What a device does from ``start`` to ``end``, as a sentence (``str``) and as spans.
+    """What a device does from ``start`` to ``end``, as a sentence and as spans.
 
     While the device is busy, ``links`` holds the span of that action. While it waits, ``links`` holds the
     span that it waits for, then what held that back in turn. It is empty when the device is done, when it
@@ -142,7 +142,7 @@ class Explanation:
     links: tuple[Span, ...]
     sentence: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.sentence
 
 

@@ -10,17 +10,17 @@ from matplotlib.ticker import PercentFormatter
 
 from gpipe_sim.drawing.palette import CURVES, INK, MARKERS, REFERENCE
 from gpipe_sim.drawing.plots.style import (
-    LABEL_SIZE,
     WIDTH,
     Losses,
     Measured,
     finish,
     given_or_new,
+    label_size,
     read_losses,
     read_measured,
 )
 
-LINE = 1.3 * LABEL_SIZE  #: points from one name to the next
+LINE = 1.3  #: from one name to the next, in sizes of the font
 
 
 def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
@@ -39,15 +39,15 @@ def plot_bubble_curves(measured: Measured, ax: Axes | None = None) -> Axes:
         if (m := 4 * devices) in by_m:  # a ring around the mark, and its value above a curve that falls
             at, says = (m, float(by_m[m])), f"{float(by_m[m]):.1%}"
             ax.plot(*at, "o", ms=11, mfc="none", mec=INK)
-            ax.annotate(says, at, (2, 9), textcoords="offset points", fontsize=LABEL_SIZE, color=INK)
+            ax.annotate(says, at, (2, 9), textcoords="offset points", fontsize=label_size(), color=INK)
     powers = sorted({m for by_m in measured.values() for m in by_m if m & (m - 1) == 0})
     ax.set_xscale("log", base=2)
     ax.set_xticks(powers, [str(m) for m in powers])
     ax.minorticks_off()
-    ax.set_xlabel("microbatches M", fontsize=LABEL_SIZE)
+    ax.set_xlabel("microbatches M", fontsize=label_size())
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.set_ylim(0, 1)
-    ax.set_ylabel("bubble fraction", fontsize=LABEL_SIZE)
+    ax.set_ylabel("bubble fraction", fontsize=label_size())
     finish(ax)
     name_ends(ax, [(f"K = {k}", max(by_m), float(by_m[max(by_m)])) for k, by_m in measured.items()])
     return ax
@@ -75,10 +75,10 @@ def plot_losses(losses: Losses, ax: Axes | None = None) -> Axes:
             label=name,
         )
     ax.set(xlim=(0, len(reference) + 1), ylim=(0, None))
-    ax.set_xlabel("step", fontsize=LABEL_SIZE)
-    ax.set_ylabel("loss", fontsize=LABEL_SIZE)
+    ax.set_xlabel("step", fontsize=label_size())
+    ax.set_ylabel("loss", fontsize=label_size())
     finish(ax)
-    ax.legend(frameon=False, fontsize=LABEL_SIZE, loc="upper right")
+    ax.legend(frameon=False, fontsize=label_size(), loc="upper right")
     return ax
 
 
@@ -87,11 +87,11 @@ def name_ends(ax: Axes, ends: Sequence[tuple[str, float, float]]) -> None:
     high = ax.bbox.height * 72 / ax.figure.dpi
     low, top = ax.get_ylim()
     wanted = sorted((high * (y - low) / (top - low), words, x, y) for words, x, y in ends)
-    below = -LINE
+    below = -(line := LINE * label_size())
     for at, words, x, y in wanted:
-        below = max(at, below + LINE)
+        below = max(at, below + line)
         name = ax.annotate(words, (x, y), (10, below - at), textcoords="offset points", annotation_clip=False)
-        name.set(va="center", fontsize=LABEL_SIZE)
+        name.set(va="center", fontsize=label_size())
 
 
 def _between(low: int, high: int, steps: int = 120) -> list[float]:

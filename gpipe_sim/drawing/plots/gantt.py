@@ -1,36 +1,50 @@
 """The Gantt chart in matplotlib axes: it paints what ``draw`` paints."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import ceil, inf
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.textpath import text_to_path
 from matplotlib.transforms import ScaledTranslation
 
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.timeline import Span, Timeline, number, of_timeline
 from gpipe_sim.drawing.coarse import grain_of
+from gpipe_sim.drawing.document import written
 from gpipe_sim.drawing.geometry import ticks
 from gpipe_sim.drawing.marks import LETTER, Entry, Label, Labels, Lines, Panel, Scale, Shape, Style, legend
 from gpipe_sim.drawing.options import Wanted, read_options
 from gpipe_sim.drawing.palette import DOTS, INK, LINES, PAPER, Look
 from gpipe_sim.drawing.panel import panel, rows_of, stretch
-from gpipe_sim.drawing.plots.style import LABEL_SIZE, WIDTH, claim, given_or_new, require_axes
+from gpipe_sim.drawing.plots.style import (
+    LABEL_SIZE,
+    TITLE_SIZE,
+    WIDTH,
+    claim,
+    given_or_new,
+    label_size,
+    require_axes,
+)
 from gpipe_sim.drawing.waiting_block import TITLE as PUSHED
 from gpipe_sim.drawing.waiting_block import pushed
 from gpipe_sim.drawing.words import caption
 from gpipe_sim.drawing.words import title as claimed
-from gpipe_sim.errors import require
 
 HATCH = {LINES: "////", DOTS: "...."}  #: matplotlib's names for patterns
 #: of the lines between phases, and of messages that wait, in widths of the line
 DASHES = {Style.PHASE: (0, (3, 2)), Style.QUEUE: (0, (1, 1.4))}
 WIDE = 1.14  #: how much wider the letters of matplotlib's font are than Helvetica's
-BELOW = 36  #: points from the axis to the legend
+BELOW, LINE, ROWS = 4, 1.4, 1.2  #: to the legend, from line to line, from row to row: in sizes of the font
+SMALLEST, EDGE = 6, 1.5  #: points of letters that have to be small, and of the edge of their figure
 MOST_NUMBERS, USUAL = 21, 4  #: on the axis, if none has more than so many digits
 ROW = 0.32  #: inches of a row, if there are few
 AS_TITLE = "a text as its title"
@@ -43,10 +57,10 @@ def plot_timeline(
     title: str | None = None,
     *,
     in_flight: bool = False,
-    memory: Sequence[MemoryTrace] | None = None,
+    memory: "Sequence[MemoryTrace] | None" = None,
     messages: bool = False,
     critical_path: bool = False,
-    highlight: Iterable[Action | OverlapFB | Span | str] | None = None,
+    highlight: "Iterable[Action | OverlapFB | Span | str] | None" = None,
     weights: str | None = None,
 ) -> Axes:
     """The Gantt chart: a lane per device, device 0 on top; what shows of a lane is waiting.
@@ -54,26 +68,27 @@ def plot_timeline(
     The boxes are one ``PolyCollection`` per colour, labelled as in the legend: so thousands of boxes are
     drawn fast, and tests can read them back. ``title`` replaces the line on top. All else is as in ``draw``,
     its errors too; TypeError for a title that is no text, or for anything but axes.
+
+    Letters follow matplotlib's ``font.size``. In a figure that is too low for them they are smaller, down to
+    6 points; if even these have no room, the legend and the line below the title are left out. A figure
+    without a layout engine gets matplotlib's constrained one, so that no words are cut off.
     """
-    title = require("plot_timeline", claimed(timeline) if title is None else title, str, AS_TITLE)
+    title = written("plot_timeline", claimed(timeline) if title is None else title, AS_TITLE)
     options = in_flight, memory, messages, critical_path, highlight, weights
     grain, [wanted] = read_options("plot_timeline", [timeline], *options)
     rows = timeline.schedule.devices * rows_of(timeline, wanted).pitch
-    ax = given_or_new(ax, _width(timeline), 1.25 + _height(rows, timeline))
-    shown = panel(timeline, grain, scale_of(ax, timeline, rows), wanted)
-    return paint(ax, timeline, shown, title, caption(timeline, wanted.weights))
+    words = title, caption(timeline, wanted.weights)
+    return _painted(ax, timeline, rows, lambda scale: panel(timeline, grain, scale, wanted), *words)
 
 
 @of_timeline
-def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str = PUSHED) -> Axes:
+def plot_pushed(timeline: Timeline, ax: Axes | None = None, title: str | None = None) -> Axes:
     """The same work, pushed to the left: what is left of the lanes is the waiting of all devices.
 
     TypeError for anything but a timeline, axes and a text.
     """
-    title = require("plot_pushed", title, str, AS_TITLE)
-    rows = timeline.schedule.devices
-    ax = given_or_new(ax, _width(timeline), 1.1 + _height(rows, timeline))
-    return paint(ax, timeline, pushed(timeline, scale_of(ax, timeline, rows)), title)
+    title = written("plot_pushed", PUSHED if title is None else title, AS_TITLE)
+    return _painted(ax, timeline, timeline.schedule.devices, lambda scale: pushed(timeline, scale), title)
 
 
 @of_timeline
@@ -92,15 +107,71 @@ def plot_bare(timeline: Timeline, ax: Axes) -> Axes:
     return ax
 
 
-def scale_of(ax: Axes, timeline: Timeline, rows: float) -> Scale:
+def _painted(
+    ax: Axes | None,
+    timeline: Timeline,
+    rows: float,
+    lay: Callable[[Scale], Panel],
+    title: str,
+    caption: str = "",
+) -> Axes:
+    """What ``lay`` lays out: on new axes with room for its letters, or with letters for which these have it.
+
+    Axes that somebody put where they are, outside any grid, keep their place and the usual letters.
+    """
+    usual, new = label_size(), ax is None
+    ax = given_or_new(ax, _width(timeline), (1.25 if caption else 1.1) + _height(rows, timeline))
+    sizes = [usual, *(size / 2 for size in range(2 * ceil(usual), 2 * SMALLEST - 1, -1) if size / 2 < usual)]
+    figure, grid, room = ax.figure, ax.get_subplotspec(), inf
+    if grid and not new:
+        room = 72 / figure.dpi * figure.bbox.height * len(grid.rowspan) / grid.get_gridspec().nrows
+        if isinstance(figure, Figure) and figure.get_layout_engine() is None:
+            figure.set_layout_engine("constrained", h_pad=EDGE / 72, w_pad=EDGE / 72)
+    for font in sizes:
+        scale = scale_of(ax, timeline, rows, font)
+        shown, wide = lay(scale), _room(timeline, scale) if grid else inf
+        heads = _lines(title, wide, font * TITLE_SIZE / LABEL_SIZE, "bold"), _lines(caption, wide, font)
+        if (high := _needs(timeline, shown, scale, heads)) <= room:
+            break
+    else:
+        paint(ax, timeline, shown, heads[0], font=font).legend_ = None
+        return ax
+    if new and isinstance(figure, Figure):
+        figure.set_figheight(max(high / 72, figure.get_figheight()))
+    return paint(ax, timeline, shown, *heads, font)
+
+
+def _lines(words: str, wide: float, font: float, weight: str = "normal") -> str:
+    """The words, in as many lines as they need in so many points."""
+    look = FontProperties(size=font, weight=weight)
+    widths = (text_to_path.get_text_width_height_descent(part, look, False)[0] for part in words.splitlines())
+    if (most := max(widths, default=0)) <= wide:
+        return words
+    letters = max(1, int(max(map(len, words.splitlines())) * wide / most))
+    return "\n".join(fill(part, letters) for part in words.splitlines())
+
+
+def _needs(timeline: Timeline, shown: Panel, scale: Scale, heads: Sequence[str]) -> float:
+    """How many points high a figure needs to be for these axes, with all words around them."""
+    entries = legend([(shown, scale)])
+    lines = ceil(len(entries) / _columns(entries, _room(timeline, scale), scale.font))
+    lines += sum(len(words.splitlines()) for words in heads)
+    row = min(ROWS * scale.font, 72 * _height(shown.height, timeline) / shown.height)
+    return shown.height * row + scale.font * (LINE * lines + BELOW) + 2 * EDGE
+
+
+def scale_of(ax: Axes, timeline: Timeline, rows: float, font: float | None = None) -> Scale:
     """How large things will be, in points, if the axes fill the figure as far as they do now."""
     wide, high = (side * 72 / ax.figure.dpi for side in (ax.bbox.width, ax.bbox.height))
-    return Scale(wide / (float(timeline.makespan) or 1), high / rows, LABEL_SIZE, WIDE)
+    return Scale(wide / (float(timeline.makespan) or 1), high / rows, font or label_size(), WIDE)
 
 
-def paint(ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str = "") -> Axes:
+def paint(
+    ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str = "", font: float | None = None
+) -> Axes:
     """The marks of a panel, its names, title and legend, on axes whose x is time and whose y is rows."""
-    scale, until = scale_of(ax, timeline, shown.height), float(timeline.makespan)
+    scale, until = scale_of(ax, timeline, shown.height, font), float(timeline.makespan)
+    font = scale.font
     for mark in shown.marks:
         if isinstance(mark, Shape):
             _add_shape(ax, mark)
@@ -108,22 +179,27 @@ def paint(ax: Axes, timeline: Timeline, shown: Panel, title: str, caption: str =
             _add_lines(ax, mark)
         else:
             for label in mark.labels:
-                ax.add_artist(Fitting(label, mark))
+                ax.add_artist(Fitting(label, mark, font))
     ax.set(xlim=(0, until or 1), ylim=(shown.height, 0))
     ax.set_yticks([name.y for name in shown.names], [name.words for name in shown.names])
     times = _times(until)
     ax.set_xticks(times, [number(time) for time in times])
     ax.get_xticklabels()[-1].set_fontweight("bold")
-    ax.set_xlabel("time", fontsize=LABEL_SIZE)
-    ax.tick_params(labelsize=LABEL_SIZE, colors=INK)
+    ax.set_xlabel("time", fontsize=font)
+    ax.tick_params(labelsize=font, colors=INK)
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
     for peak in shown.peaks:
         at, to = (1, peak.y), ("axes fraction", "data")
-        ax.annotate(peak.words, at, (5, 0), to, "offset points", va="center_baseline", fontsize=LABEL_SIZE)
-    claim(ax, title, caption)
-    _legend(ax, legend([(shown, scale)]), 1.15 * scale.unit * (until or 1))  # axes grow when laid out
+        ax.annotate(peak.words, at, (5, 0), to, "offset points", va="center_baseline", fontsize=font)
+    claim(ax, title, caption, font)
+    _legend(ax, legend([(shown, scale)]), _room(timeline, scale), font)
     return ax
+
+
+def _room(timeline: Timeline, scale: Scale) -> float:
+    """Points from the left to the right of a legend: axes grow when they are laid out."""
+    return 1.15 * scale.unit * (float(timeline.makespan) or 1)
 
 
 def _add_lines(ax: Axes, mark: Lines) -> None:
@@ -153,29 +229,34 @@ def _add_shape(ax: Axes, mark: Shape) -> None:
 class Fitting(Text):
     """Words in a place; not drawn while they do not fit into it."""
 
-    def __init__(self, label: Label, among: Labels):
-        self.label, self.among = label, among
-        super().__init__(label.x, label.y, label.words, color=among.colour, fontsize=LABEL_SIZE)
+    def __init__(self, label: Label, among: Labels, font: float):
+        self.label, self.among, self.font = label, among, font
+        super().__init__(label.x, label.y, label.words, color=among.colour, fontsize=font)
         self.set(ha="center", va="center_baseline")
 
     def fits(self) -> bool:
         begin, end = self.get_transform().transform([(0, 0), (1, 1)])
         (unit, row), point = abs(end - begin), self.figure.dpi / 72
-        return self.among.fits(self.label, Scale(unit / point, row / point, LABEL_SIZE, WIDE))
+        return self.among.fits(self.label, Scale(unit / point, row / point, self.font, WIDE))
 
     def draw(self, renderer) -> None:
         if self.fits():
             super().draw(renderer)
 
 
-def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:
-    """Below the axis, in as many columns as fit into a width in points."""
-    wide = [(len(entry.words) * LETTER * WIDE + 2.7) * LABEL_SIZE for entry in entries]
+def _columns(entries: Sequence[Entry], width: float, font: float) -> int:
+    """How many columns of a legend fit into a width in points."""
+    wide = [(len(entry.words) * LETTER * WIDE + 2.7) * font for entry in entries]
     fits = (n for n in range(len(wide), 1, -1) if sum(max(wide[i::n]) for i in range(n)) <= width)
-    columns = next(fits, 1)
+    return next(fits, 1)
+
+
+def _legend(ax: Axes, entries: Sequence[Entry], width: float, font: float) -> None:
+    """Below the axis, in as many columns as fit into a width in points."""
+    columns = _columns(entries, width, font)
     rows = [entries[i : i + columns] for i in range(0, len(entries), columns)]
     by_column = [row[i] for i in range(columns) for row in rows if i < len(row)]  # as matplotlib fills them
-    below = ScaledTranslation(0, -BELOW / 72, ax.figure.dpi_scale_trans)
+    below = ScaledTranslation(0, -BELOW * font / 72, ax.figure.dpi_scale_trans)
     ax.legend(
         handles=[handle(entry) for entry in by_column],
         loc="upper left",
@@ -183,7 +264,7 @@ def _legend(ax: Axes, entries: Sequence[Entry], width: float) -> None:
         bbox_transform=ax.transAxes + below,
         ncols=columns,
         frameon=False,
-        fontsize=LABEL_SIZE,
+        fontsize=font,
         handlelength=1,
         handleheight=1,
         handletextpad=0.4,

@@ -9,11 +9,16 @@ from matplotlib.axes import Axes
 from gpipe_sim.drawing.palette import FAINT, GRID
 from gpipe_sim.errors import Real, got, listed, number, require, require_in, whole
 
-LABEL_SIZE, TITLE_SIZE = 9, 10  #: points
+LABEL_SIZE, TITLE_SIZE = 9, 10  #: points, while matplotlib's ``font.size`` is 10
 WIDTH = 9.0  #: inches: the widest chart; its labels can still be read on a page
 
 Measured = Mapping[int, Mapping[int, Real]]
 Losses = Mapping[str, Sequence[float]]
+
+
+def label_size() -> float:
+    """Points of the letters of a chart: as ``font.size`` of matplotlib has it."""
+    return LABEL_SIZE * plt.rcParams["font.size"] / 10
 
 
 def given_or_new(ax: Axes | None, width: float, height: float) -> Axes:
@@ -28,11 +33,15 @@ def require_axes(ax: Axes) -> Axes:
     return require("a plot", ax, Axes, "axes, such as ax=plt.subplots()[1]")
 
 
-def claim(ax: Axes, words: str, note: str = "") -> None:
+def claim(ax: Axes, words: str, note: str = "", font: float | None = None) -> None:
     """What a chart says, in a sentence, above the axes; and below that, how to read the chart."""
+    font = label_size() if font is None else font
+    high = font / LABEL_SIZE
     if note:
-        ax.annotate(note, (0, 1), (0, 6), "axes fraction", "offset points", color=FAINT, fontsize=LABEL_SIZE)
-    ax.set_title(words, loc="left", fontsize=TITLE_SIZE, pad=20 if note else 6, weight="bold")
+        said = ax.annotate(note, (0, 1), (0, 6 * high), "axes fraction", "offset points", fontsize=font)
+        said.set(color=FAINT, va="bottom" if "\n" in note else "baseline")
+    pad = 6 + 14 * len(note.splitlines())
+    ax.set_title(words, loc="left", fontsize=TITLE_SIZE * high, pad=pad * high, weight="bold")
 
 
 def read_measured(owner: str, measured: Measured) -> Measured:
@@ -64,5 +73,5 @@ def _items(owner: str, value: Mapping, such_as: str) -> Iterable[tuple]:
 def finish(ax: Axes) -> None:
     ax.grid(color=GRID, lw=0.6)
     ax.set_axisbelow(True)
-    ax.tick_params(labelsize=LABEL_SIZE)
+    ax.tick_params(labelsize=label_size())
     ax.spines[["top", "right"]].set_visible(False)

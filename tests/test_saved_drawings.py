@@ -1,0 +1,170 @@
+"""What ``save`` writes is what the suffix says, as large as asked, and shows what the SVG shows."""
+
+import re
+import zlib
+from io import BytesIO
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from cases import over, overlapped
+from drawn import bounds, points, words_in
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
+from measured import metered
+
+from gpipe_sim import ZBH1, Explicit, GPipe, OneFOneB, draw, mlp, overlay, remat, simulate, split
+from gpipe_sim.drawing import draw_deadlock, draw_parts, draw_stages
+from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
+from gpipe_sim.drawing.printed import save_printed
+
+TIMELINE = simulate(OneFOneB(4, 8))
+STUCK = Explicit.parse("0F0 0B0 0F1 0B1\n1F1 1B1 1F0 1B0")
+INCH, SHARP = 96, 2  #: pixels of a drawing to the inch, and of a PNG to one of the drawing
+
+
+def size_of(svg: str) -> tuple[float, float]:
+    root = ElementTree.fromstring(svg)
+    return float(root.get("width")), float(root.get("height"))
+
+
+def box_of_pdf(data: bytes) -> list[float]:
+    """Its width and height, in inches."""
+    return [float(side) / 72 for side in re.search(rb"/MediaBox \[ *0 0 (\S+) (\S+) *\]", data).groups()]
+
+
+def words_of_pdf(data: bytes) -> str:
+    """All that is written in it, without spaces, in letters of two bytes; fi and fl are a letter each."""
+    streams = re.findall(rb"stream\r?\n(.*?)endstream", data, re.S)
+    pages = (zlib.decompress(each) for each in streams if each[:1] == b"\x78")
+    texts = (re.findall(rb"\(((?:\\.|[^\\)])*)\)", page, re.S) for page in pages if b" Tf" in page)
+    return re.sub(r"[^!-\[\]-~]", "", b"".join(each for page in texts for each in page).decode("latin-1"))
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        draw(TIMELINE, in_flight=True, messages=True, pushed=True),
+        overlay(TIMELINE, TIMELINE),
+        draw_deadlock(STUCK),
+        draw_stages(split(mlp([64, 32, 10]), stages=2)),
+        draw_parts([np.eye(2), np.ones((2, 2))], np.ones((2, 2))),
+    ],
+    ids=["timelines", "overlay", "deadlock", "stages", "parts"],
+)
+def test_the_suffix_says_what_is_written(drawing, tmp_path):
+    """All three were SVG. The words of a PDF are words."""
+    for name in ("it.svg", "it.PDF", "it.png"):
+        drawing.save(tmp_path / name)
+    svg, data = (tmp_path / "it.svg").read_text(encoding="utf-8"), (tmp_path / "it.PDF").read_bytes()
+    assert svg == str(getattr(drawing, "drawing", drawing))
+    assert data.startswith(b"%PDF") and box_of_pdf(data) == pytest.approx(
+        [side / INCH for side in size_of(svg)], abs=1e-5
+    )
+    found, plain = words_of_pdf(data), re.compile(r"[ \w:;,.%+-]+")
+    expected = [re.sub(" |fi|fl", "", word.words) for word in words_in(svg) if plain.fullmatch(word.words)]
+    assert len(expected) > 5 and all(words in found for words in expected)
+    assert imread(tmp_path / "it.png").shape[:2] == tuple(int(SHARP * side) for side in size_of(svg)[::-1])
+    drawing.save(tmp_path / "again.pdf")
+    assert (tmp_path / "again.pdf").read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ["it.jpg", "it", "it.svg.gz", ".svgz", "it.eps"])
+def test_any_other_suffix_is_refused(name, tmp_path):
+    with pytest.raises(ValueError, match=r"save writes what the suffix says: .svg, .pdf or .png \(got '.*"):
+        draw(TIMELINE).save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+SHOWN = {
+    "plain": {},
+    "narrow": {"width": 400},
+    "strips": {"in_flight": True, "width": 900, "font_size": 18},
+    "memory": {"memory": metered(TIMELINE)},
+}
+
+
+@pytest.mark.parametrize("options", SHOWN.values(), ids=SHOWN)
+def test_every_area_has_its_colour_in_the_image(options, tmp_path):
+    """At its first corner, unless something else is on top there: numbers and patterns are in the middle."""
+    drawing = draw(TIMELINE, **options)
+    drawing.save(tmp_path / "it.png")
+    image, svg = imread(tmp_path / "it.png")[:, :, :3], str(drawing)
+    scale = SHARP * size_of(svg)[0] / drawing.size[0]
+    checked = 0
+    for path in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}g"):
+        fill = path.get("fill")
+        for box in path if path.get("stroke") == "#fff" else ():
+            left, top, right, _ = bounds(points(box.get("d"))[0])
+            if right - left > 5:
+                at = image[int((top + 2) * scale), int((left + 2.5) * scale)]
+                assert at == pytest.approx(to_rgb(fill), abs=0.01), box[0].text
+                checked += 1
+    assert checked == 64
+    page = image[int(scale), int(scale)]
+    assert page == pytest.approx((1, 1, 1))
+
+
+@over([remat(GPipe(3, 4), "always"), ZBH1(3, 4)])
+def test_patterns_are_white_on_the_lower_part_of_their_boxes(schedule):
+    svg, held = str(draw(simulate(schedule))), BytesIO()
+    save_printed(svg, held, "png", "it")
+    image = imread(BytesIO(held.getvalue()))[:, :, :3]
+    [path, *_] = [each for each in ElementTree.fromstring(svg).iter() if "url(#" in each.get("fill", "")]
+    bands = [bounds(outline) for outline in points(path.get("d"))]
+    assert len(bands) == 12
+    for left, top, right, bottom in bands:
+        left, top, right, bottom = (int(SHARP * edge) for edge in (left + 1, top + 1, right - 1, bottom - 1))
+        light = image[top:bottom, left:right].min(axis=2)
+        assert light.max() > 0.9 > 0.6 > light.min()
+
+
+@pytest.mark.parametrize("options", [{}, {"in_flight": True, "messages": True, "pushed": True}], ids=repr)
+@pytest.mark.parametrize(("width", "font"), [(317, 9), (317, 12), (1200, 12), (1200, 24), (80, 4), (700, 6)])
+@over([OneFOneB(4, 8), overlapped(3, 6), GPipe(1, 1), OneFOneB(8, 300)])
+def test_a_page_is_as_wide_as_asked_and_all_its_words_are_on_it(schedule, width, font, options):
+    timeline = simulate(schedule)
+    drawing = draw(timeline, width=width, font_size=font, titles=["A rather long title: " * 4], **options)
+    svg, scale = str(drawing), font / 12
+    assert size_of(svg)[0] == width
+    wide, high = drawing.size
+    assert f'viewBox="0 0 {wide:.1f}'.removesuffix(".0") in svg
+    assert 'font-size="12"' in svg and wide == pytest.approx(width / scale)
+    for word in words_in(svg):
+        half = 0.5 * word.size * len(word.words) * (1.08 if word.bold else 1)
+        left = word.x - {"start": 0, "middle": half / 2, "end": half}[word.anchor]
+        assert left >= 0 and left + half <= wide + 0.1 and word.size <= word.y <= high, word
+    lines = [word for word in words_in(svg) if word.bold and word.size == 14]
+    assert "A rather long title: A" in " ".join(word.words for word in lines)
+
+
+def test_letters_of_a_page_are_as_large_as_asked():
+    usual, large = (words_in(str(draw(TIMELINE, width=w, font_size=f))) for w, f in ((700, 12), (1400, 24)))
+    assert usual == large, "twice of everything is the same page, twice as large"
+    assert str(draw(TIMELINE)) != str(draw(TIMELINE, font_size=12))  # which does not grow in a narrow window
+
+
+@pytest.mark.parametrize("words", ["\ud800", "a\0b", "\x1b[1m", "\uffff"], ids=ascii)
+def test_titles_that_no_file_can_hold_are_refused(words, tmp_path):
+    """A lone surrogate was a raw UnicodeEncodeError, and NUL an invalid file."""
+    for owner, call in (
+        ("draw", lambda: draw(TIMELINE, titles=[words])),
+        ("plot_timeline", lambda: plot_timeline(TIMELINE, title=words)),
+        ("plot_pushed", lambda: plot_pushed(TIMELINE, title=words)),
+    ):
+        with pytest.raises(ValueError, match=rf"^{owner} needs .*title.*; '.*' cannot be written \(got "):
+            call()
+    drawing = draw(TIMELINE, titles=["Größe\t→ \U0001f600 < & > 漢"])
+    drawing.save(tmp_path / "it.svg")
+    assert ElementTree.parse(tmp_path / "it.svg").getroot()[0].text.startswith("Chart: Größe")
+
+
+@pytest.mark.parametrize(
+    "options", [{"width": 100}, {"width": 1e9}, {"font_size": 0}, {"width": float("nan")}, {"font_size": 101}]
+)
+def test_a_page_of_no_size_is_refused(options):
+    [name] = options
+    with pytest.raises(ValueError, match=rf"draw needs \S+ <= {name} < \S+ \(got "):
+        draw(TIMELINE, **options)
+    with pytest.raises(TypeError, match=f"draw needs {name} to be a number"):
+        draw(TIMELINE, **{name: "wide"})
