@@ -30,7 +30,7 @@ def simulate_shared(
     costs: CostModel | None = None,
     *,
     profile: Sizes | None = None,
-    message_bytes: Real | Sequence[Real] | None = None,
+    message_bytes: "Real | Sequence[Real] | None" = None,
 ) -> Timeline:
     """Time a schedule whose messages all go over one wire, one at a time.
 
