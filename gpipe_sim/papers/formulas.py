@@ -103,7 +103,7 @@ def microbatches_for_bubble(devices: int, bubble: Rational | str | float, stages
     """
     target = _fraction_between_0_and_1(bubble)
     if target is None:
-        raise ValueError(f"microbatches_for_bubble needs a bubble between 0 and 1 (got {str(bubble)[:50]})")
+        raise ValueError(f"microbatches_for_bubble needs a bubble between 0 and 1 {got(bubble)}")
     group = devices if stages_per_device > 1 else 1
     return group * max(1, ceil((devices - 1) * (1 - target) / (target * stages_per_device * group)))
 

@@ -24,8 +24,8 @@ from gpipe_sim.errors import got, short
 from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer
 
 #: What PyTorch prints besides: the book-keeping of sharded weights, and its waits at the end of the step.
-_LEFT_OUT = re.compile(r"\d+(WAIT_SEND_[FB]\d+|(WAIT_)?REDUCE_GRAD|UNSHARD|RESHARD)")
-_TRANSFER = re.compile(r"(\d{1,18})(SEND|I?RECV)_([FB])(\d{1,18})(?:>(\w+))?")
+_LEFT_OUT = re.compile(r"[0-9]+(WAIT_SEND_[FB][0-9]+|(WAIT_)?REDUCE_GRAD|UNSHARD|RESHARD)")
+_TRANSFER = re.compile(r"([0-9]{1,18})(SEND|I?RECV)_([FB])([0-9]{1,18})(?:>(\w+))?")
 
 
 @dataclass(frozen=True, repr=False)
