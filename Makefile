@@ -50,9 +50,10 @@ lab: .venv/test  ## read the lessons in JupyterLab
 look: .venv/look  ## see every lesson in a real browser, opened and then run; screenshots in build/look
 	@$(RUN) look
 
-lint: .venv/test  ## check style and format, notebooks too
+lint: .venv/test  ## check style, format and types, in notebooks too
 	@$(RUN) ruff check
 	@$(RUN) ruff format --check
+	@$(RUN) tests.typed
 
 bench: .venv/figures  ## time the library against plain loops
 	@$(RUN) benchmarks
@@ -64,7 +65,7 @@ reset:  ## forget what a student wrote: the file in which lessons keep it; noteb
 	rm -f notebooks/my_pipeline.py
 
 clean:  ## remove .venv and every cache; figures and lessons stay
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find . -name .ipynb_checkpoints -prune -exec rm -rf {} +
 
@@ -92,7 +93,7 @@ clean:  ## remove .venv and every cache; figures and lessons stay
 	@touch $@
 
 .venv/test: .venv/figures
-	@echo "Installing Jupyter, pytest and ruff in .venv (once, 250 MB more)"
+	@echo "Installing Jupyter, pytest, ruff and mypy in .venv (once, 280 MB more)"
 	@$(INSTALL) ".[test]"
 	@touch $@
 

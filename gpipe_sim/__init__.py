@@ -85,7 +85,7 @@ HOOKS = {
     "on_links": "links.links:OnLinks",
     "hangs": "programs.blocking:blocked_cycles",
     "profile": "memory.shape_inference:profile",
-    "meter": "memory.inside:InsideMeter",
+    "meter": "memory.meter:InsideMeter",
     "stream": "streams.step:Stream",
     "wrong_updates": "streams.wrong_updates:wrong_updates",
     "needs_of_updates": "streams.updates:needs_of_updates",

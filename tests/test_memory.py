@@ -34,7 +34,7 @@ from gpipe_sim.core.memory import (
 )
 from gpipe_sim.core.step import METER
 from gpipe_sim.families import DualPipe
-from gpipe_sim.memory.inside import InsideMeter
+from gpipe_sim.memory.meter import InsideMeter
 from gpipe_sim.transformers import AdamW, Checkpoint, LayerNorm, Residual, RMSProp
 
 COLUMNS = PARAMETERS, GRADIENTS, BOUNDARY, SAVED, MESSAGES

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from itertools import cycle, islice
 
 from cases import BOTH_WAYS, V_SHAPED, every_order, overlapped
@@ -19,11 +20,8 @@ SOUND = [
     with_updates(GPipe(2, 2)),
 ]
 TRIALS = 2_000
-STUCK = {
-    "order",
-    "deadlock",
-    "stuck",
-}  #: what can be wrong although every action is there, once, in its place
+#: What can be wrong although every action is there, once, in its place
+STUCK = {"order", "deadlock", "stuck"}
 
 
 def mutated(schedule: Schedule, rng: random.Random) -> Explicit:
@@ -31,15 +29,18 @@ def mutated(schedule: Schedule, rng: random.Random) -> Explicit:
     rows = [list(row) for row in schedule.actions]
     for _ in range(rng.randint(1, 3)):
         if any(rows):
-            change(rng.choice([row for row in rows if row]), rows, rng)
+            row = rng.choice([row for row in rows if row])
+            change(row, rng, relabelled, send=rng.choice(rows).append)
     if not any(rows):
         rows = schedule.actions
     return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
 
 
-def change(row: list, rows: list[list], rng: random.Random) -> None:
+def change(row: list, rng: random.Random, relabelled: Callable, send: Callable | None = None) -> None:
+    """One random change to a row; with ``send``, what it drops may be given to that."""
     at, to = rng.randrange(len(row)), rng.randrange(len(row))
-    match rng.choice(["swap", "swap", "move", "move", "drop", "duplicate", "relabel", "send"]):
+    ways = ["swap", "swap", "move", "move", "drop", "duplicate", "relabel"]
+    match rng.choice([*ways, "send"] if send else ways):
         case "swap":
             row[at], row[to] = row[to], row[at]
         case "move":
@@ -51,7 +52,7 @@ def change(row: list, rows: list[list], rng: random.Random) -> None:
         case "relabel":
             row[at] = relabelled(row[at], rng)
         case "send":
-            rng.choice(rows).append(row.pop(at))
+            send(row.pop(at))
 
 
 def relabelled(action, rng: random.Random):

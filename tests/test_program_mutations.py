@@ -7,6 +7,7 @@ from itertools import cycle, islice
 
 import pytest
 from numeric import furthest_apart
+from test_mutations import change
 
 import gpipe_sim as gp
 
@@ -24,7 +25,7 @@ def mutated(programs, rng: random.Random) -> list[list]:
     """The programs with one to three random changes; some receives go into buffers, or are only posted."""
     rows = [[vary(step, rng) for step in row] for row in programs]
     for _ in range(rng.randint(0, 3)):
-        change(rng.choice([row for row in rows if row]), rng)
+        change(rng.choice([row for row in rows if row]), rng, relabelled)
     return rows
 
 
@@ -32,21 +33,6 @@ def vary(step, rng: random.Random):
     if not isinstance(step, gp.programs.Recv) or rng.random() < 0.5:
         return step
     return replace(step, wait=rng.random() < 0.5, into=rng.choice([None, "a", "b", "c"]))
-
-
-def change(row: list, rng: random.Random) -> None:
-    at, to = rng.randrange(len(row)), rng.randrange(len(row))
-    match rng.choice(["swap", "swap", "move", "move", "drop", "duplicate", "relabel"]):
-        case "swap":
-            row[at], row[to] = row[to], row[at]
-        case "move":
-            row.insert(to, row.pop(at))
-        case "drop":
-            del row[at]
-        case "duplicate":
-            row.insert(to, row[at])
-        case "relabel":
-            row[at] = relabelled(row[at], rng)
 
 
 def relabelled(step, rng: random.Random):

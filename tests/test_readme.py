@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from test_imports import FILES, builds_on, lines_of_code
+from typed import blocks
 
 import gpipe_sim as gp
 from gpipe_sim.errors import DeadlockError
@@ -14,7 +15,7 @@ README = (ROOT / "README.md").read_text()
 
 
 def block(language: str, containing: str) -> str:
-    return next(b for b in re.findall(rf"```{language}\n(.*?)```", README, re.S) if containing in b)
+    return next(code for _, code in blocks(README, language) if containing in code)
 
 
 def test_the_ten_line_example_prints_what_it_says(capsys):

@@ -95,23 +95,11 @@ def test_its_bytes_are_predicted_and_are_those_of_one_replica(schedule):
     assert gp.predict_memory(both, profile) == found.memory
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "says"),
-    [
-        (lambda: replicate(gp.GPipe(2, 2), 0), ValueError, r"replicate needs replicas >= 1 \(got 0\)"),
-        (lambda: replicate(gp.GPipe(2, 2), 1.5), TypeError, "replicate needs replicas to be a whole number"),
-        (lambda: replicate(gp.GPipe(2, 2), 10**9), ValueError, "replicate needs at most 10,000,000 pairs"),
-        (lambda: replicate(2, gp.GPipe(2, 2)), TypeError, r"replicate needs a schedule, .* \(got 2\)"),
-        (
-            lambda: replicate(gp.GPipe(2, 2), 2, adjacent="devices"),
-            ValueError,
-            r"adjacent to be one of \('stages', 'replicas'\) \(got 'devices'\)",
-        ),
-    ],
-)
-def test_what_cannot_be_copied_is_refused(make, error, says):
-    with pytest.raises(error, match=says):
-        make()
+def test_what_cannot_be_copied_is_refused():
+    with pytest.raises(ValueError, match="replicate needs at most 10,000,000 pairs"):
+        replicate(gp.GPipe(2, 2), 10**9)
+    with pytest.raises(ValueError, match=r"adjacent to be one of \('stages', 'replicas'\) \(got 'devices'\)"):
+        replicate(gp.GPipe(2, 2), 2, adjacent="devices")
 
 
 def test_copies_that_update_within_the_schedule_sum_their_gradients_once():

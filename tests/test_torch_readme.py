@@ -1,9 +1,9 @@
 """The README's example on PyTorch's engine."""
 
-import re
 from pathlib import Path
 
 import pytest
+from typed import blocks
 
 pytest.importorskip("torch")
 
@@ -11,8 +11,5 @@ README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
 def test_the_example_runs_and_equals_one_device(capsys):
-    example = next(
-        block for block in re.findall(r"```python\n(.*?)```", README, re.S) if "torch_backend" in block
-    )
-    exec(example, {})
+    exec(next(code for _, code in blocks(README, "python") if "torch_backend" in code), {})
     assert capsys.readouterr().out == "True\n96 actions, timed\n"

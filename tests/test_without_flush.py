@@ -9,6 +9,7 @@ from streams import DIGITS, RATE, SAMPLES, model, stream, trained, weights_of
 
 import gpipe_sim as gp
 from gpipe_sim import PipeDream
+from gpipe_sim.core.schedule import WEIGHTS
 from gpipe_sim.core.step import kind_of_step
 from gpipe_sim.replicas import side_by_side
 from gpipe_sim.streams import PipeDream2BW, PipelinedBackprop
@@ -95,7 +96,7 @@ def test_what_is_made_of_a_stream_is_trained_with_its_weights(family):
     for order in made:
         assert order.weights == stream.weights
         assert gp.staleness(order).weights == stream.weights[0]
-    assert gp.Explicit(stream.actions).weights == PipeDream.weights, "the rows alone do not say"
+    assert gp.Explicit(stream.actions).weights == WEIGHTS, "the rows alone do not say"
     assert side_by_side([PipeDream(2, 4), PipelinedBackprop(2, 4)]).weights == ("latest",)
 
 
@@ -143,7 +144,7 @@ def test_a_step_without_updates_on_the_way_notes_no_versions_and_gives_what_loss
     assert np.isnan(step.loss), "only a stream is stopped: its later mini-batches are of no use then"
 
 
-@pytest.mark.parametrize("mode", PipeDream.weights)
+@pytest.mark.parametrize("mode", WEIGHTS)
 def test_train_uses_the_versions_that_are_asked_for(mode):
     """Two epochs are two streams, one after the other, on what the shuffles give."""
     schedule, order = PipeDream(3, 9, every=3), np.random.default_rng(5)

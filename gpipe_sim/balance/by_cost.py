@@ -81,32 +81,31 @@ class _Units(NamedTuple):
     """What layers take, in numbers of one kind to calculate with; as the fastest device would take it."""
 
     sums: np.ndarray  #: of the costs of the layers before each, and of all
-    slowness: list[Real]  #: of each stage, by which its layers' costs are multiplied
-    never: Real  #: more than anything takes
+    slowness: Sequence[float]  #: of each stage, by which its layers' costs are multiplied
+    never: float  #: more than anything takes
 
 
 def _in_units(costs: list[Real], speeds: list[Real]) -> _Units:
     """Whole numbers, Python's own if a machine's are too small; or floats, with costs in whole numbers."""
     exact = all(isinstance(number, Rational) for number in (*costs, *speeds))
     slowness = [Fraction(max(speeds)) / Fraction(speed) for speed in speeds]
-    costs = [Fraction(cost) for cost in costs]
-    unit = _denominator(*costs) if exact else _grid(sum(costs))
-    sums = [0, *accumulate(round(cost * unit) for cost in costs)]
+    unit = _denominator(costs) if exact else _grid(sum(Fraction(cost) for cost in costs))
+    sums = [0, *accumulate(round(Fraction(cost) * unit) for cost in costs)]
     if not exact:
         return _Units(np.array(sums, float), list(map(float, slowness)), inf)
-    parts = _denominator(*slowness)
-    slowness = [int(slow * parts) for slow in slowness]
-    never = sums[-1] * max(slowness) + 1
-    return _Units(np.array(sums, np.int64 if never < 1 << 62 else object), slowness, never)
+    parts = _denominator(slowness)
+    whole_slowness = [int(slow * parts) for slow in slowness]
+    never = sums[-1] * max(whole_slowness) + 1
+    return _Units(np.array(sums, np.int64 if never < 1 << 62 else object), whole_slowness, never)
 
 
-def _grid(total: Fraction) -> Fraction:
+def _grid(total: Fraction | int) -> Fraction:
     """A power of two, so many of which are 1 that the total is about 2**50 in whole numbers."""
     return Fraction(2) ** (BITS - total.numerator.bit_length() + total.denominator.bit_length())
 
 
-def _denominator(*numbers: Fraction) -> int:
-    return lcm(*(number.denominator for number in numbers))
+def _denominator(amounts: Sequence[Real]) -> int:
+    return lcm(*(Fraction(amount).denominator for amount in amounts))
 
 
 class _Table:
@@ -119,7 +118,7 @@ class _Table:
     def of(self, stage: int, width: int) -> np.ndarray:
         return self._alike(self.units.slowness[stage], self.room[stage], width)
 
-    def _made(self, slowness: Real, room: tuple[int, ...], width: int) -> np.ndarray:
+    def _made(self, slowness: float, room: tuple[int, ...], width: int) -> np.ndarray:
         sums = self.units.sums
         start = np.arange(len(sums) - 1)[:, None]
         end = start + np.arange(1, width + 1)
@@ -127,7 +126,7 @@ class _Table:
         takes[end > np.array(room)[:, None]] = self.units.never
         return takes
 
-    def most(self, limit: Real) -> int:
+    def most(self, limit: float) -> int:
         """How many layers a stage can have at most if it takes no longer than the limit."""
         sums, quickest = self.units.sums, min(self.units.slowness)
         ends = np.searchsorted(sums, sums + limit // quickest, side="right")
@@ -144,18 +143,18 @@ def _room(
         return [(layers,) * layers] * stages
     sizes = _list("sizes", sizes, layers, "layers")
     limits = _each("memory", memory, stages, "stages")
-    unit = _denominator(*map(Fraction, sizes + limits))
+    unit = _denominator(sizes + limits)
     sums = [0, *accumulate(int(Fraction(size) * unit) for size in sizes)]
     exact = [int(Fraction(limit) * unit) for limit in limits]
     ends = {limit: tuple(bisect_right(sums, start + limit) - 1 for start in sums[:-1]) for limit in {*exact}}
     return [ends[limit] for limit in exact]
 
 
-def _no_room(stages: int, sizes: Sequence[Real], memory: Each) -> ValueError:
+def _no_room(stages: int, sizes: Sequence[Real] | None, memory: Each | None) -> ValueError:
     """What the limit would have to be, and the layer that no stage has room for by itself."""
     sizes = _list("sizes", sizes)
     ends = [0, *accumulate(balance_by_cost(sizes, stages))]
-    least = max(sum(map(Fraction, sizes[a:b])) for a, b in pairwise(ends))
+    least = max(sum(Fraction(size) for size in sizes[a:b]) for a, b in pairwise(ends))
     largest, most = max(sizes), max(_each("memory", memory, stages, "stages"))
     alone = f"layer {sizes.index(largest)} alone has {_said(largest)}, and " if largest > most else ""
     return ValueError(
@@ -169,7 +168,7 @@ def _said(number: Real) -> str:
     return got(number, word="")[1:-1]
 
 
-def _as_given(amount: Fraction, like: list[Real]) -> Real:
+def _as_given(amount: Fraction | int, like: list[Real]) -> Real:
     """An exact sum as the kind of number that was added up; a float is not below it."""
     if all(isinstance(number, Rational) for number in like):
         return int(amount) if amount.denominator == 1 else amount
@@ -179,21 +178,21 @@ def _as_given(amount: Fraction, like: list[Real]) -> Real:
 
 
 def _speeds(stages: int, speeds: Sequence[Real] | None) -> list[Real]:
-    found = [1] * stages if speeds is None else _list("speeds", speeds, stages, "stages")
+    found: list[Real] = [1] * stages if speeds is None else _list("speeds", speeds, stages, "stages")
     for speed in found:
         if not 0 < speed <= MOST_SPEED * min(found):
             raise ValueError(f"{OWNER} needs speeds > 0, and less than a million times apart {got(speeds)}")
     return found
 
 
-def _each(name: str, value: Each, count: int, of_what: str) -> list[Real]:
+def _each(name: str, value: Each | None, count: int, of_what: str) -> list[Real]:
     """One number for each, or the same for all."""
     if isinstance(value, numbers.Real):
         return [duration(OWNER, name, value)] * count
     return _list(name, value, count, of_what)
 
 
-def _list(name: str, value: Sequence[Real], count: int | None = None, of_what: str = "") -> list[Real]:
+def _list(name: str, value: Each | None, count: int | None = None, of_what: str = "") -> list[Real]:
     """The numbers as Python's own; ValueError for another count."""
     found = listed(OWNER, f"{name} to list numbers", value)
     if count is not None and len(found) != count:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
 from gpipe_sim.balance.stopwatch import seconds
-from gpipe_sim.core.boundary import apply_layer
+from gpipe_sim.core.boundary import Boundary, apply_layer
 from gpipe_sim.core.device import cut_batch
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.memory import roots
@@ -20,6 +20,8 @@ from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.partition import Partition, require_distinct
 from gpipe_sim.core.split import NO_SAMPLE
 from gpipe_sim.errors import got, numbers, one_of, whole
+
+BY = ("parameters", "time", "size")  #: what a stage should have as little of as possible
 
 
 def balance_by_parameters(layers: Sequence[Layer], stages: int, **options: Any) -> list[int]:
@@ -84,7 +86,7 @@ def balance_by_size(
     return balance_by_cost(costs, stages, **options)
 
 
-def _left_by(layers: Sequence[Layer], x: MetaArray) -> Iterator[int]:
+def _left_by(layers: Sequence[Layer], x: Boundary) -> Iterator[int]:
     """The bytes that each layer's forward leaves and that were not there before."""
     for number, layer in enumerate(layers):
         there = {id(root) for root in roots((x, list(layer.parameters.values())))}
@@ -117,8 +119,6 @@ def balance_by_word(layers: Sequence[Layer], stages: int | None, by: str, sample
     if (sample is None) == (by != "parameters"):
         needs = f"split needs sample=, the inputs of one microbatch, for balance={by!r}"
         raise TypeError(needs if sample is None else NO_SAMPLE)
-    return BY[by](layers, stages, *([] if sample is None else [sample]))
-
-
-#: What a stage should have as little of as possible.
-BY = {"parameters": balance_by_parameters, "time": balance_by_time, "size": balance_by_size}
+    if sample is None:
+        return balance_by_parameters(layers, stages)
+    return (balance_by_time if by == "time" else balance_by_size)(layers, stages, sample)

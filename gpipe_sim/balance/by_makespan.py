@@ -7,7 +7,7 @@ the best one is proven to be the best. Otherwise layers are moved about for as l
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, groupby
 from math import inf
 
@@ -15,8 +15,9 @@ import numpy as np
 
 from gpipe_sim.balance.by_cost import balance_by_cost, read_stages
 from gpipe_sim.balance.costs_of_stages import merged
-from gpipe_sim.balance.many_cuts import ManyCuts
+from gpipe_sim.balance.many_cuts import ManyCuts, per_device
 from gpipe_sim.balance.stage_bounds import ROUNDING, StageBounds
+from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.costs import PER_DEVICE, Costs
 from gpipe_sim.core.problems import check
 from gpipe_sim.core.schedule import Schedule, require_schedule
@@ -87,7 +88,7 @@ def balance_by_makespan(schedule: Schedule, costs: Costs) -> BalancePlan:
     return BalancePlan(tuple(balance), makespan, makespan if proven else least)
 
 
-def _shortest(timed: ManyCuts, cuts: Column) -> tuple[Column, Real]:
+def _shortest(timed: ManyCuts, cuts: Column) -> tuple[Column, float]:
     """(the first of the cuts that are as short, what it takes)."""
     times = timed.makespans(cuts)
     return cuts[times.argmin()], times.min()
@@ -129,9 +130,10 @@ def _ends(balance: list[int]) -> Column:
 
 def _even(schedule: Schedule, costs: Costs, layers: int) -> tuple[list[int], list[int]]:
     """The cuts of ``balance_by_cost``: with the larger of equal stages in front, and at the end."""
-    alone = merged(costs, [1] * layers)
-    work = [alone.forward[i] + alone.input_grad[i] + alone.weight_grad[i] for i in range(layers)]
-    speed = costs.speed if isinstance(costs.speed, tuple) else (costs.speed,) * schedule.devices
+    plain = replace(costs, speed=1, overhead=0)
+    parts = Kind.F, Kind.I, Kind.W
+    work = [sum(plain.duration(Action(i, kind, 0)) for kind in parts) for i in range(layers)]
+    speed = per_device(costs.speed, schedule.devices)
     speeds = [
         min(speed[device] for device, held in enumerate(schedule.placement) if stage in held)
         for stage in range(schedule.stages)

@@ -23,7 +23,7 @@ def colocate(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
     require_schedule("colocate", schedule)
     used = require_room(schedule.devices, devices)[: schedule.devices]
     names = list(dict.fromkeys(used))
-    rows = [[] for _ in names]
+    rows: list[list[Action | OverlapFB]] = [[] for _ in names]
     for span in sorted(simulate(schedule).spans, key=lambda span: span.start):
         rows[names.index(used[span.device])].append(span.action)
     rows = [list(_once(schedule, row)) for row in rows]
@@ -38,9 +38,9 @@ def _once(schedule: Schedule, row: Sequence[Action | OverlapFB]) -> Iterator[Act
     """A row in which each mini-batch is applied once to a stage, by the update that comes first."""
     program, done = schedule.program, set()
     for action in row:
-        stage, kind, _ = action.parts[0]
-        if kind is Kind.U:
-            which = stage, int(updates_of(program).before[program.part_of(action)])
+        first = action.parts[0]
+        if first.kind is Kind.U:
+            which = first.stage, int(updates_of(program).before[program.part_of(first)])
             if which in done:
                 continue
             done.add(which)

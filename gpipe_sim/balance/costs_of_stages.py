@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 from gpipe_sim.core.costs import PER_DEVICE, Cost, Costs
 from gpipe_sim.errors import listed, require, whole
@@ -20,10 +21,11 @@ def merged(costs: Costs, balance: Sequence[int]) -> Costs:
     ends = [0, *accumulate(whole("merged", "each stage's layers", size) for size in balance)]
     per_stage = {*vars(costs)} - {"comm"} - PER_DEVICE
     costs.require_length("layers", ends[-1], per_stage, "the balance")
-    return replace(costs, **{name: _summed(getattr(costs, name), ends) for name in per_stage})
+    sums: dict[str, Any] = {name: _summed(getattr(costs, name), ends) for name in per_stage}
+    return replace(costs, **sums)
 
 
 def _summed(cost: Cost | None, ends: Sequence[int]) -> Cost | None:
-    if isinstance(cost, tuple):
+    if isinstance(cost, Sequence):
         return tuple(sum(cost[a:b]) for a, b in pairwise(ends))
     return None if cost is None else tuple((b - a) * cost for a, b in pairwise(ends))

@@ -19,8 +19,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from gpipe_sim.errors import Real
-
 Column = np.ndarray
 Table = Callable[[int, int], np.ndarray]  #: (stage, width) -> what it takes; ``never`` where it cannot be
 SQUARES = 1 << 60  #: more than the squares of all times together
@@ -33,7 +31,7 @@ class CutSearch(NamedTuple):
     width: int
     layers: int
     stages: int
-    never: Real  #: more than any cut takes
+    never: float  #: more than any cut takes
     together: Callable = np.maximum  #: what a stage and those after it take together
 
     def rest(self) -> list[Column]:
@@ -51,7 +49,7 @@ class CutSearch(NamedTuple):
             best = ways.shape[1] - 1 - ways[:, ::-1].argmin(axis=1)  # the largest of those that are
             rest = self._at_best(ways[np.arange(len(ways)), best])
             chosen.append(best + 1)
-        sizes = []
+        sizes: list[int] = []
         for count in reversed(chosen):
             sizes.append(int(count[sum(sizes)]))
         return sizes
@@ -72,8 +70,8 @@ class CutSearch(NamedTuple):
 
 
 def slowest(
-    table: Table, layers: int, stages: int, never: Real, most: Callable[[Real], int]
-) -> tuple[Real, int]:
+    table: Table, layers: int, stages: int, never: float, most: Callable[[float], int]
+) -> tuple[float, int]:
     """(what the slowest stage of the best cut takes, a width for which tables have all cuts as good).
 
     ``most`` says how many layers a stage can have at the most that takes no longer than a limit. If there is
@@ -88,7 +86,7 @@ def slowest(
     return limit, width
 
 
-def most_even(table: Table, width: int, layers: int, stages: int, limit: Real) -> list[int]:
+def most_even(table: Table, width: int, layers: int, stages: int, limit: float) -> list[int]:
     """Of all cuts whose stages take at most the limit, the one with the least sum of squared times.
 
     Times count to eight digits there, so that squares fit a machine's number.

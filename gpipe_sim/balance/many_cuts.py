@@ -4,7 +4,7 @@ A cut is a row of ends, (stages + 1,): stage s has the layers from ``ends[s]`` u
 action takes then is the difference of two running sums of what it takes for each layer.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, chain
@@ -13,7 +13,7 @@ import numpy as np
 
 from gpipe_sim.core.actions import Action, B, F, OverlapFB
 from gpipe_sim.core.clock import time_program
-from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.costs import Cost, Costs
 from gpipe_sim.core.program import KINDS, Program
 from gpipe_sim.errors import Real
 
@@ -34,15 +34,17 @@ class ManyCuts:
     def __init__(self, program: Program, costs: Costs, layers: int):
         self.program, self.layers = program, layers
         plain = replace(costs, speed=1, overhead=0)
-        work = {kind: [plain.duration(Action(i, kind, 0)) for i in range(layers)] for kind in program.where}
+        work: dict[Hashable, list[Real]] = {
+            kind: [plain.duration(Action(i, kind, 0)) for i in range(layers)] for kind in program.where
+        }
         self.kinds: list[Hashable] = [KINDS[code] for code in program.kind.tolist()]
         if program.paired and costs.overlap is not None:
             work[PAIR] = [plain.duration(OverlapFB(F(i, 0), B(i, 0))) for i in range(layers)]
             for part in program.first[np.diff(program.parts) > 1].tolist():
                 self.kinds[part : part + 2] = [PAIR, None]
-        slowness = [1 / Fraction(speed) for speed in _each(costs.speed, program.devices)]
-        overhead = _each(costs.overhead, program.devices)
-        total = max(slowness) * sum(map(Fraction, chain(*work.values())))
+        slowness = [1 / Fraction(speed) for speed in per_device(costs.speed, program.devices)]
+        overhead = per_device(costs.overhead, program.devices)
+        total = max(slowness) * sum(Fraction(time) for time in chain(*work.values()))
         longest = program.size * (total + 2 * Fraction(max(overhead)) + Fraction(costs.comm))
         if longest * program.devices > LARGEST:
             raise ValueError("a step of such costs may last longer than the largest float; use a larger unit")
@@ -74,5 +76,5 @@ class ManyCuts:
             yield taken
 
 
-def _each(value: Real | tuple[Real, ...], count: int) -> tuple[Real, ...]:
-    return value if isinstance(value, tuple) else (value,) * count
+def per_device(cost: Cost, devices: int) -> Sequence[Real]:
+    return cost if isinstance(cost, Sequence) else (cost,) * devices

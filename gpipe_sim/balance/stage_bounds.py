@@ -54,7 +54,8 @@ class StageBounds:
         self.tables = []
         for stage, cells in enumerate(self._reached([table[:, : self.width] for table in short])):
             start, more = np.nonzero(cells)
-            least = self._least(stage, start, start + more + 1)
+            rows = [self._row(stage, device, start, start + more + 1) for device in self._holding(stage)]
+            least = np.maximum.reduce(rows)
             table = np.full(cells.shape, np.inf)
             table[start, more] = np.where(least <= limit, least, np.inf)
             self.tables.append(table)
@@ -148,22 +149,23 @@ class StageBounds:
         counts = [
             sum((self._counts(s, k) for k in self._holding(s)), Counter()) for s in range(program.stages)
         ]
-        work = [sum(each[kind] * times for kind, times in count.items()) for count in counts]
+        none = np.zeros(self.layers)
+        work = [sum((each[kind] * times for kind, times in count.items()), none) for count in counts]
         parts = np.bincount(program.device, minlength=program.devices)
         total = np.min(work, axis=0).sum() + (parts * timed.overhead / timed.slowness).sum()
         return total / (1 / timed.slowness).sum()
 
-    def _least(self, stage: int, start: Column, end: Column) -> Column:
-        """What a step takes at the least if the stage has the layers from ``start`` up to ``end``."""
-        return np.maximum.reduce([self._row(stage, device, start, end) for device in self._holding(stage)])
-
     def _row(self, stage: int, device: int, start: Column, end: Column) -> Column:
-        """The row of a device from first to last; its other stages have their cheapest layers."""
+        """What a step takes at the least if the stage has the layers from ``start`` up to ``end``.
+
+        The row of a device is timed from first to last; its other stages have their cheapest layers.
+        """
         program, timed, forward, backward = self.program, self.timed, self.forward, self.backward
         own = {kind: sums[end] - sums[start] for kind, sums in timed.sums.items()}
         after = sum(way.work[-1] - way.work[end] for way in (forward, backward))
         turn = sum(way.messages[-1] - way.messages[stage] for way in (forward, backward))
-        free, longest, forwards = np.zeros(len(start)), np.zeros(len(start)), {}
+        forwards: dict[int, Column] = {}
+        free = longest = np.zeros(len(start))
         for entry in range(*program.rows[device : device + 2].tolist()):
             parts = range(program.parts[entry], program.parts[entry + 1])
             mine = [(part, program.microbatch[part]) for part in parts if program.stage[part] == stage]

@@ -6,7 +6,7 @@ from time import perf_counter
 
 import numpy as np
 
-from gpipe_sim.core.boundary import first
+from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.device import Batch, as_batch, cut_batch
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.partition import Partition, require_partitions
@@ -37,7 +37,7 @@ def seconds(partitions: Sequence[Partition], x: np.ndarray, runs: int, warmup: i
     return tuple([median(times) for times in zip(*kind, strict=True)] for kind in zip(*taken, strict=True))
 
 
-def _run(partitions: Sequence[Partition], x: np.ndarray) -> Seconds:
+def _run(partitions: Sequence[Partition], x: Boundary) -> Seconds:
     """Once through all partitions and back."""
     forward, saved = [], []
     ctx = Context(True, 0, 0, 0)

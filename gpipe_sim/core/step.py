@@ -5,7 +5,7 @@ The devices take turns in this process, in the order in which their actions end 
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class StepResult:
     gradients: Gradients
     outputs: Array
     memory: tuple[MemoryTrace, ...] = ()
-    timeline: Timeline | None = None
+    timeline: Timeline | Any = None  # Any, so that nobody has to rule out the None of single_device_step
     ring_bytes: tuple[int, ...] = ()
     losses: tuple[float, ...] = ()
     versions: dict[Action, int] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class Step:
         step: int = 0,
     ):
         program = schedule.program
-        self.inputs = StepInputs(
+        inputs = StepInputs(
             program.stages,
             batch,
             self.cut(program, len(batch[0])),
@@ -144,6 +144,11 @@ class Step:
             homes=program.homes(Kind.F).tolist(),
             recomputed=(program.homes(Kind.R) >= 0).tolist(),
         )
+        self.inputs = self.complete(inputs, owner, schedule, weights)
+
+    def complete(self, inputs: StepInputs, owner: str, schedule: Schedule, weights: str | None) -> StepInputs:
+        """What every device is told; in a stream it is more."""
+        return inputs
 
     @classmethod
     def cut(cls, program: Program, samples: int) -> list[Piece]:
@@ -156,9 +161,7 @@ class Step:
     def run(self, partitions: Sequence[Partition], timeline: Timeline, meter: bool) -> StepResult:
         """What comes of the step."""
         devices = self.run_devices(partitions, timeline, METER.filled if meter else Memory)
-        memories = [device.memory for device in devices]
-        traces = tuple(memory.trace() for memory in memories if isinstance(memory, MeteredMemory))
-        return self.collect(devices, traces, timeline)
+        return self.collect(devices, timeline)
 
     def run_devices(
         self, partitions: Sequence[Partition], timeline: Timeline, memory: type[Memory]
@@ -172,11 +175,9 @@ class Step:
             devices[span.device].perform(span)
         return devices
 
-    def collect(
-        self, devices: Sequence[Device], memory: tuple[MemoryTrace, ...], timeline: Timeline
-    ) -> StepResult:
+    def collect(self, devices: Sequence[Device], timeline: Timeline) -> StepResult:
         """What all devices made, as one result."""
-        return collect(devices, self.inputs, memory, timeline)
+        return collect(devices, self.inputs, timeline)
 
 
 #: A meter that also knows what there is while an action runs, used whenever its chapter is there; without it,
@@ -253,12 +254,7 @@ def share_out(
     ]
 
 
-def collect(
-    devices: Sequence[Device],
-    inputs: StepInputs,
-    memory: tuple[MemoryTrace, ...] = (),
-    timeline: Timeline | None = None,
-) -> StepResult:
+def collect(devices: Sequence[Device], inputs: StepInputs, timeline: Timeline | None = None) -> StepResult:
     """The losses, outputs and gradients of all devices as one step's."""
     losses = {m: value for device in devices for m, value in device.losses.items()}
     outputs = {m: y for device in devices for m, y in device.outputs.items()}
@@ -268,8 +264,10 @@ def collect(
         gradients |= next((own for device in devices if (own := device.gradients.get(stage))), {})
     loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
+    memories = [device.memory for device in devices]
+    traces = tuple(memory.trace() for memory in memories if isinstance(memory, MeteredMemory))
     sent = tuple(device.ring_bytes for device in devices)
-    return StepResult(loss, dict(sorted(gradients.items())), whole, memory, timeline, sent, (loss,))
+    return StepResult(loss, dict(sorted(gradients.items())), whole, traces, timeline, sent, (loss,))
 
 
 def require_loss(loss: Loss) -> None:

@@ -48,7 +48,7 @@ def reveal(
     unit: str = "",
     *shows: Any,
     within: Real = 0,
-    wrong: Mapping[Real | str, str] | None = None,
+    wrong: Mapping[Any, str] | None = None,
 ) -> Revealed:
     """Compare a prediction with what was measured, a number or a word, and show how it came about.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from gpipe_sim.core.actions import Action
+from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
@@ -45,7 +45,7 @@ def draw(
     memory: Sequence[MemoryTrace] | None = None,
     messages: bool = False,
     critical_path: bool = False,
-    highlight: Iterable[Action | Span | str] | None = None,
+    highlight: Iterable[Action | OverlapFB | Span | str] | None = None,
     weights: str | None = None,
     pushed: bool = False,
     titles: Sequence[str] | None = None,

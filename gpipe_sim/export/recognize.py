@@ -1,6 +1,6 @@
 """Which schedule is this? Compare its rows with those of every family at the same size."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import product
 
@@ -30,7 +30,7 @@ def _candidates(schedule: Schedule) -> Iterator[Schedule]:
     program, held = schedule.program, schedule.stages // schedule.devices
     streams = Kind.U in program.where and program.in_range
     # With one stage per device, interleaved 1F1B is eager 1F1B, and looped BFS is GPipe.
-    choices = {"stages_per_device": [held] if held > 1 else [], "drain": DRAINS}
+    choices: dict[str, Sequence] = {"stages_per_device": [held] if held > 1 else [], "drain": DRAINS}
     choices["every"] = [len(updates_of(program).members[0])] if streams else []
     for family in WITHOUT_FLUSH if streams else SCHEDULES:
         names = [field.name for field in fields(family) if field.name in choices]

@@ -19,22 +19,23 @@ def from_spans(schedule: Schedule, spans: Iterable[Span], took_turns: bool = Fal
     require_schedule("from_spans", schedule)
     require_flags("from_spans", took_turns=took_turns)
     program = schedule.program
-    found: list[Span | None] = [None] * program.size
+    found: dict[int, Span] = {}
     for span in map(_plain, listed("from_spans", SPANS, spans)):
         part = program.part_of(span.action.parts[0])
         entry = int(program.entry[part]) if part >= 0 else None
         if entry is None or program.entry_of(entry) != span.action:
             raise ValueError(f"{span.action} is not in {schedule!r}")
-        if found[entry] is not None:
+        if entry in found:
             raise ValueError(f"{span.action} is measured twice")
         if (home := int(program.device[part])) != span.device:
             where = f"on device {span.device}, but {schedule!r} has it on {home}"
             raise ValueError(f"{span.action} is measured {where}")
         found[entry] = span
-    if None in found:
-        raise ValueError(f"{program.entry_of(found.index(None))} of {schedule!r} was not measured")
-    _require_in_order(found, schedule)
-    starts, ends = ([getattr(span, name) for span in found] for name in ("start", "end"))
+    if missing := set(range(program.size)) - found.keys():
+        raise ValueError(f"{program.entry_of(min(missing))} of {schedule!r} was not measured")
+    in_order = [found[entry] for entry in range(program.size)]
+    _require_in_order(in_order, schedule)
+    starts, ends = ([getattr(span, name) for span in in_order] for name in ("start", "end"))
     return Timeline(schedule, column_of(starts), column_of(ends), took_turns=took_turns)
 
 

@@ -13,7 +13,7 @@ from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import Real, got, require, whole
 from gpipe_sim.memory.limit import Limit, read_limits, require_within
 from gpipe_sim.memory.prediction import predict_memory
-from gpipe_sim.memory.profile import INPUT, LayerProfile, Profile
+from gpipe_sim.memory.profile import LayerProfile, Profile
 
 MOST = 20_000  #: blocks in all, which take some seconds to predict
 STEP = 10  #: how many times as many blocks as are known to fit are tried at most
@@ -127,10 +127,10 @@ def _cut(profile: Profile, block: int) -> tuple[Layers, LayerProfile, Layers]:
     layers = profile.layers
     block = whole("deepest_model", "block, the number of a layer,", block, low=0, high=len(layers) - 1)
     taken, given = profile.boundaries[block : block + 2]
-    if taken[INPUT] != given[INPUT]:
+    if taken["x"] != given["x"]:
         raise ValueError(
-            f"layer {block} cannot follow itself: it takes {taken[INPUT].of(1):,} bytes for a sample, "
-            f"and gives {given[INPUT].of(1):,}"
+            f"layer {block} cannot follow itself: it takes {taken['x'].of(1):,} bytes for a sample, "
+            f"and gives {given['x'].of(1):,}"
         )
     if taken != given:
         raise ValueError(f"layer {block} cannot follow itself: it changes what travels along, such as a mask")

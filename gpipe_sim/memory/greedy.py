@@ -12,11 +12,11 @@ less, or if it has none to spare, those that exchange messages with it; and the 
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from gpipe_sim.core.actions import Action, Kind
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.bubbles import peak_in_flight
 from gpipe_sim.core.cost_model import CostModel, require_costs
 from gpipe_sim.core.costs import UNIT
@@ -81,21 +81,17 @@ def greedy(
         for stages in held
     ]
     work = Explicit(by_urgency, placement=held, microbatches=microbatches)
-
-    def plan(limits: Sequence[Real]) -> Explicit:
-        return _Plan(work, limits, costs).order()
-
     if profile is not None:
-        return within_bytes(plan, _one_by_one(work), profile, limits, costs)
+        return _within_bytes(work, profile, limits, costs)
     _require_room(held, limits)
-    return plan(limits)
+    return _Plan(work, limits, costs).order()
 
 
 def _one_by_one(work: Explicit) -> Explicit:
     """The order in which each microbatch begins when the one before it is finished."""
 
-    def place(action: Action) -> tuple:
-        stage, kind, m = action
+    def place(action: Action | OverlapFB) -> tuple:
+        stage, kind, m = action.parts[0]
         return m, kind is not Kind.F, stage if kind is Kind.F else -stage, kind
 
     rows = [sorted(row, key=place) for row in work.actions]
@@ -147,12 +143,12 @@ class _Plan:
 
     def __init__(self, work: Explicit, limits: Iterable[Real], costs: CostModel):
         self.work, self.machine = work, Machine(work.program, costs, ordered=False)
-        self.actions = [action for row in work.actions for action in row]
+        self.actions = [part for row in work.actions for action in row for part in action.parts]
         self.rooms = [Room(held, limit) for held, limit in zip(work.placement, limits, strict=True)]
         self.rows: list[list[Action]] = [[] for _ in self.rooms]
         # By device, stage and kind: the entries that are ready. A room treats them all alike, so if it has
         # none for the first one, the others need not be tried.
-        self.ready = [defaultdict(list) for _ in self.rooms]
+        self.ready: list[dict] = [defaultdict(list) for _ in self.rooms]
         # (time, device, entry): then all that this entry needs has arrived; -1: then the device becomes free
         self.agenda: list[tuple[Real, int, int]] = []
 
@@ -228,29 +224,18 @@ def _require_room(held: Placement, limits: Sequence[Real]) -> None:
         for device, (stages, limit) in enumerate(zip(held, limits, strict=True))
         if limit < len(stages)
     ]
-    if short:
-        lines = ["greedy finds no order within memory_limit, because there is none:", *short]
-        raise ScheduleError("\n".join([*lines, would_do(map(len, held), limits)]))
+    _refuse("because there is none", short, [*map(len, held)], limits)
 
 
-def within_bytes(
-    plan: Callable[[Sequence[Real]], Explicit],
-    one_by_one: Explicit,
-    profile: Profile,
-    limits: Sequence[Real],
-    costs: CostModel,
-) -> Explicit:
+def _within_bytes(work: Explicit, profile: Profile, limits: Sequence[Real], costs: CostModel) -> Explicit:
     """The plan without a limit if that fits, or the first one that does with smaller and smaller rooms.
 
-    ``plan`` makes an order from the most stage-activations of each device. ScheduleError if not even one
-    microbatch after another fits; that is the order if no plan does.
+    ScheduleError if not even one microbatch after another fits; that is the order if no plan does.
     """
-    placement = one_by_one.placement
+    placement, one_by_one = work.placement, _one_by_one(work)
     require("greedy", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
-    if len(profile.stages) != one_by_one.stages:
-        raise ValueError(
-            f"greedy plans {one_by_one.stages} stages, but the profile has {len(profile.stages)}"
-        )
+    if len(profile.stages) != work.stages:
+        raise ValueError(f"greedy plans {work.stages} stages, but the profile has {len(profile.stages)}")
 
     def held(order: Explicit) -> list[Inside]:
         return [trace.peak_inside for trace in predict_memory(order, profile, costs)]
@@ -258,7 +243,7 @@ def within_bytes(
     def over(order: Explicit) -> list[Real]:
         return [peak.bytes - limit for peak, limit in zip(held(order), limits, strict=True)]
 
-    order = plan([math.inf] * len(placement))
+    order = _Plan(work, [math.inf] * len(placement), costs).order()
     if max(excess := over(order)) > 0:
         _require_least(held(one_by_one), limits)
     while max(excess) > 0:
@@ -268,7 +253,7 @@ def within_bytes(
         if not less:
             return one_by_one
         less = [fullest] if fullest in less else less
-        order = plan([room - (k in less) for k, room in enumerate(rooms)])
+        order = _Plan(work, [room - (k in less) for k, room in enumerate(rooms)], costs).order()
         excess = over(order)
     return order
 
@@ -281,12 +266,13 @@ def _require_least(least: list[Inside], limits: Sequence[Real]) -> None:
         for device, (peak, limit) in enumerate(zip(least, limits, strict=True))
         if peak.bytes > limit
     ]
+    _refuse("not even one microbatch after another", short, [peak.bytes for peak in least], limits)
+
+
+def _refuse(why: str, short: Sequence[str], least: Sequence[Real], limits: Sequence[Real]) -> None:
+    """ScheduleError if devices fall short; what would do is one number, unless the limits differ."""
     if short:
-        lines = ["greedy finds no order within memory_limit, not even one microbatch after another:", *short]
-        raise ScheduleError("\n".join([*lines, would_do((peak.bytes for peak in least), limits)]))
-
-
-def would_do(least: Iterable[Real], limits: Sequence[Real]) -> str:
-    """What memory_limit would do, from the least of each device; one number, unless the limits differ."""
-    enough = [max(each, limit) for each, limit in zip(least, limits, strict=True)]
-    return f"memory_limit={max(enough) if len(set(limits)) == 1 else enough} would do"
+        enough = [max(each, limit) for each, limit in zip(least, limits, strict=True)]
+        would_do = f"memory_limit={max(enough) if len(set(limits)) == 1 else enough} would do"
+        lines = [f"greedy finds no order within memory_limit, {why}:", *short, would_do]
+        raise ScheduleError("\n".join(lines))

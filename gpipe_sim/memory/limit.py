@@ -4,6 +4,7 @@ import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.explicit import Explicit
@@ -94,8 +95,7 @@ def _help(
 
 def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callable[[], Schedule]]]:
     """(in words, the changed schedule) for what usually helps."""
-    plain = not isinstance(schedule, Remat)
-    inner = schedule if plain else schedule.inner
+    inner = schedule.inner if isinstance(schedule, Remat) else schedule
     others: dict[str, Callable[[], Schedule]] = {}
     family = not isinstance(inner, Explicit)  # it can be made for another size
     if family and 2 * inner.microbatches <= profile.samples and (more := _halved(inner)):
@@ -103,15 +103,19 @@ def _changes(schedule: Schedule, profile: Profile) -> Iterator[tuple[str, Callab
         others[f"{more['microbatches']} microbatches{with_every}"] = partial(replace, inner, **more)
     if isinstance(inner, GPipe):
         others["1F1B"] = partial(OneFOneB, inner.devices, inner.microbatches)
+    if isinstance(schedule, Remat):
+        for name, make in others.items():
+            yield name, partial(_recomputing, make, schedule.mode, schedule.only)
+        return
+    yield 'recompute, remat(..., "always")', partial(remat, schedule, "always")
     for name, make in others.items():
-        if plain:
-            yield name, make
-            both = "1F1B and recompute" if name == "1F1B" else f"recompute and {name}"
-            yield both, lambda make=make: remat(make(), "always")
-        else:
-            yield name, lambda make=make: remat(make(), schedule.mode, schedule.only)
-    if plain:
-        yield 'recompute, remat(..., "always")', lambda: remat(schedule, "always")
+        yield name, make
+        both = "1F1B and recompute" if name == "1F1B" else f"recompute and {name}"
+        yield both, partial(_recomputing, make, "always")
+
+
+def _recomputing(make: Callable[[], Schedule], *how: Any) -> Schedule:
+    return remat(make(), *how)
 
 
 def _halved(schedule: Schedule) -> dict[str, int]:
@@ -119,13 +123,14 @@ def _halved(schedule: Schedule) -> dict[str, int]:
     more = {"microbatches": 2 * schedule.microbatches}
     if updates_of(schedule.program).count == 1:
         return more
-    return more | {"every": 2 * schedule.every} if hasattr(schedule, "every") else {}
+    every = getattr(schedule, "every", 0)
+    return more | {"every": 2 * every} if every else {}
 
 
 def in_bytes(size: Real) -> str:
     """Four digits and a unit of 1,000: 411.6 kB."""
     units = ["bytes", "kB", "MB", "GB", "TB"]
-    while abs(size) >= 1000 and len(units) > 1:
+    while not -1000 < size < 1000 and len(units) > 1:
         size /= 1000
         units.pop(0)
     return f"{float(size):.4g} {units[0]}"

@@ -1,6 +1,6 @@
 """What a step will hold, before it runs: the same devices and the same meter, on arrays without contents."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,24 +11,14 @@ from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import MemoryTrace
-from gpipe_sim.core.meta_array import MetaArray
+from gpipe_sim.core.meta_array import MetaArray, Some
+from gpipe_sim.core.optimizers import Arrays, Key, Optimizer
 from gpipe_sim.core.partition import Partition
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import kind_of_step, simulate_once
 from gpipe_sim.errors import require
-from gpipe_sim.memory.inside import InsideMeter
-from gpipe_sim.memory.profile import (
-    INPUT,
-    INPUT_GRADIENT,
-    OUTPUT,
-    OUTPUT_GRADIENT,
-    Array,
-    LayerProfile,
-    LossProfile,
-    Profile,
-    Size,
-    names_of,
-)
+from gpipe_sim.memory.meter import InsideMeter
+from gpipe_sim.memory.profile import Array, LayerProfile, LossProfile, Profile, Size, names_of
 from gpipe_sim.transformers.inside_layers import look_inside
 
 
@@ -50,7 +40,7 @@ def predict_memory(
     step = kind_of_step(schedule, weights)("predict_memory", schedule, batch, loss, optimizer, weights)
     partitions = _partitions(profile, [piece.samples for piece in step.inputs.pieces])
     devices = step.run_devices(partitions, timeline, InsideMeter)
-    return tuple(device.memory.trace() for device in devices)
+    return tuple(device.memory.trace() for device in devices if isinstance(device.memory, InsideMeter))
 
 
 def _rows(samples: int, size: Size) -> MetaArray:
@@ -58,14 +48,12 @@ def _rows(samples: int, size: Size) -> MetaArray:
 
 
 def _partitions(profile: Profile, samples: list[int]) -> list[Partition]:
-    partitions, first, packed = [], 0, {}
-    for stage in profile.stages:
-        for layer in stage:
-            if id(layer) not in packed:
-                packed[id(layer)] = _packed(layer)
-        partitions.append(Partition([_MetaLayer(packed[id(layer)], samples) for layer in stage], first))
-        first += len(stage)
-    return partitions
+    layers = {id(layer): layer for layer in profile.layers}  # equal blocks may be one and the same
+    packed = {number: _packed(layer) for number, layer in layers.items()}
+    return [
+        Partition([_MetaLayer(packed[id(layer)], samples) for layer in stage], end - len(stage))
+        for stage, end in zip(profile.stages, profile.ends, strict=True)
+    ]
 
 
 def _packed(layer: LayerProfile) -> LayerProfile:
@@ -100,16 +88,13 @@ class _Bytes(MetaArray):
     __slots__ = ("nbytes",)
 
     def __init__(self, nbytes: int):
-        self.shape, self.dtype, self.base, self.nbytes = (nbytes,), _BYTE, None, nbytes
-
-    def copy(self) -> "_Bytes":
-        return _Bytes(self.nbytes)
+        self.shape, self.dtype, self.base, self.nbytes = (nbytes,), _BYTE, None, nbytes  # type: ignore[misc]
 
 
 _BYTE = np.dtype("u1")
 
 
-def _array(what: Array, samples: int, known: dict[str | int, MetaArray]) -> MetaArray:
+def _array(what: Array | int, samples: int, known: Mapping[Any, Some]) -> Some:
     """One of the known arrays, or a new one of this size."""
     return _Bytes(what.of(samples)) if isinstance(what, Size) else known[what]
 
@@ -128,26 +113,26 @@ class _MetaLayer(Layer):
         return _MetaLayer(self.profile, self.samples)
 
     def forward(self, x: Boundary, ctx: Context) -> tuple[Boundary, Any]:
-        samples, known = self.samples[ctx.microbatch], names_of(INPUT, x)
-        y = _array(self.profile.output, samples, known)
-        if self.profile.along:
-            y = (y, *(_array(one, samples, known) for one in self.profile.along))
-        known |= names_of(OUTPUT, y)
+        samples, known = self.samples[ctx.microbatch], names_of("x", x)
+        output = _array(self.profile.output, samples, known)
+        along = [_array(one, samples, known) for one in self.profile.along]
+        y = (output, *along) if along else output
+        known |= names_of("y", y)
         for size in self.profile.forward_inside:
             look_inside(x, _Bytes(size.of(samples)))
         return y, (samples, [_array(one, samples, known) for one in self.profile.saved])
 
-    def backward_input(self, saved: Any, dy: MetaArray) -> tuple[MetaArray, Any]:
+    def backward_input(self, saved: Any, dy: Some) -> tuple[Some, Any]:
         samples, arrays = saved
         for size in self.profile.backward_inside:
             look_inside(dy, _Bytes(size.of(samples)))
-        dx = _array(self.profile.input_gradient, samples, {OUTPUT_GRADIENT: dy})
-        known = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(arrays))}
+        dx = _array(self.profile.input_gradient, samples, {"dy": dy})
+        known = {"dy": dy, "dx": dx} | dict(enumerate(arrays))
         return dx, (samples, [_array(one, samples, known) for one in self.profile.pending])
 
-    def backward_weight(self, pending: Any) -> dict[str, MetaArray]:
+    def backward_weight(self, pending: Any) -> dict[str, Some]:
         samples, _ = pending
-        return {name: _array(size, samples, {}) for name, size in self.profile.gradients.items()}
+        return {name: _Bytes(size.of(samples)) for name, size in self.profile.gradients.items()}
 
 
 class _MetaLoss(Loss):
@@ -156,22 +141,26 @@ class _MetaLoss(Loss):
     def __init__(self, profile: LossProfile):
         self.profile = profile
 
-    def forward(self, outputs: MetaArray, targets: MetaArray) -> tuple[float, Any]:
-        known = {INPUT: outputs, "target": targets}
+    def forward(self, outputs: Some, targets: Some) -> tuple[float, Any]:
+        known = {"x": outputs, "target": targets}
         return 0.0, (len(targets), [_array(one, len(targets), known) for one in self.profile.saved])
 
-    def backward(self, saved: Any, weight: float) -> MetaArray:
-        return _array(self.profile.gradient, saved[0], {})
+    def backward(self, saved: Any, weight: float) -> Some:
+        return _Bytes(self.profile.gradient.of(saved[0]))
 
 
-class _MetaOptimizer:
+class _MetaOptimizer(Optimizer):
     """Keeps what its profile says; an update changes no bytes."""
 
     def __init__(self, profile: Profile):
-        self.state = {i: _Bytes(layer.state) for i, layer in enumerate(profile.layers)}
+        super().__init__(0)
+        self.state = {(i, "all"): {"kept": _Bytes(layer.state)} for i, layer in enumerate(profile.layers)}
 
-    def prepare(self, parameters: Any) -> dict[int, MetaArray]:
-        return {i: self.state[i] for i, _ in parameters}
+    def prepare(self, parameters: Arrays) -> dict[Key, dict]:
+        return {key: self.state[key] for key in parameters}
 
-    def step(self, parameters: Any, gradients: Any) -> None:
-        pass
+    def step(self, parameters: Arrays, gradients: Arrays) -> None:
+        """Nothing is computed."""
+
+    def change(self, parameter: np.ndarray, gradient: np.ndarray, state: dict) -> np.ndarray:
+        return gradient

@@ -14,20 +14,14 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.boundary import Boundary, first, rest
 from gpipe_sim.core.costs import Costs
-from gpipe_sim.core.meta_array import MetaArray
 from gpipe_sim.core.numbers import CostColumn
 from gpipe_sim.core.program import CODE
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.step import kind_of_step
 from gpipe_sim.errors import whole
 
-#: What a saved or pending array is, if a layer did not make it: its input or its output, or the gradients of
-#: these. A whole number is the place of an array among the saved ones.
-INPUT, OUTPUT, OUTPUT_GRADIENT, INPUT_GRADIENT = "x", "y", "dy", "dx"
-#: What travels along with an input or an output is "x1", "x2", ... and "y1", "y2", ...
 
-
-def names_of(name: str, boundary: Boundary) -> dict[str, MetaArray]:
+def names_of(name: str, boundary: Boundary) -> dict[str, Any]:
     """The arrays of a boundary by name: x, x1, x2, ..."""
     return {name: first(boundary)} | {f"{name}{i}": each for i, each in enumerate(rest(boundary), 1)}
 
@@ -42,9 +36,9 @@ class Size(NamedTuple):
         return self.fixed + self.per_sample * samples
 
 
-Array = Size | str | int
-
-
+#: A saved or pending array that the layer did not make goes by its name: "x" is its input and "y" its output,
+#: "dy" and "dx" are the gradients of these, "x1", "x2", ... and "y1", "y2", ... what travels along with them.
+Array = Size | str
 Sizes = dict[str, Size]  #: of arrays, by their names
 
 
@@ -70,7 +64,7 @@ class LayerProfile:
     output: Array
     saved: tuple[Array, ...]
     input_gradient: Array
-    pending: tuple[Array, ...]
+    pending: tuple[Array | int, ...]  # a whole number is the place of an array among the saved ones
     state: int = 0  # what an optimizer keeps for the parameters
     weight_flops: int = 0  # of the weight gradients, for each sample
     recompute_flops: int = 0  # of what the backward computes again, for each sample
@@ -83,7 +77,7 @@ class LayerProfile:
     @property
     def outputs(self) -> dict[str, Array]:
         """What leaves it, by the names that it has for the next layer: x, and x1, x2, ... along with it."""
-        return {INPUT: self.output} | {f"{INPUT}{i}": array for i, array in enumerate(self.along, start=1)}
+        return {"x": self.output} | {f"x{i}": array for i, array in enumerate(self.along, start=1)}
 
     @property
     def input_flops(self) -> int:
@@ -129,7 +123,7 @@ class Profile:
     @property
     def boundaries(self) -> tuple[Sizes, ...]:
         """What passes before each layer, and after the last one: x, and x1, x2, ... along with it."""
-        found = [{INPUT: self.input}]
+        found = [{"x": self.input}]
         for layer in self.layers:
             found.append({name: size_of(array, found[-1]) for name, array in layer.outputs.items()})
         return tuple(found)
@@ -171,7 +165,7 @@ class Profile:
         forward = [Size(*map(sum, zip(*sizes.values(), strict=True))) for sizes in self.boundaries]
         back = [self.loss.gradient]
         for layer in reversed(self.layers):
-            back.append(size_of(layer.input_gradient, {OUTPUT_GRADIENT: back[-1]}))
+            back.append(size_of(layer.input_gradient, {"dy": back[-1]}))
         return forward, back[::-1]
 
     def require_within(self, schedule: Any, limit: Any, costs: Any = None, weights: Any = None) -> None:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from gpipe_sim.core.layers import Layer
 from gpipe_sim.errors import Real, got, listed, one_of, require, require_in, whole
 from gpipe_sim.memory.limit import in_bytes
-from gpipe_sim.memory.profile import INPUT, OUTPUT, Array, LayerProfile, Profile, Sizes, size_of
+from gpipe_sim.memory.profile import Array, LayerProfile, Profile, Sizes, size_of
 from gpipe_sim.transformers.blocks import Checkpoint
 
 NOTHING, ATTENTION, ALL = "nothing", "attention", "all"
@@ -117,7 +117,7 @@ def recompute_frontier(profile: Profile, stage: int = 0, microbatches: int = 1) 
     chain = _read(profile, stage, microbatches)
     states: dict[State, list[_Point]] = {START: [(0, 0, ())]}
     for ways in chain.layers:
-        reached = defaultdict(list)
+        reached: dict[State, list[_Point]] = defaultdict(list)
         for before, points in states.items():
             for word, more, again, kept in ways[before]:
                 reached[kept] += (
@@ -129,7 +129,9 @@ def recompute_frontier(profile: Profile, stage: int = 0, microbatches: int = 1) 
                 f"of {len(chain.layers)} layers, more than {MOST:,} choices may be the best; "
                 "ask for fewer layers, or for layers of fewer sizes"
             )
-    ends = [(size + chain.end[kept], *rest) for kept, points in states.items() for size, *rest in points]
+    ends = [
+        (size + chain.end[kept], flops, how) for kept, points in states.items() for size, flops, how in points
+    ]
     return tuple(RecomputePlan(words, size, flops) for size, flops, words in _unbeaten(ends))
 
 
@@ -210,7 +212,7 @@ def _added(saved: Sequence[Array], kept: State, sizes: Sizes, samples: int) -> i
 
 def _ways(layer: LayerProfile, comes: Sizes, goes: Sizes, kept: State, samples: int) -> Iterator[_Way]:
     """The ways through a layer of whose inputs these are kept already."""
-    names = {name: name.replace(INPUT, OUTPUT) for name in goes}  # as the layer calls them: y, y1, ...
+    names = {name: name.replace("x", "y") for name in goes}  # as the layer calls them: y, y1, ...
     sizes = comes | {names[name]: size for name, size in goes.items()}
     choices = [(NOTHING, layer.saved, layer.recompute_flops)]
     if layer.selective:

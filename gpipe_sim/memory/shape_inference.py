@@ -4,33 +4,22 @@ They are asked twice, for one sample and for two. What differs grows with the sa
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from gpipe_sim.core.boundary import Boundary, apply_layer, first, rest
+from gpipe_sim.core.boundary import Boundary, apply_layer, rest
 from gpipe_sim.core.device import Batch, as_batch
 from gpipe_sim.core.layers import Context, Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.memory import roots
-from gpipe_sim.core.meta_array import MetaArray, root_of
+from gpipe_sim.core.meta_array import MetaArray, Some, root_of
 from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Partition, require_partitions
 from gpipe_sim.errors import got, require, require_batch
-from gpipe_sim.memory.profile import (
-    INPUT,
-    INPUT_GRADIENT,
-    OUTPUT,
-    OUTPUT_GRADIENT,
-    LayerProfile,
-    LossProfile,
-    Profile,
-    Selective,
-    Size,
-    names_of,
-)
+from gpipe_sim.memory.profile import LayerProfile, LossProfile, Profile, Selective, Size, names_of
 from gpipe_sim.transformers.inside_layers import listening
 
 
@@ -79,14 +68,14 @@ def _read_batch(batch: Any) -> tuple[Any, Any]:
 def _twice(*model: Any) -> list[Profile]:
     """For one sample and for two. What is refused there is refused once more, in the shape of the batch."""
     try:
-        return [_outlined(samples, *model) for samples in (1, 2)]
+        return [_outline_layer(samples, *model) for samples in (1, 2)]
     except (TypeError, ValueError) as error:
         refused = error
-    _outlined(len(model[1]), *model)
+    _outline_layer(len(model[1]), *model)
     raise refused
 
 
-def _outlined(
+def _outline_layer(
     samples: int,
     partitions: Sequence[Partition],
     x: Any,
@@ -94,61 +83,68 @@ def _outlined(
     loss: Loss,
     optimizer: Optimizer | None,
 ) -> Profile:
-    """One pass through the model: a profile with arrays without contents in place of their sizes."""
-    start = y = MetaArray((samples, *x.shape[1:]), x.dtype)
+    """One pass through the model: a profile for just so many samples, in which all bytes are fixed."""
+    start = MetaArray((samples, *x.shape[1:]), x.dtype)
+    y: Boundary = start
     target = MetaArray((samples, *targets.shape[1:]), targets.dtype)
-    steps = []
+    steps, layers = [], list[LayerProfile]()
     for i, layer in enumerate(layer for partition in partitions for layer in partition.layers):
-        x, inside = y, []
+        x, inside = y, list[Size]()
         with listening(_beside(y, inside)):
             y, saved = apply_layer(layer, layer.outline, x, Context(layer=i))
         steps.append((i, layer, x, y, saved, inside))
-    loss_saved = loss.outline(first(y), target)
+    reads = {"x": names_of("x", y)["x"], "target": target}
+    loss_saved = loss.outline(*reads.values())
     loss_gradient = dy = loss.outline_gradient(loss_saved)
-    layers = []
-    for *step, inside in reversed(steps):
-        dx, made = _layer(*step, dy)
-        layers.append(replace(made, forward_inside=tuple(inside), state=_state(*step[:2], optimizer)))
-        dy = dx
+    for i, layer, x, y, saved, inside in reversed(steps):
+        dy, made = _layer(layer, x, y, saved, dy)
+        layers.append(replace(made, forward_inside=tuple(inside), state=_state(i, layer, optimizer)))
     ends = np.cumsum([len(partition) for partition in partitions]).tolist()
     stages = tuple(tuple(layers[::-1][a:b]) for a, b in pairwise([0, *ends]))
-    kept = LossProfile(_named(loss_saved, {INPUT: first(y), "target": target}), loss_gradient)
-    return Profile(samples, start, target, stages, kept)
+    kept = LossProfile(_name_arrays(loss_saved, reads), _size(loss_gradient))
+    return Profile(samples, _size(start), _size(target), stages, kept)
+
+
+def _size(array: Some) -> Size:
+    """All bytes as fixed, before the profiles for one sample and for two are compared."""
+    return Size(array.nbytes, 0)
 
 
 def _layer(
-    i: int, layer: Layer, x: Boundary, y: Boundary, saved: Any, dy: MetaArray
+    layer: Layer, x: Boundary, y: Boundary, saved: Any, dy: MetaArray
 ) -> tuple[MetaArray, LayerProfile]:
     """(the gradient of its input, what it makes): each array by name where it is one of the others."""
-    inside: list[MetaArray] = []
+    inside: list[Size] = []
     with listening(_beside((saved, dy), inside)):
         dx, pending = layer.outline_input(saved, dy)
-    forward = names_of(INPUT, x) | names_of(OUTPUT, y)
-    backward = {OUTPUT_GRADIENT: dy, INPUT_GRADIENT: dx, **dict(enumerate(roots(saved)))}
-    [output], [input_gradient] = _named(first(y), {INPUT: first(x)}), _named(dx, {OUTPUT_GRADIENT: dy})
+    comes, goes = names_of("x", x), names_of("y", y)
+    x_array = comes["x"]
+    backward = {"dy": dy, "dx": dx} | dict(enumerate(roots(saved)))
+    [output] = _name_arrays(goes["y"], {"x": x_array})
+    [input_gradient] = _name_arrays(dx, {"dy": dy})
+    gradients = layer.outline_weight(pending) if layer.parameters else {}
     return dx, LayerProfile(
         {name: array.nbytes for name, array in layer.parameters.items()},
-        layer.flops(first(x)),
-        layer.outline_weight(pending) if layer.parameters else {},
+        layer.flops(x_array),
+        {name: _size(array) for name, array in gradients.items()},
         output,
-        _named(saved, forward),
+        _name_arrays(saved, comes | goes),
         input_gradient,
-        _named(pending, backward),
-        weight_flops=layer.weight_flops(first(x)),
-        recompute_flops=layer.recompute_flops(first(x)),
+        _name_arrays(pending, backward),
+        weight_flops=layer.weight_flops(x_array),
+        recompute_flops=layer.recompute_flops(x_array),
         selective=_selective(layer.selective(), x),
-        along=_named(list(rest(y)), names_of(INPUT, x)),
+        along=_name_arrays(rest(y), comes),
         backward_inside=tuple(inside),
     )
 
 
-def _beside(there: Any, found: list[MetaArray]) -> Callable[[Any], None]:
+def _beside(there: Any, found: list[Size]) -> Callable[[Any], None]:
     """A listener that adds what exists inside a layer, but not what was there before, as one array."""
     known = {id(root) for root in roots(there)}
 
     def listen(alive: Any) -> None:
-        size = sum(root.nbytes for root in roots(alive) if id(root) not in known)
-        found.append(MetaArray((size,), np.uint8))
+        found.append(Size(sum(root.nbytes for root in roots(alive) if id(root) not in known), 0))
 
     return listen
 
@@ -167,28 +163,29 @@ def _selective(layer: Layer | None, x: Boundary) -> Selective | None:
     if layer is None:
         return None
     y, kept = apply_layer(layer, layer.outline, x, Context())
-    return Selective(_named(kept, names_of(INPUT, x) | names_of(OUTPUT, y)), layer.recompute_flops(first(x)))
+    comes = names_of("x", x)
+    return Selective(_name_arrays(kept, comes | names_of("y", y)), layer.recompute_flops(comes["x"]))
 
 
-def _named(value: Any, names: dict) -> tuple:
-    """The roots inside a value: by the name that one of them has, or as themselves."""
+def _name_arrays(value: Any, names: dict) -> tuple:
+    """The roots inside a value: by the name that one of them has, or as their sizes."""
     known = {id(root_of(array)): name for name, array in reversed(names.items())}
-    return tuple(known.get(id(root), root) for root in roots(value))
+    return tuple(known[id(root)] if id(root) in known else _size(root) for root in roots(value))
 
 
 def _merged(one: Any, two: Any) -> Any:
-    """Two profiles with arrays, for one sample and for two, as one with sizes; names stay names."""
-    if isinstance(one, MetaArray):
-        per_sample = two.nbytes - one.nbytes
-        return Size(one.nbytes - per_sample, per_sample)
+    """Two profiles, for one sample and for two, as one; names stay names."""
+    if isinstance(one, Size):
+        per_sample = two.fixed - one.fixed
+        return Size(one.fixed - per_sample, per_sample)
     if isinstance(one, dict):
         return {name: _merged(value, two[name]) for name, value in one.items()}
     if isinstance(one, Selective):
         return Selective(_merged(one.saved, two.saved), one.recompute_flops)
     if isinstance(one, tuple):
         return tuple(_merged(a, b) for a, b in zip(one, two, strict=True))
-    if not is_dataclass(one):
+    if not isinstance(one, Profile | LayerProfile | LossProfile):
         return one
     found = {field.name: _merged(getattr(one, field.name), getattr(two, field.name)) for field in fields(one)}
     inside = {name: _largest(sizes) for name, sizes in found.items() if name.endswith("_inside")}
-    return type(one)(**found | inside)
+    return replace(one, **found | inside)

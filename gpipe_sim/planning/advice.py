@@ -19,7 +19,7 @@ from gpipe_sim.core.timeline import number
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.papers.formulas import microbatches_for_bubble
-from gpipe_sim.planning.candidates import Candidate, Space, candidates, read_space
+from gpipe_sim.planning.candidates import Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster, divisors
 from gpipe_sim.planning.layer_table import LayerTable, table_of
 from gpipe_sim.planning.plans import Plan, no_plan, plans_of
@@ -71,7 +71,7 @@ def advise(
     asked = _Asked(table)
     if not any(asked.kinds.values()):
         raise no_plan(table, asked.space(None))
-    steps = tuple(step(asked) for step in STEPS)
+    steps = tuple(Step(question, answer(asked)) for question, answer in STEPS.items())
     return Advice(steps, asked.best)
 
 
@@ -97,11 +97,10 @@ class _Asked:
     @cached_property
     def kinds(self) -> dict[str, Plan | None]:
         """The fastest of each kind; one device is no pipeline."""
-        between = divisors(self.devices)[1:-1]
         replicas = {
             "data parallel": [self.devices],
             "pipeline": [1] if self.devices > 1 else [],
-            "both": between,
+            "both": divisors(self.devices)[1:-1],
         }
         return {name: self.fastest(counts) for name, counts in replicas.items()}
 
@@ -114,60 +113,61 @@ class _Asked:
         return self.fastest([self.best.replicas], **changes)
 
 
-def _fits_one(asked: _Asked) -> Step:
-    question = "Does a replica fit one device?"
-    tried = list(candidates(asked.table, asked.space([asked.devices])))
-    tried = [each for each in tried if isinstance(each, Candidate)]
-    memory = asked.table.cluster.memory
+def _fits_one(asked: _Asked) -> str:
+    tried, _ = candidates(asked.table, asked.space([asked.devices]))
     if not tried:
-        return Step(question, "The batch has no sample for each device.")
-    size, _ = smallest(tried)
+        return "The batch has no sample for each device."
+    (size, _), memory = smallest(tried), asked.table.cluster.memory
     fits = "It does" if size <= memory else "It does not"
-    return Step(question, f"{fits}: it holds at least {in_bytes(size)}, and a device has {in_bytes(memory)}.")
+    return f"{fits}: it holds at least {in_bytes(size)}, and a device has {in_bytes(memory)}."
 
 
-def _shortest(asked: _Asked) -> Step:
-    question = "How long must a pipeline be?"
+def _shortest(asked: _Asked) -> str:
     for replicas in reversed(divisors(asked.devices)):
         if least := asked.fastest([replicas], schedules=[OneFOneB]):
             k = asked.devices // replicas
-            return Step(question, f"1F1B fits from K = {k} on, where it holds {in_bytes(least.peak)}.")
-    return Step(question, "No 1F1B fits.")
+            return f"1F1B fits from K = {k} on, where it holds {in_bytes(least.peak)}."
+    return "No 1F1B fits."
 
 
-def _which(asked: _Asked) -> Step:
+def _which(asked: _Asked) -> str:
     kinds = asked.kinds.items()
     said = ", ".join(f"{name} {number(each.time) if each else 'has no plan'}" for name, each in kinds)
     chosen = next(name for name, each in kinds if each is asked.best)
-    return Step(
-        "Data parallel, pipeline, or both: what is the fastest step?", f"{chosen.capitalize()}: {said}."
-    )
+    return f"{chosen.capitalize()}: {said}."
 
 
-def _microbatches(asked: _Asked) -> Step:
+def _links(asked: _Asked) -> str:
+    shares = (f"{name} {_crossing(each):.1%}" for name, each in asked.kinds.items() if each)
+    return f"Of a step of the fastest of each kind: {', '.join(shares)}."
+
+
+def _crossing(plan: Plan) -> float:
+    """The share of a step that is spent on what crosses links."""
+    return (plan.parts["messages"] + plan.parts["all-reduce"]) / float(plan.time)
+
+
+def _microbatches(asked: _Asked) -> str:
     schedule, mesh, bubble = asked.best.candidate.schedule, asked.best.candidate.mesh, asked.best.bubble
     wanted = microbatches_for_bubble(mesh.devices, TARGET)
     there = asked.table.profile.samples // mesh.replicas
     enough = "There are" if there >= wanted else "There are not"
-    answer = (
+    return (
         f"{enough}: 1F1B wants {wanted} for K = {mesh.devices}, and a replica has {there} samples. "
         f"The plan takes {schedule.microbatches}, with a bubble of {bubble:.1%}."
     )
-    return Step("Are there microbatches enough for a bubble of a tenth?", answer)
 
 
-def _even(asked: _Asked) -> Step:
+def _even(asked: _Asked) -> str:
     parts = asked.best.parts
     more = parts["imbalance"] / (parts["compute"] + parts["recompute"])
     layers, stages = asked.table.count, len(asked.best.balance)
-    answer = f"{layers} layers in {stages} stages: the busiest device does {more:.1%} more than the mean."
-    return Step("Can the layers be cut evenly?", answer)
+    return f"{layers} layers in {stages} stages: the busiest device does {more:.1%} more than the mean."
 
 
-def _gpipe(asked: _Asked) -> Step:
+def _gpipe(asked: _Asked) -> str:
     named = {"GPipe": GPipe, "1F1B": OneFOneB}.items()
-    told = (f"{name} {_describe(asked.at_best(schedules=[family]))}" for name, family in named)
-    return Step("GPipe or 1F1B?", f"{', '.join(told)}.")
+    return ", ".join(f"{name} {_describe(asked.at_best(schedules=[family]))}" for name, family in named) + "."
 
 
 def _describe(plan: Plan | None) -> str:
@@ -177,58 +177,41 @@ def _describe(plan: Plan | None) -> str:
     return f"takes {number(plan.time)}{how} and holds {in_bytes(plan.peak)}"
 
 
-def _schedule(asked: _Asked) -> Step:
+def _schedule(asked: _Asked) -> str:
     simple = asked.at_best(schedules=[GPipe, OneFOneB])
     if simple is None:
-        answer = "It has to be another one: neither GPipe nor 1F1B fits."
-    elif asked.best.time < simple.time:
-        gain = 1 - float(asked.best.time) / float(simple.time)
-        answer = f"{asked.best.candidate.schedule.name} takes {gain:.1%} less than the better of these."
-    else:
-        answer = "None is faster."
-    return Step("Does another schedule gain anything?", answer)
+        return "It has to be another one: neither GPipe nor 1F1B fits."
+    if asked.best.time >= simple.time:
+        return "None is faster."
+    gain = 1 - float(asked.best.time) / float(simple.time)
+    return f"{asked.best.candidate.schedule.name} takes {gain:.1%} less than the better of these."
 
 
-def _recompute(asked: _Asked) -> Step:
+def _recompute(asked: _Asked) -> str:
     without, again = (asked.at_best(recompute=[each]) for each in (False, True))
     if without is None:
-        answer = "It is: without recompute, no plan with as many replicas fits."
-    elif again is not None and again.time < without.time:
-        answer = f"It helps: with it {number(again.time)}, without {number(without.time)}."
-    else:
-        answer = f"It is not: without it {number(without.time)}"
-        answer += f", with it {number(again.time)}." if again else "."
-    return Step("Is recompute needed?", answer)
+        return "It is: without recompute, no plan with as many replicas fits."
+    if again is None:
+        return f"It is not: without it {number(without.time)}."
+    if again.time < without.time:
+        return f"It helps: with it {number(again.time)}, without {number(without.time)}."
+    return f"It is not: without it {number(without.time)}, with it {number(again.time)}."
 
 
-def _limit(asked: _Asked) -> Step:
+def _limit(asked: _Asked) -> str:
     name = asked.best.limited_by
-    share = asked.best.parts[name] / float(asked.best.time)
-    return Step(
-        "What takes the most time that is not compute?", f"{name.capitalize()}: {share:.1%} of the step."
-    )
+    return f"{name.capitalize()}: {asked.best.parts[name] / float(asked.best.time):.1%} of the step."
 
 
-def _links(asked: _Asked) -> Step:
-    shares = (f"{name} {_crossing(each):.1%}" for name, each in asked.kinds.items() if each)
-    answer = f"Of a step of the fastest of each kind: {', '.join(shares)}."
-    return Step("What do messages and all-reduce cost?", answer)
-
-
-def _crossing(plan: Plan) -> float:
-    """The share of a step that is spent on what crosses links."""
-    return (plan.parts["messages"] + plan.parts["all-reduce"]) / float(plan.time)
-
-
-STEPS: tuple[Callable[[_Asked], Step], ...] = (
-    _fits_one,
-    _shortest,
-    _which,
-    _links,
-    _microbatches,
-    _even,
-    _gpipe,
-    _schedule,
-    _recompute,
-    _limit,
-)
+STEPS: dict[str, Callable[[_Asked], str]] = {
+    "Does a replica fit one device?": _fits_one,
+    "How long must a pipeline be?": _shortest,
+    "Data parallel, pipeline, or both: what is the fastest step?": _which,
+    "What do messages and all-reduce cost?": _links,
+    "Are there microbatches enough for a bubble of a tenth?": _microbatches,
+    "Can the layers be cut evenly?": _even,
+    "GPipe or 1F1B?": _gpipe,
+    "Does another schedule gain anything?": _schedule,
+    "Is recompute needed?": _recompute,
+    "What takes the most time that is not compute?": _limit,
+}

@@ -27,7 +27,8 @@ from gpipe_sim.core.layers import Layer
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.planning.cluster import MOST_MICROBATCHES, Cluster, Wanted, divisors, quickest, read_counts
+from gpipe_sim.errors import Real
+from gpipe_sim.planning.cluster import Cluster, Wanted, divisors, equal_cuts, quickest, read_counts
 from gpipe_sim.planning.layer_table import LayerTable, Stages, table_of
 from gpipe_sim.planning.step_time import Placement, stages_used
 
@@ -36,7 +37,7 @@ F, B, I, W = (CODE[kind] for kind in (Kind.F, Kind.B, Kind.I, Kind.W))
 
 
 def least_time(
-    schedule: Schedule, split: bool, recompute: bool, stages: Stages, overhead: float, rings: Sequence[float]
+    schedule: Schedule, split: bool, recompute: bool, stages: Stages, overhead: float, rings: Sequence[Real]
 ) -> float:
     """Of a step; ``split``: whether W is an action of its own.
 
@@ -157,13 +158,10 @@ def _bounds(table: LayerTable, replicas: Wanted, microbatches: Wanted) -> Iterat
     samples, devices = table.profile.samples, table.cluster.devices
     for r in replicas or divisors(devices):
         k = devices // r
-        if k > table.count or samples % r:
-            continue
-        share = samples // r
-        for m in microbatches or range(1, min(share, MOST_MICROBATCHES) + 1):
-            if not share % m:
+        for m in equal_cuts(samples, r, microbatches) if k <= table.count else ():
+            if not samples % (r * m):
                 for copies in (1, 2) if k % 2 == 0 else (1,):
-                    yield bound_of_mesh(table, k, r, m, copies, share // m)
+                    yield bound_of_mesh(table, k, r, m, copies, samples // r // m)
 
 
 def bound_of_mesh(table: LayerTable, k: int, r: int, m: int, copies: int, size: int) -> float:
@@ -186,6 +184,6 @@ def _ring(table: LayerTable, copies: int, k: int) -> tuple[float, float]:
     """(how long a device's last ring takes, how long all of the busiest device take): at the least."""
     if copies == 1:
         return 0.0, 0.0
-    links, gradients = table.cluster.links, np.diff(table.gradients)
-    steps, part = 2 * (copies - 1), table.gradients[-1] / k
-    return tuple(steps * float(quickest(links, each / copies)) for each in (gradients.min(), part))
+    links, smallest, part = table.cluster.links, np.diff(table.gradients).min(), table.gradients[-1] / k
+    last, every = (2 * (copies - 1) * float(quickest(links, each / copies)) for each in (smallest, part))
+    return last, every

@@ -15,15 +15,7 @@ from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH, OneFOneB
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
 from gpipe_sim.planning.bounds import least_bytes, least_time, static_bytes
-from gpipe_sim.planning.cluster import (
-    MOST_MICROBATCHES,
-    Cluster,
-    Mesh,
-    Wanted,
-    meshes,
-    read_counts,
-    read_wholes,
-)
+from gpipe_sim.planning.cluster import Cluster, Mesh, Wanted, equal_cuts, meshes, read_counts, read_wholes
 from gpipe_sim.planning.layer_table import CUTS, Cut, LayerTable, Stages
 from gpipe_sim.planning.step_time import StepTime, ring_times, stages_used, step_time
 
@@ -41,13 +33,13 @@ ROUNDING = 1 - 1e-9  #: bounds are floats, and must not be above what is simulat
 class Candidate:
     """One plan for the layers of a table. ``schedule`` is one replica's, without R.
 
-    ``cut`` is None until one that fits is found.
+    ``cut`` is empty until one that fits is found.
     """
 
     table: LayerTable = field(compare=False)
     schedule: Schedule
     mesh: Mesh
-    cut: Cut | None
+    cut: Cut
     recompute: bool
 
     @property
@@ -121,9 +113,7 @@ class Candidate:
         return least_bytes(self.laid_out.program, self.stages, self.recompute).max()
 
 
-@lru_cache(maxsize=8)
-def _laid_out(schedule: Schedule) -> Schedule:
-    return copy(schedule)
+_laid_out = lru_cache(maxsize=8)(copy)
 
 
 def in_words(name: str, mesh: Mesh, microbatches: int, several: int | None) -> str:
@@ -178,11 +168,17 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
     )
 
 
-def candidates(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
-    """Each one, or why there is none."""
+def candidates(table: LayerTable, space: Space) -> tuple[list[Candidate], list[Refused]]:
+    """All there are, and why others are none."""
+    found = list(_each(table, space))
+    refused = [each for each in found if isinstance(each, Refused)]
+    return [each for each in found if isinstance(each, Candidate)], refused
+
+
+def _each(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]:
     samples, cluster = table.profile.samples, table.cluster
     for mesh in meshes(cluster.devices, cluster.links, space.replicas):
-        for microbatches in _microbatches(samples, mesh.replicas, space.microbatches):
+        for microbatches in equal_cuts(samples, mesh.replicas, space.microbatches):
             for family in space.schedules:
                 for per_device in _stages_per_device(family, space.stages_per_device):
                     yield from _of(table, space, mesh, microbatches, family, per_device)
@@ -190,7 +186,8 @@ def candidates(table: LayerTable, space: Space) -> Iterator[Candidate | Refused]
 
 def _of(table, space: Space, mesh: Mesh, microbatches: int, family, per_device: int):
     options = {"stages_per_device": per_device} if _takes_stages(family) else {}
-    what = in_words(_name(family), mesh, microbatches, options.get("stages_per_device"))
+    name = family.name if isinstance(family.name, str) else family.__name__
+    what = in_words(name, mesh, microbatches, options.get("stages_per_device"))
     samples, stages = table.profile.samples, mesh.devices * per_device
     if samples % (mesh.replicas * microbatches):
         says = f"{samples} samples are not {mesh.replicas} x {microbatches} equal microbatches"
@@ -209,22 +206,8 @@ def _of(table, space: Space, mesh: Mesh, microbatches: int, family, per_device: 
             yield Candidate(table, schedule, mesh, cut, recompute)
 
 
-def _microbatches(samples: int, replicas: int, wanted: tuple[int, ...] | None) -> Sequence[int]:
-    """Every number of equal microbatches; if there is none, 1, to be refused."""
-    if wanted is not None:
-        return wanted
-    share = samples // replicas
-    if samples % replicas:
-        return [1]
-    return [m for m in range(1, min(share, MOST_MICROBATCHES) + 1) if not share % m]
-
-
 def _stages_per_device(family, wanted: tuple[int, ...]) -> Sequence[int]:
     return wanted if _takes_stages(family) else [family.stages_per_device]
-
-
-def _name(family) -> str:
-    return family.name if isinstance(family.name, str) else family.__name__
 
 
 @cache

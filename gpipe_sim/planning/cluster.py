@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpipe_sim.errors import Real, got, listed, number, require, whole
-from gpipe_sim.links.links import Link, Nodes, link_between
+from gpipe_sim.links.links import Link, Nodes
 from gpipe_sim.planning.hardware import Accelerator
-from gpipe_sim.replicas.all_reduce import ring_time
+from gpipe_sim.replicas.all_reduce import ring_links, ring_time
 
 MOST_DEVICES = 65_536
 MOST_MICROBATCHES = 4_096  #: that are tried where nobody says how many
@@ -91,16 +91,22 @@ def quickest(links: Link | Nodes, size: Real) -> Real:
 
 def ring_of(links: Link | Nodes, members: Sequence[int], size: Real) -> Real:
     """How long a ring all-reduce of so many bytes takes among these devices; nothing for one."""
-    pairs = zip(members, [*members[1:], members[0]], strict=True)
-    return _ring_of(tuple(link_between(links, *pair) for pair in pairs), size) if len(members) > 1 else 0
+    return _ring_of(tuple(ring_links(links, members)), size) if len(members) > 1 else 0
 
 
 _ring_of = lru_cache(maxsize=4096)(ring_time)
 
 
-def divisors(devices: int) -> list[int]:
-    """The numbers of replicas that divide the devices."""
-    return [count for count in range(1, devices + 1) if not devices % count]
+def divisors(total: int, most: int = MOST_DEVICES) -> list[int]:
+    """The whole numbers that divide a total, such as the numbers of replicas that divide the devices."""
+    return [count for count in range(1, min(total, most) + 1) if not total % count]
+
+
+def equal_cuts(samples: int, replicas: int, wanted: Wanted) -> Sequence[int]:
+    """Every number of equal microbatches for each replica; if there is none, 1, to be refused."""
+    if wanted is not None:
+        return wanted
+    return [1] if samples % replicas else divisors(samples // replicas, MOST_MICROBATCHES)
 
 
 def meshes(devices: int, links: Link | Nodes, replicas: Wanted) -> Iterator[Mesh]:

@@ -43,7 +43,8 @@ def fit_costs(measured: Timeline) -> Costs:
     require_timeline("fit_costs", measured)
     stages = range(measured.schedule.stages)
     alone, paired = _medians(measured, 1), _medians(measured, 2)
-    forward = [_forward(alone, paired, stage) for stage in stages]
+    thirds = {at: _share(THIRD, time) for at, time in paired.items()}
+    forward = [alone.get((Kind.F, stage), thirds.get((Kind.F, stage), 0)) for stage in stages]
     input_grad, weight_grad = zip(*(_halves(alone, paired, stage) for stage in stages), strict=True)
     recompute = [alone.get((Kind.R, stage), forward[stage]) for stage in stages]
     costs = Costs(
@@ -77,10 +78,6 @@ def _medians(timeline: Timeline, parts: int) -> Times:
     return {key: _median(found) for key, found in times.items()}
 
 
-def _forward(alone: Times, paired: Times, stage: int) -> Real:
-    return alone.get((Kind.F, stage), _share(THIRD, paired.get((Kind.F, stage), 0)))
-
-
 def _halves(alone: Times, paired: Times, stage: int) -> tuple[Real, Real]:
     """The times of I and of W; if the stage does not run both, half of a full backward each."""
     if (Kind.I, stage) in alone and (Kind.W, stage) in alone:
@@ -94,7 +91,7 @@ def _waits(timeline: Timeline) -> Iterator[Real]:
     program = timeline.schedule.program
     turns = sorted(span.start for span in timeline.spans) if timeline.took_turns else []
     for device, row in enumerate(timeline.rows):
-        free = 0
+        free: Real = 0
         for span in row:
             wanted = needs(span.action, timeline.schedule)
             sent = max(

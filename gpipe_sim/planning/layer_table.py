@@ -22,7 +22,7 @@ from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.split import split
 from gpipe_sim.errors import listed, require
-from gpipe_sim.memory.profile import INPUT, OUTPUT, LayerProfile, Profile, Size
+from gpipe_sim.memory.profile import LayerProfile, Profile, Size
 from gpipe_sim.memory.shape_inference import profile
 from gpipe_sim.planning.cluster import Cluster, quickest
 
@@ -60,7 +60,7 @@ class LayerTable:
         self.weight_grad = _running(layer.weight_flops for layer in self.layers)
         self.fixed = _running(sum(layer.parameters.values()) + layer.state for layer in self.layers)
         self.gradients = _running(_sum(layer.gradients.values()).fixed for layer in self.layers)
-        self._inputs = [sizes[INPUT] for sizes in profile.boundaries[:-1]]
+        self._inputs = [sizes["x"] for sizes in profile.boundaries[:-1]]
         self._passing = profile.passing
         self.stages = lru_cache(maxsize=4096)(self._stages)
         self.cut = lru_cache(maxsize=None)(self._cut)
@@ -82,19 +82,10 @@ class LayerTable:
         for i, layer in enumerate(self.layers):
             sizes = [array for array in layer.saved if isinstance(array, Size)]
             before = self.layers[i - 1] if i else None
-            if before is not None and before.output != INPUT and (OUTPUT in before.saved or _saves(layer)):
+            if before is not None and before.output != "x" and ("y" in before.saved or _saves(layer)):
                 sizes.append(self._inputs[i])
             rows.append(_sum(sizes))
         return _both(rows)
-
-    def saved(self, samples: int) -> Column:
-        """Running sums of what layers save of a microbatch, with the inputs that are kept, in bytes."""
-        fixed, per_sample = self._inside
-        return fixed + samples * per_sample
-
-    def inputs(self, samples: int) -> Column:
-        """Of each layer, for a microbatch, in bytes."""
-        return np.array([size.of(samples) for size in self._inputs], float)
 
     @cached_property
     def _pending(self) -> tuple[Column, Column]:
@@ -133,10 +124,8 @@ class LayerTable:
 
     def _cut(self, stages: int, which: str, recompute: bool) -> Cut:
         """The cut with the fastest slowest stage."""
-        costs = [
-            layer.flops * (2 if recompute else 1) + layer.input_flops + layer.weight_flops
-            for layer in self.layers
-        ]
+        times = 1 + recompute
+        costs = [times * layer.flops + layer.input_flops + layer.weight_flops for layer in self.layers]
         if which == "early":
             return tuple(balance_by_cost(costs, stages))
         return tuple(balance_by_cost(costs[::-1], stages)[::-1])
@@ -160,7 +149,9 @@ class LayerTable:
             return sums[np.minimum(end, self.count)] - sums[first]
 
         takes = between(self.forward * (1 + recompute) + self.input_grad + self.weight_grad)
-        saved, inputs = between(self.saved(samples)), self.inputs(samples)[:, None]
+        once, per_sample = self._inside
+        saved = between(once + samples * per_sample)
+        inputs = np.array([size.of(samples) for size in self._inputs], float)[:, None]
         kept, again = (inputs, saved) if recompute else (saved + inputs, 0)
         fixed = between(self.fixed + self.gradients) + again
 
@@ -207,7 +198,7 @@ def _sum(sizes: Iterable[Size]) -> Size:
 
 def _saves(layer: LayerProfile) -> bool:
     """Whether it saves its input."""
-    return INPUT in layer.saved or (layer.output == INPUT and OUTPUT in layer.saved)
+    return "x" in layer.saved or (layer.output == "x" and "y" in layer.saved)
 
 
 def _own(layer: LayerProfile) -> Size:
@@ -217,7 +208,5 @@ def _own(layer: LayerProfile) -> Size:
 
 def _pending(layer: LayerProfile) -> Size:
     """What I of a layer leaves for W: arrays of its own, and those among what it saved."""
-    kept = {array for array in layer.pending if isinstance(array, int)}
-    sizes: list[Size] = [array for array in layer.pending if isinstance(array, Size)]
-    sizes += [layer.saved[i] for i in kept if isinstance(layer.saved[i], Size)]
-    return _sum(sizes)
+    kept = (array for i, array in enumerate(layer.saved) if i in layer.pending)
+    return _sum(array for array in (*layer.pending, *kept) if isinstance(array, Size))

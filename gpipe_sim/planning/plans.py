@@ -77,19 +77,18 @@ def plan(
 
 def plans_of(table: LayerTable, space: Space, rows: int | None) -> "Plans":
     """As many plans of a space as there are, but not more than so many rows."""
-    found = list(candidates(table, space))
-    search = Search(table, [each for each in found if isinstance(each, Candidate)])
+    looked_at, refused = candidates(table, space)
+    search = Search(table, looked_at)
     plans = tuple(Plan(*each) for each in islice(search, rows))
-    refused = [each for each in found if isinstance(each, Refused)] + search.refused
-    return Plans(plans, tuple(refused), len(found), search.simulated, table, space)
+    every = len(looked_at) + len(refused)
+    return Plans(plans, (*refused, *search.refused), every, search.simulated, table, space)
 
 
 def no_plan(table: LayerTable, space: Space) -> ValueError:
     """Why there is no plan, and what would make one fit."""
-    found = list(candidates(table, space))
-    looked_at = [each for each in found if isinstance(each, Candidate)]
+    looked_at, refused = candidates(table, space)
     if not looked_at:
-        whys = "; ".join(f"{count} {why}: {each.says}" for why, count, each in counted(found))
+        whys = "; ".join(f"{count} {why}: {each.says}" for why, count, each in counted(refused))
         return ValueError(f"plan finds no plan at all for this model, batch and cluster. {whys}")
     limit, (size, least) = table.cluster.memory, smallest(looked_at)
     fewest = fewest_devices(table)
@@ -128,10 +127,6 @@ class Plan:
         return self.candidate.cut
 
     @property
-    def table(self) -> LayerTable:
-        return self.candidate.table
-
-    @property
     def replicas(self) -> int:
         return self.candidate.mesh.replicas
 
@@ -149,20 +144,20 @@ class Plan:
     @property
     def partitions(self) -> list[Partition]:
         """The model, cut."""
-        return split(list(self.table.model), balance=list(self.balance))
+        return split(list(self.candidate.table.model), balance=list(self.balance))
 
     @property
     def profile(self) -> Profile:
         """The model with this cut, and the whole batch."""
-        return self.table.share(self.balance, 1)
+        return self.candidate.table.share(self.balance, 1)
 
     @cached_property
     def timeline(self) -> Timeline:
         """All devices, from the start to the end of the last all-reduce."""
-        links, profile = self.table.cluster.links, self.profile
-        costs = costs_from_flops(profile, self.table.cluster.accelerator, self.schedule.microbatches)
-        timeline = simulate(self.schedule, costs, links=links, profile=profile)
-        return all_reduce(timeline, profile, links=links)
+        cluster, profile = self.candidate.table.cluster, self.profile
+        costs = costs_from_flops(profile, cluster.accelerator, self.schedule.microbatches)
+        timeline = simulate(self.schedule, costs, links=cluster.links, profile=profile)
+        return all_reduce(timeline, profile, links=cluster.links)
 
     @property
     def bubble(self) -> float:
@@ -184,14 +179,14 @@ class Plan:
         - messages: by how much these make the pipelines longer.
         - all-reduce: from the end of the last backward to the end of the last ring.
         """
-        each, accelerator = self.candidate, self.table.cluster.accelerator
+        each, accelerator = self.candidate, self.candidate.table.cluster.accelerator
         return parts_of(each.profile, each.order, accelerator, self._replica.pipelines, self.time)
 
     @property
     def limited_by(self) -> str:
         """The largest part of the time that is not compute."""
         parts = {name: time for name, time in self.parts.items() if name != "compute"}
-        return max(parts, key=parts.get)
+        return max(parts, key=parts.__getitem__)
 
     @property
     def words(self) -> str:

@@ -28,10 +28,12 @@ class Search:
     def __init__(self, table: LayerTable, looked_at: list[Candidate]):
         self.table, self.looked_at = table, looked_at
         self.limit = table.cluster.memory
-        self.queue: list[tuple[float, float, int, Candidate, Real | None]] = []
-        self.numbers, self.to_cut = count(), set()
+        self.queue: list[tuple[float, Real, int, Candidate, Real | None]] = []
+        self.numbers = count()
+        self.to_cut: set[Candidate] = set()
         self.refused: list[Refused] = []
-        self.simulated, self.given = 0, set()
+        self.simulated = 0
+        self.given: set[tuple] = set()
 
     def __iter__(self) -> Iterator[tuple[Candidate, Real, Memory]]:
         """(a plan that fits, the time of a step, the memory of a replica), fastest first, then the smallest.
@@ -44,7 +46,7 @@ class Search:
             *_, candidate, time = heappop(self.queue)
             if candidate.sort in self.given:
                 continue
-            if candidate.cut is None:
+            if not candidate.cut:
                 self.cut(candidate)
             elif time is None:
                 self.simulate(candidate)
@@ -52,7 +54,7 @@ class Search:
                 self.given.add(candidate.sort)
                 yield candidate, time, memory
 
-    def wait(self, candidate: Candidate, least: float, held: float = 0, time: Real | None = None) -> None:
+    def wait(self, candidate: Candidate, least: float, held: Real = 0, time: Real | None = None) -> None:
         heappush(self.queue, (least, held, next(self.numbers), candidate, time))
 
     def start(self, candidate: Candidate) -> None:
@@ -67,7 +69,7 @@ class Search:
         more = "at least " if at_least else ""
         says = f"a device holds {more}{in_bytes(size)}, and may hold {in_bytes(self.limit)}"
         self.refused.append(Refused(candidate.words, MEMORY, says))
-        other = replace(candidate, cut=None)
+        other = replace(candidate, cut=())
         if other not in self.to_cut and self._may_fit(other):
             self.to_cut.add(other)
             mesh, microbatches = other.mesh, other.schedule.microbatches

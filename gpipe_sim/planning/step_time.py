@@ -89,7 +89,7 @@ def _ready(timeline: Timeline) -> np.ndarray:
 
 def _end(ready: list[Real], rings: list[Real], placement: Placement) -> Real:
     """When the last ring ends, if those that are ready first come first."""
-    free = [0] * len(placement)
+    free: list[Real] = [0] * len(placement)
     for stage in sorted(range(len(ready)), key=lambda stage: ready[stage]):
         members = [k for k, held in enumerate(placement) if stage in held]
         end = max(ready[stage], *(free[k] for k in members)) + rings[stage]

@@ -6,7 +6,7 @@ neighbours that both send first hang, although the order of their actions is rig
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from gpipe_sim.core.actions import Action
@@ -62,9 +62,9 @@ def blocked_cycles(schedule: Schedule) -> list[BlockedCycle]:
     made, the schedule can finish. It must be one that can finish with buffered messages. The time is linear
     in the number of messages, plus the number of devices for each hang.
     """
-    turns, found = Turns(rows_with_messages(schedule), blocking=True), []
-    while waits := turns.run():
-        found.append(hang := freed_by_a_receive(round_trip(waits)))
+    turns, found = Turns(rows_with_messages(schedule), blocking=True), list[BlockedCycle]()
+    while (waits := turns.run()) and (hang := freed_by_a_receive(round_trip(waits))):
+        found.append(hang)
         turns.begin(hang.receiver, hang.early)
     return found
 
@@ -116,7 +116,8 @@ class Turns:
 
     def _goes_on(self, device: int) -> bool:
         """Begin the device's next step, or end the one that it is at; False if neither can be."""
-        if self.now[device] is None:
+        step = self.now[device]
+        if step is None:
             step = next(self.programs[device], None)
             if step is None:
                 self.ended[device] = True
@@ -125,19 +126,19 @@ class Turns:
             self.now[device] = step
         if self._wait(device):
             return False
-        self.end(device, self.now[device])
+        self.end(device, step)
         self.now[device] = None
         return True
 
     def _wait(self, device: int) -> Wait | None:
         """What the device's step waits for; None if it can end."""
-        step = self.now[device]
-        for transfer in self.awaited(device, step) if step else ():
-            if transfer.message(device) not in self.crossed:
-                return Wait(step, transfer)
+        if (step := self.now[device]) is not None:
+            for transfer in self.awaited(device, step):
+                if transfer.message(device) not in self.crossed:
+                    return Wait(step, transfer)
         return None
 
-    def awaited(self, device: int, step: Step) -> list[Transfer]:
+    def awaited(self, device: int, step: Step) -> Sequence[Transfer]:
         """The messages that must have crossed before a step can end, by their ends on its device."""
         if isinstance(step, Send):
             return [step] if self.blocking else []

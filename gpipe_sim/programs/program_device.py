@@ -11,16 +11,18 @@ reads what was there:
 
 from collections.abc import Iterable
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.boundary import Boundary, copy_boundary
-from gpipe_sim.core.device import FREES_AND_MAKES, Device, Made
+from gpipe_sim.core.device import FREES_AND_MAKES, Device, Made, StepInputs
 from gpipe_sim.core.memory import MESSAGES, Memory, roots
 from gpipe_sim.core.placement import say_stages
 from gpipe_sim.core.problems import REASONS
 from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED
+from gpipe_sim.core.step import Share
 from gpipe_sim.core.timeline import Span
 from gpipe_sim.errors import ScheduleError
 from gpipe_sim.programs.transfers import Recv, Send, key_of, key_read_by
@@ -33,8 +35,10 @@ _READER = {SAVED: "backward", PENDING: "weight gradient", BOUNDARY: "recompute"}
 class ProgramDevice(Device):
     """A device whose messages wait to be sent and received; ``ran`` has the actions of all devices so far."""
 
-    def __init__(self, number: int, ran: dict[Action, int], check_buffers: bool, *inputs):
-        super().__init__(*inputs, Memory(), [])
+    def __init__(
+        self, number: int, ran: dict[Action, int], check_buffers: bool, inputs: StepInputs, own: Share
+    ):
+        super().__init__(inputs, *own, Memory(), [])
         self.number, self.ran, self.check_buffers = number, ran, check_buffers
         self.sent_to: dict[Action, int] = {}  # to which device
         self.buffers: dict[str, list[np.ndarray]] = {}
@@ -105,36 +109,37 @@ class ProgramDevice(Device):
         """Keep a message where its receive wants it."""
         if recv.into is not None:
             given = message if isinstance(message, tuple) else (message,)
-            message = self._written_into(recv, given)[slice(None) if isinstance(message, tuple) else 0]
+            written = self._written(recv.into, recv.what, given)
+            message = written if isinstance(message, tuple) else written[0]
         self.memory.keep(MESSAGES, recv.key, message)
 
-    def _written_into(self, recv: Recv, given: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    def _written(self, into: str, what: Action, given: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """The arrays as views of the buffer, over what was there; what does not fit gets new memory."""
-        flat = self.buffers.get(recv.into, [])
+        flat = self.buffers.get(into, [])
         if [each.dtype for each in flat] != [each.dtype for each in given] or any(
             own.size < each.size for own, each in zip(flat, given, strict=True)
         ):
             flat = [np.empty(each.size, each.dtype) for each in given]
-        self.buffers[recv.into], self.holds[recv.into] = flat, recv.what
+        self.buffers[into], self.holds[into] = flat, what
         views = [own[: prod(each.shape)].reshape(each.shape) for own, each in zip(flat, given, strict=True)]
         for view, each in zip(views, given, strict=True):
             view[...] = each
         return tuple(views)
 
-    def require_free(self, recv: Recv, posted: Iterable[Recv]) -> None:
+    def require_free(self, into: str, what: Action, posted: Iterable[Recv]) -> None:
         """ScheduleError if what is in the buffer of a receive is still needed, or another one is to come."""
-        says = f"device {self.number} receives {recv.what} into buffer {recv.into!r}"
+        says = f"device {self.number} receives {what} into buffer {into!r}"
         for other in posted:
-            if other.into == recv.into:
+            if other.into == into:
                 raise ScheduleError(
                     f"{says}, into which it also receives {other.what}, which is not there yet: "
                     "receive into another buffer, or later"
                 )
-        own = {id(array) for array in self.buffers.get(recv.into, ())}
+        own = {id(array) for array in self.buffers.get(into, ())}
         for (category, key), value in self.memory.held.items():
             if category in (*_READER, MESSAGES, MADE) and any(id(root) in own for root in roots(value)):
                 raise ScheduleError(
-                    f"{says}, where {self.holds[recv.into]} still is: {_read_by(category, key)}. "
+                    f"{says}, where {self.holds[into]} still is: {_read_by(category, key)}. "
                     "Receive into another buffer, or later"
                 )
 
@@ -166,7 +171,7 @@ class ProgramDevice(Device):
         return self.memory.take(MESSAGES if (MESSAGES, key) in self.memory.held else MADE, key)
 
 
-def _read_by(category: str, key: tuple) -> str:
+def _read_by(category: str, key: Any) -> str:
     if category in (MESSAGES, MADE):
         kind, stage, m = key
         return f"{stage}{kind}{m} has not {'read it' if category == MESSAGES else 'been sent it'} yet"

@@ -85,8 +85,8 @@ def run_programs(
     cut, contexts = cut_batch(len(batch[0]), count), [Context(True, seed, step, m) for m in range(count)]
     recomputed = _recomputed(rows, len(partitions), count)
     inputs = StepInputs(len(partitions), batch, cut, loss, None, contexts, [], recomputed)
-    copies, ran = share_out(partitions, held, None), {}
-    devices = [ProgramDevice(k, ran, check_buffers, inputs, *own) for k, own in enumerate(copies)]
+    copies, ran = share_out(partitions, held, None), dict[Action, int]()
+    devices = [ProgramDevice(k, ran, check_buffers, inputs, own) for k, own in enumerate(copies)]
     run = _Run(rows, devices, sends == "blocking", costs)
     if waits := run.run():
         raise run.cannot_finish(waits)
@@ -204,7 +204,8 @@ class _Run(Turns):
         ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
         crossed, spans = [self.crossed[way] for way in ways], [span for row in self.spans for span in row]
         times = ([getattr(each, name) for each in of] for of in (spans, crossed) for name in ("start", "end"))
-        return Timeline(schedule, *map(column_of, times))
+        start, end, sent, arrived = map(column_of, times)
+        return Timeline(schedule, start, end, sent, arrived)
 
     # What is wrong with the programs
 
@@ -226,7 +227,7 @@ class _Run(Turns):
         if (device, step.key) in self.receives:
             raise own.error(f"{step} again; it must receive that once")
         if step.into is not None and own.check_buffers:
-            own.require_free(step, self._not_here(device))
+            own.require_free(step.into, step.what, self._not_here(device))
 
     def _not_here(self, device: int) -> Iterator[Recv]:
         """What a device has come to receive, and was not sent."""

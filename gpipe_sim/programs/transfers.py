@@ -6,6 +6,7 @@ by the stage that receives: ``0SEND_F1`` and ``1RECV_F1``; ``1SEND_B1`` and ``0R
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB, require_labels
 from gpipe_sim.core.rows import read_action
@@ -20,9 +21,12 @@ class Transfer:
     """One end of a message that holds what an action made."""
 
     what: Action
+    end: ClassVar[str]  #: the field that says which device is at the other end
 
     def __post_init__(self):
-        object.__setattr__(self, "what", _sent(type(self).__name__, self.what))
+        owner = type(self).__name__
+        object.__setattr__(self, "what", _sent(owner, self.what))
+        object.__setattr__(self, self.end, whole(owner, f"{self.end}=", self.other, 0, MOST))
 
     @property
     def key(self) -> Key:
@@ -31,11 +35,11 @@ class Transfer:
     @property
     def other(self) -> int:
         """The device at the other end."""
-        return self.to if isinstance(self, Send) else self.source
+        return getattr(self, self.end)
 
     def message(self, device: int) -> Way:
         """The message of which this device has one end."""
-        source, target = (device, self.to) if isinstance(self, Send) else (self.source, device)
+        source, target = (device, self.other) if isinstance(self, Send) else (self.other, device)
         return self.what, source, target
 
     @property
@@ -53,11 +57,8 @@ class Send(Transfer):
     TypeError or ValueError for anything but an action whose output or input gradient another stage needs.
     """
 
+    end = "to"
     to: int
-
-    def __post_init__(self):
-        super().__post_init__()
-        object.__setattr__(self, "to", whole("Send", "to=", self.to, 0, MOST))
 
     @property
     def spelled(self) -> str:
@@ -74,13 +75,13 @@ class Recv(Transfer):
     own. Errors as for ``Send``.
     """
 
+    end = "source"
     source: int
     wait: bool = True
     into: str | None = None
 
     def __post_init__(self):
         super().__post_init__()
-        object.__setattr__(self, "source", whole("Recv", "source", self.source, 0, MOST))
         require_flags("Recv", wait=self.wait)
         if self.into is not None:
             name = require("Recv", self.into, str, "into to be a buffer's name, such as 'a'")
@@ -93,7 +94,7 @@ class Recv(Transfer):
         return f"{stage}{'' if self.wait else 'I'}RECV_{kind}{m}{f'>{self.into}' if self.into else ''}"
 
 
-Step = Action | OverlapFB | Transfer
+Step = Action | OverlapFB | Send | Recv
 
 
 def key_of(what: Action) -> Key:
@@ -110,7 +111,7 @@ def key_read_by(part: Action) -> Key:
 
 def read_step(owner: str, step: object) -> Step:
     """A step of a program; an action may also be its spelling. TypeError or ValueError for anything else."""
-    if isinstance(step, Transfer):
+    if isinstance(step, Send | Recv):
         return step
     if not isinstance(step, str | Action | OverlapFB):
         such_as = "actions, Send(F(0, 0), to=1) or Recv(F(0, 0), source=0)"

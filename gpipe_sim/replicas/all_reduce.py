@@ -66,7 +66,9 @@ def _summed(timeline: Timeline, sizes: list[Real], links: Links, buckets: int, c
     if clip and timeline.schedule.devices > 1:
         found.append(_norm(timeline, found, links))
     found.sort(key=lambda each: (each.start, each.end))
-    return _with_updates_after(replace(timeline, collectives=tuple(found)), found)
+    # a Protocol cannot say that the attributes of ``Together`` are only read
+    summed = replace(timeline, collectives=tuple(found))  # type: ignore[arg-type]
+    return _with_updates_after(summed, found)
 
 
 Ready = tuple[Real, int, tuple[int, ...]]  #: when a stage's gradients can be summed, and on which devices
@@ -103,7 +105,7 @@ def _one_by_one(ready: list[Ready], sizes: list[Real], links: Links, buckets: in
     for when, stage, devices in ready:
         size = quotient(sizes[stage], buckets)
         if stage not in takes:
-            takes[stage] = ring_time(_ring(links, devices), size)
+            takes[stage] = ring_time(ring_links(links, devices), size)
         start = max(when, *(free.get(device, 0) for device in devices))
         free |= dict.fromkeys(devices, start + takes[stage])
         yield Collective(ALL_REDUCE, stage, devices, start, start + takes[stage], size)
@@ -115,11 +117,11 @@ def _norm(timeline: Timeline, before: Sequence[Collective], links: Links) -> Col
     made = timeline.end[program.entry[_makes_gradients(program)]]
     start = max([*made.tolist(), *(each.end for each in before)])
     devices = tuple(range(program.devices))
-    end = start + ring_time(_ring(links, devices), NORM_BYTES)
+    end = start + ring_time(ring_links(links, devices), NORM_BYTES)
     return Collective(NORM, None, devices, start, end, NORM_BYTES)
 
 
-def _ring(links: Links, devices: Sequence[int]) -> list[Link]:
+def ring_links(links: Links, devices: Sequence[int]) -> list[Link]:
     """The link out of each device, to the next one in the ring."""
     pairs = zip(devices, [*devices[1:], devices[0]], strict=True)
     return [link_between(links, *pair, "all_reduce") for pair in pairs]
@@ -134,7 +136,8 @@ def ring_time(ring: Sequence[Link], size: Real) -> Real:
     devices = len(ring)
     ring = ring[:1] if len(set(ring)) == 1 else ring
     busy = [link.busy(quotient(size, devices)) for link in ring]
-    free, arrived = [0] * len(ring), [0] * len(ring)
+    free: list[Real] = [0] * len(ring)
+    arrived = free
     for _ in range(2 * (devices - 1)):
         free = [max(times) + takes for *times, takes in zip(free, arrived, busy, strict=True)]
         late = [time + link.latency for time, link in zip(free, ring, strict=True)]
@@ -165,7 +168,7 @@ def _with_updates_after(timeline: Timeline, found: Sequence[Collective]) -> Time
     starts, ends = timeline.start.tolist(), timeline.end.tolist()
     after = {(each.stage, device): each.end for each in found for device in each.devices}  # the last part's
     for device, (first, until) in enumerate(pairwise(program.rows.tolist())):
-        moved = 0
+        moved: Real = 0
         for entry in range(first, until):
             stage, kind, _ = program.action_of(int(program.parts[entry]))
             if kind is Kind.U:
@@ -180,6 +183,4 @@ def _with_updates_after(timeline: Timeline, found: Sequence[Collective]) -> Time
                 )
             starts[entry], ends[entry] = moved, moved + (ends[entry] - starts[entry])
             moved = ends[entry]
-    if (starts, ends) == (timeline.start.tolist(), timeline.end.tolist()):
-        return timeline
     return replace(timeline, start=column_of(starts), end=column_of(ends))

@@ -69,14 +69,17 @@ def _through_device_0(alone: Timeline, port: "_Port", weights: Real, inputs: Rea
         column_of([time for both in zip(*each, strict=True) for time in both])
         for each in ((there, back), (made, done))
     )
-    return Timeline(alone.schedule, start, end, collectives=tuple(port.moved))
+    # a Protocol cannot say that the attributes of ``Together`` are only read
+    return Timeline(alone.schedule, start, end, collectives=tuple(port.moved))  # type: ignore[arg-type]
 
 
 class _Port:
     """Device 0's way to the others, which takes one transfer at a time."""
 
     def __init__(self, links: Links):
-        self.links, self.free, self.moved = links, 0, []
+        self.links = links
+        self.free: Real = 0
+        self.moved: list[Collective] = []
 
     def hand_out(self, what: str, size: Real, ready: Real, devices: int) -> list[Real]:
         """When each device has its own; device 0 had it at once."""

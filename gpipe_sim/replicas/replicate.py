@@ -40,12 +40,12 @@ class SideBySide(Schedule):
         return f"{len(names)} x {names[0]}" if self.alike else " beside ".join(names)
 
     @property
-    def weights(self) -> tuple[str, ...]:
+    def weights(self) -> tuple[str, ...]:  # type: ignore[override]
         first, *others = (inner.weights for inner in self.inners)
         return tuple(each for each in first if all(each in other for other in others))
 
     @property
-    def stages_per_device(self) -> int:
+    def stages_per_device(self) -> int:  # type: ignore[override]
         return max(inner.stages_per_device for inner in self.inners)
 
     @property
@@ -92,9 +92,10 @@ def replicate(schedule: Schedule, replicas: int, *, adjacent: str = "stages") ->
     return _of((schedule,) * replicas, adjacent)
 
 
-def _of(inners: tuple[Schedule, ...], *how: str) -> SideBySide:
-    sizes = (sum(getattr(inner, name) for inner in inners) for name in ("devices", "microbatches"))
-    return SideBySide(*sizes, inners, *how)
+def _of(inners: tuple[Schedule, ...], adjacent: str = ADJACENT[0]) -> SideBySide:
+    devices = sum(inner.devices for inner in inners)
+    microbatches = sum(inner.microbatches for inner in inners)
+    return SideBySide(devices, microbatches, inners, adjacent)
 
 
 def side_by_side(schedules: Sequence[Schedule]) -> Schedule:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gpipe_sim.core.boundary import first
 from gpipe_sim.core.layers import GELU, Context, Layer, Linear, ReLU, Tanh
 from gpipe_sim.core.meta_array import MetaArray, Some
 from gpipe_sim.core.partition import Gradients, Key, Partition, require_distinct, require_weights
@@ -97,7 +98,7 @@ class TensorParallel:
         gradients: list[Gradients] = [{} for _ in self.parts]
 
         ran = [part.forward(x.copy(), Context()) for part in self.parts]
-        (output, *_), forward = ring_all_reduce([partial for partial, _ in ran])
+        (output, *_), forward = ring_all_reduce([first(partial) for partial, _ in ran])
         if dy.shape != output.shape:
             raise ValueError(f"step needs dy in the shape of the output, {output.shape} (got {dy.shape})")
         back = [
@@ -127,7 +128,7 @@ class TensorParallel:
 def _cuts(layers: tuple[Layer, ...], devices: int) -> dict[Key, Cut | None]:
     """How each weight is cut: columns then rows, or by heads. TypeError or ValueError if it cannot be."""
     kinds = [type(layer) for layer in layers]
-    if kinds == [Attention]:
+    if len(layers) == 1 and type(layers[0]) is Attention:
         many, of_what = layers[0].heads, "heads"
         cuts = {(0, "W"): Cut(1, 3), (0, "b"): Cut(0, 3), (0, "Wo"): Cut(0), (0, "bo"): ONCE}
     elif len(kinds) == 3 and kinds[::2] == [Linear, Linear] and kinds[1] in BY_NUMBER:
@@ -154,10 +155,10 @@ def _piece(array: Some, cut: Cut | None, device: int, devices: int) -> Some:
     if isinstance(array, MetaArray):
         shape = [many // devices if axis == cut.axis else n for axis, n in enumerate(array.shape)]
         return MetaArray(tuple(shape), array.dtype)
-    return array.take(_dealt(many, cut, devices)[device], cut.axis)
+    return array.take(_deal(many, cut, devices)[device], cut.axis)
 
 
-def _dealt(many: int, cut: Cut, devices: int) -> Array:
+def _deal(many: int, cut: Cut, devices: int) -> Array:
     """Which of so many rows or columns each device has: (devices, its own)."""
     return np.arange(many).reshape(cut.groups, devices, -1).swapaxes(0, 1).reshape(devices, -1)
 
@@ -167,5 +168,5 @@ def _whole(pieces: list[Array], cut: Cut | None) -> Array:
     if cut is ONCE:
         return pieces[0]
     joined = np.concatenate(pieces, cut.axis)
-    order = _dealt(joined.shape[cut.axis], cut, len(pieces)).ravel()
+    order = _deal(joined.shape[cut.axis], cut, len(pieces)).ravel()
     return joined.take(np.argsort(order), cut.axis)

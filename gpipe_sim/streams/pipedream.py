@@ -66,7 +66,7 @@ class PipeDream2BW(Schedule):
         object.__setattr__(self, "every", every)
 
     def order(self, device: int) -> Iterator[Action]:
-        return _stream(self, device, self.every)
+        return _stream(self, device, self.every or self.devices)
 
 
 @dataclass(frozen=True)

@@ -47,8 +47,8 @@ class Staleness:
 
     def __repr__(self) -> str:
         late = max(map(max, self.delay))
-        late = "1 update" if late == 1 else f"{late} updates"
-        return f"<staleness of {self.schedule!r}, weights={self.weights!r}: at most {late} too old>"
+        updates = "1 update" if late == 1 else f"{late} updates"
+        return f"<staleness of {self.schedule!r}, weights={self.weights!r}: at most {updates} too old>"
 
 
 def staleness(schedule: Schedule, weights: str | None = None) -> Staleness:

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gpipe_sim.core.actions import Action, Kind
-from gpipe_sim.core.device import Batch, Device, Piece, StepInputs, cut_batch, sum_copies
-from gpipe_sim.core.losses import Loss, require_finite, without_warnings
-from gpipe_sim.core.memory import STATE, MemoryTrace
+from gpipe_sim.core.device import Device, Piece, StepInputs, cut_batch, sum_copies
+from gpipe_sim.core.losses import require_finite, without_warnings
+from gpipe_sim.core.memory import STATE
 from gpipe_sim.core.meta_array import MetaArray
-from gpipe_sim.core.optimizers import Optimizer
 from gpipe_sim.core.partition import Gradients, Partition
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule
@@ -80,27 +79,18 @@ class Stream(Step):
     device = StreamDevice
     inputs: StreamInputs
 
-    def __init__(
-        self,
-        owner: str,
-        schedule: Schedule,
-        batch: Batch,
-        loss: Loss,
-        optimizer: Optimizer | None = None,
-        weights: str | None = None,
-        seed: int = 0,
-        step: int = 0,
-    ):
+    def complete(
+        self, inputs: StepInputs, owner: str, schedule: Schedule, weights: str | None
+    ) -> StreamInputs:
+        """ValueError without an optimizer, or for weights that the schedule cannot have."""
         program = schedule.program
         updates = program.where.get(Kind.U)
-        if updates is not None and optimizer is None:
+        if updates is not None and inputs.optimizer is None:
             first = program.action_of(updates[updates >= 0][0])
             raise ValueError(f"{first} needs an optimizer: train_step(..., optimizer=...)")
-        chosen = read_weights(owner, schedule, weights)
-        super().__init__(owner, schedule, batch, loss, optimizer, weights, seed, step)
-        mini_batches = updates_of(program).members
+        chosen, mini_batches = read_weights(owner, schedule, weights), updates_of(program).members
         life = lives(program, chosen) if len(mini_batches) > 1 else None
-        self.inputs = StreamInputs(**vars(self.inputs), mini_batches=mini_batches, lives=life)
+        return StreamInputs(**vars(inputs), mini_batches=mini_batches, lives=life)
 
     @classmethod
     def cut(cls, program: Program, samples: int) -> list[Piece]:
@@ -129,22 +119,15 @@ class Stream(Step):
         require_finite(result.losses)
         return result
 
-    def collect(
-        self, devices: Sequence[Device], memory: tuple[MemoryTrace, ...], timeline: Timeline
-    ) -> StepResult:
+    def collect(self, devices: Sequence[Device], timeline: Timeline) -> StepResult:
         """With the loss of each mini-batch, and the version of the weights that each action used."""
-        result = super().collect(devices, memory, timeline)
+        result = super().collect(devices, timeline)
         losses = {m: value for device in devices for m, value in device.losses.items()}
-        cut = self.inputs.pieces
-        means = tuple(sum(cut[m].weight * losses[m] for m in members) for members in self.inputs.mini_batches)
-        used = {action: version for device in devices for action, version in device.versions.used.items()}
-        return replace(result, loss=self._mean(means), losses=means, versions=used)
-
-    def _mean(self, means: Sequence[float]) -> float:
-        """The mean over all samples, from those of the mini-batches."""
-        if len(means) == 1:
-            return means[0]
-        samples = [
-            sum(self.inputs.pieces[m].samples for m in members) for members in self.inputs.mini_batches
-        ]
-        return sum(each * count for each, count in zip(means, samples, strict=True)) / sum(samples)
+        cut, mini_batches = self.inputs.pieces, self.inputs.mini_batches
+        means = tuple(sum(cut[m].weight * losses[m] for m in members) for members in mini_batches)
+        samples = [sum(cut[m].samples for m in members) for members in mini_batches]
+        shares = [each / sum(samples) for each in samples]
+        mean = sum(each * share for each, share in zip(means, shares, strict=True))
+        own = [device for device in devices if isinstance(device, StreamDevice)]
+        used = {action: version for device in own for action, version in device.versions.used.items()}
+        return replace(result, loss=mean, losses=means, versions=used)

@@ -9,7 +9,7 @@ every two of them; below, how many updates stand before each action:
     mini-batches: 0 | 1 | 2                    mini-batches: 0 1 | 2 3
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from gpipe_sim.core.lowering import offsets
 from gpipe_sim.core.program import CODE, Column, Program
 
 
-class Updates(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Updates:
     """``before``: per part, how many updates of its stage stand before it in the row of its device.
 
     ``mini_batch``: (stages, microbatches), which mini-batch applies this gradient; -1 where there is none.
@@ -32,7 +33,7 @@ class Updates(NamedTuple):
     @property
     def members(self) -> tuple[tuple[int, ...], ...]:
         """The microbatches of each mini-batch."""
-        found = [[] for _ in range(self.count)]
+        found: list[list[int]] = [[] for _ in range(self.count)]
         for microbatch in np.flatnonzero(self.mini_batch[0] >= 0).tolist():
             found[self.mini_batch[0, microbatch]].append(microbatch)
         return tuple(map(tuple, found))

@@ -65,7 +65,7 @@ def versions(program: Program, weights: str) -> Column:
     before = updates_of(program).before
     if weights == "latest":
         return before
-    reads = _chosen(program, weights)[program.stage, program.microbatch]
+    reads = _choose(program, weights)[program.stage, program.microbatch]
     updates = program.kind == CODE[Kind.U]
     reads[updates] = before[updates]
     if (early := reads > before).any():
@@ -86,7 +86,7 @@ def _too_early(program: Program, weights: str, part: int, version: int) -> str:
     )
 
 
-def _chosen(program: Program, weights: str) -> Column:
+def _choose(program: Program, weights: str) -> Column:
     """By stage and microbatch, the version for it: one for a mini-batch."""
     mini_batch = updates_of(program).mini_batch
     if weights == "double":
@@ -108,7 +108,7 @@ def lives(program: Program, weights: str) -> Lives:
     places = list(zip(program.device.tolist(), program.stage.tolist(), strict=True))
     #: (device, stage, version) -> the last part that uses it, or the update that replaces it
     last = {(*place, reads[part]): part for part, place in enumerate(places)}
-    keeps, frees, held = set(), {}, {}
+    keeps, frees, held = set[Action](), dict[Action, int](), dict[tuple[int, int], int]()
     aside: dict[tuple[int, int], set[int]] = {}  # by place, the versions that are set aside
     for part, (place, version) in enumerate(zip(places, reads, strict=True)):
         kept, action = aside.setdefault(place, set()), actions[part]

@@ -16,7 +16,7 @@ class Ambient(NamedTuple):
     cached: bool
     default_dtype: torch.dtype
     matmul_precision: str
-    deterministic: tuple[bool, bool]
+    deterministic: int  # 0 is no, 1 is with a warning, 2 with an error
     anomaly: tuple[bool, bool]
 
     @classmethod
@@ -26,10 +26,7 @@ class Ambient(NamedTuple):
             torch.is_autocast_cache_enabled(),
             torch.get_default_dtype(),
             torch.get_float32_matmul_precision(),
-            (
-                torch.are_deterministic_algorithms_enabled(),
-                torch.is_deterministic_algorithms_warn_only_enabled(),
-            ),
+            torch.get_deterministic_debug_mode(),
             (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
         )
 
@@ -38,7 +35,7 @@ class Ambient(NamedTuple):
         """Compute as where this was taken."""
         torch.set_default_dtype(self.default_dtype)
         torch.set_float32_matmul_precision(self.matmul_precision)
-        torch.use_deterministic_algorithms(self.deterministic[0], warn_only=self.deterministic[1])
+        torch.use_deterministic_algorithms(self.deterministic > 0, warn_only=self.deterministic == 1)
         with ExitStack() as stack:
             for kind, (on, dtype) in zip(_KINDS, self.autocast, strict=True):
                 if on:

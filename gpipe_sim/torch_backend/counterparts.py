@@ -1,6 +1,7 @@
 """What NumPy's layers and losses are on torch."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +17,8 @@ from gpipe_sim.transformers import attention, blocks, padding, transformer
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 
 
-class Linear(nn.Module):
+class Linear(torch_transformer.Weights):
     """y = x W + b with W (inputs, outputs), as the NumPy layer has it, so that gradients compare as is."""
-
-    def __init__(self, layer: numpy_layers.Linear):
-        super().__init__()
-        self.W = nn.Parameter(torch.tensor(layer.parameters["W"]))
-        self.b = nn.Parameter(torch.tensor(layer.parameters["b"]))
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.addmm(self.b, x, self.W) if x.ndim == 2 else x @ self.W + self.b
@@ -33,7 +29,7 @@ class Linear(nn.Module):
 
 #: What makes the torch module of a NumPy layer; a layer may do without. A module that names its parameters as
 #: the layer does has gradients that compare as they are.
-COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[numpy_layers.Layer], nn.Module]] = {
+COUNTERPARTS: dict[type[numpy_layers.Layer], Callable[[Any], nn.Module]] = {
     numpy_layers.Linear: Linear,
     numpy_layers.ReLU: lambda _: nn.ReLU(),
     numpy_layers.Tanh: lambda _: nn.Tanh(),

@@ -52,7 +52,7 @@ def loopback() -> dict[str, str]:
 
     Where there is none by a name that is known, it is empty, and a warning says so.
     """
-    names = [name for _, name in socket.if_nameindex()] if hasattr(socket, "if_nameindex") else []
+    names = [name for _, name in socket.if_nameindex()]
     own = next((name for name in names if name.startswith("lo")), None)
     if own is None:
         warnings.warn(

@@ -2,7 +2,6 @@
 
 import time
 import weakref
-from collections.abc import Sequence
 from itertools import count
 
 import torch
@@ -55,7 +54,8 @@ class Subprocess(Runner):
             self._build(packs)
         began = time.perf_counter()
         for (_, tensors), area in zip(packs, self.areas, strict=True):
-            _copy(tensors, area.tensors)
+            for tensor, place in zip(tensors, area.tensors, strict=True):
+                place.copy_(tensor.detach())
         sent = time.perf_counter()
         orders = [self._order(modules, x, targets) for modules in self.held]
         replies = self.processes.run_each(worker.step, orders)
@@ -86,23 +86,9 @@ class Subprocess(Runner):
         paths = [new_file(size_of(pack.specs), self.processes.folder) for pack, _ in packs]
         try:
             self.areas = [Area(path, pack.specs) for path, (pack, _) in zip(paths, packs, strict=True)]
-            order, job = self.job.order, self.job
-            self.processes.run_each(
-                worker.build,
-                [
-                    (
-                        self.number,
-                        pack,
-                        path,
-                        order.plain,
-                        order.recomputed,
-                        device,
-                        job.defer_pp_recv,
-                        job.metered,
-                    )
-                    for path, (pack, _), device in zip(paths, packs, self.processes.devices, strict=False)
-                ],
-            )
+            each = zip(packs, paths, self.processes.devices, strict=False)
+            orders = [(self.number, pack, path, device, self.job.task) for (pack, _), path, device in each]
+            self.processes.run_each(worker.build, orders)
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
@@ -126,12 +112,6 @@ class Subprocess(Runner):
 
     def __repr__(self) -> str:
         return repr(self.processes)
-
-
-@torch.no_grad()
-def _copy(tensors: Sequence[Tensor], memory: Sequence[Tensor]) -> None:
-    for tensor, place in zip(tensors, memory, strict=True):
-        place.copy_(tensor)
 
 
 @torch.no_grad()

@@ -91,7 +91,8 @@ class Meter(Unmetered):
         self._saved: weakref.WeakSet[_Kept] = weakref.WeakSet()
         self._restored: list[tuple[weakref.ref, _Place]] = []  # there until the storage is gone
         self._left: dict[Key, Mapping[int, int]] = {}  # what the engine keeps, for each I before its W
-        self._key, self._inputs = (0, 0), set()
+        self._key: Key = (0, 0)
+        self._inputs: set[int] = set()
         self._batch = {tensor.untyped_storage().data_ptr() for tensor in batch}
         if self.gpu is not None:
             torch.cuda.reset_peak_memory_stats(self.gpu)

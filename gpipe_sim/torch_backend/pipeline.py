@@ -21,7 +21,7 @@ from gpipe_sim.torch_backend.memory import MeasuredMemory, measured_memory
 from gpipe_sim.torch_backend.modules import Names, labels, listed, require_fit
 from gpipe_sim.torch_backend.private import version
 from gpipe_sim.torch_backend.processes import LocalProcesses
-from gpipe_sim.torch_backend.rank import RankResult
+from gpipe_sim.torch_backend.rank import RankResult, Task
 from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun
 from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, require_even
 from gpipe_sim.torch_backend.timeline import MILLISECONDS, EngineOrder, measured
@@ -80,11 +80,14 @@ class Pipeline:
     ):
         require_flags("Pipeline", meter=meter)
         self.modules, self.schedule = listed(modules), schedule
-        self._order = EngineOrder(schedule)
+        self._order = order = EngineOrder(schedule)
         require_fit(self.modules, schedule)
-        job = Job(self.modules, schedule, self._order, mean_loss(loss), defer_pp_recv, meter)
-        kind = Subprocess if isinstance(devices, LocalProcesses) else Torchrun if world() > 1 else InProcess
-        self._runner: Runner = kind(job, devices)
+        task = Task(order.plain, order.recomputed, defer_pp_recv, schedule.placement if meter else ())
+        job = Job(self.modules, schedule, task, mean_loss(loss))
+        if isinstance(devices, LocalProcesses):
+            self._runner: Runner = Subprocess(job, devices)
+        else:
+            self._runner = (Torchrun if world() > 1 else InProcess)(job, devices)
 
     def step(self, batch: Batch) -> "MeasuredStep":
         """Run one step: loss, gradients by (layer, name), outputs, and a timeline, measured in milliseconds.
@@ -127,8 +130,6 @@ class MeasuredStep(StepResult):
     and after what the timeline shows; 0 elsewhere.
     """
 
-    moved: float
-
     def __init__(
         self,
         results: Sequence[RankResult],
@@ -138,16 +139,13 @@ class MeasuredStep(StepResult):
         runner: Runner,
     ):
         tensors = {labels[key]: tensor for result in results for key, tensor in result.gradients.items()}
-        own = {
-            "loss": next(result.loss for result in results if result.loss is not None),
-            "_tensors": {key: (tensors[key], version(tensors[key])) for key in sorted(tensors)},
-            "_outputs": next((result.outputs for result in results if result.outputs is not None), None),
-            "_noted": [timed for result in results for timed in result.spans],
-            "_metered": {device: found for result in results for device, found in result.memory.items()},
-            "_about": (schedule, order, runner.turns),
-            "moved": runner.moved,
-        }
-        vars(self).update(own)  # a StepResult is frozen
+        loss = next(result.loss for result in results if result.loss is not None)
+        vars(self)["loss"] = loss  # a field of StepResult, which is frozen
+        self._tensors = {key: (tensors[key], version(tensors[key])) for key in sorted(tensors)}
+        self._outputs = next((result.outputs for result in results if result.outputs is not None), None)
+        self._noted = [timed for result in results for timed in result.spans]
+        self._metered = {device: found for result in results for device, found in result.memory.items()}
+        self._schedule, self._order, self._turns, self.moved = schedule, order, runner.turns, runner.moved
         _UNREAD.add(self)
 
     @cached_property
@@ -170,21 +168,20 @@ class MeasuredStep(StepResult):
         }
 
     @cached_property
-    def outputs(self) -> np.ndarray | None:
-        return None if self._outputs is None else as_array(self._about[1].outputs(self._outputs))
+    def outputs(self) -> np.ndarray | None:  # type: ignore[override]  # of a process without the last stage
+        return None if self._outputs is None else as_array(self._order.outputs(self._outputs))
 
     @cached_property
     def timeline(self) -> Timeline:
-        schedule, order, turns = self._about
-        noted = [(order.named(action), start, end) for action, start, end in self._noted]
-        return measured(schedule, noted, turns)
+        noted = [(self._order.named(action), start, end) for action, start, end in self._noted]
+        return measured(self._schedule, noted, self._turns)
 
     @cached_property
     def memory(self) -> tuple[MeasuredMemory, ...]:
         zero = min(start for _, start, _ in self._noted)
         ends = {action: (end - zero) * MILLISECONDS for action, _, end in self._noted}
-        named = self._about[1].named
-        return tuple(measured_memory(found, ends, named) for _, found in sorted(self._metered.items()))
+        found = (self._metered[device] for device in sorted(self._metered))
+        return tuple(measured_memory(each, ends, self._order.named) for each in found)
 
 
 _UNREAD: weakref.WeakSet[MeasuredStep] = weakref.WeakSet()  #: whose gradients nobody has asked for

@@ -150,7 +150,7 @@ class RepairedStage(PipelineStage):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.went: str | None = None
-        self._seen: list[tuple] = []
+        self._seen: list[Counter] = []
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
         """Torch 2.11 greets a stage's neighbours even in the same process, where gloo cannot."""
@@ -158,8 +158,8 @@ class RepairedStage(PipelineStage):
 
     def _warmup_forward_vote(self, *args, **kwargs) -> Any:
         """Since 2.12 a process's stages vote; those on another device than the one before cannot count."""
-        args = [one.to(self.device) if isinstance(one, Tensor) else one for one in args]
-        return super()._warmup_forward_vote(*args, **kwargs)
+        here = (one.to(self.device) if isinstance(one, Tensor) else one for one in args)
+        return super()._warmup_forward_vote(*here, **kwargs)
 
     def _prepare_backward_infra(self, *args, **kwargs) -> Any:
         """Since 2.12 a first step tries the backward out beforehand."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from gpipe_sim.errors import got, number, whole
 from gpipe_sim.torch_backend.group import loopback
@@ -62,10 +62,10 @@ class LocalProcesses:
         self.dropped: list[int] = []  # pipelines that are gone here and still there
         self.folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
         self._in_turn = threading.Lock()
-        self._processes: list[subprocess.Popen] = []
+        self._processes: list[_Piped] = []
         self._printed = [0] * len(self.devices)  # bytes of each
         self._pool = ThreadPoolExecutor(len(self))  # a thread to talk to each
-        self._guard = _piped(["sh", "-c", _GUARD, str(self.folder)])
+        self._guard = _Piped(["sh", "-c", _GUARD, str(self.folder)])
         self._owner = os.getpid()
         ending = self._owner, self._guard, self._processes, self._pool, self.folder
         self._end = weakref.finalize(self, _end, *ending)
@@ -130,9 +130,8 @@ class LocalProcesses:
         }
         for told in map(self._told, range(len(self))):
             with open(told.file("log"), "wb") as log:
-                process = _piped([sys.executable, "-P", "-c", _START, *map(str, told)], log, environment)
-            self._guard.stdin.write(b"%d\n" % process.pid)
-            self._guard.stdin.flush()
+                process = _Piped([sys.executable, "-P", "-c", _START, *map(str, told)], log, environment)
+            _tell(self._guard, b"%d\n" % process.pid)
             self._processes.append(process)
 
     def _told(self, rank: int) -> Told:
@@ -208,11 +207,9 @@ class LocalProcesses:
             code = process.wait(GRACE)
         except subprocess.TimeoutExpired:
             return "closed its connection"
-        how = (
-            f"was ended by signal {signal.Signals(-code).name}"
-            if code < 0
-            else f"ended with exit code {code}"
-        )
+        how = f"ended with exit code {code}"
+        if code < 0:
+            how = f"was ended by signal {signal.Signals(-code).name}"
         last = [*self._text(rank, "log").splitlines(), *self._text(rank, "out").splitlines()][-_LINES:]
         return "\n".join([how + ("; it last wrote:" if last else ""), *last])
 
@@ -242,10 +239,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go)
 
 
-def _piped(command: list[str], log: Any = subprocess.DEVNULL, env: dict | None = None) -> subprocess.Popen:
+class _Piped(subprocess.Popen):
     """A process that reads orders. It has its own session: an interrupt is for the caller, who ends it."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+
+    def __init__(self, command: list[str], log: Any = subprocess.DEVNULL, env: dict | None = None):
+        pipe = subprocess.PIPE
+        super().__init__(command, env=env, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
+
+
+def _tell(process: _Piped, order: bytes) -> None:
+    process.stdin.write(order)
+    process.stdin.flush()
 
 
 class Reply(NamedTuple):
@@ -264,13 +271,10 @@ def _silent(reply: Future) -> bool:
     return not reply.done() or reply.result() is NOTHING
 
 
-def _ask(process: subprocess.Popen, order: bytes) -> Reply:
+def _ask(process: _Piped, order: bytes) -> Reply:
     """Give it an order, unless it is to say that it has started, and read its reply."""
-    try:
-        process.stdin.write(order)
-        process.stdin.flush()
-    except (OSError, ValueError):
-        pass  # it died, or was closed: its reply will say so
+    with suppress(OSError, ValueError):  # it died, or was closed: its reply will say so
+        _tell(process, order)
     try:
         return Reply(*Reader(process.stdout).load())
     except (EOFError, OSError, pickle.UnpicklingError):
@@ -283,8 +287,8 @@ def _ask(process: subprocess.Popen, order: bytes) -> Reply:
 
 def _end(
     owner: int,
-    guard: subprocess.Popen,
-    processes: list[subprocess.Popen],
+    guard: _Piped,
+    processes: list[_Piped],
     pool: ThreadPoolExecutor,
     folder: Path,
 ) -> None:

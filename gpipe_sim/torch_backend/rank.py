@@ -50,33 +50,40 @@ class RankResult(NamedTuple):
     memory: Mapping[int, Metered] = {}
 
 
+class Task(NamedTuple):
+    """What every process of a pipeline is told.
+
+    ``order`` contains no R; ``recomputed`` maps a stage to the microbatches to checkpoint. ``metered`` are
+    the stages of each device whose bytes are counted, and empty if none are.
+    """
+
+    order: Schedule
+    recomputed: dict[int, set[int]]
+    defer_pp_recv: bool
+    metered: Sequence[Sequence[int]]
+
+
 class Rank:
     """The stages of one process on the engine: ``modules``, on the torch devices ``homes``.
 
-    ``order`` contains no R; ``recomputed`` maps a stage to the microbatches to checkpoint.
-    ``tell`` is told what is being done. ``metered`` are the stages of each device whose bytes are counted,
-    and empty if none are. A step changes buffers as a forward does, and nothing else.
+    ``tell`` is told what is being done. A step changes buffers as a forward does, and nothing else.
     """
 
     def __init__(
         self,
         modules: dict[int, nn.Module],
-        order: Schedule,
-        recomputed: dict[int, set[int]],
+        task: Task,
         loss: MeanLoss,
         homes: dict[int, torch.device],
-        *,
-        defer_pp_recv: bool = False,
         group: Any = None,
-        tell: Callable[[str], None] = untold,
-        metered: Sequence[Sequence[int]] = (),
+        tell: Callable[[str], object] = untold,
     ):
-        self.modules, self.order, self.recomputed = modules, order, recomputed
-        self.loss, self.homes, self.group, self.defer_pp_recv = loss, homes, group, defer_pp_recv
+        self.modules, self.task, self.loss, self.homes, self.group = modules, task, loss, homes, group
         self.recorders = {device: Recorder(device, tell) for device in homes.values()}
-        self.meters = meters(metered, modules, homes)
-        self.last = order.stages - 1
-        self.runtime, self.fits = None, None
+        self.meters = meters(task.metered, modules, homes)
+        self.last = task.order.stages - 1
+        self.runtime: Any = None
+        self.fits: Any = None
 
     def step(self, x: Tensor, targets: Tensor) -> RankResult:
         """Run one step. ``.grad`` is as it was before, also if the step fails."""
@@ -98,9 +105,8 @@ class Rank:
 
     def _run(self, x: Tensor, targets: Tensor) -> tuple[float | None, Tensor | None, list[Timed]]:
         fits = x.shape, x.dtype, Ambient.here()  # what it receives into has one size, and one type of number
-        if self.fits != fits:
-            self.runtime, self.fits = None, fits
-        self.runtime = self.runtime or self._made()
+        if self.runtime is None or self.fits != fits:
+            self.runtime, self.fits = self._made(), fits
         for recorder in self.recorders.values():
             recorder.begin()
         losses: list[Tensor] = []
@@ -123,20 +129,20 @@ class Rank:
                 self.last + 1,
                 self.group,
                 self.recorders[self.homes[stage]],
-                self.recomputed.get(stage, set()),
+                self.task.recomputed.get(stage, set()),
                 self._meter(stage),
             )
             for stage, module in self.modules.items()
         ]
-        text = to_torch_csv(self.order)
-        return runtime(stages, self.order.microbatches, self._weighted, text, self.defer_pp_recv)
+        order, late = self.task.order, self.task.defer_pp_recv
+        return runtime(stages, order.microbatches, self._weighted, to_torch_csv(order), late)
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
         meter = self._meter(self.last)
         try:
             with meter.saving_more():
-                value = mean_of(self.loss, output, target) / self.order.microbatches
+                value = mean_of(self.loss, output, target) / self.task.order.microbatches
         except Exception as error:
             error.add_note(f"in the loss, after the forward of stage {self.last}")
             raise
@@ -150,6 +156,6 @@ class Rank:
     def _require_all_done(self, spans: list[Timed]) -> None:
         """UnsupportedTorch unless the engine ran this process's actions, each once, through the adapters."""
         ran = Counter(action for action, _, _ in spans if action.kind is not Kind.R)
-        wanted = (part for row in self.order.actions for action in row for part in action.parts)
+        wanted = (part for row in self.task.order.actions for action in row for part in action.parts)
         if ran != Counter(part for part in wanted if part.stage in self.modules):
             raise UnsupportedTorch(f"ran other actions than it was told ({ran.total()} noted)")

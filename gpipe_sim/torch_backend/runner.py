@@ -2,8 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import torch
@@ -11,7 +10,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gpipe_sim.balance.colocate import colocate
-from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.torch_backend.counterparts import MeanLoss
 from gpipe_sim.torch_backend.modules import (
@@ -23,33 +21,17 @@ from gpipe_sim.torch_backend.modules import (
     require_on,
     require_own_gpus,
 )
-from gpipe_sim.torch_backend.rank import Rank, RankResult
+from gpipe_sim.torch_backend.rank import Rank, RankResult, Task
 from gpipe_sim.torch_backend.tensors import as_array, grow
-from gpipe_sim.torch_backend.timeline import EngineOrder
-
-_KINDS = tuple(Kind)
 
 
 class Job(NamedTuple):
-    """What a pipeline is to do: modules, an order, a loss."""
+    """What a pipeline is to do: modules, a schedule and what each process is told of it, a loss."""
 
     modules: list[nn.Module]
     schedule: Schedule
-    order: EngineOrder
+    task: Task
     loss: MeanLoss
-    defer_pp_recv: bool = False
-    meter: bool = False
-
-    @property
-    def metered(self) -> Sequence[Sequence[int]]:
-        """The stages of each device whose bytes are counted."""
-        return self.schedule.placement if self.meter else ()
-
-    def rank(self, held: Sequence[int], homes: dict[int, torch.device], plain: Schedule, **options) -> Rank:
-        """The stages that one process holds."""
-        modules = {stage: self.modules[stage] for stage in held}
-        options |= {"defer_pp_recv": self.defer_pp_recv, "metered": self.metered}
-        return Rank(modules, plain, self.order.recomputed, self.loss, homes, **options)
 
 
 class Runner(ABC):
@@ -74,10 +56,10 @@ class InProcess(Runner):
 
     def __init__(self, job: Job, names: Names | None):
         schedule, of_device = job.schedule, chosen(job.schedule, names)
-        homes = by_stage(schedule, of_device)
-        require_on(dict(enumerate(job.modules)), homes)
-        merged = colocate(job.order.plain, [0] * schedule.devices)
-        self.rank = job.rank(range(schedule.stages), homes, merged)
+        modules, homes = dict(enumerate(job.modules)), by_stage(schedule, of_device)
+        require_on(modules, homes)
+        merged = colocate(job.task.order, [0] * schedule.devices)
+        self.rank = Rank(modules, job.task._replace(order=merged), job.loss, homes)
         self.first, self.last = homes[0], homes[schedule.stages - 1]
         self.turns = len(set(of_device)) == 1
         self.names = ", ".join(map(str, of_device))
@@ -109,20 +91,20 @@ class Torchrun(Runner):
         device = _named_device(schedule, names) if names is not None else _own_device()
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        held = sorted(schedule.placement[dist.get_rank()])
-        self.rank = job.rank(held, dict.fromkeys(held, device), job.order.plain)
-        require_on(self.rank.modules, self.rank.homes)
+        modules = {stage: job.modules[stage] for stage in sorted(schedule.placement[dist.get_rank()])}
+        self.rank = Rank(modules, job.task, job.loss, dict.fromkeys(modules, device))
+        require_on(modules, self.rank.homes)
         self.first = self.last = device
-        self.most = max(sum(len(action.parts) for action in row) for row in schedule.actions)
         self.compared = False
 
     def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
         if not self.compared:  # by the first step only: it is read whole for that, by every process
-            require_same(x, targets, bool(self.rank.meters), self.first)
+            require_same(x, targets, bool(self.rank.meters))
             self.compared = True
         own = self.rank.step(x, targets)
         grow(self.rank.modules, own.gradients)
-        return gathered(own, self.most, self.first)
+        others = _from_all(own._replace(outputs=None, gradients={}))
+        return [own if rank == dist.get_rank() else other for rank, other in enumerate(others)]
 
     def __repr__(self) -> str:
         return f"{self.first}, process {dist.get_rank()} of {dist.get_world_size()}"
@@ -147,19 +129,18 @@ def _own_device() -> torch.device:
     return torch.device("cuda", rank)
 
 
-def require_same(x: Tensor, targets: Tensor, meter: bool, device: torch.device) -> None:
+def require_same(x: Tensor, targets: Tensor, meter: bool) -> None:
     """ValueError on every process unless all were given the same batch: one takes inputs, one targets.
 
     And unless all count bytes or none does: they tell each other.
     """
-    own = torch.tensor([_checksum(x), _checksum(targets), meter], dtype=torch.float64, device=device)
-    for rank, other in enumerate(found := _from_all(own)):
+    for rank, other in enumerate(found := _from_all((_checksum(x), _checksum(targets), meter))):
         if other[2] != found[0][2]:
             one, none = (rank, 0) if other[2] else (0, rank)
             raise ValueError(
                 f"process {one} counts bytes, and process {none} does not: give every process the same meter="
             )
-        if not torch.equal(other, found[0]):
+        if other != found[0]:
             raise ValueError(
                 f"process {rank} was given another batch than process 0: every process passes the same one, "
                 "of which the pipeline takes what it needs (data parallelism would take other batches)"
@@ -171,41 +152,8 @@ def _checksum(tensor: Tensor) -> int:
     return crc32(array.tobytes(), crc32(f"{array.dtype} {array.shape}".encode()))
 
 
-def gathered(own: RankResult, most: int, device: torch.device) -> list[RankResult]:
-    """This process's result, and the losses and spans of the others, in one message of one size.
-
-    ``most``: how many spans any of them can have. What their meters found comes in a second one.
-    """
-    tables = _from_all(_packed(own, most).to(device))
-    results = [own if rank == dist.get_rank() else _unpacked(table) for rank, table in enumerate(tables)]
-    return _with_memory(results, own) if own.memory else results
-
-
-def _with_memory(results: list[RankResult], own: RankResult) -> list[RankResult]:
-    found = [{}] * len(results)
-    dist.all_gather_object(found, own.memory)
-    return [result._replace(memory=memory) for result, memory in zip(results, found, strict=True)]
-
-
-def _from_all(own: Tensor) -> list[Tensor]:
-    found = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(found, own)
+def _from_all(own: Any) -> list:
+    """What every process has of this, by rank."""
+    found = [None] * dist.get_world_size()
+    dist.all_gather_object(found, own)
     return found
-
-
-def _packed(result: RankResult, most: int) -> Tensor:
-    """Whether there is a loss, and the loss; then a row per span, with stage -1 where there is none."""
-    rows = [[result.loss is not None, result.loss or 0, 0, 0, 0]]
-    rows += [[a.stage, _KINDS.index(a.kind), a.microbatch, start, end] for a, start, end in result.spans]
-    rows += [[-1, 0, 0, 0, 0]] * (most + 1 - len(rows))
-    return torch.tensor(rows, dtype=torch.float64)
-
-
-def _unpacked(table: Tensor) -> RankResult:
-    (known, loss, *_), *rows = table.tolist()
-    spans = [
-        (Action(int(stage), _KINDS[int(kind)], int(microbatch)), start, end)
-        for stage, kind, microbatch, start, end in rows
-        if stage >= 0
-    ]
-    return RankResult(loss if known else None, None, {}, spans)

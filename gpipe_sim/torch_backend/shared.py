@@ -97,8 +97,7 @@ def packed(what: Any) -> tuple[Packed, list[Tensor]]:
 
 def unpacked(data: bytes, tensors: Sequence[Tensor]) -> tuple[Any, list[Tensor]]:
     """The same with other tensors for its own, and what these became: parameters where they were."""
-    unpickler = _Unpickler(io.BytesIO(data))
-    unpickler.memory, unpickler.made = tensors, {}
+    unpickler = _Unpickler(data, tensors)
     return understood(unpickler.load), [unpickler.made[index] for index in range(len(tensors))]
 
 
@@ -158,6 +157,10 @@ class _Pickler(cloudpickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, memory: Sequence[Tensor]):
+        super().__init__(io.BytesIO(data))
+        self.memory, self.made = memory, dict[int, Tensor]()
+
     def persistent_load(self, pid: tuple) -> Tensor:
         index, kind, asks, attributes = pid
         if index not in self.made:

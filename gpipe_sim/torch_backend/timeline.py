@@ -38,14 +38,21 @@ class EngineOrder:
 
     def __init__(self, schedule: Schedule):
         require_torch(schedule)
-        last = schedule.stages - 1
-        self.turns = [a.microbatch for a in _parts(schedule) if a.kind is Kind.F and a.stage == last]
+        parts = [part for row in schedule.actions for action in row for part in action.parts]
+        self.turns = [m for stage, kind, m in parts if kind is Kind.F and stage == schedule.stages - 1]
         self.in_turn = self.turns == sorted(self.turns)
-        counted = schedule if self.in_turn else self._counted(schedule)
+        number = {m: i for i, m in enumerate(self.turns)}
         self.recomputed: dict[int, set[int]] = {}
-        for stage, microbatch in np.argwhere(counted.program.homes(Kind.R) >= 0).tolist():
-            self.recomputed.setdefault(stage, set()).add(microbatch)
-        self.plain = _without_r(counted) if self.recomputed else counted
+        for stage, kind, m in parts:
+            if kind is Kind.R:
+                self.recomputed.setdefault(stage, set()).add(number[m])
+
+        def counted(action: Action | OverlapFB) -> Action | OverlapFB:
+            own = [part._replace(microbatch=number[part.microbatch]) for part in action.parts]
+            return OverlapFB(*own) if len(own) > 1 else own[0]
+
+        rows = [[counted(a) for a in row if a.parts[0].kind is not Kind.R] for row in schedule.actions]
+        self.plain = Explicit(rows, placement=schedule.placement)
 
     def batch(self, whole: Tensor) -> Tensor:
         """Inputs or targets, their microbatches as the engine counts them."""
@@ -57,27 +64,7 @@ class EngineOrder:
 
     def named(self, action: Action) -> Action:
         """An action of the engine's, under the microbatch's own number."""
-        return action if self.in_turn else action._replace(microbatch=self.turns[action.microbatch])
-
-    def _counted(self, schedule: Schedule) -> Explicit:
-        number = {m: i for i, m in enumerate(self.turns)}
-
-        def rename(action):
-            if isinstance(action, OverlapFB):
-                return OverlapFB(*map(rename, action))
-            return action._replace(microbatch=number[action.microbatch])
-
-        rows = [[rename(action) for action in row] for row in schedule.actions]
-        return Explicit(rows, placement=schedule.placement)
-
-
-def _parts(schedule: Schedule) -> Iterator[Action]:
-    return (part for row in schedule.actions for action in row for part in action.parts)
-
-
-def _without_r(schedule: Schedule) -> Explicit:
-    rows = [[action for action in row if action.parts[0].kind is not Kind.R] for row in schedule.actions]
-    return Explicit(rows, placement=schedule.placement, microbatches=schedule.microbatches)
+        return action._replace(microbatch=self.turns[action.microbatch])
 
 
 def _cut_and_joined(whole: Tensor, turns: Sequence[int]) -> Tensor:
@@ -85,7 +72,7 @@ def _cut_and_joined(whole: Tensor, turns: Sequence[int]) -> Tensor:
     return torch.cat([pieces[m] for m in turns])
 
 
-def untold(doing: str) -> None:
+def untold(doing: str) -> object:
     """What a recorder says to nobody."""
 
 
@@ -96,7 +83,7 @@ class Recorder:
     action before it starts, and "" after it has ended.
     """
 
-    def __init__(self, device: torch.device, tell: Callable[[str], None] = untold):
+    def __init__(self, device: torch.device, tell: Callable[[str], object] = untold):
         self.device, self.tell = device, tell
         self.marks: list[list] = []
 
@@ -160,7 +147,7 @@ def measured(schedule: Schedule, noted: Sequence[Timed], turns: bool = False) ->
 
 def _as_run(schedule: Schedule, spans: Sequence[Span]) -> Schedule:
     """The schedule, or where a recompute ran later than it stands there, the order in which things ran."""
-    rows = [[] for _ in range(schedule.devices)]
+    rows: list[list[Action | OverlapFB]] = [[] for _ in range(schedule.devices)]
     for span in sorted(spans, key=lambda span: (span.start, span.end)):
         rows[span.device].append(span.action)
     if list(map(tuple, rows)) == list(schedule.actions):

@@ -8,7 +8,7 @@ from gpipe_sim.core.layers import Layer
 from gpipe_sim.transformers import attention, transformer
 
 
-class _Weights(nn.Module):
+class Weights(nn.Module):
     """A module with a copy of each of a layer's parameters, under its name."""
 
     def __init__(self, layer: Layer):
@@ -21,7 +21,7 @@ class _Weights(nn.Module):
         return ValueError(f"{self.called} takes {takes}, got {tuple(x.shape)} of {x.dtype}")
 
 
-class Embedding(_Weights):
+class Embedding(Weights):
     """ValueError for a number that is no token.
 
     On a GPU they are not looked at, because every forward would wait for the GPU: there an unknown token is
@@ -41,7 +41,7 @@ class Embedding(_Weights):
         return functional.embedding(x, self.E)
 
 
-class Positions(_Weights):
+class Positions(Weights):
     """ValueError for a sequence longer than there are places."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class Positions(_Weights):
         return x + self.P[: x.shape[1]]
 
 
-class LayerNorm(_Weights):
+class LayerNorm(Weights):
     def __init__(self, layer: transformer.LayerNorm):
         super().__init__(layer)
         self.eps = layer.eps
@@ -73,12 +73,12 @@ class Chain(nn.Sequential):
 
     carries = True
 
-    def forward(self, x: Tensor, *along: Tensor) -> Tensor | tuple[Tensor, ...]:
+    def forward(self, *given: Tensor) -> Tensor | tuple[Tensor, ...]:
         for module in self:
             carries = getattr(module, "carries", False)
-            made = module(x, *along) if carries else (module(x), *along)
-            x, *along = made if isinstance(made, tuple) else (made,)
-        return (x, *along) if along else x
+            made = module(*given) if carries else (module(given[0]), *given[1:])
+            given = made if isinstance(made, tuple) else (made,)
+        return given if len(given) > 1 else given[0]
 
 
 class PaddingMask(nn.Module):
@@ -92,7 +92,7 @@ class PaddingMask(nn.Module):
         return x, x != self.padding
 
 
-class Attention(_Weights):
+class Attention(Weights):
     """Dropout draws other entries than NumPy's."""
 
     carries = True

@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.torch_backend.ambient import Ambient
-from gpipe_sim.torch_backend.rank import Rank, RankResult
+from gpipe_sim.torch_backend.rank import Rank, RankResult, Task
 from gpipe_sim.torch_backend.shared import Area, Packed, cloudpickle, understood, unpacked
+from gpipe_sim.torch_backend.tensors import parameters_of
 
 STARTING = 120  #: seconds in which processes start and meet, at most
 LONGEST = 10 * 365 * 24 * 3600  #: seconds that a message may take: it is not to be what ends first
@@ -34,7 +34,7 @@ class Told(NamedTuple):
     """What a process is told when it starts."""
 
     rank: int
-    count: int
+    size: int
     device: str
     folder: Path
     timeout: float
@@ -45,15 +45,15 @@ class Told(NamedTuple):
 
 
 def main() -> None:
-    rank, count, device, folder, timeout = sys.argv[1:]
-    told = Told(int(rank), int(count), device, Path(folder), float(timeout))
+    rank, size, device, folder, timeout = sys.argv[1:]
+    told = Told(int(rank), int(size), device, Path(folder), float(timeout))
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what user code prints goes to a file, not between the replies
     orders = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what user code reads is not what it is ordered
     sys.stdout = sys.stderr = open(told.file("out"), "a", buffering=1)  # noqa: SIM115
     Held.tell = _teller(told)
-    faulthandler.enable(file=sys.__stderr__)  # what crashes says where
+    faulthandler.enable(file=2)  # what crashes says where
     gc.freeze()  # or every full collection looks through all of torch again, in the middle of a step
     _answer(replies, _meet, (told,), STARTING)
     while True:
@@ -62,15 +62,14 @@ def main() -> None:
         except EOFError:
             return
         except Exception as error:
-            _answer(replies, _fail, (error,), told.timeout)
-            continue
+            function, args = _fail, (error,)
         _answer(replies, function, args, told.timeout)
 
 
-def _teller(told: Told) -> Callable[[str], None]:
+def _teller(told: Told) -> Callable[[str], object]:
     """Says what is being done, in a file that the caller reads when nothing else is heard of this process."""
     handle = os.open(told.file("doing"), os.O_WRONLY | os.O_CREAT)
-    return lambda doing: os.pwrite(handle, doing.ljust(_WIDTH).encode(), 0) and None
+    return lambda doing: os.pwrite(handle, doing.ljust(_WIDTH).encode(), 0)
 
 
 def _meet(told: Told) -> None:
@@ -78,9 +77,9 @@ def _meet(told: Told) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     backend = "nccl" if device.type == "cuda" else "gloo"
-    store = dist.FileStore(str(told.folder / "meet"), told.count)  # init_method="file://..." hangs on a space
+    store = dist.FileStore(str(told.folder / "meet"), told.size)  # init_method="file://..." hangs on a space
     longest = timedelta(seconds=LONGEST)
-    dist.init_process_group(backend, store=store, rank=told.rank, world_size=told.count, timeout=longest)
+    dist.init_process_group(backend, store=store, rank=told.rank, world_size=told.size, timeout=longest)
 
 
 def _fail(error: Exception) -> None:
@@ -93,7 +92,7 @@ def _answer(replies: Any, function: Callable, args: tuple, timeout: float) -> No
     If it takes longer than the timeout, this process writes where it is, and ends, whoever is still there.
     """
     if math.isfinite(timeout):
-        faulthandler.dump_traceback_later(timeout, exit=True, file=sys.__stderr__)
+        faulthandler.dump_traceback_later(timeout, exit=True, file=2)
     try:
         reply = cloudpickle.dumps((True, function(*args)))
     except Exception as error:
@@ -118,16 +117,12 @@ def _pickled_failure(error: Exception, trace: str) -> bytes:
 class Held:
     """The stages of one pipeline that this process has, in memory that the caller sees."""
 
-    tell: Callable[[str], None]
+    tell: Callable[[str], object]
 
     def __init__(self, rank: Rank, area: Area, own: list[Tensor]):
         self.rank, self.area, self.own = rank, area, own
         number = {id(tensor): index for index, tensor in enumerate(own)}
-        self.parameters = {
-            (stage, name): number[id(parameter)]
-            for stage, module in rank.modules.items()
-            for name, parameter in module.named_parameters()
-        }
+        self.parameters = {key: number[id(one)] for key, one in parameters_of(rank.modules)}
         self.buffers = {
             (stage, name): number[id(buffer)]
             for stage, module in rank.modules.items()
@@ -175,33 +170,14 @@ def enroll(size: int, forget: Sequence[int], seed: int) -> None:
         _GROUPS[size] = dist.new_group(list(range(size)))
 
 
-def build(
-    number: int,
-    packed: Packed,
-    path: Path,
-    order: Schedule,
-    recomputed: dict[int, set[int]],
-    device: torch.device,
-    defer_pp_recv: bool,
-    metered: Sequence[Sequence[int]],
-) -> None:
+def build(number: int, packed: Packed, path: Path, device: torch.device, task: Task) -> None:
     """Make what this process does in a pipeline, from modules and a loss as bytes and their memory."""
     area = Area(path, packed.specs)
     path.unlink()
     memory = area.tensors if device.type == "cpu" else [tensor.to(device) for tensor in area.tensors]
     (modules, loss), own = unpacked(packed.data, memory)
-    homes = dict.fromkeys(modules, device)
-    rank = Rank(
-        modules,
-        order,
-        recomputed,
-        loss,
-        homes,
-        defer_pp_recv=defer_pp_recv,
-        group=_GROUPS[order.devices],
-        tell=Held.tell,
-        metered=metered,
-    )
+    homes, group = dict.fromkeys(modules, device), _GROUPS[task.order.devices]
+    rank = Rank(modules, task, loss, homes, group, Held.tell)
     _RANKS[number] = Held(rank, area, own)
 
 

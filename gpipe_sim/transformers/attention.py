@@ -78,13 +78,10 @@ class Attention(Layer):
 
     def _mask(self, boundary: Boundary, ctx: Context) -> Some | None:
         """What travels along, if anything does, where both are as they must be."""
-        self._require(first(boundary), ctx)
-        return mask_of(self, boundary, ctx)
-
-    def _require(self, x: Some, ctx: Context) -> None:
-        features = len(self.parameters["W"])
+        x, features = first(boundary), len(self.parameters["W"])
         if x.ndim != 3 or x.shape[2] != features or not x.shape[1]:
             raise refused(self, ctx, f"(batch, sequence, {features})", x)
+        return mask_of(self, boundary, ctx)
 
     def _attention_weights(
         self, qkv: Array, ctx: Context, mask: Array | None
@@ -124,9 +121,8 @@ class Attention(Layer):
         x, mask = first(boundary), self._mask(boundary, ctx)
         batch, sequence, _ = x.shape
         qkv = like(x, self.parameters["W"], shape=(batch, sequence, 3 * self.mixed))
-        weights, stays, dropped = self._outlined_weights(qkv, ctx)
         mixed = like(qkv, shape=(batch, sequence, self.heads, self.mixed // self.heads))
-        core = (ctx, mask) if self.recompute else (weights, stays, dropped)
+        core = (ctx, mask) if self.recompute else self._outlined_weights(qkv, ctx)
         return with_along(like(x, qkv), boundary), (x, qkv, core, mixed)
 
     def _outlined_weights(

@@ -74,7 +74,7 @@ class Chain(Layer):
         other.layers = tuple(b if a is None else a for a, b in zip(found, self.layers, strict=True))
         return other
 
-    def _sum(self, method: str, x: MetaArray) -> int:
+    def _sum(self, method: str, x: Boundary) -> int:
         total = 0
         for layer in self.layers:
             total += getattr(layer, method)(first(x))
@@ -82,7 +82,7 @@ class Chain(Layer):
         return total
 
     def _down(self, method: str, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, Any]:
-        kept = []
+        kept: list[Any] = []
         with alive(x, kept):
             for i, layer in enumerate(self.layers):
                 x, saved = apply_layer(layer, getattr(layer, method), x, self._context(ctx, i))
@@ -95,8 +95,8 @@ class Chain(Layer):
     def _context(self, ctx: Context, i: int) -> Context:
         return ctx._replace(inner=(*ctx.inner, i))
 
-    def _up(self, method: str, saved: list[Any], dy: Some) -> tuple[Some, list[Any]]:
-        kept = []
+    def _up(self, method: str, saved: Any, dy: Some) -> tuple[Any, list[Any]]:
+        kept: list[Any] = []
         with alive(saved, dy, kept):
             for layer, layer_saved in zip(reversed(self.layers), reversed(saved), strict=True):
                 dy, pending = getattr(layer, method)(layer_saved, dy)
@@ -104,8 +104,8 @@ class Chain(Layer):
                 look_inside(dy)
         return dy, kept[::-1]
 
-    def _each(self, method: str, pending: list[Any]) -> dict[str, Some]:
-        gradients = {}
+    def _each(self, method: str, pending: list[Any]) -> dict[str, Any]:
+        gradients: dict[str, Any] = {}
         for i, (layer, layer_pending) in enumerate(zip(self.layers, pending, strict=True)):
             if layer.parameters:
                 fresh = getattr(layer, method)(layer_pending)
@@ -122,11 +122,11 @@ class Checkpoint(Chain):
     A single layer draws the same random numbers as without. Chen et al. 2016, arXiv:1604.06174.
     """
 
-    def _down(self, method: str, x: Boundary, ctx: Context) -> tuple[Boundary, tuple[Boundary, Context]]:
-        y, _ = super()._down(method, x, ctx, keep=False)
+    def _down(self, method: str, x: Boundary, ctx: Context, keep: bool = False) -> tuple[Boundary, Any]:
+        y, _ = super()._down(method, x, ctx, keep)
         return y, (x, ctx)
 
-    def _up(self, method: str, saved: tuple[Boundary, Context], dy: Some) -> tuple[Some, list[Any]]:
+    def _up(self, method: str, saved: Any, dy: Some) -> tuple[Any, list[Any]]:
         with alive(saved[0], dy):
             again = super()._down(AGAIN[method], *saved)[1]  # its output goes at once
             return super()._up(method, again, dy)
@@ -144,8 +144,8 @@ class Checkpoint(Chain):
 class Residual(Chain):
     """y = x + what its layers make of x, in x's shape. He et al. 2016, arXiv:1512.03385."""
 
-    def _down(self, method: str, x: Boundary, ctx: Context) -> tuple[Boundary, list[Any]]:
-        change, saved = super()._down(method, x, ctx)
+    def _down(self, method: str, x: Boundary, ctx: Context, keep: bool = True) -> tuple[Boundary, Any]:
+        change, saved = super()._down(method, x, ctx, keep)
         kept, got = first(x).shape, first(change).shape
         if kept != got:
             raise ValueError(f"layer {ctx.layer}, {self!r}, must keep the shape {kept}, got {got}")
@@ -153,7 +153,7 @@ class Residual(Chain):
         look_inside(x, change, saved, y)
         return y, saved
 
-    def _up(self, method: str, saved: list[Any], dy: Some) -> tuple[Some, list[Any]]:
+    def _up(self, method: str, saved: Any, dy: Some) -> tuple[Any, list[Any]]:
         change, pending = super()._up(method, saved, dy)
         dx = _plus(dy, change)
         look_inside(saved, dy, change, pending, dx)
@@ -186,8 +186,9 @@ class TransformerBlock(Chain):
         dtype: DTypeLike = np.float64,
     ):
         one_of("TransformerBlock", "norm", norm, ("pre", "post"))
-        how = {"causal": causal, "dropout": dropout, "recompute": recompute}
-        attention = Attention(features, heads, **how, rng=rng, dtype=dtype)
+        attention = Attention(
+            features, heads, causal=causal, dropout=dropout, recompute=recompute, rng=rng, dtype=dtype
+        )
         wide = Linear(features, 4 * features, rng=rng, dtype=dtype)
         narrow = Linear(4 * features, features, rng=rng, dtype=dtype)
         layers: list[Layer] = []

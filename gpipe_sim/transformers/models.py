@@ -33,14 +33,15 @@ def gpt(
     """
     blocks = whole("gpt", "blocks", blocks)
     require_few("gpt", blocks, "blocks", most=MOST_BLOCKS)
-    made = {"rng": rng, "dtype": dtype}
-    how = {"norm": norm, "causal": causal, "dropout": dropout}
     return [
-        Embedding(tokens, features, **made),
-        Positions(sequence, features, **made),
-        *(TransformerBlock(features, heads, **how, **made) for _ in range(blocks)),
+        Embedding(tokens, features, rng=rng, dtype=dtype),
+        Positions(sequence, features, rng=rng, dtype=dtype),
+        *(
+            TransformerBlock(features, heads, norm=norm, causal=causal, dropout=dropout, rng=rng, dtype=dtype)
+            for _ in range(blocks)
+        ),
         LayerNorm(features, on_paper=rng is None, dtype=dtype),
-        Linear(features, tokens, **made),
+        Linear(features, tokens, rng=rng, dtype=dtype),
     ]
 
 
@@ -72,5 +73,6 @@ def bert_large() -> list[Layer]:
 
     Devlin et al. 2018, arXiv:1810.04805. Segment embeddings and the pooler are left out.
     """
-    how = {"norm": "post", "causal": False, "dropout": 0.1, "dtype": np.float16}
-    return gpt(24, 1_024, 16, tokens=30_522, sequence=512, **how)
+    return gpt(
+        24, 1_024, 16, tokens=30_522, sequence=512, norm="post", causal=False, dropout=0.1, dtype=np.float16
+    )

@@ -241,7 +241,7 @@ class SequenceMean(Layer):
             return np.repeat(dy[:, None] / positions, positions, axis=1), None
         return (dy / self._seen(mask, dy))[:, None] * mask[..., None], None
 
-    def outline(self, boundary: Boundary, ctx: Context) -> tuple[MetaArray, tuple[int, MetaArray | None]]:
+    def outline(self, boundary: Boundary, ctx: Context) -> tuple[MetaArray, tuple[int, Some | None]]:
         x, mask = self._read(boundary, ctx)
         return like(floated(x), shape=(len(x), x.shape[2])), (x.shape[1], mask)
 

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 from matplotlib.transforms import ScaledTranslation
 
-from gpipe_sim.core.actions import Action
+from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.timeline import Span, Timeline, number, of_timeline
 from gpipe_sim.drawing.coarse import grain_of
@@ -46,7 +46,7 @@ def plot_timeline(
     memory: Sequence[MemoryTrace] | None = None,
     messages: bool = False,
     critical_path: bool = False,
-    highlight: Iterable[Action | Span | str] | None = None,
+    highlight: Iterable[Action | OverlapFB | Span | str] | None = None,
     weights: str | None = None,
 ) -> Axes:
     """The Gantt chart: a lane per device, device 0 on top; what shows of a lane is waiting.

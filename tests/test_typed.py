@@ -1,0 +1,49 @@
+"""What the type checker finds in the README and in a lesson, and where it says that it is."""
+
+from typed import ROOT, Line, check, lesson, readme
+
+#: A line of code -> what is said of it. ``step`` is a training step.
+FAULTS = {
+    "gp.simulat(schedule)": 'has no attribute "simulat"',
+    "gp.families.OneFTwoB(4, 8)": 'has no attribute "OneFTwoB"',
+    "gp.course.lesson_04.clock(None)": 'has no attribute "clock"',
+    "gp.GPipe(4, microbatch=8)": 'Unexpected keyword argument "microbatch" for "GPipe"',
+    "gp.simulate('1F1B')": '"simulate" has incompatible type "str"; expected "Schedule"',
+    "gp.draw(step)": '"draw" has incompatible type "StepResult"; expected "Timeline"',
+    "gp.simulate(schedule).makespam": '"Timeline" has no attribute "makespam"',
+    "step.memory[0].peek()": '"MemoryTrace" has no attribute "peek"',
+}
+LESSON = ROOT / "notebooks/04_gpipe_and_its_bubble.ipynb"
+
+
+def with_faults(where: str, lines: list[Line]) -> list[Line]:
+    """Each fault by itself and, as lessons have several of that name, in a function ``table``."""
+    plain = [Line(f"{where}: {code}", code) for code in FAULTS]
+    inside = [Line(f"{where}, inside: {code}", f"    {code}") for code in FAULTS]
+    return [*lines, *plain, Line(where, "def table():"), *inside]
+
+
+def test_every_fault_is_found_and_nothing_else():
+    _, lines = check(
+        {
+            "documents/readme.py": with_faults("readme", readme()),
+            "documents/lessons/lesson_04.py": with_faults("lesson", lesson(LESSON)),
+        }
+    )
+    own = [line for line in lines if not line.startswith("gpipe_sim/")]
+    found = dict(line.split(": error: ") for line in own if ": error: " in line)
+    places = ("readme", "readme, inside", "lesson", "lesson, inside")
+    expected = {f"{place}: {code}": says for place in places for code, says in FAULTS.items()}
+    assert found.keys() == expected.keys()
+    assert [place for place, says in expected.items() if says not in found[place]] == []
+
+
+def test_a_line_is_where_it_says():
+    assert lesson(LESSON)[:3] == [
+        Line("notebooks/04_gpipe_and_its_bubble.ipynb:cell 2:1", "from fractions import Fraction"),
+        Line("notebooks/04_gpipe_and_its_bubble.ipynb:cell 2:2", ""),
+        Line("notebooks/04_gpipe_and_its_bubble.ipynb:cell 2:3", "import gpipe_sim as gp"),
+    ]
+    text = (ROOT / "README.md").read_text().splitlines()
+    assert len(readme()) > 50
+    assert all(line.code == text[int(line.place.removeprefix("README.md:")) - 1] for line in readme())
