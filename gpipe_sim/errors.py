@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from fractions import Fraction
 from itertools import islice
 from numbers import Rational
@@ -48,11 +49,11 @@ def one_of(owner: str, name: str, value, choices: Collection[str]) -> str:
 
 
 def each_of(owner: str, such_as: str, value, unfit: type | UnionType | tuple[()] = ()) -> Iterator:
-    """What it lists, one by one; TypeError if it is unfit, or a record, such as an action, or has no items."""
-    try:
-        return iter(None if isinstance(value, unfit) or hasattr(value, "_fields") else value)
-    except Exception:  # of a class of one's own
-        raise TypeError(f"{owner} needs {such_as} {got(value)}") from None
+    """What it lists, one by one; TypeError if it is unfit, a record, such as an action, or has no items."""
+    with suppress(Exception):  # of a class of one's own
+        if not isinstance(value, unfit) and not hasattr(value, "_fields"):
+            return iter(value)
+    raise TypeError(f"{owner} needs {such_as} {got(value)}")
 
 
 def listed(owner: str, such_as: str, value) -> list:
@@ -192,10 +193,11 @@ def require_room(partitions: int, devices: Sequence[Hashable]) -> tuple[Hashable
     """The names; IndexError, in torchgpipe's words, for fewer than partitions, TypeError for no names."""
     try:
         hash(names := tuple(listed("devices", "a list", devices)))
-    except TypeError:
-        raise TypeError(
-            f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}"
-        ) from None
+        wrong = [name for name in names if name != name]  # NaN, which is no name to find again
+    except Exception:
+        wrong = [devices]
+    if wrong:
+        raise TypeError(f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}")
     if partitions > len(names):
         raise IndexError(
             "too few devices to hold given partitions "

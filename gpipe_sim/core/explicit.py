@@ -38,7 +38,7 @@ class Explicit(Schedule):
         placement: Sequence[Sequence[int]] | None = None,
         microbatches: int | None = None,
     ):
-        found = []
+        found: list[tuple[Action | OverlapFB, ...]] = []
         for row in listed("Explicit", "one row per device, such as ['0F0 0B0']", rows):
             owner = f"row {len(found)} of Explicit"
             found.append(tuple(read_row(owner, row if isinstance(row, str) else listed(owner, SUCH_AS, row))))

@@ -159,7 +159,7 @@ def _train(
         if held_out:
             history.accuracies.append(_held_out(partitions, *held_out, history.losses))
             line += f"  held-out accuracy {history.accuracies[-1]:.1%}"
-        if report:
+        if report is not None:
             report(line)
     return history
 

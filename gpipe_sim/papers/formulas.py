@@ -207,9 +207,9 @@ def block_memory(sequence: int, batch: int, features: int, heads: int) -> int:
 
 def _fraction_between_0_and_1(number: Rational | str | float) -> Fraction | None:
     """The number exactly, a float as it prints; None unless it is one between 0 and 1, and not too long."""
-    text = str(number)
     try:
+        text = str(number)
         near = float(Fraction(text)) if "/" in text else float(text)
         return Fraction(text) if 0 < near < 1 and len(text) < 1000 else None
-    except (ValueError, ZeroDivisionError, OverflowError):
+    except Exception:  # no number, a whole one of 5,000 digits, or of a class of one's own
         return None
