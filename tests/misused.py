@@ -63,7 +63,7 @@ def train(data=(X, Y), schedule=SCHEDULE, **options) -> History:
 
 STEP = step()
 PROFILE = gp.profile(parts(), (X, Y), gp.cross_entropy)
-WIDE = gp.profile(gp.split(gp.mlp([8] * 3), stages=2), (np.ones((256, 8)),) * 2, gp.mse)
+WIDE = gp.profile(gp.split(gp.mlp([8] * 3), stages=2), (np.ones((32, 8)),) * 2, gp.mse)
 LIKE = gp.profile(gp.split(gp.mlp([64] * 3), stages=2), (X, X), gp.mse)  #: each layer like the others
 
 
@@ -334,14 +334,14 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.device_programs("0F0 0SEND_F\u0660"), "'0SEND_F\u0660' is not an action"),
         (
             lambda: gp.Explicit(repeat("0F0")),
-            "one row per device, such as ['0F0 0B0'], and at most 1,000,000",
+            "one row per device, such as ['0F0 0B0'], and at most 1,000",
         ),
         (lambda: gp.Explicit([repeat("0F0")]), "row 0 of Explicit needs to list actions, such as"),
         (lambda: gp.check(Orders(repeat(F(0, 0)))), "Orders.order(0) needs at most 65,536 actions"),
         (lambda: gp.mlp(range(10**12)), "such as [64, 10], and at most 10,000,000 of them (got range("),
         (lambda: train(epochs=10**18), "train needs at most 10,000,000 epochs"),
         (lambda: gp.Costs.measured(parts(), (X, Y), runs=2**63), "measured needs at most 10,000,000 runs, "),
-        (lambda: gp.deepest_model(gp.ZBH1(8, 256), WIDE, 0, 10**18), "smaller memory_limit, 2,500 blocks in"),
+        (lambda: gp.deepest_model(gp.OneFOneB(4, 32), WIDE, 0, 10**18), "smaller memory_limit, 5,000 bloc"),
         (lambda: gp.GPipe(2, UNPRINTABLE), "GPipe needs at most 10,000,000 pairs of stage and"),
         (lambda: gp.repeat(SCHEDULE, 0), "repeat needs steps >= 1 (got 0)"),
         (lambda: DualPipe(4, 9), "DualPipe needs an even number of microbatches (got 9); 10 would work"),
@@ -553,7 +553,10 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.staleness(gp.PipeDream(4, 8), "double"), "which makes it, stands behind 0F2 on device 0"),
     ],
     TypeError: [
-        (lambda: gp.split(gp.mlp([4, 4]), stages=1, devices=F(0, 0)), "devices needs a list (got Action("),
+        (
+            lambda: gp.split(gp.mlp([4, 4]), stages=1, devices=F(0, 0)),
+            "each of 1, such as 'a' (got Action(stage=0",
+        ),
         (lambda: gp.split(gp.mlp([4, 4]), stages=1, devices=[NAN]), "devices lists a name for each of 1"),
         (
             lambda: gp.single_device_step([], (X, Y), gp.mse),

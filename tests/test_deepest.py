@@ -42,9 +42,9 @@ def test_it_fits_and_one_more_block_on_any_device_does_not(schedule):
     found = gp.deepest_model(schedule, profile, 2, limit)
     assert found.memory == gp.predict_memory(schedule, found.profile)
     assert max(peaks(schedule, found.profile)) <= limit
-    if len(set(found.blocks)) == 1:  # no byte to spare, and still as deep
-        exactly = gp.deepest_model(schedule, profile, 2, peaks(schedule, found.profile))
-        assert exactly.blocks == found.blocks
+    for blocks in ([each] * schedule.stages for each in (1, 2, 5)):  # no byte to spare, and still as deep
+        exactly = gp.deepest_model(schedule, profile, 2, peaks(schedule, of_depth(profile, blocks)))
+        assert [*exactly.blocks] == blocks
     assert found.profile == of_depth(profile, found.blocks)
     assert found.depth == sum(found.blocks) == sum(len(stage) for stage in found.profile.stages) - 4
     for held in schedule.placement:
