@@ -66,7 +66,7 @@ def on_links(schedule: Schedule) -> bool:
         ("that are crowded", Link(1, Fraction(1, 4)), 1.6),
     ):
         linked, plain = medians(
-            lambda link=link: simulate(schedule, Costs(2, 2, 2), links=link),
+            lambda link=link: simulate(schedule, Costs(2, 2, 2), links=link, message_bytes=1),
             lambda: simulate(schedule, costs),
             rounds=21,
         )

@@ -42,7 +42,7 @@ def _speedup(schedule: Schedule, message: int) -> Fraction:
     """Of a block F takes 1 and B 2."""
     work = Fraction(BLOCKS, schedule.devices)
     links = Link(bandwidth=Fraction(1, message)) if message else Link()
-    makespan = simulate(schedule, Costs(work, work, work), links=links).makespan
+    makespan = simulate(schedule, Costs(work, work, work), links=links, message_bytes=1).makespan
     return Fraction(3 * BLOCKS * schedule.microbatches) / makespan
 
 

@@ -35,7 +35,8 @@ def data() -> dict:
 def _parts(devices: int, replicas: int) -> list:
     layers, pieces = LAYERS // devices, MICROBATCHES // replicas
     schedule = gp.replicate(gp.GPipe(devices, pieces), replicas)
-    alone, linked = (gp.simulate(schedule, gp.Costs(*3 * [layers]), links=links) for links in (None, LINK))
+    costs = gp.Costs(*3 * [layers])
+    alone, linked = gp.simulate(schedule, costs), gp.simulate(schedule, costs, links=LINK, message_bytes=1)
     summed = gp.all_reduce(linked, BYTES * layers, links=LINK)
     work = layers * pieces
     lengths = [work, 3 * work, alone.makespan, linked.makespan, summed.makespan]

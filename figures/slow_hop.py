@@ -35,7 +35,8 @@ def _lengths(hops: list[gp.Link]) -> dict[str, list]:
     schedules = [family(DEVICES, MICROBATCHES) for family in FAMILIES]
     nodes = [gp.Nodes(DEVICES // 2, inside=gp.Link(), between=hop) for hop in hops]
     return {
-        each.name: [plain(gp.simulate(each, links=links).makespan) for links in nodes] for each in schedules
+        each.name: [plain(gp.simulate(each, links=links, message_bytes=1).makespan) for links in nodes]
+        for each in schedules
     }
 
 

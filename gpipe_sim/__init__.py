@@ -83,7 +83,7 @@ HOOKS = {
     "chart_of_timeline": "drawing.svg:draw",
     "text_of_timeline": "drawing.text:text_grid",
     "on_links": "links.links:OnLinks",
-    "hangs": "programs.blocking:blocked_cycles",
+    "queues": "programs.queues:ProgramQueues",
     "profile": "memory.shape_inference:profile",
     "meter": "memory.meter:InsideMeter",
     "stream": "streams.step:Stream",

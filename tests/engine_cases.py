@@ -55,13 +55,20 @@ over_explicit = pytest.mark.parametrize("schedule", EXPLICIT.values(), ids=EXPLI
 
 
 @st.composite
-def legal_orders(draw, recompute: bool = True, least: int = 1) -> Explicit:
-    """Any placement, any order that does not deadlock, any backward in one or in two, recomputed or not."""
+def legal_orders(draw, recompute: bool = True, least: int = 1, copies: bool = False) -> Explicit:
+    """Any placement, any order that does not deadlock, any backward in one or in two, recomputed or not.
+
+    With ``copies`` some stages are on several devices, and each microbatch takes any of them.
+    """
     devices, microbatches = draw(st.integers(1, 4)), draw(st.integers(least, 4))
     stages = draw(st.integers(devices, 6))
     random = draw(st.randoms(use_true_random=False))
     home = [*range(devices), *(random.randrange(devices) for _ in range(stages - devices))]
     random.shuffle(home)
+    holds = [{k} for k in home]
+    for held in holds if copies else ():
+        held.update(k for k in range(devices) if random.random() < 0.4)
+    taken = {(s, m): random.choice(sorted(holds[s])) for s in range(stages) for m in range(microbatches)}
     actions = [
         Action(stage, kind, m)
         for stage in range(stages)
@@ -69,9 +76,9 @@ def legal_orders(draw, recompute: bool = True, least: int = 1) -> Explicit:
         for kind in random.choice(("FB", "FIW", "FRB", "FRIW") if recompute else ("FB", "FIW"))
     ]
     actions = [action._replace(kind=Kind(action.kind)) for action in actions]
-    placement = [[stage for stage in range(stages) if home[stage] == k] for k in range(devices)]
-    rows = [[action for action in actions if home[action.stage] == k] for k in range(devices)]
-    return _ordered(Explicit(rows, placement=placement), random)
+    placement = [[stage for stage in range(stages) if k in holds[stage]] for k in range(devices)]
+    rows = [[action for action in actions if taken[action[::2]] == k] for k in range(devices)]
+    return ordered(Explicit(rows, placement=placement), random)
 
 
 @st.composite
@@ -88,10 +95,10 @@ def legal_streams(draw) -> Explicit:
             if own:
                 after[action].add(U(action.stage, ends[own - 1]))
     eager = random.choice([0, 0.5, 1])  # forwards that come early meet old weights
-    return _ordered(Explicit(rows, placement=order.placement), random, after, eager)
+    return ordered(Explicit(rows, placement=order.placement), random, after, eager)
 
 
-def _ordered(
+def ordered(
     whole: Explicit,
     random: Random,
     after: Mapping[Action, set[Action]] | None = None,

@@ -40,7 +40,9 @@ def ratios(row: Throughput, message: Fraction = 0, mode: str = "always") -> dict
         work = Fraction(row.blocks, devices)
         schedule = gp.remat(gp.GPipe(devices, 32), mode)
         links = Link(bandwidth=1 / message) if message else Link()
-        lengths[devices] = gp.simulate(schedule, Costs(work, work, work), links=links).makespan
+        lengths[devices] = gp.simulate(
+            schedule, Costs(work, work, work), links=links, message_bytes=1
+        ).makespan
     return {devices: float(lengths[2] / length) for devices, length in lengths.items()}
 
 

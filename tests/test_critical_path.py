@@ -5,10 +5,14 @@ from itertools import pairwise
 
 import pytest
 from cases import over_every_order, over_every_schedule
+from engine_cases import legal_orders, ordered
+from hypothesis import example, given
+from hypothesis import strategies as st
 from measured import measured
 
-from gpipe_sim import Costs, Explicit, GPipe, OneFOneB, draw, repeat, simulate, with_updates
-from gpipe_sim.core import B, F, Span, needs
+from gpipe_sim import Costs, Explicit, GPipe, Link, OneFOneB, draw, repeat, simulate, with_updates
+from gpipe_sim.core import B, F, Kind, Span, needs
+from gpipe_sim.core.timeline import Message
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.families import DualPipeV
 from gpipe_sim.why import critical_path, idle_spans, why_idle
@@ -151,6 +155,51 @@ def test_a_measured_path_is_framed():
 
 
 ASSUMED = "; messages were not measured: what another device made counts as there when it ends"
+
+
+@st.composite
+def orders_with_copies(draw) -> Explicit:
+    """Stages that several devices hold, and updates that wait for the gradients of every copy."""
+    whole = with_updates(draw(legal_orders(least=2, copies=True)))
+    actions = {action for row in whole.actions for action in row}
+    updates = {action for action in actions if action.kind is Kind.U}
+    after = {each: {other for other in actions - updates if other.stage == each.stage} for each in updates}
+    return ordered(whole, draw(st.randoms(use_true_random=False)), after)
+
+
+#: Device 1 holds stage 0 and a copy of stage 1: 1U0 needs the gradient of 1B1, and 0B1 its message.
+COPY_AND_NEIGHBOUR = Explicit(["1F1 1B1 1U1", "0F0 0F1 1F0 1B0 1U0 0B0 0B1 0U1"], placement=[[1], [0, 1]])
+
+
+@example(COPY_AND_NEIGHBOUR, 3, 0, 1)
+@given(orders_with_copies(), st.integers(0, 3), st.integers(0, 2), st.integers(0, 2))
+def test_every_link_of_a_path_ends_as_the_next_starts_and_brings_what_that_needs(
+    schedule, late, busy, update
+):
+    """An update was held back by what the gradient of another copy had sent to its device."""
+    links = Link(bandwidth=Fraction(1, busy)) if busy else None
+    costs = Costs(1, 2, 1, update=update, comm=0 if busy else late)
+    timeline = simulate(schedule, costs, links=links, message_bytes=1 if busy else None)
+    path = critical_path(timeline)
+    assert path[0].start == 0 and path[-1].end == timeline.makespan
+    for before, after in pairwise(path):
+        assert before.end == after.start
+        made, wanted = (set(each.action.parts) for each in (before, after))
+        if isinstance(after, Message):
+            on_its_link = isinstance(before, Message) and before[1:3] == after[1:3]
+            assert on_its_link or made >= wanted
+        elif isinstance(before, Message):
+            assert after.action.kind is not Kind.U and before.target == after.device
+            assert made <= set(needs(after.action, schedule))
+        else:
+            assert before.device == after.device or made & set(needs(after.action, schedule))
+    for device, row in enumerate(timeline.rows):
+        for start, end in idle_spans(timeline, device):
+            says, held = why_idle(timeline, device, start), next((s for s in row if s.start == end), None)
+            if held and held.action.kind is Kind.U:
+                assert says.links[0].end == end and "arrives" not in str(says).split(";")[0]
+
+
 LATE = from_spans(
     OneFOneB(2, 2),
     (
@@ -190,11 +239,12 @@ def test_a_measured_gap_is_explained_by_what_ended_last(device, time, said):
 def test_a_gap_that_the_schedule_does_not_explain_has_no_links():
     explanation = why_idle(LATE, 1, 101.25)
     assert (explanation.start, explanation.end, explanation.links) == (101, 101.5, ())
-    late = LATE.spans[0]._replace(start=0.5)
-    moved = from_spans(LATE.schedule, (late, *LATE.spans[1:]))
-    assert str(why_idle(moved, 0, 0)) == (
-        "device 0 waits from 0 to 0.5, before its first action, for nothing that the schedule knows of: "
-        "0F0 could start at 0"
+    copies = simulate(Explicit(["0F0 0B0", "0F1 0B1"], placement=[[0], [0]])).spans
+    spans = [span._replace(start=span.start + span.device / 2, end=span.end + 1) for span in copies]
+    moved = from_spans(Explicit(["0F0 0B0", "0F1 0B1"], placement=[[0], [0]]), spans)
+    assert str(why_idle(moved, 1, 0)) == (
+        "device 1 waits from 0 to 0.5, before its first action, for nothing that the schedule knows of: "
+        "0F1 could start at 0"
     )
 
 

@@ -1,8 +1,10 @@
 """One device's program: what a schedule's is, how it is written, and that it gives one device's numbers."""
 
 from dataclasses import replace
+from itertools import repeat
 from textwrap import dedent
 
+import numpy as np
 import pytest
 from cases import BOTH_WAYS, V_SHAPED, over, over_every_order, over_every_schedule, overlapped, zero_bubble
 from numeric import apart, furthest_apart
@@ -134,6 +136,10 @@ def test_with_blocking_sends_it_hangs_where_blocked_cycles_says_and_runs_with_ev
         head, sentence = str(error.value).splitlines()
         assert head == f"the programs of {schedule.devices} devices cannot finish with blocking sends:"
         assert sentence.strip() == found[0].sentence
+        assert [each.sentence for each in gp.problems(programs, "blocking")] == [found[0].sentence]
+    else:
+        gp.check(programs, "blocking")
+    gp.check(programs)
     rows = [list(row) for row in programs]
     for waits, receiver, early in found:
         rows[receiver].remove(early)
@@ -185,6 +191,33 @@ def first_of_two(microbatches: int):
     for m in reversed(range(microbatches)):
         yield Recv(B(1, m), source=1)
         yield B(0, m)
+
+
+def test_programs_may_be_arrays_and_generators_are_read_to_their_ends():
+    lists, arrays = [list(first_of_two(3)), list(last_of_two(3))], np.empty(2, object)
+    for k, steps in enumerate(lists):
+        arrays[k] = np.fromiter(steps, object)
+    held = np.array([[0], [1]])
+    assert run(arrays, 2, placement=held).loss == run(lists, 2).loss
+    whole = gp.device_programs([first_of_two(3), last_of_two(3)], placement=held)
+    assert whole == gp.device_programs(arrays) and whole.microbatches == 3
+    gp.check([first_of_two(3), last_of_two(3)])
+    with pytest.raises(ValueError, match="program of device 0 has more than 1,000,000 steps: does it end"):
+        gp.check([repeat(F(0, 0))])
+    with pytest.raises(TypeError, match="only for a text, or a list of programs"):
+        gp.device_programs(gp.GPipe(2, 3), microbatches=3)
+
+
+def test_a_rank_is_a_device():
+    text = str(gp.device_programs(gp.ZBV(2, 3)))
+    assert gp.device_programs(text.replace("device", "rank")) == gp.device_programs(text)
+    order = gp.Explicit.parse(str(gp.ZBV(2, 3)).replace("device", "Rank"))
+    assert order.actions == gp.ZBV(2, 3).actions
+    gp.check(text.replace("device", "rank"))
+    with pytest.raises(ValueError, match="row 1 is called device 2"):
+        gp.Explicit.parse("rank 0: 0F0 0B0\nrank 2: 1F0 1B0")
+    with pytest.raises(ValueError, match=r"sends and receives: if messages .* Explicit.parse"):
+        gp.check("rank 0: 0F0 0B0\nrank 1: 1F0 1B0")
 
 
 @pytest.mark.parametrize("sends", ["buffered", "blocking"])

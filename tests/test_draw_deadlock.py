@@ -105,6 +105,39 @@ def test_what_has_run_is_filled_what_has_not_is_hollow_and_what_is_stuck_is_fram
     assert set(number.values()) == {WAITS}, "ink on paper"
 
 
+def _ends(arrow: tuple[str, ...], boxes: list[tuple[str, ...]]) -> list[int]:
+    """The boxes at which an arrow begins and ends."""
+
+    def at(x: int, y: int) -> int:
+        middles = [(int(left) + int(wide) / 2, int(top) + HEIGHT / 2) for left, top, wide in boxes]
+        return min(range(len(boxes)), key=lambda i: abs(middles[i][0] - x) + abs(middles[i][1] - y))
+
+    x, y, to_x, to_y = map(int, arrow)
+    return [at(x, y), at(to_x, to_y)]
+
+
+def test_programs_are_drawn_with_the_messages_in_which_they_wait():
+    """Device 0 sends its second forward while device 1 sends its first gradient, where sends block."""
+    for given in (gp.OneFOneB(2, 2), gp.device_programs(gp.OneFOneB(2, 2))):
+        svg = str(draw_deadlock(given, sends="blocking"))
+        framed = re.findall(r'stroke-width="3"/>\n<text [^>]*>(\w+)<', svg)
+        assert framed == ["0SEND_F1", "1SEND_B0"]
+        steps = re.findall(r"\d[A-Z]\S+", str(gp.device_programs(gp.OneFOneB(2, 2))))
+        assert re.findall(r">(\d[A-Z][^<]+)</text>", svg) == steps
+        boxes = re.findall(r'<rect x="(\d+)" y="(\d+)" width="(\d+)" height="28"', svg)
+        for (x, y, wide), (after, below, _), step in zip(boxes, boxes[1:], steps, strict=False):
+            assert 6.5 * len(step) < int(wide) and (y != below or int(x) + int(wide) < int(after))
+        seen = re.findall(rf'<path d="M(\d+) (\d+)L(\d+) (\d+)" fill="none" stroke="{WAITS}"', svg)
+        assert [(steps[i], steps[j]) for i, j in (_ends(each, boxes) for each in seen)] == [
+            ("0SEND_F1", "1RECV_F1"),
+            ("1SEND_B0", "0RECV_B0"),
+        ]
+        with pytest.raises(ValueError, match=r"can finish.*: nobody waits for ever"):
+            draw_deadlock(given)
+    with pytest.raises(gp.errors.ScheduleError, match="0B0, but has not received 1B0"):
+        draw_deadlock("rank 0: 0F0 0SEND_F0 0B0\nrank 1: 1RECV_F0 1F0 1B0")
+
+
 def test_an_order_that_can_finish_has_no_such_picture():
     assert waiting(gp.OneFOneB(3, 4)) == []
     with pytest.raises(ValueError, match=r"GPipe\(.*\) can finish: nobody waits for ever"):

@@ -209,7 +209,7 @@ USES = {
     "chart_of_timeline": "simulate(OneFOneB(2, 2))._repr_html_()",
     "text_of_timeline": "str(simulate(OneFOneB(2, 2)))",
     "on_links": "simulate(OneFOneB(1, 2), links={})",
-    "hangs": "check(GPipe(2, 2), sends='blocking')",
+    "queues": "check(GPipe(2, 2), sends='blocking')",
     "profile": "train_step(two, OneFOneB(2, 2), batch, mse, memory_limit=1e9)",
     "stream": "train_step(two, updated, batch, mse, optimizer=SGD(0.1))",
     "needs_of_updates": "simulate(updated)",

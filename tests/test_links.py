@@ -78,7 +78,7 @@ def test_a_link_that_is_never_full_is_a_constant_delay(schedule):
 
 
 def test_messages_on_one_link_go_one_at_a_time_in_the_order_of_the_senders_row():
-    timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=HALF))
+    timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=HALF), message_bytes=1)
     forward = [(str(m.action), m.start, m.end) for m in timeline.messages if m.source == 0]
     assert forward == [("0F0", 1, 4), ("0F1", 3, 6), ("0F2", 5, 8)]
     assert [span.start for span in timeline.on(1)[:3]] == [4, 6, 8]
@@ -141,7 +141,54 @@ def test_a_profile_gives_a_link_the_bytes_that_it_carries():
         gp.simulate(gp.GPipe(3, 1), links=Link(bandwidth=10), profile=profile)
 
 
+@pytest.mark.parametrize("overlap", [True, False])
+@over(every_order(SIZES))
+def test_bytes_may_be_said_for_all_messages_or_for_each_boundary_between_stages(schedule, overlap):
+    chance = Random(repr(schedule))
+    between = np.array([chance.choice([1, 2, 7]) for _ in range(schedule.stages - 1)])
+    link = Link(1, HALF)
+
+    def size(part):
+        return between[part.stage - (part.kind is not Kind.F)].item()
+
+    for said, size_of in ((between, size), (between.tolist(), size), (3, lambda part: 3)):
+        found = gp.simulate(schedule, links=link, message_bytes=said, overlap=overlap)
+        assert as_drawn(found) == linked(schedule, Costs(), lambda *pair: link, size_of, overlap)
+
+
 # Refused
+
+
+ORDER, NARROW = gp.GPipe(3, 2), Link(bandwidth=4)
+PROFILE = gp.profile(*small(3), gp.cross_entropy)
+
+
+@pytest.mark.parametrize(
+    ("links", "how", "says"),
+    [
+        (NARROW, {}, r"profile=profile\(partitions, batch, loss\), or message_bytes=, such as"),
+        (Nodes(2, Link(), NARROW), {}, "how large messages are, because links have a bandwidth"),
+        (NARROW, {"profile": PROFILE, "message_bytes": 1}, "a profile, or message_bytes=: not both"),
+        (None, {"message_bytes": 1}, "and so does message_bytes=: such as links="),
+        (NARROW, {"message_bytes": [1, 2, 3]}, r"one for each stage but the last: 2 of them \(got \[1, 2, 3"),
+        (NARROW, {"message_bytes": -1}, "message_bytes to be finite and >= 0"),
+        (NARROW, {"message_bytes": [1, "x"]}, "each of message_bytes to be a number"),
+        (NARROW, {"message_bytes": "12"}, "message_bytes to be a number, or a list"),
+    ],
+)
+def test_where_bandwidth_counts_bytes_have_to_be_said_once(links, how, says):
+    """A message was 1 byte where nobody said how large it is, and crossed 25 GB/s in no time."""
+    with pytest.raises((TypeError, ValueError), match=says):
+        gp.simulate(ORDER, links=links, **how)
+    if links:
+        with pytest.raises((TypeError, ValueError), match=says):
+            gp.links.simulate_shared(ORDER, links, **how)
+
+
+def test_latency_alone_needs_no_bytes_nor_does_a_link_that_nothing_crosses():
+    wide = {(0, 1): Link(1), (1, 0): Link(2), (0, 2): NARROW}
+    assert gp.simulate(gp.GPipe(2, 2), links=wide).makespan == 12
+    assert gp.simulate(gp.GPipe(1, 2), links=NARROW).makespan == 6
 
 
 # Why
@@ -149,7 +196,7 @@ def test_a_profile_gives_a_link_the_bytes_that_it_carries():
 
 @over(every_order(SIZES))
 def test_the_critical_path_runs_through_messages_and_those_that_they_wait_for(schedule):
-    timeline = gp.simulate(schedule, Costs(1, 2, 1), links=Link(bandwidth=HALF))
+    timeline = gp.simulate(schedule, Costs(1, 2, 1), links=Link(bandwidth=HALF), message_bytes=1)
     path = gp.why.critical_path(timeline)
     assert path[0].start == 0 and path[-1].end == timeline.makespan
     for before, after in pairwise(path):
@@ -164,7 +211,7 @@ def test_the_critical_path_runs_through_messages_and_those_that_they_wait_for(sc
 
 def test_a_device_that_does_not_compute_while_it_sends_and_receives_is_said_to_do_that():
     """It was said to wait for nothing."""
-    timeline = gp.simulate(gp.GPipe(2, 2), links=Link(bandwidth=1), overlap=False)
+    timeline = gp.simulate(gp.GPipe(2, 2), links=Link(bandwidth=1), overlap=False, message_bytes=1)
     assert str(why_idle(timeline, 0, 1)) == "device 0 sends or receives from 1 to 2"
     assert str(why_idle(timeline, 1, 4)) == "device 1 sends or receives from 4 to 5"
     assert str(why_idle(timeline, 1, 0)) == (
@@ -177,7 +224,7 @@ def test_a_device_that_does_not_compute_while_it_sends_and_receives_is_said_to_d
 def test_no_gap_of_a_simulated_timeline_is_without_a_reason(schedule):
     for overlap in (True, False):
         links = Link(bandwidth=HALF)
-        timeline = gp.simulate(schedule, Costs(1, 2, 1), links=links, overlap=overlap)
+        timeline = gp.simulate(schedule, Costs(1, 2, 1), links=links, overlap=overlap, message_bytes=1)
         for device in range(schedule.devices):
             for start, end in gp.why.idle_spans(timeline, device):
                 says = str(why_idle(timeline, device, (start + end) / 2))
@@ -185,7 +232,7 @@ def test_no_gap_of_a_simulated_timeline_is_without_a_reason(schedule):
 
 
 def test_why_a_device_waits_names_the_message_on_the_link():
-    timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=Fraction(1, 4)))
+    timeline = gp.simulate(gp.GPipe(2, 3), links=Link(latency=1, bandwidth=Fraction(1, 4)), message_bytes=1)
     assert str(why_idle(timeline, 1, 8)) == (
         "device 1 waits from 7 to 10 for 0F1, which device 0 runs from 1 to 2 and which waits until 5 for "
         "the link, where 0F0 is, and arrives at 10"
@@ -196,5 +243,5 @@ def test_why_a_device_waits_names_the_message_on_the_link():
 def test_an_update_does_not_wait_until_another_copy_has_sent_its_gradient_on():
     slow = gp.Nodes(3, gp.Link(0, 1), gp.Link(0, 0.1))
     schedule = gp.with_updates(gp.replicate(gp.GPipe(2, 1), 2))
-    ends = gp.simulate(schedule, gp.Costs(update=1), links=slow, overlap=False).ends
+    ends = gp.simulate(schedule, gp.Costs(update=1), links=slow, overlap=False, message_bytes=1).ends
     assert (ends[B(1, 0)], ends[B(1, 1)], ends[gp.core.U(1, 0)]) == (6, 24, 25)

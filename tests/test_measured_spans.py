@@ -14,6 +14,17 @@ def test_a_timeline_is_made_of_spans_in_any_order():
     assert (again.messages, len(whole.messages)) == ((), 2 * 2 * 4)
 
 
+@pytest.mark.parametrize("began", [1_763_870_866.25, 10**18, 0])
+def test_the_clock_of_the_spans_may_have_begun_long_ago(began):
+    """Of time.time(), or of nanoseconds: the bubble was 0.99999."""
+    whole = gp.simulate(gp.OneFOneB(2, 4), gp.Costs(1, 2, 3))
+    later = [span._replace(start=began + span.start, end=began + span.end) for span in whole.spans]
+    timeline = from_spans(whole.schedule, iter(later))
+    assert timeline.spans == whole.spans and timeline.began == began
+    assert gp.bubble_fraction(timeline) == gp.bubble_fraction(whole)
+    assert repr(timeline).endswith(f", began at {began}>" if began else ": makespan 30>")
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

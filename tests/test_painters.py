@@ -86,7 +86,7 @@ def test_both_painters_paint_the_same(schedule, asked):
 
 
 def test_both_painters_paint_the_same_queues():
-    timeline = simulate(GPipe(3, 5), links=Link(bandwidth=Fraction(1, 2)))
+    timeline = simulate(GPipe(3, 5), links=Link(bandwidth=Fraction(1, 2)), message_bytes=1)
     svg = assert_both_same(timeline, **EVERYTHING)
     assert len(svg.queues) == 1 and svg.legend["message that waits for its link"] == "dotted"
 

@@ -1,8 +1,9 @@
 """Plans for a cluster: bounds hold, the search finds what trying all finds, and each row draws and runs."""
 
 import random
+from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -138,7 +139,9 @@ def test_each_row_runs_with_the_gradients_of_one_device_and_the_bytes_that_it_sa
 def test_the_table_says_for_each_row_what_it_takes_and_for_the_others_why_not():
     plans = plan(cluster(4, 17_000), rows=3)
     text = str(plans)
-    assert len(text.splitlines()) == 1 + 3 + 1 + len(plans.why_refused)
+    assert len(text.splitlines()) == 1 + 3 + 2 + len(plans.why_refused)
+    for row, line in zip(plans, text.splitlines()[1:], strict=False):
+        assert f"<= {row.cut_gap:.1%}" in line and f"at most {row.cut_gap:.1%} off the best>" in repr(row)
     assert plans.best.words in text and "limited by" in text
     assert sum(count for _, count, _ in plans.why_refused) == len(plans.refused)
     reasons = {reason for reason, _, _ in plans.why_refused}
@@ -239,6 +242,24 @@ def test_bounds_hold_for_models_of_all_kinds():
             assert (held <= exact).all(), each
             tried += 1
     assert tried == 96
+
+
+def test_no_cut_is_faster_than_a_row_says_and_some_are_faster_than_those_tried():
+    better = 0
+    for sizes in ([12, 16, 16, 8, 24, 8], [4, 24, 4, 4, 4, 24, 4]):
+        layers, batch = gp.mlp(sizes), (X, np.arange(len(X)) % sizes[-1])
+        batch = np.ones((len(X), sizes[0])), batch[1]
+        for devices in (2, 3, 4):
+            rows = gp.plan(layers, cluster(devices), batch, gp.cross_entropy, schedules=FEW, rows=12)
+            for row in rows:
+                least = float(row.time) / (1 + row.cut_gap)
+                assert least >= rows.bound * (1 - 1e-12)
+                for marks in combinations(range(1, len(layers)), len(row.balance) - 1):
+                    cut = tuple(b - a for a, b in pairwise([0, *marks, len(layers)]))
+                    time = float(replace(row.candidate, cut=cut).simulated().step)
+                    assert time >= least * (1 - 1e-12), (row, cut)
+                    better += time < row.time
+    assert better >= 10
 
 
 def test_more_memory_and_faster_links_never_make_the_best_plan_slower():

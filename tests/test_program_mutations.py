@@ -1,6 +1,10 @@
-"""Five hundred wrong programs: whatever is not refused in words gives the right gradient."""
+"""Five hundred wrong programs: whatever is not refused in words gives the right gradient.
+
+And ``check``, which has no model, says of each what ``run_programs`` does.
+"""
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import cycle, islice
@@ -47,12 +51,20 @@ def relabelled(step, rng: random.Random):
 def outcome(programs: list[list], microbatches: int, sends: str) -> str:
     partitions = gp.split(LAYERS, stages=3)
     options = {"sends": sends, "microbatches": microbatches}
+    whole = gp.device_programs(programs, placement=[[0], [1], [2]], microbatches=microbatches)
     try:
         step = gp.run_programs(programs, partitions, (X, Y), gp.cross_entropy, **options)
-    except gp.errors.DeadlockError:
-        return "deadlock"
     except gp.errors.ScheduleError as error:
+        with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+            gp.check(whole, sends)
+        lines = [line.strip() for line in str(error).splitlines()]
+        assert [each.sentence for each in gp.problems(whole, sends)] == (lines[1:] or lines)
+        if type(error) is gp.errors.DeadlockError:
+            assert "deadlocked" in str(gp.drawing.draw_deadlock(whole, sends))
+            return "deadlock"
         return "buffer" if "into buffer" in str(error) else "refused"
+    gp.check(whole, sends)
+    assert gp.problems(whole, sends) == []
     assert furthest_apart(step.gradients, EXPECTED.gradients) < 1e-12
     assert step.loss == pytest.approx(EXPECTED.loss, rel=1e-13)
     return "right"

@@ -45,7 +45,7 @@ def test_an_arrow_leaves_when_the_action_ends_and_points_at_its_arrival(schedule
 
 def test_messages_that_wait_for_a_link_do_so_on_one_line_from_their_actions_to_where_they_leave():
     """GPipe, each message on its link for 2: F0 leaves at 1, F1 at 3, F2 at 5; the last F ends at 5."""
-    timeline = gp.simulate(gp.GPipe(2, 5), links=gp.Link(bandwidth=Fraction(1, 2)))
+    timeline = gp.simulate(gp.GPipe(2, 5), links=gp.Link(bandwidth=Fraction(1, 2)), message_bytes=1)
     chart = chart_of(str(gp.draw(timeline, messages=True)))
     assert [(round(x), round(to_x), y == to_y) for (x, y), (to_x, to_y) in chart.queues] == [(2, 9, True)]
     forward = [shaft for shaft, (_, tip) in chart.arrows if tip > 1]
@@ -58,7 +58,7 @@ def test_messages_that_wait_for_a_link_do_so_on_one_line_from_their_actions_to_w
 
 def test_on_the_critical_path_are_the_messages_that_kept_a_link_busy_for_others():
     """0F1 to 0F3 are not on it, but what they sent is: 1F4 waits for all of that."""
-    timeline = gp.simulate(gp.GPipe(2, 5), links=gp.Link(bandwidth=Fraction(1, 2)))
+    timeline = gp.simulate(gp.GPipe(2, 5), links=gp.Link(bandwidth=Fraction(1, 2)), message_bytes=1)
     chart = chart_of(str(gp.draw(timeline, messages=True, critical_path=True)))
     assert len([tip for _, (_, tip) in chart.arrows if tip > 1]) == 5
     assert len(chart.frames) == len(

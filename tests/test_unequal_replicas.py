@@ -83,7 +83,7 @@ def test_copying_while_computing_takes_what_the_formula_says(pieces, copy, compu
     host_and_device = gp.GPipe(2, pieces)
     costs = gp.Costs([0, Fraction(compute, pieces)], 0, 0)
     link = Link(bandwidth=Fraction(pieces, copy)) if copy else Link()
-    timeline = gp.simulate(host_and_device, costs, links={(0, 1): link, (1, 0): Link()})
+    timeline = gp.simulate(host_and_device, costs, links={(0, 1): link, (1, 0): Link()}, message_bytes=1)
     assert timeline.makespan == copy_and_compute_time(pieces, copy, compute)
     assert timeline.makespan >= max(copy, compute), "the bound of any overlap"
     assert timeline.makespan <= copy + compute

@@ -18,7 +18,7 @@ def test_what_is_ready_first_is_sent_first_and_nothing_waits_for_anything_else(s
     """Which leaves no time open: messages and actions start as soon as what is before them allows."""
     for link in (Link(), Link(3), HELD, Link(1, Fraction(1, 3))):
         for costs in (Costs(), Costs(2, 1, 3, comm=1), Costs(0, 1, 0)):
-            timeline = simulate_shared(schedule, link, costs)
+            timeline = simulate_shared(schedule, link, costs, message_bytes=1)
             sent, ends, free = sorted({*timeline.messages}, key=lambda each: each.start), timeline.ends, 0
             for each in sent:
                 assert each.start == max(ends[each.action], free)
@@ -41,21 +41,21 @@ def test_on_a_shared_wire_a_faster_stage_can_make_the_step_longer():
 
     def length(forward: int) -> int:
         costs = Costs((2, forward, 1, 3), (1, 1, 1, 1), (1, 2, 4, 1))
-        return simulate_shared(gp.GPipe(4, 8), HELD, costs=costs).makespan
+        return simulate_shared(gp.GPipe(4, 8), HELD, costs=costs, message_bytes=1).makespan
 
     assert (length(4), length(3)) == (108, 109)
 
 
 @over(every_order([(2, 3), (3, 3), (4, 8)]))
 def test_the_critical_path_runs_through_messages_between_other_devices(schedule):
-    timeline = simulate_shared(schedule, HELD, costs=Costs(2, 1, 3))
+    timeline = simulate_shared(schedule, HELD, costs=Costs(2, 1, 3), message_bytes=1)
     path = gp.why.critical_path(timeline)
     assert path[0].start == 0 and path[-1].end == timeline.makespan
     assert all(before.end == after.start for before, after in pairwise(path))
 
 
 def test_why_a_device_waits_names_the_message_on_the_shared_wire():
-    timeline = simulate_shared(gp.GPipe(3, 3), HELD)
+    timeline = simulate_shared(gp.GPipe(3, 3), HELD, message_bytes=1)
     assert str(gp.why.why_idle(timeline, 0, 25)) == (
         "device 0 waits from 24 to 26 for 1B1, which device 1 runs from 20 to 22 and which waits until 24 "
         "while what 2B0 made is sent, and arrives at 26"
@@ -75,7 +75,9 @@ def test_why_a_device_waits_names_the_message_on_the_shared_wire():
         ),
         (lambda: simulate_shared(gp.GPipe(2, 2), Link(), Costs(1e308)), ValueError, "lasts longer than"),
         (
-            lambda: simulate_shared(gp.GPipe(2, 2), Link(bandwidth=Fraction(1, 10**400)), Costs(1.0)),
+            lambda: simulate_shared(
+                gp.GPipe(2, 2), Link(bandwidth=Fraction(1, 10**400)), Costs(1.0), message_bytes=1
+            ),
             ValueError,
             "lasts longer than the largest float",  # it was an error of Python's, about ratios
         ),

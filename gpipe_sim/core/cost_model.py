@@ -46,10 +46,8 @@ class CostModel(ABC):
 
     def transfers(self, program: Program) -> CostColumn:
         """``transfer`` for every need that is a message, in the order of ``program.needs``."""
-        needed = program.needs[program.crosses]
-        targets = program.target[program.crosses].tolist()
-        ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
-        return CostColumn([self.transfer(*way) for way in ways], np.arange(len(needed)))
+        takes = [self.transfer(*way) for way in program.ways]
+        return CostColumn(takes, np.arange(len(takes)))
 
 
 def require_costs(owner: str, costs, stages: int, devices: int) -> None:
@@ -61,11 +59,10 @@ def require_costs(owner: str, costs, stages: int, devices: int) -> None:
 def price_program(costs: CostModel, program: Program) -> tuple[CostColumn, CostColumn]:
     """What entries and messages cost; TypeError or ValueError, by model and action, for what is no time."""
     needed, owner = program.needs[program.crosses], type(costs).__name__
+    durations, transfers = costs.durations(program), costs.transfers(program)
     return (
-        _read_prices(owner, "duration", costs.durations(program), program.size, program.entry_of),
-        _read_prices(
-            owner, "transfer", costs.transfers(program), len(needed), lambda i: program.action_of(needed[i])
-        ),
+        _read_prices(owner, "duration", durations, program.size, program.entry_of),
+        _read_prices(owner, "transfer", transfers, len(needed), lambda i: program.action_of(needed[i])),
     )
 
 

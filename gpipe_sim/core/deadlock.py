@@ -29,15 +29,6 @@ class Wait(NamedTuple):
         return f"device {self.device} is stuck at {self.action}: it needs {needed}"
 
 
-def blocked(schedule: Schedule) -> dict[int, int]:
-    """The devices that cannot finish: device -> index in its row of the action that it is stuck at.
-
-    Empty if the order can finish.
-    """
-    program = schedule.program
-    return {device: entry - int(program.rows[device]) for device, entry in program.levels.stuck.items()}
-
-
 def waiting(schedule: Schedule) -> list[Wait]:
     """For each device that cannot finish, the action that it is stuck at and the first that it waits for."""
     return [next(group) for _, group in groupby(all_waits(schedule), key=lambda wait: wait.device)]

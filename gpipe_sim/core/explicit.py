@@ -10,8 +10,8 @@ from gpipe_sim.core.rows import SUCH_AS, read_row
 from gpipe_sim.core.schedule import WEIGHTS, Schedule
 from gpipe_sim.errors import listed, require, whole
 
-#: A row may begin with "device 0:", "device 0, stages 0 7:" or "device 0, no stage:".
-_HEAD = re.compile(r"(?:device ([0-9]{1,18})(?:, (stages?(?: [0-9]{1,18})+|no stage))?:)?(.*)")
+#: A row may begin with "device 0:", "device 0, stages 0 7:" or "device 0, no stage:"; also with "rank 0:".
+_HEAD = re.compile(r"(?:(?i:device|rank) ([0-9]{1,18})(?:, (stages?(?: [0-9]{1,18})+|no stage))?:)?(.*)")
 MOST_PAIRS = 10_000  #: how many (stage, microbatch) pairs rows may span, besides 100 for each action
 
 
@@ -65,9 +65,9 @@ class Explicit(Schedule):
     def parse(cls, text: str, **options) -> "Explicit":
         """Read one row per line, as ``str(schedule)`` writes it: "device 0: 0F0 0B0", or only "0F0 0B0".
 
-        Either every row or none also names the stages that its device holds: "device 0, stages 0 7: 0F0 ...".
-        If none does, ``placement`` says it, and without that, device s mod K holds stage s. ValueError for a
-        row that begins with another device's number.
+        "rank 0: 0F0 0B0" is read too. Either every row or none also names the stages that its device holds:
+        "device 0, stages 0 7: 0F0 ...". If none does, ``placement`` says it, and without that, device s mod K
+        holds stage s. ValueError for a row that begins with another device's number.
         """
         require("Explicit.parse", text, str, "a text")
         rows, held = row_texts(text)

@@ -5,7 +5,7 @@ checked before it is simulated or run, so a wrong one is refused with a reason a
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -39,44 +39,56 @@ class Problem(NamedTuple):
     sentence: str
 
 
-class Hang(Protocol):
-    """Devices that wait for each other in sends and receives: the message that would free them, in words."""
+class Queues(Protocol):
+    """Programs of sends and receives, run as far as they can: what is wrong, and where each device is then.
 
-    freed_by: Action
-    sentence: str
+    ``rows`` has what each device does, one after the other, in words and by kind; ``stuck`` and ``waits`` say
+    where in them it is, as in ``core.deadlock``.
+    """
+
+    error: ScheduleError | None
+    problems: list[Problem]
+    rows: Sequence[Sequence[tuple[str, Kind]]]
+    stuck: dict[int, int]
+    waits: Sequence[Wait]
 
 
-#: Where devices hang if a send ends only when the other device receives.
-HANGS: Hook[Callable[[Schedule], Sequence[Hang]]] = Hook("hangs", 'check(..., sends="blocking")')
+#: Given (owner, programs, sends): what comes of the programs of devices, or of a schedule whose sends block.
+QUEUES: Hook[Callable[[str, object, str], Queues]] = Hook("queues", "a program of sends and receives")
 #: What is wrong with the updates of a program: the action, and a sentence.
 WRONG_UPDATES: Hook[Callable[[Program], Iterator[tuple[Action, str]]]] = Hook(
     "wrong_updates", "a schedule with updates, such as 0U0,"
 )
 
 
-def check(schedule: Schedule, sends: str = "buffered") -> None:
+def check(schedule: Schedule | Iterable, sends: str = "buffered") -> None:
     """Raise ScheduleError if the actions are wrong, DeadlockError if they are right but cannot all run.
 
     With ``sends="blocking"``, also raise DeadlockError if devices hang because a send ends only when the
     other device receives. ValueError for another ``sends``.
+
+    It also takes programs of sends and receives, in any form that ``device_programs`` takes, and then raises
+    what ``run_programs`` would, for a model whose stages keep their inputs, as most do.
     """
     one_of("check", "sends", sends, SENDS)
-    check_actions(schedule)
-    if schedule.program.levels.stuck:
-        waits = waiting(schedule)
-        raise DeadlockError(_listed(f"{schedule!r} cannot finish:", waits, at_most=32))
-    if sends == "blocking" and (found := HANGS.filled(schedule)):
-        raise DeadlockError(_listed(f"{schedule!r} cannot finish with blocking sends:", found, at_most=8))
+    if isinstance(schedule, Schedule):
+        check_actions(schedule)
+        if waits := waiting(schedule):
+            raise DeadlockError(in_lines(f"{schedule!r} cannot finish:", waits, at_most=32))
+        if sends == "buffered":
+            return
+    if error := QUEUES.filled("check", schedule, sends).error:
+        raise error
 
 
 def check_actions(schedule: Schedule) -> None:
     """Raise ScheduleError, naming the first few, if actions are missing, repeated or misplaced."""
     require_schedule("check", schedule)
     if found := schedule.program.once(_action_problems):
-        raise ScheduleError(_listed(f"{schedule!r} is not a training step:", found, at_most=8))
+        raise ScheduleError(in_lines(f"{schedule!r} is not a training step:", found, at_most=8))
 
 
-def _listed(head: str, found: Sequence, at_most: int | None = None) -> str:
+def in_lines(head: str, found: Sequence, at_most: int | None = None) -> str:
     """A line for each of the first few, and how many more there are."""
     lines = [head, *(f"  {one.sentence}" for one in found[:at_most])]
     if len(lines) <= len(found):
@@ -84,23 +96,25 @@ def _listed(head: str, found: Sequence, at_most: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def problems(schedule: Schedule, sends: str = "buffered") -> list[Problem]:
+def problems(schedule: Schedule | Iterable, sends: str = "buffered") -> list[Problem]:
     """Everything that is wrong with a schedule; an empty list if nothing is.
 
     It lists wrong actions first, then actions that stand before something that they need in the row of their
     own device. If all actions are right but deadlock, it gives the shortest cycle and then what each device
     is stuck at. If there is no deadlock either, ``sends="blocking"`` adds where devices hang because a send
     ends only when the other device receives, and what to swap. ValueError for another ``sends``.
+
+    Of programs, as ``check`` takes them, it says what stops them first, device by device.
     """
     one_of("problems", "sends", sends, SENDS)
-    require_schedule("problems", schedule)
-    if found := schedule.program.once(_action_problems):
-        return [*found, *_too_early(schedule)]
-    if waits := all_waits(schedule):
-        return [*_too_early(schedule), *_deadlock(waits, waiting(schedule))]
-    if sends == "buffered":
-        return []
-    return [Problem("blocking", each.freed_by, each.sentence) for each in HANGS.filled(schedule)]
+    if isinstance(schedule, Schedule):
+        if found := schedule.program.once(_action_problems):
+            return [*found, *_too_early(schedule)]
+        if waits := all_waits(schedule):
+            return [*_too_early(schedule), *_deadlock(waits, waiting(schedule))]
+        if sends == "buffered":
+            return []
+    return QUEUES.filled("problems", schedule, sends).problems
 
 
 def _deadlock(waits: Sequence[Wait], first: Sequence[Wait]) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ a plain action: an entry has one, a pair has two. Entries are numbered row by ro
 an order without pairs, entries and parts are the same. Columns are NumPy arrays that cannot be written to.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -88,6 +88,13 @@ class Program:
     def target(self) -> Column:
         """For each need, the device that waits for it: where a message goes."""
         return self.device[self.first][self.owner]
+
+    @property
+    def ways(self) -> Iterator[tuple[Action, int, int]]:
+        """(what is sent, from which device, to which), for each need that crosses."""
+        needed = self.needs[self.crosses]
+        devices = self.device[needed].tolist(), self.target[self.crosses].tolist()
+        return zip(map(self.action_of, needed.tolist()), *devices, strict=True)
 
     @cached_property
     def actions(self) -> tuple[tuple[Action | OverlapFB, ...], ...]:

@@ -38,9 +38,9 @@ class Sizes(Protocol):
         """MemoryLimitError if a device would hold more than the limit."""
 
 
-#: Given (schedule, costs, links, profile, overlap): the same costs with a clock of their own, which goes
-#: through the same levels and lets a message leave once its link is free.
-ON_LINKS: Hook[Callable[[Schedule, CostModel, object, Sizes | None, bool], CostModel]] = Hook(
+#: Given (schedule, costs, links, profile, message_bytes, overlap): the same costs with a clock of their own,
+#: which goes through the same levels and lets a message leave once its link is free.
+ON_LINKS: Hook[Callable[[Schedule, CostModel, object, Sizes | None, object, bool], CostModel]] = Hook(
     "on_links", "simulate(..., links=...)"
 )
 
@@ -52,13 +52,16 @@ def simulate(
     links: object = None,
     overlap: bool = True,
     profile: Sizes | None = None,
+    message_bytes: Real | Sequence[Real] | None = None,
     memory_limit: Limit | None = None,
 ) -> Timeline:
     """Time a schedule. ScheduleError or DeadlockError if it cannot run, ValueError if its costs do not fit.
 
     With ``links``, messages wait for each other: a ``Link`` for all, ``Nodes``, or links by pair of devices.
-    Their bytes are what the ``profile`` says, or 1 each without one. ``overlap=False`` keeps a device busy
-    while it sends and while it receives; it computes nothing then, so charts and metrics count it as waiting.
+    If a link has a bandwidth, their bytes have to be known: from a ``profile``, or as ``message_bytes``, one
+    number for all, or one for each stage but the last, of what it and the next stage send each other.
+    ``overlap=False`` keeps a device busy while it sends and while it receives; it computes nothing then, so
+    charts and metrics count it as waiting.
 
     With a ``memory_limit``, bytes for all devices or for each, and the ``profile`` of a model, a step that
     does not fit is a MemoryLimitError.
@@ -72,8 +75,10 @@ def simulate(
     require_schedule("simulate", schedule)
     costs = UNIT if costs is None else costs
     require_flags("simulate", overlap=overlap)
-    if not overlap and links is None:
-        raise TypeError("overlap=False needs links, such as simulate(..., links=Link(bandwidth=100))")
+    if links is None and not (overlap and message_bytes is None):
+        raise TypeError(
+            "overlap=False needs links, and so does message_bytes=: such as links=Link(bandwidth=100)"
+        )
     program = schedule.program
     require_costs("simulate", costs, program.stages, program.devices)
     check(schedule)
@@ -84,7 +89,7 @@ def simulate(
             raise TypeError("simulate needs a profile to know what a step holds: simulate(..., profile=...)")
         profile.require_within(schedule, memory_limit, costs)
     if links is not None:
-        costs = ON_LINKS.filled(schedule, costs, links, profile, overlap)
+        costs = ON_LINKS.filled(schedule, costs, links, profile, message_bytes, overlap)
     try:
         with np.errstate(over="ignore"):
             clock, in_units = costs.clock(program)  # columns of times, and what turns them into costs' units

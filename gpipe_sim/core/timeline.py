@@ -13,7 +13,7 @@ import numpy as np
 from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.hooks import Hook, Shown
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import Real, got, whole
+from gpipe_sim.errors import Real, require, whole
 
 Column = np.ndarray
 
@@ -55,6 +55,7 @@ class Timeline:
     per need that crosses from one device to another; they are None if nobody measured the messages.
     ``took_turns`` says that only one device worked at a time, as in one process on one processor.
     ``collectives`` are what devices did together besides, as ``all_reduce`` adds it, in the order of starts.
+    ``began`` is when, on the clock that measured it, the first action started, which here is time 0.
     Spans, rows, ends and messages are made from the columns when first asked for.
     """
 
@@ -65,6 +66,7 @@ class Timeline:
     arrived: Column | None = None
     took_turns: bool = False
     collectives: tuple[Together, ...] = ()
+    began: Real = 0
 
     def __post_init__(self):
         for column in (self.start, self.end, self.sent, self.arrived):
@@ -111,20 +113,14 @@ class Timeline:
         """What crossed from one device to another, sorted by arrival; empty if that was not measured."""
         if self.sent is None or self.arrived is None:
             return ()
-        program = self.schedule.program
-        needed = program.needs[program.crosses]
-        columns = (
-            map(program.action_of, needed.tolist()),
-            program.device[needed].tolist(),
-            program.target[program.crosses].tolist(),
-            self.sent.tolist(),
-            self.arrived.tolist(),
-        )
-        found = map(Message._make, zip(*columns, strict=True))
+        sent, arrived = self.sent.tolist(), self.arrived.tolist()
+        ways = zip(self.schedule.program.ways, sent, arrived, strict=True)
+        found = (Message(*way, start, end) for way, start, end in ways)
         return tuple(sorted(found, key=lambda message: message.end))
 
     def __repr__(self) -> str:
-        return f"<Timeline of {self.schedule!r}: makespan {number(self.makespan)}>"
+        began = f", began at {self.began}" if self.began else ""
+        return f"<Timeline of {self.schedule!r}: makespan {number(self.makespan)}{began}>"
 
     def __str__(self) -> str:
         return TEXT.filled(self)
@@ -148,11 +144,9 @@ def column_of(times: list[Real]) -> Column:
 
 def require_timeline(owner: str, value) -> None:
     """TypeError unless the value is a timeline; the message says how to get one from what was given."""
-    if isinstance(value, Timeline):
-        return
     has = isinstance(getattr_static(value, "timeline", None), Timeline)
     such_as = "such as its .timeline" if has else "such as simulate(GPipe(4, 8))"
-    raise TypeError(f"{owner} needs a timeline, {such_as} {got(value)}")
+    require(owner, value, Timeline, f"a timeline, {such_as}")
 
 
 def of_timeline(function: Callable) -> Callable:

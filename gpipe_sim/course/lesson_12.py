@@ -251,7 +251,7 @@ def gpipe_on_links(answer: Callable | None) -> Reply:
 def on_equal_links(K: int, M: int, F: Real, B: Real, busy: Real, latency: Real) -> Real:
     """The length of GPipe, measured."""
     link = Link(latency, 1 / Fraction(busy) if busy else inf)
-    return simulate(GPipe(K, M), Costs(F, B, 0), links=link).makespan
+    return simulate(GPipe(K, M), Costs(F, B, 0), links=link, message_bytes=1).makespan
 
 
 def _mistaken(told: str, said: Real, setting: tuple) -> Reply:

@@ -3,90 +3,133 @@
 It has no time axis, because nothing moves any more. Each device's row is a queue, first action on the left.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.deadlock import Wait, all_waits, blocked, cycle, waiting
-from gpipe_sim.core.problems import check_actions
+from gpipe_sim.core.deadlock import Wait, all_waits, cycle, waiting
+from gpipe_sim.core.problems import QUEUES, SENDS, check_actions
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.drawing.document import Svg, text
 from gpipe_sim.drawing.palette import FAINT, INK, KINDS, PAPER, ink
 from gpipe_sim.drawing.words import size
+from gpipe_sim.errors import DeadlockError, one_of
 
 WIDTH, HEIGHT, STEP = 52, 28, 64  #: a box, and from one box to the next, in pixels
+LETTER = 9  #: the room for a letter, where words need a wider box
 LEFT, TOP, ROW = 74, 34, 104  #: the first box, and from one row to the next
 WAITS, IN_THE_WAY = INK, FAINT  #: the arrows
 MOST_DEVICES = 16  #: of more, only those of the shortest cycle are shown
 MOST_IN_QUEUE = 24  #: of a longer queue, only the part in which something is stuck or needed
 
 
+class Stopped(NamedTuple):
+    """Queues that have stopped; ``rows``, ``stuck`` and ``waits`` as in ``core.problems.Queues``."""
+
+    says: str
+    text: str
+    rows: Sequence[Sequence[tuple[str, Kind]]]
+    stuck: dict[int, int]
+    waits: Sequence[Wait]
+
+
 class Queue(NamedTuple):
-    """A device's row, and the places of it that are shown."""
+    """A device's row, and the places of it that are shown, in boxes so wide."""
 
     device: int
     y: int
     size: int
     shown: range
+    wide: int
 
     def x(self, place: int) -> int:
         """The middle of the box at this place."""
-        return LEFT + (place - self.shown.start) * STEP + WIDTH // 2
+        return LEFT + (place - self.shown.start) * (self.wide + STEP - WIDTH) + self.wide // 2
 
 
-def draw_deadlock(schedule: Schedule) -> Svg:
+def draw_deadlock(schedule: Schedule | Iterable, sends: str = "buffered") -> Svg:
     """Each device's queue: what it has run, where it is stuck, what it waits for, and what is in the way.
 
-    Of long queues, the part with the actions that are stuck or needed is shown; of more than 16 devices, the
-    shortest cycle. ScheduleError if actions are missing, repeated or misplaced; ValueError if the order can
-    finish.
+    Like ``check`` it takes a schedule, or programs of sends and receives. The queues of programs have these
+    too, and those of a schedule whose deadlock is that of ``sends="blocking"``. Of long queues, the part with
+    what is stuck or needed is shown; of more than 16 devices, the shortest cycle. ScheduleError if actions or
+    messages are missing, repeated or misplaced; ValueError if all can finish.
     """
-    check_actions(schedule)
-    stuck = blocked(schedule)
-    if not stuck:
-        raise ValueError(f"{schedule!r} can finish: nobody waits for ever")
-    few = schedule.devices <= MOST_DEVICES
-    waits = waiting(schedule) if few else cycle(all_waits(schedule))[:MOST_DEVICES]
-    devices = range(schedule.devices) if few else sorted({wait.device for wait in waits})
-    queues = {device: _queue(schedule, device, i, stuck, waits) for i, device in enumerate(devices)}
-    columns = max(len(queue.shown) for queue in queues.values())
+    one_of("draw_deadlock", "sends", sends, SENDS)
+    stopped = _order(schedule) if isinstance(schedule, Schedule) else None
+    if stopped is None:
+        stopped = _programs(schedule, sends)
+    rows, stuck, waits = stopped.rows, stopped.stuck, stopped.waits
+    few = len(rows) <= MOST_DEVICES
+    if not few:
+        waits = cycle(waits)[:MOST_DEVICES]
+    devices = range(len(rows)) if few else sorted({wait.device for wait in waits})
+    queues = {device: _queue(stopped, device, i, waits) for i, device in enumerate(devices)}
+    right = max(queue.x(queue.shown.stop) - queue.wide // 2 for queue in queues.values())
     notes = []
     if any(len(queue.shown) < queue.size for queue in queues.values()):
         notes.append("of long queues, only the part with what is stuck or needed")
-    if len(queues) < schedule.devices:
-        notes.append(f"{len(queues)} of {schedule.devices:,} devices: the shortest cycle, or its beginning")
-    width, legend = max(LEFT + columns * STEP + 10, 540), TOP + (len(queues) - 1) * ROW + HEIGHT + 52
-    boxes = (part for queue in queues.values() for part in _boxes(schedule, queue, stuck))
+    if len(queues) < len(rows):
+        notes.append(f"{len(queues)} of {len(rows):,} devices: the shortest cycle, or its beginning")
+    width, legend = max(right + 10, 540), TOP + (len(queues) - 1) * ROW + HEIGHT + 52
+    boxes = (part for queue in queues.values() for part in _boxes(stopped, queue))
     arrows = _arrows([wait for wait in waits if wait.other in queues], stuck, queues)
     below = (text(LEFT, legend + 20 * i, words, "start") for i, words in enumerate(notes, 1))
     parts = [_heads(), *boxes, *arrows, *_legend(legend), *below]
-    says = f"{schedule.name}, {size(schedule)}: deadlocked"
-    return Svg(lambda hover: iter(parts), (width, legend + 14 + 20 * len(notes)), says, str(schedule))
+    sheet = width, legend + 14 + 20 * len(notes)
+    return Svg(lambda hover: iter(parts), sheet, f"{stopped.says}: deadlocked", stopped.text)
 
 
-def _queue(schedule: Schedule, device: int, row: int, stuck: dict[int, int], waits: Sequence[Wait]) -> Queue:
+def _order(schedule: Schedule) -> Stopped | None:
+    """An order that is stuck, whatever its sends do; None if it can finish with buffered ones."""
+    check_actions(schedule)
+    program = schedule.program
+    if not program.levels.stuck:
+        return None
+    rows = [
+        [("/".join(map(str, each.parts)), each.parts[0].kind) for each in row] for row in schedule.actions
+    ]
+    stuck = {device: entry - int(program.rows[device]) for device, entry in program.levels.stuck.items()}
+    waits = waiting(schedule) if len(rows) <= MOST_DEVICES else all_waits(schedule)
+    return Stopped(f"{schedule.name}, {size(schedule)}", str(schedule), rows, stuck, waits)
+
+
+def _programs(source: Schedule | Iterable, sends: str) -> Stopped:
+    if isinstance(source, Schedule) and sends == "buffered":
+        raise ValueError(f"{source!r} can finish: nobody waits for ever")
+    found = QUEUES.filled("draw_deadlock", source, sends)
+    if found.error is None:
+        whose = repr(source) if isinstance(source, Schedule) else "the programs"
+        raise ValueError(f"{whose} can finish with {sends} sends: nobody waits for ever")
+    if not isinstance(found.error, DeadlockError):
+        raise found.error
+    says = f"{len(found.rows)} programs with {sends} sends"
+    return Stopped(says, str(found), found.rows, found.stuck, found.waits)
+
+
+def _queue(stopped: Stopped, device: int, row: int, waits: Sequence[Wait]) -> Queue:
     """Which places of a device's row are shown: all, or those from just before what is stuck or needed on."""
-    size = int(np.diff(schedule.program.rows)[device])
-    shown, y = range(size), TOP + row * ROW
-    if size > MOST_IN_QUEUE:
-        near = [stuck.get(device, size - 1), *(wait.place for wait in waits if wait.other == device)]
+    words = [words for words, _ in stopped.rows[device]]
+    shown, y = range(len(words)), TOP + row * ROW
+    if len(words) > MOST_IN_QUEUE:
+        near = [
+            stopped.stuck.get(device, len(words) - 1),
+            *(wait.place for wait in waits if wait.other == device),
+        ]
         shown = shown[max(0, min(near) - 1) : max(near) + 2]
-    return Queue(device, y, size, shown)
+    longest = max((len(each) for each in words[shown.start : shown.stop]), default=0)
+    return Queue(device, y, len(words), shown, max(WIDTH, LETTER * longest))
 
 
-def _boxes(schedule: Schedule, queue: Queue, stuck: dict[int, int]) -> Iterator[str]:
+def _boxes(stopped: Stopped, queue: Queue) -> Iterator[str]:
     """The boxes of a queue, and its device's name."""
-    program, y, middle = schedule.program, queue.y, queue.y + HEIGHT // 2 + 4
+    y, middle = queue.y, queue.y + HEIGHT // 2 + 4
     yield text(LEFT - 12, middle, f"device {queue.device}", "end")
-    first = int(program.rows[queue.device])
-    done = stuck.get(queue.device, program.size)
+    done = stopped.stuck.get(queue.device, queue.size)
     for i in queue.shown:
-        action = program.entry_of(first + i)
-        colour = KINDS[action.parts[0].kind].colour
-        yield _box(queue.x(i) - WIDTH // 2, y, WIDTH, HEIGHT, *_look(colour, i - done))
-        words = "/".join(map(str, action.parts))
+        words, kind = stopped.rows[queue.device][i]
+        colour = KINDS[kind].colour
+        yield _box(queue.x(i) - queue.wide // 2, y, queue.wide, HEIGHT, *_look(colour, i - done))
         yield text(queue.x(i), middle, words, "middle", colour=ink(colour) if i < done else INK)
 
 

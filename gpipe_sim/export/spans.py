@@ -13,6 +13,9 @@ SPANS = "spans, such as Span(F(0, 0), device=0, start=0, end=1)"
 def from_spans(schedule: Schedule, spans: Iterable[Span], took_turns: bool = False) -> Timeline:
     """A timeline of measured spans, one for each action of the schedule, in any order; without messages.
 
+    Their times may be of any clock, such as ``time.time()``, in any unit: the first start becomes time 0, and
+    ``began`` of the timeline has what it was.
+
     ValueError if a span is missing, given twice, on the wrong device, or not of this schedule; TypeError
     for anything but spans.
     """
@@ -35,8 +38,9 @@ def from_spans(schedule: Schedule, spans: Iterable[Span], took_turns: bool = Fal
         raise ValueError(f"{program.entry_of(min(missing))} of {schedule!r} was not measured")
     in_order = [found[entry] for entry in range(program.size)]
     _require_in_order(in_order, schedule)
-    starts, ends = ([getattr(span, name) for span in in_order] for name in ("start", "end"))
-    return Timeline(schedule, column_of(starts), column_of(ends), took_turns=took_turns)
+    began = min(span.start for span in in_order)
+    start, end = (column_of([getattr(span, name) - began for span in in_order]) for name in ("start", "end"))
+    return Timeline(schedule, start, end, took_turns=took_turns, began=began)
 
 
 def _plain(span: Span) -> Span:

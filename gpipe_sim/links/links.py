@@ -9,25 +9,27 @@ message of so many bytes keeps its link busy for bytes / bandwidth, and arrives 
     device 1                    [ 1F0 ]   [ 1F1 ]
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
 
 import numpy as np
 
-from gpipe_sim.core.actions import Action, OverlapFB
+from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.clock import Clock, time_program
 from gpipe_sim.core.cost_model import CostModel, price_program
 from gpipe_sim.core.levels import places
 from gpipe_sim.core.numbers import CostColumn, InUnits, as_columns, quotient
-from gpipe_sim.core.program import Program
+from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import Sizes
-from gpipe_sim.errors import Real, duration, got, number, require, whole
+from gpipe_sim.errors import Real, duration, got, listed, number, require, whole
 from gpipe_sim.links.traffic import Traffic, traffic_of
 
 Column = np.ndarray
+MOST_BUSY = 10_000  #: times the longest action; a message of a model takes no link for longer
 
 
 @dataclass(frozen=True)
@@ -98,16 +100,28 @@ def link_between(links: Links, source: int, target: int, owner: str = "simulate"
 class OnLinks(CostModel):
     """Other costs, but messages wait for each other on their links: it times a program itself.
 
-    A message has the bytes that the ``profile`` says, or 1 without one. Without ``overlap`` a device is busy
-    while it sends and while it receives.
+    A message has the bytes that the ``profile`` says, or ``message_bytes``; if links have a latency alone, it
+    needs none. Without ``overlap`` a device is busy while it sends and while it receives.
     """
 
     def __init__(
-        self, schedule: Schedule, costs: CostModel, links: Links, profile: Sizes | None, overlap: bool
+        self,
+        schedule: Schedule,
+        costs: CostModel,
+        links: Links,
+        profile: Sizes | None,
+        message_bytes: Real | Sequence[Real] | None,
+        overlap: bool,
     ):
-        self.costs, self.links, self.overlap = costs, links, overlap
-        ones = CostColumn([1], np.zeros(int(schedule.program.crosses.sum()), np.int64))
-        self.sizes = ones if profile is None else profile.message_bytes(schedule)
+        self.costs, self.links, self.overlap, self.measured = costs, links, overlap, profile is not None
+        if profile is None:
+            self.sizes = _sizes(schedule.program, links, message_bytes)
+        elif message_bytes is None:
+            self.sizes = profile.message_bytes(schedule)
+        else:
+            raise TypeError(
+                "simulate takes the bytes of messages from a profile, or message_bytes=: not both"
+            )
 
     def duration(self, action: Action | OverlapFB, device: int) -> Real:
         return self.costs.duration(action, device)
@@ -128,7 +142,36 @@ class OnLinks(CostModel):
         traffic = traffic_of(program)
         bills = *price_program(self.costs, program), *prices(traffic, self.links, self.sizes)
         (durations, delays, busy, latency), in_units = as_columns(*bills)
+        ratio = busy.max(initial=0) / (durations.max() or 1) if self.measured else 0
+        if ratio > MOST_BUSY and durations.any():
+            says = (
+                f"a message keeps its link busy {float(ratio):,.0f} times as long as the longest action takes"
+            )
+            warnings.warn(f"{says}: bandwidth is in bytes, of seconds 25 GB/s are 25e9", stacklevel=4)
         return (durations, busy, latency + delays[traffic.need]), in_units
+
+
+def _sizes(program: Program, links: Links, given: Real | Sequence[Real] | None) -> CostColumn:
+    """The bytes of each need that crosses, as ``message_bytes`` says.
+
+    TypeError if links need them and nobody says them; ValueError for negative ones, or too few.
+    """
+    needed = program.needs[program.crosses]
+    boundary = program.stage[needed] - (program.kind[needed] != CODE[Kind.F])  # the stage before it
+    if given is None:
+        if {link_between(links, *pair).bandwidth for pair in traffic_of(program).pairs} - {inf}:
+            raise TypeError(
+                "simulate needs to know how large messages are, because links have a bandwidth: give it "
+                "profile=profile(partitions, batch, loss), or message_bytes=, such as message_bytes=1e6"
+            )
+        given = 0
+    if not hasattr(given, "__len__"):
+        return CostColumn([duration("simulate", "message_bytes", given)], np.zeros_like(boundary))
+    such_as = "message_bytes to be a number, or a list with one for each stage but the last"
+    sizes = listed("simulate", such_as, given)
+    if len(sizes) != program.stages - 1:
+        raise ValueError(f"simulate needs {such_as}: {program.stages - 1} of them {got(given)}")
+    return CostColumn([duration("simulate", "each of message_bytes", each) for each in sizes], boundary)
 
 
 def prices(traffic: Traffic, links: Links, sizes: CostColumn) -> tuple[CostColumn, CostColumn]:

@@ -11,9 +11,10 @@ from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.numbers import as_columns
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.simulate import simulate, too_long
-from gpipe_sim.errors import Real, require_few, require_in, whole
+from gpipe_sim.errors import Real, got, number, require_few, whole
 
 Column = np.ndarray
+MOST_NOISE = 3  #: a deviation of three times the mean; whoever says more means per cent
 RUNS, NUMBERS = 256, 2_000_000  #: at once, of all actions together: more are no quicker and need more memory
 
 
@@ -34,7 +35,7 @@ def simulate_many(
     The mean is at least the makespan without noise, because the mean of the factors is 1: devices wait for
     the later of two, and the mean of a maximum is no less than the maximum of the means. Same seed, same
     numbers; more runs begin with those of fewer. It refuses what ``simulate`` refuses, and ValueError or
-    TypeError for noise that is no number from 0 to 100, and less than one run.
+    TypeError for noise that is no number from 0 to 3, and less than one run.
     """
     require_schedule("simulate_many", schedule)
     costs, program = UNIT if costs is None else costs, schedule.program
@@ -61,6 +62,10 @@ def simulate_many(
 
 
 def log_normal(noise: Real) -> Callable[[np.random.Generator, int], Column]:
-    """A function that draws factors with mean 1 and this standard deviation. ValueError outside [0, 100)."""
-    variance = log1p(float(require_in("simulate_many", "noise", noise, 0, 100)) ** 2)
+    """A function that draws factors with mean 1 and this standard deviation. ValueError outside 0 to 3."""
+    if not 0 <= (spread := number("simulate_many", "noise", noise)) <= MOST_NOISE:
+        raise ValueError(
+            f"simulate_many needs noise from 0 to {MOST_NOISE}, a share of each time: 0.1 is 10% {got(noise)}"
+        )
+    variance = log1p(float(spread) ** 2)
     return lambda rng, actions: rng.lognormal(-variance / 2, sqrt(variance), actions)

@@ -5,6 +5,7 @@ makes a step longer. On a shared wire it may: what it made is on the wire a litt
 is waited for more has to go after it.
 """
 
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 
@@ -16,23 +17,34 @@ from gpipe_sim.core.costs import UNIT
 from gpipe_sim.core.numbers import InUnits
 from gpipe_sim.core.program import Program
 from gpipe_sim.core.schedule import Schedule, require_schedule
-from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.simulate import Sizes, simulate
 from gpipe_sim.core.timeline import Timeline
+from gpipe_sim.errors import Real, require
 from gpipe_sim.links.links import Links, OnLinks
 from gpipe_sim.links.traffic import traffic_of
 
 
-def simulate_shared(schedule: Schedule, links: Links, costs: CostModel | None = None) -> Timeline:
-    """Time a schedule whose messages all go over one wire, one at a time; each is a message of 1 byte.
+def simulate_shared(
+    schedule: Schedule,
+    links: Links,
+    costs: CostModel | None = None,
+    *,
+    profile: Sizes | None = None,
+    message_bytes: Real | Sequence[Real] | None = None,
+) -> Timeline:
+    """Time a schedule whose messages all go over one wire, one at a time.
 
-    ``links`` say how long a message keeps the wire busy and how late it arrives, as for ``simulate``. What is
-    ready first is sent first; of messages that are ready together, the one from the lower device. It refuses
-    what ``simulate`` refuses, with the same errors.
+    ``links`` say how long a message keeps the wire busy and how late it arrives, the ``profile`` or
+    ``message_bytes`` how large it is, as for ``simulate``. What is ready first is sent first; of messages
+    that are ready together, the one from the lower device. It refuses what ``simulate`` refuses, with the
+    same errors.
     """
     require_schedule("simulate_shared", schedule)
     costs = UNIT if costs is None else costs
     require_costs("simulate_shared", costs, schedule.stages, schedule.devices)
-    return simulate(schedule, OnOneWire(schedule, costs, links, None, overlap=True))
+    if profile is not None:
+        require("simulate_shared", profile, Sizes, "a profile, as profile(partitions, batch, loss) gives it")
+    return simulate(schedule, OnOneWire(schedule, costs, links, profile, message_bytes, overlap=True))
 
 
 class OnOneWire(OnLinks):

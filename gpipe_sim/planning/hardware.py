@@ -1,10 +1,16 @@
 """What a device computes in each unit of time, and what the FLOPs of a model take it."""
 
+import warnings
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from gpipe_sim.core.costs import Costs
 from gpipe_sim.errors import Real, duration, got, require
 from gpipe_sim.memory.profile import Profile
+
+#: Beyond these no machine is: FLOPs that a device could compute while it starts an action, or while a message
+#: crosses; and units of time that a forward of one microbatch takes, on a device so slow.
+MOST_LOST, LONGEST, SLOWEST = 10**14, 10**8, 1000
 
 
 @dataclass(frozen=True)
@@ -12,7 +18,8 @@ class Accelerator:
     """What a device computes: so many ``flops`` in each unit of time, and an ``overhead`` for each action.
 
     Say what it reaches with your layers, not what its data sheet promises. ValueError for ``flops`` that are
-    not above 0 or an overhead that is negative, TypeError for anything but numbers.
+    not above 0 or an overhead that is negative, TypeError for anything but numbers. A warning where the two
+    can hardly be in one unit of time.
     """
 
     flops: Real
@@ -23,6 +30,19 @@ class Accelerator:
             object.__setattr__(self, name, duration("Accelerator", name, getattr(self, name)))
         if not self.flops:
             raise ValueError(f"Accelerator needs flops > 0, for each unit of time {got(self.flops)}")
+        warn_if_lost("Accelerator", "an overhead", self.overhead, self.flops)
+
+
+def warn_if_lost(owner: str, what: str, time: Real, flops: Real) -> None:
+    """Warn if so much could be computed in that time that it must be in another unit than the rate."""
+    if Fraction(time) * Fraction(flops) > MOST_LOST:
+        says = f"{owner} has {what} of {brief(time)} units of time, each of {brief(flops)} FLOPs"
+        warnings.warn(f"{says}: of seconds, a microsecond is 1e-6", stacklevel=4)
+
+
+def brief(value: Real) -> str:
+    """In six digits, also of a number that no float holds."""
+    return f"{float(min(value, 1e300)):g}"
 
 
 def costs_from_flops(profile: Profile, device: Accelerator, microbatches: int = 1) -> Costs:
@@ -33,4 +53,11 @@ def costs_from_flops(profile: Profile, device: Accelerator, microbatches: int = 
     """
     require("costs_from_flops", profile, Profile, "a profile, as profile(partitions, batch, loss)")
     require("costs_from_flops", device, Accelerator, "an Accelerator")
-    return replace(profile.costs(microbatches), speed=device.flops, overhead=device.overhead)
+    costs = profile.costs(microbatches)
+    samples, flops = profile.largest(microbatches), device.flops
+    forward = samples * Fraction(max(sum(layer.flops for layer in stage) for stage in profile.stages))
+    if flops < SLOWEST and forward > LONGEST * Fraction(flops):
+        says = f"Accelerator(flops={brief(flops)}) takes {brief(forward / Fraction(flops))} units of time"
+        hint = "of seconds, a device of 312 TFLOP/s computes flops=312e12"
+        warnings.warn(f"{says} for one forward: {hint}", stacklevel=2)
+    return replace(costs, speed=device.flops, overhead=device.overhead)

@@ -21,7 +21,7 @@ from gpipe_sim.errors import MOST, MemoryLimitError, Real, whole
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.memory.profile import Profile
-from gpipe_sim.planning.bounds import bound_of_all
+from gpipe_sim.planning.bounds import bound_of_all, bound_of_mesh
 from gpipe_sim.planning.candidates import OWNER, Candidate, Refused, Space, candidates, read_space
 from gpipe_sim.planning.cluster import Cluster
 from gpipe_sim.planning.hardware import costs_from_flops
@@ -54,7 +54,8 @@ def plan(
     to 4,096 that divides its share of the batch. ``stages_per_device`` are those of interleaved 1F1B and
     looped BFS; on a pipeline of one device they are buckets, whose rings run while the device computes the
     rest. In a cut the slowest stage is as fast as can be; where stages differ by a layer, the larger ones
-    come first or last. A family with one mesh, with recompute or without, is one row: its fastest.
+    come first or last; each row's ``cut_gap`` bounds what the best of all cuts could still give. A family
+    with one mesh, with recompute or without, is one row: its fastest.
 
     Model and batch may be on paper, as for ``profile``. Times are computed: FLOPs by the accelerator,
     messages by the links, then a ring all-reduce for each stage; an optimizer's update takes no time. The
@@ -182,6 +183,18 @@ class Plan:
         each, accelerator = self.candidate, self.candidate.table.cluster.accelerator
         return parts_of(each.profile, each.order, accelerator, self._replica.pipelines, self.time)
 
+    @cached_property
+    def cut_gap(self) -> float:
+        """The share by which it is at most slower than the same mesh and microbatches with the best cut.
+
+        The cut is one of those that were tried, which is not every one; the bound holds for every cut, and
+        every order, so the best cut may be nearer than that.
+        """
+        each = self.candidate
+        mesh, held = each.mesh, sum(map(len, each.schedule.placement))
+        sizes = mesh.devices, mesh.replicas, each.schedule.microbatches, held // each.schedule.stages
+        return max(0.0, float(self.time) / bound_of_mesh(each.table, *sizes, each.samples) - 1)
+
     @property
     def limited_by(self) -> str:
         """The largest part of the time that is not compute."""
@@ -194,7 +207,8 @@ class Plan:
         return self.candidate.words
 
     def __repr__(self) -> str:
-        return f"<Plan {self.candidate}: {number(self.time)}, {in_bytes(self.peak)}>"
+        cut = f"of the cuts tried, at most {self.cut_gap:.1%} off the best"
+        return f"<Plan {self.candidate}: {number(self.time)}, {in_bytes(self.peak)}; {cut}>"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -249,12 +263,15 @@ class Plans:
         return counted(self.refused)
 
     def __str__(self) -> str:
-        rows = [("", "time", "bubble", "bytes", "limited by"), *map(_row, self.plans)]
+        rows = [("", "time", "off best cut", "bubble", "bytes", "limited by"), *map(_row, self.plans)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [_line(row, widths) for row in rows]
         lines.append(
             f"{self.looked_at:,} plans, {self.simulated:,} simulated, {len(self.refused):,} refused; "
             f"the best is at most {self.gap:.1%} slower than any can be ({number(self.bound)})"
+        )
+        lines.append(
+            "off best cut: each cut is one of those tried, its row at most so much slower than with the best"
         )
         whys = self.why_refused
         return "\n".join([*lines, *(f"{n:,} {why}: {each.what}: {each.says}" for why, n, each in whys)])
@@ -264,7 +281,8 @@ class Plans:
 
 
 def _row(plan: Plan) -> tuple[str, ...]:
-    return plan.words, number(plan.time), f"{plan.bubble:.1%}", in_bytes(plan.peak), plan.limited_by
+    bubble, cut = f"{plan.bubble:.1%}", f"<= {plan.cut_gap:.1%}"
+    return plan.words, number(plan.time), cut, bubble, in_bytes(plan.peak), plan.limited_by
 
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:

@@ -4,8 +4,9 @@ In the core, messages send themselves: they follow from the rows. Here each devi
 made from a schedule, read from a text such as PyTorch prints, or written as a generator, and a message
 crosses when both ends have come to it. Lesson 12, "Links", has this in its second half.
 
-The hook of the core is ``hangs``: ``problems(schedule, sends="blocking")`` asks ``blocking.blocked_cycles``.
-``run_programs`` runs on the core's devices, with messages that wait to be sent and received.
+The hook of the core is ``queues``: what ``check`` and ``problems`` say of programs, and of a schedule whose
+sends block, comes from ``queues.ProgramQueues``. ``run_programs`` runs on the core's devices, with messages
+that wait to be sent and received.
 
 Names: ``Send``, ``Recv``, ``device_programs``, ``run_programs``.
 """

@@ -99,6 +99,7 @@ class Turns:
         self.programs = [iter(program) for program in programs]
         self.blocking = blocking
         self.now: list[Step | None] = [None] * len(self.programs)  # begun, and not ended
+        self.done = [0] * len(self.programs)  # how many steps have ended
         self.ended = [False] * len(self.programs)
         self.sent: dict[Way, Any] = {}  # what was sent and has not crossed
         self.receives: dict[tuple[int, Key], Recv] = {}  # by device: all, also those that were only posted
@@ -112,7 +113,7 @@ class Turns:
             device = self.going.popleft()
             while self._goes_on(device):
                 pass
-        return {k: wait for k in range(len(self.programs)) if (wait := self._wait(k))}
+        return {k: wait for k in range(len(self.programs)) if (wait := self.wait(k))}
 
     def _goes_on(self, device: int) -> bool:
         """Begin the device's next step, or end the one that it is at; False if neither can be."""
@@ -124,13 +125,14 @@ class Turns:
                 return False
             self.begin(device, step)
             self.now[device] = step
-        if self._wait(device):
+        if self.wait(device):
             return False
         self.end(device, step)
         self.now[device] = None
+        self.done[device] += 1
         return True
 
-    def _wait(self, device: int) -> Wait | None:
+    def wait(self, device: int) -> Wait | None:
         """What the device's step waits for; None if it can end."""
         if (step := self.now[device]) is not None:
             for transfer in self.awaited(device, step):

@@ -12,16 +12,22 @@ That is also what PyTorch prints of an order that it is about to run, so such a 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import pairwise
+from inspect import GEN_CLOSED, getgeneratorstate, isgenerator
+from itertools import islice, pairwise
+
+import numpy as np
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.explicit import Explicit, row_texts
 from gpipe_sim.core.placement import looped, say_stages
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import got, short
-from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer
+from gpipe_sim.errors import got, listed, short
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, read_step
+
+Program = Iterable[Step]
+MOST_STEPS = 1_000_000  #: of a generator that is read to its end
 
 #: What PyTorch prints besides: the book-keeping of sharded weights, and its waits at the end of the step.
 _LEFT_OUT = re.compile(r"[0-9]+(WAIT_SEND_[FB][0-9]+|(WAIT_)?REDUCE_GRAD|UNSHARD|RESHARD)")
@@ -64,21 +70,45 @@ class DevicePrograms:
         return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
 
 
-def device_programs(source: Schedule | str) -> DevicePrograms:
-    """The programs of a schedule, or those of a text, one row per device.
+def device_programs(
+    source: Schedule | str | Iterable[Program],
+    *,
+    placement: Sequence[Sequence[int]] | None = None,
+    microbatches: int | None = None,
+) -> DevicePrograms:
+    """The programs of a schedule, those of a text with a row per device, or a list of them.
 
     Of a schedule: each device receives right before an action what the action needs from others, and right
     after an action sends what it made. A text has rows such as "device 0: 0F0 0SEND_F0 0RECV_B0 0B0", as
     ``str`` writes them, or as PyTorch prints them, with brackets, commas and UNSHARD; ``1IRECV_F0`` is a
     receive that is only posted, and ``1RECV_F0>a`` goes into the buffer ``a``. Devices and stages are read as
-    ``Explicit.parse`` reads them. TypeError for anything else; ValueError for a text that cannot be read.
+    ``Explicit.parse`` reads them. A list has a program for each device, of steps as ``run_programs`` takes
+    them; generators among them are read to their ends, which uses them up. A text or a list may need a
+    ``placement`` and ``microbatches``, as for ``Explicit``.
+
+    TypeError for anything else; ValueError for a text that cannot be read, or a program without an end.
     """
+    return read_programs("device_programs", source, placement, microbatches)
+
+
+def read_programs(owner: str, source: object, placement=None, microbatches=None) -> DevicePrograms:
+    """As ``device_programs``; the errors are those of the owner."""
+    if isinstance(source, Schedule | DevicePrograms) and not placement is microbatches is None:
+        raise TypeError(f"{owner} takes placement= and microbatches= only for a text, or a list of programs")
     if isinstance(source, Schedule):
         rows = tuple(map(tuple, rows_with_messages(source)))
         return DevicePrograms(rows, source.program.placement, source.microbatches)
+    if isinstance(source, DevicePrograms):
+        return source
     if isinstance(source, str):
-        return _read_text(source)
-    raise TypeError(f"device_programs needs a schedule, or a text with a row per device {got(source)}")
+        return _read_text(source, placement, microbatches)
+    such_as = "a schedule, such as GPipe(4, 8), or programs: a text with a row per device, or a list of lists"
+    rows = tuple(_to_its_end(*each) for each in enumerate(listed(owner, such_as, source)))
+    order = [[step for step in row if not isinstance(step, Transfer)] for row in rows]
+    if not any(order):
+        raise ValueError(f"{owner} needs programs with at least one action, such as 0F0")
+    read = Explicit(order, placement=placement, microbatches=microbatches)
+    return DevicePrograms(rows, read.placement, read.microbatches)
 
 
 def rows_with_messages(schedule: Schedule) -> Iterator[Iterator[Step]]:
@@ -106,12 +136,43 @@ def rows_with_messages(schedule: Schedule) -> Iterator[Iterator[Step]]:
     return (row(range(a, b)) for a, b in pairwise(program.rows.tolist()))
 
 
-def _read_text(text: str) -> DevicePrograms:
+def read_program(device: int, program: Program) -> Program:
+    """A list's steps, looked at right away; a generator's are, when it yields them. An error says whose."""
+    owner = f"the program of device {device}"
+    if isinstance(program, str):
+        raise TypeError(f"{owner} is a text; device_programs reads one, with a row per device {got(program)}")
+    if not isinstance(program, Iterable) or isinstance(program, Set | Mapping):
+        raise TypeError(f"{owner} needs to be a list of steps, or a generator {got(program)}")
+    if isgenerator(program) and getgeneratorstate(program) == GEN_CLOSED:
+        raise ValueError(f"{owner} is a generator that has ended; make a new one for every run")
+    if isinstance(program, Sequence | np.ndarray):
+        return [read_step(owner, step) for step in program]
+    return _steps(owner, program)
+
+
+def _steps(owner: str, program: Program) -> Iterator[Step]:
+    try:
+        yield from (read_step(owner, step) for step in program)
+    except Exception as error:
+        error.add_note(f"in {owner}")
+        raise
+
+
+def _to_its_end(device: int, program: Program) -> tuple[Step, ...]:
+    steps = tuple(islice(read_program(device, program), MOST_STEPS + 1))
+    if len(steps) > MOST_STEPS:
+        raise ValueError(f"the program of device {device} has more than {MOST_STEPS:,} steps: does it end?")
+    return steps
+
+
+def _read_text(
+    text: str, placement: Sequence[Sequence[int]] | None, microbatches: int | None
+) -> DevicePrograms:
     rows, held = row_texts(text)
     words = [re.split(r"[\s,\[\]]+", row) for row in rows]
     words = [[word for word in row if word and not _LEFT_OUT.fullmatch(word)] for row in words]
     plain = [[_action(word) for word in row if not _TRANSFER.fullmatch(word)] for row in words]
-    order = Explicit(plain, placement=held)
+    order = Explicit(plain, placement=held if placement is None else placement, microbatches=microbatches)
     # By stage and microbatch: the first device that has an action of it.
     home: dict[tuple[int, int], int] = {}
     split: set[tuple[int, int]] = set()  # where the backward is split

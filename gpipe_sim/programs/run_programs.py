@@ -12,8 +12,7 @@ when it is sent:
     device 1   [ 1B0        ]Recv............[ 1F0 ]
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from inspect import GEN_CLOSED, getgeneratorstate, isgenerator
+from collections.abc import Iterator, Sequence
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import Boundary
@@ -28,13 +27,22 @@ from gpipe_sim.core.placement import looped, read_placement, require_gapless, sa
 from gpipe_sim.core.problems import SENDS, check_actions
 from gpipe_sim.core.step import StepResult, collect, require_loss, share_out
 from gpipe_sim.core.timeline import Message, Span, Timeline, column_of
-from gpipe_sim.errors import DeadlockError, Real, ScheduleError, duration, got, one_of, require_flags, whole
+from gpipe_sim.errors import (
+    DeadlockError,
+    Real,
+    ScheduleError,
+    duration,
+    got,
+    listed,
+    one_of,
+    require_flags,
+    whole,
+)
 from gpipe_sim.programs.blocking import Turns, Wait, freed_by_a_receive, in_words, put, round_trip
-from gpipe_sim.programs.device_programs import DevicePrograms
+from gpipe_sim.programs.device_programs import DevicePrograms, Program, read_program
 from gpipe_sim.programs.program_device import ProgramDevice
-from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, Way, key_of, read_step
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, Way, key_of
 
-Program = Iterable[Step]
 SUCH_AS = "a program per device, such as device_programs(GPipe(2, 4)), or a list of lists and generators"
 
 
@@ -70,9 +78,9 @@ def run_programs(
         placement = programs.placement if placement is None else placement
         microbatches = programs.microbatches if microbatches is None else microbatches
         programs = programs.rows
-    if not isinstance(programs, Sequence) or isinstance(programs, str) or not programs:
+    if not (given := listed("run_programs", SUCH_AS, programs)):
         raise TypeError(f"run_programs needs {SUCH_AS} {got(programs)}")
-    rows = [_read(f"the program of device {k}", program) for k, program in enumerate(programs)]
+    rows = [read_program(k, program) for k, program in enumerate(given)]
     held = _read_placement(placement, partitions, len(rows))
     count = whole("run_programs", "microbatches", _count(rows) if microbatches is None else microbatches)
     one_of("run_programs", "sends", sends, SENDS)
@@ -83,26 +91,11 @@ def run_programs(
     require_loss(loss)
     seed, step = (whole("run_programs", n, v, low=0) for n, v in (("seed", seed), ("step", step)))
     cut, contexts = cut_batch(len(batch[0]), count), [Context(True, seed, step, m) for m in range(count)]
-    recomputed = _recomputed(rows, len(partitions), count)
-    inputs = StepInputs(len(partitions), batch, cut, loss, None, contexts, [], recomputed)
-    copies, ran = share_out(partitions, held, None), dict[Action, int]()
-    devices = [ProgramDevice(k, ran, check_buffers, inputs, own) for k, own in enumerate(copies)]
-    run = _Run(rows, devices, sends == "blocking", costs)
-    if waits := run.run():
-        raise run.cannot_finish(waits)
-    run.require_received()
-    return collect(devices, inputs, timeline=run.timeline(held, count))
-
-
-def _read(owner: str, program: Program) -> Program:
-    """A list's steps are looked at right away; a generator's when it yields them."""
-    if isinstance(program, str):
-        raise TypeError(f"{owner} is a text; device_programs reads one, with a row per device {got(program)}")
-    if not isinstance(program, Iterable) or isinstance(program, Set | Mapping):
-        raise TypeError(f"{owner} needs to be a list of steps, or a generator {got(program)}")
-    if isgenerator(program) and getgeneratorstate(program) == GEN_CLOSED:
-        raise ValueError(f"{owner} is a generator that has ended; make a new one for every run")
-    return [read_step(owner, each) for each in program] if isinstance(program, Sequence) else program
+    again = recomputed(rows, len(partitions), count)
+    inputs = StepInputs(len(partitions), batch, cut, loss, None, contexts, [], again)
+    run = Run(rows, partitions, held, inputs, sends == "blocking", costs, check_buffers)
+    run.finish()
+    return collect(run.devices, inputs, timeline=run.timeline())
 
 
 def _read_placement(
@@ -129,35 +122,41 @@ def _count(rows: list[Program]) -> int:
     return 1 + max((part.microbatch for step in steps for part in step.parts), default=0)
 
 
-def _recomputed(rows: list[Program], stages: int, count: int) -> list[list[bool]]:
+def recomputed(rows: Sequence[Program], stages: int, count: int) -> list[list[bool]]:
     """By stage and microbatch, whether a forward is run again; only a list says that beforehand."""
-    known = {step for row in rows if isinstance(row, list) for step in row}
+    known = {step for row in rows if isinstance(row, Sequence) for step in row}
     return [[Action(stage, Kind.R, m) in known for m in range(count)] for stage in range(stages)]
 
 
-def _steps(device: int, program: Program) -> Iterator[Step]:
-    """The steps of a program; an error says whose it was."""
-    try:
-        yield from (read_step(f"the program of device {device}", step) for step in program)
-    except Exception as error:
-        error.add_note(f"in the program of device {device}")
-        raise
-
-
-class _Run(Turns):
+class Run(Turns):
     """Programs that run on real arrays; ``clock`` has the time of each device.
 
     What is sent is its arrays; what is kept of a message that has crossed is when it did.
     """
 
     def __init__(
-        self, programs: list[Program], devices: list[ProgramDevice], blocking: bool, costs: CostModel
+        self,
+        programs: Sequence[Program],
+        partitions: Sequence[Partition],
+        placement: Sequence[Sequence[int]],
+        inputs: StepInputs,
+        blocking: bool,
+        costs: CostModel = UNIT,
+        check_buffers: bool = True,
     ):
-        super().__init__((_steps(*each) for each in enumerate(programs)), blocking)
-        self.devices, self.costs = devices, costs
-        self.clock: list[Real] = [0] * len(devices)
+        super().__init__(programs, blocking)
+        copies, ran = share_out(partitions, placement, None), dict[Action, int]()
+        self.devices = [ProgramDevice(k, ran, check_buffers, inputs, own) for k, own in enumerate(copies)]
+        self.placement, self.inputs, self.costs = placement, inputs, costs
+        self.clock: list[Real] = [0] * len(programs)
         self.came: dict[tuple[int, Way], Real] = {}  # by device and message: when it came to its end of it
-        self.spans: list[list[Span]] = [[] for _ in devices]
+        self.spans: list[list[Span]] = [[] for _ in programs]
+
+    def finish(self) -> None:
+        """Run every program to its end. DeadlockError or ScheduleError, as of ``run_programs``."""
+        if waits := self.run():
+            raise self.cannot_finish(waits)
+        self.require_received()
 
     def begin(self, device: int, step: Step, sent: Boundary | None = None) -> None:
         if not isinstance(step, Transfer):
@@ -192,17 +191,15 @@ class _Run(Turns):
     def _time(self, name: str, takes: Real) -> Real:
         return duration(type(self.costs).__name__, name, takes)
 
-    def timeline(self, placement: Sequence[Sequence[int]], microbatches: int) -> Timeline:
+    def timeline(self) -> Timeline:
         """What the devices did and when. ScheduleError if it is not a whole training step."""
         rows = [[span.action for span in row] for row in self.spans]
         if not any(rows):
             raise ScheduleError("the programs have run no action, such as F(0, 0)")
-        schedule = Explicit(rows, placement=placement, microbatches=microbatches)
+        schedule = Explicit(rows, placement=self.placement, microbatches=len(self.inputs.pieces))
         check_actions(schedule)
-        program = schedule.program
-        needed, targets = (each[program.crosses].tolist() for each in (program.needs, program.target))
-        ways = zip(map(program.action_of, needed), program.device[needed].tolist(), targets, strict=True)
-        crossed, spans = [self.crossed[way] for way in ways], [span for row in self.spans for span in row]
+        crossed = [self.crossed[way] for way in schedule.program.ways]
+        spans = [span for row in self.spans for span in row]
         times = ([getattr(each, name) for each in of] for of in (spans, crossed) for name in ("start", "end"))
         start, end, sent, arrived = map(column_of, times)
         return Timeline(schedule, start, end, sent, arrived)

@@ -67,7 +67,7 @@ class _HeldBack:
         previous, need = self.before.get(cause), self.need(cause)
         if need is None or (previous and previous.end >= self.arrival(need, cause)):
             return previous
-        message = self.messages.get((need, cause.device))
+        message = self.message(need, cause)
         return message if message and message.end > self.of[need].end else self.of[need]
 
     def took_time(self, span: Span) -> Span:
@@ -115,8 +115,16 @@ class _HeldBack:
 
     def arrival(self, need: Action, span: Span) -> Real:
         """When what a span needs reaches its device; if there is no message, when the needed action ends."""
-        message = self.messages.get((need, span.device))
+        message = self.message(need, span)
         return message.end if message else self.of[need].end
+
+    def message(self, need: Action, span: Span) -> Message | None:
+        """What brings a span what it needs, if anything does.
+
+        An update needs the gradients of other copies, of which none is a message to it; but what made one may
+        have sent something else to the same device.
+        """
+        return None if span.action.parts[0].kind is Kind.U else self.messages.get((need, span.device))
 
 
 @dataclass(frozen=True)
@@ -186,7 +194,7 @@ def _chain(held_back: _HeldBack, span: Span, since: Real) -> Iterator[tuple[Span
     head, more = "", 2
     while more and (need := held_back.need(span)):
         source = held_back.of[need]
-        yield source, head + _runs(need, source, held_back, held_back.messages.get((need, span.device)))
+        yield source, head + _runs(need, source, held_back, held_back.message(need, span))
         if held_back.could_start(source) <= since:
             return
         cause = held_back.by(source)

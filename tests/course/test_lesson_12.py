@@ -105,7 +105,7 @@ def test_the_clock_of_lesson_05_on_these_rows_is_the_librarys_on_its_links(rows,
     link = gp.Link(bandwidth=1 / Fraction(busy)) if busy else gp.Link()
     ends = answers.clock(with_links(rows), ON_LINKS, {"F": 1, "B": 2, "f": busy, "b": busy})
     assert {a: ends[2 * a.stage, a.kind, a.microbatch] for a in order_of(order)} == gp.simulate(
-        order, links=link
+        order, links=link, message_bytes=1
     ).ends
 
 
@@ -225,7 +225,7 @@ def test_the_length_of_gpipe_on_links_is_the_formula():
 
 
 def takes(family, links, microbatches=M, **how):
-    return gp.simulate(family(K, microbatches), links=links, **how).makespan
+    return gp.simulate(family(K, microbatches), links=links, message_bytes=1, **how).makespan
 
 
 def test_what_the_lesson_says_of_late_and_narrow_links():
@@ -248,7 +248,7 @@ def test_the_natural_wrong_predictions_are_what_they_are_said_to_be():
     late, narrow = gp.Link(latency=2), gp.Link(bandwidth=Fraction(1, 2))
     right = takes(gp.GPipe, narrow)
     without, every, delayed = (
-        takes(gp.GPipe, None),
+        takes(gp.GPipe, gp.Link()),
         takes(gp.GPipe, gp.Link(bandwidth=1)),
         takes(gp.GPipe, late),
     )

@@ -13,6 +13,7 @@ from gpipe_sim.course.lesson_15 import HIDDEN_RINGS, HIDDEN_SPEEDS, MESHES, Coun
 from gpipe_sim.replicas import shares
 
 LINK = gp.Link(latency=1, bandwidth=1)
+FREE = gp.Link()  #: messages take no time
 
 
 def nothing_sent(vectors, links):
@@ -202,13 +203,13 @@ def at_least_one(samples, speeds):
 # Predictions, and the figures in the sentences
 
 
-def mesh(K, family=gp.GPipe, M=64, links=None):
+def mesh(K, family=gp.GPipe, M=64, links=FREE):
     layers = 16 // K
     schedule = gp.replicate(family(K, M * K // 16), 16 // K)
-    return gp.simulate(schedule, gp.Costs(layers, layers, layers), links=links)
+    return gp.simulate(schedule, gp.Costs(layers, layers, layers), links=links, message_bytes=1)
 
 
-def with_sums(K, family=gp.GPipe, M=64, messages=None, sums=LINK):
+def with_sums(K, family=gp.GPipe, M=64, messages=FREE, sums=LINK):
     return gp.all_reduce(mesh(K, family, M, messages), 4 * 16 // K, links=sums).makespan
 
 
