@@ -36,9 +36,10 @@ def short(text: str, most: int = 60) -> str:
 
 def require(owner: str, value, kind: type | UnionType, such_as: str):
     """The value; TypeError unless it is of this kind: a class or a name is no instance."""
-    if not isinstance(value, kind):
-        raise TypeError(f"{owner} needs {such_as} {got(value)}")
-    return value
+    with suppress(Exception):  # of a class of one's own, which a protocol asks what it has
+        if isinstance(value, kind):
+            return value
+    raise TypeError(f"{owner} needs {such_as} {got(value)}")
 
 
 def one_of(owner: str, name: str, value, choices: Collection[str]) -> str:

@@ -4,6 +4,7 @@ import re
 import time
 import tracemalloc
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dis import opname
 from functools import cache
 from inspect import isfunction, signature
@@ -95,9 +96,9 @@ def may_be(kind, value, name: str) -> bool:
         return least <= value < np.inf or endless
     if not isinstance(kind, type):
         return True
-    if getattr(kind, "_is_protocol", False):
-        return False
-    return isinstance(value, (kind, np.ndarray, list, Iterator) if kind in LISTS else kind)
+    with suppress(OverflowError):  # of what is asked what it has
+        return isinstance(value, (kind, np.ndarray, list, Iterator) if kind in LISTS else kind)
+    return False
 
 
 def contents(given: dict) -> list[bytes]:

@@ -23,7 +23,7 @@ from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.explicit import Explicit, row_texts
 from gpipe_sim.core.placement import looped, say_stages
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import got, listed, short
+from gpipe_sim.errors import each_of, got, listed, short
 from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, read_step
 
 Program = Iterable[Step]
@@ -141,8 +141,7 @@ def read_program(device: int, program: Program) -> Program:
     owner = f"the program of device {device}"
     if isinstance(program, str):
         raise TypeError(f"{owner} is a text; device_programs reads one, with a row per device {got(program)}")
-    if not isinstance(program, Iterable) or isinstance(program, Set | Mapping):
-        raise TypeError(f"{owner} needs to be a list of steps, or a generator {got(program)}")
+    each_of(owner, "to be a list of steps, or a generator", program, Set | Mapping)
     if isgenerator(program) and getgeneratorstate(program) == GEN_CLOSED:
         raise ValueError(f"{owner} is a generator that has ended; make a new one for every run")
     if isinstance(program, Sequence | np.ndarray):
