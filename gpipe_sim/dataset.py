@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gpipe_sim.errors import floating, require_in, whole
+from gpipe_sim.errors import floating, got, require_in, whole
 
 
 class Data(NamedTuple):
@@ -37,7 +37,7 @@ def digits(*, held_out: float = 0.2, seed: int = 0, dtype: "DTypeLike" = np.floa
     y = labels[order].astype(np.int64)
     kept = len(y) - round(held_out * len(y))
     if kept in (0, len(y)):
-        raise ValueError(f"digits needs a held_out that leaves some on both sides (got {held_out})")
+        raise ValueError(f"digits needs a held_out that leaves some on both sides {got(held_out)}")
     return Data(x[:kept], y[:kept], x[kept:], y[kept:])
 
 

@@ -2,8 +2,10 @@
 
 import math
 import operator
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from fractions import Fraction
+from itertools import islice
 from numbers import Rational
 from numbers import Real as AnyReal
 from types import UnionType
@@ -13,6 +15,8 @@ import numpy as np
 
 Real = int | float | Fraction  #: a time or an amount, as Python's own number
 MOST = 10_000_000  #: of whatever a public call makes one by one: more would take minutes and all memory
+MOST_YIELDED = 1_000_000  #: by what has no length, and may go on for ever
+NO_LISTS = str | bytes | bytearray | memoryview | Set | Mapping  #: these hold items, but do not list them
 
 
 def got(value, word: str = "got ") -> str:
@@ -32,9 +36,10 @@ def short(text: str, most: int = 60) -> str:
 
 def require(owner: str, value, kind: type | UnionType, such_as: str):
     """The value; TypeError unless it is of this kind: a class or a name is no instance."""
-    if not isinstance(value, kind):
-        raise TypeError(f"{owner} needs {such_as} {got(value)}")
-    return value
+    with suppress(Exception):  # of a class of one's own, which a protocol asks what it has
+        if isinstance(value, kind):
+            return value
+    raise TypeError(f"{owner} needs {such_as} {got(value)}")
 
 
 def one_of(owner: str, name: str, value, choices: Collection[str]) -> str:
@@ -44,12 +49,27 @@ def one_of(owner: str, name: str, value, choices: Collection[str]) -> str:
     return value
 
 
+def each_of(owner: str, such_as: str, value, unfit: type | UnionType | tuple[()] = ()) -> Iterator:
+    """What it lists, one by one; TypeError if it is unfit, a record, such as an action, or has no items."""
+    with suppress(Exception):  # of a class of one's own
+        if not isinstance(value, unfit) and not hasattr(value, "_fields"):
+            return iter(value)
+    raise TypeError(f"{owner} needs {such_as} {got(value)}")
+
+
 def listed(owner: str, such_as: str, value) -> list:
-    """The value as a list; TypeError for a text, for what has no order, and for what holds no items."""
-    unfit = isinstance(value, str | bytes | Set | Mapping) or getattr(value, "shape", None) == ()
-    if unfit or not isinstance(value, Iterable):
-        raise TypeError(f"{owner} needs {such_as} {got(value)}")
-    return list(value)
+    """The value as a list.
+
+    TypeError for a text, for what has no order, and for what holds no items; ValueError for too many.
+    """
+    items = each_of(owner, such_as, value, NO_LISTS)
+    try:
+        length, most = len(value), MOST
+    except Exception:
+        length, most = 0, MOST_YIELDED
+    if length > most or len(found := list(islice(items, most + 1))) > most:
+        raise ValueError(f"{owner} needs {such_as}, and at most {most:,} of them {got(value)}")
+    return found
 
 
 def require_flags(owner: str, **flags) -> None:
@@ -70,10 +90,10 @@ def whole(owner: str, name: str, value, low: float = 1, high: int | None = None)
     TypeError unless it is one, ValueError outside ``low`` to ``high``, both included.
     """
     try:
-        number = operator.index(value)
-    except TypeError:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except Exception:  # of a class of one's own
         number = None
-    if number is None or isinstance(value, bool):
+    if number is None:
         raise TypeError(f"{owner} needs {name} to be a whole number {got(value)}")
     if high is not None and not low <= number <= high:
         raise ValueError(f"{owner} needs {name} from {low} to {high} {got(value)}")
@@ -129,7 +149,7 @@ def numbers(owner: str, name: str, value) -> np.ndarray:
     """The value as an array; TypeError unless it holds real numbers: whole ones, floats or truth values."""
     try:
         array = np.asarray(value)
-    except ValueError:  # rows of several lengths
+    except Exception:  # rows of several lengths, too many, or a class of one's own
         array = np.asarray(None)
     if array.dtype.kind not in "fiub":
         found = got(value) if array.dtype == object else f"(got {array.dtype})"
@@ -140,7 +160,7 @@ def numbers(owner: str, name: str, value) -> np.ndarray:
 def floating(owner: str, dtype) -> np.dtype:
     """The dtype, as NumPy's own; ValueError unless it is one of floats."""
     try:
-        found = np.dtype(dtype)
+        found = np.dtype(dtype) if isinstance(dtype, str | type | np.dtype) else None
     except Exception:  # NumPy prints what it cannot read, and that may raise anything
         found = None
     if found is None or found.kind != "f":
@@ -174,10 +194,11 @@ def require_room(partitions: int, devices: Sequence[Hashable]) -> tuple[Hashable
     """The names; IndexError, in torchgpipe's words, for fewer than partitions, TypeError for no names."""
     try:
         hash(names := tuple(listed("devices", "a list", devices)))
-    except TypeError:
-        raise TypeError(
-            f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}"
-        ) from None
+        wrong = [name for name in names if name != name]  # NaN, which is no name to find again
+    except Exception:
+        wrong = [devices]
+    if wrong:
+        raise TypeError(f"devices lists a name for each of {partitions}, such as 'a' {got(devices)}")
     if partitions > len(names):
         raise IndexError(
             "too few devices to hold given partitions "

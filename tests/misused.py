@@ -6,7 +6,12 @@ instead of one of them. ``CASES`` are single calls: what does not fit together, 
 """
 
 from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
 from inspect import Parameter, signature
+from itertools import count, repeat
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,6 +63,7 @@ def train(data=(X, Y), schedule=SCHEDULE, **options) -> History:
 
 STEP = step()
 PROFILE = gp.profile(parts(), (X, Y), gp.cross_entropy)
+WIDE = gp.profile(gp.split(gp.mlp([8] * 3), stages=2), (np.ones((32, 8)),) * 2, gp.mse)
 LIKE = gp.profile(gp.split(gp.mlp([64] * 3), stages=2), (X, X), gp.mse)  #: each layer like the others
 
 
@@ -76,6 +82,65 @@ WRONG = (
     object(), Unsayable(), gp.GPipe, SCHEDULE, TIMELINE, lambda *given: None,
 )  # fmt: skip
 
+
+class Raises:
+    """Where Python asks it anything, it raises: ``Raises("__len__")`` when it is asked for its length."""
+
+    def __new__(cls, *methods, error=OverflowError):
+        def raises(self, *given):
+            raise error("no words")
+
+        return object.__new__(type("Raises", (), dict.fromkeys(methods, raises)))
+
+
+class Agrees:
+    """Has whatever it is asked for, as a mock has."""
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *given, **named):
+        return self
+
+
+#: Values that are rarer, as a text each: a generator is made anew for every call.
+HOSTILE = (
+    "2**63", "-(2**63) - 1", "10**18", "1e18", "1e308", "5e-324", "-0.0", "-INF", "np.int64(3)",
+    "np.int8(-1)", "np.float32(0.5)", "np.float64(NAN)", "np.True_", "Fraction(1, 2)",
+    "Fraction(10**400, 3)", "Fraction(1, 10**400)", "Decimal('1.5')", "Decimal('sNaN')",
+    "datetime(2020, 1, 1)", "2j", "...", "NotImplemented", "slice(None)", "ValueError('x')", "int",
+    "np.float16", "np.dtype(object)", "gp", "F", "lambda x: x", "np.ones((2, 2))", "np.array(2)",
+    "np.array(NAN)", "np.array([])", "np.array([1, 2], np.int8)", "np.array([None, 'x'])",
+    "np.array(['a', 'b'])", "np.zeros(2, [('a', int)])", "np.ma.array([1], mask=[1])",
+    "np.array(['2020-01-01'], 'M8[D]')", "''", "'\\n'", "'\\0'", "'0F0\\x000B0'", "'\\ud800'", "'\u0663'",
+    "'device \u0660: \u0660F\u0660'", "'1' * 5000", "b'4'", "bytearray(b'12')", "memoryview(b'12')",
+    "range(2)", "range(10**12)", "count()", "repeat(0)", "repeat('0F0')", "iter(())",
+    "(i for i in range(2))", "()", "[0, 0]", "[-1, 2]", "[NAN, 1]", "[INF, 1]", "[1, 'a']", "[[1, 2], [3]]",
+    "[range(10**12)]", "[count()]", "deep()", "{'a': 1}", "{0: 1, 1: 2}", "{1, 2}", "frozenset('ab')",
+    "F(0, 0)", "SPANS[0]", "Path('/no/x.svg')", "Raises('__repr__')", "Raises('__len__')",
+    "Raises('__iter__')", "Raises('__index__')", "Raises('__array__')", "Raises('__float__')",
+    "Raises('__eq__')", "Raises('__bool__')", "Raises('__hash__')", "Raises('__getattr__')",
+    "Raises('__iter__', '__len__', '__repr__', '__eq__', '__bool__', '__call__', '__str__', '__getitem__')",
+    "Agrees()",
+)  # fmt: skip
+
+
+def hostile(text: str) -> object:
+    """What one of them says, made anew."""
+    return eval(
+        text, globals() | {each.__name__: each for each in (Fraction, Decimal, datetime, Path, count, repeat)}
+    )
+
+
+def deep() -> list:
+    """A list in a list, a hundred times, in which the last holds the first."""
+    found = first = []
+    for _ in range(100):
+        found = [found]
+    first.append(found)
+    return found
+
+
 #: Results, and records that take whatever they are given: nobody checks what only the library makes.
 RECORDS = """Action Advice B BalancePlan Checkpoint Collective Context CostModel DeadlockError Deepest
     DivergedError Explanation F GELU History I Kind Layer Loss MemoryLimitError MemoryTrace Message Optimizer
@@ -85,7 +150,7 @@ FORMULAS = {name: found for name, found in vars(gp.formulas).items() if hasattr(
 PLOTS = {name: found for name, found in vars(gp.plots).items() if name.startswith("plot_")}
 METHODS = (
     *(TIMELINE.on, from_spans, SCHEDULE.device_of),
-    *(gp.Costs().per_stage, gp.Costs().duration, gp.Explicit.parse),
+    *(gp.Costs().per_stage, gp.Costs().duration, gp.Costs.from_forward, gp.Explicit.parse),
     *(STEP.memory[0].at, STEP.memory[0].peak, STEP.memory[0].over_time, TensorParallel(MLP, 2).step),
 )
 #: Whatever is public: a name of the package, or of a chapter.
@@ -111,7 +176,9 @@ def usual() -> dict:
             ("steps", "epochs", "device", "flops", "to", "block", "replicas", "pieces", "pair"), 1
         ),
         **dict.fromkeys(("bandwidth", "latency", "size", "copy", "compute", "working_set", "weights"), 1),
-        **dict.fromkeys(("microbatches_held", "boundary_input", "activations", "weight_grad", "inputs"), 1),
+        **dict.fromkeys(
+            ("forward", "microbatches_held", "boundary_input", "activations", "weight_grad", "inputs"), 1
+        ),
         **dict.fromkeys(("parameters", "backward", "stages_per_device"), 2),
         **dict.fromkeys(("stage", "source", "time", "microbatch", "recompute"), 0),
         **dict.fromkeys(("learning_rate", "rate", "noise", "bubble"), 0.1),
@@ -259,6 +326,24 @@ ON_PAPER = Attention(64, 4, rng=None)
 #: What is done and what is said, by the error.
 REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
     ValueError: [
+        (lambda: Linear(2, 2, rng=RNG, dtype=None), "Linear needs a floating dtype (got None)"),
+        (lambda: gp.digits(dtype=np.float64(NAN)), "digits needs a floating dtype (got np.float64(nan))"),
+        (lambda: gp.mlp([2, 2], dtype=hostile("Raises('__repr__')")), "floating dtype (got Raises)"),
+        (lambda: from_torch_csv("\u0660F0"), "line 1, cell 1: '\u0660F0' is not an action"),
+        (lambda: from_torch_csv('0F0,0B0\n1F0,"1B0'), "cannot read the text: unexpected end of data"),
+        (lambda: gp.Explicit.parse("device \u0660: 0F0"), "'device' is not an action"),
+        (lambda: gp.Explicit.parse(f"device {'1' * 5000}: 0F0"), "'device' is not an action"),
+        (lambda: gp.device_programs("0F0 0SEND_F\u0660"), "'0SEND_F\u0660' is not an action"),
+        (
+            lambda: gp.Explicit(repeat("0F0")),
+            "one row per device, such as ['0F0 0B0'], and at most 1,000",
+        ),
+        (lambda: gp.Explicit([repeat("0F0")]), "row 0 of Explicit needs to list actions, such as"),
+        (lambda: gp.check(Orders(repeat(F(0, 0)))), "Orders.order(0) needs at most 65,536 actions"),
+        (lambda: gp.mlp(range(10**12)), "such as [64, 10], and at most 10,000,000 of them (got range("),
+        (lambda: train(epochs=10**18), "train needs at most 10,000,000 epochs"),
+        (lambda: gp.Costs.measured(parts(), (X, Y), runs=2**63), "measured needs at most 10,000,000 runs, "),
+        (lambda: gp.deepest_model(gp.OneFOneB(4, 32), WIDE, 0, 10**18), "smaller memory_limit, 5,000 bloc"),
         (lambda: gp.GPipe(2, UNPRINTABLE), "GPipe needs at most 10,000,000 pairs of stage and"),
         (lambda: gp.repeat(SCHEDULE, 0), "repeat needs steps >= 1 (got 0)"),
         (lambda: DualPipe(4, 9), "DualPipe needs an even number of microbatches (got 9); 10 would work"),
@@ -473,6 +558,18 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.staleness(gp.PipeDream(4, 8), "double"), "which makes it, stands behind 0F2 on device 0"),
     ],
     TypeError: [
+        (
+            lambda: gp.split(gp.mlp([4, 4]), stages=1, devices=F(0, 0)),
+            "each of 1, such as 'a' (got Action(stage=0",
+        ),
+        (lambda: gp.split(gp.mlp([4, 4]), stages=1, devices=[NAN]), "devices lists a name for each of 1"),
+        (
+            lambda: gp.single_device_step([], (X, Y), gp.mse),
+            "a model is a list of layers, such as mlp([64, 10",
+        ),
+        (lambda: Partition([LINEAR], device=X), "Partition needs device to be a name, such as 'a' (got nda"),
+        (lambda: plan(schedules=np.ones((2, 2))), "plan needs schedules to list families, such as [GPipe"),
+        (lambda: gp.simulate(SCHEDULE, profile=hostile("Agrees()")), "simulate needs a profile, as profile("),
         (lambda: gp.check(Orders(F(0, 0))), "Orders.order(0) needs to list actions"),
         (lambda: gp.check(Orders([gp.core.OverlapFB(F(0, 0), None)])), "takes actions or their spelling"),
         (lambda: gp.check(Orders([], held=3)), "Orders needs placement to list the stages of each device"),

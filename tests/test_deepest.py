@@ -8,6 +8,7 @@ from cases import every_schedule, over
 
 import gpipe_sim as gp
 from gpipe_sim.core import Linear
+from gpipe_sim.memory.deepest import _made
 from gpipe_sim.memory.profile import Profile, Size
 
 H, TOKENS, PLACES, GIB = 2_048, 32_000, 1_024, 2**30
@@ -41,9 +42,9 @@ def test_it_fits_and_one_more_block_on_any_device_does_not(schedule):
     found = gp.deepest_model(schedule, profile, 2, limit)
     assert found.memory == gp.predict_memory(schedule, found.profile)
     assert max(peaks(schedule, found.profile)) <= limit
-    if len(set(found.blocks)) == 1:  # no byte to spare, and still as deep
-        exactly = gp.deepest_model(schedule, profile, 2, peaks(schedule, found.profile))
-        assert exactly.blocks == found.blocks
+    for blocks in ([each] * schedule.stages for each in (1, 2, 5)):  # no byte to spare, and still as deep
+        exactly = gp.deepest_model(schedule, profile, 2, peaks(schedule, of_depth(profile, blocks)))
+        assert [*exactly.blocks] == blocks
     assert found.profile == of_depth(profile, found.blocks)
     assert found.depth == sum(found.blocks) == sum(len(stage) for stage in found.profile.stages) - 4
     for held in schedule.placement:
@@ -151,6 +152,17 @@ def test_a_limit_that_any_depth_keeps_is_refused(limit, monkeypatch):
     with pytest.raises(ValueError, match="needs a smaller memory_limit, 25 blocks in each stage fit"):
         gp.deepest_model(gp.GPipe(2, 1), language(), 2, limit)
     assert gp.deepest_model(gp.GPipe(2, 1), language(), 2, 70_000).depth < 50
+
+
+@over([*every_schedule([(2, 2), (4, 4)]), gp.remat(gp.GPipe(3, 4), "always")])
+def test_eight_more_blocks_take_less_than_all_that_a_step_makes_of_them(schedule):
+    """So a limit that keeps all of it is known to be too large without a prediction of 20,000 blocks."""
+    for optimizer in (None, gp.Adam(0.1)):
+        profile = language(optimizer=optimizer)
+        made = _made(profile.stages[0][2], schedule.microbatches, profile.samples)
+        one, nine = (peaks(schedule, of_depth(profile, [n] * schedule.stages)) for n in (1, 9))
+        for few, many, held in zip(one, nine, schedule.placement, strict=True):
+            assert 0 < many - few < 8 * len(held) * made
 
 
 def test_blocks_that_take_more_bytes_once_there_are_many_are_found():

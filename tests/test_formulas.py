@@ -1,5 +1,6 @@
 """The closed forms of the papers against simulated timelines, and their own numbers."""
 
+import re
 from fractions import Fraction
 from itertools import product
 
@@ -18,6 +19,7 @@ from gpipe_sim import (
     remat,
     simulate,
 )
+from gpipe_sim.errors import got
 from gpipe_sim.why import speedup
 
 EXACT = Costs(Fraction(1), Fraction(1), Fraction(1))
@@ -127,13 +129,12 @@ def test_formulas_are_exact():
 
 @pytest.mark.parametrize("target", [0, 1, "1.5", -0.1, Fraction(1)])
 def test_a_target_that_no_or_every_pipeline_meets_is_refused(target):
-    with pytest.raises(ValueError, match=rf"needs a bubble between 0 and 1 \(got {target}\)"):
+    with pytest.raises(ValueError, match=re.escape(f"needs a bubble between 0 and 1 {got(target)}")):
         formulas.microbatches_for_bubble(4, target)
 
 
 @pytest.mark.parametrize("target", [float("nan"), float("inf"), "a tenth"])
 def test_a_target_that_is_no_number_is_refused_by_name(target):
-    with pytest.raises(
-        ValueError, match=rf"microbatches_for_bubble needs a bubble between 0 and 1 \(got {target}\)"
-    ):
+    says = f"microbatches_for_bubble needs a bubble between 0 and 1 {got(target)}"
+    with pytest.raises(ValueError, match=re.escape(says)):
         formulas.microbatches_for_bubble(4, target)

@@ -30,8 +30,10 @@ def as_drawn(timeline: gp.core.Timeline) -> tuple[dict, dict]:
 class Sizes:
     """In place of a profile: messages of these bytes, by what made them."""
 
+    require_within = None
+
     def __init__(self, of):
-        self.of, self.require_within = of, None
+        self.of = of
 
     def message_bytes(self, schedule: gp.core.Schedule) -> CostColumn:
         program = schedule.program

@@ -1,6 +1,6 @@
 """No order is faster than ``lower_bound``: for small sizes all orders are tried."""
 
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 
 import numpy as np
 import pytest
@@ -69,6 +69,16 @@ def test_it_is_reached_where_nothing_is_in_the_way():
     assert lower_bound(layers, two, batch, gp.mse, **given) == 4 * 3 * forward
     plans = gp.plan(layers, two, batch, gp.mse, schedules=[gp.families.Chimera, gp.OneFOneB], **given)
     assert plans.best.words == "1 x Chimera K=2 M=4" and plans.gap == 0
+
+
+def test_the_largest_layer_waits_for_those_before_it():
+    """Where it is nearly all of the work, and an odd number of devices has no two copies to share it."""
+    sizes, batch = [8, 8, 8, 800], (np.zeros((4, 8)), np.zeros((4, 800)))
+    layers = [gp.core.Linear(a, b, rng=np.random.default_rng(0)) for a, b in pairwise(sizes)]
+    small, large = 2 * 8 * 8, 2 * 8 * 800  # forward of a sample; I and W are as long
+    three = gp.Cluster(3, gp.Accelerator(1), 1e9)
+    found = lower_bound(layers, three, batch, gp.mse, replicas=[1], microbatches=[4])
+    assert found == 2 * small + 4 * 3 * large
 
 
 def test_more_devices_more_speed_and_faster_links_never_raise_it():

@@ -31,7 +31,7 @@ def colocate(schedule: Schedule, devices: Sequence[Hashable]) -> Explicit:
         dict.fromkeys(stage for k, held in enumerate(schedule.placement) if used[k] == name for stage in held)
         for name in names
     ]
-    return rearranged(schedule, rows, placement, schedule.microbatches)
+    return rearranged(schedule, rows, [list(held) for held in placement], schedule.microbatches)
 
 
 def _once(schedule: Schedule, row: Sequence[Action | OverlapFB]) -> Iterator[Action | OverlapFB]:

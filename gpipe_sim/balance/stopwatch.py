@@ -10,7 +10,7 @@ from gpipe_sim.core.boundary import Boundary, first
 from gpipe_sim.core.device import Batch, as_batch, cut_batch
 from gpipe_sim.core.layers import Context
 from gpipe_sim.core.partition import Partition, require_partitions
-from gpipe_sim.errors import whole
+from gpipe_sim.errors import require_few, whole
 
 Seconds = tuple[list[float], ...]  #: of F, of I and of W, for each partition
 
@@ -31,6 +31,7 @@ def seconds(partitions: Sequence[Partition], x: np.ndarray, runs: int, warmup: i
     """The median seconds of F, I and W of each partition; ``x`` are the inputs of one microbatch."""
     require_partitions("measured", partitions, runnable=True)
     runs, warmup = whole("measured", "runs", runs), whole("measured", "warmup", warmup, low=0)
+    require_few("measured", runs + warmup, "runs, warmup included")
     x = np.ascontiguousarray(x)
     taken = [_run(partitions, x) for _ in range(warmup + runs)][warmup:]
     return tuple([median(times) for times in zip(*kind, strict=True)] for kind in zip(*taken, strict=True))

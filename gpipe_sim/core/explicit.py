@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from gpipe_sim.core.actions import Action, OverlapFB, require_labels
 from gpipe_sim.core.placement import looped, read_placement, require_gapless
-from gpipe_sim.core.rows import read_row
+from gpipe_sim.core.rows import SUCH_AS, read_row
 from gpipe_sim.core.schedule import WEIGHTS, Schedule
 from gpipe_sim.errors import listed, require, whole
 
 #: A row may begin with "device 0:", "device 0, stages 0 7:" or "device 0, no stage:"; also with "rank 0:".
-_HEAD = re.compile(r"(?:(?i:device|rank) (\d+)(?:, (stages?(?: \d+)+|no stage))?:)?(.*)")
+_HEAD = re.compile(r"(?:(?i:device|rank) ([0-9]{1,18})(?:, (stages?(?: [0-9]{1,18})+|no stage))?:)?(.*)")
 MOST_PAIRS = 10_000  #: how many (stage, microbatch) pairs rows may span, besides 100 for each action
 
 
@@ -38,8 +38,10 @@ class Explicit(Schedule):
         placement: Sequence[Sequence[int]] | None = None,
         microbatches: int | None = None,
     ):
-        rows = listed("Explicit", "one row per device, such as ['0F0 0B0']", rows)
-        found = tuple(tuple(read_row(f"row {i} of Explicit", row)) for i, row in enumerate(rows))
+        found: list[tuple[Action | OverlapFB, ...]] = []
+        for row in listed("Explicit", "one row per device, such as ['0F0 0B0']", rows):
+            owner = f"row {len(found)} of Explicit"
+            found.append(tuple(read_row(owner, row if isinstance(row, str) else listed(owner, SUCH_AS, row))))
         parts = [part for row in found for action in row for part in action.parts]
         if not parts:
             raise ValueError("Explicit needs at least one action, such as 0F0")
@@ -50,11 +52,11 @@ class Explicit(Schedule):
         if placement is None:
             stages = 1 + max(part.stage for part in parts)
             _require_room(stages, microbatches, len(parts))
-            placement = looped(len(rows), stages)
-        held = read_placement("Explicit", placement, len(rows))
+            placement = looped(len(found), stages)
+        held = read_placement("Explicit", placement, len(found))
         require_gapless(held)
         _require_room(len({stage for stages in held for stage in stages}), microbatches, len(parts))
-        values = {"devices": len(rows), "microbatches": microbatches, "rows": found, "placement": held}
+        values = {"devices": len(held), "microbatches": microbatches, "rows": tuple(found), "placement": held}
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self.__post_init__()
@@ -93,7 +95,7 @@ def row_texts(text: str) -> tuple[list[str], list[tuple[int, ...]] | None]:
     told = [row[2] for row in rows]
     if any(told) and None in told:
         raise ValueError(f"row {told.index(None)} does not say which stages it holds; others do")
-    held = [tuple(map(int, re.findall(r"\d+", stages))) for stages in told] if any(told) else None
+    held = [tuple(map(int, re.findall("[0-9]+", stages))) for stages in told] if any(told) else None
     return [row[3] for row in rows], held
 
 

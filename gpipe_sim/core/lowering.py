@@ -12,11 +12,13 @@ from gpipe_sim.core.placement import read_placement
 from gpipe_sim.core.program import CODE, KINDS, Column, Program
 from gpipe_sim.core.rows import cells, read_action
 from gpipe_sim.core.rules import NEEDS
+from gpipe_sim.errors import require_few
 
 if TYPE_CHECKING:
     from gpipe_sim.core.schedule import Schedule
 
 CHUNK = 1 << 16  #: about how many actions exist as objects at the same time while an order is lowered
+Piece = tuple[Column, Column, Column, Column]  #: stage, kind, microbatch of parts; parts of each entry
 _CODE_OF_LETTER = np.zeros(128, np.int8)
 _CODE_OF_LETTER[[ord(kind) for kind in KINDS]] = range(len(KINDS))
 
@@ -35,7 +37,7 @@ def lower(schedule: "Schedule") -> Program:
     placement = read_placement(type(schedule).__name__, schedule.placement, schedule.devices)
     stages, microbatches = _count_stages(schedule, placement), schedule.microbatches
     lengths: list[int] = []
-    pieces = list(_pieces(schedule, lengths))
+    pieces = list(_pieces(schedule, lengths, max(CHUNK, len(KINDS) * stages * microbatches)))
     stage, kind, microbatch, sizes = map(np.concatenate, zip(*pieces, strict=True))
     rows, parts = offsets(lengths), offsets(sizes)
     entry = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
@@ -75,17 +77,18 @@ def _count_stages(schedule: "Schedule", placement: tuple[tuple[int, ...], ...]) 
     return 1 + max(held)
 
 
-def _pieces(schedule: "Schedule", lengths: list[int]) -> Iterator[tuple[Column, Column, Column, Column]]:
+def _pieces(schedule: "Schedule", lengths: list[int], most: int) -> Iterator[Piece]:
     """Columns (stage, kind, microbatch, parts per entry), about ``CHUNK`` actions at a time.
 
-    Appends the number of entries of each device's row to ``lengths``.
+    Appends the number of entries of each device's row to ``lengths``. ValueError for one of more than
+    ``most``, which may be endless.
     """
     parts, sizes = [], []
     for device in range(schedule.devices):
         owner, length = f"{type(schedule).__name__}.order({device})", 0
         row = cells(owner, schedule.order(device))
         while chunk := list(islice(row, CHUNK)):
-            length += len(chunk)
+            require_few(owner, length := length + len(chunk), "actions", most)
             if {*map(type, chunk)} == {Action}:
                 sizes += [1] * len(chunk)
                 parts += chunk
@@ -100,9 +103,7 @@ def _pieces(schedule: "Schedule", lengths: list[int]) -> Iterator[tuple[Column, 
     yield _columns(schedule, parts, sizes)
 
 
-def _columns(
-    schedule: "Schedule", parts: list[Action], sizes: list[int]
-) -> tuple[Column, Column, Column, Column]:
+def _columns(schedule: "Schedule", parts: list[Action], sizes: list[int]) -> Piece:
     stages, kinds, microbatches = zip(*parts, strict=True) if parts else ((), (), ())
     if not ({*map(type, stages), *map(type, microbatches)} <= {int} and {*map(type, kinds)} <= {Kind}):
         return _columns(schedule, list(map(plain, parts)), sizes)

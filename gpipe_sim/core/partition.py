@@ -33,7 +33,7 @@ class Partition:
         require_distinct(layers)
         self.layers = tuple(layers)
         self.first_layer = whole("Partition", "first_layer", first_layer, low=0)
-        self.device = device
+        self.device = require("Partition", device, Hashable, "device to be a name, such as 'a'")
 
     @property
     def numbers(self) -> range:
@@ -106,7 +106,7 @@ def _add(layer: int, fresh: dict[str, Array], into: Gradients) -> list[Array]:
 
 
 def require_distinct(layers: Sequence[Layer]) -> None:
-    if isinstance(layers, Partition | str) or not isinstance(layers, Sequence):
+    if isinstance(layers, Partition | str) or not isinstance(layers, Sequence) or not layers:
         hint = "its layers are partition.layers" if isinstance(layers, Partition) else "such as mlp([64, 10])"
         raise TypeError(f"a model is a list of layers, {hint} {got(layers)}")
     holder: dict[int, int] = {}

@@ -1,9 +1,9 @@
 """Which device holds which stages."""
 
-import operator
 from collections.abc import Sequence
+from operator import index
 
-from gpipe_sim.errors import got, require_few, whole
+from gpipe_sim.errors import got, listed, require_few, whole
 
 
 def looped(devices: int, stages: int) -> tuple[tuple[int, ...], ...]:
@@ -33,8 +33,8 @@ def read_placement(
     TypeError unless it is lists of whole numbers, ValueError unless there are ``devices`` of them.
     """
     try:
-        held = tuple(tuple(map(operator.index, stages)) for stages in placement)
-    except TypeError:
+        held = tuple(tuple(map(index, listed(owner, "", stages))) for stages in listed(owner, "", placement))
+    except Exception:  # of a class of one's own
         raise TypeError(
             f"{owner} needs placement to list the stages of each device, such as [[0, 3], [1, 2]] "
             f"{got(placement)}"

@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Iterator
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB, plain
-from gpipe_sim.errors import got
+from gpipe_sim.errors import each_of, got
+
+SUCH_AS = "to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0'"
 
 
 def cells(owner: str, row: str | Iterable) -> Iterator:
     """What a row holds, one by one: a long order need not exist as a list."""
-    unfit = isinstance(row, Action | OverlapFB) or getattr(row, "shape", None) == ()
-    if unfit or not isinstance(row, Iterable):
-        raise TypeError(f"{owner} needs to list actions, such as [F(0, 0), B(0, 0)] or '0F0 0B0' {got(row)}")
-    return iter(row.split() if isinstance(row, str) else row)
+    return each_of(owner, SUCH_AS, row.split() if isinstance(row, str) else row)
 
 
 def read_row(owner: str, row: str | Iterable) -> Iterator[Action | OverlapFB]:

@@ -82,7 +82,7 @@ def simulate(
     program = schedule.program
     require_costs("simulate", costs, program.stages, program.devices)
     check(schedule)
-    if profile is not None and not hasattr(profile, "require_within"):
+    if profile is not None and not hasattr(type(profile), "require_within"):
         raise TypeError(f"simulate needs a profile, as profile(partitions, batch, loss) gives {got(profile)}")
     if memory_limit is not None:
         if profile is None:

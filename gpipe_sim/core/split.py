@@ -62,8 +62,7 @@ def balanced(layers: int, stages: int | None, balance: Sequence[int] | None) -> 
         return _even(layers, stages)
     if stages is not None or balance is None:
         raise TypeError("split needs either stages=, how many, or balance=, how many layers each")
-    balance = listed("split", "balance to list how many layers each stage gets", balance)
-    return _read_balance(balance, layers)
+    return _read_balance(listed("split", "balance to list how many layers each stage gets", balance), layers)
 
 
 def _even(layers: int, stages: int) -> list[int]:

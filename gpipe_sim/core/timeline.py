@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, wraps
+from inspect import getattr_static
 from itertools import repeat
 from math import isfinite
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -143,7 +144,7 @@ def column_of(times: list[Real]) -> Column:
 
 def require_timeline(owner: str, value) -> None:
     """TypeError unless the value is a timeline; the message says how to get one from what was given."""
-    has = isinstance(getattr(value, "timeline", None), Timeline)
+    has = isinstance(getattr_static(value, "timeline", None), Timeline)
     such_as = "such as its .timeline" if has else "such as simulate(GPipe(4, 8))"
     require(owner, value, Timeline, f"a timeline, {such_as}")
 

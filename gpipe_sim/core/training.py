@@ -16,7 +16,7 @@ from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Gradients, Partition, require_partitions
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import StepResult, require_fit, require_loss, single_device_step, train_step
-from gpipe_sim.errors import DivergedError, Real, got, numbers, whole
+from gpipe_sim.errors import DivergedError, Real, got, numbers, require_few, whole
 
 Array = np.ndarray
 Data = Batch | tuple[Array, Array, Array, Array]  #: (x, y), or these and (x, y) that are held out
@@ -144,8 +144,8 @@ def _train(
 ) -> History:
     if report is not None and not callable(report):
         raise TypeError(f"train needs report to be a function of a line of text, or None {got(report)}")
-    seed, epochs = whole("train", "seed", seed, low=0), whole("train", "epochs", epochs)
-    batch_size = whole("train", "batch_size", batch_size)
+    require_few("train", epochs := whole("train", "epochs", epochs), "epochs")
+    seed, batch_size = whole("train", "seed", seed, low=0), whole("train", "batch_size", batch_size)
     (x, y), held_out = _read_data(partitions, data, loss, batch_size)
     parameters = {key: p for partition in partitions for key, p in partition.parameters.items()}
     history, rng = History(), np.random.default_rng(seed)
@@ -159,7 +159,7 @@ def _train(
         if held_out:
             history.accuracies.append(_held_out(partitions, *held_out, history.losses))
             line += f"  held-out accuracy {history.accuracies[-1]:.1%}"
-        if report:
+        if report is not None:
             report(line)
     return history
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 
 from gpipe_sim.course import mine
 from gpipe_sim.course.called import stopped
@@ -59,11 +58,17 @@ def _kept(check: Callable[..., Reply], answers: dict[str, object], reply: Reply)
     """The reply, and whether the answer is kept: it must pass without the notebook's other cells."""
     try:
         text = mine.with_section(mine.stored(), check.__name__, mine.source_of(answers))
+    except RuntimeError as error:
+        return correct(f"{reply.text}. It is not kept for later lessons: {error}")
+    try:
         alone = mine.pipeline(text)
         again = check(*(alone[name] for name in answers))
     except Exception as error:
         return correct(f"{reply.text}. It is not kept for later lessons: on its own {stopped(error)}")
     if again.verdict != "correct":
         return correct(f"{reply.text}. It is not kept for later lessons: on its own, {again.text}")
-    Path(mine.FILE).write_text(text, encoding="utf-8")
+    try:
+        mine.keep(text)
+    except RuntimeError as error:
+        return correct(f"{reply.text}. It is not kept for later lessons: {error}")
     return reply

@@ -19,14 +19,15 @@ from types import FunctionType
 from typing import Any
 
 from gpipe_sim.course.called import KEPT as FILE
+from gpipe_sim.course.limit import SECONDS, TooLarge, TooLong, time_limit
 
 HEADING = "# What passed its check in the lessons. `make reset` removes this file.\n"
-_SECTION = re.compile(r"^# --- (\w+)\n", re.M)
+MOST = 1_000_000  #: bytes of the student's file: all lessons together write some 20,000
+_SECTION = re.compile(r"# --- (\w+)")
 
 
 def __getattr__(name: str) -> Any:
-    names = pipeline(stored())
-    if name.startswith("_") or name not in names:
+    if name.startswith("_") or name not in (names := pipeline(stored())):
         raise AttributeError(f"no lesson has a piece called {name!r}")
     return names[name]
 
@@ -35,7 +36,7 @@ def __getattr__(name: str) -> Any:
 def pipeline(own: str = "") -> dict[str, Any]:
     """The names of the whole pipeline, with the source ``own`` in place of the answers of the same names.
 
-    RuntimeError if ``own`` does not run.
+    RuntimeError if ``own`` does not run, or does not end.
     """
     names: dict[str, Any] = {"__name__": "my_pipeline", "gp": import_module("gpipe_sim")}
     names["mine"] = sys.modules[__name__]
@@ -44,32 +45,85 @@ def pipeline(own: str = "") -> dict[str, Any]:
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
     linecache.cache[FILE] = len(own), None, own.splitlines(keepends=True), FILE  # a reply can quote its line
     try:
-        exec(compile(own, FILE, "exec"), names)
-    except Exception as error:
-        raise RuntimeError(
-            f"{FILE}, beside the notebooks, stopped: {type(error).__name__}: {error}. "
-            "Mend it, or start again with `make reset`"
-        ) from error
+        with time_limit(SECONDS):
+            exec(compile(own, FILE, "exec"), names)
+    except KeyboardInterrupt:  # the student's own
+        raise
+    except TooLong as error:
+        large = isinstance(error, TooLarge)
+        says = "takes more and more memory" if large else f"was still running after {SECONDS} seconds"
+        raise wrong(says) from error
+    except BaseException as error:  # sys.exit() too, which would end the cell without a word
+        raise wrong(f"stopped: {type(error).__name__}: {error}") from error
     return names
 
 
+def wrong(says: str) -> RuntimeError:
+    """What is wrong with the student's file, and what to do."""
+    return RuntimeError(f"{FILE}, beside the notebooks, {says}. Mend it, or start again with `make reset`")
+
+
 def stored() -> str:
-    """The text of the student's file. Tests of the lessons do not see it: they hold for everybody."""
+    """The text of the student's file; RuntimeError if it cannot be read.
+
+    Tests of the lessons do not see it: they hold for everybody.
+    """
     if _in_a_test():
         return ""
-    return Path(FILE).read_text(encoding="utf-8") if Path(FILE).exists() else ""
+    file = Path(FILE)
+    try:
+        if file.exists() and not file.is_file():
+            raise RuntimeError(f"{FILE}, beside the notebooks, is no file. Give that another name")
+        if file.stat().st_size > MOST:
+            raise wrong(f"is over {MOST:,} bytes long")
+        return file.read_text(encoding="utf-8-sig")  # some editors put a mark before the first byte
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeError) as error:
+        raise wrong(f"cannot be read: {error}") from error
+
+
+def keep(text: str) -> None:
+    """Write the student's file; RuntimeError, before anything has changed, if that cannot be."""
+    try:
+        Path(FILE).write_bytes(text.encode())
+    except (OSError, UnicodeError) as error:
+        raise RuntimeError(f"{FILE}, beside the notebooks, cannot be written: {error}") from error
 
 
 def sections(text: str) -> dict[str, str]:
-    """The file's sections: the source that is kept under each check's name."""
-    _, *parts = _SECTION.split(text)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    """The file's sections: the source that is kept under each check's name.
+
+    Under "" is what stands before the first, if anything does. A heading within a function is a comment.
+    """
+    inside, name, found = _lines_of_statements(text), "", {"": ""}
+    for number, line in enumerate(text.removeprefix(HEADING).split("\n"), start=1 + text.startswith(HEADING)):
+        if number not in inside and (heading := _SECTION.fullmatch(line)):
+            name = heading[1]
+        else:
+            found[name] = f"{found.get(name, '')}{line}\n"
+    return {name: body for name, body in found.items() if body.strip()}
 
 
 def with_section(text: str, name: str, source: str) -> str:
     """The file's text with this section added, or put in place of the one that it has."""
     kept = sections(text) | {name: source}
-    return "\n\n".join([HEADING, *(f"# --- {key}\n{body.strip()}\n" for key, body in kept.items())])
+    first = [body.strip("\n") + "\n" for body in [kept.pop("", "")] if body]
+    bodies = [f"# --- {key}\n" + body.strip("\n") + "\n" for key, body in kept.items()]
+    return "\n\n".join([HEADING, *first, *bodies])
+
+
+def _lines_of_statements(text: str) -> set[int]:
+    """The lines on which a statement goes on, so that a comment there is a part of it."""
+    try:
+        statements = ast.parse(text).body
+    except Exception:  # what does not run is told elsewhere
+        return set()
+    return {line for each in statements for line in range(_first_line(each) + 1, (each.end_lineno or 0) + 1)}
+
+
+def _first_line(statement: ast.stmt) -> int:
+    return min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
 
 
 def source_of(answers: dict[str, Any]) -> str:
@@ -104,6 +158,5 @@ def _definitions(cell: str) -> str:
     lines, kept = cell.splitlines(keepends=True), []
     for node in ast.parse(cell).body:
         if not isinstance(node, ast.Expr):
-            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-            kept.append("".join(lines[first - 1 : node.end_lineno]))
+            kept.append("".join(lines[_first_line(node) - 1 : node.end_lineno]))
     return "\n".join(kept)

@@ -15,7 +15,7 @@ from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import ScheduleError, require
 
 #: What PyTorch adds to an order before it runs it: messages, and the book-keeping of sharded weights.
-_ADDED = re.compile(r"\d+(WAIT_)?((SEND|RECV)_[FB]\d+|UNSHARD|RESHARD|REDUCE_GRAD)")
+_ADDED = re.compile(r"[0-9]+(WAIT_)?((SEND|RECV)_[FB][0-9]+|UNSHARD|RESHARD|REDUCE_GRAD)")
 
 
 def to_torch_csv(schedule: Schedule) -> str:
@@ -41,7 +41,7 @@ def from_torch_csv(text: str) -> Explicit:
     """
     require("from_torch_csv", text, str, "a text")
     try:
-        lines = list(csv.reader(text.splitlines()))
+        lines = [next(csv.reader([line], strict=True)) for line in text.splitlines()]
     except csv.Error as error:
         raise ValueError(f"from_torch_csv cannot read the text: {error}") from None
     rows = [list(_read(line, rank)) for rank, line in enumerate(lines)]

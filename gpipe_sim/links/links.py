@@ -165,7 +165,7 @@ def _sizes(program: Program, links: Links, given: Real | Sequence[Real] | None) 
                 "profile=profile(partitions, batch, loss), or message_bytes=, such as message_bytes=1e6"
             )
         given = 0
-    if not hasattr(given, "__len__"):
+    if not hasattr(type(given), "__len__"):
         return CostColumn([duration("simulate", "message_bytes", given)], np.zeros_like(boundary))
     such_as = "message_bytes to be a number, or a list with one for each stage but the last"
     sizes = listed("simulate", such_as, given)

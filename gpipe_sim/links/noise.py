@@ -41,7 +41,7 @@ def simulate_many(
     costs, program = UNIT if costs is None else costs, schedule.program
     require_costs("simulate_many", costs, schedule.stages, schedule.devices)
     draw = log_normal(noise)
-    require_few("simulate_many", whole("simulate_many", "runs", runs), "runs")
+    require_few("simulate_many", runs := whole("simulate_many", "runs", runs), "runs")
     rng = np.random.default_rng(whole("simulate_many", "seed", seed, 0))
     simulate(schedule, costs)  # which refuses what cannot run
     columns, in_units = as_columns(*price_program(costs, program))

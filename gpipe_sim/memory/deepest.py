@@ -8,12 +8,13 @@ as many bytes as the last one, two predictions nearly tell where the limit is.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.errors import Real, got, require, whole
 from gpipe_sim.memory.limit import Limit, read_limits, require_within
 from gpipe_sim.memory.prediction import predict_memory
-from gpipe_sim.memory.profile import LayerProfile, Profile
+from gpipe_sim.memory.profile import LayerProfile, Profile, Size
 
 MOST = 20_000  #: blocks in all, which take some seconds to predict
 STEP = 10  #: how many times as many blocks as are known to fit are tried at most
@@ -74,14 +75,25 @@ def deepest_model(schedule: Schedule, profile: Profile, block: int, memory_limit
         return [min(left[device] for device in each) for each in devices]
 
     ones = [1] * len(groups)
-    traces = require_within(schedule, model(ones)[1], limits)
+    of_one = spare(require_within(schedule, model(ones)[1], limits))
     most = max(1, MOST // schedule.stages)
-    counts = _most(lambda counts: spare(predict_memory(schedule, model(counts)[1])), spare(traces), most)
+    counts = [most]
+    if max(of_one) < most * schedule.stages * _made(middle, schedule.microbatches, profile.samples):
+        counts = _most(lambda counts: spare(predict_memory(schedule, model(counts)[1])), of_one, most)
     if max(counts) == most:
         found = f"{most:,} blocks in each stage fit"
         raise ValueError(f"deepest_model needs a smaller memory_limit, {found} {got(memory_limit)}")
     blocks, deepest = model(counts)
     return Deepest(blocks, deepest, predict_memory(schedule, deepest))
+
+
+def _made(block: LayerProfile, microbatches: int, samples: int) -> int:
+    """More bytes than a block ever holds: as if each kind of action made all of it, and kept it."""
+    arrays = (*block.gradients.values(), block.output, *block.saved, block.input_gradient, *block.pending)
+    arrays += block.along + block.forward_inside + block.backward_inside + (block.selective or ((),))[0]
+    made = sum(each.fixed * microbatches + each.per_sample * samples for each in arrays if type(each) is Size)
+    versions = (1 + microbatches) * (sum(block.parameters.values()) + block.state)
+    return len(Kind) * (made + versions)
 
 
 def _most(spare: Callable[[Sequence[int]], list[Real]], of_one: list[Real], most: int) -> list[int]:

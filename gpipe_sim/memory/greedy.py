@@ -191,7 +191,8 @@ class _Plan:
 
 def _read_priority(priority: Sequence[Kind | str]) -> tuple[Kind, ...]:
     """The kinds of action that the plan consists of, most urgent first."""
-    order = tuple(map(str, priority)) if isinstance(priority, Sequence) else ()
+    few = isinstance(priority, Sequence) and len(priority) <= len(Kind)
+    order = tuple(map(str, priority)) if few else ()
     if "".join(sorted(order)) not in ("BF", "FIW"):
         raise ValueError(
             "greedy needs priority to list F and B, or F, I and W, each once and the most urgent first "

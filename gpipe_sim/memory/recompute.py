@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from math import inf
+from math import floor, inf
 from typing import NamedTuple
 
 from gpipe_sim.core.layers import Layer
@@ -102,7 +102,7 @@ def recompute_plan(profile: Profile, budget: Real, stage: int = 0, microbatches:
     budget = require_in("recompute_plan", "budget", budget, 0, inf)
     if not (within := [plan for plan in plans if plan.bytes <= budget]):
         raise ValueError(
-            f"recompute_plan cannot keep {int(budget):,} bytes or fewer: the least is {plans[0].bytes:,} "
+            f"recompute_plan cannot keep {floor(budget):,} bytes or fewer: the least is {plans[0].bytes:,} "
             f"bytes, for which {plans[0].flops:,} FLOPs are computed again"
         )
     return within[-1]

@@ -103,7 +103,7 @@ def microbatches_for_bubble(devices: int, bubble: Rational | str | float, stages
     """
     target = _fraction_between_0_and_1(bubble)
     if target is None:
-        raise ValueError(f"microbatches_for_bubble needs a bubble between 0 and 1 (got {str(bubble)[:50]})")
+        raise ValueError(f"microbatches_for_bubble needs a bubble between 0 and 1 {got(bubble)}")
     group = devices if stages_per_device > 1 else 1
     return group * max(1, ceil((devices - 1) * (1 - target) / (target * stages_per_device * group)))
 
@@ -207,9 +207,9 @@ def block_memory(sequence: int, batch: int, features: int, heads: int) -> int:
 
 def _fraction_between_0_and_1(number: Rational | str | float) -> Fraction | None:
     """The number exactly, a float as it prints; None unless it is one between 0 and 1, and not too long."""
-    text = str(number)
     try:
+        text = str(number)
         near = float(Fraction(text)) if "/" in text else float(text)
         return Fraction(text) if 0 < near < 1 and len(text) < 1000 else None
-    except (ValueError, ZeroDivisionError, OverflowError):
+    except Exception:  # no number, a whole one of 5,000 digits, or of a class of one's own
         return None

@@ -10,7 +10,7 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.memory import MemoryTrace
 from gpipe_sim.core.remat import remat
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import Real, got, listed, require_flags
+from gpipe_sim.errors import Real, got, listed, require, require_flags
 from gpipe_sim.families import SCHEDULES, WITHOUT_FLUSH, OneFOneB
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import Profile
@@ -144,6 +144,7 @@ def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_d
     """TypeError or ValueError for what cannot be searched."""
     families = listed(OWNER, "schedules to list families, such as [GPipe, OneFOneB]", schedules)
     for family in families:
+        require(OWNER, family, type, "schedules to list families, such as [GPipe, OneFOneB]")
         if family in WITHOUT_FLUSH:
             raise ValueError(
                 f"{OWNER} compares ways to compute the same gradients, and {family.__name__} uses older "

@@ -17,7 +17,7 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.split import split
 from gpipe_sim.core.timeline import Timeline, number
-from gpipe_sim.errors import MemoryLimitError, Real, whole
+from gpipe_sim.errors import MOST, MemoryLimitError, Real, whole
 from gpipe_sim.families import SCHEDULES
 from gpipe_sim.memory.limit import in_bytes
 from gpipe_sim.memory.profile import Profile
@@ -68,7 +68,7 @@ def plan(
     replicas do not divide the devices; TypeError for what is no model, cluster, schedule or number.
     """
     if rows is not None:
-        rows = whole(OWNER, "rows", rows)
+        rows = min(MOST, whole(OWNER, "rows", rows))
     table = table_of(OWNER, layers, cluster, batch, loss, optimizer)
     schedules = SCHEDULES if schedules is None else schedules
     space = read_space(cluster, schedules, replicas, microbatches, stages_per_device, recompute)

@@ -23,15 +23,15 @@ from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.explicit import Explicit, row_texts
 from gpipe_sim.core.placement import looped, say_stages
 from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.errors import got, listed, short
+from gpipe_sim.errors import each_of, got, listed, short
 from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, read_step
 
 Program = Iterable[Step]
 MOST_STEPS = 1_000_000  #: of a generator that is read to its end
 
 #: What PyTorch prints besides: the book-keeping of sharded weights, and its waits at the end of the step.
-_LEFT_OUT = re.compile(r"\d+(WAIT_SEND_[FB]\d+|(WAIT_)?REDUCE_GRAD|UNSHARD|RESHARD)")
-_TRANSFER = re.compile(r"(\d{1,18})(SEND|I?RECV)_([FB])(\d{1,18})(?:>(\w+))?")
+_LEFT_OUT = re.compile(r"[0-9]+(WAIT_SEND_[FB][0-9]+|(WAIT_)?REDUCE_GRAD|UNSHARD|RESHARD)")
+_TRANSFER = re.compile(r"([0-9]{1,18})(SEND|I?RECV)_([FB])([0-9]{1,18})(?:>(\w+))?")
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,8 +141,7 @@ def read_program(device: int, program: Program) -> Program:
     owner = f"the program of device {device}"
     if isinstance(program, str):
         raise TypeError(f"{owner} is a text; device_programs reads one, with a row per device {got(program)}")
-    if not isinstance(program, Iterable) or isinstance(program, Set | Mapping):
-        raise TypeError(f"{owner} needs to be a list of steps, or a generator {got(program)}")
+    each_of(owner, "to be a list of steps, or a generator", program, Set | Mapping)
     if isgenerator(program) and getgeneratorstate(program) == GEN_CLOSED:
         raise ValueError(f"{owner} is a generator that has ended; make a new one for every run")
     if isinstance(program, Sequence | np.ndarray):

@@ -148,7 +148,7 @@ def ring_time(ring: Sequence[Link], size: Real) -> Real:
 def _sizes(sizes: Any, timeline: Timeline) -> list[Real]:
     """The bytes of each stage's gradients."""
     stages = timeline.schedule.stages
-    if hasattr(sizes, "gradient_bytes"):
+    if hasattr(type(sizes), "gradient_bytes"):
         sizes.require_stages(timeline.schedule)
         return list(sizes.gradient_bytes)
     if isinstance(sizes, numbers.Real):

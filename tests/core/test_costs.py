@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import EQUAL
+from cases import EQUAL, every_schedule, over
 
 from gpipe_sim.core.actions import B, F, I, OverlapFB, R, U, W
 from gpipe_sim.core.bubbles import busy_time
@@ -131,3 +131,20 @@ def test_an_overlapped_pair_takes_as_long_as_its_halves_unless_it_has_a_cost_of_
     assert Costs([7, 2], [3, 5], 4).duration(pair, 0) == 2 + 3 + 4
     assert Costs(overlap=2).duration(pair, 0) == 2
     assert Costs(overlap=(2, Fraction(5, 2))).duration(pair, 0) == Fraction(5, 2)
+
+
+@pytest.mark.parametrize("large", [2**52 + 1, 2**61, 2**62 + 1, 2**63, 10**30])
+@over(every_schedule([(1, 4), (2, 4)]))
+def test_whole_numbers_are_exact_whatever_their_size(schedule, large):
+    """Four times 2**61 do not fit in 64 bits, though each of them does."""
+    one, found = simulate(schedule), simulate(schedule, Costs(large, large, large))
+    assert found.end.tolist() == [large * time for time in one.end.tolist()]
+    assert found.makespan == large * one.makespan
+
+
+@pytest.mark.parametrize("large", [2**53 + 1, 2**61 + 1, 10**30])
+def test_what_only_whole_numbers_add_up_to_is_exact_beside_floats(large):
+    """No float is 2**53 + 1."""
+    one, found = simulate(GPipe(2, 4)), simulate(GPipe(2, 4), Costs(large, 0.5, 0.5))
+    forwards = [action for action in one.ends if action.kind == "F"]
+    assert [found.ends[each] for each in forwards] == [large * one.ends[each] for each in forwards]

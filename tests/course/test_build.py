@@ -1,7 +1,9 @@
 """Builds: what passes in a notebook is kept in a file, and later lessons use it; nothing else is."""
 
 import os
+import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from nbclient import NotebookClient
@@ -111,3 +113,129 @@ def test_a_file_that_does_not_run_says_where_and_what_to_do():
 def test_a_piece_that_no_lesson_has():
     with pytest.raises(AttributeError, match="no lesson has a piece called 'clocks'"):
         mine.clocks  # noqa: B018
+
+
+# A file that somebody has broken
+
+
+BROKEN = {
+    "latin": (b"name = '\xe9'\n", "cannot be read: 'utf-8' codec can't decode byte 0xe9"),
+    "utf-16": ("a = 1\n".encode("utf-16"), "cannot be read: 'utf-8' codec"),
+    "huge": (b"# " + b"x" * mine.MOST, "is over 1,000,000 bytes long"),
+    "zeros": (b"a = 1\0", "stopped: "),
+    "syntax": (b"def broken(:\n", "stopped: SyntaxError: invalid syntax"),
+    "indented": (b"  a = 1\n", "stopped: IndentationError"),
+    "nested": (b"(" * 100_000, "stopped: "),
+    "raises": (b"a = 1 / 0\n", "stopped: ZeroDivisionError: division by zero"),
+    "recursion": (b"def f():\n    f()\n\nf()\n", "stopped: RecursionError"),
+    "exits": (b"raise SystemExit\n", "stopped: SystemExit"),
+    "sys.exit": (b"import sys\nsys.exit('bye')\n", "stopped: SystemExit: bye"),
+    "cancelled": (b"import asyncio\nraise asyncio.CancelledError\n", "stopped: CancelledError"),
+    "endless": (b"while True:\n    pass\n", "was still running after"),
+    "swallows": (b"while 1:\n  try:\n    1 / 0\n  except Exception:\n    pass\n", "was still running after"),
+}
+TOLD = "my_pipeline.py, beside the notebooks, "
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch) -> Path:
+    """Where the student's file may be, as a notebook sees it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTEST_VERSION")
+    monkeypatch.setattr(mine, "SECONDS", 0.3)
+    return tmp_path / mine.FILE
+
+
+@pytest.mark.parametrize(("text", "says"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_told_in_words_by_what_reads_it_and_what_would_save(text, says, file, monkeypatch):
+    file.write_bytes(text)
+    with pytest.raises(RuntimeError, match=re.escape(TOLD + says)) as told:
+        mine.clock  # noqa: B018
+    assert "Mend it, or start again with `make reset`" in str(told.value)
+    monkeypatch.setattr(mine, "running_cell", lambda: "def twice(x):\n    return 2 * x\n")
+    reply = doubled(lambda x: 2 * x)
+    assert reply.verdict == "correct" and "It is not kept for later lessons: " in reply.text
+    assert TOLD + says in reply.text and file.read_bytes() == text
+
+
+def test_what_is_there_but_is_no_file_is_told_too(file, monkeypatch):
+    file.mkdir()
+    with pytest.raises(RuntimeError, match="is no file"):
+        mine.clock  # noqa: B018
+    with pytest.raises(RuntimeError, match="cannot be written: "):
+        mine.keep("a = 1\n")
+    file.rmdir()
+    os.mkfifo(file)  # who opens that waits for ever
+    with pytest.raises(RuntimeError, match="is no file"):
+        mine.clock  # noqa: B018
+    file.unlink()
+    file.write_text("a = 1\n")
+    monkeypatch.setattr(Path, "read_text", Mock(side_effect=PermissionError("not yours")))
+    with pytest.raises(RuntimeError, match="cannot be read: not yours"):
+        mine.stored()
+    monkeypatch.setattr(Path, "read_text", Mock(side_effect=FileNotFoundError()))
+    assert mine.stored() == "", "somebody removed it meanwhile"
+
+
+def test_what_cannot_be_written_leaves_the_file_as_it_was(file):
+    mine.keep("a = 1\n")
+    with pytest.raises(RuntimeError, match="cannot be written: "):
+        mine.keep("a = '\ud800'\n")
+    assert file.read_text() == "a = 1\n"
+
+
+def test_the_marks_and_line_ends_of_other_editors_do_no_harm(file):
+    file.write_bytes(b"\xef\xbb\xbf# --- one\r\na = 1\r\n")
+    assert mine.a == 1 and mine.sections(mine.stored()) == {"one": "a = 1\n\n"}
+
+
+def test_the_student_can_interrupt_a_file(file):
+    file.write_text("raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        mine.clock  # noqa: B018
+
+
+def test_no_file_is_run_for_what_python_itself_asks(file):
+    file.write_text("raise SystemExit\n")
+    assert not hasattr(mine, "__path__") and not hasattr(mine, "_ipython_display_")
+
+
+WITHIN = """\
+def one():
+    a = 1
+# --- done
+    return a
+
+
+@staticmethod
+# --- two
+def other():
+    return \'\'\'
+# --- three
+\'\'\'
+"""
+
+
+@pytest.mark.parametrize("first", ["", "helper = 5\n", mine.HEADING, "def broken(:\n", "# --- one\nb = 2\n"])
+def test_a_save_never_breaks_or_loses_what_is_there(first):
+    """A heading within a function or a text is a part of it; what stands before the first stays there."""
+    text = mine.with_section(first, "odd", WITHIN)
+    for n in range(3):
+        text = mine.with_section(text, f"piece{n}", f"p{n} = {n}")
+        text = mine.with_section(text, f"piece{n}", f"p{n} = {n + 1}")
+    assert first.strip() in text and text.count(mine.HEADING) == 1
+    if "broken" in first:
+        return
+    names: dict = {}
+    exec(text, names)
+    assert names["one"]() == 1 and names["other"]() == "\n# --- three\n"
+    assert [names[f"p{n}"] for n in range(3)] == [1, 2, 3]
+    own = [] if "one" not in mine.sections(first) else ["one"]
+    assert [key for key in mine.sections(text) if key] == [*own, "odd", "piece0", "piece1", "piece2"]
+
+
+def test_a_file_that_exits_ends_no_kernel(tmp_path):
+    (tmp_path / mine.FILE).write_text("import sys\nsys.exit()\n")
+    read = "try:\n    mine.clock\nexcept RuntimeError as told:\n    print(told)"
+    _, told, alive = in_a_notebook(tmp_path, "from gpipe_sim.course import mine\n0", read, "1 + 1")
+    assert TOLD + "stopped: SystemExit" in told and alive == "2"

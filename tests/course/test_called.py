@@ -37,6 +37,13 @@ def test_a_check_hands_out_copies():
     assert layers == [1, [2]] and not x.any()
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint64, np.float32])
+def test_a_number_of_numpys_comes_as_pythons_own(kind):
+    """In int8, 100 + 100 is -56."""
+    assert type(called(lambda: kind(1))) is type(kind(1).item())
+    assert type(called(lambda: kind(1), plain=False)) is kind
+
+
 def test_unless_the_student_is_to_change_what_it_gets():
     stage = {}
     called(lambda stage: stage.update(kept=1), stage, copies=False)
