@@ -89,7 +89,7 @@ def is_close(found: object, wanted: Array) -> bool:
     """Whether it is an array of these numbers, to 1e-12 of the largest."""
     if not is_array(found) or found.shape != wanted.shape:
         return False
-    return bool(abs(found - wanted).max(initial=0) <= CLOSE * max(1, abs(wanted).max(initial=0)))
+    return bool(abs(found - wanted).max(initial=0) <= CLOSE * max(1, float(abs(wanted).max(initial=0))))
 
 
 def is_array(found: object) -> TypeGuard[Array]:

@@ -36,7 +36,7 @@ def draw_parts(parts: Sequence[Array], whole: Array) -> Svg:
     total = np.sum(parts, axis=0)
     panels = {f"part {i}": part for i, part in enumerate(parts)}
     panels |= {"sum": total, "whole": whole, "sum \u2212 whole": total - whole}
-    most = max(abs(panel).max() for panel in panels.values()) or 1
+    most = float(max(abs(panel).max() for panel in panels.values())) or 1
     signs = ["", *"+" * (len(parts) - 1), "=", "", ""]
     wide = max(NARROWEST, (WIDTH - 2 * MARGIN) / len(panels) - BETWEEN)
     cell = min(wide / whole.shape[1], 160 / whole.shape[0])

@@ -54,10 +54,10 @@ def least_time(
     chain, all_work = m * (forward + again + back), m * (forward + again + back + weight)
     held = np.array(placement)
     # of copies, each has a share of the microbatches, so a device works on its stages in turn
-    together = np.min if held.size > len(stages.forward) else np.sum
+    together: np.ufunc = np.minimum if held.size > len(stages.forward) else np.add
     start, end, ring = (each[held].min(axis=1) for each in (head, tail, np.array(rings, float)))
-    until_last_backward = start + together(chain[held], axis=1) + end
-    until_ring = start + together(all_work[held], axis=1) + ring
+    until_last_backward = start + together.reduce(chain[held], axis=1) + end
+    until_ring = start + together.reduce(all_work[held], axis=1) + ring
     return max(until_last_backward.max(), until_ring.max())
 
 
