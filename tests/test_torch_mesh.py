@@ -72,11 +72,13 @@ SCRIPT = textwrap.dedent("""\
         modules, held = mine(schedule, device)
         own = needed(share(batch, copy), schedule, held)
         meshed = Pipeline(modules, schedule, gp.cross_entropy, group=across, meter=True)
+        meshed.step(own)
         found[name, "mesh"] = *told(step := meshed.step(own)), [m.actions for m in step.memory]
         copy, device = divmod(rank, 2)
         modules, held = mine(schedule, device)
         whole = Pipeline(modules, gp.replicate(schedule, 2), gp.cross_entropy)
-        found[name, "whole"] = *told(whole.step(needed(batch, schedule, held))), None
+        whole.step(own := needed(batch, schedule, held))
+        found[name, "whole"] = *told(whole.step(own)), None
     skew = 0
 
     device, copy = across.get_coordinate()

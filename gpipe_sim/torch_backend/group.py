@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,6 +23,7 @@ _CHOICE = (
     "gloo and NCCL listen on one of their own choice, which others may see; GLOO_SOCKET_IFNAME and "
     "NCCL_SOCKET_IFNAME set it"
 )
+MEETINGS = 5  #: of which the quickest says most about clocks
 group_lock = threading.RLock()  #: held while this process has a group of its own
 
 
@@ -62,6 +64,19 @@ class Place(NamedTuple):
         """What every process has of this: pipeline by pipeline, in the order of its devices."""
         found = _from(self.pipeline, own)
         return [one for part in _from(self.copies, found) for one in part] if self.copies else found
+
+    def meet(self, device: torch.device) -> list[list[tuple[float, float]]]:
+        """From when to when this process met those of its pipeline, several times; and those of copies."""
+        return [
+            [_met(group, device) for _ in range(MEETINGS)] for group in (self.pipeline, self.copies) if group
+        ]
+
+
+def _met(group: dist.ProcessGroup, device: torch.device) -> tuple[float, float]:
+    began, token = time.perf_counter(), torch.zeros(1, device=device)
+    dist.all_reduce(token, group=group)
+    token.item()  # a GPU has it later than Python
+    return began, time.perf_counter()
 
 
 def _from(group: dist.ProcessGroup, own: Any) -> list:

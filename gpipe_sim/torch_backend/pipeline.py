@@ -229,14 +229,16 @@ class MeasuredStep(StepResult):
         ]
 
     def _known(self) -> np.ndarray:
-        """What machines and sums say of the clocks: nobody has a sum before all who share it have begun."""
+        """What machines and meetings say of the clocks: nobody leaves one before all have come."""
         results, devices = self._results, self._order.plain.devices
         apart = np.full((len(results), len(results)), -np.inf)
         for (i, one), (j, other) in product(enumerate(results), repeat=2):
             if one.node == other.node:
                 apart[i, j] = 0
-            elif one.summing and other.summing and (i - j) % devices == 0:
-                apart[i, j] = one.summing[0] - other.summing[1]
+            for met, same in enumerate((i // devices == j // devices, (i - j) % devices == 0)):
+                if same and one.node != other.node:
+                    pairs = zip(one.met[met], other.met[met], strict=True)
+                    apart[i, j] = max(apart[i, j], *(came - left for (came, _), (_, left) in pairs))
         return apart
 
     @cached_property

@@ -41,8 +41,8 @@ class RankResult(NamedTuple):
     """What one process got out of a step: loss and outputs if it holds the last stage, and its own spans.
 
     ``memory``: of each device that is metered here. ``first``: the place in the whole batch of what it calls
-    microbatch 0. ``node``: the machine whose clock it reads. ``summing``: from when to when it summed its
-    gradients with those of copies of its stages.
+    microbatch 0. ``node``: the machine whose clock it reads. ``met``: from when to when on it the process met
+    those of its pipeline, and those of copies of its stages.
     """
 
     loss: float | None
@@ -52,7 +52,7 @@ class RankResult(NamedTuple):
     memory: Mapping[int, Metered] = {}
     first: int = 0
     node: str = ""
-    summing: tuple[float, float] | None = None
+    met: Sequence[Sequence[tuple[float, float]]] = ()
 
 
 class Task(NamedTuple):

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -102,6 +101,7 @@ class Known(NamedTuple):
     """What a process tells the others before their first step; a number each for its batch and weights."""
 
     rank: int
+    node: str
     copy: int
     device: int
     batch: list[int | None]
@@ -138,6 +138,7 @@ class Torchrun(Runner):
             held = list(self.rank.modules.values())
             known = Known(
                 dist.get_rank(),
+                self.node,
                 self.copy,
                 self.place.device,
                 [None if part is None else _checksum([part]) for part in batch],
@@ -150,6 +151,7 @@ class Torchrun(Runner):
             _require_together(found, self.rank.last)
             self.layers = {stage: count for one in found for stage, count in one.layers.items()}
             self.dtype = next((one.dtype for one in found if one.dtype), None)
+            self.apart = len({one.node for one in found}) > 1
             self.given, self.fixed = given, any(one.batch[0] is None for one in found)
         if given != self.given:
             raise ValueError("who gives None for inputs or targets does so in every step, or in none")
@@ -168,9 +170,10 @@ class Torchrun(Runner):
         grow(self.rank.modules, own.gradients)
         if not self.rank.task.measured:
             return [own]
-        others = self.place.from_all(own._replace(outputs=None, gradients={}, node=self.node))
+        own = own._replace(node=self.node, met=self.place.meet(self.first) if self.apart else ())
+        others = self.place.from_all(own._replace(outputs=None, gradients={}))
         mine = self.copy * dist.get_world_size(self.place.pipeline) + self.place.device
-        return [*others[:mine], own._replace(node=self.node), *others[mine + 1 :]]
+        return [*others[:mine], own, *others[mine + 1 :]]
 
     def _summed(self, own: RankResult) -> RankResult:
         """Loss and gradients summed over the copies; a parameter has one if it has one in any of them.
@@ -178,7 +181,6 @@ class Torchrun(Runner):
         Stages with a parameter in common have its gradient in common.
         """
         learning = {key: p for key, p in parameters_of(self.rank.modules) if p.requires_grad}
-        began = time.perf_counter()
         numbers = [own.loss or 0.0, *(float(key in own.gradients) for key in learning)]
         loss, *has = self._sum(torch.tensor(numbers, dtype=torch.float64, device=self.first)).tolist()
         found = {
@@ -192,12 +194,9 @@ class Torchrun(Runner):
             pieces = whole.split([gradient.numel() for gradient in alike])
             for gradient, piece in zip(alike, pieces, strict=True):
                 gradient.copy_(piece.view_as(gradient))
-        if self.first.type == "cuda":
-            torch.cuda.synchronize(self.first)
         return own._replace(
             loss=None if own.loss is None else loss,
             gradients={key: found[parameter] for key, parameter in learning.items() if parameter in found},
-            summing=(began, time.perf_counter()),
         )
 
     def _sum(self, tensor: Tensor) -> Tensor:
