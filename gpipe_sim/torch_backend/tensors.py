@@ -25,7 +25,7 @@ def require_even(batch: Batch, pieces: int, partial: bool = False) -> None:
             return
         batch = given[0], given[-1]
     require_batch(batch)
-    samples = len(batch[0])
+    samples = len(batch[1])  # type: ignore[arg-type]  # None is refused by now
     if samples and samples % pieces == 0:
         return
     below = samples - samples % pieces
