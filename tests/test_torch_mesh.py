@@ -97,7 +97,7 @@ SCRIPT = textwrap.dedent("""\
         except (ValueError, TypeError) as error:
             return str(error)
 
-    one, batch = gp.OneFOneB(2, 4), batch_for(4)
+    one, other, batch = gp.OneFOneB(2, 4), gp.GPipe(2, 4), batch_for(4)
     modules, held = mine(one, device)
     own = needed(batch, one, held)
     pipeline = lambda **options: Pipeline(modules, one, gp.cross_entropy, **{"group": across} | options)
@@ -111,6 +111,10 @@ SCRIPT = textwrap.dedent("""\
         "no names": refused(lambda: pipeline(group=init_device_mesh("cpu", (2, 2)))),
         "no stage": refused(lambda: Pipeline([None, None], one, gp.cross_entropy, group=across)),
         "three": refused(lambda: Pipeline(modules, gp.replicate(one, 3), gp.cross_entropy, group=across)),
+        "no group": refused(lambda: pipeline(group="pp")),
+        "another order": refused(
+            lambda: Pipeline(modules, other if rank else one, gp.cross_entropy, group=across).step(own)
+        ),
         "no times": refused(lambda: step.timeline),
     }
     steady = pipeline()
@@ -152,6 +156,8 @@ def ranks(tmp_path_factory) -> list[dict]:
     ]
     said = [agent.communicate(timeout=300)[0] for agent in agents]
     assert not any(agent.returncode for agent in agents), "\n".join(said)
+    assert "on several machines: gloo and NCCL listen on one of their own choice" in said[0]
+    assert not said[1]
     return [pickle.loads((folder / str(rank)).read_bytes()) for rank in range(4)]
 
 
@@ -246,6 +252,8 @@ def test_weights_that_two_stages_share_are_summed_once_and_nothing_but_trained(r
         "no names": "(got the dimensions without names)",
         "no stage": "must be a torch module (got NoneType)",
         "three": "runs on a mesh of 3 pipelines, but there are 2",
+        "no group": "group is a process group, or a DeviceMesh with a dimension pp (got 'pp')",
+        "another order": "process 2 has schedule=GPipe(devices=2, microbatches=4), and process 0 has",
         "no times": "this step has no times: Pipeline(..., measure=False) takes none",
     }.items(),
 )
@@ -255,8 +263,9 @@ def test_what_cannot_run_together_is_refused_by_every_process(ranks, case, says)
 
 def test_where_some_are_given_none_the_others_keep_to_one_size(ranks):
     for found in ranks[:2]:  # with the first stage
-        assert "all batches are like the first, ((8, 6), torch.float64)" in found["refused"]["longer"]
-        assert found["refused"]["no more"].startswith("who gives None for inputs or targets does so")
+        for got in ("longer", "no more"):
+            says = "every batch is like the first: (((8, 6), torch.float64), None) in each pipeline here (got"
+            assert says in found["refused"][got]
 
 
 def test_copies_need_processes():

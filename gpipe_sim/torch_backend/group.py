@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -95,14 +96,13 @@ def one_of_alike(schedule: Schedule) -> tuple[Schedule, int]:
 def place_in(group: dist.ProcessGroup | DeviceMesh | None, schedule: Schedule) -> Place:
     """Where this process is in a group, a mesh, or among all; ValueError unless the schedule fits."""
     inner, copies = one_of_alike(schedule)
+    if group is not None and not isinstance(group, dist.ProcessGroup | DeviceMesh):
+        raise TypeError(f"group is a process group, or a DeviceMesh with a dimension pp {got(group)}")
     mesh = group
     if group in (None, dist.group.WORLD) and copies > 1:
         _require(dist.group.WORLD, schedule, schedule.devices)
-        names = {"dp": copies, "pp": inner.devices}
-        if getattr(schedule, "adjacent", None) == "replicas":
-            names = dict(reversed(names.items()))
-        with where_all_are():
-            mesh = init_device_mesh("cpu", tuple(names.values()), mesh_dim_names=tuple(names))
+        neighbours = getattr(schedule, "adjacent", "stages")
+        mesh = _mesh_of_all(dist.group.WORLD, copies, inner.devices, neighbours)
     if isinstance(mesh, DeviceMesh):
         found = _place_in_mesh(mesh)
     elif copies > 1:
@@ -115,6 +115,16 @@ def place_in(group: dist.ProcessGroup | DeviceMesh | None, schedule: Schedule) -
             f"{schedule!r} runs on a mesh of {copies} pipelines, but there are {found.pipelines}"
         )
     return found
+
+
+@cache
+def _mesh_of_all(world: dist.ProcessGroup, copies: int, devices: int, neighbours: str) -> DeviceMesh:
+    """The mesh of a ``replicate`` on all processes; making groups takes connections, so it is kept."""
+    names = {"dp": copies, "pp": devices}
+    if neighbours == "replicas":
+        names = {"pp": devices, "dp": copies}
+    with where_all_are():
+        return init_device_mesh("cpu", tuple(names.values()), mesh_dim_names=tuple(names))
 
 
 def _place_in_mesh(mesh: DeviceMesh) -> Place:

@@ -37,20 +37,14 @@ def train_step(
     schedule: Schedule,
     batch: Batch,
     loss: Loss | MeanLoss,
-    *,
-    devices: Names | LocalProcesses | None = None,
-    group: dist.ProcessGroup | DeviceMesh | None = None,
-    defer_pp_recv: bool = False,
-    measure: bool = True,
-    meter: bool = False,
+    **options: Any,
 ) -> StepResult:
     """Run one step of a schedule on PyTorch's engine; it means what ``gpipe_sim.train_step`` means.
 
     A first step also sets up connections and warms up: for times, make a ``Pipeline`` and take a later step.
-    Arguments, result and errors are those of ``Pipeline``.
+    Arguments, options, result and errors are those of ``Pipeline``: ``devices=["cpu"] * 4``, say.
     """
-    options: dict[str, Any] = {"defer_pp_recv": defer_pp_recv, "measure": measure, "meter": meter}
-    return Pipeline(modules, schedule, loss, devices=devices, group=group, **options).step(batch)
+    return Pipeline(modules, schedule, loss, **options).step(batch)
 
 
 class Pipeline:

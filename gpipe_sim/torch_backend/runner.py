@@ -106,7 +106,7 @@ class Known(NamedTuple):
     device: int
     batch: list[int | None]
     weights: int
-    metered: bool
+    same: dict[str, Any]
     layers: dict[int, int]
     dtype: torch.dtype | None
 
@@ -119,6 +119,12 @@ class Torchrun(Runner):
 
     def __init__(self, job: Job, names: Names | None, place: Place):
         schedule, self.place, self.copy = job.schedule, place, place.copy
+        self.same = {
+            "schedule": repr(schedule),
+            "measure": job.task.measured,
+            "meter": bool(job.task.metered),
+            "defer_pp_recv": job.task.defer_pp_recv,
+        }
         device = _named_device(schedule, names, place.device) if names is not None else _own_device()
         if device.type == "cuda":
             torch.cuda.set_device(device)
@@ -127,43 +133,40 @@ class Torchrun(Runner):
         require_on(modules, self.rank.homes)
         self.first = self.last = device
         self.node = os.environ.get("GROUP_RANK", socket.gethostname())  # torchrun counts its machines
-        self.given: list[bool] = []
-        self.shape: tuple | None = None
+        self.sizes: tuple | None = None
 
     def agree(self, batch: Batch, microbatches: int) -> None:
-        """Before a first step all compare what they have, read whole for that. Later ones give the same."""
+        """Before a first step all compare what they have, read whole for that."""
         require_even(batch, microbatches, partial=True)
-        given = [part is not None for part in batch]
-        if not self.given:
-            held = list(self.rank.modules.values())
-            known = Known(
-                dist.get_rank(),
-                self.node,
-                self.copy,
-                self.place.device,
-                [None if part is None else _checksum([part]) for part in batch],
-                _checksum(p for module in held for p in module.parameters()) if self.place.copies else 0,
-                bool(self.rank.meters),
-                {stage: len(layers_of(module)) for stage, module in self.rank.modules.items()},
-                dtype_of(held),
-            )
-            found = self.place.from_all(known)
-            _require_together(found, self.rank.last)
-            self.layers = {stage: count for one in found for stage, count in one.layers.items()}
-            self.dtype = next((one.dtype for one in found if one.dtype), None)
-            self.apart = len({one.node for one in found}) > 1
-            self.given, self.fixed = given, any(one.batch[0] is None for one in found)
-        if given != self.given:
-            raise ValueError("who gives None for inputs or targets does so in every step, or in none")
+        if self.sizes:
+            return
+        held = list(self.rank.modules.values())
+        known = Known(
+            dist.get_rank(),
+            self.node,
+            self.copy,
+            self.place.device,
+            [None if part is None else _checksum([part]) for part in batch],
+            _checksum(p for module in held for p in module.parameters()) if self.place.copies else 0,
+            self.same,
+            {stage: len(layers_of(module)) for stage, module in self.rank.modules.items()},
+            dtype_of(held),
+        )
+        found = self.place.from_all(known)
+        _require_together(found, self.rank.last)
+        self.layers = {stage: count for one in found for stage, count in one.layers.items()}
+        self.dtype = next((one.dtype for one in found if one.dtype), None)
+        self.apart = len({one.node for one in found}) > 1
+        self.fixed = any(one.batch[0] is None for one in found)
 
     def step(self, x: Tensor | None, targets: Tensor | None) -> list[RankResult]:
-        shape = shape_of(x)
-        if self.fixed and self.shape not in (None, shape):
+        sizes = shape_of(x), shape_of(targets)
+        self.sizes = self.sizes or sizes
+        if sizes != self.sizes and (self.fixed or None in sizes):
             raise ValueError(
-                f"where some processes are given None, all batches are like the first, {self.shape} for each "
-                f"pipeline (got {shape}): pass inputs to all processes, or make a new Pipeline"
+                f"where some processes are given None, every batch is like the first: {self.sizes} in each "
+                f"pipeline here (got {sizes}); pass inputs to all processes, or make a new Pipeline"
             )
-        self.shape = shape
         own = self.rank.step(x, targets)._replace(first=self.copy * self.rank.task.order.microbatches)
         if self.place.copies:
             own = self._summed(own)
@@ -184,7 +187,7 @@ class Torchrun(Runner):
         numbers = [own.loss or 0.0, *(float(key in own.gradients) for key in learning)]
         loss, *has = self._sum(torch.tensor(numbers, dtype=torch.float64, device=self.first)).tolist()
         found = {
-            parameter: _dense(own.gradients.get(key), parameter)
+            parameter: own.gradients.get(key, torch.zeros_like(parameter)).to_dense()
             for (key, parameter), some in zip(learning.items(), has, strict=True)
             if some
         }
@@ -205,12 +208,6 @@ class Torchrun(Runner):
 
     def __repr__(self) -> str:
         return f"{self.first}, process {dist.get_rank()} of {dist.get_world_size()}"
-
-
-def _dense(gradient: Tensor | None, parameter: nn.Parameter) -> Tensor:
-    if gradient is None:
-        return torch.zeros_like(parameter)
-    return gradient.to_dense() if gradient.is_sparse else gradient
 
 
 def _named_device(schedule: Schedule, names: Names, device: int) -> torch.device:
@@ -239,12 +236,12 @@ def _require_together(found: Sequence[Known], last: int) -> None:
         for part, (name, stage) in zip(one.batch, needed, strict=True):
             if part is None and stage in one.layers:
                 raise ValueError(f"process {one.rank} holds stage {stage}, which needs {name} (got None)")
-        if one.metered != found[0].metered:
-            counts, other = (one, found[0]) if one.metered else (found[0], one)
-            raise ValueError(
-                f"process {counts.rank} counts bytes, and process {other.rank} does not: give every process "
-                "the same meter="
-            )
+        for name, value in one.same.items():
+            if value != (first := found[0].same[name]):
+                raise ValueError(
+                    f"process {one.rank} has {name}={value}, and process {found[0].rank} has {name}={first}: "
+                    f"give every process the same {name}"
+                )
     for i, one in enumerate(found):
         for other in found[:i]:
             both = zip(one.batch, other.batch, strict=True)
