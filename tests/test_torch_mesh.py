@@ -31,6 +31,30 @@ SCHEDULES = {repr(schedule): schedule for schedule in runnable([(2, 4)])}
 SCHEDULES |= {"recomputed": gp.remat(gp.ZBV(2, 4), "except_last")}
 SKEWS = (3.7, -12, 250)  #: milliseconds by which the clock of the second node is ahead
 
+
+class Sometimes(nn.Linear):
+    """Has a weight that only samples of positive numbers use, and one that none uses."""
+
+    def __init__(self):
+        super().__init__(3, 3, dtype=torch.float64)
+        self.seldom, self.never = (nn.Parameter(torch.ones(3, dtype=torch.float64)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * (self.seldom if x.sum() > 0 else 1)
+
+
+def two_stages() -> list[nn.Module]:
+    """The second has no parameter to tell what numbers the model has."""
+    torch.manual_seed(0)
+    return [Sometimes(), nn.Tanh()]
+
+
+def halves() -> tuple[np.ndarray, np.ndarray]:
+    """The first half of the samples is positive, the second negative."""
+    x, targets = np.random.default_rng(0).random((2, 16, 3))
+    return np.concatenate([x[:8], -x[8:]]), targets
+
+
 #: The second node's clock is ahead. Nobody has a stage or a part of the batch that it does not need.
 SCRIPT = textwrap.dedent("""\
     import os, pickle, sys, time
@@ -39,7 +63,7 @@ SCRIPT = textwrap.dedent("""\
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from engine_cases import batch_for, model
-    from test_torch_mesh import SCHEDULES, SKEWS
+    from test_torch_mesh import SCHEDULES, SKEWS, halves, two_stages
     from torch_modules import tied_ends, tokens
     import gpipe_sim as gp
     from gpipe_sim.torch_backend import Pipeline, to_torch
@@ -90,6 +114,11 @@ SCRIPT = textwrap.dedent("""\
     trains = Pipeline(tied, gp.ZBV(2, 4), torch.nn.functional.cross_entropy, group=across, measure=False)
     step = trains.step(needed(share(tokens(), copy), gp.ZBV(2, 4), held))
     found["tied"] = step.loss, step.gradients
+
+    some = [module if stage == device else None for stage, module in enumerate(two_stages())]
+    seldom = Pipeline(some, gp.OneFOneB(2, 4), gp.mse, group=across)
+    step_of_some = seldom.step(needed(share(halves(), copy), gp.OneFOneB(2, 4), [device]))
+    found["some"] = step_of_some.loss, step_of_some.gradients
 
     def refused(act):
         try:
@@ -240,6 +269,19 @@ def test_weights_that_two_stages_share_are_summed_once_and_nothing_but_trained(r
             }
         assert gradients.keys() == expected.keys()
         assert max(apart(gradients[key], expected[key].numpy()) for key in expected) < 1e-10
+
+
+def test_a_weight_that_one_copy_does_not_use_has_the_gradient_of_those_that_do(ranks):
+    """And one that none uses has none; numbers are the model's where a stage has none of its own."""
+    batch = tuple(map(torch.as_tensor, halves()))
+    (sometimes, _), loss, _ = by_autograd(two_stages(), batch, 8, nn.functional.mse_loss)
+    used = {name: p.grad.numpy() for name, p in sometimes.named_parameters() if p.grad is not None}
+    assert sorted(used) == ["bias", "seldom", "weight"]
+    for rank, found in enumerate(ranks):
+        its_loss, gradients = found["some"]
+        assert its_loss == pytest.approx(loss, rel=1e-12)
+        assert sorted(gradients) == ([] if rank > 1 else [(0, name) for name in sorted(used)])
+        assert all(apart(gradient, used[name]) < 1e-10 for (_, name), gradient in gradients.items())
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ class Pipeline:
     ``group`` is a process group of so many, or a ``DeviceMesh`` with a dimension called pp for the pipeline.
     Along its other dimension, if it has two, there are copies of the pipeline, each with a batch of its own:
     every gradient is summed over them, so that it is that of the mean loss over all. With
-    ``gp.replicate(schedule, n)``, which needs no mesh, batches are whole: each copy takes its share.
+    ``gp.replicate(schedule, n)``, which needs no mesh, batches are whole: each copy takes its share, and has
+    the outputs of that. Buffers, such as running statistics, are each copy's own.
 
     ``measure=False`` trains only: no process learns the others' loss and times, and there is no timeline.
 
