@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -31,7 +31,7 @@ group_lock = threading.RLock()  #: held while this process has a group of its ow
 def world() -> int:
     """How many processes this one belongs to; under torchrun it joins them first."""
     if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
-        with where_all_are():
+        with kept_near():
             dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(_leave)
     with group_lock:  # or another thread's group may go between the two
@@ -123,7 +123,7 @@ def _mesh_of_all(world: dist.ProcessGroup, copies: int, devices: int, neighbours
     names = {"dp": copies, "pp": devices}
     if neighbours == "replicas":
         names = {"pp": devices, "dp": copies}
-    with where_all_are():
+    with kept_near():
         return init_device_mesh("cpu", tuple(names.values()), mesh_dim_names=tuple(names))
 
 
@@ -159,7 +159,7 @@ def some_group() -> Iterator[None]:
             yield
             return
         hook = sys.excepthook
-        with pinned_to_loopback():
+        with kept_near():
             dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         sys.excepthook = hook  # or every step wraps it once more, to say on which of one ranks it failed
         try:
@@ -184,21 +184,20 @@ def loopback() -> dict[str, str]:
 
 
 @contextmanager
-def pinned_to_loopback() -> Iterator[None]:
-    """Process groups that are made meanwhile stay on this machine, unless the environment says otherwise."""
-    added = {name: value for name, value in loopback().items() if name not in os.environ}
+def kept_near() -> Iterator[None]:
+    """Process groups that are made meanwhile stay on this machine if all processes do.
+
+    Which that is torchrun says, and the environment may say otherwise; else it is torch's own choice.
+    """
+    near = not dist.is_initialized()  # what a script has made itself may be anywhere
+    if dist.is_torchelastic_launched():
+        near = os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]
+    added = {name: value for name, value in loopback().items() if name not in os.environ} if near else {}
+    if not near and os.environ.get("RANK") == "0" and "GLOO_SOCKET_IFNAME" not in os.environ:
+        warnings.warn(f"the processes may be on several machines: {_CHOICE}", stacklevel=3)
     os.environ.update(added)
     try:
         yield
     finally:
         for name in added:
             os.environ.pop(name, None)
-
-
-def where_all_are() -> AbstractContextManager:
-    """Process groups that are made meanwhile stay on this machine, if all of torchrun's processes do."""
-    if os.environ.get("LOCAL_WORLD_SIZE", "1") == os.environ.get("WORLD_SIZE", "1"):
-        return pinned_to_loopback()
-    if os.environ.get("RANK") == "0" and "GLOO_SOCKET_IFNAME" not in os.environ:
-        warnings.warn(f"the processes are on several machines: {_CHOICE}", stacklevel=3)
-    return nullcontext()
