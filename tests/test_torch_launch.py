@@ -115,7 +115,8 @@ def test_what_does_not_fit_is_refused_on_all_and_nothing_has_happened(ranks):
             "torchrun --nproc-per-node 3 ..."
         )
         assert found["another batch"].startswith("process 1 was given another batch than process 0")
-        assert found["one counts"].startswith("process 1 counts bytes, and process 0 does not")
+        says = "process 1 has meter=True, and process 0 has meter=False: give every process the same meter"
+        assert found["one counts"] == says
 
 
 def test_every_process_knows_what_all_held_if_all_count(ranks):

@@ -6,7 +6,8 @@
     step.memory                                                    # with meter=True: bytes, measured
 
 ``devices`` says where: names of torch devices, all in this process; ``LocalProcesses(4)``, a process for
-each; or nothing under ``torchrun --nproc-per-node 4``, where every process is one device.
+each; or nothing under ``torchrun --nproc-per-node 4``, where every process is one device, on one machine or
+on several. There ``gp.replicate(schedule, 2)``, or ``group=`` a ``DeviceMesh``, is data parallelism.
 """
 
 try:

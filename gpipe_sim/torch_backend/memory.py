@@ -90,6 +90,6 @@ def measured_memory(
     """The samples of a meter as columns, each at the end of its action, under the name that it has here."""
     rows = [dict(zip(COUNTED, row, strict=True)) for _, row in found.samples]
     columns = {category: tuple(row.get(category, 0) for row in rows) for category in CATEGORIES}
-    times = tuple(ends[action] for action, _ in found.samples)
     actions = tuple(named(action) for action, _ in found.samples)
+    times = tuple(ends[action] for action in actions)
     return MeasuredMemory(times, columns, (), actions, found.allocated, found.reason)

@@ -1,6 +1,6 @@
 """Torch modules: cut into stages, named as layers are, and put on devices."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -36,38 +36,42 @@ def split(
     return [nn.Sequential(*layers[a:b]) for a, b in pairwise(ends)]
 
 
-def labels(modules: Sequence[nn.Module]) -> dict[Named, Key]:
+def labels(modules: Sequence[nn.Module], counts: Mapping[int, int]) -> dict[Named, Key]:
     """What a parameter is called: {(stage, name in the module): (layer, name in the layer)}.
 
     The children of an ``nn.Sequential`` are layers, any other module is one layer; numbered along the model.
+    ``counts``: how many layers stages have that are not here.
     """
     named, first = {}, 0
     for stage, module in enumerate(modules):
-        sequential = isinstance(module, nn.Sequential) and not list(module.parameters(recurse=False))
-        layers = list(_children(module)) if sequential else [("", module)]
+        layers = layers_of(module)
         for layer, (child, inside) in enumerate(layers, first):
             for name, _ in inside.named_parameters():
                 named[stage, f"{child}.{name}".lstrip(".")] = layer, name
-        first += len(layers)
+        first += counts.get(stage, len(layers))
     return named
 
 
-def _children(module: nn.Sequential) -> Iterator[tuple[str, nn.Module]]:
+def layers_of(module: nn.Module) -> list[tuple[str, nn.Module]]:
     """Its layers by name; one that stands in it twice, as a ReLU may, counts twice."""
-    for name, inside in module.named_modules(remove_duplicate=False):
-        if name and "." not in name:
-            yield name, inside
+    if not isinstance(module, nn.Sequential) or list(module.parameters(recurse=False)):
+        return [("", module)]
+    inside = module.named_modules(remove_duplicate=False)
+    return [(name, layer) for name, layer in inside if name and "." not in name]
 
 
-def listed(modules: Iterable[nn.Module]) -> list[nn.Module]:
-    """The modules, as a list; TypeError unless they are torch modules, each on one device."""
+def listed(modules: Iterable[nn.Module | None], elsewhere: Collection[int] = ()) -> list[nn.Module]:
+    """The modules, as a list; TypeError unless they are torch modules, each on one device.
+
+    Those of stages that other processes hold may be None, for which something empty stands in.
+    """
     if not isinstance(modules, Iterable):
         raise TypeError(
             f"a pipeline takes a list of torch modules, one per stage (got {type(modules).__name__}); "
             "split(nn.Sequential(...), stages=...) makes one"
         )
-    modules = list(modules)
-    for stage, module in enumerate(modules):
+    found = [nn.Identity() if m is None and stage in elsewhere else m for stage, m in enumerate(modules)]
+    for stage, module in enumerate(found):
         if not isinstance(module, nn.Module):
             raise TypeError(
                 f"stage {stage} must be a torch module (got {type(module).__name__}); "
@@ -78,7 +82,7 @@ def listed(modules: Iterable[nn.Module]) -> list[nn.Module]:
                 f"stage {stage} is wrapped in {type(module).__name__}, which runs it on several devices; "
                 "a stage is on one: pass the module inside, .module"
             )
-    return modules
+    return found
 
 
 def require_stages(modules: Sequence[nn.Module], schedule: Schedule) -> None:

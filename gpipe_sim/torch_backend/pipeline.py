@@ -1,21 +1,26 @@
-"""Torch modules that run a schedule: in this process, on local processes, or under torchrun."""
+"""Torch modules that run a schedule: in this process, on local processes, or in a process group."""
 
 import weakref
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
 
 from gpipe_sim.core.losses import Loss
 from gpipe_sim.core.partition import Gradients, Key
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.step import StepResult
 from gpipe_sim.core.timeline import Timeline
-from gpipe_sim.errors import require_flags
+from gpipe_sim.errors import ScheduleError, require_flags
+from gpipe_sim.replicas.replicate import replicate
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_loss
-from gpipe_sim.torch_backend.group import world
+from gpipe_sim.torch_backend.group import one_of_alike, place_in, world
 from gpipe_sim.torch_backend.local import Subprocess
 from gpipe_sim.torch_backend.memory import MeasuredMemory, measured_memory
 from gpipe_sim.torch_backend.modules import Names, labels, listed, require_fit
@@ -23,8 +28,8 @@ from gpipe_sim.torch_backend.private import version
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult, Task
 from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun
-from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, require_even
-from gpipe_sim.torch_backend.timeline import MILLISECONDS, EngineOrder, measured
+from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of
+from gpipe_sim.torch_backend.timeline import MILLISECONDS, EngineOrder, Timed, clocks, measured
 
 
 def train_step(
@@ -32,18 +37,14 @@ def train_step(
     schedule: Schedule,
     batch: Batch,
     loss: Loss | MeanLoss,
-    *,
-    devices: Names | LocalProcesses | None = None,
-    defer_pp_recv: bool = False,
-    meter: bool = False,
+    **options: Any,
 ) -> StepResult:
     """Run one step of a schedule on PyTorch's engine; it means what ``gpipe_sim.train_step`` means.
 
     A first step also sets up connections and warms up: for times, make a ``Pipeline`` and take a later step.
-    Arguments, result and errors are those of ``Pipeline``.
+    Arguments, options, result and errors are those of ``Pipeline``: ``devices=["cpu"] * 4``, say.
     """
-    options = {"defer_pp_recv": defer_pp_recv, "meter": meter}
-    return Pipeline(modules, schedule, loss, devices=devices, **options).step(batch)
+    return Pipeline(modules, schedule, loss, **options).step(batch)
 
 
 class Pipeline:
@@ -53,7 +54,16 @@ class Pipeline:
     ``devices`` is the torch device of each device of the schedule, or ``LocalProcesses``. Unless given, they
     are the CUDA devices, or the CPU for all. All are in this process, where they take turns: gradients are
     real, concurrency is not. Under torchrun, or once a script has made a process group of several,
-    each process is one of them.
+    each process is one of them; its other stages may be None, or on meta. On one machine gloo and NCCL then
+    stay on its loopback, on several they choose.
+
+    ``group`` is a process group of so many, or a ``DeviceMesh`` with a dimension called pp for the pipeline.
+    Along its other dimension, if it has two, there are copies of the pipeline, each with a batch of its own:
+    every gradient is summed over them, so that it is that of the mean loss over all. With
+    ``gp.replicate(schedule, n)``, which needs no mesh, batches are whole: each copy takes its share, and has
+    the outputs of that. Buffers, such as running statistics, are each copy's own.
+
+    ``measure=False`` trains only: no process learns the others' loss and times, and there is no timeline.
 
     Stages of one device may share parameters, as the first and the last of ZB-V do in a model whose
     embedding is its head. ``defer_pp_recv`` is the engine's own: it receives as late as it can (torch 2.13).
@@ -75,36 +85,63 @@ class Pipeline:
         loss: Loss | MeanLoss,
         *,
         devices: Names | LocalProcesses | None = None,
+        group: dist.ProcessGroup | DeviceMesh | None = None,
         defer_pp_recv: bool = False,
+        measure: bool = True,
         meter: bool = False,
     ):
-        require_flags("Pipeline", meter=meter)
-        self.modules, self.schedule = listed(modules), schedule
-        self._order = order = EngineOrder(schedule)
-        require_fit(self.modules, schedule)
-        task = Task(order.plain, order.recomputed, defer_pp_recv, schedule.placement if meter else ())
-        job = Job(self.modules, schedule, task, mean_loss(loss))
+        require_flags("Pipeline", measure=measure, meter=meter)
+        if meter and not measure:
+            raise ValueError("Pipeline cannot count bytes without times: meter=True needs measure=True")
+        (inner, copies), elsewhere, place = one_of_alike(schedule), set[int](), None
+        order = EngineOrder(inner)
+        if not isinstance(devices, LocalProcesses) and (world() > 1 or group is not None):
+            place = place_in(group, schedule)
+            elsewhere = set(range(inner.stages)) - set(inner.placement[place.device])
+        elif copies > 1 or group is not None:
+            raise ScheduleError(
+                f"copies of a pipeline, and group=, are for processes that torchrun starts, one for each of "
+                f"{schedule.devices} devices: torchrun --nproc-per-node {schedule.devices} ..."
+            )
+        self.modules, self.schedule, self._order = listed(modules, elsewhere), schedule, order
+        require_fit(self.modules, inner)
+        self._whole = schedule
+        if place and place.pipelines > copies:
+            self._whole = replicate(schedule, place.pipelines)
+        metered = inner.placement if meter else ()
+        count = self._whole.microbatches
+        task = Task(order.plain, order.recomputed, defer_pp_recv, metered, count, measure)
+        job = Job(self.modules, inner, task, mean_loss(loss))
         if isinstance(devices, LocalProcesses):
             self._runner: Runner = Subprocess(job, devices)
         else:
-            self._runner = (Torchrun if world() > 1 else InProcess)(job, devices)
+            self._runner = Torchrun(job, devices, place) if place else InProcess(job, devices)
 
     def step(self, batch: Batch) -> "MeasuredStep":
         """Run one step: loss, gradients by (layer, name), outputs, and a timeline, measured in milliseconds.
 
         Every parameter's ``.grad`` grows by its gradient, as after any backward; weights do not change. Under
         torchrun every process passes the same batch (the first step compares them), and gets the gradients of
-        its own stages, and outputs if it holds the last one.
+        its own stages, and outputs if it holds the last one. Inputs may be None on a process without the
+        first stage, targets on one without the last; then all steps have batches of one size.
         ValueError for a batch that does not cut into equal microbatches, or tensors that are elsewhere.
         """
-        require_even(batch, self.schedule.microbatches)
-        dtype = dtype_of(self.modules)
+        runner = self._runner
+        runner.agree(batch, self.schedule.microbatches)
+        dtype = dtype_of(self.modules) or runner.dtype or torch.get_default_dtype()
         _keep_unread(self.modules)
         with torch.inference_mode(False), torch.enable_grad():
-            x = as_tensor("inputs", batch[0], self._runner.first, dtype)
-            targets = as_tensor("targets", batch[1], self._runner.last, dtype)
-            results = self._runner.step(self._order.batch(x), self._order.batch(targets))
-        return MeasuredStep(results, self.schedule, self._order, labels(self.modules), self._runner)
+            places = zip(("inputs", "targets"), batch, (runner.first, runner.last), strict=True)
+            x, targets = (self._share(as_tensor(name, part, home, dtype)) for name, part, home in places)
+            results = runner.step(x, targets)
+        return MeasuredStep(results, self._whole, self._order, labels(self.modules, runner.layers), runner)
+
+    def _share(self, whole: torch.Tensor | None) -> torch.Tensor | None:
+        """What this copy of the pipeline takes, its microbatches as the engine counts them."""
+        if whole is None:
+            return None
+        copies = self.schedule.microbatches // self._order.plain.microbatches
+        return self._order.batch(whole.tensor_split(copies)[self._runner.copy % copies])
 
     def __getattr__(self, name: str):
         for stage, module in enumerate(vars(self).get("modules", ())):
@@ -127,7 +164,8 @@ class MeasuredStep(StepResult):
     torch does not count as a change, such as one through ``.grad.data``, goes unnoticed.
 
     ``moved`` is how many milliseconds went into copying numbers to local processes and gradients back, before
-    and after what the timeline shows; 0 elsewhere.
+    and after what the timeline shows; 0 elsewhere. With ``measure=False`` ``loss`` is None but on processes
+    that hold the last stage, and asking for the timeline is a ValueError.
     """
 
     def __init__(
@@ -139,12 +177,11 @@ class MeasuredStep(StepResult):
         runner: Runner,
     ):
         tensors = {labels[key]: tensor for result in results for key, tensor in result.gradients.items()}
-        loss = next(result.loss for result in results if result.loss is not None)
+        loss = next((result.loss for result in results if result.loss is not None), None)
         vars(self)["loss"] = loss  # a field of StepResult, which is frozen
         self._tensors = {key: (tensors[key], version(tensors[key])) for key in sorted(tensors)}
         self._outputs = next((result.outputs for result in results if result.outputs is not None), None)
-        self._noted = [timed for result in results for timed in result.spans]
-        self._metered = {device: found for result in results for device, found in result.memory.items()}
+        self._results = [result._replace(gradients={}, outputs=None) for result in results]
         self._schedule, self._order, self._turns, self.moved = schedule, order, runner.turns, runner.moved
         _UNREAD.add(self)
 
@@ -162,26 +199,60 @@ class MeasuredStep(StepResult):
 
     def __getstate__(self) -> dict:
         """What a copy or a pickle of it has: all that can be asked for, made by now."""
-        return {
-            name: getattr(self, name)
-            for name in ("loss", "gradients", "outputs", "memory", "timeline", "moved")
-        }
+        made = ("timeline", "memory") if any(result.spans for result in self._results) else ()
+        return {name: getattr(self, name) for name in ("loss", "gradients", "outputs", "moved", *made)}
 
     @cached_property
     def outputs(self) -> np.ndarray | None:  # type: ignore[override]  # of a process without the last stage
         return None if self._outputs is None else as_array(self._order.outputs(self._outputs))
 
     @cached_property
+    def _noted(self) -> list[list[Timed]]:
+        """What each process noted, under the names of the whole schedule, on the clock of the first."""
+        noted = [
+            [(self._order.named(action, result.first), start, end) for action, start, end in result.spans]
+            for result in self._results
+        ]
+        if not any(noted):
+            raise ValueError("this step has no times: Pipeline(..., measure=False) takes none")
+        if len({result.node for result in self._results}) == 1:
+            return noted
+        added = clocks(self._schedule, noted, self._known()).tolist()
+        return [
+            [(action, start + more, end + more) for action, start, end in spans]
+            for spans, more in zip(noted, added, strict=True)
+        ]
+
+    def _known(self) -> np.ndarray:
+        """What machines and meetings say of the clocks: nobody leaves one before all have come."""
+        results, devices = self._results, self._order.plain.devices
+        apart = np.full((len(results), len(results)), -np.inf)
+        for (i, one), (j, other) in product(enumerate(results), repeat=2):
+            if one.node == other.node:
+                apart[i, j] = 0
+            for met, same in enumerate((i // devices == j // devices, (i - j) % devices == 0)):
+                if same and one.node != other.node:
+                    pairs = zip(one.met[met], other.met[met], strict=True)
+                    apart[i, j] = max(apart[i, j], *(came - left for (came, _), (_, left) in pairs))
+        return apart
+
+    @cached_property
     def timeline(self) -> Timeline:
-        noted = [(self._order.named(action), start, end) for action, start, end in self._noted]
-        return measured(self._schedule, noted, self._turns)
+        return measured(self._schedule, [timed for spans in self._noted for timed in spans], self._turns)
 
     @cached_property
     def memory(self) -> tuple[MeasuredMemory, ...]:
-        zero = min(start for _, start, _ in self._noted)
-        ends = {action: (end - zero) * MILLISECONDS for action, _, end in self._noted}
-        found = (self._metered[device] for device in sorted(self._metered))
-        return tuple(measured_memory(each, ends, self._order.named) for each in found)
+        if not any(result.memory for result in self._results):
+            return ()
+        spans = [timed for spans in self._noted for timed in spans]
+        zero = min(start for _, start, _ in spans)
+        ends = {action: (end - zero) * MILLISECONDS for action, _, end in spans}
+        found = (
+            measured_memory(each, ends, partial(self._order.named, first=result.first))
+            for result in self._results
+            for each in result.memory.values()
+        )
+        return tuple(sorted(found, key=lambda each: self._schedule.device_of(each.actions[0])))
 
 
 _UNREAD: weakref.WeakSet[MeasuredStep] = weakref.WeakSet()  #: whose gradients nobody has asked for

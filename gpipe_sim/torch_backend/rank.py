@@ -21,7 +21,7 @@ from gpipe_sim.torch_backend.memory import Metered
 from gpipe_sim.torch_backend.meter import Unmetered, meters
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged, with_messages
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
-from gpipe_sim.torch_backend.tensors import Named, parameters_of
+from gpipe_sim.torch_backend.tensors import Named, parameters_of, shape_of
 from gpipe_sim.torch_backend.timeline import Recorder, Timed, untold
 
 
@@ -40,7 +40,9 @@ def program(schedule: Schedule) -> list[list[str]]:
 class RankResult(NamedTuple):
     """What one process got out of a step: loss and outputs if it holds the last stage, and its own spans.
 
-    ``memory``: of each device that is metered here.
+    ``memory``: of each device that is metered here. ``first``: the place in the whole batch of what it calls
+    microbatch 0. ``node``: the machine whose clock it reads. ``met``: from when to when on it the process met
+    those of its pipeline, and those of copies of its stages.
     """
 
     loss: float | None
@@ -48,19 +50,25 @@ class RankResult(NamedTuple):
     gradients: dict[Named, Tensor]
     spans: list[Timed]
     memory: Mapping[int, Metered] = {}
+    first: int = 0
+    node: str = ""
+    met: Sequence[Sequence[tuple[float, float]]] = ()
 
 
 class Task(NamedTuple):
     """What every process of a pipeline is told.
 
     ``order`` contains no R; ``recomputed`` maps a stage to the microbatches to checkpoint. ``metered`` are
-    the stages of each device whose bytes are counted, and empty if none are.
+    the stages of each device whose bytes are counted, and empty if none are. ``microbatches`` are those of
+    the whole batch, of which a copy of the pipeline has a share. ``measured``: whether to say when.
     """
 
     order: Schedule
     recomputed: dict[int, set[int]]
     defer_pp_recv: bool
     metered: Sequence[Sequence[int]]
+    microbatches: int
+    measured: bool = True
 
 
 class Rank:
@@ -85,7 +93,7 @@ class Rank:
         self.runtime: Any = None
         self.fits: Any = None
 
-    def step(self, x: Tensor, targets: Tensor) -> RankResult:
+    def step(self, x: Tensor | None, targets: Tensor | None) -> RankResult:
         """Run one step. ``.grad`` is as it was before, also if the step fails."""
         kept = {parameter: parameter.grad for _, parameter in parameters_of(self.modules)}
         for parameter in kept:
@@ -101,10 +109,10 @@ class Rank:
             for _, parameter in parameters_of(self.modules):  # a forward may have made some
                 parameter.grad = kept.get(parameter)
         memory = {meter.device: meter.found() for meter in self.meters.values()}
-        return RankResult(loss, outputs, gradients, spans, memory)
+        return RankResult(loss, outputs, gradients, spans if self.task.measured else [], memory)
 
-    def _run(self, x: Tensor, targets: Tensor) -> tuple[float | None, Tensor | None, list[Timed]]:
-        fits = x.shape, x.dtype, Ambient.here()  # what it receives into has one size, and one type of number
+    def _run(self, x: Any, targets: Any) -> tuple[float | None, Tensor | None, list[Timed]]:
+        fits = shape_of(x), Ambient.here()  # what it receives into has one size, and one type of number
         if self.runtime is None or self.fits != fits:
             self.runtime, self.fits = self._made(), fits
         for recorder in self.recorders.values():
@@ -142,7 +150,7 @@ class Rank:
         meter = self._meter(self.last)
         try:
             with meter.saving_more():
-                value = mean_of(self.loss, output, target) / self.task.order.microbatches
+                value = mean_of(self.loss, output, target) / self.task.microbatches
         except Exception as error:
             error.add_note(f"in the loss, after the forward of stage {self.last}")
             raise

@@ -1,6 +1,7 @@
 """Between arrays and tensors: batches on their way in, outputs and gradients on their way out."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -8,14 +9,23 @@ from torch import Tensor, nn
 
 from gpipe_sim.errors import require_batch
 
-Batch = tuple[np.ndarray | Tensor, np.ndarray | Tensor]
+Given: TypeAlias = np.ndarray | Tensor | None
+Batch: TypeAlias = tuple[Given, Given]  #: None is for processes that need no inputs, or no targets
 Named = tuple[int, str]  #: a parameter: its stage, and its name in the stage's module
 
 
-def require_even(batch: Batch, pieces: int) -> None:
-    """ValueError, with sizes that would work, unless it is (inputs, targets) of equal microbatches."""
+def require_even(batch: Batch, pieces: int, partial: bool = False) -> None:
+    """ValueError, with sizes that would work, unless it is (inputs, targets) of equal microbatches.
+
+    ``partial``: either may be None.
+    """
+    if partial and isinstance(batch, tuple | list) and len(batch) == 2:
+        given = [part for part in batch if part is not None]
+        if not given:
+            return
+        batch = given[0], given[-1]
     require_batch(batch)
-    samples = len(batch[0])
+    samples = len(batch[1])  # type: ignore[arg-type]  # None is refused by now
     if samples and samples % pieces == 0:
         return
     below = samples - samples % pieces
@@ -28,17 +38,24 @@ def require_even(batch: Batch, pieces: int) -> None:
     )
 
 
-def dtype_of(modules: Sequence[nn.Module]) -> torch.dtype:
-    """The type of the model's numbers: that of its first parameter that has a fraction."""
+def dtype_of(modules: Sequence[nn.Module]) -> torch.dtype | None:
+    """The type of the model's numbers: that of its first parameter that has a fraction, if any has."""
     parameters = (parameter for module in modules for parameter in module.parameters())
-    return next((p.dtype for p in parameters if p.is_floating_point()), torch.get_default_dtype())
+    return next((p.dtype for p in parameters if p.is_floating_point()), None)
 
 
-def as_tensor(name: str, array: np.ndarray | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+def shape_of(tensor: Tensor | None) -> tuple | None:
+    """What makes tensors fit into the same memory."""
+    return None if tensor is None else (tuple(tensor.shape), tensor.dtype)
+
+
+def as_tensor(name: str, array: Given, device: torch.device, dtype: torch.dtype) -> Tensor | None:
     """A copy on the device: of a NumPy array, fractions in the model's type, or of a tensor that is there.
 
     A module may change it in place; and sent to a process, a part would take along all that it is cut from.
     """
+    if array is None:
+        return None
     if not isinstance(array, Tensor):
         array = np.asarray(array)
         plain = np.array(array, array.dtype.newbyteorder("="), order="C")  # torch reads no other bytes

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gpipe_sim.core.actions import Action, Kind, OverlapFB
 from gpipe_sim.core.explicit import Explicit
-from gpipe_sim.core.schedule import Schedule
+from gpipe_sim.core.schedule import Schedule, needs
 from gpipe_sim.core.timeline import Span, Timeline
 from gpipe_sim.export.spans import from_spans
 from gpipe_sim.export.torch_csv import require_torch
@@ -62,9 +62,9 @@ class EngineOrder:
         """The engine's outputs, in the order of the batch."""
         return whole if self.in_turn else _cut_and_joined(whole, np.argsort(self.turns).tolist())
 
-    def named(self, action: Action) -> Action:
-        """An action of the engine's, under the microbatch's own number."""
-        return action._replace(microbatch=self.turns[action.microbatch])
+    def named(self, action: Action, first: int = 0) -> Action:
+        """An action of the engine's, under the microbatch's own number; ``first`` is that of a copy."""
+        return action._replace(microbatch=first + self.turns[action.microbatch])
 
 
 def _cut_and_joined(whole: Tensor, turns: Sequence[int]) -> Tensor:
@@ -127,6 +127,25 @@ class Recorder:
         if self.device.type != "cuda":
             return mark
         return self.began + self.origin.elapsed_time(mark) / 1000
+
+
+def clocks(schedule: Schedule, noted: Sequence[Sequence[Timed]], others: np.ndarray) -> np.ndarray:
+    """What to add to each process's times so that all are on the clock of the first, in seconds.
+
+    Whatever one process had done before another could go on says how far their clocks are apart at least,
+    and a message the other way says how far at most. The middle is taken: then nothing comes before what it
+    needs, on any clock. It is off by half of what the quickest message each way took at most, or a little
+    more where none was waited for. ``others`` has what else is known, (process, process): by how much the
+    second clock is behind the first at least, in seconds.
+    """
+    apart = others.copy()
+    ran = {a: (process, start, end) for process, spans in enumerate(noted) for a, start, end in spans}
+    for action, (mine, start, _) in ran.items():
+        for its, _, end in (ran[need] for need in needs(action, schedule) if need in ran):
+            apart[its, mine] = max(apart[its, mine], end - start)
+    for between in range(len(apart)):
+        apart = np.maximum(apart, apart[:, [between]] + apart[between])
+    return (apart[0] - apart[:, 0]) / 2
 
 
 def measured(schedule: Schedule, noted: Sequence[Timed], turns: bool = False) -> Timeline:
