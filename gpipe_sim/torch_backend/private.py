@@ -6,6 +6,7 @@ which releases work; never in gradients that are merely wrong.
 
 import logging
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -100,10 +101,16 @@ def unlogged() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def unwrapped(error: Exception) -> BaseException:
-    """What a stage raised, where torch wrapped it in an error of its own that lists shapes."""
-    wrapped = isinstance(error, RuntimeError) and "ailed to run " in str(error)
-    return error.__cause__ if wrapped and error.__cause__ else error
+def raised_in(error: BaseException, package: str) -> bool:
+    """Whether a line of this package raised it, or called what did and is not Python."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].startswith(package)
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """What a stage raised, where the engine raised an error of its own from it, which lists shapes."""
+    wrapped = error.__cause__ and raised_in(error, PipelineStage.__module__.rpartition(".")[0])
+    return error.__cause__ if wrapped else error
 
 
 def is_view(tensor: Tensor) -> bool:

@@ -15,6 +15,7 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.export.torch_csv import to_torch_csv
 from gpipe_sim.torch_backend.ambient import Ambient
+from gpipe_sim.torch_backend.canary import require_right
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.group import some_group
 from gpipe_sim.torch_backend.memory import Metered
@@ -106,6 +107,7 @@ class Rank:
     def _run(self, x: Tensor, targets: Tensor) -> tuple[float | None, Tensor | None, list[Timed]]:
         fits = x.shape, x.dtype, Ambient.here()  # what it receives into has one size, and one type of number
         if self.runtime is None or self.fits != fits:
+            require_right(self)
             self.runtime, self.fits = self._made(), fits
         for recorder in self.recorders.values():
             recorder.begin()
