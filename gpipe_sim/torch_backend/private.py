@@ -8,7 +8,7 @@ import logging
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,47 +17,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining import PipelineStage, schedules
 
 from gpipe_sim.errors import ScheduleError
 
 TESTED = "2.11, 2.12, 2.13 and 2.15"
 
 _COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
-#: What a stage's engine calls, and ``RepairedStage`` and ``StageAdapter`` look into.
-HOOKS = (
-    "forward_one_chunk",
-    "forward_maybe_with_nosync",
-    "backward_one_chunk",
-    "backward_maybe_with_nosync",
-    "backward_weight_one_chunk",
-    "set_local_fwd_input",
-    "set_local_bwd_input",
-)
-#: What is asked of a tensor, and of its place in what autograd remembers.
-TENSOR = ("_is_view", "_version", "_backward_hooks", "_post_accumulate_grad_hooks", "_indices", "_values")
 
 
 class UnsupportedTorch(ImportError):
     """This torch's pipeline engine is not the one that this package knows."""
 
-    def __init__(self, what: str):
-        super().__init__(
-            f"torch {torch.__version__} {what}, so its pipeline engine is not the one that gpipe_sim knows; "
-            f"it was tested with torch {TESTED}: pip install torch==2.13.0"
+    def __str__(self) -> str:
+        return (
+            f"torch {torch.__version__} {self.args[0]}, so its pipeline engine is not the one that gpipe_sim "
+            f"knows; it was tested with torch {TESTED}: pip install torch==2.13.0"
         )
-
-
-def require_known() -> type:
-    """The engine's class; UnsupportedTorch for a torch that lacks it, or a name that is looked into."""
-    engine = getattr(torch.distributed.pipelining.schedules, "_PipelineScheduleRuntime", None)
-    if engine is None:
-        raise UnsupportedTorch("has no pipeline engine that reads an order (_PipelineScheduleRuntime)")
-    wanted = [(engine, "_load_csv"), *((PipelineStage, name) for name in HOOKS)]
-    wanted += [(Tensor, name) for name in TENSOR]
-    if missing := [f"{owner.__name__}.{name}" for owner, name in wanted if not hasattr(owner, name)]:
-        raise UnsupportedTorch(f"has no {', '.join(missing)}")
-    return engine
 
 
 def runtime(
@@ -65,13 +41,7 @@ def runtime(
 ) -> Any:
     """PyTorch's engine with these stages, for an order as text. It adds gradients up and divides nothing."""
     options = {"loss_fn": loss, "scale_grads": False} | ({"defer_pp_recv": True} if defer_pp_recv else {})
-    kind = require_known()
-    try:
-        engine = kind(stages, microbatches, **options)
-    except TypeError as error:
-        raise UnsupportedTorch(f"makes no engine with {', '.join(options)} ({error})") from error
-    if getattr(engine, "scale_grads", None) is not False:
-        raise UnsupportedTorch("may scale gradients although it was told not to (scale_grads)")
+    engine = schedules._PipelineScheduleRuntime(stages, microbatches, **options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "order.csv"
         path.write_text(order)
@@ -82,17 +52,17 @@ def runtime(
 def with_messages(order: str, devices: int, stages: int, microbatches: int) -> list[list[str]]:
     """What the engine makes of an order as text: the row of each rank, with the messages that it adds."""
     stand_in = SimpleNamespace(num_stages=stages, group_size=devices, group_rank=0)  # no stage is run
-    engine = runtime([stand_in], microbatches, None, order, False)
-    rows = getattr(engine, "pipeline_order_with_comms", None)
-    if rows is None:
-        raise UnsupportedTorch("does not say which messages its engine adds (pipeline_order_with_comms)")
+    try:
+        rows = runtime([stand_in], microbatches, None, order, False).pipeline_order_with_comms
+    except (AttributeError, TypeError) as error:
+        raise UnsupportedTorch(f"does not say which messages its engine adds ({error})") from error
     return [list(map(str, rows[rank])) for rank in range(devices)]
 
 
 @contextmanager
 def unlogged() -> Iterator[None]:
     """Without the table of all that the engine was going to do, which it logs when a stage fails."""
-    logger = logging.getLogger(torch.distributed.pipelining.schedules.__name__)
+    logger = logging.getLogger(schedules.__name__)
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
@@ -125,7 +95,12 @@ def version(tensor: Tensor) -> int:
 
 def has_hooks(parameter: nn.Parameter) -> bool:
     """Whether somebody asked to be called when a parameter gets its gradient."""
-    return bool(parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
+    return bool(parameter._backward_hooks) or awaits_gradient(parameter)
+
+
+def awaits_gradient(parameter: nn.Parameter) -> bool:
+    """Whether somebody asked to be called once its gradient is added up; W of a split backward does not."""
+    return bool(parameter._post_accumulate_grad_hooks)
 
 
 def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
@@ -143,7 +118,7 @@ def hooks_around() -> tuple[Callable, Callable]:
 
 def left_to_w(result: Any) -> Iterator[Tensor]:
     """The gradients that I has left to W, of what an input gradient gave."""
-    several = [gradients for group in _groups(result) for gradients in group.get("grads") or ()]
+    several = [gradients for group in result[1] for gradients in group.get("grads") or ()]
     yield from (one for gradients in several for one in gradients or () if isinstance(one, Tensor))
 
 
@@ -189,11 +164,8 @@ class RepairedStage(PipelineStage):
             return run(backward_type, bwd_kwargs, **kwargs)
         if backward_type == "input":
             return self._input_part(run, bwd_kwargs, **kwargs)
-        if backward_type != "weight":
-            raise UnsupportedTorch(f"runs a backward called {backward_type!r}")
         fresh = [weight for weight in self.submod.parameters() if weight.grad is None]
-        (groups,) = _named(bwd_kwargs, "param_groups")
-        with self._once_through(groups):
+        with self._once_through(bwd_kwargs["param_groups"]):
             result = run(backward_type, bwd_kwargs, **kwargs)
         for weight in fresh:
             if weight.grad is not None:  # may be one tensor with another weight's, and is added to in place
@@ -202,12 +174,12 @@ class RepairedStage(PipelineStage):
 
     def _input_part(self, run: Callable, bwd_kwargs: dict, **kwargs) -> Any:
         """I; and unless one with the same ways was looked at before, a look at what its W will do."""
-        inputs, outputs, gradients = _named(bwd_kwargs, "input_values", "stage_output", "output_grads")
+        inputs, outputs, gradients = (bwd_kwargs[k] for k in ("input_values", "stage_output", "output_grads"))
         outputs = [outputs] if isinstance(outputs, Tensor) else outputs
         roots = [output.grad_fn for output in outputs]  # I takes them off their outputs
         behind = None if self._seen else _followed(roots, gradients)
         result = run("input", bwd_kwargs, **kwargs)
-        ways = Counter((_weights_of(group), _meets(group)) for group in _groups(result))
+        ways = Counter((_weights_of(group), _meets(group)) for group in result[1])
         if ways not in self._seen:
             if behind is None:  # not every torch follows a graph that a backward went through
                 behind = _followed(roots, gradients)
@@ -248,32 +220,13 @@ class RepairedStage(PipelineStage):
         )
 
 
-def _named(given: Mapping[str, Any], *names: str) -> list:
-    """What torch hands over under these names."""
-    try:
-        return [given[name] for name in names]
-    except (KeyError, TypeError) as error:
-        raise UnsupportedTorch(f"hands a backward no {error}, but {', '.join(map(str, given))}") from error
-
-
-def _groups(result: Any) -> list[dict]:
-    """The weights that I has left to W, in groups: the second of what it gives."""
-    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], list):
-        return result[1]
-    raise UnsupportedTorch("gives no groups of weights after an input gradient")
-
-
 def _weights_of(group: dict) -> frozenset[Tensor]:
-    (nodes,) = _named(group, "params")
-    if any(not hasattr(node, "variable") for node in nodes):
-        raise UnsupportedTorch("has nodes of weights without a variable")
-    return frozenset(node.variable for node in nodes)
+    return frozenset(node.variable for node in group["params"])
 
 
 def _meets(group: dict) -> int:
     """At how many nodes the ways to its weights leave the way to the input."""
-    (nodes,) = _named(group, "intermediates")
-    return len(nodes)
+    return len(group["intermediates"])
 
 
 def _followed(roots: Sequence[Any], gradients: Sequence[Tensor | None] | None) -> list[set[Tensor]]:
