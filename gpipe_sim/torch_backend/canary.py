@@ -28,13 +28,12 @@ def require_right(rank: "Rank") -> None:
 
     All of them call it at once, and hear of it if another's numbers are wrong.
     """
-    here = rank.group, frozenset(home.type for home in rank.homes.values()), rank.task.defer_pp_recv
+    task, kinds = rank.task, frozenset(home.type for home in rank.homes.values())
+    here = rank.group, kinds, task.defer_pp_recv, bool(task.metered)
     if here in _FLEW:
         return
     try:
         wrong = _wrong(rank)
-    except UnsupportedTorch:
-        raise
     except Exception as error:
         apart = isinstance(error, RuntimeError) and raised_in(error, "torch.distributed")
         if apart and dist.get_world_size(rank.group) > 1:
@@ -73,13 +72,17 @@ def _loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def order(devices: int) -> Explicit:
-    """A V of two stages on each device: all forwards, then B, I and W; on device 0 a pair is overlapped."""
+    """A V of two stages on each device: all forwards, then I, W and B; on device 0 a pair is overlapped.
+
+    W comes before B, or nobody would see that torch gives two weights one tensor for a gradient.
+    """
     last, rows = 2 * devices - 1, []
     for held in ((k, last - k) for k in range(devices)):
         forwards = [f"{stage}F{m}" for stage in held for m in range(3)]
-        backwards = [f"{s}{what}" for s in held[::-1] for what in ("B0", "I1", "I2", "W1", "W2")]
+        backwards = [f"{s}{what}" for s in held[::-1] for what in ("I0", "I2", "W0", "W2", "B1")]
         rows.append(forwards + backwards)
-    rows[0][5:7] = [f"({last}F2;{last}B0)OVERLAP_F_B"]
+    pair = f"({last}F2;{last}B1)OVERLAP_F_B"
+    rows[0][5:11] = [f"{last}I0", f"{last}W0", pair, f"{last}I2", f"{last}W2"]
     return Explicit(rows, placement=[[k, last - k] for k in range(devices)])
 
 
@@ -92,7 +95,9 @@ def _wrong(rank: "Rank") -> set[str]:
     modules = {stage: copy.deepcopy(layers[stage]).to(home) for stage, home in homes.items()}
     tokens = torch.arange(6, device="cpu") % 3
     targets = torch.arange(18, device="cpu").view(6, 3) / 8  # every microbatch has another loss
-    task = rank.task._replace(order=order(devices), recomputed={own: {2}, last - own: {2}}, metered=())
+    all_kinds, recomputed = order(devices), {own: {2}, last - own: {2}}
+    metered = rank.task.metered and all_kinds.placement
+    task = rank.task._replace(order=all_kinds, recomputed=recomputed, metered=metered)
     fresh = type(rank)(modules, task, _loss, homes, rank.group)
     fresh.runtime = "none that fits"  # or it would ask for a canary, too
     results = [fresh.step(tokens, targets) for _ in range(2)]
@@ -103,6 +108,7 @@ def _wrong(rank: "Rank") -> set[str]:
     loss = _loss(passed, targets)
     loss.backward()
     checks = [("random numbers", torch.equal(torch.get_rng_state(), random))]
+    checks += [("ways", bool(stage.seen) or stage.is_first) for stage in fresh.runtime._stages]
     for stage, result in product(modules, results):
         named = layers[stage].named_parameters()
         checks += [("gradients", _near(result.gradients[stage, name], one.grad)) for name, one in named]

@@ -110,10 +110,7 @@ def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
 
 def hooks_around() -> tuple[Callable, Callable]:
     """The hooks that autograd hands what it saves, and asks for it again: here those of a checkpoint."""
-    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-    if top is None or (found := top(False)) is None:
-        raise UnsupportedTorch("does not show what a checkpoint saves (_top_saved_tensors_default_hooks)")
-    return found
+    return torch._C._autograd._top_saved_tensors_default_hooks(False)
 
 
 def left_to_w(result: Any) -> Iterator[Tensor]:
@@ -125,14 +122,12 @@ def left_to_w(result: Any) -> Iterator[Tensor]:
 class RepairedStage(PipelineStage):
     """PyTorch's stage without what some releases of torch get wrong.
 
-    ``went`` is the part of a backward that the engine last ran through this class: "full", "input" or
-    "weight". Whoever runs an action can see from it whether it came this way.
+    ``seen``: the ways from weights to where they leave the input's, as far as they were looked at.
     """
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.went: str | None = None
-        self._seen: list[Counter] = []
+        self.seen: list[Counter] = []
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
         """Torch 2.11 greets a stage's neighbours even in the same process, where gloo cannot."""
@@ -159,7 +154,7 @@ class RepairedStage(PipelineStage):
         there. So a weight without such a node is lost, one with two of them may count twice, and weights may
         be given one and the same tensor.
         """
-        self.went, run = backward_type, super().backward_maybe_with_nosync
+        run = super().backward_maybe_with_nosync
         if backward_type == "full":
             return run(backward_type, bwd_kwargs, **kwargs)
         if backward_type == "input":
@@ -177,14 +172,14 @@ class RepairedStage(PipelineStage):
         inputs, outputs, gradients = (bwd_kwargs[k] for k in ("input_values", "stage_output", "output_grads"))
         outputs = [outputs] if isinstance(outputs, Tensor) else outputs
         roots = [output.grad_fn for output in outputs]  # I takes them off their outputs
-        behind = None if self._seen else _followed(roots, gradients)
+        behind = None if self.seen else _followed(roots, gradients)
         result = run("input", bwd_kwargs, **kwargs)
-        ways = Counter((_weights_of(group), _meets(group)) for group in result[1])
-        if ways not in self._seen:
+        ways = Counter((_weights_of(group), len(group["intermediates"])) for group in result[1])
+        if ways not in self.seen:
             if behind is None:  # not every torch follows a graph that a backward went through
                 behind = _followed(roots, gradients)
             self._require_each_once(behind, set(inputs), ways)
-            self._seen.append(ways)
+            self.seen.append(ways)
         return result
 
     def _require_each_once(self, behind: list[set[Tensor]], inputs: set[Tensor], ways: Counter) -> None:
@@ -195,22 +190,24 @@ class RepairedStage(PipelineStage):
         twice = {weight for weight, times in found.items() if times > 1}
         if not _COUNTS_ONCE:
             twice |= {weight for weights, meets in ways if meets > 1 for weight in weights}
-        for name, weight in self.submod.named_parameters():
+        for name, weight in self.submod.module.named_parameters():
             if weight in twice:
-                raise self._refusal(f"count the gradient of {_bare(name)} more than once")
+                raise self._refusal(f"count the gradient of {name} more than once")
             if weight in lost:
-                raise self._refusal(f"lose gradient that {_bare(name)} gets")
+                raise self._refusal(f"lose gradient that {name} gets")
 
     @contextmanager
     def _once_through(self, groups: list[dict]) -> Iterator[None]:
         """Two ways to one weight may share a node, which autograd goes through once only."""
-        met_twice = {weight for group in groups if _meets(group) > 1 for weight in _weights_of(group)}
+        met_twice = {
+            weight for group in groups if len(group["intermediates"]) > 1 for weight in _weights_of(group)
+        }
         try:
             yield
         except RuntimeError as error:
             if not met_twice or "second time" not in str(unwrapped(error)):
                 raise
-            names = [_bare(name) for name, weight in self.submod.named_parameters() if weight in met_twice]
+            names = [name for name, weight in self.submod.module.named_parameters() if weight in met_twice]
             raise self._refusal(f"go twice through the same way to {' and '.join(names)}") from error
 
     def _refusal(self, what: str) -> ScheduleError:
@@ -222,11 +219,6 @@ class RepairedStage(PipelineStage):
 
 def _weights_of(group: dict) -> frozenset[Tensor]:
     return frozenset(node.variable for node in group["params"])
-
-
-def _meets(group: dict) -> int:
-    """At how many nodes the ways to its weights leave the way to the input."""
-    return len(group["intermediates"])
 
 
 def _followed(roots: Sequence[Any], gradients: Sequence[Tensor | None] | None) -> list[set[Tensor]]:
@@ -246,8 +238,3 @@ def _leaves_behind(root: Any) -> set[Tensor]:
             waiting += [after for after, _ in node.next_functions if after is not None]
     leaves = (getattr(node, "variable", None) for node in seen)
     return {leaf for leaf in leaves if isinstance(leaf, Tensor)}
-
-
-def _bare(name: str) -> str:
-    """A parameter's name in the stage's own module, which a ``StageModule`` holds."""
-    return name.removeprefix("module.")
