@@ -77,13 +77,13 @@ def order(devices: int) -> Explicit:
     W comes before B, or nobody would see that torch gives two weights one tensor for a gradient.
     """
     last, rows = 2 * devices - 1, []
-    for held in ((k, last - k) for k in range(devices)):
-        forwards = [f"{stage}F{m}" for stage in held for m in range(3)]
-        backwards = [f"{s}{what}" for s in held[::-1] for what in ("I0", "I2", "W0", "W2", "B1")]
-        rows.append(forwards + backwards)
+    for k in range(devices):
+        forwards = [f"{stage}F{m}" for stage in (k, last - k) for m in range(3)]
+        backwards = ("I0", "I2", "W0", "W2", "B1")
+        rows.append([*forwards, *(f"{stage}{one}" for stage in (last - k, k) for one in backwards)])
     pair = f"({last}F2;{last}B1)OVERLAP_F_B"
     rows[0][5:11] = [f"{last}I0", f"{last}W0", pair, f"{last}I2", f"{last}W2"]
-    return Explicit(rows, placement=[[k, last - k] for k in range(devices)])
+    return Explicit(rows, placement=[(k, last - k) for k in range(devices)])
 
 
 def _wrong(rank: "Rank") -> set[str]:

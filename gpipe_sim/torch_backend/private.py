@@ -1,7 +1,6 @@
-"""Every private name of torch that is touched, each behind a guard, and what some releases get wrong.
+"""Every private name of torch that is touched, and what some releases get wrong.
 
-A torch in which one of them is gone, or stands for something else, ends in an ``UnsupportedTorch`` that says
-which releases work; never in gradients that are merely wrong.
+A torch in which one of them is gone, or stands for something else, is found by the canary of ``canary.py``.
 """
 
 import logging
@@ -79,8 +78,8 @@ def raised_in(error: BaseException, package: str) -> bool:
 
 def unwrapped(error: BaseException) -> BaseException:
     """What a stage raised, where the engine raised an error of its own from it, which lists shapes."""
-    wrapped = error.__cause__ and raised_in(error, PipelineStage.__module__.rpartition(".")[0])
-    return error.__cause__ if wrapped else error
+    cause = error.__cause__
+    return cause if cause and raised_in(error, PipelineStage.__module__.rpartition(".")[0]) else error
 
 
 def is_view(tensor: Tensor) -> bool:
