@@ -79,7 +79,7 @@ def order(devices: int) -> Explicit:
     last, rows = 2 * devices - 1, []
     for k in range(devices):
         forwards = [f"{stage}F{m}" for stage in (k, last - k) for m in range(3)]
-        backwards = ("I0", "I2", "W0", "W2", "B1")
+        backwards = ("I0", "I1", "W0", "W1", "B2")
         rows.append([*forwards, *(f"{stage}{one}" for stage in (last - k, k) for one in backwards)])
     pair = f"({last}F2;{last}B1)OVERLAP_F_B"
     rows[0][5:11] = [f"{last}I0", f"{last}W0", pair, f"{last}I2", f"{last}W2"]

@@ -4,9 +4,10 @@ A torch in which one of them is gone, or stands for something else, is found by 
 """
 
 import logging
+import re
 import tempfile
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +46,22 @@ def runtime(
         path = Path(folder) / "order.csv"
         path.write_text(order)
         engine._load_csv(str(path))
+    if defer_pp_recv and _received(engine) != _received(runtime(stages, microbatches, loss, order, False)):
+        raise ScheduleError(
+            f"with defer_pp_recv torch {torch.__version__} receives messages of this schedule in another "
+            "order than they are sent in, and takes one for another: leave defer_pp_recv out"
+        )
     return engine
+
+
+def _received(engine: Any) -> dict[tuple[int, int], list[str]]:
+    """The messages that each rank receives from another, in turn. As they are sent, if none is put off."""
+    found: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for rank, row in engine.pipeline_order_with_comms.items():
+        for message in filter(None, (re.fullmatch(r"(\d+)RECV_([FB])\d+", str(one)) for one in row)):
+            source = int(message[1]) + (1 if message[2] == "B" else -1)
+            found[rank, engine.stage_index_to_group_rank[source]].append(message[0])
+    return found
 
 
 def with_messages(order: str, devices: int, stages: int, microbatches: int) -> list[list[str]]:
