@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.distributed import fsdp  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch_modules import Gives, linears, some_batch  # noqa: E402
 
@@ -92,17 +93,20 @@ def mistakes_with_devices() -> Iterator[tuple[str, dict]]:
     norm = nn.BatchNorm1d(3)
     norm.running_var = norm.running_var.to("meta")
     for name, module in {"1.bias": partly, "running_var": norm}.items():
-        says = f"stage 1 is on several devices: {name} is on meta, but it belongs on cpu; move it whole: "
-        yield f"ValueError: {says}modules[1].to('cpu')", {"modules": [*linears(1), module]}
+        says = f"stage 1 is on meta ({name}), but it belongs on cpu: modules[1].to('cpu'), …"
+        yield f"ValueError: {says}", {"modules": [*linears(1), module]}
 
 
 def mistakes_with_modules() -> Iterator[tuple[str, dict]]:
-    for wrapper in (nn.DataParallel, nn.parallel.DistributedDataParallel):
-        nn.Module.__init__(wrapped := wrapper.__new__(wrapper))  # made without devices or processes
+    sharded = type("FSDPLinear", (fsdp.FSDPModule, nn.Linear), {})  # as fully_shard makes of a Linear
+    parallel = nn.DataParallel, nn.parallel.DistributedDataParallel, fsdp.FullyShardedDataParallel
+    for wrapper in (*parallel, sharded):
+        nn.Module.__init__(wrapped := object.__new__(wrapper))  # made without devices or processes
+        name = "FSDPModule" if wrapper is sharded else wrapper.__name__
         yield (
-            f"TypeError: stage 1 is wrapped in {wrapper.__name__}, which runs it on several devices; "
-            "a stage is on one: pass the module inside, .module",
-            {"modules": [*linears(1), wrapped]},
+            f"TypeError: stage 1 is wrapped in {name}, which spreads it over several devices; a stage is on "
+            "one: pass the module inside, .module, or do not call fully_shard",
+            {"modules": [*linears(1), nn.Sequential(wrapped)]},
         )
     for count in (1, 3):
         says = f"{SCHEDULE!r} has 2 stages, but there are {count} modules; "

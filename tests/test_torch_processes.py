@@ -33,6 +33,7 @@ from torch_modules import Does, Gives, OwnError, Shifted, fail, four, linears, r
 
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy, mse, remat  # noqa: E402
+from gpipe_sim.errors import ScheduleError  # noqa: E402
 from gpipe_sim.torch_backend import (  # noqa: E402
     LocalProcesses,
     Pipeline,
@@ -129,6 +130,16 @@ def test_batches_may_change_in_size_and_are_sent_without_what_they_were_cut_from
 @pytest.mark.skipif(not hasattr(schedules, "_defer_recv_ops"), reason="this torch always receives early")
 def test_receiving_late_gives_the_same():
     assert_like_autograd(linears(4), gp.OneFOneB(4, 8), some_batch(16), devices=four(), defer_pp_recv=True)
+
+
+@pytest.mark.skipif(not hasattr(schedules, "_defer_recv_ops"), reason="this torch always receives early")
+def test_receiving_late_is_refused_where_torch_would_take_one_message_for_another():
+    """Between two processes messages come in turn; torch 2.13 waits for those of a V in another one."""
+    with (
+        LocalProcesses(2) as processes,
+        pytest.raises(ScheduleError, match="takes one for another: leave defer_pp_recv out"),
+    ):
+        train_step(linears(4), gp.ZBV(2, 4), some_batch(), mse, devices=processes, defer_pp_recv=True)
 
 
 # What is run elsewhere

@@ -177,6 +177,23 @@ def test_parameters_with_one_gradient_each_get_their_own(schedule):
     assert_like_autograd(modules, schedule, some_batch(2 * schedule.microbatches))
 
 
+# A hook that waits for a whole gradient
+
+
+def test_a_hook_that_no_w_would_call_is_refused():
+    """Stage 0 is never split, so its hook is called once for each microbatch, as without I and W."""
+    modules, called = linears(2), []
+    modules[0].bias.register_post_accumulate_grad_hook(called.append)
+    train_step(modules, gp.ZBH1(2, 4), some_batch(), mse)
+    assert len(called) == 4
+    modules[1].weight.register_post_accumulate_grad_hook(called.append)
+    with pytest.raises(ScheduleError, match=r"^weight of stage 1 has a hook .* schedule without I and W$"):
+        train_step(modules, gp.ZBH1(2, 4), some_batch(), mse)
+    assert len(called) == 4
+    train_step(modules, gp.OneFOneB(2, 4), some_batch(), mse)
+    assert len(called) == 12
+
+
 class Squares(nn.Module):
     """What a compiler may save for the backward, and let go of in it."""
 

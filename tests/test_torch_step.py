@@ -144,6 +144,36 @@ def test_a_model_in_which_nothing_learns_still_runs():
 # ``.grad`` grows, and a failure leaves no trace
 
 
+def test_a_mean_over_tokens_is_the_batchs_where_microbatches_have_unequal_numbers_of_them():
+    """By the recipe of ``Pipeline``; a mean over each microbatch is not."""
+    microbatches, (x, _) = 4, some_batch(shape=(5, 3))
+    targets = torch.from_numpy(x).argmax(-1)
+    for sample in range(8):
+        targets[sample, : sample // 2] = -100  # 10, 8, 6 and 4 tokens count
+    n_tokens = (targets >= 0).sum()
+
+    def summed(outputs, targets):
+        flat = outputs.flatten(0, 1), targets.flatten()
+        return nn.functional.cross_entropy(*flat, reduction="sum") * microbatches / n_tokens
+
+    modules = linears(2)
+    step = train_step(modules, gp.OneFOneB(2, microbatches), (x, targets), summed)
+    found = [parameter.grad for module in modules for parameter in module.parameters()]
+
+    def whole(outputs, targets):
+        return nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+    alone = linears(2)
+    loss = whole(nn.Sequential(*alone)(torch.from_numpy(x)), targets)
+    loss.backward()
+    assert step.loss == pytest.approx(loss.item(), rel=1e-12)
+    wanted = [parameter.grad for module in alone for parameter in module.parameters()]
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
+    assert train_step(linears(2), gp.OneFOneB(2, microbatches), (x, targets), whole).loss != pytest.approx(
+        loss.item(), rel=1e-3
+    )
+
+
 @pytest.mark.parametrize("schedule", [gp.GPipe(2, 4), gp.ZBH1(2, 4)], ids=repr)
 def test_grad_grows_by_the_gradient_and_what_was_there_is_not_scaled(schedule):
     modules, batch = linears(2), some_batch()

@@ -1,19 +1,23 @@
 """Torch modules: cut into stages, named as layers are, and put on devices."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
 from torch import nn
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from gpipe_sim.core.actions import W
 from gpipe_sim.core.partition import Key
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.split import balanced
-from gpipe_sim.errors import got, require_room
+from gpipe_sim.errors import ScheduleError, got, require_room
+from gpipe_sim.torch_backend.private import awaits_gradient
 from gpipe_sim.torch_backend.tensors import Named, parameters_of
 
 Names = Sequence[str | torch.device]
+_SPREAD = DataParallel, DistributedDataParallel, FullyShardedDataParallel, FSDPModule
 CPU = torch.device("cpu")  #: where batches and weights are before they go to local processes
 
 
@@ -77,10 +81,10 @@ def listed(modules: Iterable[nn.Module | None], elsewhere: Collection[int] = ())
                 f"stage {stage} must be a torch module (got {type(module).__name__}); "
                 "to_torch(gp.split(layers, stages=...)) makes modules of NumPy layers"
             )
-        if isinstance(module, DataParallel | DistributedDataParallel):
+        for wrapper in (kind for one in module.modules() for kind in _SPREAD if isinstance(one, kind)):
             raise TypeError(
-                f"stage {stage} is wrapped in {type(module).__name__}, which runs it on several devices; "
-                "a stage is on one: pass the module inside, .module"
+                f"stage {stage} is wrapped in {wrapper.__name__}, which spreads it over several devices; a "
+                "stage is on one: pass the module inside, .module, or do not call fully_shard"
             )
     return found
 
@@ -186,21 +190,21 @@ def place(modules: Sequence[nn.Module], schedule: Schedule, names: Names | None 
 def require_on(modules: dict[int, nn.Module], homes: dict[int, torch.device]) -> None:
     """ValueError unless every parameter and buffer is on its stage's device; it says which is where."""
     for stage, module in modules.items():
-        elsewhere = [(name, found) for name, found in _where(module) if found != homes[stage]]
-        if not elsewhere:
-            continue
-        name, found = elsewhere[0]
-        if len({found for _, found in _where(module)}) > 1:
-            raise ValueError(
-                f"stage {stage} is on several devices: {name} is on {found}, but it belongs on "
-                f"{homes[stage]}; move it whole: modules[{stage}].to({str(homes[stage])!r})"
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            if tensor.device != homes[stage]:
+                raise ValueError(
+                    f"stage {stage} is on {tensor.device} ({name}), but it belongs on {homes[stage]}: "
+                    f"modules[{stage}].to({str(homes[stage])!r}), or place(modules, schedule, devices) "
+                    "for all stages"
+                )
+
+
+def require_called(modules: Mapping[int, nn.Module], schedule: Schedule) -> None:
+    """ScheduleError if a hook waits for a gradient that W adds up: torch would never call it."""
+    waiting = [key for key, parameter in parameters_of(modules) if awaits_gradient(parameter)]
+    for stage, name in waiting:
+        if stage and any(schedule.program.find(W(stage, m)) >= 0 for m in range(schedule.microbatches)):
+            raise ScheduleError(
+                f"{name} of stage {stage} has a hook (register_post_accumulate_grad_hook) that torch's split "
+                "backward never calls: remove it, or use a schedule without I and W"
             )
-        raise ValueError(
-            f"stage {stage} is on {found} ({name}), but it belongs on {homes[stage]}: "
-            f"modules[{stage}].to({str(homes[stage])!r}), or place(modules, schedule, devices) for all stages"
-        )
-
-
-def _where(module: nn.Module) -> Iterator[tuple[str, torch.device]]:
-    for named in (module.named_parameters(), module.named_buffers()):
-        yield from ((name, tensor.device) for name, tensor in named)

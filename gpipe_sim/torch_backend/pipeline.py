@@ -50,7 +50,12 @@ def train_step(
 class Pipeline:
     """Torch modules, one per stage, that run a schedule step by step on PyTorch's engine.
 
-    ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch.
+    ``loss`` is one of this package, or a function (outputs, targets) -> the mean over a microbatch, and a
+    step's loss is the mean of those. Where microbatches differ in how many tokens count, that is not the mean
+    over all ``n_tokens`` of the batch. With M microbatches, this is: ``lambda outputs, targets:
+    torch.nn.functional.cross_entropy(outputs.flatten(0, 1), targets.flatten(), reduction="sum") * M /
+    n_tokens``, in which ``ignore_index`` says which tokens do not count.
+
     ``devices`` is the torch device of each device of the schedule, or ``LocalProcesses``. Unless given, they
     are the CUDA devices, or the CPU for all. All are in this process, where they take turns: gradients are
     real, concurrency is not. Under torchrun, or once a script has made a process group of several,

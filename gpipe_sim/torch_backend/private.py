@@ -1,13 +1,14 @@
-"""Every private name of torch that is touched, each behind a guard, and what some releases get wrong.
+"""Every private name of torch that is touched, and what some releases get wrong.
 
-A torch in which one of them is gone, or stands for something else, ends in an ``UnsupportedTorch`` that says
-which releases work; never in gradients that are merely wrong.
+A torch in which one of them is gone, or stands for something else, is found by the canary of ``canary.py``.
 """
 
 import logging
+import re
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,47 +17,23 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining import PipelineStage, schedules
 
 from gpipe_sim.errors import ScheduleError
 
 TESTED = "2.11, 2.12, 2.13 and 2.15"
 
 _COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
-#: What a stage's engine calls, and ``RepairedStage`` and ``StageAdapter`` look into.
-HOOKS = (
-    "forward_one_chunk",
-    "forward_maybe_with_nosync",
-    "backward_one_chunk",
-    "backward_maybe_with_nosync",
-    "backward_weight_one_chunk",
-    "set_local_fwd_input",
-    "set_local_bwd_input",
-)
-#: What is asked of a tensor, and of its place in what autograd remembers.
-TENSOR = ("_is_view", "_version", "_backward_hooks", "_post_accumulate_grad_hooks", "_indices", "_values")
 
 
 class UnsupportedTorch(ImportError):
     """This torch's pipeline engine is not the one that this package knows."""
 
-    def __init__(self, what: str):
-        super().__init__(
-            f"torch {torch.__version__} {what}, so its pipeline engine is not the one that gpipe_sim knows; "
-            f"it was tested with torch {TESTED}: pip install torch==2.13.0"
+    def __str__(self) -> str:
+        return (
+            f"torch {torch.__version__} {self.args[0]}, so its pipeline engine is not the one that gpipe_sim "
+            f"knows; it was tested with torch {TESTED}: pip install torch==2.13.0"
         )
-
-
-def require_known() -> type:
-    """The engine's class; UnsupportedTorch for a torch that lacks it, or a name that is looked into."""
-    engine = getattr(torch.distributed.pipelining.schedules, "_PipelineScheduleRuntime", None)
-    if engine is None:
-        raise UnsupportedTorch("has no pipeline engine that reads an order (_PipelineScheduleRuntime)")
-    wanted = [(engine, "_load_csv"), *((PipelineStage, name) for name in HOOKS)]
-    wanted += [(Tensor, name) for name in TENSOR]
-    if missing := [f"{owner.__name__}.{name}" for owner, name in wanted if not hasattr(owner, name)]:
-        raise UnsupportedTorch(f"has no {', '.join(missing)}")
-    return engine
 
 
 def runtime(
@@ -64,34 +41,43 @@ def runtime(
 ) -> Any:
     """PyTorch's engine with these stages, for an order as text. It adds gradients up and divides nothing."""
     options = {"loss_fn": loss, "scale_grads": False} | ({"defer_pp_recv": True} if defer_pp_recv else {})
-    kind = require_known()
-    try:
-        engine = kind(stages, microbatches, **options)
-    except TypeError as error:
-        raise UnsupportedTorch(f"makes no engine with {', '.join(options)} ({error})") from error
-    if getattr(engine, "scale_grads", None) is not False:
-        raise UnsupportedTorch("may scale gradients although it was told not to (scale_grads)")
+    engine = schedules._PipelineScheduleRuntime(stages, microbatches, **options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "order.csv"
         path.write_text(order)
         engine._load_csv(str(path))
+    if defer_pp_recv and _received(engine) != _received(runtime(stages, microbatches, loss, order, False)):
+        raise ScheduleError(
+            f"with defer_pp_recv torch {torch.__version__} receives messages of this schedule in another "
+            "order than they are sent in, and takes one for another: leave defer_pp_recv out"
+        )
     return engine
+
+
+def _received(engine: Any) -> dict[tuple[int, int], list[str]]:
+    """The messages that each rank receives from another, in turn. As they are sent, if none is put off."""
+    found: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for rank, row in engine.pipeline_order_with_comms.items():
+        for message in filter(None, (re.fullmatch(r"(\d+)RECV_([FB])\d+", str(one)) for one in row)):
+            source = int(message[1]) + (1 if message[2] == "B" else -1)
+            found[rank, engine.stage_index_to_group_rank[source]].append(message[0])
+    return found
 
 
 def with_messages(order: str, devices: int, stages: int, microbatches: int) -> list[list[str]]:
     """What the engine makes of an order as text: the row of each rank, with the messages that it adds."""
     stand_in = SimpleNamespace(num_stages=stages, group_size=devices, group_rank=0)  # no stage is run
-    engine = runtime([stand_in], microbatches, None, order, False)
-    rows = getattr(engine, "pipeline_order_with_comms", None)
-    if rows is None:
-        raise UnsupportedTorch("does not say which messages its engine adds (pipeline_order_with_comms)")
+    try:
+        rows = runtime([stand_in], microbatches, None, order, False).pipeline_order_with_comms
+    except (AttributeError, TypeError) as error:
+        raise UnsupportedTorch(f"does not say which messages its engine adds ({error})") from error
     return [list(map(str, rows[rank])) for rank in range(devices)]
 
 
 @contextmanager
 def unlogged() -> Iterator[None]:
     """Without the table of all that the engine was going to do, which it logs when a stage fails."""
-    logger = logging.getLogger(torch.distributed.pipelining.schedules.__name__)
+    logger = logging.getLogger(schedules.__name__)
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
@@ -100,10 +86,16 @@ def unlogged() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def unwrapped(error: Exception) -> BaseException:
-    """What a stage raised, where torch wrapped it in an error of its own that lists shapes."""
-    wrapped = isinstance(error, RuntimeError) and "ailed to run " in str(error)
-    return error.__cause__ if wrapped and error.__cause__ else error
+def raised_in(error: BaseException, package: str) -> bool:
+    """Whether a line of this package raised it, or called what did and is not Python."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals["__name__"].startswith(package)
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """What a stage raised, where the engine raised an error of its own from it, which lists shapes."""
+    cause = error.__cause__
+    return cause if cause and raised_in(error, PipelineStage.__module__.rpartition(".")[0]) else error
 
 
 def is_view(tensor: Tensor) -> bool:
@@ -118,7 +110,12 @@ def version(tensor: Tensor) -> int:
 
 def has_hooks(parameter: nn.Parameter) -> bool:
     """Whether somebody asked to be called when a parameter gets its gradient."""
-    return bool(parameter._backward_hooks or parameter._post_accumulate_grad_hooks)
+    return bool(parameter._backward_hooks) or awaits_gradient(parameter)
+
+
+def awaits_gradient(parameter: nn.Parameter) -> bool:
+    """Whether somebody asked to be called once its gradient is added up; W of a split backward does not."""
+    return bool(parameter._post_accumulate_grad_hooks)
 
 
 def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
@@ -128,29 +125,24 @@ def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
 
 def hooks_around() -> tuple[Callable, Callable]:
     """The hooks that autograd hands what it saves, and asks for it again: here those of a checkpoint."""
-    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-    if top is None or (found := top(False)) is None:
-        raise UnsupportedTorch("does not show what a checkpoint saves (_top_saved_tensors_default_hooks)")
-    return found
+    return torch._C._autograd._top_saved_tensors_default_hooks(False)
 
 
 def left_to_w(result: Any) -> Iterator[Tensor]:
     """The gradients that I has left to W, of what an input gradient gave."""
-    several = [gradients for group in _groups(result) for gradients in group.get("grads") or ()]
+    several = [gradients for group in result[1] for gradients in group.get("grads") or ()]
     yield from (one for gradients in several for one in gradients or () if isinstance(one, Tensor))
 
 
 class RepairedStage(PipelineStage):
     """PyTorch's stage without what some releases of torch get wrong.
 
-    ``went`` is the part of a backward that the engine last ran through this class: "full", "input" or
-    "weight". Whoever runs an action can see from it whether it came this way.
+    ``seen``: the ways from weights to where they leave the input's, as far as they were looked at.
     """
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.went: str | None = None
-        self._seen: list[Counter] = []
+        self.seen: list[Counter] = []
 
     def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
         """Torch 2.11 greets a stage's neighbours even in the same process, where gloo cannot."""
@@ -177,16 +169,13 @@ class RepairedStage(PipelineStage):
         there. So a weight without such a node is lost, one with two of them may count twice, and weights may
         be given one and the same tensor.
         """
-        self.went, run = backward_type, super().backward_maybe_with_nosync
+        run = super().backward_maybe_with_nosync
         if backward_type == "full":
             return run(backward_type, bwd_kwargs, **kwargs)
         if backward_type == "input":
             return self._input_part(run, bwd_kwargs, **kwargs)
-        if backward_type != "weight":
-            raise UnsupportedTorch(f"runs a backward called {backward_type!r}")
         fresh = [weight for weight in self.submod.parameters() if weight.grad is None]
-        (groups,) = _named(bwd_kwargs, "param_groups")
-        with self._once_through(groups):
+        with self._once_through(bwd_kwargs["param_groups"]):
             result = run(backward_type, bwd_kwargs, **kwargs)
         for weight in fresh:
             if weight.grad is not None:  # may be one tensor with another weight's, and is added to in place
@@ -195,17 +184,17 @@ class RepairedStage(PipelineStage):
 
     def _input_part(self, run: Callable, bwd_kwargs: dict, **kwargs) -> Any:
         """I; and unless one with the same ways was looked at before, a look at what its W will do."""
-        inputs, outputs, gradients = _named(bwd_kwargs, "input_values", "stage_output", "output_grads")
+        inputs, outputs, gradients = (bwd_kwargs[k] for k in ("input_values", "stage_output", "output_grads"))
         outputs = [outputs] if isinstance(outputs, Tensor) else outputs
         roots = [output.grad_fn for output in outputs]  # I takes them off their outputs
-        behind = None if self._seen else _followed(roots, gradients)
+        behind = None if self.seen else _followed(roots, gradients)
         result = run("input", bwd_kwargs, **kwargs)
-        ways = Counter((_weights_of(group), _meets(group)) for group in _groups(result))
-        if ways not in self._seen:
+        ways = Counter((_weights_of(group), len(group["intermediates"])) for group in result[1])
+        if ways not in self.seen:
             if behind is None:  # not every torch follows a graph that a backward went through
                 behind = _followed(roots, gradients)
             self._require_each_once(behind, set(inputs), ways)
-            self._seen.append(ways)
+            self.seen.append(ways)
         return result
 
     def _require_each_once(self, behind: list[set[Tensor]], inputs: set[Tensor], ways: Counter) -> None:
@@ -216,22 +205,24 @@ class RepairedStage(PipelineStage):
         twice = {weight for weight, times in found.items() if times > 1}
         if not _COUNTS_ONCE:
             twice |= {weight for weights, meets in ways if meets > 1 for weight in weights}
-        for name, weight in self.submod.named_parameters():
+        for name, weight in self.submod.module.named_parameters():
             if weight in twice:
-                raise self._refusal(f"count the gradient of {_bare(name)} more than once")
+                raise self._refusal(f"count the gradient of {name} more than once")
             if weight in lost:
-                raise self._refusal(f"lose gradient that {_bare(name)} gets")
+                raise self._refusal(f"lose gradient that {name} gets")
 
     @contextmanager
     def _once_through(self, groups: list[dict]) -> Iterator[None]:
         """Two ways to one weight may share a node, which autograd goes through once only."""
-        met_twice = {weight for group in groups if _meets(group) > 1 for weight in _weights_of(group)}
+        met_twice = {
+            weight for group in groups if len(group["intermediates"]) > 1 for weight in _weights_of(group)
+        }
         try:
             yield
         except RuntimeError as error:
             if not met_twice or "second time" not in str(unwrapped(error)):
                 raise
-            names = [_bare(name) for name, weight in self.submod.named_parameters() if weight in met_twice]
+            names = [name for name, weight in self.submod.module.named_parameters() if weight in met_twice]
             raise self._refusal(f"go twice through the same way to {' and '.join(names)}") from error
 
     def _refusal(self, what: str) -> ScheduleError:
@@ -241,32 +232,8 @@ class RepairedStage(PipelineStage):
         )
 
 
-def _named(given: Mapping[str, Any], *names: str) -> list:
-    """What torch hands over under these names."""
-    try:
-        return [given[name] for name in names]
-    except (KeyError, TypeError) as error:
-        raise UnsupportedTorch(f"hands a backward no {error}, but {', '.join(map(str, given))}") from error
-
-
-def _groups(result: Any) -> list[dict]:
-    """The weights that I has left to W, in groups: the second of what it gives."""
-    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], list):
-        return result[1]
-    raise UnsupportedTorch("gives no groups of weights after an input gradient")
-
-
 def _weights_of(group: dict) -> frozenset[Tensor]:
-    (nodes,) = _named(group, "params")
-    if any(not hasattr(node, "variable") for node in nodes):
-        raise UnsupportedTorch("has nodes of weights without a variable")
-    return frozenset(node.variable for node in nodes)
-
-
-def _meets(group: dict) -> int:
-    """At how many nodes the ways to its weights leave the way to the input."""
-    (nodes,) = _named(group, "intermediates")
-    return len(nodes)
+    return frozenset(node.variable for node in group["params"])
 
 
 def _followed(roots: Sequence[Any], gradients: Sequence[Tensor | None] | None) -> list[set[Tensor]]:
@@ -286,8 +253,3 @@ def _leaves_behind(root: Any) -> set[Tensor]:
             waiting += [after for after, _ in node.next_functions if after is not None]
     leaves = (getattr(node, "variable", None) for node in seen)
     return {leaf for leaf in leaves if isinstance(leaf, Tensor)}
-
-
-def _bare(name: str) -> str:
-    """A parameter's name in the stage's own module, which a ``StageModule`` holds."""
-    return name.removeprefix("module.")

@@ -15,10 +15,12 @@ from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.export.torch_csv import to_torch_csv
 from gpipe_sim.torch_backend.ambient import Ambient
+from gpipe_sim.torch_backend.canary import require_right
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.group import some_group
 from gpipe_sim.torch_backend.memory import Metered
 from gpipe_sim.torch_backend.meter import Unmetered, meters
+from gpipe_sim.torch_backend.modules import require_called
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged, with_messages
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
 from gpipe_sim.torch_backend.tensors import Named, parameters_of, shape_of
@@ -113,6 +115,9 @@ class Rank:
 
     def _run(self, x: Any, targets: Any) -> tuple[float | None, Tensor | None, list[Timed]]:
         fits = shape_of(x), Ambient.here()  # what it receives into has one size, and one type of number
+        if self.runtime is None:
+            require_right(self)
+        require_called(self.modules, self.task.order)
         if self.runtime is None or self.fits != fits:
             self.runtime, self.fits = self._made(), fits
         for recorder in self.recorders.values():

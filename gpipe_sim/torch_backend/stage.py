@@ -15,7 +15,6 @@ from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.torch_backend.meter import Unmetered
 from gpipe_sim.torch_backend.private import (
     RepairedStage,
-    UnsupportedTorch,
     is_view,
     left_to_w,
     unwrapped,
@@ -173,10 +172,7 @@ class StageAdapter(RepairedStage):
 
     def forward_one_chunk(self, fwd_chunk_id: int, *args, **kwargs) -> Any:
         self.microbatch, self.submod.acted = fwd_chunk_id, False
-        act = super().forward_one_chunk
-        output = self._noted(Kind.F, None, fwd_chunk_id, act, *args, **kwargs)
-        if not self.submod.acted:
-            raise UnsupportedTorch(f"ran {self.stage_index}F{fwd_chunk_id} without the forward of its stage")
+        output = self._noted(Kind.F, fwd_chunk_id, super().forward_one_chunk, *args, **kwargs)
         if not self.is_last and dist.get_world_size(self.group) > 1:
             self._require_alike(output if isinstance(output, tuple) else (output,))
         return output
@@ -193,13 +189,11 @@ class StageAdapter(RepairedStage):
 
     def backward_one_chunk(self, bwd_chunk_id: int, *args, full_backward: bool = True, **kwargs) -> Any:
         self.microbatch = bwd_chunk_id
-        kind, way = (Kind.B, "full") if full_backward else (Kind.I, None if self.is_first else "input")
-        act = super().backward_one_chunk
-        return self._noted(kind, way, bwd_chunk_id, act, *args, full_backward=full_backward, **kwargs)
+        kind, act = Kind.B if full_backward else Kind.I, super().backward_one_chunk
+        return self._noted(kind, bwd_chunk_id, act, *args, full_backward=full_backward, **kwargs)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, *args, **kwargs) -> Any:
-        way, act = "full" if self.is_first else "weight", super().backward_weight_one_chunk
-        return self._noted(Kind.W, way, bwd_chunk_id, act, *args, **kwargs)
+        return self._noted(Kind.W, bwd_chunk_id, super().backward_weight_one_chunk, *args, **kwargs)
 
     def backward_maybe_with_nosync(self, backward_type: str, *args, **kwargs) -> Any:
         result = super().backward_maybe_with_nosync(backward_type, *args, **kwargs)
@@ -207,18 +201,13 @@ class StageAdapter(RepairedStage):
             self.meter.left_to_w(self.stage_index, self.microbatch, left_to_w(result))
         return result
 
-    def _noted(self, kind: Kind, way: str | None, microbatch: int, act: Callable, *args, **kwargs) -> Any:
+    def _noted(self, kind: Kind, microbatch: int, act: Callable, *args, **kwargs) -> Any:
         """An action, with its times. What fails in it is raised as it was, and says where it did."""
-        self.went = None
         try:
             with self._timed(kind, microbatch):
-                result = act(microbatch, *args, **kwargs)
+                return act(microbatch, *args, **kwargs)
         except Exception as error:
             raise self._explained(unwrapped(error), kind) from None
-        if self.went != way:
-            action = f"{self.stage_index}{kind}{microbatch}"
-            raise UnsupportedTorch(f"ran {action} another way ({self.went} where {way} was expected)")
-        return result
 
     @contextmanager
     def _timed(self, kind: Kind, microbatch: int) -> Iterator[None]:
