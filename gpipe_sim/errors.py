@@ -149,6 +149,8 @@ def numbers(owner: str, name: str, value) -> np.ndarray:
     """The value as an array; TypeError unless it holds real numbers: whole ones, floats or truth values."""
     try:
         array = np.asarray(value)
+    except TypeError:  # it says itself why it is no array, as one on paper does
+        raise
     except Exception:  # rows of several lengths, too many, or a class of one's own
         array = np.asarray(None)
     if array.dtype.kind not in "fiub":
