@@ -66,6 +66,13 @@ def test_unequal_layers_are_the_same_work_for_each_and_each_is_cut_well():
             assert row.in_flight == tuple(8 * Fraction(4 * size, len(forward)) for size in row.balance)
 
 
+def test_of_two_ways_to_deal_out_a_layer_too_many_it_is_the_shorter_one():
+    costs, uneven = gp.Costs.from_forward([1] * 5), ([2, 1, 1, 1], [1, 1, 1, 2])
+    for row in gp.compare([gp.GPipe, gp.OneFOneB, gp.ZBH1], 4, 8, costs):
+        both = [gp.simulate(row.schedule, merged(costs, cut)).makespan for cut in uneven]
+        assert (row.makespan, row.balance) == (min(both), tuple(uneven[both.index(min(both))]))
+
+
 def test_copies_of_a_pipeline_and_other_numbers_of_stages_stand_in_one_table():
     several = [gp.replicate(gp.OneFOneB(2, 4), 2), gp.Interleaved1F1B(4, 8, stages_per_device=3), gp.OneFOneB]
     found = gp.compare(several)

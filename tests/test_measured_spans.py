@@ -14,10 +14,14 @@ def test_a_timeline_is_made_of_spans_in_any_order():
     assert (again.messages, len(whole.messages)) == ((), 2 * 2 * 4)
 
 
+BACKWARDS = gp.Explicit(gp.OneFOneB(2, 4).actions[::-1], placement=[[1], [0]])  #: device 1 starts
+
+
+@pytest.mark.parametrize("schedule", [gp.OneFOneB(2, 4), BACKWARDS])
 @pytest.mark.parametrize("began", [1_763_870_866.25, 10**18, 0])
-def test_the_clock_of_the_spans_may_have_begun_long_ago(began):
+def test_the_clock_of_the_spans_may_have_begun_long_ago(began, schedule):
     """Of time.time(), or of nanoseconds: the bubble was 0.99999."""
-    whole = gp.simulate(gp.OneFOneB(2, 4), gp.Costs(1, 2, 3))
+    whole = gp.simulate(schedule, gp.Costs(1, 2, 3))
     later = [span._replace(start=began + span.start, end=began + span.end) for span in whole.spans]
     timeline = from_spans(whole.schedule, iter(later))
     assert timeline.spans == whole.spans and timeline.began == began

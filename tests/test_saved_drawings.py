@@ -15,6 +15,7 @@ from measured import metered
 
 from gpipe_sim import ZBH1, Explicit, GPipe, OneFOneB, draw, mlp, overlay, remat, simulate, split
 from gpipe_sim.drawing import draw_deadlock, draw_parts, draw_stages
+from gpipe_sim.drawing.palette import INK
 from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
 from gpipe_sim.drawing.printed import save_printed
 
@@ -101,6 +102,9 @@ def test_every_area_has_its_colour_in_the_image(options, tmp_path):
                 assert at == pytest.approx(to_rgb(fill), abs=0.01), box[0].text
                 checked += 1
     assert checked == 64
+    axis = next(path for path in ElementTree.fromstring(svg).iter() if path.get("stroke") == INK)
+    x, y = points(axis.get("d"))[0][0]
+    assert image[int((y + 2) * scale), int(x * scale)] == pytest.approx(to_rgb(INK), abs=0.3), "lines, too"
     page = image[int(scale), int(scale)]
     assert page == pytest.approx((1, 1, 1))
 

@@ -19,9 +19,6 @@ from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.timeline import Timeline
 from gpipe_sim.errors import Real, got, require_flags
 
-Column = np.ndarray
-
-
 Limit = Real | Sequence[Real]  #: bytes that a device may hold: one number for all, or one for each
 
 
