@@ -8,6 +8,9 @@ import matplotlib.pyplot as plt
 import pytest
 from hypothesis import settings
 
+from gpipe_sim.core import step as step_module
+from gpipe_sim.core.memory import roots
+
 matplotlib.use("Agg")
 gc.set_threshold(50_000, 20, 20)  # most of what is made stays; looking through it took a tenth of the time
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # what is tested on CPUs is, whatever else a machine has
@@ -25,3 +28,22 @@ settings.load_profile("repeatable")
 def _no_figure_stays_open():
     yield
     plt.close("all")
+
+
+@pytest.fixture
+def devices(monkeypatch):
+    """Every simulated device of the steps that follow; after each action no two hold the same bytes."""
+    made = []
+
+    class Watched(step_module.Device):
+        def __init__(self, *args):
+            super().__init__(*args)
+            made.append(self)
+
+        def perform(self, span):
+            super().perform(span)
+            held = [{id(root) for root in roots(list(device.memory.held.values()))} for device in made]
+            assert sum(map(len, held)) == len(set().union(*held)), f"shared after {span.action}"
+
+    monkeypatch.setattr(step_module.Step, "device", Watched)
+    return made

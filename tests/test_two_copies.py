@@ -22,7 +22,6 @@ from gpipe_sim import (
     train_step,
 )
 from gpipe_sim.core import Kind, Partition
-from gpipe_sim.core import step as step_module
 from gpipe_sim.core.memory import PARAMETERS
 from gpipe_sim.families import Chimera, DualPipe, DualPipeV
 
@@ -43,20 +42,6 @@ def run(schedule, **options):
     return train_step(
         split(model(), stages=schedule.stages), schedule, sixteen_digits(), cross_entropy, **options
     )
-
-
-@pytest.fixture
-def devices(monkeypatch):
-    """The simulated devices of the steps that follow."""
-    made = []
-
-    class Noted(step_module.Device):
-        def __init__(self, *args):
-            super().__init__(*args)
-            made.append(self)
-
-    monkeypatch.setattr(step_module.Step, "device", Noted)
-    return made
 
 
 @BOTH_WAYS

@@ -8,7 +8,6 @@ import pytest
 from cases import ALONE, BOTH_WAYS, UPDATED, V_SHAPED, every_schedule, over, overlapped, zero_bubble
 from numeric import apart, furthest_apart
 
-from gpipe_sim.core import step as step_module
 from gpipe_sim.core.actions import B, F
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.costs import Costs
@@ -17,7 +16,7 @@ from gpipe_sim.core.gpipe import GPipe
 from gpipe_sim.core.interleaved import Interleaved1F1B
 from gpipe_sim.core.layers import Layer, mlp
 from gpipe_sim.core.losses import cross_entropy, mse
-from gpipe_sim.core.memory import GRADIENTS, PARAMETERS, roots
+from gpipe_sim.core.memory import GRADIENTS, PARAMETERS
 from gpipe_sim.core.one_f_one_b import OneFOneB
 from gpipe_sim.core.optimizers import SGD, Adam
 from gpipe_sim.core.partition import Partition
@@ -183,25 +182,6 @@ def unchanged(partitions: list[Partition], before: dict) -> bool:
 
 
 # Devices share nothing
-
-
-@pytest.fixture
-def devices(monkeypatch):
-    """Every simulated device of the steps that follow; after each action no two hold the same bytes."""
-    made = []
-
-    class Watched(step_module.Device):
-        def __init__(self, *args):
-            super().__init__(*args)
-            made.append(self)
-
-        def perform(self, span):
-            super().perform(span)
-            held = [{id(root) for root in roots(list(device.memory.held.values()))} for device in made]
-            assert sum(map(len, held)) == len(set().union(*held)), f"shared after {span.action}"
-
-    monkeypatch.setattr(step_module.Step, "device", Watched)
-    return made
 
 
 @over([*every_schedule([(2, 4), (4, 5)]), zero_bubble(3, 4), overlapped(3, 4), V_SHAPED])
