@@ -3,8 +3,8 @@
 import contextlib
 import copy
 import gc
-import io
 import ipaddress
+import multiprocessing
 import os
 import pickle
 import signal
@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 import time
-import types
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,8 +40,8 @@ from gpipe_sim.torch_backend import (  # noqa: E402
     train_step,
 )
 from gpipe_sim.torch_backend.group import loopback  # noqa: E402
-from gpipe_sim.torch_backend.processes import _ask  # noqa: E402
-from gpipe_sim.torch_backend.shared import cloudpickle  # noqa: E402
+from gpipe_sim.torch_backend.processes import NOTHING, _received  # noqa: E402
+from gpipe_sim.torch_backend.sending import cloudpickle  # noqa: E402
 
 by_value = pytest.mark.skipif(cloudpickle is pickle, reason="cloudpickle is not installed")
 LIVE = 20  #: seconds in which a failure must have come back, on however busy a machine
@@ -373,7 +372,7 @@ class Started:
     """Processes that a test may end, and what must be gone after that."""
 
     def __init__(self, processes: LocalProcesses):
-        self.pids = [process.pid for process in (*processes._processes, processes._guard)]
+        self.pids = [process.pid for process in processes._processes]
         self.folder = processes.folder
         assert all(map(alive, self.pids)) and self.folder.is_dir()
 
@@ -516,12 +515,12 @@ def test_a_reply_that_cannot_be_read_is_told_so_and_one_from_a_closed_pipe_is_of
         def __reduce__(self):
             return int, ("no number",)
 
-    unreadable, closed = io.BytesIO(pickle.dumps(Unreadable())), io.BytesIO()
-    closed.close()
+    mine, its = multiprocessing.Pipe()
+    its.send(Unreadable())
     with pytest.raises(ValueError, match="no number"):
-        _ask(types.SimpleNamespace(stdin=io.BytesIO(), stdout=unreadable), b"an order")
-    reply = _ask(types.SimpleNamespace(stdin=closed, stdout=closed), b"an order")
-    assert (reply.ok, reply.value) == (False, None)
+        _received(mine)
+    its.close()
+    assert _received(mine) is NOTHING
 
 
 def test_a_fork_of_the_caller_is_told_to_start_its_own_and_its_end_does_not_end_them(start):
@@ -545,7 +544,7 @@ def test_a_fork_of_the_caller_is_told_to_start_its_own_and_its_end_does_not_end_
 def test_they_end_with_the_object_and_with_this_python(tmp_path):
     """In a script of its own, which is killed at last.
 
-    Though a fork of it lives on, in a call of theirs that never lets another of their threads run.
+    Though a fork of it lives on, in the middle of a call.
     """
     found = ran(KILLED, tmp_path)
     assert found.returncode == -signal.SIGKILL, found.stderr
@@ -560,7 +559,6 @@ def test_they_end_with_the_object_and_with_this_python(tmp_path):
 KILLED = """\
 import gc, os, signal, threading, time
 from gpipe_sim.torch_backend import LocalProcesses
-from torch_modules import hold_on_to_everything
 
 for goes in (True, False):
     processes = LocalProcesses(1)
@@ -571,7 +569,7 @@ for goes in (True, False):
 if not os.fork():
     os.close(1), os.close(2), time.sleep(20), os._exit(0)
 threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
-processes.run(hold_on_to_everything)
+processes.run(time.sleep, 60)
 """
 
 

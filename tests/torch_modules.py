@@ -1,6 +1,5 @@
 """Stages for the tests, plain or misbehaving: a local process can import what is here, and not a test."""
 
-import ctypes
 import ipaddress
 import os
 import signal
@@ -104,11 +103,6 @@ def print_in_python_and_below() -> None:
     os.write(1, b"\x80\x04K\x07." * 100)
 
 
-def hold_on_to_everything() -> None:
-    """No other thread of this Python runs meanwhile."""
-    ctypes.PyDLL(None).sleep(60)
-
-
 def told(x: Tensor) -> Tensor:
     """Shifted by whether autocast is on, and by the size of a new number."""
     return x + torch.is_autocast_enabled("cpu") + torch.empty(0).element_size()
@@ -154,7 +148,7 @@ def listening() -> list[str]:
 
 def files_and_engines() -> tuple[int, int]:
     """How many files this process has open, and how many pipelines it remembers."""
-    return len(os.listdir("/proc/self/fd")), len(worker._RANKS)
+    return len(os.listdir("/proc/self/fd")), len(worker.Held.__dict__.get("own", ()))
 
 
 class LastOf(nn.Module):
@@ -228,7 +222,7 @@ def tokens() -> tuple[np.ndarray, np.ndarray]:
 def tied_by_torch() -> Tensor:
     """The gradient of the tied weights by PyTorch's own ZB-V, on two processes, as it is by default."""
     modules, rank, cpu = tied_ends(), torch.distributed.get_rank(), torch.device("cpu")
-    both = {"group": worker._GROUPS[2]}  # where an earlier pipeline was
+    both = {"group": worker.Held.groups[1]}  # where an earlier pipeline was
     stages = [PipelineStage(modules[stage], stage, 4, cpu, **both) for stage in (rank, 3 - rank)]
     schedule = ScheduleZBVZeroBubble(stages, 8, loss_fn=nn.functional.cross_entropy)
     x, targets = map(torch.tensor, tokens())

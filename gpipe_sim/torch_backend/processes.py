@@ -4,9 +4,9 @@ A process is this Python with this path: it can import whatever the caller can, 
 defines is sent along. Nothing listens on a fixed port: they meet through a file.
 """
 
+import io
 import math
 import os
-import pickle
 import shutil
 import signal
 import subprocess
@@ -15,22 +15,23 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 from gpipe_sim.errors import got, number, whole
 from gpipe_sim.torch_backend.group import loopback
 from gpipe_sim.torch_backend.modules import CPU, device_named, require_own_gpus
-from gpipe_sim.torch_backend.shared import Reader, cloudpickle, explained
-from gpipe_sim.torch_backend.worker import STARTING, Told
+from gpipe_sim.torch_backend.sending import Reader, cloudpickle, explained
+from gpipe_sim.torch_backend.worker import Reply, Told, meet
 
+STARTING = 120  #: seconds in which processes start and meet, at most
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them
+NOTHING = Reply(False, None)  #: of a process that died
 _START = "from gpipe_sim.torch_backend.worker import main; main()"
-#: Told of every process; ends them all, and removes the folder, once the caller has ended, however it did.
-_GUARD = 'while read pid; do pids="$pids $pid"; done; kill -9 $pids; rm -rf "$0"'
 _LINES = 20  #: of what a process last wrote, in an error about it
 
 
@@ -44,9 +45,10 @@ class LocalProcesses:
     A call that takes longer than ``timeout`` seconds is a TimeoutError, which names who has not answered and
     what it was doing, and ends them all; ``timeout=math.inf`` waits for ever.
 
-    Before a step all numbers of the modules are copied to where the processes see them, and after it
-    gradients and buffers come back. No timeline shows that; ``step.moved`` says how long it took. What a
-    forward leaves in other attributes, such as a counter, stays in its process.
+    Before a step all numbers of the modules are sent to the processes, and after it gradients and buffers
+    come back. No timeline shows that; ``step.moved`` says how long it took, which for a large model is long:
+    there, use torchrun. What a forward leaves in other attributes, such as a counter, stays in its process,
+    until that runs another pipeline or one that has changed.
     """
 
     def __init__(self, devices: int | Sequence[str], *, timeout: float = 600):
@@ -59,20 +61,19 @@ class LocalProcesses:
         if not number("LocalProcesses", "timeout", timeout) > 0:
             raise ValueError(f"LocalProcesses needs timeout > 0, in seconds {got(timeout)}")
         self.timeout = float(timeout)
-        self.dropped: list[int] = []  # pipelines that are gone here and still there
+        self.built: object = None  # what the processes have of which pipeline
         self.folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
+        self._told = [Told(rank, len(self), home, self.folder) for rank, home in enumerate(self.devices)]
         self._in_turn = threading.Lock()
-        self._processes: list[_Piped] = []
-        self._printed = [0] * len(self.devices)  # bytes of each
-        self._pool = ThreadPoolExecutor(len(self))  # a thread to talk to each
-        self._guard = _Piped(["sh", "-c", _GUARD, str(self.folder)])
+        self._processes: list[subprocess.Popen] = []
+        self._ends: list[Connection] = []
+        self._printed = [0] * len(self)  # bytes of each
         self._owner = os.getpid()
-        ending = self._owner, self._guard, self._processes, self._pool, self.folder
-        self._end = weakref.finalize(self, _end, *ending)
-        _ALL.add(self)
+        self._end = weakref.finalize(self, _end, self._owner, self._processes, self.folder)
         try:
             self._start()
-            self._replies([b""] * len(self), max(self.timeout, STARTING))
+            orders = [cloudpickle.dumps((meet, (told,))) for told in self._told]
+            self._replies(orders, max(self.timeout, STARTING))
         except BaseException:
             self.close()
             raise
@@ -116,59 +117,70 @@ class LocalProcesses:
                 self.close()
                 raise
 
-    def forgotten(self) -> tuple[int, ...]:
-        """The pipelines that are gone since the last call."""
-        return tuple(self.dropped.pop() for _ in range(len(self.dropped)))
-
     def _start(self) -> None:
-        threads = max(1, (os.cpu_count() or 1) // len(self))
+        threads = str(max(1, (os.cpu_count() or 1) // len(self)))
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(str(path or os.getcwd()) for path in sys.path),
-            "OMP_NUM_THREADS": str(threads),
-            "MKL_NUM_THREADS": str(threads),
+            "OMP_NUM_THREADS": threads,
+            "MKL_NUM_THREADS": threads,
             **loopback(),
         }
-        for told in map(self._told, range(len(self))):
-            with open(told.file("log"), "wb") as log:
-                process = _Piped([sys.executable, "-P", "-c", _START, *map(str, told)], log, environment)
-            _tell(self._guard, b"%d\n" % process.pid)
+        for told in self._told:
+            mine, its = Pipe()
+            handle = its.fileno()
+            command = [sys.executable, "-P", "-c", _START, str(handle), str(self.folder), str(self._owner)]
+            with open(told.file("log"), "wb") as log, its:
+                process = subprocess.Popen(  # an interrupt is for the caller, who ends it: its own session
+                    command,
+                    env=environment,
+                    pass_fds=[handle],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
             self._processes.append(process)
-
-    def _told(self, rank: int) -> Told:
-        return Told(rank, len(self), str(self.devices[rank]), self.folder, self.timeout)
+            self._ends.append(mine)
 
     def _replies(self, orders: Sequence[bytes], timeout: float) -> list:
         """One reply to each order. If one fails, the others have a moment to say what they know."""
-        until = time.monotonic() + timeout
-        replies = [self._pool.submit(_ask, *one) for one in zip(self._processes, orders, strict=False)]
+        latest = until = time.monotonic() + timeout
+        replies: dict[int, Reply] = {}
+        waiting = {self._ends[rank]: rank for rank in range(len(orders))}
         try:
-            waiting = set(replies)
-            while waiting:
-                left = None if math.isinf(until) else max(0, until - time.monotonic())
-                done, waiting = wait(waiting, timeout=left, return_when=FIRST_COMPLETED)
-                if time.monotonic() >= until and any(map(_silent, replies)):
-                    raise self._overdue(replies, timeout)
-                if any(not reply.result().ok for reply in done):
-                    wait(waiting, timeout=GRACE)
-                    raise self._failure(replies)
+            for end, order in zip(self._ends, orders, strict=False):
+                with suppress(OSError):  # it died: its reply will say so
+                    end.send((timeout, order))
+            while waiting and (left := until - time.monotonic()) > 0:
+                for end in wait(list(waiting), None if math.isinf(left) else left):
+                    reply = replies[waiting.pop(end)] = _received(end)
+                    if not reply.ok:
+                        until = min(until, time.monotonic() + GRACE)
+            failed = {rank: reply for rank, reply in replies.items() if not reply.ok}
+            late = time.monotonic() >= latest
+            if late and all(reply is NOTHING for reply in failed.values()) and (failed or waiting):
+                raise self._overdue(sorted({*failed, *waiting.values()}), timeout)
+            if failed:
+                raise self._failure(failed)
         finally:
             self._show()
-        return [reply.result().value for reply in replies]
+        return [replies[rank].value for rank in sorted(replies)]
 
     def _show(self) -> None:
         """Print here what the user's modules printed in the processes since the last time."""
         for rank, before in enumerate(self._printed):
-            fresh = self._read(rank, "out", before)
+            fresh = self._read(rank, "out")[before:]
             self._printed[rank] += len(fresh)
             for line in fresh.decode(errors="replace").splitlines():
                 print(f"process {rank}: {line}")
 
-    def _overdue(self, replies: list[Future], timeout: float) -> TimeoutError:
+    def _overdue(self, silent: Collection[int], timeout: float) -> TimeoutError:
         """Who has not answered, and what each was doing. A moment later all have written where they are."""
-        silent = [rank for rank, reply in enumerate(replies) if _silent(reply)]
-        doing = {rank: self._text(rank, "doing").strip() for rank in silent}
+        doing = {rank: self._read(rank, "doing").decode().strip() for rank in silent}
         busy = {rank: action for rank, action in doing.items() if action}
-        wait(replies, timeout=GRACE)
+        for rank in silent:
+            with suppress(subprocess.TimeoutExpired):
+                self._processes[rank].wait(GRACE)
         says = [f"process {rank} is in {action}" for rank, action in busy.items()]
         if waiting := [str(rank) for rank in silent if rank not in busy]:
             says.append(f"of process {', '.join(waiting)} nothing is known but that it has not answered")
@@ -176,23 +188,15 @@ class LocalProcesses:
                 says[-1] = f"process {', '.join(waiting)} waits for messages, or is between two actions"
         error = TimeoutError(f"no answer within {timeout:g} seconds: {'; '.join(says)}")
         for rank in busy or silent:
-            error.add_note(f"process {rank}, the most recent call first:{self._where(rank)}")
+            *_, last = self._text(rank, "log").split("Thread 0x")  # its main thread, when its time was over
+            where = "\n".join(["", *last.splitlines()[1 : 1 + _LINES]])
+            error.add_note(f"process {rank}, the most recent call first:{where}")
         return error
 
-    def _where(self, rank: int) -> str:
-        """Where its main thread was, as it wrote when its time was over."""
-        *_, last = self._text(rank, "log").split("Thread 0x")
-        return "\n".join(["", *last.splitlines()[1 : 1 + _LINES]])
-
-    def _failure(self, replies: list[Future]) -> BaseException:
+    def _failure(self, failed: dict[int, Reply]) -> BaseException:
         """What ended the run: a process that died, or else the error that came first."""
-        failed = {
-            rank: reply.result()
-            for rank, reply in enumerate(replies)
-            if reply.done() and not reply.result().ok
-        }
-        for rank, failure in failed.items():
-            if failure is NOTHING:
+        for rank, reply in failed.items():
+            if reply is NOTHING:
                 return RuntimeError(f"process {rank} of {len(self)} {self._death(rank)}")
         rank, first = min(failed.items(), key=lambda item: item[1].time)
         error, trace = first.value
@@ -200,11 +204,10 @@ class LocalProcesses:
         return error
 
     def _death(self, rank: int) -> str:
-        process = self._processes[rank]
         if not self._end.alive:
             return "was ended by close()"
         try:
-            code = process.wait(GRACE)
+            code = self._processes[rank].wait(GRACE)
         except subprocess.TimeoutExpired:
             return "closed its connection"
         how = f"ended with exit code {code}"
@@ -216,90 +219,26 @@ class LocalProcesses:
     def _text(self, rank: int, kind: str) -> str:
         return self._read(rank, kind).decode(errors="replace")
 
-    def _read(self, rank: int, kind: str, start: int = 0) -> bytes:
-        """What a process has written to a file of its own, from this byte on."""
+    def _read(self, rank: int, kind: str) -> bytes:
+        """What a process has written to a file of its own."""
         try:
-            with open(self._told(rank).file(kind), "rb") as file:
-                file.seek(start)
-                return file.read()
+            return self._told[rank].file(kind).read_bytes()
         except OSError:  # it has not begun, or is closed
             return b""
 
 
-_ALL: weakref.WeakSet[LocalProcesses] = weakref.WeakSet()
-
-
-def _let_go() -> None:
-    """In a fork: the guards wait for the end of the caller, not of the fork."""
-    for processes in _ALL:
-        processes._guard.stdin.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
-
-
-class _Piped(subprocess.Popen):
-    """A process that reads orders. It has its own session: an interrupt is for the caller, who ends it."""
-
-    stdin: IO[bytes]
-    stdout: IO[bytes]
-
-    def __init__(self, command: list[str], log: Any = subprocess.DEVNULL, env: dict | None = None):
-        pipe = subprocess.PIPE
-        super().__init__(command, env=env, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True)
-
-
-def _tell(process: _Piped, order: bytes) -> None:
-    process.stdin.write(order)
-    process.stdin.flush()
-
-
-class Reply(NamedTuple):
-    """What a process answered: a value; or an error with its traceback, and when."""
-
-    ok: bool
-    value: Any
-    time: float = 0
-
-
-NOTHING = Reply(False, None)  #: of a process that died
-
-
-def _silent(reply: Future) -> bool:
-    """Whether nothing was heard of a process, or no more than its end: those who are late end themselves."""
-    return not reply.done() or reply.result() is NOTHING
-
-
-def _ask(process: _Piped, order: bytes) -> Reply:
-    """Give it an order, unless it is to say that it has started, and read its reply."""
-    with suppress(OSError, ValueError):  # it died, or was closed: its reply will say so
-        _tell(process, order)
+def _received(end: Connection) -> Reply:
     try:
-        return Reply(*Reader(process.stdout).load())
-    except (EOFError, OSError, pickle.UnpicklingError):
-        return NOTHING
-    except ValueError:
-        if not process.stdout.closed:
-            raise
+        return Reader(io.BytesIO(end.recv_bytes())).load()
+    except (EOFError, OSError):
         return NOTHING
 
 
-def _end(
-    owner: int,
-    guard: _Piped,
-    processes: list[_Piped],
-    pool: ThreadPoolExecutor,
-    folder: Path,
-) -> None:
+def _end(owner: int, processes: list[subprocess.Popen], folder: Path) -> None:
     if os.getpid() != owner:  # a fork of the caller ends, and they are not its own
         return
-    for process in (guard, *processes):
+    for process in processes:
         process.kill()
-    pool.shutdown()  # what its threads read has ended
-    for process in (guard, *processes):
+    for process in processes:
         process.wait()
-        process.stdout.close()
-        with suppress(OSError):  # of what it did not read any more
-            process.stdin.close()
     shutil.rmtree(folder, ignore_errors=True)
