@@ -60,13 +60,13 @@ def test_without_the_engine(monkeypatch):
 
 
 def test_an_engine_that_keeps_no_order_with_messages(monkeypatch):
-    monkeypatch.setattr(ENGINE, "_load_csv", lambda self, path: None)
+    monkeypatch.setattr(ENGINE, "_prepare_schedule_with_comms", lambda self, path: None)
     with pytest.raises(UnsupportedTorch, match="does not say which messages its engine adds"):
         program(gp.OneFOneB(2, 2))
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(ENGINE, "_load_csv"), *((PipelineStage, name) for name in CALLED)]
+    ("owner", "name"), [(ENGINE, "_prepare_schedule_with_comms"), *((PipelineStage, name) for name in CALLED)]
 )
 def test_without_a_method_of_the_engine_or_of_a_stage(monkeypatch, owner, name):
     for kind in owner.__mro__:
@@ -75,19 +75,16 @@ def test_without_a_method_of_the_engine_or_of_a_stage(monkeypatch, owner, name):
     assert re.fullmatch(fails(f"AttributeError.*{name}"), unsupported())
 
 
-@pytest.mark.parametrize("option", ["scale_grads", "defer_pp_recv"])
-def test_an_engine_without_an_option(monkeypatch, option):
+def test_an_engine_without_an_option(monkeypatch):
     init = ENGINE.__init__
 
     def without(self, *args, **options):
-        if option in options:
-            raise TypeError(f"__init__() got an unexpected keyword argument '{option}'")
+        if "scale_grads" in options:
+            raise TypeError("__init__() got an unexpected keyword argument 'scale_grads'")
         init(self, *args, **options)
 
     monkeypatch.setattr(ENGINE, "__init__", without)
-    assert re.fullmatch(fails(f"TypeError.*{option}"), unsupported(defer_pp_recv=True))
-    if option == "defer_pp_recv":
-        assert train_step(linears(2), gp.ZBH1(2, 4), some_batch(), gp.mse).loss > 0, "unless it is wanted"
+    assert re.fullmatch(fails("TypeError.*scale_grads"), unsupported())
 
 
 def test_an_engine_that_scales_gradients_although_it_was_told_not_to(monkeypatch):
@@ -174,12 +171,12 @@ def test_a_backward_that_goes_around_the_stages_own(monkeypatch):
 
 def test_an_engine_that_runs_something_else(monkeypatch):
     """A weight gradient is left out: all others are right, and this one is missing."""
-    load = ENGINE._load_csv
+    load = ENGINE._prepare_schedule_with_comms
 
-    def shortened(self, path):
-        load(self, path)
+    def shortened(self, *given):
+        load(self, *given)
         order = self.pipeline_order_with_comms
         order[0] = [action for action in order[0] if str(action) != "1W3"]
 
-    monkeypatch.setattr(ENGINE, "_load_csv", shortened)
+    monkeypatch.setattr(ENGINE, "_prepare_schedule_with_comms", shortened)
     assert unsupported() == "ran other actions than it was told (23 noted)"

@@ -19,8 +19,6 @@ from gpipe_sim.core.memory import GRADIENTS, PARAMETERS  # noqa: E402
 from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED  # noqa: E402
 from gpipe_sim.torch_backend import Pipeline, UnsupportedTorch, canary, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend import meter as torch_meter  # noqa: E402
-from gpipe_sim.torch_backend.memory import Allocated  # noqa: E402
-from gpipe_sim.torch_backend.meter import ON_CPU, Meter, meters  # noqa: E402
 
 NUMBER = 8  #: bytes
 COUNTED = (PARAMETERS, GRADIENTS, BOUNDARY, SAVED)
@@ -196,35 +194,6 @@ def test_local_processes_hold_what_one_process_does():
     here = both(language_model(), schedule, batch)
     there = both(language_model(), schedule, batch, devices=four())
     assert [found.bytes for found, _ in there] == [found.bytes for found, _ in here]
-    assert [(found.allocated, found.reason) for found, _ in there] == [(None, ON_CPU)] * 2
-
-
-def test_a_gpu_of_its_own_is_read_at_the_start_and_at_its_peak_since_then(monkeypatch):
-    gpu, other = torch.device("cuda", 0), torch.device("cuda", 1)
-    held, most = {gpu: 100, other: 0}, {gpu: 1000, other: 0}
-    reset = lambda device: most.update({device: held[device]})  # noqa: E731
-    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", held.__getitem__)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", most.__getitem__)
-    meter = Meter(0, [], gpu)
-    meter.begin([])
-    held[gpu], most[gpu] = 150, max(most[gpu], 400)
-    assert meter.found().allocated == Allocated(start=100, peak=400)
-
-
-def test_a_shared_gpu_and_a_cpu_are_not_read_and_it_says_why():
-    homes = {stage: torch.device(name) for stage, name in enumerate(["cuda:0", "cuda:0", "cuda:1", "cpu"])}
-    found = meters([[0], [1], [2], [3]], {stage: nn.Identity() for stage in homes}, homes)
-    shared = "devices 0, 1 share cuda:0, whose allocator does not tell them apart"
-    assert [found[stage].reason for stage in homes] == [shared, shared, "", ON_CPU]
-    assert [found[stage].gpu for stage in homes] == [None, None, torch.device("cuda", 1), None]
-
-
-def test_a_process_that_has_one_device_reads_its_gpu_and_counts_both_its_stages_as_one():
-    homes = {stage: torch.device("cuda", 1) for stage in (1, 2)}
-    found = meters([[0, 3], [1, 2]], {stage: nn.Identity() for stage in homes}, homes)
-    assert found[1] is found[2]
-    assert (found[1].device, found[1].gpu) == (1, torch.device("cuda", 1))
 
 
 # Only if it is asked for

@@ -19,7 +19,7 @@ from torch_modules import Gives, linears, some_batch  # noqa: E402
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import mse, with_updates  # noqa: E402
 from gpipe_sim import torch_backend as tb  # noqa: E402
-from gpipe_sim.torch_backend import LocalProcesses, Pipeline, Sleep, place, to_torch, train_step  # noqa: E402
+from gpipe_sim.torch_backend import LocalProcesses, Sleep, place, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend.modules import require_own_gpus  # noqa: E402
 
 SCHEDULE = gp.OneFOneB(2, 4)
@@ -209,20 +209,6 @@ def test_place_refuses_the_same():
         place(linears(3), SCHEDULE)
     with pytest.raises(ValueError, match=r"runs on cpu or cuda devices \(got 'meta'\)"):
         place(linears(), SCHEDULE, ["meta"] * 2)
-
-
-def test_an_attribute_is_not_read_through_the_wrapper_and_one_is_told_where_it_is():
-    modules = [nn.Sequential(*linears(1)), *linears(1)]
-    pipeline = Pipeline(modules, SCHEDULE, mse, devices=HERE)
-    with pytest.raises(AttributeError) as error:
-        pipeline.out_features  # noqa: B018
-    assert str(error.value) == (
-        "a Pipeline has no attribute 'out_features', but the module of stage 1 has: "
-        "pipeline.modules[1].out_features"
-    )
-    with pytest.raises(AttributeError, match="no attribute 'out_feature', and none of its modules has"):
-        pipeline.out_feature  # noqa: B018
-    assert not hasattr(pipeline, "out_features") and "cpu, cpu" in repr(pipeline)
 
 
 def test_one_stage_may_use_a_parameter_twice():

@@ -19,12 +19,8 @@ except ModuleNotFoundError as error:
         "gpipe_sim.torch_backend needs torch, which is not installed: pip install 'gpipe_sim[torch]' "
         "(in a clone: pip install -e '.[torch]'); everything else works without it"
     ) from None
-try:
-    import torch.distributed.pipelining as _pipelining
-except ImportError as error:
-    raise ImportError(
-        f"torch {_torch.__version__} has no torch.distributed.pipelining; torch 2.11 or newer has"
-    ) from error
+if tuple(map(int, _torch.__version__.split(".")[:2])) < (2, 13):
+    raise ImportError(f"gpipe_sim.torch_backend needs torch 2.13 or newer, and this is {_torch.__version__}")
 
 from gpipe_sim.torch_backend.counterparts import COUNTERPARTS, to_torch
 from gpipe_sim.torch_backend.memory import MeasuredMemory

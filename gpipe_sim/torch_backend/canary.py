@@ -1,20 +1,20 @@
 """A canary: before a first step two tiny ones, with every kind of action, are compared with plain autograd.
 
-A torch whose engine does something else ends here in ``UnsupportedTorch``, whatever it is that it does, and
-not in gradients that are merely wrong. The canary goes the way of the user's own step, through the same
-processes, once in a process group: 15 milliseconds in one process, 90 in two that take seconds to start.
+A torch whose engine does something else ends here in ``UnsupportedTorch``, if a small step shows it, and not
+in gradients that are merely wrong. The canary goes the way of the user's own step, through the same
+processes, once in a process group: 40 milliseconds in one process, 100 in two that take seconds to start.
 """
 
 import copy
-from itertools import product
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from gpipe_sim.core.explicit import Explicit
-from gpipe_sim.torch_backend.ambient import Ambient
+from gpipe_sim.torch_backend.ambient import ambient
 from gpipe_sim.torch_backend.private import UnsupportedTorch, raised_in
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def require_right(rank: "Rank") -> None:
     All of them call it at once, and hear of it if another's numbers are wrong.
     """
     task, kinds = rank.task, frozenset(home.type for home in rank.homes.values())
-    here = rank.group, kinds, task.defer_pp_recv, bool(task.metered)
+    here = rank.group, kinds, bool(task.metered)
     if here in _FLEW:
         return
     try:
@@ -47,24 +47,33 @@ def require_right(rank: "Rank") -> None:
 
 
 class _Layer(nn.Module):
-    """Tokens in, or two tensors; out come two that differ. ``row`` and ``other`` share their gradient.
+    """Tokens in, or three tensors; out come three that differ, of which the next layer may leave out one.
 
-    ``under`` is what its forwards found set.
+    Rows of a microbatch need each other. ``square`` is used twice, ``row`` and ``other`` share their
+    gradient, and that of ``steep`` is infinite. ``saw`` is what its forwards found set, and drew.
     """
 
     def __init__(self, stage: int, last: int):
         super().__init__()
-        self.last, self.under = stage == last, set[tuple]()
+        self.last, self.uses_all, self.called = stage == last, True, 0
+        self.saw: list[tuple] = []
         numbers = torch.arange(18 * stage, 18 * stage + 18, dtype=torch.float64, device="cpu").sin()
         self.square = nn.Parameter(numbers[:9].view(3, 3))
         self.row, self.other, self.scale = map(nn.Parameter, numbers[9:].view(3, 3))
+        self.steep = nn.Parameter(torch.zeros_like(numbers[:3]))
+        self.train(stage % 2 == 0)
 
-    def forward(self, x: Tensor, along: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        self.under.add((self.training, Ambient.here()))
+    def forward(self, x: Tensor, along: Tensor | None = None, spare: Tensor | float = 0.0) -> Any:
+        self.saw.append((self.training, ambient(), torch.rand((), device="cpu").item()))
         if along is None:
             along = x = self.square[x]
+        x = torch.tanh((x + spare if self.uses_all else x) @ self.square)
         y, along = torch.tanh(x @ self.square + (self.row + self.other)), along * self.scale
-        return y * along if self.last else (y, along)
+        y = y - y.mean(0) / 2 + self.steep.sqrt()
+        return y * along if self.last else (y, along, x.sin())
+
+    def count(self, _: Tensor) -> None:
+        self.called += 1
 
 
 def _loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -87,37 +96,73 @@ def order(devices: int) -> Explicit:
 
 
 def _wrong(rank: "Rank") -> set[str]:
-    """What differs from plain autograd on this process, in two steps."""
+    """What differs from plain autograd on this process, in two steps with other batches."""
     devices, own = dist.get_world_size(rank.group), dist.get_rank(rank.group)
     last, seed = 2 * devices - 1, torch.initial_seed()
     homes = {own: rank.homes[min(rank.homes)], last - own: rank.homes[max(rank.homes)]}
     layers = [_Layer(stage, last) for stage in range(last + 1)]
-    modules = {stage: copy.deepcopy(layers[stage]).to(home) for stage, home in homes.items()}
+    if homes[own] == homes[last - own]:
+        for stage in range(devices):
+            layers[last - stage].scale = layers[stage].scale
+    modules = copy.deepcopy({stage: layers[stage] for stage in homes})
+    for stage, module in modules.items():
+        module.to(homes[stage])
+        if stage == 0:
+            module.row.register_post_accumulate_grad_hook(module.count)
     tokens = torch.arange(6, device="cpu") % 3
     targets = torch.arange(18, device="cpu").view(6, 3) / 8  # every microbatch has another loss
+    batches = (tokens, targets), (tokens.flip(0), targets.flip(0))
     all_kinds, recomputed = order(devices), {own: {2}, last - own: {2}}
     metered = rank.task.metered and all_kinds.placement
     task = rank.task._replace(order=all_kinds, recomputed=recomputed, metered=metered, microbatches=3)
     fresh = type(rank)(modules, task, _loss, homes, rank.group)
     fresh.runtime = "none that fits"  # or it would ask for a canary, too
-    results = [fresh.step(tokens, targets) for _ in range(2)]
+    results = []
+    with torch.random.fork_rng(devices=[]):
+        for x, y in batches:
+            _use(modules.values(), not results)
+            results.append(fresh.step(x, y))
+        wrong = {"random numbers"} if torch.initial_seed() != seed else set()  # other threads may draw some
+        for turn, (batch, result) in enumerate(zip(batches, results, strict=True)):
+            _use(layers, not turn)
+            wrong |= _differences(layers, modules, batch, result)
+    if any(len({drawn for *_, drawn in module.saw}) < 6 for module in modules.values()):
+        wrong.add("random numbers")
+    if 0 in modules and not modules[0].called:
+        wrong.add("hooks")
+    return wrong if all(stage.seen or stage.is_first for stage in fresh.runtime._stages) else wrong | {"ways"}
 
-    passed = (tokens,)
+
+def _use(layers: Iterable[_Layer], everything: bool) -> None:
     for layer in layers:
-        passed = layer(*passed)
-    loss = _loss(passed, targets)
-    loss.backward()
-    checks = [("random numbers", torch.initial_seed() == seed)]  # other threads may draw some
-    checks += [("ways", bool(stage.seen) or stage.is_first) for stage in fresh.runtime._stages]
-    for stage, result in product(modules, results):
-        named = layers[stage].named_parameters()
-        checks += [("gradients", _near(result.gradients[stage, name], one.grad)) for name, one in named]
-        checks.append(("settings", modules[stage].under == layers[stage].under))
-        if stage == last:
-            found = torch.tensor(result.loss, dtype=loss.dtype)
-            checks += [("loss", _near(found, loss)), ("outputs", _near(result.outputs, passed))]
+        layer.uses_all = everything
+
+
+def _differences(layers: Sequence[_Layer], modules: dict[int, _Layer], batch: tuple, result: Any) -> set[str]:
+    """What is not as plain autograd has it, microbatch by microbatch."""
+    nn.ModuleList(layers).zero_grad()
+    losses, outputs = [], []
+    for x, y in zip(*(whole.chunk(3) for whole in batch), strict=True):
+        passed = (x,)
+        for layer in layers:
+            passed = layer(*passed)
+        losses.append(_loss(passed, y) / 3)
+        losses[-1].backward()
+        outputs.append(passed)
+    checks = []
+    for stage, module in modules.items():
+        for name, weight in layers[stage].named_parameters():
+            checks.append(("gradients", _near(result.gradients.get((stage, name)), weight.grad)))
+        checks.append(("settings", {see[:2] for see in module.saw} == {see[:2] for see in layers[stage].saw}))
+        if module.last:
+            total = torch.tensor(result.loss, dtype=torch.float64)
+            checks += [
+                ("loss", _near(total, sum(losses))),
+                ("outputs", _near(result.outputs, torch.cat(outputs))),
+            ]
     return {what for what, right in checks if not right}
 
 
-def _near(found: Tensor, right: Tensor | None) -> bool:
-    return right is not None and torch.allclose(found.cpu(), right, rtol=1e-9, atol=1e-12)
+def _near(found: Tensor | None, right: Tensor | None) -> bool:
+    both = found is not None and right is not None
+    return both and torch.allclose(found.cpu(), right, rtol=1e-9, atol=1e-12, equal_nan=True)

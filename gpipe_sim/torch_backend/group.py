@@ -33,14 +33,9 @@ def world() -> int:
     if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1 and not dist.is_initialized():
         with kept_near():
             dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-        atexit.register(_leave)
+        atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
     with group_lock:  # or another thread's group may go between the two
         return dist.get_world_size() if dist.is_initialized() else 1
-
-
-def _leave() -> None:
-    if dist.is_initialized():  # the script may have left already
-        dist.destroy_process_group()
 
 
 class Place(NamedTuple):
@@ -168,33 +163,21 @@ def some_group() -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def loopback() -> dict[str, str]:
-    """What keeps gloo and NCCL on the network interface that no other machine sees, for ``os.environ``.
-
-    Where there is none by a name that is known, it is empty, and a warning says so.
-    """
-    names = [name for _, name in socket.if_nameindex()]
-    own = next((name for name in names if name.startswith("lo")), None)
-    if own is None:
-        warnings.warn(
-            f"this machine has no network interface called lo (it has {names}): {_CHOICE}", stacklevel=2
-        )
-        return {}
-    return {"GLOO_SOCKET_IFNAME": own, "NCCL_SOCKET_IFNAME": own}
-
-
 @contextmanager
 def kept_near() -> Iterator[None]:
-    """Process groups that are made meanwhile stay on this machine if all processes do.
+    """Process groups that are made meanwhile stay on this machine if all processes do: on its loopback.
 
     Which that is torchrun says, and the environment may say otherwise; else it is torch's own choice.
     """
     near = not dist.is_initialized()  # what a script has made itself may be anywhere
     if dist.is_torchelastic_launched():
         near = os.environ["LOCAL_WORLD_SIZE"] == os.environ["WORLD_SIZE"]
-    added = {name: value for name, value in loopback().items() if name not in os.environ} if near else {}
-    if not near and os.environ.get("RANK") == "0" and "GLOO_SOCKET_IFNAME" not in os.environ:
-        warnings.warn(f"the processes may be on several machines: {_CHOICE}", stacklevel=3)
+    names = [name for _, name in socket.if_nameindex() if near and name.startswith("lo")]
+    wanted = [name for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME") if name not in os.environ]
+    if wanted and not names and os.environ.get("RANK", "0") == "0":
+        where = "this machine has no network interface called lo" if near else "there may be several machines"
+        warnings.warn(f"{where}: {_CHOICE}", stacklevel=3)
+    added = {name: names[0] for name in wanted if names}
     os.environ.update(added)
     try:
         yield

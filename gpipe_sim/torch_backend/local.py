@@ -1,20 +1,20 @@
 """A pipeline on local processes, told what to do from here."""
 
 import time
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from gpipe_sim.torch_backend import worker
-from gpipe_sim.torch_backend.ambient import Ambient
+from gpipe_sim.torch_backend.ambient import ambient
 from gpipe_sim.torch_backend.modules import CPU, require_on
 from gpipe_sim.torch_backend.private import has_hooks
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult
 from gpipe_sim.torch_backend.runner import Job, Runner
 from gpipe_sim.torch_backend.sending import packed
-from gpipe_sim.torch_backend.tensors import grow, parameters_of
+from gpipe_sim.torch_backend.tensors import parameters_of
 from gpipe_sim.torch_backend.timeline import MILLISECONDS
 
 
@@ -31,21 +31,21 @@ class Subprocess(Runner):
                 f"too few devices to hold given partitions (devices: {len(processes)}, "
                 f"partitions: {schedule.devices}): LocalProcesses({schedule.devices}) starts enough"
             )
-        self.job, self.processes = job, processes
+        self.job, self.processes, self.token = job, processes, object()
         self.held = [{stage: job.modules[stage] for stage in sorted(held)} for held in schedule.placement]
         self.first, self.last, self.end = CPU, CPU, schedule.stages - 1
         self._packs()
 
-    def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
+    def step(self, x: Tensor, targets: Tensor) -> Sequence[RankResult]:
         began = time.perf_counter()
         packs, there = self._packs(), self.processes.built
-        built = self, [structure for structure, _ in packs]
+        built = self.token, [structure for structure, _ in packs]
         seed = None if there == built else int(torch.randint(2**31, ()))  # of the caller's generator
         orders = [
             (
                 None if seed is None else worker.Build(structure, self.job.task, device, seed),
                 [tensor.detach().clone() for tensor in tensors],
-                Ambient.here(),
+                ambient(),
                 *(
                     whole if end in modules else whole.to("meta")
                     for whole, end in ((x, 0), (targets, self.end))
@@ -58,13 +58,12 @@ class Subprocess(Runner):
         self.processes.built = None
         replies = self.processes.run_each(worker.step, orders)
         self.processes.built = built
-        for modules, reply in zip(self.held, replies, strict=True):
-            _require_known(modules, reply.result)
-            _take_buffers(modules, reply.buffers)
-            grow(modules, reply.result.gradients)
-        took = max(reply.ended for reply in replies) - min(reply.began for reply in replies)
-        self.moved = (time.perf_counter() - began - took) * MILLISECONDS
-        return [reply.result for reply in replies]
+        begins, ends, results, buffers = zip(*replies, strict=True)
+        for modules, result, after in zip(self.held, results, buffers, strict=True):
+            _require_known(modules, result)
+            _take_buffers(modules, after)
+        self.moved = (time.perf_counter() - began - max(ends) + min(begins)) * MILLISECONDS
+        return results
 
     def _packs(self) -> list[tuple[bytes, list[Tensor]]]:
         self._require_sendable()
@@ -75,11 +74,6 @@ class Subprocess(Runner):
         modules = dict(enumerate(self.job.modules))
         require_on(modules, dict.fromkeys(modules, CPU))
         for (stage, name), parameter in parameters_of(modules):
-            if is_lazy(parameter):
-                raise ValueError(
-                    f"{name} of stage {stage} has no shape yet, which a local process could not send back: "
-                    "run the modules once beforehand, one after the other"
-                )
             if has_hooks(parameter):
                 raise ValueError(
                     f"{name} of stage {stage} has a hook, which no backward of a local process would call: "

@@ -4,13 +4,11 @@
     predicted = gp.predict_memory(schedule, gp.profile(partitions, batch, loss))
     [(torchs.activation_peak, numpys.activation_peak) for torchs, numpys in zip(step.memory, predicted)]
 
-Two things are measured. The first works everywhere. Autograd hands over every tensor that it saves
-(``torch.autograd.graph.saved_tensors_hooks``), and lets go of it when its backward is done. Where an action
-ends, the meter counts the memory behind those that are still held: each piece once, however many tensors look
-at it, a weight as a parameter only, and of the batch only the part that a microbatch is. Beside it stand
-parameters (with buffers), their gradients, and what the engine keeps between I and W. The second is what
-CUDA's allocator says, ``allocated``, where a device of the schedule has a GPU that no other device of this
-process uses. A CPU has no such count.
+Autograd hands over every tensor that it saves (``torch.autograd.graph.saved_tensors_hooks``), and lets go of
+it when its backward is done. Where an action ends, the meter counts the memory behind those that are still
+held: each piece once, however many tensors look at it, a weight as a parameter only, and of the batch only
+the part that a microbatch is. Beside it stand parameters (with buffers), their gradients, and what the engine
+keeps between I and W.
 
 For an MLP without I, W and R the two agree on every device, but for the loss: torch's cross entropy saves one
 number more per microbatch. Elsewhere they differ where torch saves something else than NumPy's layers:
@@ -28,15 +26,14 @@ number more per microbatch. Elsewhere they differ where torch saves something el
 - R runs within B, I or W, when the loss has let go of what it saved. And R does not repeat the loss, so that
   holds what it saved from F on.
 
-Not counted by the first: what lives within an action; what another hook takes first, such as a checkpoint
-inside a module; and what the engine keeps for itself, which is each stage's output until its backward, those
-of the last stage until the end, and memory to receive every microbatch in. ``allocated`` has all of it.
-Such a hook that is set around the whole step is not asked while it is metered.
+Not counted: what lives within an action; what another hook takes first, such as a checkpoint inside a module;
+and what the engine keeps for itself, which is each stage's output until its backward, those of the last stage
+until the end, and memory to receive every microbatch in. Such a hook that is set around the whole step is not
+asked while it is metered. ``torch.cuda.max_memory_allocated`` has all of it.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from gpipe_sim.core.actions import Action
 from gpipe_sim.core.memory import ACTIVATIONS, CATEGORIES, GRADIENTS, PARAMETERS, MemoryTrace, Moment
@@ -44,19 +41,7 @@ from gpipe_sim.core.memory import ACTIVATIONS, CATEGORIES, GRADIENTS, PARAMETERS
 COUNTED = (PARAMETERS, GRADIENTS, *ACTIVATIONS)  #: in order of precedence
 
 
-class Allocated(NamedTuple):
-    """Bytes that CUDA's allocator had given out on one GPU: when the step began, and at most during it."""
-
-    start: int
-    peak: int
-
-
-class Metered(NamedTuple):
-    """What one device's meter found: bytes of each counted category after each action, in their order."""
-
-    samples: list[tuple[Action, tuple[int, ...]]]
-    allocated: Allocated | None
-    reason: str
+Samples = list[tuple[Action, tuple[int, ...]]]  #: bytes of each counted category after each action
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,13 +49,10 @@ class MeasuredMemory(MemoryTrace):
     """A ``MemoryTrace`` of what torch held on one device, in bytes, on the clock of the step's timeline.
 
     ``times`` are the ends of ``actions``. Messages and optimizer state are not counted, and there is no
-    ``inside``. ``allocated`` is what CUDA's allocator says, which counts all that this process has on that
-    GPU; a step starts its peak anew (``reset_peak_memory_stats``). It is None where ``reason`` says why.
+    ``inside``. What CUDA's allocator had given out at most is ``torch.cuda.max_memory_allocated``.
     """
 
     actions: tuple[Action, ...] = ()
-    allocated: Allocated | None = None
-    reason: str = ""
 
     @property
     def peak_moment(self) -> Moment:
@@ -80,16 +62,15 @@ class MeasuredMemory(MemoryTrace):
 
     def __repr__(self) -> str:
         at = self.peak_moment
-        gpu = f", {self.allocated.peak:,} allocated on its GPU" if self.allocated else ""
-        return f"<MeasuredMemory: at most {at.bytes:,} bytes after {at.action} at {at.time:.4g} ms{gpu}>"
+        return f"<MeasuredMemory: at most {at.bytes:,} bytes after {at.action} at {at.time:.4g} ms>"
 
 
 def measured_memory(
-    found: Metered, ends: Mapping[Action, float], named: Callable[[Action], Action]
+    samples: Samples, ends: Mapping[Action, float], named: Callable[[Action], Action]
 ) -> MeasuredMemory:
     """The samples of a meter as columns, each at the end of its action, under the name that it has here."""
-    rows = [dict(zip(COUNTED, row, strict=True)) for _, row in found.samples]
+    rows = [dict(zip(COUNTED, row, strict=True)) for _, row in samples]
     columns = {category: tuple(row.get(category, 0) for row in rows) for category in CATEGORIES}
-    actions = tuple(named(action) for action, _ in found.samples)
+    actions = tuple(named(action) for action, _ in samples)
     times = tuple(ends[action] for action in actions)
-    return MeasuredMemory(times, columns, (), actions, found.allocated, found.reason)
+    return MeasuredMemory(times, columns, (), actions)

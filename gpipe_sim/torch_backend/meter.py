@@ -1,47 +1,27 @@
-"""A meter of what one device holds: what autograd has saved, and what CUDA's allocator says."""
+"""A meter of what one device holds: what autograd has saved."""
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.memory import ACTIVATIONS
 from gpipe_sim.core.rules import BOUNDARY, PENDING, SAVED
-from gpipe_sim.torch_backend.memory import Allocated, Metered
+from gpipe_sim.torch_backend.memory import Samples
 from gpipe_sim.torch_backend.private import hooks_around, strided_parts, version
 
-ON_CPU = "a CPU has no allocator that counts"
 Key = tuple[int, int]  #: a stage and a microbatch
 
 
 class Unmetered:
     """A meter that counts nothing."""
 
-    def saving(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager:
-        """Note what autograd saves meanwhile in a forward; what came in is a boundary input."""
-        return nullcontext()
-
-    def saving_more(self) -> AbstractContextManager:
-        """The same for the loss, which belongs to the forward before it."""
-        return nullcontext()
-
-    def restoring(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager:
-        """Note what a checkpoint makes again meanwhile."""
-        return nullcontext()
-
-    def left_to_w(self, stage: int, microbatch: int, gradients: Iterable[Tensor]) -> None:
-        """The engine keeps these from I to W."""
-
-    def sample(self, action: Action) -> None:
-        """Called when an action ends."""
-
-    def sample_again(self) -> None:
-        """The last action goes on until now: the loss belongs to the forward before it."""
+    saving = saving_more = restoring = staticmethod(lambda *_: nullcontext())
+    left_to_w = sample = sample_again = staticmethod(lambda *_: None)
 
 
 class _Kept:
@@ -74,42 +54,29 @@ class _Place(NamedTuple):
     boundary: bool
 
 
-class Meter(Unmetered):
-    """Counts what one device of the schedule holds for its stages, the modules given.
+class Meter:
+    """Counts what one device of the schedule holds for its stages, the modules given."""
 
-    ``gpu`` is where CUDA's allocator is asked, or None where ``reason`` says why it is not.
-    """
-
-    def __init__(
-        self, device: int, modules: Sequence[nn.Module], gpu: torch.device | None = None, reason: str = ""
-    ):
-        self.device, self.modules, self.gpu, self.reason = device, modules, gpu, reason
+    def __init__(self, device: int, modules: Sequence[nn.Module]):
+        self.device, self.modules = device, modules
 
     def begin(self, batch: Iterable[Tensor]) -> None:
         """Forget what was noted; of this batch a microbatch is a part."""
-        self.samples: list[tuple[Action, tuple[int, ...]]] = []
+        self.samples: Samples = []
         self._saved: weakref.WeakSet[_Kept] = weakref.WeakSet()
         self._restored: list[tuple[weakref.ref, _Place]] = []  # there until the storage is gone
         self._left: dict[Key, Mapping[int, int]] = {}  # what the engine keeps, for each I before its W
         self._key: Key = (0, 0)
         self._inputs: set[int] = set()
         self._batch = {tensor.untyped_storage().data_ptr() for tensor in batch}
-        if self.gpu is not None:
-            torch.cuda.reset_peak_memory_stats(self.gpu)
-            self._start = torch.cuda.memory_allocated(self.gpu)
-
-    def found(self) -> Metered:
-        """What was noted since the beginning."""
-        if self.gpu is None:
-            return Metered(self.samples, None, self.reason)
-        peak = torch.cuda.max_memory_allocated(self.gpu)
-        return Metered(self.samples, Allocated(self._start, peak), "")
 
     def saving(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> AbstractContextManager:
+        """Note what autograd saves meanwhile in a forward; what came in is a boundary input."""
         self._came_in(stage, microbatch, inputs)
         return self.saving_more()
 
     def saving_more(self) -> AbstractContextManager:
+        """The same for the loss, which belongs to the forward before it."""
         return saved_tensors_hooks(self._pack, _Kept.back)
 
     def _pack(self, tensor: Tensor) -> _Kept:
@@ -119,7 +86,7 @@ class Meter(Unmetered):
 
     @contextmanager
     def restoring(self, stage: int, microbatch: int, inputs: Sequence[Any]) -> Iterator[None]:
-        """A checkpoint's own hooks take what it makes again; this looks on."""
+        """Note what a checkpoint makes again meanwhile; its own hooks take it, and this looks on."""
         self._came_in(stage, microbatch, inputs)
         pack, unpack = hooks_around()
 
@@ -142,9 +109,11 @@ class Meter(Unmetered):
         return _Place(memory, self._key, not self._inputs.isdisjoint(memory))
 
     def left_to_w(self, stage: int, microbatch: int, gradients: Iterable[Tensor]) -> None:
+        """The engine keeps these from I to W."""
         self._left[stage, microbatch] = self._memory(gradients)
 
     def sample(self, action: Action) -> None:
+        """Count, because this action has ended."""
         if action.kind is Kind.I:
             self._left.setdefault((action.stage, action.microbatch), {})
         elif action.kind is Kind.W:
@@ -152,6 +121,7 @@ class Meter(Unmetered):
         self.samples.append((action, self._bytes()))
 
     def sample_again(self) -> None:
+        """The last action goes on until now: the loss belongs to the forward before it."""
         if self.samples:  # or the engine only tries the loss out
             self.sample(self.samples.pop()[0])
 
@@ -190,31 +160,10 @@ class Meter(Unmetered):
         return found
 
 
-def meters(
-    placement: Sequence[Sequence[int]], modules: Mapping[int, nn.Module], homes: Mapping[int, torch.device]
-) -> dict[int, Meter]:
+def meters(placement: Sequence[Sequence[int]], modules: Mapping[int, nn.Module]) -> dict[int, Meter]:
     """For each stage of this process the meter of its device; devices without a stage here have none."""
-    here = {
-        device: [stage for stage in held if stage in modules]
-        for device, held in enumerate(placement)
-        if any(stage in modules for stage in held)
-    }
-    users: dict[torch.device, list[int]] = {}
-    for device, held in here.items():
-        users.setdefault(homes[held[0]], []).append(device)
     made: dict[int, Meter] = {}
-    for device, held in here.items():
-        home = homes[held[0]]
-        reason = _reason(home, users[home])
-        meter = Meter(device, [modules[stage] for stage in held], None if reason else home, reason)
-        made |= dict.fromkeys(held, meter)
+    for device, held in enumerate(placement):
+        here = [stage for stage in held if stage in modules]
+        made |= dict.fromkeys(here, Meter(device, [modules[stage] for stage in here]))
     return made
-
-
-def _reason(home: torch.device, users: list[int]) -> str:
-    """Why the allocator says nothing about a device of the schedule; empty if it does."""
-    if home.type != "cuda":
-        return ON_CPU
-    if len(users) > 1:
-        return f"devices {', '.join(map(str, users))} share {home}, whose allocator does not tell them apart"
-    return ""

@@ -89,21 +89,16 @@ def listed(modules: Iterable[nn.Module | None], elsewhere: Collection[int] = ())
     return found
 
 
-def require_stages(modules: Sequence[nn.Module], schedule: Schedule) -> None:
-    """ValueError unless there is one module per stage."""
-    if len(modules) != schedule.stages:
-        raise ValueError(
-            f"{schedule!r} has {schedule.stages} stages, but there are {len(modules)} modules; "
-            f"split(nn.Sequential(...), stages={schedule.stages}) would fit"
-        )
-
-
 def require_fit(modules: Sequence[nn.Module], schedule: Schedule) -> None:
     """ValueError unless there is one module per stage, and no device shares weights with another.
 
     Stages of one device may: the first and the last of a ZB-V, say, tied as embedding and head are.
     """
-    require_stages(modules, schedule)
+    if len(modules) != schedule.stages:
+        raise ValueError(
+            f"{schedule!r} has {schedule.stages} stages, but there are {len(modules)} modules; "
+            f"split(nn.Sequential(...), stages={schedule.stages}) would fit"
+        )
     devices = {stage: device for device, held in enumerate(schedule.placement) for stage in held}
     first: dict[nn.Parameter, Named] = {}
     for (stage, name), parameter in parameters_of(dict(enumerate(modules))):
@@ -130,10 +125,9 @@ def chosen(schedule: Schedule, names: Names | None) -> list[torch.device]:
     if names is None:
         names = devices() if torch.cuda.is_available() else ["cpu"] * schedule.devices
     if isinstance(names, str) or not isinstance(names, Sequence):
-        name = str(names) if isinstance(names, str | torch.device) else devices()[0]
         raise TypeError(
-            f"devices lists one for each of {schedule!r}'s devices: [{name!r}] * {schedule.devices}, or is "
-            f"LocalProcesses({schedule.devices}) {got(names)}"
+            f"devices lists one for each of {schedule!r}'s devices: [{devices()[0]!r}] * {schedule.devices}, "
+            f"or is LocalProcesses({schedule.devices}) {got(names)}"
         )
     require_room(schedule.devices, names)
     return [device_named(name) for name in names[: schedule.devices]]
@@ -145,28 +139,21 @@ def device_named(name: str | torch.device) -> torch.device:
         device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"{name!r} is not a torch device; this machine has {devices()}") from error
-    if device.type == "cuda":
-        device = torch.device("cuda", device.index or 0)
-        if str(device) not in devices():
-            raise ValueError(f"there is no {device} here; this machine has {devices()}")
-        return device
-    if device.type != "cpu":
-        raise ValueError(f"a pipeline runs on cpu or cuda devices (got {str(device)!r})")
-    return CPU  # torch has one CPU, whatever its number
+    if device.type == "cpu":
+        return CPU  # torch has one CPU, whatever its number
+    device = torch.device(device.type, device.index or 0)
+    if str(device) not in devices():
+        raise ValueError(f"a pipeline runs on cpu or cuda devices that are here {got(name)}: {devices()}")
+    return device
 
 
 def require_own_gpus(of_process: Sequence[torch.device]) -> None:
     """ValueError unless processes with these devices can send to each other: a GPU for each, or none."""
-    gpus, named = [device for device in of_process if device.type == "cuda"], [*map(str, of_process)]
-    if len(set(gpus)) < len(gpus):
-        raise ValueError(
-            "NCCL wants a GPU for each process; to put several stages on one, stay in one process: "
-            f"devices={named}"
-        )
+    gpus, named = {device for device in of_process if device.type == "cuda"}, [*map(str, of_process)]
     if gpus and len(gpus) < len(named):
         raise ValueError(
-            f"NCCL sends between GPUs, gloo between CPUs, and nothing between the two (got {named}); "
-            "in one process stages can be on both"
+            "NCCL wants a GPU for each process, and sends to no CPU; in one process stages can share a GPU, "
+            f"and be on both: devices={named}"
         )
 
 
@@ -182,7 +169,7 @@ def place(modules: Sequence[nn.Module], schedule: Schedule, names: Names | None 
     """
     require_schedule("place", schedule)
     modules = listed(modules)
-    require_stages(modules, schedule)
+    require_fit(modules, schedule)
     homes = by_stage(schedule, chosen(schedule, names))
     return [module.to(homes[stage]) for stage, module in enumerate(modules)]
 

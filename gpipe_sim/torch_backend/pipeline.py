@@ -1,6 +1,5 @@
 """Torch modules that run a schedule: in this process, on local processes, or in a process group."""
 
-import weakref
 from collections.abc import Sequence
 from functools import cached_property, partial
 from itertools import product
@@ -13,7 +12,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from gpipe_sim.core.losses import Loss
-from gpipe_sim.core.partition import Gradients, Key
+from gpipe_sim.core.partition import Key
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.step import StepResult
 from gpipe_sim.core.timeline import Timeline
@@ -24,20 +23,15 @@ from gpipe_sim.torch_backend.group import one_of_alike, place_in, world
 from gpipe_sim.torch_backend.local import Subprocess
 from gpipe_sim.torch_backend.memory import MeasuredMemory, measured_memory
 from gpipe_sim.torch_backend.modules import Names, labels, listed, require_fit
-from gpipe_sim.torch_backend.private import version
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult, Task
 from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun
-from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of
+from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, grow
 from gpipe_sim.torch_backend.timeline import MILLISECONDS, EngineOrder, Timed, clocks, measured
 
 
 def train_step(
-    modules: Sequence[nn.Module],
-    schedule: Schedule,
-    batch: Batch,
-    loss: Loss | MeanLoss,
-    **options: Any,
+    modules: Sequence[nn.Module], schedule: Schedule, batch: Batch, loss: Loss | MeanLoss, **options: Any
 ) -> StepResult:
     """Run one step of a schedule on PyTorch's engine; it means what ``gpipe_sim.train_step`` means.
 
@@ -71,7 +65,7 @@ class Pipeline:
     ``measure=False`` trains only: no process learns the others' loss and times, and there is no timeline.
 
     Stages of one device may share parameters, as the first and the last of ZB-V do in a model whose
-    embedding is its head. ``defer_pp_recv`` is the engine's own: it receives as late as it can (torch 2.13).
+    embedding is its head.
 
     ``meter=True`` counts bytes: a step's ``memory`` then has a ``MeasuredMemory`` for each device, which
     ``torch_backend.memory`` explains. It is slower, and empty otherwise.
@@ -91,7 +85,6 @@ class Pipeline:
         *,
         devices: Names | LocalProcesses | None = None,
         group: dist.ProcessGroup | DeviceMesh | None = None,
-        defer_pp_recv: bool = False,
         measure: bool = True,
         meter: bool = False,
     ):
@@ -115,7 +108,7 @@ class Pipeline:
             self._whole = replicate(schedule, place.pipelines)
         metered = inner.placement if meter else ()
         count = self._whole.microbatches
-        task = Task(order.plain, order.recomputed, defer_pp_recv, metered, count, measure)
+        task = Task(order.plain, order.recomputed, metered, count, measure)
         job = Job(self.modules, inner, task, mean_loss(loss))
         if isinstance(devices, LocalProcesses):
             self._runner: Runner = Subprocess(job, devices)
@@ -134,11 +127,12 @@ class Pipeline:
         runner = self._runner
         runner.agree(batch, self.schedule.microbatches)
         dtype = dtype_of(self.modules) or runner.dtype or torch.get_default_dtype()
-        _keep_unread(self.modules)
         with torch.inference_mode(False), torch.enable_grad():
             places = zip(("inputs", "targets"), batch, (runner.first, runner.last), strict=True)
             x, targets = (self._share(as_tensor(name, part, home, dtype)) for name, part, home in places)
             results = runner.step(x, targets)
+            for result in results:
+                grow(dict(enumerate(self.modules)), result.gradients)
         return MeasuredStep(results, self._whole, self._order, labels(self.modules, runner.layers), runner)
 
     def _share(self, whole: torch.Tensor | None) -> torch.Tensor | None:
@@ -148,29 +142,16 @@ class Pipeline:
         copies = self.schedule.microbatches // self._order.plain.microbatches
         return self._order.batch(whole.tensor_split(copies)[self._runner.copy % copies])
 
-    def __getattr__(self, name: str):
-        for stage, module in enumerate(vars(self).get("modules", ())):
-            if hasattr(module, name):
-                raise AttributeError(
-                    f"a Pipeline has no attribute {name!r}, but the module of stage {stage} has: "
-                    f"pipeline.modules[{stage}].{name}"
-                )
-        raise AttributeError(f"a Pipeline has no attribute {name!r}, and none of its modules has")
-
     def __repr__(self) -> str:
         return f"Pipeline of {self.schedule!r} on {self._runner}"
 
 
 class MeasuredStep(StepResult):
-    """A ``StepResult`` of PyTorch's engine: its arrays and its timeline are made when they are asked for.
+    """A ``StepResult`` of PyTorch's engine. Its timeline is made when it is asked for.
 
-    Until then gradients are where the step left them, which is in ``.grad`` if that was empty. A further step
-    reads them first; if something else has changed them in place, asking for them is a RuntimeError. What
-    torch does not count as a change, such as one through ``.grad.data``, goes unnoticed.
-
-    ``moved`` is how many milliseconds went into copying numbers to local processes and gradients back, before
-    and after what the timeline shows; 0 elsewhere. With ``measure=False`` ``loss`` is None but on processes
-    that hold the last stage, and asking for the timeline is a ValueError.
+    ``moved`` is how many milliseconds went into sending numbers to local processes and back, before and after
+    what the timeline shows; 0 elsewhere. With ``measure=False`` gradients are in ``.grad`` only, ``loss`` is
+    None but on processes that hold the last stage, and asking for gradients or times is a ValueError.
     """
 
     def __init__(
@@ -181,35 +162,25 @@ class MeasuredStep(StepResult):
         labels: dict[Named, Key],
         runner: Runner,
     ):
-        tensors = {labels[key]: tensor for result in results for key, tensor in result.gradients.items()}
+        own = next((result for result in results if result.outputs is not None), None)
         loss = next((result.loss for result in results if result.loss is not None), None)
-        vars(self)["loss"] = loss  # a field of StepResult, which is frozen
-        self._tensors = {key: (tensors[key], version(tensors[key])) for key in sorted(tensors)}
-        self._outputs = next((result.outputs for result in results if result.outputs is not None), None)
+        outputs = None if own is None else as_array(order.outputs(own.outputs))
+        vars(self).update(loss=loss, outputs=outputs, moved=runner.moved)  # a StepResult is frozen
+        if any(result.spans for result in results):
+            found = {labels[key]: tensor for result in results for key, tensor in result.gradients.items()}
+            vars(self)["gradients"] = {key: as_array(found[key]) for key in sorted(found)}
         self._results = [result._replace(gradients={}, outputs=None) for result in results]
-        self._schedule, self._order, self._turns, self.moved = schedule, order, runner.turns, runner.moved
-        _UNREAD.add(self)
+        self._schedule, self._order, self._turns = schedule, order, runner.turns
 
-    @cached_property
-    def gradients(self) -> Gradients:
-        changed = [key for key, (tensor, before) in self._tensors.items() if version(tensor) != before]
-        if changed:
-            layer, name = changed[0]
-            raise RuntimeError(
-                f"the gradient of {name} in layer {layer} was changed in place since this step, by "
-                "clip_grad_norm_ or zero_grad(set_to_none=False), say: read step.gradients before that"
-            )
-        _UNREAD.discard(self)
-        return {key: as_array(tensor) for key, (tensor, _) in self._tensors.items()}
+    def __getattr__(self, name: str):
+        if name == "gradients":
+            raise ValueError("this step has no gradients of its own: measure=False leaves them in .grad")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getstate__(self) -> dict:
         """What a copy or a pickle of it has: all that can be asked for, made by now."""
-        made = ("timeline", "memory") if any(result.spans for result in self._results) else ()
-        return {name: getattr(self, name) for name in ("loss", "gradients", "outputs", "moved", *made)}
-
-    @cached_property
-    def outputs(self) -> np.ndarray | None:  # type: ignore[override]  # of a process without the last stage
-        return None if self._outputs is None else as_array(self._order.outputs(self._outputs))
+        made = ("timeline", "memory", "gradients") if "gradients" in vars(self) else ()
+        return {name: getattr(self, name) for name in ("loss", "outputs", "moved", *made)}
 
     @cached_property
     def _noted(self) -> list[list[Timed]]:
@@ -258,15 +229,3 @@ class MeasuredStep(StepResult):
             for each in result.memory.values()
         )
         return tuple(sorted(found, key=lambda each: self._schedule.device_of(each.actions[0])))
-
-
-_UNREAD: weakref.WeakSet[MeasuredStep] = weakref.WeakSet()  #: whose gradients nobody has asked for
-
-
-def _keep_unread(modules: Sequence[nn.Module]) -> None:
-    """Read the gradients of earlier steps that are in some ``.grad`` which is about to grow."""
-    growing = {id(parameter.grad) for module in modules for parameter in module.parameters()}
-    for step in list(_UNREAD):
-        kept = step._tensors.values()
-        if any(id(tensor) in growing for tensor, _ in kept) and all(version(t) == v for t, v in kept):
-            _ = step.gradients

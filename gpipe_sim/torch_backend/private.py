@@ -3,27 +3,22 @@
 A torch in which one of them is gone, or stands for something else, is found by the canary of ``canary.py``.
 """
 
+import csv
 import logging
-import re
-import tempfile
 import traceback
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from gpipe_sim.errors import ScheduleError
 
-TESTED = "2.11, 2.12, 2.13 and 2.15"
-
-_COUNTS_ONCE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)
+TESTED = "2.13"
 
 
 class UnsupportedTorch(ImportError):
@@ -36,39 +31,19 @@ class UnsupportedTorch(ImportError):
         )
 
 
-def runtime(
-    stages: Sequence[Any], microbatches: int, loss: Callable | None, order: str, defer_pp_recv: bool
-) -> Any:
+def runtime(stages: Sequence[Any], microbatches: int, loss: Callable | None, order: str) -> Any:
     """PyTorch's engine with these stages, for an order as text. It adds gradients up and divides nothing."""
-    options = {"loss_fn": loss, "scale_grads": False} | ({"defer_pp_recv": True} if defer_pp_recv else {})
-    engine = schedules._PipelineScheduleRuntime(stages, microbatches, **options)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "order.csv"
-        path.write_text(order)
-        engine._load_csv(str(path))
-    if defer_pp_recv and _received(engine) != _received(runtime(stages, microbatches, loss, order, False)):
-        raise ScheduleError(
-            f"with defer_pp_recv torch {torch.__version__} receives messages of this schedule in another "
-            "order than they are sent in, and takes one for another: leave defer_pp_recv out"
-        )
+    engine = schedules._PipelineScheduleRuntime(stages, microbatches, loss_fn=loss, scale_grads=False)
+    rows = enumerate(csv.reader(order.splitlines()))
+    engine._prepare_schedule_with_comms({k: [*map(schedules._Action.from_str, row)] for k, row in rows})
     return engine
-
-
-def _received(engine: Any) -> dict[tuple[int, int], list[str]]:
-    """The messages that each rank receives from another, in turn. As they are sent, if none is put off."""
-    found: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for rank, row in engine.pipeline_order_with_comms.items():
-        for message in filter(None, (re.fullmatch(r"(\d+)RECV_([FB])\d+", str(one)) for one in row)):
-            source = int(message[1]) + (1 if message[2] == "B" else -1)
-            found[rank, engine.stage_index_to_group_rank[source]].append(message[0])
-    return found
 
 
 def with_messages(order: str, devices: int, stages: int, microbatches: int) -> list[list[str]]:
     """What the engine makes of an order as text: the row of each rank, with the messages that it adds."""
     stand_in = SimpleNamespace(num_stages=stages, group_size=devices, group_rank=0)  # no stage is run
     try:
-        rows = runtime([stand_in], microbatches, None, order, False).pipeline_order_with_comms
+        rows = runtime([stand_in], microbatches, None, order).pipeline_order_with_comms
     except (AttributeError, TypeError) as error:
         raise UnsupportedTorch(f"does not say which messages its engine adds ({error})") from error
     return [list(map(str, rows[rank])) for rank in range(devices)]
@@ -137,24 +112,20 @@ def left_to_w(result: Any) -> Iterator[Tensor]:
 class RepairedStage(PipelineStage):
     """PyTorch's stage without what some releases of torch get wrong.
 
-    ``seen``: the ways from weights to where they leave the input's, as far as they were looked at.
+    ``seen``: whether an input gradient was looked at.
     """
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self.seen: list[Counter] = []
-
-    def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
-        """Torch 2.11 greets a stage's neighbours even in the same process, where gloo cannot."""
-        return [op for op in super()._get_init_p2p_neighbors_ops() if op.peer != dist.get_rank()]
+        self.seen = False
 
     def _warmup_forward_vote(self, *args, **kwargs) -> Any:
-        """Since 2.12 a process's stages vote; those on another device than the one before cannot count."""
+        """A process's stages vote; those on another device than the one before cannot count."""
         here = (one.to(self.device) if isinstance(one, Tensor) else one for one in args)
         return super()._warmup_forward_vote(*here, **kwargs)
 
     def _prepare_backward_infra(self, *args, **kwargs) -> Any:
-        """Since 2.12 a first step tries the backward out beforehand."""
+        """A first step tries the backward out beforehand."""
         try:
             return super()._prepare_backward_infra(*args, **kwargs)
         except Exception as error:
@@ -175,55 +146,36 @@ class RepairedStage(PipelineStage):
         if backward_type == "input":
             return self._input_part(run, bwd_kwargs, **kwargs)
         fresh = [weight for weight in self.submod.parameters() if weight.grad is None]
-        with self._once_through(bwd_kwargs["param_groups"]):
-            result = run(backward_type, bwd_kwargs, **kwargs)
+        result = run(backward_type, bwd_kwargs, **kwargs)
         for weight in fresh:
             if weight.grad is not None:  # may be one tensor with another weight's, and is added to in place
                 weight.grad = weight.grad.clone()
         return result
 
     def _input_part(self, run: Callable, bwd_kwargs: dict, **kwargs) -> Any:
-        """I; and unless one with the same ways was looked at before, a look at what its W will do."""
+        """I, and a look at what its W will do."""
         inputs, outputs, gradients = (bwd_kwargs[k] for k in ("input_values", "stage_output", "output_grads"))
         outputs = [outputs] if isinstance(outputs, Tensor) else outputs
         roots = [output.grad_fn for output in outputs]  # I takes them off their outputs
-        behind = None if self.seen else _followed(roots, gradients)
+        behind = _followed(roots, gradients)
         result = run("input", bwd_kwargs, **kwargs)
-        ways = Counter((_weights_of(group), len(group["intermediates"])) for group in result[1])
-        if ways not in self.seen:
-            if behind is None:  # not every torch follows a graph that a backward went through
-                behind = _followed(roots, gradients)
-            self._require_each_once(behind, set(inputs), ways)
-            self.seen.append(ways)
+        self._require_each_once(behind, set(inputs), [_weights_of(group) for group in result[1]])
+        self.seen = True
         return result
 
-    def _require_each_once(self, behind: list[set[Tensor]], inputs: set[Tensor], ways: Counter) -> None:
+    def _require_each_once(
+        self, behind: list[set[Tensor]], inputs: set[Tensor], ways: list[frozenset]
+    ) -> None:
         """``behind``: the leaves of each output. I goes on from an input's way only, so it misses others'."""
-        found = Counter(weight for weights, _ in ways.elements() for weight in weights)
+        found = Counter(weight for weights in ways for weight in weights)
         lost = set().union(*(leaves for leaves in behind if not leaves & inputs))
         lost |= set().union(*behind) - found.keys()
         twice = {weight for weight, times in found.items() if times > 1}
-        if not _COUNTS_ONCE:
-            twice |= {weight for weights, meets in ways if meets > 1 for weight in weights}
         for name, weight in self.submod.module.named_parameters():
             if weight in twice:
                 raise self._refusal(f"count the gradient of {name} more than once")
             if weight in lost:
                 raise self._refusal(f"lose gradient that {name} gets")
-
-    @contextmanager
-    def _once_through(self, groups: list[dict]) -> Iterator[None]:
-        """Two ways to one weight may share a node, which autograd goes through once only."""
-        met_twice = {
-            weight for group in groups if len(group["intermediates"]) > 1 for weight in _weights_of(group)
-        }
-        try:
-            yield
-        except RuntimeError as error:
-            if not met_twice or "second time" not in str(unwrapped(error)):
-                raise
-            names = [name for name, weight in self.submod.module.named_parameters() if weight in met_twice]
-            raise self._refusal(f"go twice through the same way to {' and '.join(names)}") from error
 
     def _refusal(self, what: str) -> ScheduleError:
         return ScheduleError(

@@ -15,27 +15,27 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 from gpipe_sim.errors import got, number, whole
-from gpipe_sim.torch_backend.group import loopback
 from gpipe_sim.torch_backend.modules import CPU, device_named, require_own_gpus
 from gpipe_sim.torch_backend.sending import Reader, cloudpickle, explained
-from gpipe_sim.torch_backend.worker import Reply, Told, meet
+from gpipe_sim.torch_backend.worker import Reply, meet
 
 STARTING = 120  #: seconds in which processes start and meet, at most
 GRACE = 1.0  #: seconds in which peers of a process that failed may still say what happened to them
 NOTHING = Reply(False, None)  #: of a process that died
 _START = "from gpipe_sim.torch_backend.worker import main; main()"
+_IDLE = "has not answered, and is in no action: it waits for messages, or is on its way"
 _LINES = 20  #: of what a process last wrote, in an error about it
 
 
-class LocalProcesses:
+class LocalProcesses(AbstractContextManager):
     """``LocalProcesses(4)``: four CPU processes; ``LocalProcesses(["cuda:0", "cuda:1"])``: one for each GPU.
 
     Give it as ``devices=`` to ``train_step`` or ``Pipeline``, as often as you like. They end with the
@@ -63,7 +63,6 @@ class LocalProcesses:
         self.timeout = float(timeout)
         self.built: object = None  # what the processes have of which pipeline
         self.folder = Path(tempfile.mkdtemp(prefix="gpipe_sim_"))
-        self._told = [Told(rank, len(self), home, self.folder) for rank, home in enumerate(self.devices)]
         self._in_turn = threading.Lock()
         self._processes: list[subprocess.Popen] = []
         self._ends: list[Connection] = []
@@ -72,8 +71,8 @@ class LocalProcesses:
         self._end = weakref.finalize(self, _end, self._owner, self._processes, self.folder)
         try:
             self._start()
-            orders = [cloudpickle.dumps((meet, (told,))) for told in self._told]
-            self._replies(orders, max(self.timeout, STARTING))
+            told = [(rank, len(self), home, self.folder) for rank, home in enumerate(self.devices)]
+            self._replies([cloudpickle.dumps((meet, one)) for one in told], max(self.timeout, STARTING))
         except BaseException:
             self.close()
             raise
@@ -83,9 +82,6 @@ class LocalProcesses:
 
     def __repr__(self) -> str:
         return f"LocalProcesses({len(self)})" if self._end.alive else "LocalProcesses(closed)"
-
-    def __enter__(self) -> "LocalProcesses":
-        return self
 
     def __exit__(self, *_) -> None:
         self.close()
@@ -103,14 +99,12 @@ class LocalProcesses:
 
     def run_each(self, function: Callable, arguments: Sequence[tuple]) -> list:
         """The same, with arguments for each rank; for fewer ranks, on the first so many."""
-        if os.getpid() != self._owner:
-            raise RuntimeError(
-                "a fork cannot use the processes of its parent; LocalProcesses(...) starts its own"
-            )
         orders = [explained(cloudpickle.dumps, (function, args)) for args in arguments]
         with self._in_turn:
-            if not self._end.alive:  # in its turn: another thread's failure ends them
-                raise RuntimeError("these processes have ended; LocalProcesses(...) starts new ones")
+            if os.getpid() != self._owner or not self._end.alive:  # another thread's failure ends them
+                raise RuntimeError(
+                    "these processes have ended, or are a parent's; LocalProcesses(...) starts new ones"
+                )
             try:
                 return self._replies(orders, self.timeout)
             except BaseException:
@@ -118,29 +112,22 @@ class LocalProcesses:
                 raise
 
     def _start(self) -> None:
-        threads = str(max(1, (os.cpu_count() or 1) // len(self)))
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(str(path or os.getcwd()) for path in sys.path),
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            **loopback(),
-        }
-        for told in self._told:
+        path = os.pathsep.join(str(path or os.getcwd()) for path in sys.path)
+        for rank in range(len(self)):
             mine, its = Pipe()
-            handle = its.fileno()
-            command = [sys.executable, "-P", "-c", _START, str(handle), str(self.folder), str(self._owner)]
-            with open(told.file("log"), "wb") as log, its:
-                process = subprocess.Popen(  # an interrupt is for the caller, who ends it: its own session
-                    command,
-                    env=environment,
-                    pass_fds=[handle],
+            self._ends.append(mine)
+            told = map(str, (its.fileno(), self.folder, self._owner))
+            with open(self.folder / f"{rank}.log", "wb") as log, its:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _START, *told],
+                    env=os.environ | {"PYTHONPATH": path},
+                    pass_fds=[its.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    start_new_session=True,
+                    start_new_session=True,  # an interrupt is for the caller, who ends it
                 )
             self._processes.append(process)
-            self._ends.append(mine)
 
     def _replies(self, orders: Sequence[bytes], timeout: float) -> list:
         """One reply to each order. If one fails, the others have a moment to say what they know."""
@@ -156,12 +143,17 @@ class LocalProcesses:
                     reply = replies[waiting.pop(end)] = _received(end)
                     if not reply.ok:
                         until = min(until, time.monotonic() + GRACE)
-            failed = {rank: reply for rank, reply in replies.items() if not reply.ok}
-            late = time.monotonic() >= latest
-            if late and all(reply is NOTHING for reply in failed.values()) and (failed or waiting):
-                raise self._overdue(sorted({*failed, *waiting.values()}), timeout)
-            if failed:
-                raise self._failure(failed)
+            lost = [rank for rank in range(len(orders)) if replies.get(rank, NOTHING) is NOTHING]
+            errors = {rank: reply for rank, reply in replies.items() if not reply.ok and rank not in lost}
+            if lost and time.monotonic() >= latest and not errors:
+                raise self._overdue(lost, timeout)
+            if died := [rank for rank in lost if rank in replies]:
+                raise RuntimeError(f"process {died[0]} of {len(self)} {self._death(died[0])}")
+            if errors:
+                rank, first = min(errors.items(), key=lambda item: item[1].time)
+                error, trace = first.value
+                error.add_note(f"on process {rank} of {len(self)}:\n{trace}")
+                raise error
         finally:
             self._show()
         return [replies[rank].value for rank in sorted(replies)]
@@ -169,62 +161,39 @@ class LocalProcesses:
     def _show(self) -> None:
         """Print here what the user's modules printed in the processes since the last time."""
         for rank, before in enumerate(self._printed):
-            fresh = self._read(rank, "out")[before:]
-            self._printed[rank] += len(fresh)
-            for line in fresh.decode(errors="replace").splitlines():
+            lines = self._lines(rank, "out")
+            self._printed[rank] = len(lines)
+            for line in lines[before:]:
                 print(f"process {rank}: {line}")
 
-    def _overdue(self, silent: Collection[int], timeout: float) -> TimeoutError:
+    def _overdue(self, silent: Sequence[int], timeout: float) -> TimeoutError:
         """Who has not answered, and what each was doing. A moment later all have written where they are."""
-        doing = {rank: self._read(rank, "doing").decode().strip() for rank in silent}
-        busy = {rank: action for rank, action in doing.items() if action}
-        for rank in silent:
+        doing = {rank: "".join(self._lines(rank, "doing")).strip() for rank in silent}
+        says = [f"process {rank} {f'is in {doing[rank]}' if doing[rank] else _IDLE}" for rank in silent]
+        error = TimeoutError(f"no answer within {timeout:g} seconds: {'; '.join(says)}")
+        for rank in [rank for rank in silent if doing[rank]] or silent:
             with suppress(subprocess.TimeoutExpired):
                 self._processes[rank].wait(GRACE)
-        says = [f"process {rank} is in {action}" for rank, action in busy.items()]
-        if waiting := [str(rank) for rank in silent if rank not in busy]:
-            says.append(f"of process {', '.join(waiting)} nothing is known but that it has not answered")
-            if busy:
-                says[-1] = f"process {', '.join(waiting)} waits for messages, or is between two actions"
-        error = TimeoutError(f"no answer within {timeout:g} seconds: {'; '.join(says)}")
-        for rank in busy or silent:
-            *_, last = self._text(rank, "log").split("Thread 0x")  # its main thread, when its time was over
-            where = "\n".join(["", *last.splitlines()[1 : 1 + _LINES]])
+            log = self._lines(rank, "log")
+            main = max((i for i, line in enumerate(log) if "Thread 0x" in line), default=-1) + 1
+            where = "\n".join(["", *log[main : main + _LINES]])
             error.add_note(f"process {rank}, the most recent call first:{where}")
-        return error
-
-    def _failure(self, failed: dict[int, Reply]) -> BaseException:
-        """What ended the run: a process that died, or else the error that came first."""
-        for rank, reply in failed.items():
-            if reply is NOTHING:
-                return RuntimeError(f"process {rank} of {len(self)} {self._death(rank)}")
-        rank, first = min(failed.items(), key=lambda item: item[1].time)
-        error, trace = first.value
-        error.add_note(f"on process {rank} of {len(self)}:\n{trace}")
         return error
 
     def _death(self, rank: int) -> str:
         if not self._end.alive:
             return "was ended by close()"
-        try:
-            code = self._processes[rank].wait(GRACE)
-        except subprocess.TimeoutExpired:
-            return "closed its connection"
+        code = self._processes[rank].wait(GRACE)
         how = f"ended with exit code {code}"
         if code < 0:
             how = f"was ended by signal {signal.Signals(-code).name}"
-        last = [*self._text(rank, "log").splitlines(), *self._text(rank, "out").splitlines()][-_LINES:]
+        last = [*self._lines(rank, "log"), *self._lines(rank, "out")][-_LINES:]
         return "\n".join([how + ("; it last wrote:" if last else ""), *last])
 
-    def _text(self, rank: int, kind: str) -> str:
-        return self._read(rank, kind).decode(errors="replace")
-
-    def _read(self, rank: int, kind: str) -> bytes:
-        """What a process has written to a file of its own."""
-        try:
-            return self._told[rank].file(kind).read_bytes()
-        except OSError:  # it has not begun, or is closed
-            return b""
+    def _lines(self, rank: int, kind: str) -> list[str]:
+        """What a process has written: "log" below Python, "out" of what is printed, "doing"."""
+        path = self.folder / f"{rank}.{kind}"
+        return path.read_text(errors="replace").splitlines() if path.exists() else []
 
 
 def _received(end: Connection) -> Reply:

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.export.torch_csv import to_torch_csv
-from gpipe_sim.torch_backend.ambient import Ambient
+from gpipe_sim.torch_backend.ambient import ambient
 from gpipe_sim.torch_backend.canary import require_right
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.group import some_group
-from gpipe_sim.torch_backend.memory import Metered
+from gpipe_sim.torch_backend.memory import Samples
 from gpipe_sim.torch_backend.meter import Unmetered, meters
 from gpipe_sim.torch_backend.modules import require_called
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged, with_messages
@@ -51,7 +51,7 @@ class RankResult(NamedTuple):
     outputs: Tensor | None
     gradients: dict[Named, Tensor]
     spans: list[Timed]
-    memory: Mapping[int, Metered] = {}
+    memory: Mapping[int, Samples] = {}
     first: int = 0
     node: str = ""
     met: Sequence[Sequence[tuple[float, float]]] = ()
@@ -67,7 +67,6 @@ class Task(NamedTuple):
 
     order: Schedule
     recomputed: dict[int, set[int]]
-    defer_pp_recv: bool
     metered: Sequence[Sequence[int]]
     microbatches: int
     measured: bool = True
@@ -90,7 +89,7 @@ class Rank:
     ):
         self.modules, self.task, self.loss, self.homes, self.group = modules, task, loss, homes, group
         self.recorders = {device: Recorder(device, tell) for device in homes.values()}
-        self.meters = meters(task.metered, modules, homes)
+        self.meters = meters(task.metered, modules)
         self.last = task.order.stages - 1
         self.runtime: Any = None
         self.fits: Any = None
@@ -110,11 +109,11 @@ class Rank:
         finally:
             for _, parameter in parameters_of(self.modules):  # a forward may have made some
                 parameter.grad = kept.get(parameter)
-        memory = {meter.device: meter.found() for meter in self.meters.values()}
+        memory = {meter.device: meter.samples for meter in self.meters.values()}
         return RankResult(loss, outputs, gradients, spans if self.task.measured else [], memory)
 
     def _run(self, x: Any, targets: Any) -> tuple[float | None, Tensor | None, list[Timed]]:
-        fits = shape_of(x), Ambient.here()  # what it receives into has one size, and one type of number
+        fits = shape_of(x), ambient()  # what it receives into has one size, and one type of number
         if self.runtime is None:
             require_right(self)
         require_called(self.modules, self.task.order)
@@ -136,22 +135,21 @@ class Rank:
         return torch.stack(losses).sum().item(), outputs.detach(), spans
 
     def _made(self) -> Any:
-        stages = [
-            StageAdapter(
-                StageModule(module, stage, last=stage == self.last),
-                self.last + 1,
-                self.group,
-                self.recorders[self.homes[stage]],
-                self.task.recomputed.get(stage, set()),
-                self._meter(stage),
-            )
-            for stage, module in self.modules.items()
-        ]
-        order, late = self.task.order, self.task.defer_pp_recv
-        return runtime(stages, order.microbatches, self._weighted, to_torch_csv(order), late)
+        stages = [self._stage(stage, module) for stage, module in self.modules.items()]
+        self.ends = stages[-1].submod
+        order = self.task.order
+        return runtime(stages, order.microbatches, self._weighted, to_torch_csv(order))
+
+    def _stage(self, stage: int, module: nn.Module) -> StageAdapter:
+        recorder = self.recorders[self.homes[stage]]
+        recomputed = self.task.recomputed.get(stage, set())
+        inside = StageModule(module, stage, last=stage == self.last)
+        return StageAdapter(inside, self.last + 1, self.group, recorder, recomputed, self._meter(stage))
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
+        if self.ends.sent != id(output):
+            raise UnsupportedTorch("takes the loss of something else than what the last stage gives")
         meter = self._meter(self.last)
         try:
             with meter.saving_more():

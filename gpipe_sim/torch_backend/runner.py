@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from gpipe_sim.balance.colocate import colocate
 from gpipe_sim.core.schedule import Schedule
@@ -33,7 +34,6 @@ from gpipe_sim.torch_backend.tensors import (
     Given,
     as_array,
     dtype_of,
-    grow,
     parameters_of,
     require_even,
     shape_of,
@@ -71,8 +71,8 @@ class Runner(ABC):
         require_even(batch, microbatches)
 
     @abstractmethod
-    def step(self, x: Any, targets: Any) -> list[RankResult]:
-        """What each process got out of a step. Every ``.grad`` here has grown."""
+    def step(self, x: Any, targets: Any) -> Sequence[RankResult]:
+        """What each process got out of a step."""
 
 
 class InProcess(Runner):
@@ -89,9 +89,7 @@ class InProcess(Runner):
         self.names = ", ".join(map(str, of_device))
 
     def step(self, x: Tensor, targets: Tensor) -> list[RankResult]:
-        result = self.rank.step(x, targets)
-        grow(self.rank.modules, result.gradients)
-        return [result]
+        return [self.rank.step(x, targets)]
 
     def __repr__(self) -> str:
         return self.names
@@ -123,7 +121,6 @@ class Torchrun(Runner):
             "schedule": repr(schedule),
             "measure": job.task.measured,
             "meter": bool(job.task.metered),
-            "defer_pp_recv": job.task.defer_pp_recv,
         }
         device = _named_device(schedule, names, place.device) if names is not None else _own_device()
         if device.type == "cuda":
@@ -170,7 +167,6 @@ class Torchrun(Runner):
         own = self.rank.step(x, targets)._replace(first=self.copy * self.rank.task.order.microbatches)
         if self.place.copies:
             own = self._summed(own)
-        grow(self.rank.modules, own.gradients)
         if not self.rank.task.measured:
             return [own]
         own = own._replace(node=self.node, met=self.place.meet(self.first) if self.apart else ())
@@ -191,12 +187,9 @@ class Torchrun(Runner):
             for (key, parameter), some in zip(learning.items(), has, strict=True)
             if some
         }
-        for dtype in dict.fromkeys(gradient.dtype for gradient in found.values()):
+        for dtype in {gradient.dtype for gradient in found.values()}:
             alike = [gradient for gradient in found.values() if gradient.dtype == dtype]
-            whole = self._sum(torch.cat([gradient.reshape(-1) for gradient in alike]))
-            pieces = whole.split([gradient.numel() for gradient in alike])
-            for gradient, piece in zip(alike, pieces, strict=True):
-                gradient.copy_(piece.view_as(gradient))
+            vector_to_parameters(self._sum(parameters_to_vector(alike)), alike)
         return own._replace(
             loss=None if own.loss is None else loss,
             gradients={key: found[parameter] for key, parameter in learning.items() if parameter in found},

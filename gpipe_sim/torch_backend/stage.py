@@ -13,13 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.torch_backend.meter import Unmetered
-from gpipe_sim.torch_backend.private import (
-    RepairedStage,
-    is_view,
-    left_to_w,
-    unwrapped,
-    version,
-)
+from gpipe_sim.torch_backend.private import RepairedStage, is_view, left_to_w, unwrapped, version
 from gpipe_sim.torch_backend.timeline import Recorder
 
 _IN_PLACE = ": if it changes what comes in, use inplace=False in its first layer, or x = x + 1 for x += 1"
@@ -27,11 +21,7 @@ _COMPILED = (
     "a compiled stage reuses memory that a split backward still needs: with torch 2.13, set "
     "torch._functorch.config.donated_buffer = False before the first step; or use a schedule without I and W"
 )
-_DOING = {
-    Kind.B: "the backward",
-    Kind.I: "the input gradient",
-    Kind.W: "the weight gradient",
-}
+_DOING = {Kind.B: "the backward", Kind.I: "the input gradient", Kind.W: "the weight gradient"}
 
 
 class StageModule(nn.Module):
@@ -51,13 +41,13 @@ class StageModule(nn.Module):
     def __init__(self, module: nn.Module, stage: int, last: bool):
         super().__init__()
         self.module, self.stage, self.last = module, stage, last
-        self.acting, self.acted = False, False
+        self.acting, self.acted, self.sent = False, False, 0
         self.found: dict[str, Tensor] = {}
 
     def forward(self, *args, **kwargs) -> Any:
-        asking = tuple(x for x in args if isinstance(x, Tensor) and x.requires_grad)
-        for x in asking:
-            x.register_hook(Tensor.contiguous)
+        for x in args:
+            if isinstance(x, Tensor) and x.requires_grad:
+                x.register_hook(Tensor.contiguous)
         try:
             output = self._output(*args, **kwargs)
         except Exception as error:
@@ -75,9 +65,11 @@ class StageModule(nn.Module):
                     f"{self} gives complex numbers, of which PyTorch's engine sends no gradient back: send "
                     "torch.view_as_real(x) on, and begin the next stage with torch.view_as_complex(x)"
                 )
-            return output if self.last else _asking(output, asking)
+            return output if self.last else _asking(output)
 
-        return prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))
+        sent = prepared(output) if isinstance(output, Tensor) else tuple(map(prepared, output))
+        self.sent = id(sent)
+        return sent
 
     def _output(self, *args, **kwargs) -> Any:
         if self.acting:
@@ -124,27 +116,11 @@ def _tried(given: Any) -> Any:
     return given if not isinstance(given, Tensor) or given.is_floating_point() else torch.zeros_like(given)
 
 
-def _asking(output: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-    """The output, which asks for a gradient and, whatever the module did, hands one on to the inputs."""
+def _asking(output: Tensor) -> Tensor:
+    """The output, which asks for a gradient, whatever the module did."""
     if output.requires_grad or not output.is_floating_point():
         return output
-    return _Unfollowed.apply(output, *inputs) if inputs else output.detach().clone().requires_grad_()
-
-
-class _Unfollowed(torch.autograd.Function):
-    """What autograd did not follow, as under no_grad: no change of an input changes it.
-
-    Torch before 2.13 fails where an input is not behind the output.
-    """
-
-    @staticmethod
-    def forward(ctx, output: Tensor, *inputs: Tensor) -> Tensor:
-        ctx.save_for_backward(*inputs)
-        return output.clone()
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple:
-        return None, *map(torch.zeros_like, ctx.saved_tensors)
+    return output.detach().clone().requires_grad_()
 
 
 class StageAdapter(RepairedStage):

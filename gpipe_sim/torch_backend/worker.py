@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,25 +21,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from gpipe_sim.torch_backend.ambient import Ambient
-from gpipe_sim.torch_backend.rank import Rank, RankResult, Task
+from gpipe_sim.torch_backend.ambient import set_ambient
+from gpipe_sim.torch_backend.group import kept_near
+from gpipe_sim.torch_backend.rank import Rank, Task
 from gpipe_sim.torch_backend.sending import cloudpickle, understood, unpacked
 
 LONGEST = 10 * 365 * 24 * 3600  #: seconds that a message may take: it is not to be what ends first
 _WIDTH = 32  #: how many bytes say what is being done
-
-
-class Told(NamedTuple):
-    """What a process is told when it starts."""
-
-    rank: int
-    size: int
-    device: torch.device
-    folder: Path
-
-    def file(self, kind: str) -> Path:
-        """Its own file: "log" of what is written below Python, "out" of what is printed, "doing"."""
-        return self.folder / f"{self.rank}.{kind}"
 
 
 class Reply(NamedTuple):
@@ -88,28 +77,30 @@ def _answer(order: bytes, timeout: float) -> bytes:
 
 
 def _failure(error: Exception, trace: str) -> bytes:
-    try:
-        reply = cloudpickle.dumps(Reply(False, (error, trace), time.monotonic()))
-        pickle.loads(reply)
-    except Exception:
-        plain = RuntimeError(f"{type(error).__name__}: {error}")
-        for note in getattr(error, "__notes__", ()):
-            plain.add_note(note)
-        return pickle.dumps(Reply(False, (plain, trace), time.monotonic()))
+    plain = RuntimeError(f"{type(error).__name__}: {error}")
+    plain.__notes__ = getattr(error, "__notes__", [])
+    reply = b""
+    for one in (plain, error):
+        with suppress(Exception):
+            pickled = cloudpickle.dumps(Reply(False, (one, trace), time.monotonic()))
+            pickle.loads(pickled)
+            reply = pickled
     return reply
 
 
-def meet(told: Told) -> None:
+def meet(rank: int, size: int, device: torch.device, folder: Path) -> None:
     """Join the others, and from now on write what is printed to a file that the caller shows."""
-    sys.stdout = sys.stderr = open(told.file("out"), "a", buffering=1)  # noqa: SIM115
-    handle = os.open(told.file("doing"), os.O_WRONLY | os.O_CREAT)
+    sys.stdout = sys.stderr = open(folder / f"{rank}.out", "a", buffering=1)  # noqa: SIM115
+    handle = os.open(folder / f"{rank}.doing", os.O_WRONLY | os.O_CREAT)
     Held.tell = lambda doing: os.pwrite(handle, doing.ljust(_WIDTH).encode(), 0)
-    if told.device.type == "cuda":
-        torch.cuda.set_device(told.device)
-    store = dist.FileStore(str(told.folder / "meet"), told.size)  # init_method="file://..." hangs on a space
-    backend, longest = "nccl" if told.device.type == "cuda" else "gloo", timedelta(seconds=LONGEST)
-    dist.init_process_group(backend, store=store, rank=told.rank, world_size=told.size, timeout=longest)
-    Held.groups = [dist.new_group(list(range(count + 1))) for count in range(told.size)]
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // size))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    store = dist.FileStore(str(folder / "meet"), size)  # init_method="file://..." hangs on a space
+    backend, longest = "nccl" if device.type == "cuda" else "gloo", timedelta(seconds=LONGEST)
+    with kept_near():
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=longest)
+        Held.groups = [dist.new_group(list(range(count + 1))) for count in range(size)]
 
 
 class Build(NamedTuple):
@@ -140,32 +131,19 @@ class Held:
         cls.rank = Rank(modules, build.task, loss, homes, group, cls.tell)
 
 
-class Stepped(NamedTuple):
-    """What a step gave: from when to when it ran, what came of it, and the buffers after it."""
+def step(build: Build | None, numbers: Sequence[Tensor], ambient: tuple, x: Tensor, targets: Tensor) -> tuple:
+    """A step with the caller's numbers, of the pipeline that was built last or is built now.
 
-    began: float
-    ended: float
-    result: RankResult
-    buffers: dict[tuple[int, str], Tensor]
-
-
-def step(
-    build: Build | None,
-    numbers: Sequence[Tensor],
-    ambient: Ambient,
-    x: Tensor,
-    targets: Tensor,
-) -> Stepped:
-    """A step with the caller's numbers, of the pipeline that was built last or is built now."""
+    From when to when it ran, what came of it, and the buffers after it.
+    """
     if build:
-        device = build.device
-        Held.build(build, [number.to(device) for number in numbers])
+        Held.build(build, [number.to(build.device) for number in numbers])
     else:
         for own, number in zip(Held.own, numbers, strict=True):
             own.data = number.to(own.device)
+    set_ambient(ambient)
     began = time.perf_counter()
-    with ambient.applied():
-        result = Held.rank.step(x, targets)
+    result = Held.rank.step(x, targets)
     ended = time.perf_counter()
     outputs = None if result.outputs is None else result.outputs.cpu()
     gradients = {key: gradient.cpu() for key, gradient in result.gradients.items()}
@@ -174,4 +152,4 @@ def step(
         for stage, module in Held.rank.modules.items()
         for name, buffer in module.named_buffers()
     }
-    return Stepped(began, ended, result._replace(outputs=outputs, gradients=gradients), buffers)
+    return began, ended, result._replace(outputs=outputs, gradients=gradients), buffers
