@@ -17,7 +17,6 @@ import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import cross_entropy  # noqa: E402
 from gpipe_sim.core.step import StepResult  # noqa: E402
 from gpipe_sim.torch_backend import to_torch, train_step  # noqa: E402
-from gpipe_sim.torch_backend.meter import ON_CPU  # noqa: E402
 
 SCHEDULES = {
     "1F1B": gp.OneFOneB(2, 4),
@@ -37,7 +36,7 @@ SCRIPT = textwrap.dedent("""\
     rank, found = int(os.environ["RANK"]), {}
     for name, schedule in SCHEDULES.items():
         modules = to_torch(gp.split(model(), stages=schedule.stages))
-        pipeline = Pipeline(modules, schedule, gp.cross_entropy, meter=name == "1F1B")
+        pipeline = Pipeline(modules, schedule, gp.cross_entropy)
         step = pipeline.step(batch_for(schedule.microbatches))
         grads = [p.grad is not None for module in modules for p in module.parameters()]
         found[name] = step, grads, repr(pipeline)
@@ -52,7 +51,7 @@ SCRIPT = textwrap.dedent("""\
 
     found["refused"] = refused(gp.OneFOneB(3, 4))
     found["another batch"] = refused(gp.OneFOneB(2, 4), shift=rank)
-    found["one counts"] = refused(gp.OneFOneB(2, 4), meter=rank == 1)
+    found["one counts"] = refused(gp.OneFOneB(2, 4), measure=rank != 1)
     with open(os.path.join(sys.argv[1], str(rank)), "wb") as file:
         pickle.dump(found, file)
     if rank:
@@ -115,16 +114,10 @@ def test_what_does_not_fit_is_refused_on_all_and_nothing_has_happened(ranks):
             "torchrun --nproc-per-node 3 ..."
         )
         assert found["another batch"].startswith("process 1 was given another batch than process 0")
-        says = "process 1 has meter=True, and process 0 has meter=False: give every process the same meter"
+        says = (
+            "process 1 has measure=False, and process 0 has measure=True: give every process the same measure"
+        )
         assert found["one counts"] == says
-
-
-def test_every_process_knows_what_all_held_if_all_count(ranks):
-    modules = to_torch(gp.split(model(), stages=2))
-    alone = train_step(modules, SCHEDULES["1F1B"], batch_for(4), cross_entropy, meter=True)
-    for found in ranks[0]:
-        held = [(trace.bytes, trace.reason) for trace in found["1F1B"][0].memory]
-        assert held == [(trace.bytes, ON_CPU) for trace in alone.memory]
 
 
 def test_what_another_launch_left_in_the_environment_starts_no_waiting(monkeypatch):

@@ -19,7 +19,7 @@ from torch_modules import Gives, linears, some_batch  # noqa: E402
 import gpipe_sim as gp  # noqa: E402
 from gpipe_sim import mse, with_updates  # noqa: E402
 from gpipe_sim import torch_backend as tb  # noqa: E402
-from gpipe_sim.torch_backend import LocalProcesses, Sleep, place, to_torch, train_step  # noqa: E402
+from gpipe_sim.torch_backend import LocalProcesses, Pipeline, Sleep, place, to_torch, train_step  # noqa: E402
 from gpipe_sim.torch_backend.modules import require_own_gpus  # noqa: E402
 
 SCHEDULE = gp.OneFOneB(2, 4)
@@ -73,12 +73,13 @@ def mistakes_with_devices() -> Iterator[tuple[str, dict]]:
         says = f"{name!r} is not a torch device; this machine has {tb.devices()}"
         yield f"ValueError: {says}", {"devices": ["cpu", name]}
     if not torch.cuda.is_available():
-        for name, device in {"cuda": "cuda:0", "cuda:1": "cuda:1"}.items():
-            yield (
-                f"ValueError: there is no {device} here; this machine has ['cpu']",
-                {"devices": [name, "cpu"]},
-            )
-    yield "ValueError: a pipeline runs on cpu or cuda devices (got 'meta')", {"devices": ["cpu", "meta"]}
+        for name in ("cuda", "cuda:1"):
+            says = f"ValueError: a pipeline runs on cpu or cuda devices that are here (got {name!r}): ['cpu']"
+            yield says, {"devices": [name, "cpu"]}
+    yield (
+        "ValueError: a pipeline runs on cpu or cuda devices that are here (got 'meta'): ['cpu']",
+        {"devices": ["cpu", "meta"]},
+    )
     for one in ("cpu", torch.device("cpu"), 2, 2.0, {"cpu": 2}, {"cpu"}, iter(HERE), LocalProcesses):
         name = "cpu" if isinstance(one, str | torch.device) else tb.devices()[0]
         instead = f"[{name!r}] * 2, or is LocalProcesses(2) (got …)"
@@ -207,8 +208,22 @@ def test_the_sizes_that_an_uneven_batch_is_told_do_work_and_surplus_devices_are_
 def test_place_refuses_the_same():
     with pytest.raises(ValueError, match="has 2 stages, but there are 3 modules"):
         place(linears(3), SCHEDULE)
-    with pytest.raises(ValueError, match=r"runs on cpu or cuda devices \(got 'meta'\)"):
+    with pytest.raises(ValueError, match=r"that are here \(got 'meta'\)"):
         place(linears(), SCHEDULE, ["meta"] * 2)
+
+
+def test_an_attribute_is_not_read_through_the_wrapper_and_one_is_told_where_it_is():
+    modules = [nn.Sequential(*linears(1)), *linears(1)]
+    pipeline = Pipeline(modules, SCHEDULE, mse, devices=HERE)
+    with pytest.raises(AttributeError) as error:
+        pipeline.out_features  # noqa: B018
+    assert str(error.value) == (
+        "a Pipeline has no attribute 'out_features', but the module of stage 1 has: "
+        "pipeline.modules[1].out_features"
+    )
+    with pytest.raises(AttributeError, match="no attribute 'out_feature', and none of its modules has"):
+        pipeline.out_feature  # noqa: B018
+    assert not hasattr(pipeline, "out_features") and "cpu, cpu" in repr(pipeline)
 
 
 def test_one_stage_may_use_a_parameter_twice():
@@ -245,8 +260,8 @@ def test_a_step_is_told_that_its_timeline_is_wanted():
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["cuda:0", "cuda:1", "cuda:0"], "NCCL wants a GPU for each process; to put several stages on one"),
-        (["cuda:0", "cpu"], "NCCL sends between GPUs, gloo between CPUs, and nothing between the two"),
+        (["cuda:0", "cuda:1", "cuda:0"], "NCCL wants a GPU for each process, and sends to no CPU"),
+        (["cuda:0", "cpu"], "NCCL wants a GPU for each process, and sends to no CPU"),
     ],
 )
 def test_processes_that_could_not_reach_each_other_are_refused(names, says):

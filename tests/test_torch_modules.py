@@ -3,7 +3,6 @@
 import copy
 import importlib
 import pickle
-import sys
 import threading
 from collections.abc import Callable
 
@@ -160,9 +159,7 @@ def test_a_parameter_that_a_forward_made_elsewhere_is_refused_and_a_buffer_that_
         train_step(modules, gp.GPipe(1, 4), some_batch(), mse, devices=processes)
         assert modules[0][1].kept.tolist() == [0, 1, 1, 1, 1]
         modules = [nn.Sequential(*linears(1), Makes())]
-        with pytest.raises(
-            ValueError, match="stage 0 made 1.weight in its forward, and it is not in the cal"
-        ):
+        with pytest.raises(ValueError, match=r"stage 0 made 1\.weight in its forward"):
             train_step(modules, gp.GPipe(1, 4), some_batch(), mse, devices=processes)
 
 
@@ -194,11 +191,11 @@ def test_a_compiled_script_is_a_stage():
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda step: pickle.loads(pickle.dumps(step))])
 def test_a_result_is_copied_whole_though_nobody_has_looked_at_it(copied):
-    pipeline = Pipeline(linears(2), gp.OneFOneB(2, 4), mse, meter=True)
+    pipeline = Pipeline(linears(2), gp.OneFOneB(2, 4), mse)
     pipeline.step(some_batch())
     step = pipeline.step(some_batch())
     other = copied(step)
-    assert (other.moved, other.memory) == (step.moved, step.memory)
+    assert other.moved == step.moved
     assert other.timeline.makespan == step.timeline.makespan
     assert_equal(other, step, 1e-300)
 
@@ -361,14 +358,10 @@ def test_threads_take_turns(where):
 # Around a step
 
 
-def test_a_torch_without_pipelines_is_told_by_its_version(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.distributed.pipelining", None)
-    with pytest.raises(ImportError) as error:
+def test_an_older_torch_is_told_which_would_do(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.12.1+cpu")
+    with pytest.raises(ImportError, match=r"needs torch 2\.13 or newer, and this is 2\.12\.1\+cpu"):
         importlib.reload(tb)
-    assert type(error.value) is ImportError
-    assert str(error.value) == (
-        f"torch {torch.__version__} has no torch.distributed.pipelining; torch 2.11 or newer has"
-    )
 
 
 def test_devices_that_take_turns_wait_for_each_other_and_not_for_messages():

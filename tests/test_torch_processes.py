@@ -7,6 +7,7 @@ import ipaddress
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 import socket
 import sys
@@ -320,8 +321,8 @@ def test_too_few_processes_are_an_index_error():
         (2.0, TypeError, "LocalProcesses needs devices to be a whole number (got 2.0)"),
         ("cpu", TypeError, "LocalProcesses needs devices to be a whole number (got 'cpu')"),
         (["cpu", "gpu"], ValueError, "'gpu' is not a torch device; this machine has ["),
-        (["meta"], ValueError, "a pipeline runs on cpu or cuda devices (got 'meta')"),
-        (["cuda:99"], ValueError, "there is no cuda:99 here; this machine has ["),
+        (["meta"], ValueError, "a pipeline runs on cpu or cuda devices that are here (got 'meta'): ["),
+        (["cuda:99"], ValueError, "a pipeline runs on cpu or cuda devices that are here (got 'cuda:99'): ["),
     ],
     ids=repr,
 )
@@ -418,7 +419,7 @@ def test_an_error_in_a_stage_is_raised_here_with_its_words_and_its_place(start, 
     assert repr(processes) == "LocalProcesses(closed)"
     for _ in range(2):
         with pytest.raises(
-            RuntimeError, match=r"these processes have ended; LocalProcesses\(\.\.\.\) starts new ones"
+            RuntimeError, match=r"these processes have ended, .* LocalProcesses\(\.\.\.\) starts new ones"
         ):
             processes.run(torch.distributed.get_rank)
     processes.close()
@@ -440,7 +441,7 @@ def test_a_process_that_exits_is_named_with_its_code_and_last_words(start):
 def test_a_stage_that_hangs_ends_within_the_timeout_and_is_named(start):
     """Its neighbour waits for its messages, and is not to blame."""
     error = failing(start(2, timeout=6), Does(time.sleep, 60, at=2), 1, TimeoutError)
-    assert "no answer within 6 seconds: process 1 is in 1F1; process 0 waits" in str(error)
+    assert re.search("no answer within 6 seconds: .*process 1 is in 1F1", str(error))
     assert "in forward" in error.__notes__[0] and "torch_modules.py" in error.__notes__[0]
 
 
@@ -452,7 +453,9 @@ def test_a_function_that_hangs_is_said_to_be_wherever_it_is_and_ended_though_int
             start(2, timeout=4).run_each(time.sleep, [(0,), (60,)])
     finally:
         signal.signal(signal.SIGINT, before)
-    assert str(error.value).startswith("no answer within 4 seconds: of process 1 nothing is known")
+    assert str(error.value).startswith(
+        "no answer within 4 seconds: process 1 has not answered, and is in no action"
+    )
 
 
 def test_an_interrupt_ends_them(start):

@@ -3,7 +3,6 @@
     modules = to_torch(split(mlp([64, 32, 32, 10]), stages=4))     # or any torch modules, one per stage
     step = train_step(modules, OneFOneB(4, 8), (x, y), cross_entropy, devices=["cpu"] * 4)
     step.loss, step.gradients, step.timeline                       # the timeline is measured, in milliseconds
-    step.memory                                                    # with meter=True: bytes, measured
 
 ``devices`` says where: names of torch devices, all in this process; ``LocalProcesses(4)``, a process for
 each; or nothing under ``torchrun --nproc-per-node 4``, where every process is one device, on one machine or
@@ -23,7 +22,6 @@ if tuple(map(int, _torch.__version__.split(".")[:2])) < (2, 13):
     raise ImportError(f"gpipe_sim.torch_backend needs torch 2.13 or newer, and this is {_torch.__version__}")
 
 from gpipe_sim.torch_backend.counterparts import COUNTERPARTS, to_torch
-from gpipe_sim.torch_backend.memory import MeasuredMemory
 from gpipe_sim.torch_backend.modules import devices, place, split
 from gpipe_sim.torch_backend.pipeline import Pipeline, train_step
 from gpipe_sim.torch_backend.private import UnsupportedTorch
@@ -34,7 +32,6 @@ from gpipe_sim.torch_backend.sleep import Sleep
 __all__ = [
     "COUNTERPARTS",
     "LocalProcesses",
-    "MeasuredMemory",
     "Pipeline",
     "Sleep",
     "UnsupportedTorch",

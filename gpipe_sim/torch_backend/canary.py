@@ -28,8 +28,7 @@ def require_right(rank: "Rank") -> None:
 
     All of them call it at once, and hear of it if another's numbers are wrong.
     """
-    task, kinds = rank.task, frozenset(home.type for home in rank.homes.values())
-    here = rank.group, kinds, bool(task.metered)
+    here = rank.group, frozenset(home.type for home in rank.homes.values())
     if here in _FLEW:
         return
     try:
@@ -113,11 +112,10 @@ def _wrong(rank: "Rank") -> set[str]:
     targets = torch.arange(18, device="cpu").view(6, 3) / 8  # every microbatch has another loss
     batches = (tokens, targets), (tokens.flip(0), targets.flip(0))
     all_kinds, recomputed = order(devices), {own: {2}, last - own: {2}}
-    metered = rank.task.metered and all_kinds.placement
-    task = rank.task._replace(order=all_kinds, recomputed=recomputed, metered=metered, microbatches=3)
+    task = rank.task._replace(order=all_kinds, recomputed=recomputed, microbatches=3)
     fresh = type(rank)(modules, task, _loss, homes, rank.group)
     fresh.runtime = "none that fits"  # or it would ask for a canary, too
-    results = []
+    results: list[Any] = []
     with torch.random.fork_rng(devices=[]):
         for x, y in batches:
             _use(modules.values(), not results)
@@ -164,5 +162,6 @@ def _differences(layers: Sequence[_Layer], modules: dict[int, _Layer], batch: tu
 
 
 def _near(found: Tensor | None, right: Tensor | None) -> bool:
-    both = found is not None and right is not None
-    return both and torch.allclose(found.cpu(), right, rtol=1e-9, atol=1e-12, equal_nan=True)
+    if found is None or right is None:
+        return False
+    return torch.allclose(found.cpu(), right, rtol=1e-9, atol=1e-12, equal_nan=True)

@@ -81,14 +81,22 @@ def mse_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def cross_entropy_loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """``cross_entropy``: torch would leave out the class -100, and take fractions for probabilities."""
-    if targets.shape != outputs.shape[:-1] or targets.is_floating_point() or targets.dtype is torch.bool:
+    """``cross_entropy``; what is no class number is refused, as with NumPy."""
+    if outputs.ndim < 2 or targets.shape != outputs.shape[:-1]:
         raise ValueError(
-            f"cross_entropy needs outputs (batch, classes) and targets (batch,) that are class numbers, got "
-            f"{tuple(outputs.shape)} and {tuple(targets.shape)} of {targets.dtype}"
+            "cross_entropy needs outputs (batch, classes) and targets (batch,), "
+            f"got {tuple(outputs.shape)} and {tuple(targets.shape)}"
         )
-    flat = targets.long().flatten()  # torch itself takes int64 and uint8 only
-    return functional.cross_entropy(outputs.flatten(0, -2), flat, ignore_index=torch.iinfo(torch.long).min)
+    if targets.is_floating_point() or targets.is_complex() or targets.dtype is torch.bool:
+        raise TypeError(f"cross_entropy needs targets to be class numbers, got {targets.dtype}")
+    targets = targets.long()  # torch itself takes int64 and uint8 only
+    if targets.device.type == "cpu" and (targets.min() < 0 or targets.max() >= outputs.shape[-1]):
+        raise ValueError(
+            f"cross_entropy needs targets from 0 to {outputs.shape[-1] - 1}, "
+            f"got {targets.min()} to {targets.max()}"
+        )
+    none = torch.iinfo(torch.long).min  # torch would leave out the class -100, unasked
+    return functional.cross_entropy(outputs.flatten(0, -2), targets.flatten(), ignore_index=none)
 
 
 _LOSSES: dict[Loss, MeanLoss] = {mse: mse_loss, cross_entropy: cross_entropy_loss}

@@ -1,7 +1,7 @@
 """Torch modules that run a schedule: in this process, on local processes, or in a process group."""
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -21,13 +21,12 @@ from gpipe_sim.replicas.replicate import replicate
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_loss
 from gpipe_sim.torch_backend.group import one_of_alike, place_in, world
 from gpipe_sim.torch_backend.local import Subprocess
-from gpipe_sim.torch_backend.memory import MeasuredMemory, measured_memory
 from gpipe_sim.torch_backend.modules import Names, labels, listed, require_fit
 from gpipe_sim.torch_backend.processes import LocalProcesses
 from gpipe_sim.torch_backend.rank import RankResult, Task
 from gpipe_sim.torch_backend.runner import InProcess, Job, Runner, Torchrun
 from gpipe_sim.torch_backend.tensors import Batch, Named, as_array, as_tensor, dtype_of, grow
-from gpipe_sim.torch_backend.timeline import MILLISECONDS, EngineOrder, Timed, clocks, measured
+from gpipe_sim.torch_backend.timeline import EngineOrder, Timed, clocks, measured
 
 
 def train_step(
@@ -67,9 +66,6 @@ class Pipeline:
     Stages of one device may share parameters, as the first and the last of ZB-V do in a model whose
     embedding is its head.
 
-    ``meter=True`` counts bytes: a step's ``memory`` then has a ``MeasuredMemory`` for each device, which
-    ``torch_backend.memory`` explains. It is slower, and empty otherwise.
-
     A hook on a tensor inside a stage may run twice where a backward is split: in I, and in W again. One that
     changes a gradient then changes it twice: use a schedule without I and W.
 
@@ -86,11 +82,8 @@ class Pipeline:
         devices: Names | LocalProcesses | None = None,
         group: dist.ProcessGroup | DeviceMesh | None = None,
         measure: bool = True,
-        meter: bool = False,
     ):
-        require_flags("Pipeline", measure=measure, meter=meter)
-        if meter and not measure:
-            raise ValueError("Pipeline cannot count bytes without times: meter=True needs measure=True")
+        require_flags("Pipeline", measure=measure)
         (inner, copies), elsewhere, place = one_of_alike(schedule), set[int](), None
         order = EngineOrder(inner)
         if not isinstance(devices, LocalProcesses) and (world() > 1 or group is not None):
@@ -106,9 +99,8 @@ class Pipeline:
         self._whole = schedule
         if place and place.pipelines > copies:
             self._whole = replicate(schedule, place.pipelines)
-        metered = inner.placement if meter else ()
         count = self._whole.microbatches
-        task = Task(order.plain, order.recomputed, metered, count, measure)
+        task = Task(order.plain, order.recomputed, count, measure)
         job = Job(self.modules, inner, task, mean_loss(loss))
         if isinstance(devices, LocalProcesses):
             self._runner: Runner = Subprocess(job, devices)
@@ -141,6 +133,15 @@ class Pipeline:
             return None
         copies = self.schedule.microbatches // self._order.plain.microbatches
         return self._order.batch(whole.tensor_split(copies)[self._runner.copy % copies])
+
+    def __getattr__(self, name: str):
+        for stage, module in enumerate(vars(self).get("modules", ())):
+            if hasattr(module, name):
+                raise AttributeError(
+                    f"a Pipeline has no attribute {name!r}, but the module of stage {stage} has: "
+                    f"pipeline.modules[{stage}].{name}"
+                )
+        raise AttributeError(f"a Pipeline has no attribute {name!r}, and none of its modules has")
 
     def __repr__(self) -> str:
         return f"Pipeline of {self.schedule!r} on {self._runner}"
@@ -177,11 +178,6 @@ class MeasuredStep(StepResult):
             raise ValueError("this step has no gradients of its own: measure=False leaves them in .grad")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __getstate__(self) -> dict:
-        """What a copy or a pickle of it has: all that can be asked for, made by now."""
-        made = ("timeline", "memory", "gradients") if "gradients" in vars(self) else ()
-        return {name: getattr(self, name) for name in ("loss", "outputs", "moved", *made)}
-
     @cached_property
     def _noted(self) -> list[list[Timed]]:
         """What each process noted, under the names of the whole schedule, on the clock of the first."""
@@ -215,17 +211,3 @@ class MeasuredStep(StepResult):
     @cached_property
     def timeline(self) -> Timeline:
         return measured(self._schedule, [timed for spans in self._noted for timed in spans], self._turns)
-
-    @cached_property
-    def memory(self) -> tuple[MeasuredMemory, ...]:
-        if not any(result.memory for result in self._results):
-            return ()
-        spans = [timed for spans in self._noted for timed in spans]
-        zero = min(start for _, start, _ in spans)
-        ends = {action: (end - zero) * MILLISECONDS for action, _, end in spans}
-        found = (
-            measured_memory(each, ends, partial(self._order.named, first=result.first))
-            for result in self._results
-            for each in result.memory.values()
-        )
-        return tuple(sorted(found, key=lambda each: self._schedule.device_of(each.actions[0])))

@@ -93,22 +93,6 @@ def awaits_gradient(parameter: nn.Parameter) -> bool:
     return bool(parameter._post_accumulate_grad_hooks)
 
 
-def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """What has memory of its own: a tensor itself, or the two that a sparse one is made of."""
-    return (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)
-
-
-def hooks_around() -> tuple[Callable, Callable]:
-    """The hooks that autograd hands what it saves, and asks for it again: here those of a checkpoint."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(False)
-
-
-def left_to_w(result: Any) -> Iterator[Tensor]:
-    """The gradients that I has left to W, of what an input gradient gave."""
-    several = [gradients for group in result[1] for gradients in group.get("grads") or ()]
-    yield from (one for gradients in several for one in gradients or () if isinstance(one, Tensor))
-
-
 class RepairedStage(PipelineStage):
     """PyTorch's stage without what some releases of torch get wrong.
 

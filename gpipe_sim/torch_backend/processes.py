@@ -133,14 +133,15 @@ class LocalProcesses(AbstractContextManager):
         """One reply to each order. If one fails, the others have a moment to say what they know."""
         latest = until = time.monotonic() + timeout
         replies: dict[int, Reply] = {}
-        waiting = {self._ends[rank]: rank for rank in range(len(orders))}
+        waiting: dict[Any, int] = {self._ends[rank]: rank for rank in range(len(orders))}
         try:
             for end, order in zip(self._ends, orders, strict=False):
                 with suppress(OSError):  # it died: its reply will say so
                     end.send((timeout, order))
             while waiting and (left := until - time.monotonic()) > 0:
-                for end in wait(list(waiting), None if math.isinf(left) else left):
-                    reply = replies[waiting.pop(end)] = _received(end)
+                for ready in wait(list(waiting), None if math.isinf(left) else left):
+                    reply = _received(self._ends[rank := waiting.pop(ready)])
+                    replies[rank] = reply
                     if not reply.ok:
                         until = min(until, time.monotonic() + GRACE)
             lost = [rank for rank in range(len(orders)) if replies.get(rank, NOTHING) is NOTHING]

@@ -5,7 +5,7 @@ interleaved 1F1B and others do no more than fill it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,8 +18,6 @@ from gpipe_sim.torch_backend.ambient import ambient
 from gpipe_sim.torch_backend.canary import require_right
 from gpipe_sim.torch_backend.counterparts import MeanLoss, mean_of
 from gpipe_sim.torch_backend.group import some_group
-from gpipe_sim.torch_backend.memory import Samples
-from gpipe_sim.torch_backend.meter import Unmetered, meters
 from gpipe_sim.torch_backend.modules import require_called
 from gpipe_sim.torch_backend.private import UnsupportedTorch, runtime, unlogged, with_messages
 from gpipe_sim.torch_backend.stage import StageAdapter, StageModule
@@ -42,16 +40,15 @@ def program(schedule: Schedule) -> list[list[str]]:
 class RankResult(NamedTuple):
     """What one process got out of a step: loss and outputs if it holds the last stage, and its own spans.
 
-    ``memory``: of each device that is metered here. ``first``: the place in the whole batch of what it calls
-    microbatch 0. ``node``: the machine whose clock it reads. ``met``: from when to when on it the process met
-    those of its pipeline, and those of copies of its stages.
+    ``first``: the place in the whole batch of what it calls microbatch 0. ``node``: the machine whose clock
+    it reads. ``met``: from when to when on it the process met those of its pipeline, and those of copies of
+    its stages.
     """
 
     loss: float | None
     outputs: Tensor | None
     gradients: dict[Named, Tensor]
     spans: list[Timed]
-    memory: Mapping[int, Samples] = {}
     first: int = 0
     node: str = ""
     met: Sequence[Sequence[tuple[float, float]]] = ()
@@ -60,14 +57,13 @@ class RankResult(NamedTuple):
 class Task(NamedTuple):
     """What every process of a pipeline is told.
 
-    ``order`` contains no R; ``recomputed`` maps a stage to the microbatches to checkpoint. ``metered`` are
-    the stages of each device whose bytes are counted, and empty if none are. ``microbatches`` are those of
-    the whole batch, of which a copy of the pipeline has a share. ``measured``: whether to say when.
+    ``order`` contains no R; ``recomputed`` maps a stage to the microbatches to checkpoint. ``microbatches``
+    are those of the whole batch, of which a copy of the pipeline has a share. ``measured``: whether to say
+    when.
     """
 
     order: Schedule
     recomputed: dict[int, set[int]]
-    metered: Sequence[Sequence[int]]
     microbatches: int
     measured: bool = True
 
@@ -89,7 +85,6 @@ class Rank:
     ):
         self.modules, self.task, self.loss, self.homes, self.group = modules, task, loss, homes, group
         self.recorders = {device: Recorder(device, tell) for device in homes.values()}
-        self.meters = meters(task.metered, modules)
         self.last = task.order.stages - 1
         self.runtime: Any = None
         self.fits: Any = None
@@ -109,8 +104,7 @@ class Rank:
         finally:
             for _, parameter in parameters_of(self.modules):  # a forward may have made some
                 parameter.grad = kept.get(parameter)
-        memory = {meter.device: meter.samples for meter in self.meters.values()}
-        return RankResult(loss, outputs, gradients, spans if self.task.measured else [], memory)
+        return RankResult(loss, outputs, gradients, spans if self.task.measured else [])
 
     def _run(self, x: Any, targets: Any) -> tuple[float | None, Tensor | None, list[Timed]]:
         fits = shape_of(x), ambient()  # what it receives into has one size, and one type of number
@@ -125,8 +119,6 @@ class Rank:
         last = self.last in self.modules
         inputs = [x.to(self.homes[0])] if 0 in self.modules else []
         target = targets.to(self.homes[self.last]) if last else None
-        for meter in set(self.meters.values()):
-            meter.begin([*inputs, *([target] if last else [])])
         outputs = self.runtime.step(*inputs, target=target, losses=losses)
         spans = [timed for recorder in self.recorders.values() for timed in recorder.spans()]
         self._require_all_done(spans)
@@ -144,25 +136,19 @@ class Rank:
         recorder = self.recorders[self.homes[stage]]
         recomputed = self.task.recomputed.get(stage, set())
         inside = StageModule(module, stage, last=stage == self.last)
-        return StageAdapter(inside, self.last + 1, self.group, recorder, recomputed, self._meter(stage))
+        return StageAdapter(inside, self.last + 1, self.group, recorder, recomputed)
 
     def _weighted(self, output: Tensor, target: Tensor) -> Tensor:
         """A microbatch's share of the loss. It is weighted here, so the engine need not divide gradients."""
         if self.ends.sent != id(output):
             raise UnsupportedTorch("takes the loss of something else than what the last stage gives")
-        meter = self._meter(self.last)
         try:
-            with meter.saving_more():
-                value = mean_of(self.loss, output, target) / self.task.microbatches
+            value = mean_of(self.loss, output, target) / self.task.microbatches
         except Exception as error:
             error.add_note(f"in the loss, after the forward of stage {self.last}")
             raise
         self.recorders[self.homes[self.last]].extend()
-        meter.sample_again()
         return value
-
-    def _meter(self, stage: int) -> Unmetered:
-        return self.meters.get(stage, Unmetered())
 
     def _require_all_done(self, spans: list[Timed]) -> None:
         """UnsupportedTorch unless the engine ran this process's actions, each once, through the adapters."""

@@ -19,11 +19,10 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.torch_backend.counterparts import MeanLoss
 from gpipe_sim.torch_backend.group import Place
 from gpipe_sim.torch_backend.modules import (
-    CPU,
     Names,
     by_stage,
     chosen,
-    devices,
+    device_named,
     layers_of,
     require_on,
     require_own_gpus,
@@ -120,9 +119,12 @@ class Torchrun(Runner):
         self.same = {
             "schedule": repr(schedule),
             "measure": job.task.measured,
-            "meter": bool(job.task.metered),
         }
-        device = _named_device(schedule, names, place.device) if names is not None else _own_device()
+        if names is None and torch.cuda.is_available():  # one for each process of this machine
+            device = device_named(f"cuda:{os.environ.get('LOCAL_RANK', 0)}")
+        else:
+            require_own_gpus(named := chosen(schedule, names))
+            device = named[place.device]
         if device.type == "cuda":
             torch.cuda.set_device(device)
         modules = {stage: job.modules[stage] for stage in sorted(schedule.placement[place.device])}
@@ -201,25 +203,6 @@ class Torchrun(Runner):
 
     def __repr__(self) -> str:
         return f"{self.first}, process {dist.get_rank()} of {dist.get_world_size()}"
-
-
-def _named_device(schedule: Schedule, names: Names, device: int) -> torch.device:
-    of_process = chosen(schedule, names)
-    require_own_gpus(of_process)
-    return of_process[device]
-
-
-def _own_device() -> torch.device:
-    """Under torchrun: a GPU for each process of this machine, or the CPU where there is no GPU at all."""
-    if not torch.cuda.is_available():
-        return CPU
-    rank, here = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if here > torch.cuda.device_count():
-        raise ValueError(
-            f"torchrun started {here} processes here, but there are {len(devices())} GPUs, and NCCL wants "
-            "one for each. In one process stages can share a GPU: devices=['cuda:0', 'cuda:0', ...]"
-        )
-    return torch.device("cuda", rank)
 
 
 def _require_together(found: Sequence[Known], last: int) -> None:

@@ -11,15 +11,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
-from gpipe_sim.core.actions import Action, Kind
-from gpipe_sim.torch_backend.meter import Unmetered
-from gpipe_sim.torch_backend.private import RepairedStage, is_view, left_to_w, unwrapped, version
+from gpipe_sim.core.actions import Kind
+from gpipe_sim.torch_backend.private import RepairedStage, is_view, unwrapped, version
 from gpipe_sim.torch_backend.timeline import Recorder
 
 _IN_PLACE = ": if it changes what comes in, use inplace=False in its first layer, or x = x + 1 for x += 1"
-_COMPILED = (
-    "a compiled stage reuses memory that a split backward still needs: with torch 2.13, set "
-    "torch._functorch.config.donated_buffer = False before the first step; or use a schedule without I and W"
+_SPLIT = (
+    "torch cannot split every backward: use a schedule without I and W (or for a compiled stage, which "
+    "reuses memory that W needs, torch._functorch.config.donated_buffer = False before the first step)"
 )
 _DOING = {Kind.B: "the backward", Kind.I: "the input gradient", Kind.W: "the weight gradient"}
 
@@ -139,10 +138,9 @@ class StageAdapter(RepairedStage):
         group: Any,
         recorder: Recorder,
         recomputed: set[int],
-        meter: Unmetered,
     ):
         super().__init__(module, module.stage, stages, recorder.device, group=group)
-        self.recorder, self.recomputed, self.meter = recorder, recomputed, meter
+        self.recorder, self.recomputed = recorder, recomputed
         self.microbatch = 0
         self.sends: list[tuple] = []
 
@@ -171,34 +169,19 @@ class StageAdapter(RepairedStage):
     def backward_weight_one_chunk(self, bwd_chunk_id: int, *args, **kwargs) -> Any:
         return self._noted(Kind.W, bwd_chunk_id, super().backward_weight_one_chunk, *args, **kwargs)
 
-    def backward_maybe_with_nosync(self, backward_type: str, *args, **kwargs) -> Any:
-        result = super().backward_maybe_with_nosync(backward_type, *args, **kwargs)
-        if backward_type == "input":
-            self.meter.left_to_w(self.stage_index, self.microbatch, left_to_w(result))
-        return result
-
     def _noted(self, kind: Kind, microbatch: int, act: Callable, *args, **kwargs) -> Any:
         """An action, with its times. What fails in it is raised as it was, and says where it did."""
         try:
-            with self._timed(kind, microbatch):
+            with self.recorder.action(kind, self.stage_index, microbatch):
                 return act(microbatch, *args, **kwargs)
         except Exception as error:
             raise self._explained(unwrapped(error), kind) from None
 
-    @contextmanager
-    def _timed(self, kind: Kind, microbatch: int) -> Iterator[None]:
-        """Around an action, which has ended when its times and its bytes are noted."""
-        try:
-            with self.recorder.action(kind, self.stage_index, microbatch):
-                yield
-        finally:  # a checkpoint ends a recompute by an exception
-            self.meter.sample(Action(self.stage_index, kind, microbatch))
-
     def _explained(self, failure: BaseException, kind: Kind) -> BaseException:
         if kind is not Kind.F:  # of a forward the module says so itself
             failure.add_note(f"in {_DOING[kind]} of {self.submod}")
-        if kind in (Kind.I, Kind.W) and any(hasattr(one, "_orig_mod") for one in self.submod.modules()):
-            failure.add_note(_COMPILED)
+        if kind in (Kind.I, Kind.W) and type(failure) is RuntimeError:
+            failure.add_note(_SPLIT)
         return failure
 
     def forward_maybe_with_nosync(self, *args, **kwargs) -> Any:
@@ -206,27 +189,20 @@ class StageAdapter(RepairedStage):
         forward, microbatch, runs = super().forward_maybe_with_nosync, self.microbatch, count()
         found: dict[str, Tensor] = {}
 
-        def again(*args, **kwargs):
-            with self.meter.restoring(self.stage_index, microbatch, args):
-                return forward(*args, **kwargs)
-
         def run(*args, **kwargs):
             turn = next(runs)
             self.submod.acting, self.submod.found = turn == 0, found
             try:
-                if turn == 0:
+                if turn != 1:  # of several backwards, I and W, the first one's recompute is noted
                     return forward(*args, **kwargs)
-                if turn > 1:  # of several backwards, I and W, the first one's recompute is noted
-                    return again(*args, **kwargs)
-                with self._timed(Kind.R, microbatch):
-                    return again(*args, **kwargs)
+                with self.recorder.action(Kind.R, self.stage_index, microbatch):
+                    return forward(*args, **kwargs)
             finally:
                 self.submod.acting, self.submod.found = False, {}
 
         if microbatch not in self.recomputed:
-            with self.meter.saving(self.stage_index, microbatch, args):
-                return run(*args, **kwargs)
-        with self.submod.finding(found), self.meter.saving(self.stage_index, microbatch, args):
+            return run(*args, **kwargs)
+        with self.submod.finding(found):
             return checkpoint(run, *args, use_reentrant=False, **kwargs)
 
     def set_local_fwd_input(self, prev_stage_outputs: Any, mb_index: int) -> None:

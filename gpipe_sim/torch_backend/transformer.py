@@ -22,12 +22,23 @@ class Weights(nn.Module):
 
 
 class Embedding(Weights):
-    """A number that is no token is torch's own IndexError, or on a GPU its assertion."""
+    """ValueError for a number that is no token.
+
+    On a GPU they are not looked at, because every forward would wait for the GPU: there an unknown token is
+    torch's own assertion.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim < 2 or x.is_floating_point() or x.is_complex() or x.dtype is torch.bool:
             raise self.refusal("whole numbers of shape (batch, sequence)", x)
-        return functional.embedding(x.long(), self.E)  # torch itself takes int32 and int64 only
+        x = x.long()  # torch itself takes int32 and int64 only
+        if x.device.type == "cpu" and x.numel():
+            low, high = (one.item() for one in torch.aminmax(x))
+            if low < 0 or high >= len(self.E):
+                raise ValueError(
+                    f"{self.called} takes tokens from 0 to {len(self.E) - 1}, got {low} to {high}"
+                )
+        return functional.embedding(x, self.E)
 
 
 class Positions(Weights):
