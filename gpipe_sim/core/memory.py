@@ -22,7 +22,7 @@ from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.meta_array import ARRAYS, root_of
 from gpipe_sim.core.rules import BOUNDARY, MESSAGES, PENDING, SAVED
-from gpipe_sim.core.timeline import Span, number
+from gpipe_sim.core.timeline import Span, number, rounded
 from gpipe_sim.errors import Real, one_of, require_in
 
 PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "optimizer state"
@@ -123,6 +123,7 @@ class MeteredMemory(Memory):
         return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)))
 
 
+@rounded
 class Inside(NamedTuple):
     """The most bytes, of all categories, that a device held while an action ran, from start to end."""
 
@@ -132,6 +133,7 @@ class Inside(NamedTuple):
     end: Real
 
 
+@rounded
 class Moment(NamedTuple):
     """What a device held from a time on, when this action had ended: None for what came before or between."""
 

@@ -25,7 +25,7 @@ from gpipe_sim.core.program import KINDS
 from gpipe_sim.core.rules import in_flight
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
-from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.core.timeline import Timeline, number, rounded
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.drawing.words import table
@@ -37,6 +37,7 @@ HEADS = "", "time", "bubble", "in flight", "copies", "messages"
 UNIT_IN_FLIGHT = "in flight: microbatches of a device's share of the layers, on the fullest device"
 
 
+@rounded
 class Compared(NamedTuple):
     """A schedule with its share of the layers on each stage, and what follows from that.
 

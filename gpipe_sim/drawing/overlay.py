@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.bubbles import bubble_fraction
-from gpipe_sim.core.timeline import Timeline, number, require_timeline
+from gpipe_sim.core.timeline import Timeline, number, require_timeline, rounded
 from gpipe_sim.drawing.coarse import grain_of
 from gpipe_sim.drawing.document import Svg
 from gpipe_sim.drawing.geometry import Rows
@@ -30,6 +30,7 @@ SMALL = 10, FAINT  #: their font and colour
 SMALLEST_ROW = 8  #: pixels of a thin lane that has its name
 
 
+@rounded
 class Compared(NamedTuple):
     """The same number, taken from the simulated and from the measured timeline."""
 

@@ -7,12 +7,13 @@ from typing import NamedTuple
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import too_long
-from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.core.timeline import Timeline, number, rounded
 from gpipe_sim.errors import Real
 
 ALL_REDUCE, NORM = "all-reduce", "norm"  #: collectives that go around a ring
 
 
+@rounded
 class Collective(NamedTuple):
     """What several devices send each other together, from ``start`` to ``end``, beside what they compute.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.timeline import rounded
 from gpipe_sim.errors import Real, duration, got, require
 from gpipe_sim.memory.profile import Profile
 
@@ -13,6 +14,7 @@ from gpipe_sim.memory.profile import Profile
 MOST_LOST, LONGEST, SLOWEST = 10**14, 10**8, 1000
 
 
+@rounded
 @dataclass(frozen=True)
 class Accelerator:
     """What a device computes: so many ``flops`` in each unit of time, and an ``overhead`` for each action.
