@@ -81,8 +81,7 @@ class Costs(CostModel):
 
     def _lengths(self, names: set[str]) -> dict[str, int]:
         """How many numbers there are of each cost that is listed."""
-        costs = {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}
-        return {name: len(cost) for name, cost in costs.items() if isinstance(cost, tuple)}
+        return {name: len(cost) for name, cost in vars(self).items() if name in names and type(cost) is tuple}
 
     def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
         """How long this device is busy with the action."""

@@ -166,10 +166,8 @@ class MemoryTrace:
 
         ValueError for a category that does not exist.
         """
-        for category in categories:
-            one_of("a memory trace", "category", category, CATEGORIES)
-        chosen = categories or CATEGORIES
-        return tuple(map(sum, zip(*(self.bytes[category] for category in chosen), strict=True)))
+        chosen = (self.bytes[_category(each)] for each in categories or CATEGORIES)
+        return tuple(map(sum, zip(*chosen, strict=True)))
 
     def peak(self, *categories: str) -> int:
         """The most bytes held where an action ends: of the named categories, or of all if none is named."""
@@ -180,12 +178,8 @@ class MemoryTrace:
 
         ValueError for one that does not exist.
         """
-        for category in categories:
-            one_of("a memory trace", "category", category, CATEGORIES)
-        nothing = (0,) * len(self.times)
-        return MemoryTrace(
-            self.times, {name: held if name in categories else nothing for name, held in self.bytes.items()}
-        )
+        nothing = dict.fromkeys(self.bytes, (0,) * len(self.times))
+        return MemoryTrace(self.times, nothing | {_category(each): self.bytes[each] for each in categories})
 
     @property
     def peak_moment(self) -> Moment:
@@ -218,6 +212,10 @@ class MemoryTrace:
         return {category: held[i] for category, held in self.bytes.items()}
 
 
+def _category(name: str) -> str:
+    return one_of("a memory trace", "category", name, CATEGORIES)
+
+
 def roots(value: Any) -> Iterator[np.ndarray]:
     """The distinct root arrays inside nested tuples, lists and dicts."""
     return iter(roots_by_id(value).values())
@@ -233,11 +231,8 @@ def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
     if isinstance(value, ARRAYS):
         root = root_of(value)
         found[id(root)] = root
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            _collect(item, found)
-    elif isinstance(value, dict):
-        for item in value.values():
+    elif isinstance(value, (tuple, list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             _collect(item, found)
 
 

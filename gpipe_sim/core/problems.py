@@ -170,9 +170,8 @@ def _out_of_range(program: Program) -> Iterator[Problem]:
 
 def _copies(program: Program) -> Iterator[Problem]:
     """Actions that stand more than once. If there are any, ``where``, which lists each once, is shorter."""
-    if program.in_range and sum(np.count_nonzero(t >= 0) for t in program.where.values()) == len(
-        program.kind
-    ):
+    once = sum(np.count_nonzero(table >= 0) for table in program.where.values())
+    if program.in_range and once == len(program.kind):
         return
     copies = Counter(map(program.action_of, range(len(program.kind))))
     for part, times in copies.items():

@@ -18,7 +18,7 @@ from gpipe_sim.errors import Real, require, whole
 
 Column = np.ndarray
 T = TypeVar("T")
-LONG = re.compile(r"\d+\.\d{5,}(e[-+]\d+)?")  #: a float that is not written in few digits
+LONG = re.compile(r"(?=[\d.]{12}|\d+\.\d{5})\d+\.\d+(e[-+]\d+)?")  #: a float that takes many digits
 
 
 def number(value: Real) -> str:
