@@ -11,7 +11,6 @@ from functools import cached_property, partial
 from html import escape
 from itertools import pairwise
 from math import lcm
-from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from gpipe_sim.core.rules import in_flight
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline, number, rounded
-from gpipe_sim.drawing.document import Svg
+from gpipe_sim.drawing.document import Drawn, Svg
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.drawing.words import table
 from gpipe_sim.errors import Real, duration, got, listed, whole
@@ -78,7 +77,7 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Comparison:
+class Comparison(Drawn):
     """Rows in the order asked for: a table in ``print`` and in a notebook; ``drawing`` is the chart.
 
     ``refused`` says which families have no step of this size, and why.
@@ -100,10 +99,6 @@ class Comparison:
     def drawing(self) -> Svg:
         """All timelines on one time axis."""
         return draw(*(row.timeline for row in self.rows))
-
-    def save(self, path: str | PathLike) -> None:
-        """Write the drawing, as its ``save`` does."""
-        self.drawing.save(path)
 
     @property
     def _notes(self) -> list[str]:
