@@ -213,7 +213,7 @@ OWN: dict[str, dict] = {
     "device_programs": {"source": [list(row) for row in gp.device_programs(SCHEDULE)]},
     "draw": {"memory": None, "weights": None},
     "draw_deadlock": {"schedule": STUCK}, "greedy": {"memory_limit": [2, 2], "profile": None},
-    "lower_bound": {"replicas": [1], "microbatches": [2]}, "costs_from_flops": {"device": gp.Accelerator(1)},
+    "lower_bound": {"replicas": [1], "microbatches": [2]}, "costs_from_flops": {"device": gp.Accelerator(1e12)},
     "merged": {"costs": gp.Costs([1, 2, 3], 1, 1), "balance": [1, 2]}, "on": {"device": 0},
     "over_time": {"categories": ()}, "parse": {"text": "0F0 0B0", "placement": [[0]], "microbatches": 1},
     "peak": {"categories": ()}, "plan": {"schedules": [gp.GPipe], "replicas": [1], "microbatches": [2]},
