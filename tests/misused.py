@@ -344,7 +344,7 @@ REFUSED: dict[type[Exception], list[tuple[Callable, str]]] = {
         (lambda: gp.mlp(range(10**12)), "such as [64, 10], and at most 10,000,000 of them (got range("),
         (lambda: train(epochs=10**18), "train needs at most 10,000,000 epochs"),
         (lambda: gp.Costs.measured(parts(), (X, Y), runs=2**63), "measured needs at most 10,000,000 runs, "),
-        (lambda: gp.deepest_model(gp.OneFOneB(4, 32), WIDE, 0, 10**18), "smaller memory_limit, 5,000 bloc"),
+        (lambda: gp.deepest_model(gp.OneFOneB(4, 32), WIDE, 0, 10**18), "smaller memory_limit, 468 blocks"),
         (lambda: gp.GPipe(2, UNPRINTABLE), "GPipe needs at most 10,000,000 pairs of stage and"),
         (lambda: gp.repeat(SCHEDULE, 0), "repeat needs steps >= 1 (got 0)"),
         (lambda: DualPipe(4, 9), "DualPipe needs an even number of microbatches (got 9); 10 would work"),
