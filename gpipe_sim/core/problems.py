@@ -104,7 +104,8 @@ def problems(schedule: Schedule | Iterable, sends: str = "buffered") -> list[Pro
     is stuck at. If there is no deadlock either, ``sends="blocking"`` adds where devices hang because a send
     ends only when the other device receives, and what to swap. ValueError for another ``sends``.
 
-    Of programs, as ``check`` takes them, it says what stops them first, device by device.
+    Of programs, as ``check`` takes them, it lists what stops them first, device by device; then each send and
+    receive whose other end no program has, and what is wrong with their actions, as of a schedule.
     """
     one_of("problems", "sends", sends, SENDS)
     if isinstance(schedule, Schedule):

@@ -5,6 +5,7 @@ here, and is told in the same words.
 """
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -14,13 +15,13 @@ from gpipe_sim.core.deadlock import Wait
 from gpipe_sim.core.device import StepInputs, cut_batch
 from gpipe_sim.core.layers import Context, Linear
 from gpipe_sim.core.losses import mse
-from gpipe_sim.core.problems import Problem, in_lines
+from gpipe_sim.core.problems import Problem, in_lines, problems
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.split import split
 from gpipe_sim.errors import DeadlockError, ScheduleError
 from gpipe_sim.programs.blocking import blocked_cycles
 from gpipe_sim.programs.device_programs import DevicePrograms, read_programs
-from gpipe_sim.programs.run_programs import Run, recomputed
+from gpipe_sim.programs.run_programs import Run, recomputed, unmatched
 from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer
 
 _ACTION = re.compile(r"\b\d+[FBIWRU]\d+\b")
@@ -56,7 +57,25 @@ class ProgramQueues:
         )
         lines = [line.strip() for line in str(self.stopped).splitlines()]
         found = ((_ACTION.search(line), line) for line in lines)
-        return [Problem(rule, Action.parse(action[0]), line) for action, line in found if action]
+        stops = [Problem(rule, Action.parse(action[0]), line) for action, line in found if action]
+        return stops + [
+            each for each in self._others() if each.sentence not in {one.sentence for one in stops}
+        ]
+
+    def _others(self) -> Iterator[Problem]:
+        """What is wrong whatever stops them: messages with one end, and actions."""
+        sends, receives = (
+            dict.fromkeys(
+                step.message(k)
+                for k, row in enumerate(self.programs)
+                for step in row
+                if isinstance(step, end)
+            )
+            for end in (Send, Recv)
+        )
+        yield from (Problem("program", *each) for each in unmatched(sends, receives))
+        order = problems(self.programs.schedule)
+        yield from (each for each in order if each.rule not in ("deadlock", "stuck"))
 
     @cached_property
     def stopped(self) -> ScheduleError | None:
