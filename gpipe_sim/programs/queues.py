@@ -22,7 +22,7 @@ from gpipe_sim.errors import DeadlockError, ScheduleError
 from gpipe_sim.programs.blocking import blocked_cycles
 from gpipe_sim.programs.device_programs import DevicePrograms, read_programs
 from gpipe_sim.programs.run_programs import Run, recomputed, unmatched
-from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, spelled
 
 _ACTION = re.compile(r"\b\d+[FBIWRU]\d+\b")
 
@@ -106,17 +106,14 @@ class ProgramQueues:
 
     @property
     def stuck(self) -> dict[int, int]:
-        now = self.run.now if self.stopped else []
-        return {device: self.run.done[device] for device, step in enumerate(now) if step is not None}
+        now = enumerate(self.run.now if self.stopped else [])
+        return {device: self.run.done[device] for device, step in now if step is not None}
 
     @property
     def waits(self) -> list[Wait]:
         """Each waits for the other end of a message, or for the device that should have it."""
-        found = []
-        for device in self.stuck:
-            if wait := self.run.wait(device):
-                found.append(self._other_end(device, *wait))
-        return found
+        every = ((device, self.run.wait(device)) for device in self.stuck)
+        return [self._other_end(device, *wait) for device, wait in every if wait]
 
     def _other_end(self, device: int, at: Step, on: Transfer) -> Wait:
         end = Recv(on.what, device) if isinstance(on, Send) else Send(on.what, device)
@@ -125,10 +122,6 @@ class ProgramQueues:
 
     def __str__(self) -> str:
         return str(self.programs)
-
-
-def spelled(step: Step) -> str:
-    return step.spelled if isinstance(step, Send | Recv) else str(step)
 
 
 def _made_by(step: Step) -> Action:
