@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from html import escape
-from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
@@ -17,11 +16,9 @@ import numpy as np
 
 from gpipe_sim.balance.by_makespan import even_cuts
 from gpipe_sim.balance.costs_of_stages import layers_listed, merged
-from gpipe_sim.core.bubbles import bubble_fraction
+from gpipe_sim.core.bubbles import bubble_fraction, most_held
 from gpipe_sim.core.costs import PER_DEVICE, UNIT, Costs
 from gpipe_sim.core.numbers import quotient
-from gpipe_sim.core.program import KINDS
-from gpipe_sim.core.rules import in_flight
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
 from gpipe_sim.core.timeline import Timeline, number, rounded
@@ -202,13 +199,6 @@ def _compared(
     each = costs if layers else costs.per_stage(finest // schedule.devices)
     found = [(timed(schedule, merged(each, cut)), cut) for cut in cuts]
     timeline, cut = min(found, key=lambda pair: pair[0].makespan)
-    held = (quotient(most * schedule.devices, layers or finest) for most in _most_layers(schedule, cut))
+    layers_held = most_held(schedule.program, np.array(cut)[schedule.program.stage])
+    held = (quotient(most * schedule.devices, layers or finest) for most in layers_held)
     return Compared(schedule, tuple(cut) if layers else None, timeline, tuple(held))
-
-
-def _most_layers(schedule: Schedule, balance: Sequence[int]) -> Iterator[int]:
-    """Per device, the most pairs of layer and microbatch that are in flight."""
-    program = schedule.program
-    changes = np.array([in_flight(kind) for kind in KINDS])[program.kind] * np.array(balance)[program.stage]
-    for first, until in pairwise(program.parts[program.rows].tolist()):
-        yield int(np.cumsum(changes[first:until]).max(initial=0))
