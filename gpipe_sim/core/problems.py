@@ -181,8 +181,6 @@ def _copies(program: Program) -> Iterator[Problem]:
 
 
 def _no_pairs(program: Program) -> Iterator[Problem]:
-    if not program.paired:
-        return
     for entry in map(program.entry_of, np.flatnonzero(np.diff(program.parts) > 1).tolist()):
         if [part.kind for part in entry.parts] != [Kind.F, Kind.B]:
             text = f"{entry} is no pair: a forward and a backward overlap, such as (0F3;7B1)OVERLAP_F_B"

@@ -30,14 +30,14 @@ def number(value: Real) -> str:
     return f"{float(value):.4g}" if -1000 < value < 1000 else f"{float(value):.0f}"
 
 
+def _brief(found: re.Match) -> str:
+    return number(float(found[0]))
+
+
 def rounded(cls: type[T]) -> type[T]:
     """Decorate a class of values: its repr has ``number`` for each long float; the fields stay exact."""
     full = cls.__repr__
-
-    def __repr__(self) -> str:
-        return LONG.sub(lambda found: number(float(found[0])), full(self))
-
-    cls.__repr__ = __repr__  # type: ignore[method-assign, assignment]
+    cls.__repr__ = lambda self: LONG.sub(_brief, full(self))  # type: ignore[method-assign, assignment]
     return cls
 
 

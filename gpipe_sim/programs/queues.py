@@ -22,7 +22,7 @@ from gpipe_sim.errors import DeadlockError, ScheduleError
 from gpipe_sim.programs.blocking import blocked_cycles
 from gpipe_sim.programs.device_programs import DevicePrograms, read_programs
 from gpipe_sim.programs.run_programs import Run, recomputed, unmatched
-from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, spelled
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, Way, spelled
 
 _ACTION = re.compile(r"\b\d+[FBIWRU]\d+\b")
 
@@ -64,16 +64,11 @@ class ProgramQueues:
 
     def _others(self) -> Iterator[Problem]:
         """What is wrong whatever stops them: messages with one end, and actions."""
-        sends, receives = (
-            dict.fromkeys(
-                step.message(k)
-                for k, row in enumerate(self.programs)
-                for step in row
-                if isinstance(step, end)
-            )
-            for end in (Send, Recv)
-        )
-        yield from (Problem("program", *each) for each in unmatched(sends, receives))
+        ends: dict[type, dict[Way, None]] = {Send: {}, Recv: {}}
+        for device, row in enumerate(self.programs):
+            for step in (step for step in row if isinstance(step, Transfer)):
+                ends[type(step)][step.message(device)] = None
+        yield from (Problem("program", *each) for each in unmatched(ends[Send], ends[Recv]))
         order = problems(self.programs.schedule)
         yield from (each for each in order if each.rule not in ("deadlock", "stuck"))
 
