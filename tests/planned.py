@@ -1,6 +1,7 @@
 """Small models and clusters to plan for, and all their plans one by one."""
 
 import numpy as np
+import pytest
 
 import gpipe_sim as gp
 from gpipe_sim.planning.candidates import Candidate, candidates, read_space
@@ -12,7 +13,15 @@ X = np.random.default_rng(0).normal(size=(SAMPLES, 12))
 Y = np.arange(SAMPLES) % 4
 ALIKE = gp.Link(latency=1, bandwidth=400)
 NODES = gp.Nodes(2, gp.Link(latency=1, bandwidth=800), gp.Link(latency=3, bandwidth=200))
-ACCELERATOR = gp.Accelerator(flops=64, overhead=2)
+
+
+def toy(flops: int, overhead: int = 0) -> gp.Accelerator:
+    """A device so slow that times are small whole numbers; it is warned of, because there is none."""
+    with pytest.warns(UserWarning, match="fewer than any in a nanosecond"):
+        return gp.Accelerator(flops, overhead)
+
+
+ACCELERATOR = toy(flops=64, overhead=2)
 
 
 def model() -> list[gp.core.Linear | gp.core.ReLU]:

@@ -8,6 +8,7 @@ from drawn import charts_in
 
 import gpipe_sim as gp
 from gpipe_sim.balance import merged
+from gpipe_sim.balance.by_makespan import even_cuts
 from gpipe_sim.core import busy_time
 from gpipe_sim.core.bubbles import useful_time
 
@@ -88,6 +89,31 @@ def test_overhead_and_messages_are_those_of_each_action_and_message():
     assert (one.makespan, two.makespan) == (49, 46)  # lesson 09
 
 
+LINKS = gp.Link(0, Fraction(1, 2)), gp.Nodes(2, gp.Link(Fraction(1, 4), 3), gp.Link(2, Fraction(1, 3)))
+
+
+@pytest.mark.parametrize("links", [gp.Link(latency=1), *LINKS], ids=["latency", "narrow", "nodes"])
+def test_all_are_priced_on_the_same_links_and_the_same_layers(links):
+    """Each time is that of ``simulate`` on these links, of the cut that is shorter there."""
+    costs, size = (
+        gp.Costs.from_forward([1, 2, 1, 3, 1, 1, 2, 1, 4], comm=1),
+        None if links == gp.Link(1) else 2,
+    )
+    how = {"links": links, "message_bytes": size}
+    for row in gp.compare(gp.SCHEDULES, 4, 8, costs, **how):
+        cuts = {tuple(cut) for cut in even_cuts(row.schedule, costs, 9)}
+        assert row.balance in cuts and useful_time(row.timeline) == 8 * 3 * 16
+        times = [gp.simulate(row.schedule, merged(costs, cut), **how).makespan for cut in cuts]
+        assert row.makespan == min(times)
+    alike, half = gp.compare([gp.OneFOneB, gp.ZBV], 4, 8, **how), gp.Costs().per_stage(2)
+    assert [row.makespan for row in alike] == [
+        gp.simulate(gp.OneFOneB(4, 8), **how).makespan,
+        gp.simulate(gp.ZBV(4, 8), half, **how).makespan,
+    ]
+    slower = zip(alike, gp.compare([gp.OneFOneB, gp.ZBV], 4, 8), strict=True)
+    assert all(one.makespan > other.makespan for one, other in slower)
+
+
 def test_the_table_and_the_chart_say_what_was_compared():
     found = gp.compare([gp.OneFOneB, gp.families.DualPipe, gp.Interleaved1F1B], 4, 7)
     *rows, note, refused = str(found).splitlines()
@@ -121,6 +147,15 @@ def test_what_cannot_be_compared_is_refused():
         (TypeError, lambda: gp.compare(gp.OneFOneB, 4, 8), r"needs families or schedules, .* \(got <class"),
         (TypeError, lambda: gp.compare(families, 4, 8, [1, 1]), r"needs costs of single layers"),
         (TypeError, lambda: gp.compare(families, 4, 8, Slow()), "needs Costs and no subclass"),
+        (TypeError, lambda: gp.compare(families, 4, 8, links=3), "needs links to be a Link, Nodes"),
+        (TypeError, lambda: gp.compare(families, 4, 8, links=LINKS[0]), "or message_bytes=, such as"),
+        (
+            TypeError,
+            lambda: gp.compare(families, 4, 8, links=LINKS[0], message_bytes=[1] * 3),
+            r"compare needs message_bytes to be a number \(got \[1, 1, 1\]\)",
+        ),
+        (TypeError, lambda: gp.compare(families, 4, 8, message_bytes=1), "needs links, and so does"),
+        (ValueError, lambda: gp.compare(families, 4, 8, links={(0, 1): gp.Link()}), "no link from device 1"),
         (ValueError, lambda: gp.compare([], 4, 8), "compare has nothing to compare: it needs families or"),
         (ValueError, lambda: gp.compare([gp.GPipe(4, 8), gp.GPipe(4, 9)]), "of one size, here 4 devices and"),
         (ValueError, lambda: gp.compare([gp.families.DualPipe], 4, 7), "8 would work"),

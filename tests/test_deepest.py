@@ -154,6 +154,31 @@ def test_a_limit_that_any_depth_keeps_is_refused(limit, monkeypatch):
     assert gp.deepest_model(gp.GPipe(2, 1), language(), 2, 70_000).depth < 50
 
 
+@pytest.mark.parametrize("schedule", [gp.GPipe(2, 8), gp.OneFOneB(4, 8), gp.ZBV(2, 4)], ids=repr)
+def test_whatever_the_limit_few_blocks_are_predicted(schedule, monkeypatch):
+    """Ten times too large a limit, and 64 microbatches, took a minute: 20,000 blocks, however many of those.
+
+    Now a block counts once for each microbatch, and what was predicted on the way is not predicted again.
+    """
+    predicted, most = [], 1_000
+
+    def counted(order, profile):
+        predicted.append(sum(map(len, profile.stages)) * order.microbatches)
+        return gp.predict_memory(order, profile)
+
+    monkeypatch.setattr("gpipe_sim.memory.deepest.predict_memory", counted)
+    monkeypatch.setattr("gpipe_sim.memory.deepest.MOST", most)
+    profile, found = language(), set()
+    for limit in np.geomspace(50_000, 50_000_000, 25).astype(int).tolist():
+        predicted.clear()
+        try:
+            found.add(gp.deepest_model(schedule, profile, 2, limit).depth)
+        except ValueError as error:
+            found.add("refused" if "smaller memory_limit" in str(error) else "too small")
+        assert sum(predicted) <= 4 * most + 1_000
+    assert "refused" in found and len(found) > 5
+
+
 @over([*every_schedule([(2, 2), (4, 4)]), gp.remat(gp.GPipe(3, 4), "always")])
 def test_eight_more_blocks_take_less_than_all_that_a_step_makes_of_them(schedule):
     """So a limit that keeps all of it is known to be too large without a prediction of 20,000 blocks."""

@@ -4,7 +4,7 @@ from itertools import pairwise, permutations, product
 
 import numpy as np
 import pytest
-from planned import ACCELERATOR, X, Y, cluster, model
+from planned import ACCELERATOR, X, Y, cluster, model, toy
 
 import gpipe_sim as gp
 from gpipe_sim.planning import lower_bound
@@ -59,12 +59,12 @@ def test_no_order_of_two_devices_is_faster(kinds, sizes):
 
 def test_it_is_reached_where_nothing_is_in_the_way():
     """By one layer on one device; and by two copies of two equal layers, where no device waits to start."""
-    one = gp.Cluster(1, gp.Accelerator(1), 1e9)
+    one = gp.Cluster(1, toy(1), 1e9)
     layers = [gp.core.Linear(8, 8, rng=np.random.default_rng(i)) for i in (0, 1)]
     batch = np.zeros((4, 8)), np.zeros((4, 8))
     forward = 2 * 8 * 8  # of a sample; I and W are as long
     assert lower_bound(layers[:1], one, batch, gp.mse) == 4 * 3 * forward
-    two = gp.Cluster(2, gp.Accelerator(1), 1e9)
+    two = gp.Cluster(2, toy(1), 1e9)
     given = {"replicas": [1], "microbatches": [4]}
     assert lower_bound(layers, two, batch, gp.mse, **given) == 4 * 3 * forward
     plans = gp.plan(layers, two, batch, gp.mse, schedules=[gp.families.Chimera, gp.OneFOneB], **given)
@@ -76,14 +76,14 @@ def test_the_largest_layer_waits_for_those_before_it():
     sizes, batch = [8, 8, 8, 800], (np.zeros((4, 8)), np.zeros((4, 800)))
     layers = [gp.core.Linear(a, b, rng=np.random.default_rng(0)) for a, b in pairwise(sizes)]
     small, large = 2 * 8 * 8, 2 * 8 * 800  # forward of a sample; I and W are as long
-    three = gp.Cluster(3, gp.Accelerator(1), 1e9)
+    three = gp.Cluster(3, toy(1), 1e9)
     found = lower_bound(layers, three, batch, gp.mse, replicas=[1], microbatches=[4])
     assert found == 2 * small + 4 * 3 * large
 
 
 def test_more_devices_more_speed_and_faster_links_never_raise_it():
     def bound(devices=4, flops=64, overhead=2, latency=1, bandwidth=400):
-        where = gp.Cluster(devices, gp.Accelerator(flops, overhead), 1e9, gp.Link(latency, bandwidth))
+        where = gp.Cluster(devices, toy(flops, overhead), 1e9, gp.Link(latency, bandwidth))
         return lower_bound(model(), where, (X, Y), gp.cross_entropy)
 
     assert bound() < bound(flops=32) and bound() < bound(overhead=4) and bound(2) < bound(1)
@@ -107,7 +107,7 @@ def test_devices_wait_for_messages_before_they_start():
     bounds = [
         lower_bound(
             gp.mlp([8] * 5, seed=0),
-            gp.Cluster(4, gp.Accelerator(flops=100), 1e9, gp.Link(latency=latency)),
+            gp.Cluster(4, toy(100), 1e9, gp.Link(latency=latency)),
             batch,
             gp.mse,
             replicas=[1],

@@ -139,7 +139,7 @@ def spoil(name: str, parameter: str, wrong: object, given: dict) -> bool:
     return True
 
 
-@pytest.mark.filterwarnings("ignore:.*units of time:UserWarning")  # some numbers are only hardly meant
+@pytest.mark.filterwarnings("ignore:.*unit.* of time:UserWarning")  # some numbers are only hardly meant
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_wrong_argument_is_refused_by_its_name_and_changes_nothing(name):
     """Whatever comes instead of one right argument."""
@@ -161,7 +161,7 @@ def test_a_wrong_argument_is_refused_by_its_name_and_changes_nothing(name):
 anew = cache(arguments)
 
 
-@pytest.mark.filterwarnings("ignore:.*units of time:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*unit.* of time:UserWarning")
 @given(seed=st.integers(0, 2**32))
 def test_whatever_comes_is_right_or_refused_in_words_at_once_and_changes_nothing(seed):
     """Twenty calls for each seed: one of many odd values in place of one right argument."""

@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from planned import ALIKE, FEW, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table
+from planned import ALIKE, FEW, NODES, SAMPLES, X, Y, cluster, every_candidate, model, plan, table, toy
 
 import gpipe_sim as gp
 from gpipe_sim.errors import MemoryLimitError
@@ -230,7 +230,7 @@ def test_bounds_hold_for_models_of_all_kinds():
         )
         near = gp.Link(pick.choice([0, 1, 50]), pick.choice([10, 1000]))
         links = pick.choice([near, gp.Nodes(2, near, gp.Link(100, pick.choice([5, 2000])))])
-        where = gp.Cluster(pick.choice([2, 3, 4, 6]), gp.Accelerator(100, pick.choice([0, 20])), 1e9, links)
+        where = gp.Cluster(pick.choice([2, 3, 4, 6]), toy(100, pick.choice([0, 20])), 1e9, links)
         batch = gp.MetaArray((12, 4), np.int64), gp.MetaArray((12, 4), np.int64)
         found = table_of("plan", layers, where, batch, gp.cross_entropy, pick.choice([None, gp.Adam(0.1)]))
         least = lower_bound(layers, where, batch, gp.cross_entropy)
@@ -277,7 +277,7 @@ def test_slow_links_turn_data_parallel_into_a_pipeline():
 
 def test_a_plan_that_is_as_fast_as_can_be_is_not_said_to_be_faster():
     """Here the best plan and the bound are one number, but for rounding: the table once said -0.0%."""
-    where = gp.Cluster(3, gp.Accelerator(flops=100), 1e9)
+    where = gp.Cluster(3, toy(100), 1e9)
     batch = np.zeros((12, 8)), np.zeros((12, 8))
     plans = gp.plan(gp.mlp([8] * 8), where, batch, gp.mse)
     assert float(plans.best.time) < plans.bound and plans.gap == 0

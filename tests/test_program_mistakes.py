@@ -167,6 +167,21 @@ def test_a_forward_that_a_generator_wants_to_repeat():
         run([program()], 1, microbatches=1)
 
 
+def test_every_mistake_that_can_be_seen_without_running_on_is_listed():
+    """Two messages that are not sent, and an action that is not there, behind what stops both devices."""
+    programs = """
+        0F0 0SEND_F0 0F1 0RECV_B0 0B0 0RECV_B1
+        1RECV_F0 1F0 1B0 1RECV_F1 1F1 1SEND_B1 1B1
+    """
+    stop, *others = gp.problems(programs)
+    assert stop.rule == "deadlock" and stop.sentence.endswith("On device 1, put Send 1B0 before Recv 0F1")
+    assert [each.sentence for each in others] == [
+        "device 0 receives 1B0 from device 1, which never sends it",
+        "device 1 receives 0F1 from device 0, which never sends it",
+        "0B1 is missing",
+    ]
+
+
 # Devices that wait for each other
 
 

@@ -14,6 +14,7 @@ from numeric import furthest_apart
 from test_mutations import change
 
 import gpipe_sim as gp
+from gpipe_sim.programs import Recv, Send
 
 X, Y = gp.digits().x[:6], gp.digits().y[:6]
 LAYERS = gp.mlp([64, 6, 6, 10])[::2]  # three Linears: each keeps its input, which may be a buffer
@@ -48,6 +49,26 @@ def relabelled(step, rng: random.Random):
     return replace(step, **({"to": other} if isinstance(step, gp.programs.Send) else {"source": other}))
 
 
+def one_ended(rows) -> set[str]:
+    """Each send that nobody receives, and each receive of what nobody sends."""
+    ends = [(k, step) for k, row in enumerate(rows) for step in row if isinstance(step, (Send, Recv))]
+    sent = {(step.what, k, step.to) for k, step in ends if isinstance(step, Send)}
+    wanted = {(step.what, step.source, k) for k, step in ends if isinstance(step, Recv)}
+    lost = {
+        f"device {k} sends {what} to device {to}, which never receives it" for what, k, to in sent - wanted
+    }
+    return lost | {
+        f"device {k} receives {what} from device {source}, which never sends it"
+        for what, source, k in wanted - sent
+    }
+
+
+def wrong(programs) -> set[str]:
+    """What is wrong with the actions, apart from what waits for what."""
+    found = gp.problems(programs.schedule)
+    return {each.sentence for each in found if each.rule not in ("deadlock", "stuck")}
+
+
 def outcome(programs: list[list], microbatches: int, sends: str) -> str:
     partitions = gp.split(LAYERS, stages=3)
     options = {"sends": sends, "microbatches": microbatches}
@@ -58,7 +79,9 @@ def outcome(programs: list[list], microbatches: int, sends: str) -> str:
         with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
             gp.check(whole, sends)
         lines = [line.strip() for line in str(error).splitlines()]
-        assert [each.sentence for each in gp.problems(whole, sends)] == (lines[1:] or lines)
+        stops, said = lines[1:] or lines, [each.sentence for each in gp.problems(whole, sends)]
+        assert said[: len(stops)] == stops and {*said} == {*stops, *one_ended(whole), *wrong(whole)}
+        assert len({*said}) == len(said)
         if type(error) is gp.errors.DeadlockError:
             assert "deadlocked" in str(gp.drawing.draw_deadlock(whole, sends))
             return "deadlock"

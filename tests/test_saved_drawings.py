@@ -2,6 +2,7 @@
 
 import re
 import zlib
+from inspect import isclass, isfunction
 from io import BytesIO
 from xml.etree import ElementTree
 
@@ -13,8 +14,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 from measured import metered
 
-from gpipe_sim import ZBH1, Explicit, GPipe, OneFOneB, draw, mlp, overlay, remat, simulate, split
+import gpipe_sim as gp
+from gpipe_sim import ZBH1, Explicit, GPipe, OneFOneB, compare, draw, mlp, overlay, remat, simulate, split
 from gpipe_sim.drawing import draw_deadlock, draw_parts, draw_stages
+from gpipe_sim.drawing.document import Drawn, Svg
 from gpipe_sim.drawing.palette import INK
 from gpipe_sim.drawing.plots import plot_pushed, plot_timeline
 from gpipe_sim.drawing.printed import save_printed
@@ -42,17 +45,52 @@ def words_of_pdf(data: bytes) -> str:
     return re.sub(r"[^!-\[\]-~]", "", b"".join(each for page in texts for each in page).decode("latin-1"))
 
 
-@pytest.mark.parametrize(
-    "drawing",
-    [
-        draw(TIMELINE, in_flight=True, messages=True, pushed=True),
-        overlay(TIMELINE, TIMELINE),
-        draw_deadlock(STUCK),
-        draw_stages(split(mlp([64, 32, 10]), stages=2)),
-        draw_parts([np.eye(2), np.ones((2, 2))], np.ones((2, 2))),
-    ],
-    ids=["timelines", "overlay", "deadlock", "stages", "parts"],
-)
+DRAWINGS = {
+    "draw": draw(TIMELINE, in_flight=True, messages=True, pushed=True),
+    "overlay": overlay(TIMELINE, TIMELINE),
+    "compare": compare([OneFOneB, ZBH1], 2, 3),
+    "draw_deadlock": draw_deadlock(STUCK),
+    "draw_stages": draw_stages(split(mlp([64, 32, 10]), stages=2)),
+    "draw_parts": draw_parts([np.eye(2), np.ones((2, 2))], np.ones((2, 2))),
+}
+every_drawing = pytest.mark.parametrize("drawing", DRAWINGS.values(), ids=DRAWINGS)
+
+
+def test_these_are_all_drawings_that_there_are():
+    public = [getattr(place, name) for place in (gp, gp.drawing) for name in dir(place)]
+    made = {each.__name__: each.__annotations__.get("return") for each in public if isfunction(each)}
+    drawn = {name for name, kind in made.items() if isclass(kind) and issubclass(kind, (Svg, Drawn))}
+    assert drawn == {*DRAWINGS}
+
+
+@every_drawing
+@pytest.mark.parametrize("width", [317, 1234.5])
+def test_every_drawing_is_saved_as_wide_as_asked(drawing, width, tmp_path):
+    """The same drawing, smaller or larger; a page that was laid out for a width, too."""
+    svg = getattr(drawing, "drawing", drawing)
+    for name in ("it.svg", "it.pdf", "it.png"):
+        drawing.save(tmp_path / name, width=width)
+    text, (wide, high) = (tmp_path / "it.svg").read_text(encoding="utf-8"), svg.size
+    assert size_of(text) == pytest.approx((width, width / wide * high), abs=0.05)
+    assert f'viewBox="0 0 {wide:.1f}'.removesuffix(".0") in text
+    assert words_in(text) == words_in(str(svg)) and svg.size == (wide, high)
+    inches = [width / INCH, width / wide * high / INCH]
+    assert box_of_pdf((tmp_path / "it.pdf").read_bytes()) == pytest.approx(inches, abs=1e-3)
+    found = imread(tmp_path / "it.png").shape[1::-1]
+    assert found == pytest.approx([SHARP * INCH * side for side in inches], abs=2)
+    for wrong, error in ((0, ValueError), (20_000, ValueError), (float("nan"), ValueError), ("3", TypeError)):
+        with pytest.raises(error, match=r"^save needs .*width"):
+            drawing.save(tmp_path / "no.svg", width=wrong)
+    assert not (tmp_path / "no.svg").exists()
+
+
+def test_a_page_that_was_laid_out_for_a_width_is_saved_at_another(tmp_path):
+    drawing = draw(TIMELINE, width=400, font_size=18)
+    drawing.save(tmp_path / "it.svg", 200)
+    assert size_of((tmp_path / "it.svg").read_text(encoding="utf-8"))[0] == 200 and drawing.scale == 1.5
+
+
+@every_drawing
 def test_the_suffix_says_what_is_written(drawing, tmp_path):
     """All three were SVG. The words of a PDF are words."""
     for name in ("it.svg", "it.PDF", "it.png"):

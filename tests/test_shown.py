@@ -1,4 +1,7 @@
-"""What is shown of results is for eyes: times to four digits, no Fraction; exact values are in attributes."""
+"""What is shown of results is for eyes: times to four digits, no Fraction but in the repr of a plain value.
+
+Exact values are in attributes.
+"""
 
 import re
 from fractions import Fraction
@@ -6,8 +9,10 @@ from fractions import Fraction
 import pytest
 
 import gpipe_sim as gp
+from gpipe_sim.core.training import History
 
 LONG = re.compile(r"\d\.\d{5,}|Fraction\(")
+VALUES = {"span", "message", "moment", "inside", "ring", "row", "overlaid"}  #: they say a Fraction as it is
 THIRDS = {"fractions": Fraction(1, 3), "floats": 1 / 3}
 
 
@@ -36,6 +41,13 @@ def shown(third) -> dict:
         "summed": summed,
         "refused": refused.value,
         "profile": profile,
+        "span": timeline.spans[3],
+        "message": timeline.messages[0],
+        "moment": step.memory[1].peak_moment,
+        "inside": step.memory[1].peak_inside,
+        "ring": summed.collectives,
+        "row": gp.compare(gp.SCHEDULES, 4, 8, costs)[0],
+        "overlaid": gp.overlay(timeline, timeline).makespan,
     }
 
 
@@ -43,7 +55,21 @@ def shown(third) -> dict:
 def test_texts_are_rounded(third):
     for name, result in shown(third).items():
         for text in (str(result), repr(result)):
-            assert not LONG.search(re.sub(r'="[^"]*"', "", text)), f"{name}: {text[:400]}"
+            plain = re.sub(r'="[^"]*"', "", text)
+            plain = plain.replace("Fraction(", "") if name in VALUES else plain
+            assert not LONG.search(plain), f"{name}: {text[:400]}"
+
+
+def test_floats_in_a_repr_are_rounded_and_fractions_are_as_they_are():
+    """So that a sum such as 0.1 + 0.2 is not shown as 0.30000000000000004; the fields have it."""
+    costs = gp.Costs(0.1 + 0.2, [1 / 3, 2], Fraction(1, 3), comm=1e-7 / 3)
+    shown = "forward=0.3, input_grad=(0.3333, 2), weight_grad=Fraction(1, 3), recompute=None, update=0"
+    assert repr(costs) == f"Costs({shown}, overlap=None, comm=3.333e-08, speed=1, overhead=0)"
+    assert (costs.forward, costs.comm) == (0.1 + 0.2, 1e-7 / 3) and eval(repr(gp.Costs(0.3)), vars(gp))
+    history = History([7 / 3, 1.5], [2 / 3])
+    assert repr(history) == "History(losses=[2.333, 1.5], accuracies=[0.6667])"
+    assert repr(gp.Link(0.1 + 0.2, 1e9 / 3)) == "Link(latency=0.3, bandwidth=333333333)"
+    assert repr(gp.Accelerator(1e15 / 7)) == "Accelerator(flops=142857142857143, overhead=0)"
 
 
 def test_a_fraction_that_is_refused_is_quoted_as_one_writes_it():

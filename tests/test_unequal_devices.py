@@ -6,9 +6,10 @@ from itertools import accumulate, count
 import numpy as np
 import pytest
 from cases import every_order, over
+from planned import toy
 
 import gpipe_sim as gp
-from gpipe_sim import Accelerator, Costs
+from gpipe_sim import Costs
 from gpipe_sim.balance import stopwatch
 from gpipe_sim.core import B, F, Linear
 from gpipe_sim.memory.profile import Profile
@@ -76,7 +77,7 @@ def profiled() -> tuple[Profile, Costs]:
 
 def test_costs_from_flops_divide_what_the_profile_counts():
     profile, flops = profiled()
-    costs = costs_from_flops(profile, Accelerator(10, overhead=1), microbatches=4)
+    costs = costs_from_flops(profile, toy(10, overhead=1), microbatches=4)
     for action in (F(0, 0), B(1, 0), gp.core.I(0, 0), gp.core.W(1, 0)):
         assert costs.duration(action, 0) == Fraction(flops.duration(action), 10) + 1
 

@@ -50,11 +50,15 @@ def test_one_number_in_another_unit_is_warned_of(wrong, says):
     assert told[0].filename == __file__, "it points at who made the cluster"
 
 
-def test_a_rate_in_tera_and_a_bandwidth_in_giga_are_warned_of_beside_a_model():
-    with pytest.warns(
-        UserWarning, match=r"flops=312\) takes .* units of time for one forward: .* flops=312e12"
-    ):
-        costs_from_flops(PROFILE, Accelerator(312), 8)
+@pytest.mark.parametrize("flops", [312, 999.9, Fraction(1, 3)])
+def test_a_rate_in_tera_is_warned_of_where_it_is_given(flops):
+    with pytest.warns(UserWarning, match=r"fewer than any in a nanosecond: .* flops=312e12") as told:
+        Accelerator(flops)
+    assert told[0].filename == __file__
+    Accelerator(1000)
+
+
+def test_a_bandwidth_in_giga_is_warned_of_beside_a_model():
     with pytest.warns(UserWarning, match=r"busy [\d,]+ times as long .*: bandwidth is in bytes"):
         gp.simulate(ORDER, links=Link(bandwidth=25), profile=PROFILE)
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from gpipe_sim.core.actions import Kind
-from gpipe_sim.core.program import CODE, KINDS
+from gpipe_sim.core.program import CODE, KINDS, Program
 from gpipe_sim.core.rules import in_flight as held_more
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.timeline import Timeline, of_timeline
@@ -75,10 +75,14 @@ def span_bubble(timeline: Timeline) -> Real:
 def peak_in_flight(schedule: Schedule) -> tuple[int, ...]:
     """Per device, the most (stage, microbatch) pairs forwarded and not yet freed by B or W."""
     require_schedule("peak_in_flight", schedule)
-    program, bounds = schedule.program, schedule.program.parts[schedule.program.rows]
-    change = np.array([held_more(kind) for kind in KINDS])[program.kind]
-    rows = (np.cumsum(change[a:b]) for a, b in pairwise(bounds.tolist()))
-    return tuple(int(row.max()) if len(row) else 0 for row in rows)
+    return most_held(schedule.program)
+
+
+def most_held(program: Program, each: np.ndarray | int = 1) -> tuple[int, ...]:
+    """Per device, the most that is in flight at once, if each part of the program holds so much."""
+    change = np.array([held_more(kind) for kind in KINDS])[program.kind] * each
+    rows = pairwise(program.parts[program.rows].tolist())
+    return tuple(int(np.cumsum(change[a:b]).max(initial=0)) for a, b in rows)
 
 
 def ratio(part: Real, whole: Real) -> Real:

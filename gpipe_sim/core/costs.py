@@ -12,6 +12,7 @@ from gpipe_sim.core.hooks import Hook
 from gpipe_sim.core.numbers import CostColumn, quotient
 from gpipe_sim.core.program import CODE, KINDS, Program
 from gpipe_sim.core.rows import read_action
+from gpipe_sim.core.timeline import rounded
 from gpipe_sim.errors import Real, duration, got, listed, whole
 
 Cost = Real | Sequence[Real]
@@ -21,6 +22,7 @@ UNSAID: Any = None  #: 1, unless the forward is listed
 PER_DEVICE = {"speed", "overhead"}  #: these are listed per device, all other costs per stage
 
 
+@rounded
 @dataclass(frozen=True)
 class Costs(CostModel):
     """The time that each kind of action takes, for one microbatch at one stage.
@@ -79,8 +81,7 @@ class Costs(CostModel):
 
     def _lengths(self, names: set[str]) -> dict[str, int]:
         """How many numbers there are of each cost that is listed."""
-        costs = {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}
-        return {name: len(cost) for name, cost in costs.items() if isinstance(cost, tuple)}
+        return {name: len(cost) for name, cost in vars(self).items() if name in names and type(cost) is tuple}
 
     def duration(self, action: Action | OverlapFB, device: int = 0) -> Real:
         """How long this device is busy with the action."""

@@ -131,10 +131,9 @@ class Device:
         for part in span.action.parts:
             stage, kind, m = part
             memory.begin(span)
-            key, freed = (stage, m), []
+            key = stage, m
             frees, makes = FREES_AND_MAKES[kind, self.inputs.recomputed[stage][m]]
-            for category in frees:
-                freed.append(memory.take(category, key))
+            freed = [memory.take(category, key) for category in frees]
             with memory.watching():
                 made = self.handlers[kind](part, *freed)
             for category in makes:

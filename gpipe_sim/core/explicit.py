@@ -71,9 +71,7 @@ class Explicit(Schedule):
         """
         require("Explicit.parse", text, str, "a text")
         rows, held = row_texts(text)
-        if held is not None:
-            options = {"placement": held} | options
-        return cls(rows, **options)
+        return cls(rows, **{"placement": held} | options)
 
     def order(self, device: int) -> Iterable[Action | OverlapFB]:
         return self.rows[device]

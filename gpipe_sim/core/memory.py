@@ -22,7 +22,7 @@ from gpipe_sim.core.actions import Action, OverlapFB
 from gpipe_sim.core.boundary import Boundary
 from gpipe_sim.core.meta_array import ARRAYS, root_of
 from gpipe_sim.core.rules import BOUNDARY, MESSAGES, PENDING, SAVED
-from gpipe_sim.core.timeline import Span, number
+from gpipe_sim.core.timeline import Span, number, rounded
 from gpipe_sim.errors import Real, one_of, require_in
 
 PARAMETERS, GRADIENTS, STATE = "parameters", "gradients", "optimizer state"
@@ -123,6 +123,7 @@ class MeteredMemory(Memory):
         return MemoryTrace(times, dict(zip(CATEGORIES, zip(*rows, strict=True), strict=True)))
 
 
+@rounded
 class Inside(NamedTuple):
     """The most bytes, of all categories, that a device held while an action ran, from start to end."""
 
@@ -132,6 +133,7 @@ class Inside(NamedTuple):
     end: Real
 
 
+@rounded
 class Moment(NamedTuple):
     """What a device held from a time on, when this action had ended: None for what came before or between."""
 
@@ -164,10 +166,8 @@ class MemoryTrace:
 
         ValueError for a category that does not exist.
         """
-        for category in categories:
-            one_of("a memory trace", "category", category, CATEGORIES)
-        chosen = categories or CATEGORIES
-        return tuple(map(sum, zip(*(self.bytes[category] for category in chosen), strict=True)))
+        chosen = (self.bytes[_category(each)] for each in categories or CATEGORIES)
+        return tuple(map(sum, zip(*chosen, strict=True)))
 
     def peak(self, *categories: str) -> int:
         """The most bytes held where an action ends: of the named categories, or of all if none is named."""
@@ -178,12 +178,8 @@ class MemoryTrace:
 
         ValueError for one that does not exist.
         """
-        for category in categories:
-            one_of("a memory trace", "category", category, CATEGORIES)
-        nothing = (0,) * len(self.times)
-        return MemoryTrace(
-            self.times, {name: held if name in categories else nothing for name, held in self.bytes.items()}
-        )
+        nothing = dict.fromkeys(self.bytes, (0,) * len(self.times))
+        return MemoryTrace(self.times, nothing | {_category(each): self.bytes[each] for each in categories})
 
     @property
     def peak_moment(self) -> Moment:
@@ -216,6 +212,10 @@ class MemoryTrace:
         return {category: held[i] for category, held in self.bytes.items()}
 
 
+def _category(name: str) -> str:
+    return one_of("a memory trace", "category", name, CATEGORIES)
+
+
 def roots(value: Any) -> Iterator[np.ndarray]:
     """The distinct root arrays inside nested tuples, lists and dicts."""
     return iter(roots_by_id(value).values())
@@ -231,11 +231,8 @@ def _collect(value: Any, found: dict[int, np.ndarray]) -> None:
     if isinstance(value, ARRAYS):
         root = root_of(value)
         found[id(root)] = root
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            _collect(item, found)
-    elif isinstance(value, dict):
-        for item in value.values():
+    elif isinstance(value, (tuple, list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             _collect(item, found)
 
 

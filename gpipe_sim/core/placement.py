@@ -32,20 +32,17 @@ def read_placement(
 
     TypeError unless it is lists of whole numbers, ValueError unless there are ``devices`` of them.
     """
+    needs = f"{owner} needs placement to list"
     try:
         held = tuple(tuple(map(index, listed(owner, "", stages))) for stages in listed(owner, "", placement))
     except Exception:  # of a class of one's own
-        raise TypeError(
-            f"{owner} needs placement to list the stages of each device, such as [[0, 3], [1, 2]] "
-            f"{got(placement)}"
-        ) from None
+        such_as = "such as [[0, 3], [1, 2]]"
+        raise TypeError(f"{needs} the stages of each device, {such_as} {got(placement)}") from None
     for device, stages in enumerate(held):
         if len(set(stages)) < len(stages):
-            raise ValueError(
-                f"{owner} needs placement to list a stage once on device {device} (got {stages})"
-            )
+            raise ValueError(f"{needs} a stage once on device {device} (got {stages})")
     if len(held) != devices:
-        raise ValueError(f"{owner} needs placement to list {devices} devices (got {len(held)})")
+        raise ValueError(f"{needs} {devices} devices (got {len(held)})")
     return held
 
 

@@ -104,7 +104,8 @@ def problems(schedule: Schedule | Iterable, sends: str = "buffered") -> list[Pro
     is stuck at. If there is no deadlock either, ``sends="blocking"`` adds where devices hang because a send
     ends only when the other device receives, and what to swap. ValueError for another ``sends``.
 
-    Of programs, as ``check`` takes them, it says what stops them first, device by device.
+    Of programs, as ``check`` takes them, it lists what stops them first, device by device; then each send and
+    receive whose other end no program has, and what is wrong with their actions, as of a schedule.
     """
     one_of("problems", "sends", sends, SENDS)
     if isinstance(schedule, Schedule):
@@ -170,9 +171,8 @@ def _out_of_range(program: Program) -> Iterator[Problem]:
 
 def _copies(program: Program) -> Iterator[Problem]:
     """Actions that stand more than once. If there are any, ``where``, which lists each once, is shorter."""
-    if program.in_range and sum(np.count_nonzero(t >= 0) for t in program.where.values()) == len(
-        program.kind
-    ):
+    once = sum(np.count_nonzero(table >= 0) for table in program.where.values())
+    if program.in_range and once == len(program.kind):
         return
     copies = Counter(map(program.action_of, range(len(program.kind))))
     for part, times in copies.items():
@@ -181,8 +181,6 @@ def _copies(program: Program) -> Iterator[Problem]:
 
 
 def _no_pairs(program: Program) -> Iterator[Problem]:
-    if not program.paired:
-        return
     for entry in map(program.entry_of, np.flatnonzero(np.diff(program.parts) > 1).tolist()):
         if [part.kind for part in entry.parts] != [Kind.F, Kind.B]:
             text = f"{entry} is no pair: a forward and a backward overlap, such as (0F3;7B1)OVERLAP_F_B"

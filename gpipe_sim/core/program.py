@@ -145,13 +145,11 @@ class Program:
 
     def homes(self, kind: Kind) -> Column:
         """The device of each action of this kind, (stages, microbatches); -1 where there is none."""
-        shape = self.stages, self.microbatches
-        if kind not in self.where:
-            return np.full(shape, -1, np.int32)
-        found = self.where[kind]
-        homes = self.device[found]
-        homes[found < 0] = -1
-        return homes.reshape(shape)
+        homes = np.full(self.stages * self.microbatches, -1, np.int32)
+        if kind in self.where:
+            there = self.where[kind] >= 0
+            homes[there] = self.device[self.where[kind][there]]
+        return homes.reshape(self.stages, self.microbatches)
 
 
 def write_rows(program: Program, heads: Sequence[str], spell: Callable[[int], str], gap: str = " ") -> str:

@@ -6,6 +6,8 @@ level. An order in which some device gets stuck is refused before anything is ti
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import isfinite
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -76,8 +78,7 @@ def simulate(
         raise TypeError(
             "overlap=False needs links, and so does message_bytes=: such as links=Link(bandwidth=100)"
         )
-    program = schedule.program
-    require_costs("simulate", costs, program.stages, program.devices)
+    require_costs("simulate", costs, schedule.program.stages, schedule.program.devices)
     check(schedule)
     if profile is not None and not hasattr(type(profile), "require_within"):
         raise TypeError(f"simulate needs a profile, as profile(partitions, batch, loss) gives {got(profile)}")
@@ -87,15 +88,25 @@ def simulate(
         profile.require_within(schedule, memory_limit, costs)
     if links is not None:
         costs = ON_LINKS.filled(schedule, costs, links, profile, message_bytes, overlap)
-    try:
-        with np.errstate(over="ignore"):
-            clock, in_units = costs.clock(program)  # columns of times, and what turns them into costs' units
-    except OverflowError:  # of whole numbers beside floats
-        raise too_long(schedule) from None
-    if clock.end.dtype == float and not np.isfinite(clock.end).all():
-        raise too_long(schedule)
+    return within_floats(schedule, partial(_timed, schedule, costs))
+
+
+def _timed(schedule: Schedule, costs: CostModel) -> Timeline:
+    with np.errstate(over="ignore"):
+        clock, in_units = costs.clock(schedule.program)  # columns, and what turns them into costs' units
     start, end, sent, arrived = map(in_units, clock)
     return Timeline(schedule, start, end, sent, arrived)
+
+
+def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:
+    """The timeline that is made; ValueError if it is too long for a float."""
+    try:
+        timeline = make()
+    except OverflowError:  # of whole numbers beside floats
+        raise too_long(schedule) from None
+    if isinstance(timeline.makespan, float) and not isfinite(timeline.makespan):
+        raise too_long(schedule)
+    return timeline
 
 
 def too_long(schedule: Schedule) -> ValueError:

@@ -264,8 +264,7 @@ def collect(devices: Sequence[Device], inputs: StepInputs, timeline: Timeline | 
         gradients |= next((own for device in devices if (own := device.gradients.get(stage))), {})
     loss = sum(piece.weight * losses[m] for m, piece in enumerate(inputs.pieces))
     whole = np.concatenate([outputs[m] for m in range(len(inputs.pieces))])
-    memories = [device.memory for device in devices]
-    traces = tuple(memory.trace() for memory in memories if isinstance(memory, MeteredMemory))
+    traces = tuple(each.memory.trace() for each in devices if isinstance(each.memory, MeteredMemory))
     sent = tuple(device.ring_bytes for device in devices)
     return StepResult(loss, dict(sorted(gradients.items())), whole, traces, timeline, sent, (loss,))
 

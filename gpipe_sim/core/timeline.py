@@ -1,12 +1,13 @@
 """What happened, and when. Simulated and measured timelines are the same kind of object."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from inspect import getattr_static
 from itertools import repeat
 from math import isfinite
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -16,8 +17,31 @@ from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import Real, require, whole
 
 Column = np.ndarray
+T = TypeVar("T")
+LONG = re.compile(r"(?=[\d.]{12}|\d+\.\d{5})\d+\.\d+(e[-+]\d+)?")  #: a float that takes many digits
 
 
+def number(value: Real) -> str:
+    """A time as text: whole numbers in full, others to four digits, and from 1000 on without decimals."""
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    if value == int(value):
+        return str(int(value))
+    return f"{float(value):.4g}" if -1000 < value < 1000 else f"{float(value):.0f}"
+
+
+def _brief(found: re.Match) -> str:
+    return number(float(found[0]))
+
+
+def rounded(cls: type[T]) -> type[T]:
+    """Decorate a class of values: its repr has ``number`` for each long float; the fields stay exact."""
+    full = cls.__repr__
+    cls.__repr__ = lambda self: LONG.sub(_brief, full(self))  # type: ignore[method-assign, assignment]
+    return cls
+
+
+@rounded
 class Span(NamedTuple):
     """An action, or an overlapped pair, that runs on a device from ``start`` to ``end``."""
 
@@ -27,6 +51,7 @@ class Span(NamedTuple):
     end: Real
 
 
+@rounded
 class Message(NamedTuple):
     """What an action made, on its way between two devices from ``start`` to ``end``."""
 
@@ -158,12 +183,3 @@ def of_timeline(function: Callable) -> Callable:
         return function(timeline, *args, **kwargs)
 
     return checked
-
-
-def number(value: Real) -> str:
-    """A time as text: whole numbers in full, others to four digits, and from 1000 on without decimals."""
-    if isinstance(value, float) and not isfinite(value):
-        return str(value)
-    if value == int(value):
-        return str(int(value))
-    return f"{float(value):.4g}" if -1000 < value < 1000 else f"{float(value):.0f}"

@@ -16,6 +16,7 @@ from gpipe_sim.core.optimizers import Optimizer, require_optimizer
 from gpipe_sim.core.partition import Gradients, Partition, require_partitions
 from gpipe_sim.core.schedule import Schedule, require_schedule
 from gpipe_sim.core.step import StepResult, require_fit, require_loss, single_device_step, train_step
+from gpipe_sim.core.timeline import rounded
 from gpipe_sim.errors import DivergedError, Real, got, numbers, require_few, whole
 
 Array = np.ndarray
@@ -23,6 +24,7 @@ Data = Batch | tuple[Array, Array, Array, Array]  #: (x, y), or these and (x, y)
 Report = Callable[[str], object] | None
 
 
+@rounded
 @dataclass(frozen=True)
 class History:
     """``losses``: the mean loss of each mini-batch that an update applies. ``accuracies``: of the held-out

@@ -5,31 +5,27 @@ costs are those of the layers here. One number is cut evenly, however many stage
 slowest stage is as fast as can be.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
-from itertools import pairwise
 from math import lcm
-from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
 
 from gpipe_sim.balance.by_makespan import even_cuts
 from gpipe_sim.balance.costs_of_stages import layers_listed, merged
-from gpipe_sim.core.bubbles import bubble_fraction
+from gpipe_sim.core.bubbles import bubble_fraction, most_held
 from gpipe_sim.core.costs import PER_DEVICE, UNIT, Costs
 from gpipe_sim.core.numbers import quotient
-from gpipe_sim.core.program import KINDS
-from gpipe_sim.core.rules import in_flight
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import simulate
-from gpipe_sim.core.timeline import Timeline, number
-from gpipe_sim.drawing.document import Svg
+from gpipe_sim.core.timeline import Timeline, number, rounded
+from gpipe_sim.drawing.document import Drawn, Svg
 from gpipe_sim.drawing.svg import draw
 from gpipe_sim.drawing.words import table
-from gpipe_sim.errors import Real, got, listed, whole
+from gpipe_sim.errors import Real, duration, got, listed, whole
 
 OWNER = "compare"
 SUCH_AS = "families or schedules, such as [OneFOneB, Interleaved1F1B(4, 8, stages_per_device=4)]"
@@ -37,6 +33,7 @@ HEADS = "", "time", "bubble", "in flight", "copies", "messages"
 UNIT_IN_FLIGHT = "in flight: microbatches of a device's share of the layers, on the fullest device"
 
 
+@rounded
 class Compared(NamedTuple):
     """A schedule with its share of the layers on each stage, and what follows from that.
 
@@ -77,7 +74,7 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Comparison:
+class Comparison(Drawn):
     """Rows in the order asked for: a table in ``print`` and in a notebook; ``drawing`` is the chart.
 
     ``refused`` says which families have no step of this size, and why.
@@ -99,10 +96,6 @@ class Comparison:
     def drawing(self) -> Svg:
         """All timelines on one time axis."""
         return draw(*(row.timeline for row in self.rows))
-
-    def save(self, path: str | PathLike) -> None:
-        """Write the drawing, as its ``save`` does."""
-        self.drawing.save(path)
 
     @property
     def _notes(self) -> list[str]:
@@ -132,6 +125,9 @@ def compare(
     devices: int | None = None,
     microbatches: int | None = None,
     costs: Costs | None = None,
+    *,
+    links: object = None,
+    message_bytes: Real | None = None,
 ) -> Comparison:
     """Families compared on equal work: time, bubble, microbatches in flight, copies of stages, messages.
 
@@ -141,17 +137,21 @@ def compare(
     A list has the costs of each layer, and is cut as ``balance_by_cost`` cuts it for so many stages; where
     these differ by a layer, the larger ones come first or last, whichever is shorter. ``comm`` and
     ``overhead`` are those of a message and of an action in all of them, so what more and smaller stages cost
-    is in the times.
+    is in the times. So are ``links``, as ``simulate`` takes them; if one has a bandwidth, ``message_bytes``
+    says how large a message is, one number, because what crosses is as large wherever a model is cut.
 
     A family that is not defined for this size, or has more stages than there are layers, is named below the
-    table, with the reason. ValueError if none is left, or for schedules of several sizes; TypeError for what
-    is no family, no size, or no ``Costs``.
+    table, with the reason. ValueError if none is left, for schedules of several sizes, or for messages
+    between devices that have no link; TypeError for what is no family, no size, no ``Costs``, or no links.
     """
     asked = listed(OWNER, SUCH_AS, schedules)
     costs = UNIT if costs is None else costs
     layers = layers_listed(OWNER, costs)
     sizes = _size("devices", devices, asked), _size("microbatches", microbatches, asked)
     costs.require_length("devices", sizes[0], PER_DEVICE, "the comparison")
+    if message_bytes is not None:
+        message_bytes = duration(OWNER, "message_bytes", message_bytes)
+    timed = partial(simulate, links=links, message_bytes=message_bytes)
     found, refused = list[Schedule](), list[str]()
     for each in asked:
         schedule = _made(each, sizes)
@@ -164,7 +164,8 @@ def compare(
     if not found:
         raise ValueError(f"{OWNER} has nothing to compare: {'; '.join(refused) or f'it needs {SUCH_AS}'}")
     finest = lcm(sizes[0], *(schedule.stages for schedule in found))
-    return Comparison(tuple(_compared(schedule, costs, layers, finest) for schedule in found), tuple(refused))
+    rows = tuple(_compared(schedule, costs, layers, finest, timed) for schedule in found)
+    return Comparison(rows, tuple(refused))
 
 
 def _size(name: str, given: int | None, asked: Sequence) -> int:
@@ -190,19 +191,14 @@ def _made(each: type[Schedule] | Schedule, sizes: tuple[int, int]) -> Schedule |
         return str(error)
 
 
-def _compared(schedule: Schedule, costs: Costs, layers: int, finest: int) -> Compared:
-    """``finest``: into how many layers all is cut if costs list none."""
+def _compared(
+    schedule: Schedule, costs: Costs, layers: int, finest: int, timed: Callable[..., Timeline]
+) -> Compared:
+    """``finest``: into how many layers all is cut if costs list none. ``timed`` simulates on the links."""
     cuts = even_cuts(schedule, costs, layers) if layers else [[finest // schedule.stages] * schedule.stages]
     each = costs if layers else costs.per_stage(finest // schedule.devices)
-    timed = [(simulate(schedule, merged(each, cut)), cut) for cut in cuts]
-    timeline, cut = min(timed, key=lambda pair: pair[0].makespan)
-    held = (quotient(most * schedule.devices, layers or finest) for most in _most_layers(schedule, cut))
+    found = [(timed(schedule, merged(each, cut)), cut) for cut in cuts]
+    timeline, cut = min(found, key=lambda pair: pair[0].makespan)
+    layers_held = most_held(schedule.program, np.array(cut)[schedule.program.stage])
+    held = (quotient(most * schedule.devices, layers or finest) for most in layers_held)
     return Compared(schedule, tuple(cut) if layers else None, timeline, tuple(held))
-
-
-def _most_layers(schedule: Schedule, balance: Sequence[int]) -> Iterator[int]:
-    """Per device, the most pairs of layer and microbatch that are in flight."""
-    program = schedule.program
-    changes = np.array([in_flight(kind) for kind in KINDS])[program.kind] * np.array(balance)[program.stage]
-    for first, until in pairwise(program.parts[program.rows].tolist()):
-        yield int(np.cumsum(changes[first:until]).max(initial=0))

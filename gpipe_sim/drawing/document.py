@@ -1,6 +1,7 @@
 """An SVG document: what a notebook gets of it, what a file holds, and how words are written in it."""
 
 import re
+from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from gpipe_sim.drawing.marks import LETTER
 from gpipe_sim.drawing.palette import DARK, INK, PAPER
-from gpipe_sim.errors import got, require
+from gpipe_sim.errors import got, require, require_in
 
 SHRUNK = 0.68  #: in a window that shows less of its width a page shrinks, and words grow where they have room
 
@@ -78,12 +79,17 @@ class Svg:
     def __repr__(self) -> str:
         return f"<Svg of {self.says}>"
 
-    def save(self, path: str | PathLike) -> None:
+    def save(self, path: str | PathLike, width: float | None = None) -> None:
         """Write it as the suffix says: ``.svg``, ``.pdf``, or ``.png``, which has 192 pixels to the inch.
 
-        PDF and PNG are painted by matplotlib, on white. ValueError for another suffix, TypeError for anything
-        but a path, ImportError without matplotlib, OSError where nothing can be written.
+        With a ``width``, in pixels, 96 to the inch, it is so wide, and its words are larger or smaller with
+        it; ``draw(timeline, width=...)`` keeps the size of words. PDF and PNG are painted by matplotlib, on
+        white. ValueError for another suffix, or a width that is none, TypeError for anything but a path and a
+        number, ImportError without matplotlib, OSError where nothing can be written.
         """
+        if width is not None:
+            scale = float(require_in("save", "width", width, 1, 10_001)) / self.size[0]
+            return Svg(self._parts, self.size, self.says, self.more, scale).save(path)
         such_as = "a path, such as 'timeline.svg'"
         name = require("save", fspath(require("save", path, str | PathLike, such_as)), str, such_as)
         kind = name[-4:].lower()
@@ -99,6 +105,18 @@ class Svg:
             save_printed(self._written([], hover=False), name, kind[1:], self.says)
         else:
             raise ValueError(f"save writes what the suffix says: .svg, .pdf or .png {got(name)}")
+
+
+class Drawn(ABC):
+    """What has a ``drawing``; it is saved as that is."""
+
+    @property
+    @abstractmethod
+    def drawing(self) -> Svg: ...
+
+    def save(self, path: str | PathLike, width: float | None = None) -> None:
+        """Write the drawing, as its ``save`` does."""
+        self.drawing.save(path, width)
 
 
 def written(owner: str, words: str, such_as: str) -> str:

@@ -4,14 +4,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from os import PathLike
 from typing import NamedTuple
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.bubbles import bubble_fraction
-from gpipe_sim.core.timeline import Timeline, number, require_timeline
+from gpipe_sim.core.timeline import Timeline, number, require_timeline, rounded
 from gpipe_sim.drawing.coarse import grain_of
-from gpipe_sim.drawing.document import Svg
+from gpipe_sim.drawing.document import Drawn, Svg
 from gpipe_sim.drawing.geometry import Rows
 from gpipe_sim.drawing.marks import Name, Panel
 from gpipe_sim.drawing.options import Wanted
@@ -30,6 +29,7 @@ SMALL = 10, FAINT  #: their font and colour
 SMALLEST_ROW = 8  #: pixels of a thin lane that has its name
 
 
+@rounded
 class Compared(NamedTuple):
     """The same number, taken from the simulated and from the measured timeline."""
 
@@ -45,7 +45,7 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Overlay:
+class Overlay(Drawn):
     """Two timelines of the same actions on the same devices: a drawing in a notebook, a table as ``str``.
 
     ``makespan`` and ``bubble`` (the bubble fraction) are ``Compared``: a pair with its ``error``.
@@ -108,10 +108,6 @@ class Overlay:
         ]
         says = f"Chart: {title} ({size(schedule)}); {_numbers(self)}"
         return sheet(laid, at.x(until), says)
-
-    def save(self, path: str | PathLike) -> None:
-        """Write the drawing, as its ``save`` does."""
-        self.drawing.save(path)
 
     def _repr_html_(self) -> str:
         return self.drawing._repr_html_()

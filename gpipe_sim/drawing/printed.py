@@ -69,14 +69,11 @@ def _paint(look: Look, point: float) -> dict[str, Any]:
     """How an area or a line is painted; a pattern is white lines or dots on what is there."""
     fill, thick = look.get("fill", "none"), float(look.get("stroke-width", 1)) * point
     dashes = [float(part) * point / thick for part in look.get("stroke-dasharray", "").split()]
-    shown: dict[str, Any] = {
-        "edgecolor": look.get("stroke", "none"),
-        "linewidth": thick if "stroke" in look else 0,
-    }
-    shown |= {"linestyle": (0, dashes)} if dashes else {}
     if fill.startswith("url"):
         return {"facecolor": "none", "edgecolor": PAPER, "linewidth": 0, "hatch": HATCH[fill[5:-1]]}
-    return shown | {"facecolor": fill if fill == "none" else (fill, float(look.get("fill-opacity", 1)))}
+    shown = {"facecolor": fill if fill == "none" else (fill, float(look.get("fill-opacity", 1)))}
+    line = {"edgecolor": look.get("stroke", "none"), "linewidth": thick if "stroke" in look else 0}
+    return shown | line | ({"linestyle": (0, dashes)} if dashes else {})
 
 
 def _words(words: str, look: Look, point: float) -> Text:
@@ -93,16 +90,12 @@ def _path(drawn: str) -> Path:
     """The corners and curves of a ``d``; a relative place is one from where the path is, or began last."""
     points: list[tuple[float, float]] = []
     codes: list[np.uint8] = []
-    x = y = 0.0
-    begin = x, y
+    (x, y), begin = (0.0, 0.0), (0.0, 0.0)
     for letter, rest in re.findall(r"([A-Za-z])([^A-Za-z]*)", drawn):
         numbers = [float(each) for each in re.findall(r"-?[\d.]+", rest)]
-        if letter == "z":
-            points.append(begin)
-            codes.append(CODES[letter])
-            x, y = begin
-            continue
         match letter:
+            case "z":
+                numbers = [*begin]
             case "h":
                 numbers = [x + numbers[0], y]
             case "v":
@@ -111,9 +104,7 @@ def _path(drawn: str) -> Path:
                 numbers = [x + numbers[0], y + numbers[1]]
         corners = list(zip(numbers[::2], numbers[1::2], strict=True))
         points += corners
-        codes += [{"M": Path.MOVETO, "m": Path.MOVETO, "C": Path.CURVE4}.get(letter, Path.LINETO)] * len(
-            corners
-        )
+        codes += [CODES.get(letter, Path.LINETO)] * len(corners)
         x, y = corners[-1]
-        begin = (x, y) if letter in "Mm" else begin
+        begin = corners[-1] if letter in "Mm" else begin
     return Path(points, codes)

@@ -1,18 +1,15 @@
 """Collectives: what several devices send each other together, beside what they compute."""
 
-from collections.abc import Callable
-from math import isfinite
 from typing import NamedTuple
 
 from gpipe_sim.core.numbers import quotient
-from gpipe_sim.core.schedule import Schedule
-from gpipe_sim.core.simulate import too_long
-from gpipe_sim.core.timeline import Timeline, number
+from gpipe_sim.core.timeline import Timeline, number, rounded
 from gpipe_sim.errors import Real
 
 ALL_REDUCE, NORM = "all-reduce", "norm"  #: collectives that go around a ring
 
 
+@rounded
 class Collective(NamedTuple):
     """What several devices send each other together, from ``start`` to ``end``, beside what they compute.
 
@@ -59,14 +56,3 @@ def collectives_of(timeline: Timeline) -> list[Collective]:
 def names_of(timeline: Timeline) -> list[str]:
     """What kinds of collectives a timeline has, each once."""
     return list(dict.fromkeys(each.what for each in collectives_of(timeline)))
-
-
-def within_floats(schedule: Schedule, make: Callable[[], Timeline]) -> Timeline:
-    """The timeline that is made; ValueError if it is too long for a float."""
-    try:
-        timeline = make()
-    except OverflowError:  # of whole numbers beside floats
-        raise too_long(schedule) from None
-    if isinstance(timeline.makespan, float) and not isfinite(timeline.makespan):
-        raise too_long(schedule)
-    return timeline

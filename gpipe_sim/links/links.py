@@ -25,6 +25,7 @@ from gpipe_sim.core.numbers import CostColumn, InUnits, as_columns, quotient
 from gpipe_sim.core.program import CODE, Program
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.simulate import Sizes
+from gpipe_sim.core.timeline import rounded
 from gpipe_sim.errors import Real, duration, got, listed, number, require, whole
 from gpipe_sim.links.traffic import Traffic, traffic_of
 
@@ -32,6 +33,7 @@ Column = np.ndarray
 MOST_BUSY = 10_000  #: times the longest action; a message of a model takes no link for longer
 
 
+@rounded
 @dataclass(frozen=True)
 class Link:
     """How a message gets from one device to another.

@@ -16,7 +16,7 @@ from gpipe_sim.memory.limit import Limit, read_limits, require_within
 from gpipe_sim.memory.prediction import predict_memory
 from gpipe_sim.memory.profile import LayerProfile, Profile, Size
 
-MOST = 20_000  #: blocks in all, which take some seconds to predict
+MOST = 60_000  #: blocks in all, each for every microbatch, which take some seconds to predict
 STEP = 10  #: how many times as many blocks as are known to fit are tried at most
 Layers = tuple[LayerProfile, ...]
 
@@ -50,7 +50,8 @@ def deepest_model(schedule: Schedule, profile: Profile, block: int, memory_limit
     each device, and is kept also while an action runs. Stages that share a device have equally many blocks.
 
     MemoryLimitError if one block in each stage is too many already. ValueError for a layer that cannot follow
-    itself because it gives another size than it takes, or a limit that 20,000 blocks in all keep.
+    itself because it gives another size than it takes, or a limit that more blocks keep than can be predicted
+    in seconds: 60,000 in all, divided by the microbatches.
     """
     require_schedule("deepest_model", schedule)
     require("deepest_model", profile, Profile, "a profile, such as profile(partitions, batch, loss)")
@@ -69,22 +70,27 @@ def deepest_model(schedule: Schedule, profile: Profile, block: int, memory_limit
         stages[-1] += after
         return tuple(blocks), replace(profile, stages=tuple(stages))
 
-    def spare(traces: Sequence[MemoryTrace]) -> list[Real]:
+    memory: dict[tuple[int, ...], tuple[MemoryTrace, ...]] = {}  # of what was tried
+
+    def spare(counts: Sequence[int]) -> list[Real]:
         """For each group, what its fullest device has left."""
+        blocks, deeper = model(counts)
+        traces = memory[blocks] = predict_memory(schedule, deeper)
         left = [limit - trace.peak_inside.bytes for limit, trace in zip(limits, traces, strict=True)]
         return [min(left[device] for device in each) for each in devices]
 
     ones = [1] * len(groups)
-    of_one = spare(require_within(schedule, model(ones)[1], limits))
-    most = max(1, MOST // schedule.stages)
+    require_within(schedule, model(ones)[1], limits)
+    of_one = spare(ones)
+    most = max(STEP, MOST // (schedule.stages * schedule.microbatches))
     counts = [most]
     if max(of_one) < most * schedule.stages * _made(middle, schedule.microbatches, profile.samples):
-        counts = _most(lambda counts: spare(predict_memory(schedule, model(counts)[1])), of_one, most)
+        counts = _most(spare, of_one, most)
     if max(counts) == most:
         found = f"{most:,} blocks in each stage fit"
         raise ValueError(f"deepest_model needs a smaller memory_limit, {found} {got(memory_limit)}")
     blocks, deepest = model(counts)
-    return Deepest(blocks, deepest, predict_memory(schedule, deepest))
+    return Deepest(blocks, deepest, memory.get(blocks) or predict_memory(schedule, deepest))
 
 
 def _made(block: LayerProfile, microbatches: int, samples: int) -> int:

@@ -142,18 +142,17 @@ class Space(NamedTuple):
 
 def read_space(cluster: Cluster, schedules, replicas, microbatches, stages_per_device, recompute) -> Space:
     """TypeError or ValueError for what cannot be searched."""
-    families = listed(OWNER, "schedules to list families, such as [GPipe, OneFOneB]", schedules)
+    such_as = "schedules to list families, such as [GPipe, OneFOneB]"
+    families = listed(OWNER, such_as, schedules)
     for family in families:
-        require(OWNER, family, type, "schedules to list families, such as [GPipe, OneFOneB]")
+        require(OWNER, family, type, such_as)
         if family in WITHOUT_FLUSH:
             raise ValueError(
                 f"{OWNER} compares ways to compute the same gradients, and {family.__name__} uses older "
                 "weights: give families of gp.SCHEDULES, such as [GPipe, OneFOneB]"
             )
         if family not in SCHEDULES:
-            raise TypeError(
-                f"{OWNER} needs schedules to list families, such as [GPipe, OneFOneB] {got(family)}"
-            )
+            raise TypeError(f"{OWNER} needs {such_as} {got(family)}")
     recompute = listed(OWNER, "recompute to list what to try, such as [False, True]", recompute)
     for each in recompute:
         require_flags(OWNER, recompute=each)

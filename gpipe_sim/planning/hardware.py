@@ -5,21 +5,24 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from gpipe_sim.core.costs import Costs
+from gpipe_sim.core.timeline import rounded
 from gpipe_sim.errors import Real, duration, got, require
 from gpipe_sim.memory.profile import Profile
 
 #: Beyond these no machine is: FLOPs that a device could compute while it starts an action, or while a message
-#: crosses; and units of time that a forward of one microbatch takes, on a device so slow.
-MOST_LOST, LONGEST, SLOWEST = 10**14, 10**8, 1000
+#: crosses; and FLOPs in a unit of time, be it a nanosecond.
+MOST_LOST, LEAST = 10**14, 1000
 
 
+@rounded
 @dataclass(frozen=True)
 class Accelerator:
     """What a device computes: so many ``flops`` in each unit of time, and an ``overhead`` for each action.
 
     Say what it reaches with your layers, not what its data sheet promises. ValueError for ``flops`` that are
     not above 0 or an overhead that is negative, TypeError for anything but numbers. A warning where the two
-    can hardly be in one unit of time.
+    can hardly be in one unit of time, and of fewer than 1,000 ``flops``: no device computes so little even in
+    a nanosecond, so they may be given in tera.
     """
 
     flops: Real
@@ -30,6 +33,9 @@ class Accelerator:
             object.__setattr__(self, name, duration("Accelerator", name, getattr(self, name)))
         if not self.flops:
             raise ValueError(f"Accelerator needs flops > 0, for each unit of time {got(self.flops)}")
+        if self.flops < LEAST:
+            few = f"{brief(self.flops)} flops in a unit of time, fewer than any in a nanosecond"
+            warnings.warn(f"Accelerator has {few}: of seconds, 312 TFLOP/s are flops=312e12", stacklevel=3)
         warn_if_lost("Accelerator", "an overhead", self.overhead, self.flops)
 
 
@@ -53,11 +59,4 @@ def costs_from_flops(profile: Profile, device: Accelerator, microbatches: int = 
     """
     require("costs_from_flops", profile, Profile, "a profile, as profile(partitions, batch, loss)")
     require("costs_from_flops", device, Accelerator, "an Accelerator")
-    costs = profile.costs(microbatches)
-    samples, flops = profile.largest(microbatches), device.flops
-    forward = samples * Fraction(max(sum(layer.flops for layer in stage) for stage in profile.stages))
-    if flops < SLOWEST and forward > LONGEST * Fraction(flops):
-        says = f"Accelerator(flops={brief(flops)}) takes {brief(forward / Fraction(flops))} units of time"
-        hint = "of seconds, a device of 312 TFLOP/s computes flops=312e12"
-        warnings.warn(f"{says} for one forward: {hint}", stacklevel=2)
-    return replace(costs, speed=device.flops, overhead=device.overhead)
+    return replace(profile.costs(microbatches), speed=device.flops, overhead=device.overhead)

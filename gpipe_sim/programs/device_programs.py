@@ -24,7 +24,7 @@ from gpipe_sim.core.explicit import Explicit, row_texts
 from gpipe_sim.core.placement import looped, say_stages
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.errors import each_of, got, listed, short
-from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, read_step
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, read_step, spelled
 
 Program = Iterable[Step]
 MOST_STEPS = 1_000_000  #: of a generator that is read to its end
@@ -66,7 +66,7 @@ class DevicePrograms:
         heads = (
             f"device {k}{'' if usual else f', {say_stages(held)}'}" for k, held in enumerate(self.placement)
         )
-        rows = (" ".join(getattr(step, "spelled", str(step)) for step in row) for row in self.rows)
+        rows = (" ".join(map(spelled, row)) for row in self.rows)
         return "\n".join(f"{head}: {row}".rstrip() for head, row in zip(heads, rows, strict=True))
 
 

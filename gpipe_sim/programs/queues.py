@@ -5,6 +5,7 @@ here, and is told in the same words.
 """
 
 import re
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -14,14 +15,14 @@ from gpipe_sim.core.deadlock import Wait
 from gpipe_sim.core.device import StepInputs, cut_batch
 from gpipe_sim.core.layers import Context, Linear
 from gpipe_sim.core.losses import mse
-from gpipe_sim.core.problems import Problem, in_lines
+from gpipe_sim.core.problems import Problem, in_lines, problems
 from gpipe_sim.core.schedule import Schedule
 from gpipe_sim.core.split import split
 from gpipe_sim.errors import DeadlockError, ScheduleError
 from gpipe_sim.programs.blocking import blocked_cycles
 from gpipe_sim.programs.device_programs import DevicePrograms, read_programs
-from gpipe_sim.programs.run_programs import Run, recomputed
-from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer
+from gpipe_sim.programs.run_programs import Run, recomputed, unmatched
+from gpipe_sim.programs.transfers import Recv, Send, Step, Transfer, Way, spelled
 
 _ACTION = re.compile(r"\b\d+[FBIWRU]\d+\b")
 
@@ -56,7 +57,20 @@ class ProgramQueues:
         )
         lines = [line.strip() for line in str(self.stopped).splitlines()]
         found = ((_ACTION.search(line), line) for line in lines)
-        return [Problem(rule, Action.parse(action[0]), line) for action, line in found if action]
+        stops = [Problem(rule, Action.parse(action[0]), line) for action, line in found if action]
+        return stops + [
+            each for each in self._others() if each.sentence not in {one.sentence for one in stops}
+        ]
+
+    def _others(self) -> Iterator[Problem]:
+        """What is wrong whatever stops them: messages with one end, and actions."""
+        ends: dict[type, dict[Way, None]] = {Send: {}, Recv: {}}
+        for device, row in enumerate(self.programs):
+            for step in (step for step in row if isinstance(step, Transfer)):
+                ends[type(step)][step.message(device)] = None
+        yield from (Problem("program", *each) for each in unmatched(ends[Send], ends[Recv]))
+        order = problems(self.programs.schedule)
+        yield from (each for each in order if each.rule not in ("deadlock", "stuck"))
 
     @cached_property
     def stopped(self) -> ScheduleError | None:
@@ -87,17 +101,14 @@ class ProgramQueues:
 
     @property
     def stuck(self) -> dict[int, int]:
-        now = self.run.now if self.stopped else []
-        return {device: self.run.done[device] for device, step in enumerate(now) if step is not None}
+        now = enumerate(self.run.now if self.stopped else [])
+        return {device: self.run.done[device] for device, step in now if step is not None}
 
     @property
     def waits(self) -> list[Wait]:
         """Each waits for the other end of a message, or for the device that should have it."""
-        found = []
-        for device in self.stuck:
-            if wait := self.run.wait(device):
-                found.append(self._other_end(device, *wait))
-        return found
+        every = ((device, self.run.wait(device)) for device in self.stuck)
+        return [self._other_end(device, *wait) for device, wait in every if wait]
 
     def _other_end(self, device: int, at: Step, on: Transfer) -> Wait:
         end = Recv(on.what, device) if isinstance(on, Send) else Send(on.what, device)
@@ -106,10 +117,6 @@ class ProgramQueues:
 
     def __str__(self) -> str:
         return str(self.programs)
-
-
-def spelled(step: Step) -> str:
-    return step.spelled if isinstance(step, Send | Recv) else str(step)
 
 
 def _made_by(step: Step) -> Action:

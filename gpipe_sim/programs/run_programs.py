@@ -12,7 +12,7 @@ when it is sent:
     device 1   [ 1B0        ]Recv............[ 1F0 ]
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from gpipe_sim.core.actions import Action, Kind
 from gpipe_sim.core.boundary import Boundary
@@ -128,6 +128,16 @@ def recomputed(rows: Sequence[Program], stages: int, count: int) -> list[list[bo
     return [[Action(stage, Kind.R, m) in known for m in range(count)] for stage in range(stages)]
 
 
+def unmatched(sent: Collection[Way], received: Collection[Way]) -> Iterator[tuple[Action, str]]:
+    """Messages of which there is one end only: what they hold, and a sentence."""
+    for what, source, to in sent:
+        if (what, source, to) not in received:
+            yield what, f"device {source} sends {what} to device {to}, which never receives it"
+    for what, source, to in received:
+        if (what, source, to) not in sent:
+            yield what, f"device {to} receives {what} from device {source}, which never sends it"
+
+
 class Run(Turns):
     """Programs that run on real arrays; ``clock`` has the time of each device.
 
@@ -233,12 +243,9 @@ class Run(Turns):
 
     def require_received(self) -> None:
         """ScheduleError if something was sent and not received, or the other way round."""
-        for what, source, to in self.sent:
-            raise ScheduleError(f"device {source} sends {what} to device {to}, which never receives it")
-        for k in range(len(self.devices)):
-            for recv in self._not_here(k):
-                says = f"device {k} receives {recv.what} from device {recv.source}, which never sends it"
-                raise ScheduleError(says)
+        posted = [recv.message(k) for k in range(len(self.devices)) for recv in self._not_here(k)]
+        for _, says in unmatched(self.sent, posted):
+            raise ScheduleError(says)
 
     def cannot_finish(self, waits: dict[int, Wait]) -> ScheduleError:
         """The error: ScheduleError if a device waits for one that has ended, else DeadlockError.

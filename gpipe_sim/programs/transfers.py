@@ -97,6 +97,11 @@ class Recv(Transfer):
 Step = Action | OverlapFB | Send | Recv
 
 
+def spelled(step: Step) -> str:
+    """As in a text."""
+    return step.spelled if isinstance(step, Send | Recv) else str(step)
+
+
 def key_of(what: Action) -> Key:
     """What an action's message is for: the next stage's forward, or the backward of the stage before."""
     if what.kind is Kind.F:

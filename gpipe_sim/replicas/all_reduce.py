@@ -21,9 +21,10 @@ import numpy as np
 from gpipe_sim.core.actions import Kind
 from gpipe_sim.core.numbers import quotient
 from gpipe_sim.core.program import CODE, Program
+from gpipe_sim.core.simulate import within_floats
 from gpipe_sim.core.timeline import Timeline, column_of, number, of_timeline
 from gpipe_sim.errors import Real, duration, got, listed, require_few, require_flags, whole
-from gpipe_sim.links.collective import ALL_REDUCE, NORM, Collective, within_floats
+from gpipe_sim.links.collective import ALL_REDUCE, NORM, Collective
 from gpipe_sim.links.links import Link, Links, link_between
 
 MOST_BUCKETS = 10_000  #: of each stage

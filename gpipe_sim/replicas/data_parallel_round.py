@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from gpipe_sim.core.cost_model import CostModel
 from gpipe_sim.core.gpipe import GPipe
-from gpipe_sim.core.simulate import simulate
+from gpipe_sim.core.simulate import simulate, within_floats
 from gpipe_sim.core.timeline import Timeline, column_of
 from gpipe_sim.errors import Real, duration, require_few, whole
-from gpipe_sim.links.collective import Collective, within_floats
+from gpipe_sim.links.collective import Collective
 from gpipe_sim.links.links import Links, link_between
 from gpipe_sim.replicas.replicate import replicate
 
