@@ -229,6 +229,7 @@ def putting_off(delays, M):
     return rows
 
 
+# lesson 15: a V: one microbatch in slots, and a stamp for each
 def v_strand(K, pause=0):
     """Of each device the slots of microbatch 0: {(stage, kind): slot}. The first I may come after a pause."""
     strand, S = [], 2 * K

@@ -12,7 +12,9 @@ from gpipe_sim.course import lesson_09 as lesson_09
 from gpipe_sim.course import lesson_10 as lesson_10
 from gpipe_sim.course import lesson_11 as lesson_11
 from gpipe_sim.course import lesson_12 as lesson_12
+from gpipe_sim.course import lesson_13 as lesson_13
 from gpipe_sim.course import lesson_14 as lesson_14
+from gpipe_sim.course import lesson_15 as lesson_15
 from gpipe_sim.course import lesson_16 as lesson_16
 from gpipe_sim.course import lesson_17 as lesson_17
 from gpipe_sim.course import lesson_18 as lesson_18

@@ -47,7 +47,7 @@ def best_cut(costs, K):
     return best[len(costs), K][1]
 
 
-# lesson 12
+# lesson 13
 def program(k, K, M):
     ahead = min(K - k - 1, M)
     for n in range(ahead + M):

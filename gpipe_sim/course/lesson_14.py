@@ -1,4 +1,4 @@
-"""Lesson 14: splitting the backward."""
+"""Lesson 14: zero bubble."""
 
 import re
 from collections.abc import Callable
@@ -62,8 +62,6 @@ HIDDEN_DELAYS = (
     ([3], 4),
     ([1, 0, 2, 1], 2),
 )
-#: devices, microbatches, period
-HIDDEN_STAMPS = ((4, 3, 6), (5, 7, 6), (3, 5, 9), (2, 1, 6), (7, 12, 6))
 
 #: What natural wrong guesses at the length of 1F1B, 4 x 8, with W right behind its I would be.
 IN_HALVES = {
@@ -84,31 +82,47 @@ TWICE_THE_WARM_UP = {
     21: "That is as much gained again as ZB-H1 gained. How much work has each device?",
     30: "That is three forwards that delay the first gradient. Does device 3 start any later?",
 }
-
-
-#: What natural wrong guesses at the size at which two actions share a slot, K = 3 or 5, would be.
-COLLISIONS = {
-    "5": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
-    "both": "For K = 5 device 0 has the slots 0, 9, 10 and 19. What is left of each, divided by six?",
-    "neither": "For K = 3 device 0 has the slots 0, 5, 6 and 11. What is left of each, divided by six?",
+#: What natural wrong guesses at the length of ten steps of ZB-H2, 4 x 8, would be.
+TEN_STEPS = {
+    270: "That is ten steps with a stop after each. Which device is done first, and what may it begin?",
+    240: "That is without any waiting. What does device 3 do before its very first forward?",
+    267: "That is one corner less. How many times does one step follow on another?",
 }
+#: What wrong answers to the claims overlook.
+ALWAYS_ZERO = {
+    "true": "What fills a wait if W is shorter than F and I, or if one stage is slower than the others?"
+}
+NO_MORE = {"true": "What does a ReLU keep for I, and which arrays of its stage wait for W?"}
 
 
-@build("SPLIT")
-def split_needs(table: dict) -> Reply:
-    """Check a table of needs with I and W, by all orders of one microbatch's F, I and W on three devices."""
+@build("input_gradient", "weight_gradient", "SPLIT")
+def two_halves(input_gradient: Callable, weight_gradient: Callable, table: dict) -> Reply:
+    """Check the two halves of a backward on several steps, W in another order than I, and their needs."""
+    for half in (input_gradient, weight_gradient):
+        if not callable(half):
+            return keep_working(f"pass in two functions and a table; one of the functions is {half!r}")
+    what_is_wrong_with_halves(input_gradient, weight_gradient)
+    if table is None:
+        return keep_working("both halves are right. Now SPLIT: which lines has it besides those of NEEDS?")
+    _wrong_needs(table)
+    return correct(
+        f"the gradients of one device to 1e-12, and the table lets run what can run in all {6**3} orders"
+    )
+
+
+def _wrong_needs(table: object) -> None:
+    """Raise what is wrong with a table of needs, by all orders of a microbatch's F, I and W on 3 devices."""
     if wrong := _what_is_no_table(table):
-        return keep_working(wrong)
+        raise keep_working(wrong)
     for rows in product(*(permutations([(k, kind, 0) for kind in "FIW"]) for k in range(3))):
         ends = answers.clock(rows, table, SPLIT_TIMES)
         if ends != (right := answers.clock(rows, answers.SPLIT, SPLIT_TIMES)):
-            return keep_working(_what_is_wrong_with_needs(rows, ends, right))
-    return correct(f"it lets run what can run and nothing else, in all {6**3} orders on three devices")
+            raise keep_working(_what_is_wrong_with_needs(rows, ends, right))
 
 
 def _what_is_no_table(table: object) -> str:
     if not isinstance(table, dict):
-        return f"it should be a table as NEEDS is, with lists for I and W too (got {type(table).__name__})"
+        return f"SPLIT should be a table as NEEDS is, with lists for I and W too (got {type(table).__name__})"
     if missing := [kind for kind in KINDS if kind not in table]:
         return f"your table has no line for {' and '.join(missing)}. Which has NEEDS, and which are new?"
     for kind in KINDS:
@@ -138,16 +152,6 @@ def _what_is_wrong_with_needs(rows: tuple, ends: dict, right: dict) -> str:
             if start > there:
                 return f"{where}, {begins}; all that it reads is there at {there}. What does it wait for?"
     raise AssertionError((ends, right))
-
-
-@build("input_gradient", "weight_gradient")
-def two_halves(input_gradient: Callable, weight_gradient: Callable) -> Reply:
-    """Check the two halves of a backward on steps of several sizes, W in another order than I."""
-    for half in (input_gradient, weight_gradient):
-        if not callable(half):
-            return keep_working(f"pass in two functions; one of them is {half!r}")
-    what_is_wrong_with_halves(input_gradient, weight_gradient)
-    return correct("the gradients of one device to 1e-12; I passes its gradient on, W sends nothing")
 
 
 @build("putting_off")
@@ -196,45 +200,6 @@ def _behind(row: list) -> list[int]:
         elif kind == "W":
             behind[m] = last
     return [behind[m] for m in sorted(behind)]
-
-
-@build("stamped")
-def stamped(answer: Callable) -> Reply:
-    """Check ``answer(strand, M, period)``: a strand for each microbatch, ``period`` slots apart."""
-    for K, M, period in HIDDEN_STAMPS:
-        strand = _a_strand(K, period)
-        wanted = answers.stamped(strand, M, period)
-        where = f"with a V of {K} devices, M = {M}, period {period}"
-        rows = rows_from(answer, strand, M, period, wanted=wanted, where=where)
-        if rows != wanted:
-            return _what_is_wrong_with_stamps(rows, wanted, strand, where)
-    return correct(f"every slot in its place, at {len(HIDDEN_STAMPS)} sizes that are not on this page")
-
-
-def _a_strand(K: int, period: int) -> list[dict[tuple[int, str], int]]:
-    """A V with its turn in the middle and W much later; no two actions of a device share a slot."""
-    strand = []
-    for k in range(K):
-        slots: dict = {}
-        for s in (2 * K - 1 - k, k):  # not in the order of their slots
-            slots |= {(s, "W"): 9 * K - s, (s, "I"): 4 * K - 1 - s, (s, "F"): s}
-        taken: set[int] = set()
-        for action, slot in sorted(slots.items(), key=lambda item: item[1]):
-            while slot % period in taken:
-                slot += 1
-            taken.add(slot % period)
-            slots[action] = slot
-        strand.append(slots)
-    return strand
-
-
-def _what_is_wrong_with_stamps(rows: Rows, wanted: Rows, strand: list, where: str) -> Reply:
-    k = first_other(rows, wanted)
-    n = first_other(rows[k], wanted[k])
-    one, other = spelled(rows[k][n]), spelled(wanted[k][n])
-    slots = ", ".join(f"{s}{kind} at {slot}" for (s, kind), slot in strand[k].items())
-    said = f"device {k} has microbatch 0 in the slots {slots}, and on your row {one} comes before {other}"
-    return keep_working(f"{where}: {said}. In which slot is each of the two?")
 
 
 @exercise(f"write the row of device {LAST} as text: four F, four I and four W")

@@ -1,11 +1,8 @@
 """Lesson 14: what the checks say to right answers and to the usual wrong ones."""
 
-import inspect
-import json
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +11,8 @@ from replies import assert_each_is_told, each_reply
 
 import gpipe_sim as gp
 from gpipe_sim.course import answers, lesson_14
-from gpipe_sim.course.answers import NEEDS, SPLIT, v_strand
-from gpipe_sim.families import ZBH2, VMin
+from gpipe_sim.course.answers import NEEDS, SPLIT
+from gpipe_sim.families import ZBH2
 
 TURNS = ["2F0", "2I0", "2F1", "2I1", "2F2", "2I2", "2F3", "2I3"]
 GOOD = "2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3"
@@ -154,56 +151,6 @@ def forwards_beyond_m(delays, M):
     ]
 
 
-def stamps(at=lambda slot, m, period, M: slot + m * period, key=lambda stamp: stamp[0]):
-    """A strand for each microbatch; each argument is a piece that one can get wrong."""
-
-    def rows(strand, M, period):
-        made = []
-        for slots in strand:
-            row = [
-                (at(slot, m, period, M), s, kind, m) for (s, kind), slot in slots.items() for m in range(M)
-            ]
-            made.append([tuple(action) for _, *action in (sorted(row, key=key) if key else row)])
-        return made
-
-    return rows
-
-
-def slot_by_slot(strand, M, period):
-    """A right answer that walks through time."""
-    rows = []
-    for slots in strand:
-        row = []
-        for now in range(max(slots.values()) + M * period):
-            row += [
-                (s, kind, m)
-                for (s, kind), slot in slots.items()
-                for m in range(M)
-                if slot + m * period == now
-            ]
-        rows.append(row)
-    return rows
-
-
-def collides(K, pause=0):
-    return any(len({slot % 6 for slot in slots.values()}) < 6 for slots in v_strand(K, pause))
-
-
-def test_two_actions_share_a_slot_where_the_devices_are_a_multiple_of_three():
-    assert [K for K in range(2, 14) if collides(K)] == [3, 6, 9, 12]
-    assert [K for K in range(2, 14) if collides(K, pause=2)] == [2, 5, 8, 11]
-
-
-@pytest.mark.parametrize(
-    ("K", "M", "pause"), [(4, 8, 0), (4, 11, 0), (5, 7, 0), (7, 9, 0), (3, 9, 2), (6, 8, 2)]
-)
-def test_a_stamped_v_is_legal_and_seldom_as_short_as_v_min(K, M, pause):
-    rows = [[gp.core.Action(*action) for action in row] for row in answers.stamped(v_strand(K, pause), M, 6)]
-    order = gp.Explicit(rows, placement=gp.families.v_shaped(K))
-    longer = gp.simulate(order).makespan - gp.simulate(VMin(K, M)).makespan
-    assert longer == (0 if K in (4, 7) else 4)
-
-
 def placements(row: tuple[str, ...] = ()) -> Iterator[str]:
     """Every row in which forwards and input gradients take turns and the W follow their I in order."""
     turns, weights = sum("W" not in cell for cell in row), sum("W" in cell for cell in row)
@@ -268,26 +215,14 @@ def one_f_one_b_in_halves(delay: int = 0) -> gp.Explicit:
     return gp.Explicit(rows)
 
 
-RUN = gp.papers.published.ZERO_BUBBLE[0]
-
-
 def test_each_natural_wrong_guess_is_told_what_it_is():
     assert_each_is_told(lesson_14.IN_HALVES, gp.simulate(one_f_one_b_in_halves()).makespan)
     assert_each_is_told(lesson_14.ALL_PUT_OFF, gp.simulate(one_f_one_b_in_halves(delay=3)).makespan)
     assert_each_is_told(lesson_14.TWICE_THE_WARM_UP, gp.simulate(ZBH2(4, 8)).makespan)
-    assert_each_is_told(lesson_14.COLLISIONS, "3")
-
-
-def test_the_strand_on_the_page_is_that_of_the_answers():
-    path = Path(__file__).parents[2] / "notebooks" / "14_zero_bubble.ipynb"
-    pages = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
-    assert sum(inspect.getsource(v_strand) in page for page in pages) == 1
-
-
-def test_at_the_measured_times_v_min_takes_a_tenth_longer_than_1f1b():
-    v_min = gp.simulate(VMin(RUN.devices, RUN.microbatches), RUN.costs(2)).makespan
-    one_f_one_b = gp.simulate(gp.OneFOneB(RUN.devices, RUN.microbatches), RUN.costs(1)).makespan
-    assert v_min / one_f_one_b == pytest.approx(1.1, abs=0.005)
+    assert_each_is_told(lesson_14.TEN_STEPS, gp.simulate(gp.repeat(ZBH2(4, 8), 10)).makespan)
+    assert list(lesson_14.TEN_STEPS) == [10 * 27, 10 * 24, 10 * 27 - 3]
+    assert_each_is_told(lesson_14.ALWAYS_ZERO, "false")
+    assert_each_is_told(lesson_14.NO_MORE, "false")
 
 
 @pytest.mark.parametrize(("activation", "grows"), [("gelu", 0), ("relu", 1)])
@@ -331,7 +266,8 @@ NEEDS_OF_HALVES = {
         (table("F", RIGHT_W), "what I needs should be a list of pairs such as ('F', -1); it is 'F'"),
         (table(RIGHT_I, [(0, "I", 0)]), "(0, 'I', 0) is no need of W; a need is a pair"),
         (table(RIGHT_I, [None]), "None is no need of W"),
-        (RIGHT_I, "it should be a table as NEEDS is, with lists for I and W too (got list)"),
+        (None, "both halves are right. Now SPLIT: which lines has it besides those of NEEDS?"),
+        (RIGHT_I, "SPLIT should be a table as NEEDS is, with lists for I and W too (got list)"),
     ],
 }
 HALVES = {
@@ -366,13 +302,21 @@ HALVES = {
         ((an_i(keep=lambda *_: None), a_w()), "after all its I stage 0 keeps no array"),
         ((a_w(), an_i()), "KeyError: 'pending'"),
         ((lambda stage: 1, a_w()), "TypeError"),
-        ((an_i(), None), "pass in two functions; one of them is None"),
+        ((an_i(), None), "pass in two functions and a table; one of the functions is None"),
     ],
     "almost": [
         ((an_i(keep=lambda x, dy, raw, y: (x, dy, y)), a_w()), "stage 0 keeps 6 arrays for 2 microbatches"),
         ((an_i(pop=False), a_w()), "Which of them does W read?"),
         ((an_i(), a_w(pop=False)), "after every W stage 0 still keeps 4 arrays. When may they go?"),
     ],
+}
+ALL_OF_IT = {
+    verdict: [((*halves, SPLIT), words) for halves, words in HALVES[verdict]]
+    + [
+        ((answers.input_gradient, answers.weight_gradient, each), words)
+        for each, words in NEEDS_OF_HALVES.get(verdict, ())
+    ]
+    for verdict in HALVES
 }
 DELAYS = {
     "correct": [(delayed(), "")],
@@ -396,27 +340,6 @@ DELAYS = {
         (w_behind_f, "after 0I0 comes 0F3. Right behind which action should a W come?"),
         (lambda delays, M: gp.ZBH1(len(delays), M), "What stands in a list with a row for each"),
         (forwards_beyond_m, "0F2 is of microbatch 2, and 1 is the last. Where does it come from?"),
-    ],
-}
-STAMPS = {
-    "correct": [(stamps(), ""), (slot_by_slot, "")],
-    "keep working": [
-        (stamps(at=lambda slot, *_: slot), "and on your row 0F2 comes before 7F0. In which slot is each of")
-    ],
-    "wrong": [
-        stamps(at=lambda slot, m, period, M: slot + m),
-        stamps(at=lambda slot, m, period, M: slot + 6 * m),
-        stamps(at=lambda slot, m, period, M: slot * period + m),
-        stamps(at=lambda slot, m, period, M: slot + (M - m) * period),
-        stamps(at=lambda slot, m, period, M: (slot + m * period) % period),
-        stamps(at=lambda slot, m, period, M: slot + m // period),
-        stamps(at=lambda slot, m, period, M: slot + m * (period + 1)),
-        stamps(at=lambda slot, m, period, M: f"{slot + m * period}"),
-        stamps(key=lambda stamp: (stamp[3], stamp[0])),
-        stamps(key=lambda stamp: (stamp[2], stamp[0])),
-        stamps(key=lambda stamp: -stamp[0]),
-        stamps(key=None),
-        lambda strand, M, period: strand,
     ],
 }
 ROWS = {
@@ -496,10 +419,8 @@ BUBBLES = {
 }
 test_replies = each_reply(
     lesson_14,
-    split_needs=NEEDS_OF_HALVES,
-    two_halves=HALVES,
+    two_halves=ALL_OF_IT,
     putting_off=DELAYS,
-    stamped=STAMPS,
     put_off=ROWS,
     small_weight_times=BUBBLES,
 )

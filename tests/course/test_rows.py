@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from replies import assert_says
 
-from gpipe_sim.course import answers, lesson_04, lesson_07, lesson_09, lesson_14, lesson_19
+from gpipe_sim.course import answers, lesson_04, lesson_07, lesson_09, lesson_14, lesson_15, lesson_19
 
 CHECKS = {
     lesson_04.gpipe_rows: answers.gpipe_rows,
     lesson_07.capped_rows: answers.capped_rows,
     lesson_09.interleaved_rows: answers.interleaved_rows,
     lesson_14.putting_off: answers.putting_off,
-    lesson_14.stamped: answers.stamped,
+    lesson_15.stamped: answers.stamped,
     lesson_19.stream: answers.stream_rows,
 }
 TWICE = "Later lessons read it more than once"
